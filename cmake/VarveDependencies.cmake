@@ -1,0 +1,64 @@
+# Every library from outside, with what it is there for.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+find_package(fmt REQUIRED)                                            # text for people
+find_package(nlohmann_json REQUIRED)                                  # --json
+find_package(CLI11 REQUIRED)                                          # the command line
+pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)              # the general codec
+pkg_check_modules(LZMA REQUIRED IMPORTED_TARGET liblzma)              # the smallest codec, for --effort best
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)              # CRC-32C
+pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)        # gzip, three times as fast as zlib
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)          # SHA-256 scores, random ids
+
+if(VARVE_WITH_LZ4)
+  pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)              # the fastest codec
+endif()
+if(VARVE_WITH_FPZIP)
+  find_package(fpzip REQUIRED)                                        # the paper's codec for floats
+endif()
+if(VARVE_WITH_BLOSC)
+  find_library(VARVE_BLOSC_LIBRARY blosc REQUIRED)                    # vectorised bit shuffle
+endif()
+if(VARVE_WITH_HDF5)
+  find_package(HDF5 REQUIRED COMPONENTS C)                            # where an HDF5 file's variables lie
+endif()
+
+# BLAKE3: an installed CMake package, else the C and assembly sources that Debian's librust-blake3-dev ships.
+set(VARVE_BLAKE3_TARGET "")
+if(VARVE_WITH_BLAKE3)
+  find_package(BLAKE3 CONFIG QUIET)
+  if(TARGET BLAKE3::blake3)
+    set(VARVE_BLAKE3_TARGET BLAKE3::blake3)
+  else()
+    file(GLOB VARVE_BLAKE3_DIRS /usr/share/cargo/registry/blake3-*/c)
+    if(VARVE_BLAKE3_DIRS)
+      list(GET VARVE_BLAKE3_DIRS 0 VARVE_BLAKE3_DIR)
+      set(blake3_sources blake3.c blake3_dispatch.c blake3_portable.c)
+      set(blake3_definitions "")
+      if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
+        list(APPEND blake3_sources blake3_sse2_x86-64_unix.S blake3_sse41_x86-64_unix.S
+             blake3_avx2_x86-64_unix.S blake3_avx512_x86-64_unix.S)
+      elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+        list(APPEND blake3_sources blake3_neon.c)
+        set(blake3_definitions BLAKE3_USE_NEON=1)
+      endif()
+      list(TRANSFORM blake3_sources PREPEND ${VARVE_BLAKE3_DIR}/)
+      add_library(varve_blake3 OBJECT ${blake3_sources})
+      target_include_directories(varve_blake3 SYSTEM PUBLIC $<BUILD_INTERFACE:${VARVE_BLAKE3_DIR}>)
+      target_compile_definitions(varve_blake3 PRIVATE ${blake3_definitions})
+      set_target_properties(varve_blake3 PROPERTIES POSITION_INDEPENDENT_CODE ON C_STANDARD 11)
+      set(VARVE_BLAKE3_TARGET varve_blake3)
+    else()
+      message(STATUS "No BLAKE3 found (Debian: librust-blake3-dev); scores are SHA-256")
+    endif()
+  endif()
+endif()
+
+if(VARVE_TESTS)
+  find_package(GTest REQUIRED)                                        # tests
+  find_package(rapidcheck REQUIRED)                                   # property tests
+endif()
+if(VARVE_BENCH)
+  find_package(benchmark REQUIRED)                                    # micro-benchmarks
+endif()

@@ -1,0 +1,26 @@
+# What a build can leave out, and how it is checked.
+option(VARVE_TESTS "Build the tests (GoogleTest, RapidCheck)" ON)
+option(VARVE_BENCH "Build the benchmarks (Google Benchmark)" OFF)
+option(VARVE_WITH_HDF5 "Read the layout of HDF5 files" ON)
+option(VARVE_WITH_FPZIP "The fpzip codec" ON)
+option(VARVE_WITH_LZ4 "The lz4 codec" ON)
+option(VARVE_WITH_BLOSC "The bitshuffle of c-blosc (else a plain one, same format)" ON)
+option(VARVE_WITH_BLAKE3 "BLAKE3 scores (else SHA-256 of OpenSSL)" ON)
+set(VARVE_SANITIZE "" CACHE STRING "Sanitizers for all code, e.g. address,undefined or thread")
+option(VARVE_WERROR "Treat warnings as errors" OFF)
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+include(GNUInstallDirs)
+
+add_library(varve_warnings INTERFACE)
+target_compile_options(varve_warnings INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual
+  $<$<BOOL:${VARVE_WERROR}>:-Werror>)
+if(VARVE_SANITIZE)
+  add_compile_options(-fsanitize=${VARVE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${VARVE_SANITIZE})
+endif()

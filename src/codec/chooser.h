@@ -1,0 +1,28 @@
+#pragma once
+
+#include "codec/codec.h"
+
+namespace varve {
+
+/// How much time may be spent on finding a good codec chain.
+enum class Effort : uint8_t { fast, balanced, best };
+
+/// How a save encodes its packs: one chain for all, the paper's choice by type, or what trials find best.
+struct CodecPolicy {
+  enum class Kind : uint8_t { automatic, chain, paper } kind = Kind::automatic;
+  Effort effort = Effort::balanced;  ///< for automatic
+  CodecChain chain;                  ///< for chain
+
+  /// "fast", "balanced", "best", "paper" or a chain's name.
+  static Result<CodecPolicy> parse(std::string_view text);
+};
+
+/// Encodes packs by a policy. One object serves one similarity class, so that what a trial on one pack found helps the next; may be used by several threads.
+class Encoder {
+ public:
+  virtual ~Encoder() = default;
+  virtual Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) = 0;
+};
+std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy);
+
+}  // namespace varve

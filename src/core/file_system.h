@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/bytes.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// An open file. Positional reads and writes may come from several threads at once; closed by the destructor.
+class File {
+ public:
+  virtual ~File() = default;
+  /// Reads up to `into.size()` bytes at `offset`; fewer only at the end of the file. Returns how many.
+  virtual Result<size_t> read_at(uint64_t offset, MutableByteSpan into) = 0;
+  /// Writes all of `from` at `offset`. On failure any part of it may have been written.
+  virtual Status write_at(uint64_t offset, ByteSpan from) = 0;
+  /// Makes the file exactly `bytes` long.
+  virtual Status truncate(uint64_t bytes) = 0;
+  /// Makes contents and size durable. After a failure nothing written before may be believed durable, and calling it again
+  /// proves nothing (the kernel may have dropped the pages): the file must be given up.
+  virtual Status sync() = 0;
+  virtual Result<uint64_t> size() = 0;
+};
+
+/// A read-only view of a file's bytes that lives as long as this object.
+class FileMapping {
+ public:
+  virtual ~FileMapping() = default;
+  virtual ByteSpan bytes() const = 0;
+};
+
+struct DirectoryEntry {
+  std::string name;
+  bool is_directory = false;
+};
+
+struct FileStatus {
+  uint64_t bytes = 0;
+  uint64_t allocated_bytes = 0;
+  /// Modification time in nanoseconds as stamped by the file system; compare it for equality only (clocks differ).
+  int64_t modified_ns = 0;
+  bool is_directory = false;
+};
+
+struct CreateOptions {
+  /// Bypass the page cache where the file system allows it (else buffered). Then every write must start at a multiple of
+  /// kDirectAlignment, from memory so aligned, and be a multiple of it long; truncate() cuts the padding off.
+  bool direct = false;
+};
+inline constexpr size_t kDirectAlignment = 4096;
+
+/// What a store needs of the system under it. Paths are absolute or relative to the working directory, `/`-separated.
+/// All operations may be called from several threads. Durability: a file's bytes after File::sync(), a name (created, renamed or
+/// removed) after sync_directory() of the folder that holds it.
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;
+  /// Creates a file that must not exist yet (O_EXCL) for writing and reading. already_exists otherwise.
+  virtual Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) = 0;
+  /// Maps a whole file for reading. The file must be immutable from now on.
+  virtual Result<std::unique_ptr<FileMapping>> map(const std::string& path) = 0;
+
+  /// Creates one directory. OK if it is there already.
+  virtual Status create_directory(const std::string& path) = 0;
+  /// Atomically renames a file within one file system; replaces `to`.
+  virtual Status rename(const std::string& from, const std::string& to) = 0;
+  /// The same, but already_exists if `to` exists; `from` is then unchanged. not_found if `from` is gone.
+  virtual Status rename_no_replace(const std::string& from, const std::string& to) = 0;
+  virtual Status remove(const std::string& path) = 0;
+  /// Removes an empty directory; already_exists (ENOTEMPTY) if it is not empty.
+  virtual Status remove_directory(const std::string& path) = 0;
+  virtual Status sync_directory(const std::string& path) = 0;
+  /// Sets the modification time to the file system's now: a heartbeat. not_found if the file is gone.
+  virtual Status touch(const std::string& path) = 0;
+
+  /// Entries other than "." and "..", in no order.
+  virtual Result<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
+  virtual Result<FileStatus> stat(const std::string& path) = 0;
+};
+
+/// The real one. One object serves the process.
+FileSystem& posix_file_system();
+
+/// Reads exactly `into.size()` bytes; `corrupt` if the file ends before. `path` is for the message.
+Status read_exactly(File& file, uint64_t offset, MutableByteSpan into, const std::string& path);
+/// The whole of a file that should be small; resource_limit if it is larger than `bytes_max`.
+Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t bytes_max);
+/// Writes a new file durably: temporary name, sync, rename over `path`, directory sync.
+Status write_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents);
+
+std::string join_path(std::string_view directory, std::string_view name);
+/// The part before the last '/', "." if there is none.
+std::string parent_path(std::string_view path);
+/// The part after the last '/' (trailing slashes ignored).
+std::string base_name(std::string_view path);
+
+}  // namespace varve

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "core/bytes.h"
+
+namespace varve {
+
+/// The hash of a chunk, a pack's table or a tree node: its address. A store keeps the first 20 or all 32 bytes of it; the bytes
+/// that are not kept are zero here, so that equality is plain equality.
+struct Score {
+  std::array<std::byte, 32> bytes{};
+  auto operator<=>(const Score&) const = default;
+  /// The first eight bytes as a big-endian number, so that the order of prefixes is the order of scores.
+  uint64_t prefix() const;
+  std::string hex(size_t byte_count = 32) const;
+};
+
+struct ScoreHash {
+  size_t operator()(const Score& score) const {
+    size_t value;
+    std::memcpy(&value, score.bytes.data(), sizeof value);
+    return value;
+  }
+};
+
+/// Numbered in the store's header (FORMAT.md, "Score algorithms"); numbers are never reused.
+enum class ScoreAlgorithm : uint8_t { blake3 = 1, sha256 = 2 };
+
+/// Computes the scores of one store. Copyable, immutable, thread-safe.
+class ScoreFunction {
+ public:
+  /// unsupported if this build lacks `algorithm`; invalid_argument unless `score_bytes` is 20 or 32.
+  static Result<ScoreFunction> create(ScoreAlgorithm algorithm, size_t score_bytes);
+  /// The best algorithm of this build (BLAKE3, else SHA-256) with 256 bits.
+  static ScoreFunction preferred();
+
+  Score operator()(ByteSpan data) const;
+  ScoreAlgorithm algorithm() const { return algorithm_; }
+  size_t score_bytes() const { return score_bytes_; }
+
+ private:
+  ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes) : algorithm_(algorithm), score_bytes_(score_bytes) {}
+  ScoreAlgorithm algorithm_;
+  size_t score_bytes_;
+};
+
+/// CRC-32C (Castagnoli) of `data`, continued from `seed` (the CRC of what came before; 0 to start).
+uint32_t crc32c(ByteSpan data, uint32_t seed = 0);
+
+}  // namespace varve

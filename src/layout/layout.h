@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/element_type.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// A run of consecutive bytes of a file (or of a memory image).
+struct Extent {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool operator==(const Extent&) const = default;
+};
+
+/// A typed array inside a checkpoint and where its bytes lie.
+struct Variable {
+  std::string name;             ///< with its groups: "/Grid00000142/Density"
+  ElementType type;             ///< of its elements, as the user sees them
+  std::vector<uint64_t> shape;  ///< slowest dimension first; empty for a scalar
+  /// The stored bytes in storage order. Their sum need not be the product of the shape: chunks may be filtered, padded
+  /// or not allocated.
+  std::vector<Extent> extents;
+  /// Shape of the array that lies in each extent, if it is not `shape` (an HDF5 chunk, say); slowest dimension first.
+  std::vector<uint64_t> run_shape;
+  /// The stored bytes are not plain elements of `type` (filtered chunks, heap references): treat them as bytes.
+  bool encoded = false;
+
+  uint64_t stored_bytes() const;
+  bool operator==(const Variable&) const = default;
+};
+
+/// Where the variables of a checkpoint file lie. Bytes in no variable are its skeleton.
+struct Layout {
+  std::string format;  ///< "hdf5", "netcdf", "elf", "raw"
+  std::vector<Variable> variables;
+  bool operator==(const Layout&) const = default;
+};
+
+/// Checks that the extents of `layout` are not empty, lie within `file_bytes` and do not overlap, and that types, shapes and
+/// counts are within the limits. Whatever a reader returns goes through here before it is believed.
+Status validate_layout(const Layout& layout, uint64_t file_bytes);
+
+/// The layout of a file about which nothing is known: one opaque variable over all of it (none if it is empty).
+Layout opaque_layout(uint64_t file_bytes, std::string variable_name);
+
+/// The bytes of `file_bytes` that no variable of `layout` covers, in file order, with neighbours joined. `layout` is valid.
+std::vector<Extent> skeleton_extents(const Layout& layout, uint64_t file_bytes);
+
+/// Limits on what a reader may return (FORMAT.md, "Limits").
+inline constexpr size_t kVariablesPerFileMax = 10'000'000;
+inline constexpr size_t kDimensionsMax = 32;
+inline constexpr size_t kVariableNameBytesMax = 65'536;
+
+}  // namespace varve
