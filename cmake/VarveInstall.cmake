@@ -1,0 +1,78 @@
+# What `cmake --install` puts where: the library, its headers, the program, a CMake package and a pkg-config file.
+include(CMakePackageConfigHelpers)
+
+# The library is static, so whoever links it links what it uses. For each library that varve links: how a CMake package
+# finds it, then what a pkg-config file says: "requires" (a .pc file's name) or "libs" (a linker flag).
+set(VARVE_USED_fmt::fmt               "find_dependency(fmt)"           requires fmt)
+set(VARVE_USED_nlohmann_json::nlohmann_json "find_dependency(nlohmann_json)" libs "")
+set(VARVE_USED_Threads::Threads       "find_dependency(Threads)"       libs -pthread)
+set(VARVE_USED_fpzip                  "find_dependency(fpzip)"         libs -lfpzip)
+set(VARVE_USED_fpzip::fpzip           "find_dependency(fpzip)"         libs -lfpzip)
+set(VARVE_USED_hdf5::hdf5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
+set(VARVE_USED_HDF5::HDF5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
+set(VARVE_USED_BLAKE3::blake3         "find_dependency(BLAKE3)"        requires libblake3)
+foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO LZ4 FUSE)
+  if(DEFINED ${prefix}_MODULE_NAME)
+    set(VARVE_USED_PkgConfig::${prefix}
+        "pkg_check_modules(${prefix} REQUIRED QUIET IMPORTED_TARGET ${${prefix}_MODULE_NAME})"
+        requires ${${prefix}_MODULE_NAME})
+  endif()
+endforeach()
+
+set(VARVE_FIND_DEPENDENCIES "")
+set(VARVE_PC_REQUIRES "")
+set(VARVE_PC_LIBS "")
+set(varve_exported varve)
+get_target_property(varve_links varve LINK_LIBRARIES)
+list(REMOVE_DUPLICATES varve_links)
+foreach(library ${varve_links})
+  if(DEFINED VARVE_USED_${library})
+    list(GET VARVE_USED_${library} 0 find)
+    list(GET VARVE_USED_${library} 1 kind)
+    list(GET VARVE_USED_${library} 2 name)
+    list(APPEND VARVE_FIND_DEPENDENCIES "${find}")
+    if(kind STREQUAL "requires")
+      list(APPEND VARVE_PC_REQUIRES ${name})
+    else()
+      list(APPEND VARVE_PC_LIBS ${name})
+    endif()
+  elseif(IS_ABSOLUTE "${library}")
+    list(APPEND VARVE_PC_LIBS ${library})
+  elseif(TARGET ${library})
+    get_target_property(imported ${library} IMPORTED)
+    if(imported)
+      message(FATAL_ERROR "varve links ${library}: say in cmake/VarveInstall.cmake how its users find it")
+    endif()
+    list(APPEND varve_exported ${library})  # ours: its objects are in the archive, or it only carries flags
+  endif()
+endforeach()
+foreach(list VARVE_FIND_DEPENDENCIES VARVE_PC_REQUIRES VARVE_PC_LIBS varve_exported)
+  list(REMOVE_DUPLICATES ${list})
+endforeach()
+list(JOIN VARVE_FIND_DEPENDENCIES "\n" VARVE_FIND_DEPENDENCIES)
+list(JOIN VARVE_PC_REQUIRES ", " VARVE_PC_REQUIRES)
+list(JOIN VARVE_PC_LIBS " " VARVE_PC_LIBS)
+
+set(varve_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/varve)
+install(TARGETS ${varve_exported} EXPORT VarveTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT VarveTargets NAMESPACE varve:: DESTINATION ${varve_package_dir})
+install(DIRECTORY include/varve DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+configure_package_config_file(cmake/VarveConfig.cmake.in ${PROJECT_BINARY_DIR}/VarveConfig.cmake
+  INSTALL_DESTINATION ${varve_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/VarveConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/VarveConfig.cmake ${PROJECT_BINARY_DIR}/VarveConfigVersion.cmake
+  DESTINATION ${varve_package_dir})
+
+configure_file(cmake/varve.pc.in ${PROJECT_BINARY_DIR}/varve.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/varve.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+if(TARGET varve_cli)
+  # At the top of the build tree, where a person looks for it.
+  set_target_properties(varve_cli PROPERTIES OUTPUT_NAME varve RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  install(TARGETS varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+if(VARVE_TESTS)
+  add_subdirectory(tests/install)
+endif()

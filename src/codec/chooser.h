@@ -15,6 +15,8 @@ struct CodecPolicy {
 
   /// "fast", "balanced", "best", "paper" or a chain's name.
   static Result<CodecPolicy> parse(std::string_view text);
+  /// The reverse of parse().
+  std::string name() const;
 };
 
 /// Encodes packs by a policy. One object serves one similarity class, so that what a trial on one pack found helps the next; may be used by several threads.

@@ -29,8 +29,23 @@ struct PackShape {
   std::vector<Run> runs;
 };
 
-/// The number of a codec on disk (FORMAT.md, "Codecs"). Numbers are never reused.
-enum class CodecNumber : uint32_t;
+/// The number of a codec on disk (FORMAT.md, "Codecs"). Numbers are never reused; the gaps are for codecs to come.
+enum class CodecNumber : uint32_t {
+  // Entropy coders: they shrink any bytes.
+  zstd = 1,
+  lz4 = 2,
+  gzip = 3,
+  lzma = 4,
+  constant = 16,
+  // Filters: they keep the size and make the bytes easier for an entropy coder.
+  shuffle = 32,
+  bitshuffle = 33,
+  delta = 34,
+  lorenzo = 35,
+  // Predictors with an entropy coder of their own.
+  fpc = 64,
+  fpzip = 65,
+};
 
 /// One step of a codec chain: a lossless, invertible map of bytes. Codecs are stateless, immutable and thread-safe.
 class Codec {

@@ -40,8 +40,10 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// Checks that the extents of `layout` are not empty, lie within `file_bytes` and do not overlap, and that types, shapes and
-/// counts are within the limits. Whatever a reader returns goes through here before it is believed.
+/// Checks that the extents of `layout` are not empty, lie within `file_bytes` and do not overlap, and that names, types,
+/// shapes and counts are within the limits. Of a variable that is not encoded, each extent holds whole elements, and where
+/// `run_shape` is given it holds exactly one such array. Whatever a reader returns goes through here before it is believed.
+/// Names may repeat. O(n log n) in the number of extents, O(n) if they come in file order.
 Status validate_layout(const Layout& layout, uint64_t file_bytes);
 
 /// The layout of a file about which nothing is known: one opaque variable over all of it (none if it is empty).
@@ -52,6 +54,7 @@ std::vector<Extent> skeleton_extents(const Layout& layout, uint64_t file_bytes);
 
 /// Limits on what a reader may return (FORMAT.md, "Limits").
 inline constexpr size_t kVariablesPerFileMax = 10'000'000;
+inline constexpr size_t kExtentsPerFileMax = 16'000'000;
 inline constexpr size_t kDimensionsMax = 32;
 inline constexpr size_t kVariableNameBytesMax = 65'536;
 

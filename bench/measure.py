@@ -1,0 +1,98 @@
+"""Runs a command and says what it took; sizes and comparisons of folders."""
+
+import dataclasses
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+READ_BYTES = 1 << 20
+
+
+class CommandFailed(Exception):
+    """A measured command ended with an error: what it was, and the end of what it said."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    wall_seconds: float = 0.0
+    cpu_seconds: float = 0.0  # user and system, of the command and all it waited for
+    peak_bytes: int = 0       # resident, of the largest process
+
+    def __add__(self, other):
+        return Cost(self.wall_seconds + other.wall_seconds, self.cpu_seconds + other.cpu_seconds,
+                    max(self.peak_bytes, other.peak_bytes))
+
+
+def run(command, cwd=None, environment=None):
+    """Runs `command` to its end and returns its Cost. Earlier writes are on disk before the clock starts."""
+    os.sync()
+    with tempfile.TemporaryFile() as said:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **(environment or {})},
+                                   stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        _, wait_status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(wait_status)
+        if process.returncode != 0:
+            said.seek(max(0, said.tell() - 2000))
+            text = said.read().decode(errors="replace").strip()
+            raise CommandFailed(f"{' '.join(map(str, command))} ended with {process.returncode}: {text}")
+    return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def median(costs):
+    return Cost(statistics.median(cost.wall_seconds for cost in costs),
+                statistics.median(cost.cpu_seconds for cost in costs),
+                int(statistics.median(cost.peak_bytes for cost in costs)))
+
+
+def files_below(folder):
+    return sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def tree_bytes(folder):
+    """Bytes of the files below `folder`: (by their lengths, by the blocks they take)."""
+    apparent = allocated = 0
+    for path in files_below(folder):
+        status = path.stat()
+        apparent += status.st_size
+        allocated += status.st_blocks * 512
+    return apparent, allocated
+
+
+def warm(folder):
+    """Reads all files once, so that every tool finds its source in the page cache."""
+    for path in files_below(folder):
+        with open(path, "rb", buffering=0) as file:
+            while file.read(READ_BYTES):
+                pass
+
+
+def same_bytes(left, right):
+    with open(left, "rb", buffering=0) as a, open(right, "rb", buffering=0) as b:
+        while True:
+            x, y = a.read(READ_BYTES), b.read(READ_BYTES)
+            if x != y:
+                return False
+            if not x:
+                return True
+
+
+def same_trees(left, right):
+    """Whether two folders hold the same files with the same bytes."""
+    names = [sorted(str(path.relative_to(folder)) for path in pathlib.Path(folder).rglob("*"))
+             for folder in (left, right)]
+    if names[0] != names[1]:
+        return False
+    return all(same_bytes(path, pathlib.Path(right) / path.relative_to(left)) for path in files_below(left))
+
+
+def fresh(folder):
+    """An empty folder at this path."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder

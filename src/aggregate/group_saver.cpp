@@ -1,0 +1,333 @@
+#include "aggregate/group_saver.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kSmallFileBytes = 64_KiB;
+/// A leaf is closed when its encoded form passes about this much; small sets have one leaf a group.
+constexpr uint64_t kLeafBytes = 1_MiB;
+/// Elements larger than this (records of many fields) are treated as bytes.
+constexpr uint32_t kElementBytesMax = 64;
+
+/// How much a file adds to its leaf, about.
+uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams, size_t first_stream) {
+  uint64_t bytes = 64 + file.path.size();
+  for (const Variable& variable : file.layout.variables) bytes += 24 + variable.name.size() + 6 * variable.extents.size();
+  for (size_t i = 0; i < file.streams.size(); ++i) bytes += 2 + 8 * streams[first_stream + i].references.size();
+  return bytes;
+}
+
+/// Whether nothing is known of the file but its bytes (opaque_layout).
+bool is_opaque(const Layout& layout) {
+  return layout.format == "raw" && layout.variables.size() == 1 && layout.variables[0].type == ElementType{};
+}
+
+void append_reference(std::vector<Reference>& references, const Reference& next) {
+  if (!references.empty()) {
+    Reference& last = references.back();
+    const bool continues = last.pack == next.pack &&
+                           (next.pack == Reference::kPattern ? last.offset == next.offset && last.bytes % 8 == 0
+                                                             : last.offset + last.bytes == next.offset);
+    if (continues) {
+      last.bytes += next.bytes;
+      return;
+    }
+  }
+  references.push_back(next);
+}
+}  // namespace
+
+GroupSaver::GroupSaver(const SaveContext& context, std::vector<SourceFile> files, uint32_t ordinal)
+    : context_(context),
+      files_(std::move(files)),
+      score_(context.store.score()),
+      cursor_(context.index),
+      fresh_(context.group_memory_bytes / 4),
+      builder_(context.options.pack_bytes) {
+  outcome_.arena = context.lease.arena_id(ordinal);
+  entries_max_ = context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry);
+}
+
+Result<GroupOutcome> GroupSaver::run() {
+  VARVE_TRY(read_layouts());
+  make_streams();
+  VARVE_ASSIGN(arena_, ArenaWriter::create(context_.store.fs(), context_.store.part_path(outcome_.arena),
+                                           context_.store.arena_header(outcome_.arena),
+                                           {.direct = context_.options.direct_io, .buffer_bytes = 1_MiB}));
+  VARVE_TRY(store_chunks());
+  for (const SourceFile& file : files_) {
+    if (file.type == FileType::regular) VARVE_TRY(check_unchanged(context_.folder, file));
+  }
+  VARVE_TRY(write_tree());
+  VARVE_TRY(arena_->seal(context_.store.arena_path(outcome_.arena)));
+  outcome_.record.hint = outcome_.arena;
+  outcome_.record.arena_bytes = arena_->bytes();
+  return std::move(outcome_);
+}
+
+Status GroupSaver::read_layouts() {
+  const bool aware = context_.options.scheme == Scheme::aware || context_.options.scheme == Scheme::aware_block;
+  std::vector<LayoutRequest> requests;
+  if (aware) {
+    for (const SourceFile& file : files_) {
+      if (file.type == FileType::regular) requests.push_back({join_path(context_.folder, file.path), file.bytes});
+    }
+  }
+  std::vector<LayoutOutcome> outcomes = context_.layouts.read_many(requests, context_.options.layouts);
+  size_t next = 0;
+  tree_files_.resize(files_.size());
+  for (size_t i = 0; i < files_.size(); ++i) {
+    const SourceFile& source = files_[i];
+    Layout layout;
+    if (source.type == FileType::regular) {
+      if (aware) {
+        LayoutOutcome& outcome = outcomes[next++];
+        if (outcome.warning) context_.progress.warning(Status::corrupt(*outcome.warning));
+        layout = std::move(outcome.layout);
+      } else {
+        layout = opaque_layout(source.bytes, "/" + base_name(source.path));
+      }
+    }
+    describe(tree_files_[i], source, std::move(layout));
+  }
+  return {};
+}
+
+void GroupSaver::describe(TreeFile& file, const SourceFile& source, Layout layout) {
+  file.path = source.path;
+  file.type = source.type;
+  file.mode = source.mode;
+  file.modified_s = source.modified_s;
+  file.modified_ns = source.modified_ns;
+  file.rank = source.rank;
+  file.link_target = source.link_target;
+  if (source.type != FileType::regular) return;
+  file.bytes = source.bytes;
+  outcome_.raw_bytes += file.bytes;
+  outcome_.variable_count += layout.variables.size();
+  const size_t all = layout.variables.size();
+  std::erase_if(layout.variables, [&](const Variable& v) {
+    const uint64_t bytes = v.stored_bytes();
+    return bytes < context_.options.small_bytes && bytes < file.bytes;
+  });
+  file.small_variable_count = all - layout.variables.size();
+  file.layout = std::move(layout);
+  file.streams.resize(file.layout.variables.size() + 1);
+}
+
+uint32_t GroupSaver::class_id(const std::string& key) {
+  auto [found, added] = class_ids_.emplace(key, static_cast<uint32_t>(class_keys_.size()));
+  if (added) class_keys_.push_back(key);
+  return found->second;
+}
+
+void GroupSaver::make_streams() {
+  const bool aware = context_.options.scheme == Scheme::aware || context_.options.scheme == Scheme::aware_block;
+  for (size_t i = 0; i < tree_files_.size(); ++i) {
+    TreeFile& file = tree_files_[i];
+    const bool opaque_file = is_opaque(file.layout);
+    for (size_t position = 0; position < file.streams.size(); ++position) {
+      Stream stream;
+      stream.file = static_cast<uint32_t>(i);
+      stream.position = static_cast<uint32_t>(position);
+      stream.rank = file.rank;
+      stream.extents = stream_extents(file, position);
+      for (const Extent& extent : stream.extents) stream.bytes += extent.bytes;
+      if (position == 0) {
+        stream.class_id = class_id("skeleton/" + file.layout.format);
+      } else {
+        const Variable& variable = file.layout.variables[position - 1];
+        const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
+        stream.class_id = class_id(!aware ? "file_BYTES" : small_file ? "small-files_BYTES" : context_.options.match.class_key(variable, opaque_file));
+        file.class_of.push_back(stream.class_id);
+        const ElementType type = storage_type(variable);
+        if (type.bytes <= kElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
+        const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;
+        if (!variable.encoded) stream.dims.assign(shape.rbegin(), shape.rend());
+        std::erase(stream.dims, uint64_t{1});
+      }
+      streams_.push_back(std::move(stream));
+    }
+  }
+  sort_classes();
+  for (size_t i = 0; i < class_keys_.size(); ++i) encoders_.push_back(make_encoder(context_.options.codec));
+}
+
+void GroupSaver::sort_classes() {
+  // By name, so that the order of classes does not depend on which file came first.
+  std::vector<uint32_t> order(class_keys_.size()), rank_of(class_keys_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return class_keys_[a] < class_keys_[b]; });
+  std::vector<std::string> keys;
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    rank_of[order[i]] = i;
+    keys.push_back(class_keys_[order[i]]);
+  }
+  class_keys_ = std::move(keys);
+  for (Stream& stream : streams_) stream.class_id = rank_of[stream.class_id];
+  for (TreeFile& file : tree_files_) {
+    for (uint32_t& id : file.class_of) id = rank_of[id];
+  }
+}
+
+Status GroupSaver::store_chunks() {
+  const SaveOptions& options = context_.options;
+  const uint64_t chunk_bytes = options.chunker.bytes_average;
+  const uint64_t block_bytes = (std::max(options.block_bytes, chunk_bytes) + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
+  const size_t batch_bytes = std::max<size_t>(1_MiB, 2 * context_.chunker.bytes_ahead());
+  const uint64_t in_flight_max = 2 * std::max<size_t>(context_.pool.thread_count(), 1) + 1;
+  const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
+  encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
+
+  BatchReader reader(streams_, files_, WorkOrder(streams_, options.scheme, block_bytes), SourceReader(context_.folder, files_),
+                     context_.chunker, chunk_bytes);
+  std::deque<ScoringBatch> scoring;
+  std::vector<std::shared_ptr<ChunkBatch>> idle;
+  bool ended = false;
+  while (!ended || !scoring.empty()) {
+    if (context_.progress.cancelled()) return Status::cancelled();
+    context_.lease.heartbeat();
+    if (!ended && scoring.size() < scoring_max) {
+      if (idle.empty()) idle.push_back(std::make_shared<ChunkBatch>(batch_bytes));
+      std::shared_ptr<ChunkBatch> batch = std::move(idle.back());
+      idle.pop_back();
+      VARVE_TRY(reader.fill(*batch));
+      ended = batch->chunks.empty();
+      if (ended) continue;
+      Task<Status> task = context_.pool.submit([batch, score = score_] { score_batch(*batch, score); });
+      scoring.push_back({std::move(batch), std::move(task)});
+      continue;
+    }
+    VARVE_TRY(scoring.front().task.wait());
+    VARVE_TRY(place_batch(*scoring.front().batch));
+    idle.push_back(std::move(scoring.front().batch));
+    scoring.pop_front();
+  }
+  VARVE_TRY(finish_pack());
+  while (!encoding_.empty()) VARVE_TRY(append_oldest_pack());
+  return {};
+}
+
+Status GroupSaver::place_batch(const ChunkBatch& batch) {
+  uint64_t raw_bytes = 0;
+  for (const BatchChunk& chunk : batch.chunks) {
+    Stream& stream = streams_[chunk.stream];
+    raw_bytes += chunk.bytes;
+    if (chunk.pattern) {
+      outcome_.pattern_bytes += chunk.bytes;
+      append_reference(stream.references, {Reference::kPattern, *chunk.pattern, chunk.bytes});
+    } else if (const FreshChunks::Place* place = fresh_.find(chunk.score, chunk.bytes)) {
+      outcome_.known_bytes += chunk.bytes;
+      append_reference(stream.references, {place->pack, place->offset, chunk.bytes});
+    } else if (std::optional<KnownChunk> known = cursor_.find(chunk.score, chunk.bytes)) {
+      outcome_.known_bytes += chunk.bytes;
+      append_reference(stream.references, {pack_ordinal(known->pack), known->offset, chunk.bytes});
+    } else {
+      VARVE_TRY(place_new(stream, batch, chunk));
+    }
+  }
+  context_.progress.advance(raw_bytes);
+  return {};
+}
+
+Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
+  if (!builder_.accepts(stream, chunk.bytes)) VARVE_TRY(finish_pack());
+  if (builder_.empty()) {
+    building_ = static_cast<uint32_t>(packs_.size());
+    packs_.push_back({{}, outcome_.arena});
+  }
+  const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score);
+  fresh_.insert(chunk.score, chunk.bytes, {building_, offset});
+  outcome_.new_bytes += chunk.bytes;
+  append_reference(stream.references, {building_, offset, chunk.bytes});
+  encoding_class_ = stream.class_id;
+  return {};
+}
+
+uint32_t GroupSaver::pack_ordinal(const PackLink& link) {
+  auto [found, added] = known_packs_.emplace(link.score, static_cast<uint32_t>(packs_.size()));
+  if (added) packs_.push_back(link);
+  return found->second;
+}
+
+Status GroupSaver::finish_pack() {
+  if (builder_.empty()) return {};
+  auto pack = std::make_shared<PendingPack>(builder_.take(class_keys_[encoding_class_], score_));
+  packs_[building_].score = pack->meta.score;
+  while (encoding_.size() >= encoding_max_) VARVE_TRY(append_oldest_pack());
+  Task<Result<EncodedBytes>> task = context_.pool.submit(
+      [pack, encoder = encoders_[encoding_class_]] { return encoder->encode(pack->raw, pack->shape); });
+  encoding_.push_back({std::move(pack), std::move(task)});
+  return {};
+}
+
+Status GroupSaver::append_oldest_pack() {
+  EncodingPack oldest = std::move(encoding_.front());
+  encoding_.pop_front();
+  VARVE_ASSIGN(EncodedBytes encoded, oldest.task.wait());
+  PackMeta& meta = oldest.pack->meta;
+  meta.recipe = std::move(encoded.recipe);
+  VARVE_ASSIGN(size_t ordinal, arena_->append_pack(meta, encoded.body));
+  entries_dropped_ = entries_dropped_ || outcome_.entries.size() + meta.chunks.size() > entries_max_;
+  if (entries_dropped_) {
+    outcome_.entries = {};
+    return {};
+  }
+  for (size_t i = 0; i < meta.chunks.size(); ++i) {
+    outcome_.entries.push_back({meta.chunks[i].score.prefix(), 0, static_cast<uint32_t>(ordinal), static_cast<uint32_t>(i)});
+  }
+  return {};
+}
+
+Status GroupSaver::write_tree() {
+  Root root;
+  size_t first_file = 0, stream = 0;
+  uint64_t leaf_bytes = 0;
+  for (size_t i = 0; i < tree_files_.size(); ++i) {
+    leaf_bytes += leaf_bytes_of(tree_files_[i], streams_, stream);
+    stream += tree_files_[i].streams.size();
+    if (leaf_bytes < kLeafBytes && i + 1 < tree_files_.size()) continue;
+    VARVE_ASSIGN(LeafLink link, write_leaf(first_file, i + 1));
+    root.leaves.push_back(link);
+    first_file = i + 1;
+    leaf_bytes = 0;
+  }
+  const ByteVector content = encode_root(root, score_.score_bytes());
+  outcome_.record.root = score_(content);
+  return arena_->append_node(outcome_.record.root, content).status();
+}
+
+Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
+  Leaf leaf;
+  LeafLink link;
+  std::unordered_map<uint32_t, uint32_t> pack_of, class_of;
+  auto ordinal_in = [](std::unordered_map<uint32_t, uint32_t>& map, uint32_t key, auto& table, const auto& value) {
+    auto [found, added] = map.emplace(key, static_cast<uint32_t>(table.size()));
+    if (added) table.push_back(value);
+    return found->second;
+  };
+  for (Stream& stream : streams_) {
+    if (stream.file < first_file || stream.file >= last_file) continue;
+    for (Reference& reference : stream.references) {
+      if (reference.pack != Reference::kPattern) reference.pack = ordinal_in(pack_of, reference.pack, leaf.packs, packs_[reference.pack]);
+    }
+    tree_files_[stream.file].streams[stream.position] = std::move(stream.references);
+  }
+  for (size_t i = first_file; i < last_file; ++i) {
+    TreeFile& file = tree_files_[i];
+    for (uint32_t& id : file.class_of) id = ordinal_in(class_of, id, leaf.class_keys, class_keys_[id]);
+    link.bytes += file.bytes;
+    leaf.files.push_back(std::move(file));
+  }
+  link.file_count = leaf.files.size();
+  link.hint = outcome_.arena;
+  const ByteVector content = encode_leaf(leaf, score_.score_bytes());
+  link.score = score_(content);
+  VARVE_TRY(arena_->append_node(link.score, content).status());
+  return link;
+}
+
+}  // namespace varve

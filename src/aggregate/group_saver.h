@@ -1,0 +1,99 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+
+#include "aggregate/chunk_batch.h"
+#include "aggregate/fresh_chunks.h"
+#include "aggregate/pack_builder.h"
+#include "aggregate/save.h"
+#include "arena/arena_writer.h"
+#include "core/thread_pool.h"
+#include "store/chunk_index.h"
+#include "store/writer_lease.h"
+
+namespace varve {
+
+/// What the groups of one save share.
+struct SaveContext {
+  const Store& store;
+  WriterLease& lease;
+  const ChunkIndex& index;
+  const std::string& folder;
+  const SaveOptions& options;
+  const Chunker& chunker;
+  LayoutService& layouts;
+  ThreadPool& pool;
+  ProgressSink& progress;
+  uint64_t group_memory_bytes;
+};
+
+/// What became of one group.
+struct GroupOutcome {
+  GroupRecord record;
+  ArenaId arena;
+  std::vector<ChunkIndexEntry> entries;  ///< of the new arena, for the index; empty if there were too many to hold
+  uint64_t raw_bytes = 0, new_bytes = 0, known_bytes = 0, pattern_bytes = 0, variable_count = 0;
+};
+
+/// Saves the files of one group of ranks into one arena: layouts → streams → chunks in the order of the scheme → packs → tree → sealed arena.
+/// One thread drives it; scoring and encoding run in the pool, and results are taken in order, so that the arena does not depend on timing.
+class GroupSaver {
+ public:
+  GroupSaver(const SaveContext& context, std::vector<SourceFile> files, uint32_t ordinal);
+  Result<GroupOutcome> run();
+
+ private:
+  struct EncodingPack {
+    std::shared_ptr<PendingPack> pack;
+    Task<Result<EncodedBytes>> task;
+  };
+  struct ScoringBatch {
+    std::shared_ptr<ChunkBatch> batch;
+    Task<Status> task;
+  };
+
+  Status read_layouts();
+  void describe(TreeFile& file, const SourceFile& source, Layout layout);
+  void make_streams();
+  uint32_t class_id(const std::string& key);
+  void sort_classes();
+
+  Status store_chunks();
+  Status place_batch(const ChunkBatch& batch);
+  Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
+  uint32_t pack_ordinal(const PackLink& link);
+  Status finish_pack();
+  Status append_oldest_pack();
+
+  Status write_tree();
+  Result<LeafLink> write_leaf(size_t first_file, size_t last_file);
+
+  const SaveContext& context_;
+  const std::vector<SourceFile> files_;
+  const ScoreFunction& score_;
+  GroupOutcome outcome_;
+  std::unique_ptr<ArenaWriter> arena_;
+
+  std::vector<TreeFile> tree_files_;
+  std::vector<std::string> class_keys_;
+  std::unordered_map<std::string, uint32_t> class_ids_;
+  std::vector<std::shared_ptr<Encoder>> encoders_;  ///< of each class
+  std::vector<Stream> streams_;
+
+  std::vector<PackLink> packs_;  ///< new and known ones that this group refers to
+  std::unordered_map<Score, uint32_t, ScoreHash> known_packs_;
+  ChunkIndex::Cursor cursor_;
+  FreshChunks fresh_;
+  PackBuilder builder_;
+  uint32_t building_ = 0;        ///< ordinal in packs_ of the pack being built
+  uint32_t encoding_class_ = 0;  ///< its class
+  std::deque<EncodingPack> encoding_;
+  size_t encoding_max_ = 1;
+  size_t entries_max_ = 0;
+  bool entries_dropped_ = false;
+};
+
+}  // namespace varve

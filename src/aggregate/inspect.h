@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "aggregate/set_files.h"
+#include "core/progress.h"
+#include "store/catalog.h"
+
+namespace varve {
+
+struct VariableDetails {
+  std::string name;
+  ElementType type;
+  std::vector<uint64_t> shape;
+  std::string class_key;
+  uint64_t bytes = 0;
+  bool encoded = false;
+};
+
+struct FileDetails {
+  std::string path;
+  FileType type = FileType::regular;
+  int64_t rank = -1;
+  uint64_t bytes = 0;
+  std::string format;
+  uint64_t skeleton_bytes = 0;
+  uint64_t small_variable_count = 0;
+  std::vector<VariableDetails> variables;
+};
+
+/// What a set consists of, and what it shares: each raw byte is in a pattern, in a pack that was written for this set, or in one that was there before.
+struct SetDetails {
+  SetRecord record;
+  uint64_t pattern_bytes = 0;
+  uint64_t own_bytes = 0;      ///< references into arenas of this set
+  uint64_t shared_bytes = 0;   ///< references into arenas of other sets
+  std::map<std::string, uint64_t> shared_with;  ///< bytes by the set that wrote them ("job@3"; "a set that was dropped")
+  std::vector<FileDetails> files;
+};
+Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter = {});
+
+enum class ChangeKind : uint8_t { same, changed, added, removed };
+
+/// How a variable (or a file's skeleton) of one set differs from the same one of another.
+struct VariableChange {
+  std::string file;      ///< path in the newer set, or the older if it was removed
+  std::string variable;  ///< empty: the skeleton, or the whole of a file that was added or removed
+  ChangeKind kind = ChangeKind::same;
+  uint64_t bytes = 0;
+  uint64_t changed_bytes = 0;  ///< in elements that differ
+  /// Of numeric variables of equal type and size: largest absolute difference of two elements, and the root of their mean square.
+  std::optional<double> difference_max, difference_rms;
+};
+
+struct SetDifference {
+  SetName a, b;
+  uint64_t bytes = 0, changed_bytes = 0;
+  std::vector<VariableChange> changes;  ///< all that are not `same`; in the order of files
+  uint64_t same_count = 0;
+};
+/// Compares two sets. Ranges with the same references are equal and are not read. Files are matched by path, else by rank and name without digits.
+Result<SetDifference> diff_sets(const Store& store, const SetName& a, const SetName& b, ProgressSink& progress = null_progress());
+
+struct ShareStatistics {
+  uint64_t pack_count = 0, raw_bytes = 0, stored_bytes = 0;
+};
+struct StoreStatistics {
+  uint64_t set_count = 0, arena_count = 0;
+  uint64_t raw_bytes = 0;       ///< of all sets, as their programs wrote them
+  uint64_t distinct_bytes = 0;  ///< raw bytes of the chunks that packs hold: after deduplication
+  uint64_t packed_bytes = 0;    ///< the same after compression
+  uint64_t metadata_bytes = 0;  ///< arenas without the bodies of packs, and set records
+  uint64_t index_bytes = 0;     ///< disposable
+  std::map<std::string, ShareStatistics> classes, chains;
+  uint64_t stored_bytes() const { return packed_bytes + metadata_bytes; }
+};
+Result<StoreStatistics> store_statistics(const Store& store);
+
+/// Gives a file's bytes (or one variable's stored bytes) in order, verified, to `take`. not_found if the set has no such file or variable.
+Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,
+                     const std::function<Status(ByteSpan)>& take);
+
+}  // namespace varve

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/catalog.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// Which files of a set are meant. Empty: all.
+struct FileFilter {
+  std::vector<std::string> globs;  ///< shell patterns; one without '/' may match the last component alone
+  std::optional<int64_t> rank;
+  bool all() const { return globs.empty() && !rank; }
+  bool matches(const TreeFile& file) const;
+};
+
+/// Visits the leaves of a set's tree in order, each verified.
+Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit);
+
+/// Reads streams out of packs, keeping the last few packs decoded. One thread.
+class StreamReader {
+ public:
+  explicit StreamReader(const Store& store, size_t packs_max = 16) : store_(store), packs_max_(packs_max) {}
+  /// Fills `into` with the bytes of a stream from `offset`, verified. `leaf` is the one that holds the stream.
+  Status read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset, MutableByteSpan into);
+
+ private:
+  Result<Pack*> pack(const PackLink& link);
+  const Store& store_;
+  const size_t packs_max_;
+  std::list<std::pair<Score, Pack>> packs_;  ///< last used first
+};
+
+/// Fills `into` with a pattern as it lies `offset` bytes into its reference.
+void fill_pattern(uint64_t pattern, uint64_t offset, MutableByteSpan into);
+
+}  // namespace varve

@@ -1,0 +1,107 @@
+#include "aggregate/source_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/file_system.h"
+
+namespace varve {
+
+namespace {
+constexpr size_t kOpenFilesMax = 128;
+constexpr size_t kSmallExtentBytes = 4096;
+constexpr size_t kWindowBytes = 64 * 1024;
+}  // namespace
+
+Result<int> SourceReader::open(uint32_t file) {
+  if (auto found = open_.find(file); found != open_.end()) {
+    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+    return found->second.fd.get();
+  }
+  const std::string path = join_path(folder_, files_[file].path);
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return Status::from_errno(errno, "open", path);
+  if (open_.size() >= kOpenFilesMax) {
+    open_.erase(recently_used_.back());
+    recently_used_.pop_back();
+  }
+  recently_used_.push_front(file);
+  const int raw = fd.get();
+  open_.emplace(file, OpenFile{std::move(fd), recently_used_.begin()});
+  return raw;
+}
+
+std::pair<size_t, uint64_t> SourceReader::locate(const Stream& stream, uint64_t offset) {
+  if (last_stream_ != &stream || offset < last_extent_at_) {
+    last_stream_ = &stream;
+    last_extent_ = 0;
+    last_extent_at_ = 0;
+  }
+  while (offset - last_extent_at_ >= stream.extents[last_extent_].bytes) last_extent_at_ += stream.extents[last_extent_++].bytes;
+  return {last_extent_, offset - last_extent_at_};
+}
+
+Status SourceReader::read(const Stream& stream, uint64_t offset, MutableByteSpan into) {
+  while (!into.empty()) {
+    auto [index, skip] = locate(stream, offset);
+    const Extent& extent = stream.extents[index];
+    const size_t part = std::min<uint64_t>(into.size(), extent.bytes - skip);
+    VARVE_TRY(read_extent(stream.file, extent.offset + skip, into.first(part)));
+    into = into.subspan(part);
+    offset += part;
+  }
+  return {};
+}
+
+Status SourceReader::read_extent(uint32_t file, uint64_t offset, MutableByteSpan into) {
+  VARVE_ASSIGN(int fd, open(file));
+  const std::string path = join_path(folder_, files_[file].path);
+  auto read_some = [&](uint64_t at, MutableByteSpan to) -> Result<size_t> {
+    size_t got = 0;
+    while (got < to.size()) {
+      ssize_t n = ::pread(fd, to.data() + got, to.size() - got, static_cast<off_t>(at + got));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return Status::from_errno(errno, "read", path);
+      if (n == 0) break;
+      got += static_cast<size_t>(n);
+    }
+    return got;
+  };
+  const Status shrunk = Status::busy("the file became shorter while it was being saved", path,
+                                     "nothing was committed; save again when the program has finished writing");
+  if (into.size() >= kSmallExtentBytes) {
+    VARVE_ASSIGN(size_t got, read_some(offset, into));
+    return got == into.size() ? Status() : shrunk;
+  }
+  const bool in_window = window_file_ == file && offset >= window_offset_ && offset + into.size() <= window_offset_ + window_.size();
+  if (!in_window) {
+    window_file_ = UINT32_MAX;
+    window_.resize(kWindowBytes);
+    VARVE_ASSIGN(size_t got, read_some(offset, window_));
+    window_.resize(got);
+    window_file_ = file;
+    window_offset_ = offset;
+    if (got < into.size()) return shrunk;
+  }
+  std::memcpy(into.data(), window_.data() + (offset - window_offset_), into.size());
+  return {};
+}
+
+Result<uint64_t> SourceReader::hole_bytes(const Stream& stream, uint64_t offset) {
+  VARVE_ASSIGN(int fd, open(stream.file));
+  auto [index, skip] = locate(stream, offset);
+  const Extent& extent = stream.extents[index];
+  const uint64_t at = extent.offset + skip, end = extent.offset + extent.bytes;
+  off_t data = ::lseek(fd, static_cast<off_t>(at), SEEK_DATA);
+  if (data < 0) {
+    if (errno == ENXIO) return end - at;  // no data up to the end of the file
+    return uint64_t{0};                   // the file system cannot tell: read it all
+  }
+  return std::min<uint64_t>(static_cast<uint64_t>(data), end) - at;
+}
+
+}  // namespace varve

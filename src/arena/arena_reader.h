@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "arena/frame.h"
+#include "arena/pack.h"
+#include "core/file_system.h"
+
+namespace varve {
+
+/// Reads a sealed arena, which is immutable. Thread-safe. Everything read is checked: frames against their checksums, packs' tables and nodes
+/// against their scores (and chunks by Pack).
+class ArenaReader {
+ public:
+  /// Opens the arena `id` of the store `store` at `path`. If its index or footer is damaged, the frames are found by going through the file, and
+  /// index_status() says what was wrong.
+  static Result<std::shared_ptr<ArenaReader>> open(FileSystem& fs, const std::string& path, const ArenaId& id,
+                                                   const UniqueId& store, const ScoreFunction& score);
+
+  const ArenaId& id() const { return id_; }
+  const std::string& path() const { return path_; }
+  const ArenaIndex& index() const { return index_; }
+  uint64_t bytes() const { return bytes_; }
+  const Status& index_status() const { return index_status_; }
+
+  /// The ordinal of a pack in index().packs, or of a node in index().nodes.
+  std::optional<size_t> find_pack(const Score& score) const;
+  std::optional<size_t> find_node(const Score& score) const;
+
+  Result<PackMeta> read_pack_meta(size_t ordinal) const;
+  Result<Pack> read_pack(size_t ordinal) const;
+  /// A node's content, verified.
+  Result<ByteVector> read_node(size_t ordinal) const;
+
+  struct RawFrame {
+    ByteVector meta, body;
+  };
+  /// A frame as it lies there, checksums verified.
+  Result<RawFrame> read_raw(FrameKind kind, size_t ordinal) const;
+
+  /// Goes through all bytes of the arena in order: every byte belongs to the header, a frame or the footer, and each of those is whole.
+  /// With `deep`, decodes packs and nodes and checks all scores. Calls `damaged` for each damage (the score if it is a known pack or node).
+  void verify(bool deep, const std::function<void(const Status&, std::optional<Score>)>& damaged) const;
+
+ private:
+  ArenaReader(std::string path, const ArenaId& id, const ScoreFunction& score) : path_(std::move(path)), id_(id), score_(score) {}
+  Status load_index();
+  Status scan_frames();
+  Result<FrameHeader> read_header(uint64_t offset) const;
+  Result<FrameHeader> read_listed_header(FrameKind kind, const FrameEntry& entry) const;
+  Result<RawFrame> read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const;
+  Status verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const;
+  void build_maps();
+  Status at(Status status, uint64_t offset) const;
+
+  const std::string path_;
+  const ArenaId id_;
+  const ScoreFunction score_;
+  std::unique_ptr<File> file_;
+  uint64_t bytes_ = 0;
+  ArenaIndex index_;
+  Status index_status_;
+  std::unordered_map<Score, size_t, ScoreHash> packs_, nodes_;
+};
+
+}  // namespace varve

@@ -1,0 +1,181 @@
+#include "arena/pack.h"
+
+#include <algorithm>
+
+namespace varve {
+
+uint64_t PackMeta::raw_bytes() const {
+  uint64_t sum = 0;
+  for (const ChunkEntry& chunk : chunks) sum += chunk.bytes;
+  return sum;
+}
+
+std::vector<bool> PackMeta::held() const {
+  std::vector<bool> flags(chunks.size(), held_runs.empty());
+  size_t at = 0;
+  for (size_t i = 0; i < held_runs.size(); ++i) {
+    for (uint64_t k = 0; k < held_runs[i]; ++k, ++at) flags[at] = i % 2 == 0;
+  }
+  return flags;
+}
+
+uint64_t PackMeta::held_bytes() const {
+  std::vector<bool> flags = held();
+  uint64_t sum = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) sum += flags[i] ? chunks[i].bytes : 0;
+  return sum;
+}
+
+Score pack_score(const ScoreFunction& score, const std::vector<ChunkEntry>& chunks) {
+  ByteVector table;
+  table.reserve(4 + chunks.size() * (4 + score.score_bytes()));
+  ByteWriter w(table);
+  w.bytes(as_bytes("VPAK"));
+  for (const ChunkEntry& chunk : chunks) {
+    w.le32(chunk.bytes);
+    write_score(w, chunk.score, score.score_bytes());
+  }
+  return score(table);
+}
+
+void encode_pack_meta(const PackMeta& meta, size_t score_bytes, ByteVector& out) {
+  ByteWriter w(out);
+  write_score(w, meta.score, score_bytes);
+  w.text(meta.class_key);
+  w.varint(meta.recipe.size());
+  w.bytes(meta.recipe);
+  w.varint(meta.needs.size());
+  for (const Score& need : meta.needs) write_score(w, need, score_bytes);
+  w.varint(meta.held_runs.size());
+  for (uint64_t run : meta.held_runs) w.varint(run);
+  w.varint(meta.chunks.size());
+  for (size_t i = 0; i < meta.chunks.size();) {
+    size_t end = i;
+    while (end < meta.chunks.size() && meta.chunks[end].bytes == meta.chunks[i].bytes) ++end;
+    w.varint(meta.chunks[i].bytes);
+    w.varint(end - i);
+    i = end;
+  }
+  for (const ChunkEntry& chunk : meta.chunks) write_score(w, chunk.score, score_bytes);
+}
+
+namespace {
+Status read_chunk_lengths(ByteReader& reader, std::vector<ChunkEntry>& chunks) {
+  uint64_t raw_bytes = 0;
+  for (size_t at = 0; at < chunks.size();) {
+    VARVE_ASSIGN(uint64_t bytes, reader.varint());
+    VARVE_ASSIGN(uint64_t repeat, reader.varint());
+    if (bytes == 0 || bytes > kPackBytesMax || repeat == 0 || repeat > chunks.size() - at) {
+      return Status::corrupt("a pack's table of chunks is malformed");
+    }
+    raw_bytes += bytes * repeat;
+    if (raw_bytes > kPackBytesMax) return Status::corrupt("a pack declares more bytes than the format allows");
+    for (uint64_t k = 0; k < repeat; ++k) chunks[at++].bytes = static_cast<uint32_t>(bytes);
+  }
+  return {};
+}
+}  // namespace
+
+Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score) {
+  const size_t score_bytes = score.score_bytes();
+  ByteReader reader(raw);
+  PackMeta meta;
+  VARVE_ASSIGN(meta.score, read_score(reader, score_bytes));
+  VARVE_ASSIGN(std::string_view key, reader.text());
+  meta.class_key = key;
+  VARVE_ASSIGN(uint64_t recipe_bytes, reader.varint());
+  VARVE_ASSIGN(ByteSpan recipe, reader.bytes(recipe_bytes));
+  meta.recipe.assign(recipe.begin(), recipe.end());
+  VARVE_ASSIGN(uint64_t need_count, reader.count(score_bytes));
+  if (need_count > kPackNeedsMax) return Status::corrupt("a pack names too many others");
+  for (uint64_t i = 0; i < need_count; ++i) {
+    VARVE_ASSIGN(Score need, read_score(reader, score_bytes));
+    meta.needs.push_back(need);
+  }
+  VARVE_ASSIGN(uint64_t run_count, reader.count());
+  uint64_t covered = 0;
+  for (uint64_t i = 0; i < run_count; ++i) {
+    VARVE_ASSIGN(uint64_t run, reader.varint());
+    if (run > kPackBytesMax) return Status::corrupt("a pack's list of held chunks is malformed");
+    covered += run;
+    meta.held_runs.push_back(run);
+  }
+  VARVE_ASSIGN(uint64_t chunk_count, reader.count(score_bytes));
+  if (run_count > 0 && covered != chunk_count) return Status::corrupt("a pack's list of held chunks is malformed");
+  meta.chunks.resize(chunk_count);
+  VARVE_TRY(read_chunk_lengths(reader, meta.chunks));
+  for (ChunkEntry& chunk : meta.chunks) {
+    VARVE_ASSIGN(chunk.score, read_score(reader, score_bytes));
+  }
+  if (!reader.at_end()) return Status::corrupt("a pack's meta part is longer than its fields");
+  if (pack_score(score, meta.chunks) != meta.score) return Status::corrupt("a pack's table of chunks does not match its score");
+  return meta;
+}
+
+Result<Pack> Pack::decode(PackMeta meta, ByteVector body, const ScoreFunction& score) {
+  if (!meta.needs.empty()) {
+    return Status::unsupported("a pack's decoding needs other packs", meta.class_key, "use a newer Varve");
+  }
+  Pack pack(score);
+  const uint64_t held_bytes = meta.held_bytes();
+  if (recipe_is_store(meta.recipe)) {
+    if (body.size() != held_bytes) return Status::corrupt("a pack's body is not as long as its chunks", meta.class_key);
+    pack.body_ = std::move(body);
+    pack.raw_ = pack.body_;
+  } else {
+    pack.decoded_ = std::make_unique_for_overwrite<std::byte[]>(held_bytes);
+    MutableByteSpan raw(pack.decoded_.get(), held_bytes);
+    VARVE_TRY(decode_chain(meta.recipe, body, raw));
+    pack.raw_ = raw;
+  }
+  std::vector<bool> held = meta.held();
+  pack.places_.reserve(meta.chunks.size());
+  uint64_t pack_offset = 0, raw_offset = 0;
+  for (size_t i = 0; i < meta.chunks.size(); ++i) {
+    pack.places_.push_back({pack_offset, held[i] ? raw_offset : kMissing, false});
+    pack_offset += meta.chunks[i].bytes;
+    if (held[i]) raw_offset += meta.chunks[i].bytes;
+  }
+  pack.meta_ = std::move(meta);
+  return pack;
+}
+
+Status Pack::verify_chunk(size_t index) {
+  ChunkPlace& place = places_[index];
+  if (place.verified) return {};
+  if (place.raw_offset == kMissing) return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
+  const ChunkEntry& chunk = meta_.chunks[index];
+  if (score_(raw_.subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
+    return Status::corrupt("a chunk does not match its score", meta_.class_key);
+  }
+  place.verified = true;
+  return {};
+}
+
+Result<ByteSpan> Pack::range(uint64_t offset, uint64_t bytes) {
+  const Status outside = Status::corrupt("a reference points outside its pack", meta_.class_key);
+  auto after = std::upper_bound(places_.begin(), places_.end(), offset,
+                                [](uint64_t value, const ChunkPlace& place) { return value < place.pack_offset; });
+  if (bytes == 0 || after == places_.begin()) return outside;
+  const size_t first = static_cast<size_t>(after - places_.begin()) - 1;
+  uint64_t covered_to = places_[first].pack_offset;
+  uint64_t raw_next = places_[first].raw_offset;
+  for (size_t i = first; covered_to - offset < bytes || covered_to <= offset; ++i) {
+    if (i == places_.size()) return outside;
+    VARVE_TRY(verify_chunk(i));
+    // Chunks that are neighbours in the pack may have lost a dead one between them in the body, never when all are held.
+    if (places_[i].raw_offset != raw_next) return outside;
+    raw_next += meta_.chunks[i].bytes;
+    covered_to += meta_.chunks[i].bytes;
+  }
+  return raw_.subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
+}
+
+Status Pack::verify_all() {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].raw_offset != kMissing) VARVE_TRY(verify_chunk(i));
+  }
+  return {};
+}
+
+}  // namespace varve

@@ -1,0 +1,73 @@
+#include <libdeflate.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "codec/builtin_codecs.h"
+
+namespace varve {
+namespace {
+
+constexpr int kDefaultLevel = 6;
+constexpr int kLevelMax = 12;
+
+struct CompressorDeleter {
+  void operator()(libdeflate_compressor* compressor) const { libdeflate_free_compressor(compressor); }
+};
+struct DecompressorDeleter {
+  void operator()(libdeflate_decompressor* decompressor) const { libdeflate_free_decompressor(decompressor); }
+};
+
+libdeflate_compressor* compressor_of(int level) {
+  thread_local std::array<std::unique_ptr<libdeflate_compressor, CompressorDeleter>, kLevelMax + 1> compressors;
+  auto& compressor = compressors[static_cast<size_t>(level)];
+  if (!compressor) compressor.reset(libdeflate_alloc_compressor(level));
+  return compressor.get();
+}
+
+/// One member as of RFC 1952, which gzip itself can read.
+class GzipCodec final : public Codec {
+ public:
+  CodecNumber number() const override { return CodecNumber::gzip; }
+  std::string_view name() const override { return "gzip"; }
+  bool applies_to(const PackShape&) const override { return true; }
+
+  Status encode(ByteSpan in, const PackShape&, int level, ByteVector&, ByteVector& out) const override {
+    libdeflate_compressor* compressor = compressor_of(std::clamp(level == 0 ? kDefaultLevel : level, 1, kLevelMax));
+    if (compressor == nullptr) return Status::resource_limit("gzip: out of memory");
+    const size_t before = out.size();
+    out.resize(before + libdeflate_gzip_compress_bound(compressor, in.size()));
+    const size_t bytes =
+        libdeflate_gzip_compress(compressor, in.data(), in.size(), out.data() + before, out.size() - before);
+    if (bytes == 0) return Status::internal("gzip needs more room than its bound");
+    out.resize(before + bytes);
+    return {};
+  }
+
+  Status decode(ByteSpan in, ByteSpan params, MutableByteSpan out) const override {
+    thread_local std::unique_ptr<libdeflate_decompressor, DecompressorDeleter> decompressor(
+        libdeflate_alloc_decompressor());
+    if (!decompressor) return Status::resource_limit("gzip: out of memory");
+    if (!params.empty()) return Status::corrupt("bad parameters");
+    size_t in_used = 0;
+    size_t out_used = 0;
+    std::byte nothing{};  // libdeflate wants an address even for an empty result
+    const libdeflate_result result =
+        libdeflate_gzip_decompress_ex(decompressor.get(), in.data(), in.size(), out.empty() ? &nothing : out.data(),
+                                      out.size(), &in_used, &out_used);
+    if (result != LIBDEFLATE_SUCCESS || in_used != in.size() || out_used != out.size()) {
+      return Status::corrupt("gzip: damaged member");
+    }
+    return {};
+  }
+};
+
+}  // namespace
+
+const Codec& gzip_codec() {
+  static const GzipCodec codec;
+  return codec;
+}
+
+}  // namespace varve

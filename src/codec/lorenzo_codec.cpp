@@ -1,0 +1,81 @@
+#include <algorithm>
+
+#include "codec/builtin_codecs.h"
+#include "codec/number_shape.h"
+
+namespace varve {
+namespace {
+
+// The Lorenzo predictor in integers: Ibarria, Lindstrom, Rossignac and Szymczak, "Out-of-core compression and decompression of large n-dimensional scalar
+// fields", 2003; the map of floats to ordered integers: Lindstrom and Isenburg, "Fast and efficient compression of floating-point data", 2006.
+// FORMAT.md, "lorenzo". Taken over the flat run, differences need no special case at row ends, and stay exact for any part of an array.
+
+constexpr int kLevelMax = 4;
+/// Differences along all dimensions, then once more along the fastest: predicts straight lines.
+constexpr int kSecondOrderLevel = 4;
+
+std::vector<kernels::DifferenceRun> difference_runs(const std::vector<NumberRun>& runs, int level) {
+  const size_t dimensions_max =
+      level >= 1 && level <= 3 ? static_cast<size_t>(level) : kPredictedDimensionsMax;
+  std::vector<kernels::DifferenceRun> result;
+  result.reserve(runs.size());
+  for (const NumberRun& run : runs) {
+    kernels::DifferenceRun difference{.elements = run.elements};
+    uint64_t stride = 1;
+    for (size_t i = 0; i < std::min(run.dimension_count, dimensions_max) && stride < std::max<uint64_t>(run.elements, 2); ++i) {
+      difference.strides[difference.stride_count++] = stride;
+      stride *= run.dims[i];
+    }
+    if (level == kSecondOrderLevel) difference.strides[difference.stride_count++] = 1;
+    result.push_back(difference);
+  }
+  return result;
+}
+
+class LorenzoCodec final : public Codec {
+ public:
+  CodecNumber number() const override { return CodecNumber::lorenzo; }
+  std::string_view name() const override { return "lorenzo"; }
+  bool applies_to(const PackShape& shape) const override { return is_machine_number(shape.type); }
+
+  /// `level`: 1 to 3 take the differences along so many dimensions at most, 4 along all and once more along the fastest; 0: along all.
+  Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
+    if (level < 0 || level > kLevelMax) return Status::invalid_argument("lorenzo has the levels 0 to 4");
+    const kernels::NumberFormat format = number_format(shape.type);
+    const size_t whole_bytes = in.size() / format.bytes * format.bytes;
+    const std::vector<NumberRun> runs = number_runs(shape, whole_bytes / format.bytes);
+    ByteWriter writer(params);
+    writer.u8(static_cast<uint8_t>(pack_number_format(format) | level << 4));
+    write_runs(writer, runs);
+
+    const size_t at = out.size();
+    out.insert(out.end(), in.begin(), in.end());
+    kernels::difference_forward(format, difference_runs(runs, level), in.first(whole_bytes),
+                                MutableByteSpan(out).subspan(at, whole_bytes));
+    return {};
+  }
+
+  Status decode(ByteSpan in, ByteSpan params, MutableByteSpan out) const override {
+    if (in.size() != out.size()) return Status::corrupt("a filtered stage has another size than it says");
+    ByteReader reader(params);
+    VARVE_ASSIGN(const uint8_t head, reader.u8());
+    VARVE_ASSIGN(const kernels::NumberFormat format, unpack_number_format(head & 15));
+    const int level = head >> 4;
+    if (level > kLevelMax) return Status::corrupt("unknown level");
+    const size_t whole_bytes = in.size() / format.bytes * format.bytes;
+    VARVE_ASSIGN(const std::vector<NumberRun> runs, read_runs(reader, whole_bytes / format.bytes));
+    if (!reader.at_end()) return Status::corrupt("bytes are left after the parameters");
+    kernels::difference_inverse(format, difference_runs(runs, level), in.first(whole_bytes), out.first(whole_bytes));
+    std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(), out.begin() + static_cast<ptrdiff_t>(whole_bytes));
+    return {};
+  }
+};
+
+}  // namespace
+
+const Codec& lorenzo_codec() {
+  static const LorenzoCodec codec;
+  return codec;
+}
+
+}  // namespace varve

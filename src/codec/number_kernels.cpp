@@ -1,0 +1,304 @@
+#include "codec/number_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "codec/multiversion.h"
+
+namespace varve::kernels {
+namespace {
+
+template <class T>
+constexpr unsigned kBits = 8 * sizeof(T);
+template <class T>
+constexpr T kSign = static_cast<T>(T{1} << (kBits<T> - 1));
+
+template <class T>
+VARVE_KERNEL_BODY T swap_bytes(T value) {
+  if constexpr (sizeof(T) == 2) return __builtin_bswap16(value);
+  if constexpr (sizeof(T) == 4) return __builtin_bswap32(value);
+  if constexpr (sizeof(T) == 8) return __builtin_bswap64(value);
+  return value;
+}
+
+/// All bits of negatives flipped, the sign bit of positives: then unsigned order is value order.
+template <class T>
+VARVE_KERNEL_BODY T to_ordered(T bits) {
+  const T negative = static_cast<T>(T{0} - static_cast<T>(bits >> (kBits<T> - 1)));
+  return static_cast<T>(bits ^ (negative | kSign<T>));
+}
+template <class T>
+VARVE_KERNEL_BODY T from_ordered(T ordered) {
+  const T negative = static_cast<T>(static_cast<T>(ordered >> (kBits<T> - 1)) - T{1});
+  return static_cast<T>(ordered ^ (negative | kSign<T>));
+}
+template <class T>
+VARVE_KERNEL_BODY T to_zigzag(T difference) {
+  const T negative = static_cast<T>(T{0} - static_cast<T>(difference >> (kBits<T> - 1)));
+  return static_cast<T>(static_cast<T>(difference << 1) ^ negative);
+}
+template <class T>
+VARVE_KERNEL_BODY T from_zigzag(T code) {
+  return static_cast<T>(static_cast<T>(code >> 1) ^ static_cast<T>(T{0} - static_cast<T>(code & 1)));
+}
+
+template <class T>
+VARVE_KERNEL_BODY T load(const std::byte* from, size_t index) {
+  T value;
+  std::memcpy(&value, from + index * sizeof(T), sizeof(T));
+  return value;
+}
+template <class T>
+VARVE_KERNEL_BODY void store(std::byte* to, size_t index, T value) {
+  std::memcpy(to + index * sizeof(T), &value, sizeof(T));
+}
+
+/// Loads a number as it lies in the pack, and stores it so.
+template <class T, bool kSwap, bool kFloating>
+struct Number {
+  static VARVE_KERNEL_BODY T get(const std::byte* from, size_t index) {
+    T value = load<T>(from, index);
+    if constexpr (kSwap) value = swap_bytes(value);
+    if constexpr (kFloating) value = to_ordered(value);
+    return value;
+  }
+  static VARVE_KERNEL_BODY void put(std::byte* to, size_t index, T value) {
+    if constexpr (kFloating) value = from_ordered(value);
+    if constexpr (kSwap) value = swap_bytes(value);
+    store(to, index, value);
+  }
+};
+
+/// Room for two copies of the longest run, kept between calls: first touch of fresh memory costs more than the transform.
+class Scratch {
+ public:
+  template <class T>
+  std::span<T> take(size_t count) {
+    const size_t words = (count * sizeof(T) + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+    if (words_.size() < words) words_.resize(words);
+    return {reinterpret_cast<T*>(words_.data()), count};
+  }
+  void shrink() {
+    constexpr size_t kept_words_max = 8_MiB / sizeof(uint64_t);
+    if (words_.size() > kept_words_max) words_ = {};
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
+struct RunBuffers {
+  const std::byte* in;
+  std::byte* out;
+  uint64_t* scratch;  ///< room for two runs
+};
+
+template <class T, bool kSwap, bool kFloating>
+VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __restrict in, std::byte* __restrict out,
+                                   T* scratch) {
+  using Value = Number<T, kSwap, kFloating>;
+  const size_t count = run.elements;
+  const size_t first = std::min<size_t>(run.strides[0], count);
+  if (run.stride_count == 1) {
+    for (size_t i = 0; i < first; ++i) store(out, i, to_zigzag(Value::get(in, i)));
+    for (size_t i = first; i < count; ++i) {
+      store(out, i, to_zigzag(static_cast<T>(Value::get(in, i) - Value::get(in, i - first))));
+    }
+    return;
+  }
+  T* __restrict from = scratch;
+  T* __restrict to = scratch + count;
+  for (size_t i = 0; i < first; ++i) from[i] = Value::get(in, i);
+  for (size_t i = first; i < count; ++i) from[i] = static_cast<T>(Value::get(in, i) - Value::get(in, i - first));
+  for (size_t pass = 1; pass + 1 < run.stride_count; ++pass) {
+    const size_t stride = std::min<size_t>(run.strides[pass], count);
+    for (size_t i = 0; i < stride; ++i) to[i] = from[i];
+    for (size_t i = stride; i < count; ++i) to[i] = static_cast<T>(from[i] - from[i - stride]);
+    std::swap(from, to);
+  }
+  const size_t stride = std::min<size_t>(run.strides[run.stride_count - 1], count);
+  for (size_t i = 0; i < stride; ++i) store(out, i, to_zigzag(from[i]));
+  for (size_t i = stride; i < count; ++i) store(out, i, to_zigzag(static_cast<T>(from[i] - from[i - stride])));
+}
+
+/// values[i] += values[i - stride], from the front.
+template <class T>
+VARVE_KERNEL_BODY void accumulate(T* values, size_t count, size_t stride) {
+  constexpr size_t short_stride = 8;
+  if (stride == 1) {
+    T sum = 0;  // in a register: a sum through memory takes five times as long
+    for (size_t i = 0; i < count; ++i) values[i] = sum = static_cast<T>(sum + values[i]);
+    return;
+  }
+  if (stride < short_stride) {
+    for (size_t i = stride; i < count; ++i) values[i] = static_cast<T>(values[i] + values[i - stride]);
+    return;
+  }
+  for (size_t start = stride; start < count; start += stride) {
+    const size_t length = std::min(stride, count - start);
+    T* __restrict row = values + start;
+    const T* __restrict before = values + start - stride;
+    for (size_t i = 0; i < length; ++i) row[i] = static_cast<T>(row[i] + before[i]);
+  }
+}
+
+template <class T, bool kSwap, bool kFloating>
+VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __restrict in, std::byte* __restrict out,
+                                   T* __restrict scratch) {
+  using Value = Number<T, kSwap, kFloating>;
+  const size_t count = run.elements;
+  if (run.stride_count == 1 && run.strides[0] == 1) {
+    constexpr size_t tile_count = 2048 / sizeof(T);
+    T tile[tile_count];
+    T sum = 0;
+    for (size_t start = 0; start < count; start += tile_count) {
+      const size_t length = std::min(tile_count, count - start);
+      for (size_t i = 0; i < length; ++i) tile[i] = from_zigzag(load<T>(in, start + i));
+      for (size_t i = 0; i < length; ++i) tile[i] = sum = static_cast<T>(sum + tile[i]);
+      for (size_t i = 0; i < length; ++i) Value::put(out, start + i, tile[i]);
+    }
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) scratch[i] = from_zigzag(load<T>(in, i));
+  for (size_t pass = run.stride_count; pass > 0; --pass) accumulate(scratch, count, run.strides[pass - 1]);
+  for (size_t i = 0; i < count; ++i) Value::put(out, i, scratch[i]);
+}
+
+#define VARVE_RUN_ARGUMENTS const DifferenceRun &run, const RunBuffers &at
+template <class T, bool kSwap, bool kFloating>
+void forward_baseline(VARVE_RUN_ARGUMENTS) {
+  forward_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+}
+template <class T, bool kSwap, bool kFloating>
+VARVE_TARGET_AVX2 void forward_avx2(VARVE_RUN_ARGUMENTS) {
+  forward_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+}
+template <class T, bool kSwap, bool kFloating>
+void inverse_baseline(VARVE_RUN_ARGUMENTS) {
+  inverse_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+}
+template <class T, bool kSwap, bool kFloating>
+VARVE_TARGET_AVX2 void inverse_avx2(VARVE_RUN_ARGUMENTS) {
+  inverse_run<T, kSwap, kFloating>(run, at.in, at.out, reinterpret_cast<T*>(at.scratch));
+}
+#undef VARVE_RUN_ARGUMENTS
+
+using RunKernel = void (*)(const DifferenceRun&, const RunBuffers&);
+
+template <class T, bool kSwap, bool kFloating>
+RunKernel pick(bool forward) {
+  if (machine_has_avx2()) return forward ? forward_avx2<T, kSwap, kFloating> : inverse_avx2<T, kSwap, kFloating>;
+  return forward ? forward_baseline<T, kSwap, kFloating> : inverse_baseline<T, kSwap, kFloating>;
+}
+template <class T>
+RunKernel pick(NumberFormat format, bool forward) {
+  if (format.floating) return format.big_endian ? pick<T, true, true>(forward) : pick<T, false, true>(forward);
+  return format.big_endian ? pick<T, true, false>(forward) : pick<T, false, false>(forward);
+}
+RunKernel pick_kernel(NumberFormat format, bool forward) {
+  switch (format.bytes) {
+    case 2: return pick<uint16_t>(format, forward);
+    case 4: return pick<uint32_t>(format, forward);
+    case 8: return pick<uint64_t>(format, forward);
+    default: return pick<uint8_t>(format, forward);
+  }
+}
+
+void for_each_run(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out, bool forward) {
+  thread_local Scratch scratch;
+  uint64_t elements_max = 0;
+  for (const DifferenceRun& run : runs) elements_max = std::max(elements_max, run.elements);
+  const std::span<uint64_t> room = scratch.take<uint64_t>((2 * elements_max * format.bytes + 7) / 8);
+  const RunKernel kernel = pick_kernel(format, forward);
+  size_t at = 0;
+  for (const DifferenceRun& run : runs) {
+    if (run.elements == 0) continue;
+    kernel(run, {in.data() + at, out.data() + at, room.data()});
+    at += run.elements * format.bytes;
+  }
+  scratch.shrink();
+}
+
+/// The value of `bytes` bytes in either order, at any width: the plain twins work on 64-bit values and a mask.
+uint64_t load_number(const std::byte* from, NumberFormat format) {
+  uint64_t value = 0;
+  for (uint32_t i = 0; i < format.bytes; ++i) {
+    value = value << 8 | static_cast<uint64_t>(from[format.big_endian ? i : format.bytes - 1 - i]);
+  }
+  return value;
+}
+void store_number(std::byte* to, NumberFormat format, uint64_t value) {
+  for (uint32_t i = 0; i < format.bytes; ++i) {
+    to[format.big_endian ? format.bytes - 1 - i : i] = static_cast<std::byte>(value >> (8 * i));
+  }
+}
+
+struct PlainMath {
+  explicit PlainMath(NumberFormat number_format)
+      : format(number_format), sign(uint64_t{1} << (8 * number_format.bytes - 1)), mask(sign | (sign - 1)) {}
+  uint64_t ordered(uint64_t bits) const { return !format.floating ? bits : (bits & sign) != 0 ? bits ^ mask : bits ^ sign; }
+  uint64_t unordered(uint64_t value) const {
+    return !format.floating ? value : (value & sign) != 0 ? value ^ sign : value ^ mask;
+  }
+  uint64_t zigzag(uint64_t value) const { return (value & sign) != 0 ? (~value << 1 | 1) & mask : value << 1; }
+  uint64_t unzigzag(uint64_t code) const { return (code & 1) != 0 ? ~(code >> 1) & mask : code >> 1; }
+
+  NumberFormat format;
+  uint64_t sign;
+  uint64_t mask;
+};
+
+}  // namespace
+
+void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
+  const PlainMath math(format);
+  size_t at = 0;
+  for (const DifferenceRun& run : runs) {
+    std::vector<uint64_t> values(run.elements);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = math.ordered(load_number(in.data() + at + i * format.bytes, format));
+    }
+    for (size_t pass = 0; pass < run.stride_count; ++pass) {
+      for (size_t i = values.size(); i-- > run.strides[pass];) {
+        values[i] = (values[i] - values[i - run.strides[pass]]) & math.mask;
+      }
+    }
+    for (uint64_t value : values) {
+      store_number(out.data() + at, {.bytes = format.bytes}, math.zigzag(value));
+      at += format.bytes;
+    }
+  }
+}
+
+void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
+  const PlainMath math(format);
+  size_t at = 0;
+  for (const DifferenceRun& run : runs) {
+    std::vector<uint64_t> values(run.elements);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = math.unzigzag(load_number(in.data() + at + i * format.bytes, {.bytes = format.bytes}));
+    }
+    for (size_t pass = run.stride_count; pass-- > 0;) {
+      for (size_t i = run.strides[pass]; i < values.size(); ++i) {
+        values[i] = (values[i] + values[i - run.strides[pass]]) & math.mask;
+      }
+    }
+    for (uint64_t value : values) {
+      store_number(out.data() + at, format, math.unordered(value));
+      at += format.bytes;
+    }
+  }
+}
+
+void difference_forward(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
+  if constexpr (std::endian::native == std::endian::big) return difference_forward_plain(format, runs, in, out);
+  for_each_run(format, runs, in, out, true);
+}
+
+void difference_inverse(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
+  if constexpr (std::endian::native == std::endian::big) return difference_inverse_plain(format, runs, in, out);
+  for_each_run(format, runs, in, out, false);
+}
+
+}  // namespace varve::kernels

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/file_system.h"
+
+namespace varve {
+
+/// The unit in which a disk writes whole or not at all.
+inline constexpr size_t kSectorBytes = 512;
+
+/// What is left after a crash of what was not made durable.
+struct CrashPolicy {
+  enum class Kind : uint8_t {
+    keep_all,       ///< the process was killed: the kernel still has everything, durable or not
+    drop_unsynced,  ///< power loss at its worst: only what was synced
+    torn,           ///< power loss: any part of the rest, sector by sector and name by name, drawn from `seed`
+  };
+  Kind kind = Kind::drop_unsynced;
+  uint64_t seed = 0;  ///< of torn; the same seed gives the same outcome
+};
+
+/// A file whose dirty pages can be lost, as a kernel loses them when writing them back fails.
+class LossyFile {
+ public:
+  virtual ~LossyFile() = default;
+  /// What was written and not synced stays readable but never becomes durable, even if a later sync() says OK.
+  virtual void lose_unsynced() = 0;
+};
+
+/// A file system in memory that knows what a power loss would leave of it: for each file the contents that are read and
+/// those that are durable, for each directory likewise its names. File::sync() makes contents and size durable,
+/// sync_directory() the names. A rename is atomic, also between directories: durable once either directory is synced.
+/// Relative and absolute paths mean the same; the root exists. Renames files only. Files must be closed before it is
+/// destroyed. Thread-safe (one lock).
+class MemoryFileSystem final : public FileSystem {
+ public:
+  MemoryFileSystem();
+  ~MemoryFileSystem() override;
+  MemoryFileSystem(const MemoryFileSystem&) = delete;
+  MemoryFileSystem& operator=(const MemoryFileSystem&) = delete;
+
+  /// The state that a program finds after the crash; this object is unchanged. After a power loss, all that is left is
+  /// durable.
+  std::unique_ptr<MemoryFileSystem> after_crash(CrashPolicy policy) const;
+
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override;
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
+  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override;
+  Status create_directory(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status rename_no_replace(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status remove_directory(const std::string& path) override;
+  Status sync_directory(const std::string& path) override;
+  Status touch(const std::string& path) override;
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
+  Result<FileStatus> stat(const std::string& path) override;
+
+ private:
+  struct Node;
+  class OpenFile;
+  using NodePointer = std::shared_ptr<Node>;
+  using Names = std::map<std::string, NodePointer>;
+  /// A change of names that is not durable yet: `node` appears as to/to_name, and from/from_name disappears; either may
+  /// be missing.
+  struct NameChange {
+    NodePointer from, to, node;
+    std::string from_name, to_name;
+    void apply_to_durable() const;
+    bool concerns(const NodePointer& directory) const { return from == directory || to == directory; }
+  };
+  struct Place {
+    NodePointer directory;
+    std::string name;
+  };
+
+  NodePointer find(const std::string& path) const;
+  Result<NodePointer> find_file(const std::string& path, const char* operation) const;
+  Result<NodePointer> find_directory(const std::string& path, const char* operation) const;
+  Result<Place> find_place(const std::string& path, const char* operation) const;
+  Status rename_file(const std::string& from, const std::string& to, bool replace);
+  Status remove_name(const std::string& path, bool directory);
+  void change_names(NameChange change);
+  int64_t tick() { return ++clock_; }
+  void lose_power(const CrashPolicy& policy);
+
+  mutable std::mutex mutex_;  ///< guards everything below, and all nodes
+  NodePointer root_;
+  std::vector<NameChange> unsynced_names_;  ///< in the order in which they happened
+  int64_t clock_ = 0;                       ///< the last modification time given out
+};
+
+}  // namespace varve

@@ -1,0 +1,274 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "core/file_system.h"
+#include "core/unique_fd.h"
+
+namespace varve {
+
+namespace {
+
+/// Calls `system_call` again as long as a signal interrupts it.
+template <class Call>
+auto retry_on_interrupt(Call system_call) {
+  auto result = system_call();
+  while (result == -1 && errno == EINTR) result = system_call();
+  return result;
+}
+
+UniqueFd open_descriptor(const std::string& path, int flags, mode_t mode = 0) {
+  return UniqueFd(retry_on_interrupt([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
+}
+
+bool set_direct(int descriptor, bool direct) {
+  int flags = ::fcntl(descriptor, F_GETFL);
+  if (flags < 0) return false;
+  return ::fcntl(descriptor, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0;
+}
+
+bool is_direct_aligned(uint64_t offset, ByteSpan from) {
+  return offset % kDirectAlignment == 0 && from.size() % kDirectAlignment == 0 &&
+         reinterpret_cast<uintptr_t>(from.data()) % kDirectAlignment == 0;
+}
+
+class PosixFile final : public File {
+ public:
+  PosixFile(std::string path, UniqueFd descriptor) : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+
+  /// Switches to O_DIRECT where the file system allows it. Reads, which need not be aligned, go through a second,
+  /// buffered descriptor; the kernel keeps the two coherent.
+  void make_direct() {
+    aligned_only_ = true;
+    UniqueFd reader = open_descriptor(path_, O_RDONLY);
+    if (!reader.valid() || !set_direct(descriptor_.get(), true)) return;
+    reader_ = std::move(reader);
+  }
+
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
+    const int descriptor = reader_.valid() ? reader_.get() : descriptor_.get();
+    size_t done = 0;
+    while (done < into.size()) {
+      ssize_t got = retry_on_interrupt([&] {
+        return ::pread(descriptor, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+      });
+      if (got < 0) return Status::from_errno(errno, "read from the file", path_);
+      if (got == 0) break;
+      done += static_cast<size_t>(got);
+    }
+    return done;
+  }
+
+  Status write_at(uint64_t offset, ByteSpan from) override {
+    if (poisoned_) return poisoned_status();
+    if (aligned_only_ && !is_direct_aligned(offset, from)) {
+      return Status::invalid_argument("a direct write is not aligned", path_);
+    }
+    bool may_leave_direct = reader_.valid();
+    size_t done = 0;
+    while (done < from.size()) {
+      ssize_t put = retry_on_interrupt([&] {
+        return ::pwrite(descriptor_.get(), from.data() + done, from.size() - done, static_cast<off_t>(offset + done));
+      });
+      if (put < 0 && errno == EINVAL && may_leave_direct) {
+        // A file system that accepts the flag but refuses the write, or the rest of a write that was cut short.
+        may_leave_direct = false;
+        if (set_direct(descriptor_.get(), false)) continue;
+        errno = EINVAL;
+      }
+      if (put < 0) return Status::from_errno(errno, "write to the file", path_);
+      if (put == 0) return Status::io_error("cannot write to the file: the system wrote nothing", path_);
+      done += static_cast<size_t>(put);
+    }
+    return {};
+  }
+
+  Status truncate(uint64_t bytes) override {
+    if (poisoned_) return poisoned_status();
+    int failed = retry_on_interrupt([&] { return ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)); });
+    return failed ? Status::from_errno(errno, "set the size of the file", path_) : Status();
+  }
+
+  Status sync() override {
+    if (poisoned_) return poisoned_status();
+    int failed = retry_on_interrupt([&] { return ::fdatasync(descriptor_.get()); });
+    if (!failed) return {};
+    poisoned_ = true;
+    return Status::from_errno(errno, "make the file durable", path_);
+  }
+
+  Result<uint64_t> size() override {
+    struct stat status {};
+    if (::fstat(descriptor_.get(), &status) != 0) return Status::from_errno(errno, "get the size of the file", path_);
+    return static_cast<uint64_t>(status.st_size);
+  }
+
+ private:
+  /// After a failed sync the kernel may have dropped the dirty pages and call the next sync a success.
+  Status poisoned_status() const {
+    return Status::io_error("the file was given up because an earlier sync of it failed", path_);
+  }
+
+  const std::string path_;
+  UniqueFd descriptor_;
+  UniqueFd reader_;            ///< buffered; only beside a direct descriptor_
+  bool aligned_only_ = false;  ///< created with `direct`, whether or not the file system went along
+  std::atomic<bool> poisoned_{false};
+};
+
+class PosixFileMapping final : public FileMapping {
+ public:
+  PosixFileMapping(void* address, size_t bytes) : address_(address), bytes_(bytes) {}
+  PosixFileMapping(const PosixFileMapping&) = delete;
+  PosixFileMapping& operator=(const PosixFileMapping&) = delete;
+  ~PosixFileMapping() override {
+    if (bytes_ > 0) ::munmap(address_, bytes_);
+  }
+  ByteSpan bytes() const override { return {static_cast<const std::byte*>(address_), bytes_}; }
+
+ private:
+  void* address_;
+  size_t bytes_;
+};
+
+struct DirectoryCloser {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
+class PosixFileSystem final : public FileSystem {
+ public:
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    VARVE_ASSIGN(UniqueFd descriptor, open_regular(path));
+    return std::unique_ptr<File>(std::make_unique<PosixFile>(path, std::move(descriptor)));
+  }
+
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options) override {
+    // O_DIRECT is set afterwards: open() with it may fail and yet leave the new file behind.
+    UniqueFd descriptor = open_descriptor(path, O_RDWR | O_CREAT | O_EXCL, 0666);
+    if (!descriptor.valid()) return Status::from_errno(errno, "create the file", path);
+    auto file = std::make_unique<PosixFile>(path, std::move(descriptor));
+    if (options.direct) file->make_direct();
+    return std::unique_ptr<File>(std::move(file));
+  }
+
+  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override {
+    VARVE_ASSIGN(UniqueFd descriptor, open_regular(path));
+    struct stat status {};
+    if (::fstat(descriptor.get(), &status) != 0) return Status::from_errno(errno, "get the size of the file", path);
+    auto bytes = static_cast<size_t>(status.st_size);
+    void* address = nullptr;
+    if (bytes > 0) {
+      address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
+      if (address == MAP_FAILED) return Status::from_errno(errno, "map the file", path);
+    }
+    return std::unique_ptr<FileMapping>(std::make_unique<PosixFileMapping>(address, bytes));
+  }
+
+  Status create_directory(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) == 0) return {};
+    const int error = errno;
+    struct stat status {};
+    if (error == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return {};
+    return Status::from_errno(error, "create the directory", path);
+  }
+
+  Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return {};
+    return Status::from_errno(errno, "rename the file to " + to, from);
+  }
+
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+    // NFS and some parallel file systems lack the flag; link() refuses an existing name everywhere.
+    if (errno == EINVAL || errno == ENOSYS) {
+      if (::link(from.c_str(), to.c_str()) == 0) {
+        if (::unlink(from.c_str()) == 0) return {};
+        return Status::from_errno(errno, "remove the old name of the renamed file", from);
+      }
+    }
+    const int error = errno;
+    return Status::from_errno(error, "rename the file to " + to, error == EEXIST ? to : from);
+  }
+
+  Status remove(const std::string& path) override {
+    return ::unlink(path.c_str()) == 0 ? Status() : Status::from_errno(errno, "remove the file", path);
+  }
+
+  Status remove_directory(const std::string& path) override {
+    return ::rmdir(path.c_str()) == 0 ? Status() : Status::from_errno(errno, "remove the directory", path);
+  }
+
+  Status sync_directory(const std::string& path) override {
+    UniqueFd descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
+    if (!descriptor.valid()) return Status::from_errno(errno, "open the directory", path);
+    int failed = retry_on_interrupt([&] { return ::fsync(descriptor.get()); });
+    // EINVAL: a file system that keeps no directory state to sync (some FUSE and CIFS mounts).
+    if (failed && errno != EINVAL) return Status::from_errno(errno, "make the directory durable", path);
+    return {};
+  }
+
+  Status touch(const std::string& path) override {
+    return ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) == 0
+               ? Status()
+               : Status::from_errno(errno, "set the modification time of the file", path);
+  }
+
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override {
+    std::unique_ptr<DIR, DirectoryCloser> directory(::opendir(path.c_str()));
+    if (!directory) return Status::from_errno(errno, "open the directory", path);
+    std::vector<DirectoryEntry> entries;
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(directory.get());
+      if (entry == nullptr) break;
+      std::string_view name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      bool is_directory = entry->d_type == DT_DIR;
+      if (entry->d_type == DT_UNKNOWN) {
+        struct stat status {};
+        // An entry that was removed since is no longer a directory, nor of interest.
+        is_directory = ::fstatat(::dirfd(directory.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                       S_ISDIR(status.st_mode);
+      }
+      entries.push_back({std::string(name), is_directory});
+    }
+    if (errno != 0) return Status::from_errno(errno, "list the directory", path);
+    return entries;
+  }
+
+  Result<FileStatus> stat(const std::string& path) override {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) return Status::from_errno(errno, "get the status of the file", path);
+    return FileStatus{.bytes = static_cast<uint64_t>(status.st_size),
+                      .allocated_bytes = static_cast<uint64_t>(status.st_blocks) * 512,
+                      .modified_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec,
+                      .is_directory = S_ISDIR(status.st_mode)};
+  }
+
+ private:
+  /// Only regular files: a FIFO would block, a device has no size. O_NONBLOCK lets even the open of a FIFO return.
+  static Result<UniqueFd> open_regular(const std::string& path) {
+    UniqueFd descriptor = open_descriptor(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (!descriptor.valid()) return Status::from_errno(errno, "open the file", path);
+    struct stat status {};
+    if (::fstat(descriptor.get(), &status) != 0) return Status::from_errno(errno, "open the file", path);
+    if (!S_ISREG(status.st_mode)) return Status::invalid_argument("not a regular file", path);
+    return descriptor;
+  }
+};
+
+}  // namespace
+
+FileSystem& posix_file_system() {
+  static PosixFileSystem file_system;
+  return file_system;
+}
+
+}  // namespace varve

@@ -1,0 +1,62 @@
+#include "core/thread_pool.h"
+
+#include <algorithm>
+#include <system_error>
+
+namespace varve {
+
+Status detail::status_from_current_exception() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return Status::resource_limit("out of memory");
+  } catch (const std::exception& exception) {
+    return Status::internal("a task failed unexpectedly", exception.what());
+  } catch (...) {
+    return Status::internal("a task failed unexpectedly", "unknown exception");
+  }
+}
+
+ThreadPool::ThreadPool(size_t thread_count) {
+  if (thread_count == 0) thread_count = std::max(1u, std::thread::hardware_concurrency());
+  threads_.reserve(thread_count);
+  try {
+    while (threads_.size() < thread_count) threads_.emplace_back([this] { serve(); });
+  } catch (const std::system_error&) {
+    // The user's limit of processes is reached: the threads that there are do the work.
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  filled_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::run(std::function<void()> work) {
+  if (threads_.empty()) return work();
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(work));
+  }
+  filled_.notify_one();
+}
+
+void ThreadPool::serve() {
+  for (;;) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(mutex_);
+      filled_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      work = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    work();
+  }
+}
+
+}  // namespace varve

@@ -1,0 +1,30 @@
+#include "core/unique_id.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+
+namespace varve {
+
+Result<UniqueId> UniqueId::random() {
+  UniqueId id;
+  // Requests of up to 256 bytes are never cut short once the source is ready; only a signal can come in between.
+  while (::getrandom(id.bytes.data(), id.bytes.size(), 0) != static_cast<ssize_t>(id.bytes.size())) {
+    if (errno != EINTR) return Status::from_errno(errno, "get random bytes", "getrandom");
+  }
+  return id;
+}
+
+Result<UniqueId> UniqueId::parse(std::string_view hex) {
+  UniqueId id;
+  if (hex.size() != 2 * id.bytes.size()) return Status::invalid_argument("not an id of 32 hexadecimal digits", std::string(hex));
+  for (size_t i = 0; i < hex.size(); ++i) {
+    char c = hex[i];
+    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return Status::invalid_argument("not an id of 32 hexadecimal digits", std::string(hex));
+    id.bytes[i / 2] |= static_cast<std::byte>(i % 2 == 0 ? digit << 4 : digit);
+  }
+  return id;
+}
+
+}  // namespace varve

@@ -1,0 +1,100 @@
+#include "hash/score.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#ifdef VARVE_HAVE_BLAKE3
+#include <blake3.h>
+#endif
+
+namespace varve {
+
+namespace {
+
+#ifdef VARVE_HAVE_BLAKE3
+constexpr bool kHaveBlake3 = true;
+
+void hash_blake3(ByteSpan data, Score& score) {
+  blake3_hasher hasher;
+  blake3_hasher_init(&hasher);
+  blake3_hasher_update(&hasher, data.data(), data.size());
+  blake3_hasher_finalize(&hasher, reinterpret_cast<uint8_t*>(score.bytes.data()), score.bytes.size());
+}
+#else
+constexpr bool kHaveBlake3 = false;
+
+void hash_blake3(ByteSpan, Score&) {}  // never reached: create() refuses the algorithm
+#endif
+
+struct DigestDeleter {
+  void operator()(EVP_MD* digest) const { EVP_MD_free(digest); }
+};
+struct DigestContextDeleter {
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
+/// Fetched once: a fetch costs as much as hashing two kilobytes. Null if OpenSSL's configuration lacks it.
+const EVP_MD* sha256_digest() {
+  static const std::unique_ptr<EVP_MD, DigestDeleter> digest(EVP_MD_fetch(nullptr, "SHA256", nullptr));
+  return digest.get();
+}
+
+/// Throws std::bad_alloc, like any container: memory is the only thing that can fail once create() has found the
+/// digest.
+void hash_sha256(ByteSpan data, Score& score) {
+  thread_local const std::unique_ptr<EVP_MD_CTX, DigestContextDeleter> context(EVP_MD_CTX_new());
+  unsigned length = 0;
+  if (!context || EVP_DigestInit_ex2(context.get(), sha256_digest(), nullptr) != 1 ||
+      EVP_DigestUpdate(context.get(), data.data(), data.size()) != 1 ||
+      EVP_DigestFinal_ex(context.get(), reinterpret_cast<unsigned char*>(score.bytes.data()), &length) != 1) {
+    throw std::bad_alloc();
+  }
+}
+
+}  // namespace
+
+uint64_t Score::prefix() const {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof value; ++i) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  return value;
+}
+
+std::string Score::hex(size_t byte_count) const {
+  return to_hex(ByteSpan(bytes).first(std::min(byte_count, bytes.size())));
+}
+
+Result<ScoreFunction> ScoreFunction::create(ScoreAlgorithm algorithm, size_t score_bytes) {
+  if (score_bytes != 20 && score_bytes != 32) {
+    return Status::invalid_argument("a score has 20 or 32 bytes (160 or 256 bits)", std::to_string(score_bytes));
+  }
+  switch (algorithm) {
+    case ScoreAlgorithm::blake3:
+      if (kHaveBlake3) return ScoreFunction(algorithm, score_bytes);
+      return Status::unsupported("this build has no BLAKE3", "score algorithm 1",
+                                 "build Varve with VARVE_WITH_BLAKE3=ON and a BLAKE3 library");
+    case ScoreAlgorithm::sha256:
+      if (sha256_digest() != nullptr) return ScoreFunction(algorithm, score_bytes);
+      return Status::unsupported("this system's OpenSSL has no SHA-256", "score algorithm 2");
+  }
+  return Status::unsupported("unknown score algorithm", std::to_string(static_cast<unsigned>(algorithm)),
+                             "the store was written by a newer version");
+}
+
+ScoreFunction ScoreFunction::preferred() {
+  return {kHaveBlake3 ? ScoreAlgorithm::blake3 : ScoreAlgorithm::sha256, std::tuple_size_v<decltype(Score::bytes)>};
+}
+
+Score ScoreFunction::operator()(ByteSpan data) const {
+  Score score;
+  switch (algorithm_) {
+    case ScoreAlgorithm::blake3: hash_blake3(data, score); break;
+    case ScoreAlgorithm::sha256: hash_sha256(data, score); break;
+  }
+  std::fill(score.bytes.begin() + static_cast<ptrdiff_t>(score_bytes_), score.bytes.end(), std::byte{0});
+  return score;
+}
+
+}  // namespace varve

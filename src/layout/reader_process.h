@@ -1,0 +1,88 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "core/bytes.h"
+#include "core/unique_fd.h"
+#include "layout/layout.h"
+#include "layout/layout_reader.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// What a reader process may use up before it is ended.
+struct ReaderLimits {
+  std::chrono::milliseconds timeout{20'000};  ///< for one file
+  uint64_t memory_bytes = 2_GiB;              ///< of address space, beyond what it was born with
+};
+
+/// Which reader a request means: an index into the LayoutReaders, or this one, which reads a sidecar file.
+inline constexpr uint32_t kSidecarReader = UINT32_MAX;
+
+/// The caller's end of one reader process: requests go in, layouts come out, in the same order. One thread at a time.
+/// Nothing that comes out is believed: sizes are bounded and the decoding is checked.
+class ReaderClient {
+ public:
+  ReaderClient(pid_t pid, UniqueFd requests, UniqueFd responses)
+      : pid_(pid), requests_(std::move(requests)), responses_(std::move(responses)) {}
+
+  /// Hands over a file. False if the process takes no more now, or is gone (receive() then tells).
+  bool send(uint32_t reader_index, int fd, uint64_t file_bytes);
+
+  /// Takes in what has arrived, without waiting. False if the process is gone; what came before can still be taken.
+  bool receive();
+
+  /// The next answer, if all of it has arrived: a layout (not validated), or why the reader has none. A failed outer Result
+  /// means garbage: the process cannot be used any more.
+  Result<std::optional<Result<Layout>>> next_answer();
+
+  pid_t pid() const { return pid_; }
+  int response_fd() const { return responses_.get(); }
+
+ private:
+  pid_t pid_;
+  UniqueFd requests_;
+  UniqueFd responses_;
+  ByteVector received_;
+  size_t consumed_ = 0;
+};
+
+/// Starts and ends reader processes. They descend from a process that is forked when this object is made, so later ones
+/// do not inherit locks, threads or memory that the program has by then. They hold no other file descriptors, write no files, leave
+/// no core dumps and die with their parent. Thread-safe.
+class ReaderSpawner {
+ public:
+  /// `readers` must outlive this object. Nothing is forked yet.
+  ReaderSpawner(const LayoutReaders& readers, ReaderLimits limits) : readers_(readers), limits_(limits) {}
+  ReaderSpawner(const ReaderSpawner&) = delete;
+  ReaderSpawner& operator=(const ReaderSpawner&) = delete;
+  ~ReaderSpawner();
+
+  /// Forks the ancestor of all reader processes. Best called before the program has threads and much memory.
+  Status start();
+
+  /// A fresh reader process. If their ancestor was killed, a new one is forked.
+  Result<ReaderClient> spawn();
+
+  /// Kills the process if it still runs, and returns its end in words: "crashed (signal 11)".
+  std::string end(const ReaderClient& client);
+
+ private:
+  Status start_locked();
+  void stop_locked();
+
+  const LayoutReaders& readers_;
+  const ReaderLimits limits_;
+  std::mutex mutex_;  ///< guards the members below and one exchange on control_ at a time
+  UniqueFd control_;
+  pid_t ancestor_ = -1;
+};
+
+}  // namespace varve

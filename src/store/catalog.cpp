@@ -1,0 +1,101 @@
+#include "store/catalog.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace varve {
+
+namespace {
+std::optional<uint64_t> parse_step(std::string_view digits) {
+  uint64_t step = 0;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  const bool canonical = error == std::errc() && end == digits.data() + digits.size() && std::to_string(step) == digits;
+  return canonical ? std::optional(step) : std::nullopt;
+}
+}  // namespace
+
+Result<std::vector<std::string>> Catalog::jobs() const {
+  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store_.fs().list(store_.sets_path()));
+  std::vector<std::string> names;
+  for (DirectoryEntry& entry : entries) {
+    if (entry.is_directory && check_job_name(entry.name).ok()) names.push_back(std::move(entry.name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
+  VARVE_TRY(check_job_name(job));
+  Result<std::vector<DirectoryEntry>> entries = store_.fs().list(job_path(job));
+  if (!entries.ok()) {
+    if (entries.status().code() == StatusCode::not_found) return std::vector<uint64_t>{};
+    return entries.status();
+  }
+  std::vector<uint64_t> steps;
+  for (const DirectoryEntry& entry : *entries) {
+    if (entry.is_directory || !entry.name.ends_with(".set")) continue;
+    if (auto step = parse_step(std::string_view(entry.name).substr(0, entry.name.size() - 4))) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Result<std::vector<SetName>> Catalog::sets() const {
+  std::vector<SetName> names;
+  VARVE_ASSIGN(std::vector<std::string> job_names, jobs());
+  for (const std::string& job : job_names) {
+    VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(job));
+    for (uint64_t step : job_steps) names.push_back({job, step});
+  }
+  return names;
+}
+
+Result<SetRecord> Catalog::read(const SetName& name) const {
+  const std::string path = record_path(name);
+  Result<ByteVector> raw = read_file(store_.fs(), path, kSetRecordBytesMax);
+  if (!raw.ok()) {
+    if (raw.status().code() != StatusCode::not_found) return raw.status();
+    return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
+  }
+  Result<SetRecord> record = decode_set_record(*raw, store_.score());
+  if (!record.ok()) {
+    return Status(record.status().code(), std::string(record.status().message()), path, std::string(record.status().hint()))
+        .with_hint("the other sets are not affected; `varve drop " + name.to_string() + "` removes this one");
+  }
+  if (record->name != name) return Status::corrupt("a set record lies under another set's name", path);
+  return record;
+}
+
+Result<SetName> Catalog::resolve(std::string_view text) const {
+  const size_t at = text.rfind('@');
+  if (at != std::string_view::npos) {
+    std::optional<uint64_t> step = parse_step(text.substr(at + 1));
+    if (!step) return Status::invalid_argument("not a step number", std::string(text), "write JOB@STEP, or JOB for its newest set");
+    SetName name{std::string(text.substr(0, at)), *step};
+    VARVE_TRY(check_job_name(name.job));
+    if (!store_.fs().stat(record_path(name)).ok()) {
+      return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
+    }
+    return name;
+  }
+  VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(std::string(text)));
+  if (job_steps.empty()) {
+    return Status::not_found("the store has no set of this job", std::string(text), "`varve list` shows the sets of the store");
+  }
+  return SetName{std::string(text), job_steps.back()};
+}
+
+Status Catalog::remove(const SetName& name) const {
+  VARVE_TRY(check_job_name(name.job));
+  Status removed = store_.fs().remove(record_path(name));
+  if (removed.code() == StatusCode::not_found) {
+    return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
+  }
+  VARVE_TRY(removed);
+  VARVE_TRY(store_.fs().sync_directory(job_path(name.job)));
+  // An empty job folder is only untidy, and a save may be putting its first record there right now.
+  store_.fs().remove_directory(job_path(name.job)).ignore("not empty, or taken by a new save");
+  return {};
+}
+
+}  // namespace varve

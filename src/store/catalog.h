@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "store/set_record.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// The committed sets of a store. Stateless: each call looks at the folder as it is now.
+class Catalog {
+ public:
+  explicit Catalog(const Store& store) : store_(store) {}
+
+  Result<std::vector<std::string>> jobs() const;
+  /// The steps of `job`, ascending; empty if there is no such job.
+  Result<std::vector<uint64_t>> steps(const std::string& job) const;
+  /// All sets by job and step.
+  Result<std::vector<SetName>> sets() const;
+  Result<SetRecord> read(const SetName& name) const;
+  /// "JOB@STEP", or "JOB" for its newest. not_found names what there is instead.
+  Result<SetName> resolve(std::string_view text) const;
+  /// Makes a set invisible. Its space comes back with the next prune.
+  Status remove(const SetName& name) const;
+
+  std::string job_path(const std::string& job) const { return join_path(store_.sets_path(), job); }
+  std::string record_path(const SetName& name) const {
+    return join_path(job_path(name.job), std::to_string(name.step) + ".set");
+  }
+
+ private:
+  const Store& store_;
+};
+
+}  // namespace varve

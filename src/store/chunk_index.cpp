@@ -1,0 +1,203 @@
+#include "store/chunk_index.h"
+
+#include <algorithm>
+#include <queue>
+
+namespace varve {
+
+namespace {
+constexpr size_t kRunsMax = 8;
+/// A cached pack table is about 6 KiB with the default sizes of packs and chunks.
+constexpr uint64_t kPackTableBytesTypical = 8_KiB;
+}  // namespace
+
+Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes) {
+  std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes));
+  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
+  const std::set<ArenaId> present(arenas.begin(), arenas.end());
+  VARVE_TRY(index->load_runs(present));
+  std::set<ArenaId> covered;
+  for (const auto& run : index->runs_) covered.insert(run->arenas().begin(), run->arenas().end());
+  std::vector<ArenaId> missing;
+  std::set_difference(present.begin(), present.end(), covered.begin(), covered.end(), std::back_inserter(missing));
+  VARVE_TRY(index->index_arenas(missing));
+  // An index that stays in many runs is slower, not wrong.
+  if (index->runs_.size() > kRunsMax) index->merge_runs().ignore("the runs are good as they are");
+  return index;
+}
+
+Status ChunkIndex::load_runs(const std::set<ArenaId>& present) {
+  FileSystem& fs = store_.fs();
+  Result<std::vector<DirectoryEntry>> entries = fs.list(store_.index_path());
+  if (!entries.ok()) {
+    if (entries.status().code() != StatusCode::not_found) return entries.status();
+    return fs.create_directory(store_.index_path());
+  }
+  for (const DirectoryEntry& entry : *entries) {
+    if (!entry.name.ends_with(".run")) continue;
+    const std::string path = join_path(store_.index_path(), entry.name);
+    Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(fs, path, store_.id());
+    if (!run.ok()) {
+      if (run.status().code() == StatusCode::not_found) continue;  // merged by another save just now
+      healed_.push_back(run.status());
+      fs.remove(path).ignore("it is rebuilt under another name");
+      continue;
+    }
+    const std::vector<ArenaId>& arenas = (*run)->arenas();
+    if (std::none_of(arenas.begin(), arenas.end(), [&](const ArenaId& id) { return present.contains(id); })) {
+      fs.remove(path).ignore("it only names arenas that are gone");
+      continue;
+    }
+    runs_.push_back(std::move(*run));
+  }
+  return {};
+}
+
+Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
+  const size_t entries_max = std::max<size_t>(memory_bytes_ / sizeof(ChunkIndexEntry), 65'536);
+  std::vector<ChunkIndexEntry> entries;
+  std::vector<ArenaId> table;
+  for (const ArenaId& id : arenas) {
+    Result<std::shared_ptr<ArenaReader>> reader = store_.arena(id);
+    if (!reader.ok()) continue;  // verify reports it; here it only means that nothing is found in it
+    uint64_t chunk_count = 0;
+    for (const FrameEntry& pack : (*reader)->index().packs) chunk_count += std::min<uint64_t>(pack.chunk_count, kPackBytesMax);
+    if (!table.empty() && entries.size() + chunk_count > entries_max) {
+      VARVE_TRY(add(table, std::move(entries)));
+      entries = {};
+      table.clear();
+    }
+    const auto arena_ordinal = static_cast<uint32_t>(table.size());
+    table.push_back(id);
+    for (size_t pack = 0; pack < (*reader)->index().packs.size(); ++pack) {
+      Result<PackMeta> meta = (*reader)->read_pack_meta(pack);
+      if (!meta.ok()) continue;
+      const std::vector<bool> held = meta->held();
+      for (size_t chunk = 0; chunk < meta->chunks.size(); ++chunk) {
+        if (!held[chunk]) continue;
+        entries.push_back({meta->chunks[chunk].score.prefix(), arena_ordinal, static_cast<uint32_t>(pack), static_cast<uint32_t>(chunk)});
+      }
+    }
+  }
+  return add(table, std::move(entries));
+}
+
+Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+  if (arenas.empty()) return {};
+  std::sort(entries.begin(), entries.end());
+  VARVE_ASSIGN(UniqueId name, UniqueId::random());
+  const std::string path = join_path(store_.index_path(), name.hex() + ".run");
+  size_t at = 0;
+  Status written = write_index_run(store_.fs(), path, store_.id(), arenas, entries.size(), [&] { return entries[at++]; });
+  if (!written.ok()) {
+    store_.fs().remove(path + ".part").ignore("prune removes it");
+    return written;
+  }
+  VARVE_ASSIGN(std::unique_ptr<ChunkIndexRun> run, ChunkIndexRun::open(store_.fs(), path, store_.id()));
+  runs_.push_back(std::move(run));
+  return {};
+}
+
+Status ChunkIndex::merge_runs() {
+  // The smaller half becomes one run: each entry is copied a number of times logarithmic in the size of the store.
+  std::sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return a->entry_count() < b->entry_count(); });
+  const size_t merged_count = runs_.size() / 2 + 1;
+  VARVE_ASSIGN(std::vector<ArenaId> present_list, store_.list_arenas());
+  const std::set<ArenaId> present(present_list.begin(), present_list.end());
+
+  std::vector<ArenaId> arenas;
+  std::vector<std::vector<uint32_t>> ordinals(merged_count);  // of each run's arenas in the merged table; UINT32_MAX: gone
+  std::set<ArenaId> taken;
+  uint64_t entry_count = 0;
+  for (size_t i = 0; i < merged_count; ++i) {
+    for (const ArenaId& id : runs_[i]->arenas()) {
+      const bool keep = present.contains(id) && taken.insert(id).second;
+      ordinals[i].push_back(keep ? static_cast<uint32_t>(arenas.size()) : UINT32_MAX);
+      if (keep) arenas.push_back(id);
+    }
+  }
+  auto kept = [&](size_t run, uint64_t position) {
+    uint32_t arena = runs_[run]->entry(position).arena;
+    return arena < ordinals[run].size() && ordinals[run][arena] != UINT32_MAX;
+  };
+  using Head = std::pair<uint64_t, size_t>;  // prefix, run
+  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
+  std::vector<uint64_t> positions(merged_count, 0);
+  auto advance = [&](size_t run) {
+    while (positions[run] < runs_[run]->entry_count() && !kept(run, positions[run])) ++positions[run];
+    if (positions[run] < runs_[run]->entry_count()) heads.emplace(runs_[run]->entry(positions[run]).prefix, run);
+  };
+  for (size_t i = 0; i < merged_count; ++i) {
+    for (uint64_t position = 0; position < runs_[i]->entry_count(); ++position) entry_count += kept(i, position) ? 1 : 0;
+    advance(i);
+  }
+  VARVE_ASSIGN(UniqueId name, UniqueId::random());
+  const std::string path = join_path(store_.index_path(), name.hex() + ".run");
+  VARVE_TRY(write_index_run(store_.fs(), path, store_.id(), arenas, entry_count, [&] {
+    const size_t run = heads.top().second;
+    heads.pop();
+    ChunkIndexEntry entry = runs_[run]->entry(positions[run]++);
+    entry.arena = ordinals[run][entry.arena];
+    advance(run);
+    return entry;
+  }));
+  VARVE_ASSIGN(std::unique_ptr<ChunkIndexRun> merged, ChunkIndexRun::open(store_.fs(), path, store_.id()));
+  for (size_t i = 0; i < merged_count; ++i) store_.fs().remove(runs_[i]->path()).ignore("it is found again next time, and merged again");
+  runs_.erase(runs_.begin(), runs_.begin() + static_cast<ptrdiff_t>(merged_count));
+  runs_.push_back(std::move(merged));
+  return {};
+}
+
+uint64_t ChunkIndex::entry_count() const {
+  uint64_t sum = 0;
+  for (const auto& run : runs_) sum += run->entry_count();
+  return sum;
+}
+
+std::optional<KnownChunk> ChunkIndex::Cursor::find(const Score& score, size_t bytes) {
+  candidates_.clear();
+  const uint64_t prefix = score.prefix();
+  for (const auto& run : index_.runs_) run->find(prefix, candidates_);
+  for (const ChunkCandidate& candidate : candidates_) {
+    const PackTable* found = table(candidate.arena, candidate.pack);
+    if (found == nullptr || candidate.chunk >= found->chunks.size() || !found->held[candidate.chunk]) continue;
+    const ChunkEntry& chunk = found->chunks[candidate.chunk];
+    if (chunk.score == score && chunk.bytes == bytes) return KnownChunk{found->link, found->offsets[candidate.chunk]};
+  }
+  return std::nullopt;
+}
+
+const ChunkIndex::Cursor::PackTable* ChunkIndex::Cursor::table(const ArenaId& arena, uint32_t pack) {
+  const Key key{arena, pack};
+  if (auto found = tables_.find(key); found != tables_.end()) {
+    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+    return found->second.table.get();
+  }
+  std::unique_ptr<PackTable> table;
+  if (!index_.excluded_.contains(arena)) {
+    Result<std::shared_ptr<ArenaReader>> reader = index_.store_.arena(arena);
+    if (reader.ok() && pack < (*reader)->index().packs.size()) {
+      if (Result<PackMeta> meta = (*reader)->read_pack_meta(pack); meta.ok()) {
+        table = std::make_unique<PackTable>();
+        table->link = {meta->score, arena};
+        table->held = meta->held();
+        uint64_t offset = 0;
+        for (const ChunkEntry& chunk : meta->chunks) {
+          table->offsets.push_back(offset);
+          offset += chunk.bytes;
+        }
+        table->chunks = std::move(meta->chunks);
+      }
+    }
+  }
+  recently_used_.push_front(key);
+  const PackTable* result = table.get();
+  tables_.emplace(key, Cached{std::move(table), recently_used_.begin()});
+  if (tables_.size() > std::max<uint64_t>(index_.memory_bytes_ / kPackTableBytesTypical, 64)) {
+    tables_.erase(recently_used_.back());
+    recently_used_.pop_back();
+  }
+  return result;
+}
+
+}  // namespace varve

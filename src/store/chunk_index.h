@@ -1,0 +1,79 @@
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "store/chunk_index_run.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// A chunk that a sealed arena holds, verified against its pack's table.
+struct KnownChunk {
+  PackLink pack;
+  uint64_t offset = 0;  ///< in the pack's raw bytes
+};
+
+/// Which chunks the store's sealed arenas hold: soft state in `index/` that only finds duplicates. Opening it indexes arenas that no run covers yet, so
+/// that a lost or damaged index heals by itself.
+class ChunkIndex {
+ public:
+  /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the mapped files.
+  static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes);
+
+  /// Looks chunks up, one thread at a time; keeps the tables of the packs it has met lately.
+  class Cursor {
+   public:
+    explicit Cursor(const ChunkIndex& index) : index_(index) {}
+    std::optional<KnownChunk> find(const Score& score, size_t bytes);
+
+   private:
+    struct PackTable {
+      PackLink link;
+      std::vector<ChunkEntry> chunks;
+      std::vector<uint64_t> offsets;
+      std::vector<bool> held;
+    };
+    using Key = std::pair<ArenaId, uint32_t>;
+    struct KeyHash {
+      size_t operator()(const Key& key) const { return static_cast<size_t>(key.first.tag() * 31 + key.second); }
+    };
+    struct Cached {
+      std::unique_ptr<PackTable> table;  ///< null if it could not be read
+      std::list<Key>::iterator used;
+    };
+    const PackTable* table(const ArenaId& arena, uint32_t pack);
+
+    const ChunkIndex& index_;
+    std::vector<ChunkCandidate> candidates_;
+    std::unordered_map<Key, Cached, KeyHash> tables_;
+    std::list<Key> recently_used_;
+  };
+
+  /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in `arenas`).
+  Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
+
+  uint64_t entry_count() const;
+  size_t run_count() const { return runs_.size(); }
+  /// What damaged runs were found and thrown away.
+  const std::vector<Status>& healed() const { return healed_; }
+
+ private:
+  ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes)
+      : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes) {}
+  Status load_runs(const std::set<ArenaId>& present);
+  Status index_arenas(const std::vector<ArenaId>& arenas);
+  Status merge_runs();
+
+  const Store& store_;
+  const std::set<ArenaId> excluded_;
+  const uint64_t memory_bytes_;
+  std::vector<std::unique_ptr<ChunkIndexRun>> runs_;
+  std::vector<Status> healed_;
+};
+
+}  // namespace varve

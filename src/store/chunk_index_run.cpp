@@ -1,0 +1,210 @@
+#include "store/chunk_index_run.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace varve {
+
+namespace {
+// FORMAT.md, "Index runs":
+// header | arena ids | filter | bucket offsets u64 | prefixes u64 | places (arena u32, pack u32, chunk u32) | crc32c of all before
+constexpr std::string_view kRunMagic = "VARVEIDX";
+constexpr uint32_t kRunVersion = 1;
+constexpr size_t kRunHeaderBytes = 64;
+constexpr size_t kPlaceBytes = 12;
+constexpr size_t kFilterBlockBytes = 64;
+constexpr uint64_t kFilterKeysPerBlock = 40;  // 12.8 bits a key: one false positive in about 200
+constexpr unsigned kFilterProbes = 6;
+constexpr uint64_t kEntriesPerBucket = 16;
+
+/// Bits of a key's filter block: the block from a multiplicative hash, the bits from six 9-bit fields of another.
+uint64_t filter_block(uint64_t prefix, uint64_t block_count) {
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(prefix * 0x9e3779b97f4a7c15u) * block_count) >> 64);
+}
+template <class Visit>
+void each_filter_bit(uint64_t prefix, const Visit& visit) {
+  uint64_t bits = prefix * 0xd6e8feb86659fd93u;
+  for (unsigned probe = 0; probe < kFilterProbes; ++probe, bits >>= 9) visit(static_cast<size_t>(bits & 511));
+}
+
+uint32_t bucket_bits_for(uint64_t entry_count) {
+  return static_cast<uint32_t>(std::bit_width(entry_count / kEntriesPerBucket));
+}
+uint64_t bucket_of(uint64_t prefix, uint32_t bits) { return bits == 0 ? 0 : prefix >> (64 - bits); }
+
+struct RunSizes {
+  uint64_t arenas_at, filter_at, buckets_at, prefixes_at, places_at, crc_at, total;
+};
+RunSizes run_sizes(uint64_t arena_count, uint64_t entry_count, uint32_t bucket_bits, uint64_t filter_blocks) {
+  RunSizes s{};
+  s.arenas_at = kRunHeaderBytes;
+  s.filter_at = s.arenas_at + 16 * arena_count;
+  s.buckets_at = s.filter_at + kFilterBlockBytes * filter_blocks;
+  s.prefixes_at = s.buckets_at + 8 * ((uint64_t{1} << bucket_bits) + 1);
+  s.places_at = s.prefixes_at + 8 * entry_count;
+  s.crc_at = s.places_at + kPlaceBytes * entry_count;
+  s.total = s.crc_at + 4;
+  return s;
+}
+}  // namespace
+
+Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path, const UniqueId& store) {
+  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(path));
+  VARVE_ASSIGN(run->mapping_, fs.map(path));
+  VARVE_TRY(run->parse(store));
+  return run;
+}
+
+Status ChunkIndexRun::parse(const UniqueId& store) {
+  const ByteSpan raw = mapping_->bytes();
+  const Status damaged = Status::corrupt("an index run is damaged", path_);
+  if (raw.size() < kRunHeaderBytes || as_text(raw.first(8)) != kRunMagic || load_le<uint32_t>(raw.data() + 8) != kRunVersion ||
+      load_le<uint32_t>(raw.data() + 60) != crc32c(raw.first(60)) ||
+      !std::equal(store.bytes.begin(), store.bytes.end(), raw.begin() + 40)) {
+    return damaged;
+  }
+  bucket_bits_ = load_le<uint32_t>(raw.data() + 12);
+  const auto arena_count = load_le<uint64_t>(raw.data() + 16);
+  entry_count_ = load_le<uint64_t>(raw.data() + 24);
+  filter_blocks_ = load_le<uint64_t>(raw.data() + 32);
+  if (bucket_bits_ > 40 || arena_count > raw.size() / 16 || entry_count_ > raw.size() / 20 || filter_blocks_ == 0 ||
+      filter_blocks_ > raw.size() / kFilterBlockBytes) {
+    return damaged;
+  }
+  const RunSizes sizes = run_sizes(arena_count, entry_count_, bucket_bits_, filter_blocks_);
+  if (sizes.total != raw.size()) return damaged;
+  arenas_.resize(arena_count);
+  for (uint64_t i = 0; i < arena_count; ++i) {
+    std::copy_n(raw.begin() + static_cast<ptrdiff_t>(sizes.arenas_at + 16 * i), 16, arenas_[i].bytes.begin());
+  }
+  filter_ = raw.data() + sizes.filter_at;
+  buckets_ = raw.data() + sizes.buckets_at;
+  prefixes_ = raw.data() + sizes.prefixes_at;
+  places_ = raw.data() + sizes.places_at;
+  return {};
+}
+
+ChunkIndexEntry ChunkIndexRun::entry(uint64_t position) const {
+  const std::byte* place = places_ + kPlaceBytes * position;
+  return {prefix_at(position), load_le<uint32_t>(place), load_le<uint32_t>(place + 4), load_le<uint32_t>(place + 8)};
+}
+
+void ChunkIndexRun::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
+  const std::byte* block = filter_ + kFilterBlockBytes * filter_block(prefix, filter_blocks_);
+  bool maybe = true;
+  each_filter_bit(prefix, [&](size_t bit) { maybe &= (static_cast<unsigned>(block[bit / 8]) >> (bit % 8) & 1u) != 0; });
+  if (!maybe) return;
+  const uint64_t bucket = bucket_of(prefix, bucket_bits_);
+  uint64_t begin = load_le<uint64_t>(buckets_ + 8 * bucket), end = load_le<uint64_t>(buckets_ + 8 * bucket + 8);
+  if (begin > end || end > entry_count_) return;  // damaged: find nothing
+  while (begin < end) {
+    uint64_t middle = begin + (end - begin) / 2;
+    if (prefix_at(middle) < prefix) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  for (; begin < entry_count_ && prefix_at(begin) == prefix; ++begin) {
+    ChunkIndexEntry found = entry(begin);
+    if (found.arena < arenas_.size()) candidates.push_back({arenas_[found.arena], found.pack, found.chunk});
+  }
+}
+
+Status ChunkIndexRun::verify() const {
+  const ByteSpan raw = mapping_->bytes();
+  if (crc32c(raw.first(raw.size() - 4)) == load_le<uint32_t>(raw.data() + raw.size() - 4)) return {};
+  return Status::corrupt("an index run does not match its checksum", path_);
+}
+
+namespace {
+/// Collects writes to one place of a file into large ones.
+class SectionWriter {
+ public:
+  SectionWriter(File& file, uint64_t offset) : file_(file), offset_(offset) {}
+  Status put(ByteSpan bytes) {
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    return buffer_.size() >= 256_KiB ? flush() : Status();
+  }
+  Status flush() {
+    VARVE_TRY(file_.write_at(offset_, buffer_));
+    offset_ += buffer_.size();
+    buffer_.clear();
+    return {};
+  }
+
+ private:
+  File& file_;
+  uint64_t offset_;
+  ByteVector buffer_;
+};
+
+Result<uint32_t> crc_of_file(File& file, uint64_t bytes, const std::string& path) {
+  ByteVector window(std::min<uint64_t>(bytes, 1_MiB));
+  uint32_t crc = 0;
+  for (uint64_t at = 0; at < bytes; at += window.size()) {
+    MutableByteSpan part(window.data(), std::min<uint64_t>(window.size(), bytes - at));
+    VARVE_TRY(read_exactly(file, at, part, path));
+    crc = crc32c(part, crc);
+  }
+  return crc;
+}
+}  // namespace
+
+Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const std::vector<ArenaId>& arenas,
+                       uint64_t entry_count, const std::function<ChunkIndexEntry()>& next) {
+  const uint32_t bucket_bits = bucket_bits_for(entry_count);
+  const uint64_t filter_blocks = entry_count / kFilterKeysPerBlock + 1;
+  const RunSizes sizes = run_sizes(arenas.size(), entry_count, bucket_bits, filter_blocks);
+  const std::string part_path = path + ".part";
+  VARVE_ASSIGN(std::unique_ptr<File> file, fs.create(part_path));
+
+  ByteVector head;
+  ByteWriter w(head);
+  w.bytes(as_bytes(kRunMagic));
+  w.le32(kRunVersion);
+  w.le32(bucket_bits);
+  w.le64(arenas.size());
+  w.le64(entry_count);
+  w.le64(filter_blocks);
+  w.bytes(store.bytes);
+  w.le32(0);
+  const uint32_t header_crc = crc32c(head);
+  w.le32(header_crc);
+  for (const ArenaId& arena : arenas) w.bytes(arena.bytes);
+  VARVE_TRY(file->write_at(0, head));
+
+  ByteVector filter(filter_blocks * kFilterBlockBytes);
+  SectionWriter buckets(*file, sizes.buckets_at), prefixes(*file, sizes.prefixes_at), places(*file, sizes.places_at);
+  uint64_t next_bucket = 0;
+  std::byte raw[kPlaceBytes];
+  auto open_buckets_to = [&](uint64_t bucket, uint64_t position) -> Status {
+    for (; next_bucket <= bucket; ++next_bucket) {
+      store_le<uint64_t>(raw, position);
+      VARVE_TRY(buckets.put(ByteSpan(raw, 8)));
+    }
+    return {};
+  };
+  for (uint64_t i = 0; i < entry_count; ++i) {
+    const ChunkIndexEntry entry = next();
+    VARVE_TRY(open_buckets_to(bucket_of(entry.prefix, bucket_bits), i));
+    std::byte* block = filter.data() + kFilterBlockBytes * filter_block(entry.prefix, filter_blocks);
+    each_filter_bit(entry.prefix, [&](size_t bit) { block[bit / 8] |= std::byte{1} << (bit % 8); });
+    store_le<uint64_t>(raw, entry.prefix);
+    VARVE_TRY(prefixes.put(ByteSpan(raw, 8)));
+    store_le<uint32_t>(raw, entry.arena);
+    store_le<uint32_t>(raw + 4, entry.pack);
+    store_le<uint32_t>(raw + 8, entry.chunk);
+    VARVE_TRY(places.put(raw));
+  }
+  VARVE_TRY(open_buckets_to(uint64_t{1} << bucket_bits, entry_count));
+  for (SectionWriter* section : {&buckets, &prefixes, &places}) VARVE_TRY(section->flush());
+  VARVE_TRY(file->write_at(sizes.filter_at, filter));
+  VARVE_ASSIGN(uint32_t crc, crc_of_file(*file, sizes.crc_at, part_path));
+  store_le<uint32_t>(raw, crc);
+  VARVE_TRY(file->write_at(sizes.crc_at, ByteSpan(raw, 4)));
+  file.reset();
+  return fs.rename(part_path, path);
+}
+
+}  // namespace varve

@@ -1,0 +1,182 @@
+#include "store/store.h"
+
+#include <algorithm>
+
+namespace varve {
+
+namespace {
+constexpr std::string_view kStoreMagic = "VARVESTO";
+constexpr uint16_t kStoreVersion = 1;
+constexpr size_t kStoreHeaderBytes = 48;
+constexpr std::string_view kHeaderName = "varve.store";
+/// Readers kept open: each holds a file descriptor and its arena's index.
+constexpr size_t kOpenArenasMax = 256;
+
+ByteVector encode_store_header(const UniqueId& id, const CreateStoreOptions& options) {
+  // FORMAT.md, "Store header"
+  ByteVector out;
+  ByteWriter w(out);
+  w.bytes(as_bytes(kStoreMagic));
+  w.le16(kStoreVersion);
+  w.u8(static_cast<uint8_t>(options.algorithm));
+  w.u8(static_cast<uint8_t>(options.score_bytes));
+  w.bytes(id.bytes);
+  out.resize(kStoreHeaderBytes - 4);
+  uint32_t crc = crc32c(out);
+  w.le32(crc);
+  return out;
+}
+}  // namespace
+
+Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options) {
+  VARVE_TRY(ScoreFunction::create(options.algorithm, options.score_bytes).status());
+  VARVE_TRY(fs.create_directory(path));
+  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs.list(path));
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.name == kHeaderName) return Status::already_exists("there is a store already", path);
+  }
+  if (!entries.empty()) {
+    return Status::already_exists("the folder is not empty", path, "name a new or empty folder for the store");
+  }
+  VARVE_ASSIGN(UniqueId id, UniqueId::random());
+  for (const char* folder : {"sets", "arenas", "writers", "condemned", "index"}) {
+    VARVE_TRY(fs.create_directory(join_path(path, folder)));
+  }
+  // The header comes last: a folder without it is not a store yet, and may be removed.
+  return write_file_durably(fs, join_path(path, kHeaderName), encode_store_header(id, options));
+}
+
+Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path) {
+  const std::string header_path = join_path(path, kHeaderName);
+  Result<ByteVector> raw = read_file(fs, header_path, 4096);
+  if (!raw.ok()) {
+    if (raw.status().code() != StatusCode::not_found) return raw.status();
+    return Status::not_found("no store here", path, "create one with `varve init " + path + "`");
+  }
+  if (raw->size() != kStoreHeaderBytes || as_text(ByteSpan(*raw).first(8)) != kStoreMagic ||
+      crc32c(ByteSpan(*raw).first(kStoreHeaderBytes - 4)) != load_le<uint32_t>(raw->data() + kStoreHeaderBytes - 4)) {
+    return Status::corrupt("the store's header is damaged", header_path, "put the file back from another copy of the store");
+  }
+  const auto version = load_le<uint16_t>(raw->data() + 8);
+  if (version != kStoreVersion) {
+    return Status::unsupported("the store has format version " + std::to_string(version), path, "use a newer Varve");
+  }
+  VARVE_ASSIGN(ScoreFunction score, ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
+  UniqueId id;
+  std::copy_n(raw->begin() + 12, 16, id.bytes.begin());
+  return std::unique_ptr<Store>(new Store(fs, path, id, score));
+}
+
+ArenaHeader Store::arena_header(const ArenaId& arena) const {
+  return {arena, id_, score_.algorithm(), static_cast<uint8_t>(score_.score_bytes())};
+}
+
+Result<std::vector<ArenaId>> Store::list_ids(const std::string& folder, std::string_view suffix) const {
+  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(folder));
+  std::vector<ArenaId> ids;
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.is_directory || !entry.name.ends_with(suffix)) continue;
+    Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - suffix.size()));
+    if (id.ok()) ids.push_back(*id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+Result<std::vector<ArenaId>> Store::list_arenas() const { return list_ids(arenas_path(), ".arena"); }
+Result<std::vector<ArenaId>> Store::list_condemned() const { return list_ids(condemned_path(), ""); }
+
+Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto found = arenas_.find(id); found != arenas_.end()) {
+      recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+      return found->second.reader;
+    }
+  }
+  VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, ArenaReader::open(fs_, arena_path(id), id, id_, score_));
+  std::lock_guard lock(mutex_);
+  if (auto found = arenas_.find(id); found != arenas_.end()) return found->second.reader;
+  recently_used_.push_front(id);
+  arenas_.emplace(id, CachedArena{reader, recently_used_.begin()});
+  if (arenas_.size() > kOpenArenasMax) {
+    arenas_.erase(recently_used_.back());
+    recently_used_.pop_back();
+  }
+  return reader;
+}
+
+void Store::drop_arena_cache() const {
+  std::lock_guard lock(mutex_);
+  arenas_.clear();
+  recently_used_.clear();
+}
+
+template <class Find>
+Result<std::vector<Store::Place>> Store::find(const ArenaId& hint, bool all, const Find& find_in) const {
+  std::vector<Place> places;
+  Status first_failure;
+  auto look_in = [&](const ArenaId& id) {
+    Result<std::shared_ptr<ArenaReader>> reader = arena(id);
+    if (!reader.ok()) {
+      if (first_failure.ok()) first_failure = reader.status();
+      return;
+    }
+    if (std::optional<size_t> ordinal = find_in(**reader)) places.push_back({*reader, *ordinal});
+  };
+  look_in(hint);
+  if (places.empty() || all) {
+    VARVE_ASSIGN(std::vector<ArenaId> ids, list_arenas());
+    for (const ArenaId& id : ids) {
+      if (id != hint) look_in(id);
+    }
+  }
+  if (places.empty() && !first_failure.ok()) return first_failure;
+  return places;
+}
+
+Result<std::vector<Store::Place>> Store::find_pack(const Score& score, const ArenaId& hint, bool all) const {
+  return find(hint, all, [&](const ArenaReader& reader) { return reader.find_pack(score); });
+}
+
+namespace {
+/// Tries `read` at the first place, and after a damage at all others. `places(all)` finds them.
+template <class T, class Places, class Read>
+Result<T> read_first_whole(const Places& places, const Read& read, const char* what) {
+  Status failure;
+  for (bool all : {false, true}) {
+    auto found = places(all);
+    if (!found.ok()) return found.status();
+    for (const Store::Place& place : *found) {
+      Result<T> result = read(place);
+      if (result.ok()) return result;
+      if (failure.ok()) failure = result.status();
+    }
+  }
+  return failure.ok() ? Status::not_found(what, {}, "an arena is missing: put it back, or drop the sets that need it") : failure;
+}
+}  // namespace
+
+Result<Pack> Store::read_pack(const PackLink& link) const {
+  return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); },
+                                [](const Place& place) { return place.arena->read_pack(place.ordinal); },
+                                "no arena holds a pack that a set needs");
+}
+
+Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) const {
+  return read_first_whole<ByteVector>(
+      [&](bool all) { return find(hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); }); },
+      [](const Place& place) { return place.arena->read_node(place.ordinal); }, "no arena holds a tree node that a set needs");
+}
+
+Result<Root> Store::read_root(const Score& score, const ArenaId& hint) const {
+  VARVE_ASSIGN(ByteVector raw, read_node(score, hint));
+  return decode_root(raw, score_.score_bytes());
+}
+
+Result<Leaf> Store::read_leaf(const LeafLink& link) const {
+  VARVE_ASSIGN(ByteVector raw, read_node(link.score, link.hint));
+  return decode_leaf(raw, score_.score_bytes());
+}
+
+}  // namespace varve

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "arena/arena_reader.h"
+#include "core/file_system.h"
+#include "store/tree.h"
+
+namespace varve {
+
+struct CreateStoreOptions {
+  ScoreAlgorithm algorithm = ScoreFunction::preferred().algorithm();
+  size_t score_bytes = 32;
+};
+
+/// A store in one directory (FORMAT.md, "The folder of a store"): its header, and its arenas. The catalog of sets (catalog.h), writers
+/// (writer_lease.h) and the index of known chunks (chunk_index.h) work on it. Thread-safe.
+class Store {
+ public:
+  /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds anything.
+  static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
+  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path);
+
+  FileSystem& fs() const { return fs_; }
+  const std::string& path() const { return path_; }
+  const UniqueId& id() const { return id_; }
+  const ScoreFunction& score() const { return score_; }
+  ArenaHeader arena_header(const ArenaId& arena) const;
+
+  std::string sets_path() const { return join_path(path_, "sets"); }
+  std::string arenas_path() const { return join_path(path_, "arenas"); }
+  std::string writers_path() const { return join_path(path_, "writers"); }
+  std::string condemned_path() const { return join_path(path_, "condemned"); }
+  std::string index_path() const { return join_path(path_, "index"); }
+  std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".arena"); }
+  std::string part_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".part"); }
+
+  /// The sealed arenas that are there now, in the order of their ids.
+  Result<std::vector<ArenaId>> list_arenas() const;
+  /// The arenas that a prune has marked: no new reference may be made into them.
+  Result<std::vector<ArenaId>> list_condemned() const;
+
+  /// Opens a sealed arena, or takes it from the cache.
+  Result<std::shared_ptr<ArenaReader>> arena(const ArenaId& id) const;
+  /// Forgets cached readers, so that removed arenas give back their space.
+  void drop_arena_cache() const;
+
+  struct Place {
+    std::shared_ptr<ArenaReader> arena;
+    size_t ordinal = 0;
+  };
+  /// All places of a pack, the hinted arena first; the others are looked for only if that lacks it, or if `all`.
+  Result<std::vector<Place>> find_pack(const Score& score, const ArenaId& hint, bool all = false) const;
+
+  /// A pack from wherever a whole copy is. not_found if no arena has it; corrupt if all copies are damaged.
+  Result<Pack> read_pack(const PackLink& link) const;
+  /// The content of a tree node, likewise.
+  Result<ByteVector> read_node(const Score& score, const ArenaId& hint) const;
+  Result<Root> read_root(const Score& score, const ArenaId& hint) const;
+  Result<Leaf> read_leaf(const LeafLink& link) const;
+
+ private:
+  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score)
+      : fs_(fs), path_(std::move(path)), id_(id), score_(score) {}
+  Result<std::vector<ArenaId>> list_ids(const std::string& folder, std::string_view suffix) const;
+  template <class Find>
+  Result<std::vector<Place>> find(const ArenaId& hint, bool all, const Find& find_in) const;
+
+  FileSystem& fs_;
+  const std::string path_;
+  const UniqueId id_;
+  const ScoreFunction score_;
+
+  struct CachedArena {
+    std::shared_ptr<ArenaReader> reader;
+    std::list<ArenaId>::iterator used;
+  };
+  mutable std::mutex mutex_;  // guards the cache
+  mutable std::map<ArenaId, CachedArena> arenas_;
+  mutable std::list<ArenaId> recently_used_;
+};
+
+}  // namespace varve

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "arena/frame.h"
+#include "layout/layout.h"
+
+namespace varve {
+
+/// Consecutive bytes of a stream: a range of a pack, or a pattern of eight bytes repeated.
+struct Reference {
+  static constexpr uint32_t kPattern = UINT32_MAX;
+  uint32_t pack = 0;    ///< ordinal in the leaf's table of packs, or kPattern
+  uint64_t offset = 0;  ///< in the pack's raw bytes; of a pattern its eight bytes, little-endian
+  uint64_t bytes = 0;
+  bool operator==(const Reference&) const = default;
+};
+
+/// A pack that a leaf refers to. `hint` is the arena it was in when the leaf was written; prune may have moved it since.
+struct PackLink {
+  Score score;
+  ArenaId hint;
+};
+
+enum class FileType : uint8_t { regular = 0, directory = 1, symlink = 2 };
+
+/// One file of a checkpoint set as a leaf describes it.
+///
+/// A regular file's bytes are its streams: first the skeleton (the bytes of no variable, in file order), then each variable's stored bytes in the order of its
+/// extents. Each stream is a list of references that covers it exactly.
+struct TreeFile {
+  std::string path;  ///< relative to the set's folder, '/'-separated, no empty, "." or ".." components
+  FileType type = FileType::regular;
+  uint32_t mode = 0644;      ///< permission bits, including set-user-id and the like
+  int64_t modified_s = 0;    ///< since 1970
+  uint32_t modified_ns = 0;
+  int64_t rank = -1;         ///< of the process that wrote it, -1 if it belongs to none
+  std::string link_target;   ///< symlinks only
+  uint64_t bytes = 0;        ///< regular files only, as are the rest
+  Layout layout;             ///< without the small variables, which are in the skeleton
+  uint64_t small_variable_count = 0;
+  std::vector<uint32_t> class_of;  ///< of each variable: ordinal in the leaf's class keys
+  std::vector<std::vector<Reference>> streams;  ///< layout.variables.size() + 1
+};
+
+/// A leaf of a set's tree: some files of one group and the packs that hold their bytes (FORMAT.md, "Leaf").
+struct Leaf {
+  std::vector<PackLink> packs;
+  std::vector<std::string> class_keys;
+  std::vector<TreeFile> files;
+};
+
+/// A leaf as the root of a group's tree names it.
+struct LeafLink {
+  Score score;
+  ArenaId hint;
+  uint64_t file_count = 0;
+  uint64_t bytes = 0;  ///< of its regular files
+};
+
+/// The root of a group's tree (FORMAT.md, "Root").
+struct Root {
+  std::vector<LeafLink> leaves;
+};
+
+ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes);
+/// From bytes that match their score but may still be hostile: everything is checked, so that every reference is within its
+/// table, streams have the length that the layout gives them, and paths are safe.
+Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes);
+
+ByteVector encode_root(const Root& root, size_t score_bytes);
+Result<Root> decode_root(ByteSpan raw, size_t score_bytes);
+
+/// The extents of stream `stream` of `file`: the skeleton's for 0, else variable `stream - 1`'s.
+std::vector<Extent> stream_extents(const TreeFile& file, size_t stream);
+
+/// Whether `path` may be written below a restore folder: relative, no empty, "." or ".." component, no NUL, not too long.
+bool path_is_safe(std::string_view path);
+
+inline constexpr size_t kPathBytesMax = 4095;
+inline constexpr uint64_t kFilesPerLeafMax = 1'000'000;
+
+}  // namespace varve

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/progress.h"
+#include "store/catalog.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// Something that is wrong in a store, and whom it hurts.
+struct Damage {
+  Status what;  ///< with the file and the place
+  std::vector<std::string> affected_sets;   ///< "job@3", sorted; empty: nothing that a set needs, or it heals by itself
+  std::vector<std::string> affected_files;  ///< "job@3:path", sorted, at most kAffectedFilesMax
+  bool disposable = false;                  ///< part of the index, which the next save rebuilds
+};
+inline constexpr size_t kAffectedFilesMax = 100;
+
+struct VerifyReport {
+  uint64_t set_count = 0, arena_count = 0, pack_count = 0;
+  uint64_t checked_bytes = 0;
+  std::vector<Damage> damages;
+  /// No damage but to what is disposable.
+  bool whole() const;
+};
+
+/// Checks all sets: records, trees, that every referenced pack is there and long enough, and every frame's header and table. With `deep` also every byte: bodies
+/// are decoded and every chunk is checked against its score.
+Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress = null_progress());
+
+}  // namespace varve

@@ -1,0 +1,85 @@
+#include "store/writer_lease.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace varve {
+
+namespace {
+constexpr int64_t kHeartbeatSeconds = 5;
+
+int64_t steady_seconds() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(steady_clock::now().time_since_epoch()).count();
+}
+}  // namespace
+
+Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store) {
+  VARVE_ASSIGN(UniqueId id, UniqueId::random());
+  std::unique_ptr<WriterLease> lease(new WriterLease(store, id));
+  lease->path_ = join_path(store.writers_path(), id.hex());
+  Result<std::unique_ptr<File>> file = store.fs().create(lease->path_);
+  if (!file.ok()) {
+    if (file.status().code() != StatusCode::permission_denied) return file.status();
+    return file.status().with_hint("the store is not writable by this user");
+  }
+  lease->file_ = std::move(*file);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  VARVE_TRY(lease->file_->write_at(0, as_bytes(fmt::format("writer {} on {}\n", ::getpid(), host))));
+  lease->last_beat_s_ = steady_seconds();
+  // Only now: a prune that marks an arena after this sees the lease and waits for it.
+  VARVE_ASSIGN(lease->condemned_, store.list_condemned());
+  return lease;
+}
+
+WriterLease::~WriterLease() {
+  file_.reset();
+  if (!committed_) store_.fs().remove(path_).ignore("prune removes the leases of dead writers");
+}
+
+ArenaId WriterLease::arena_id(uint32_t ordinal) const {
+  ArenaId arena = id_;
+  store_le<uint32_t>(arena.bytes.data(), load_le<uint32_t>(id_.bytes.data()) + ordinal);
+  return arena;
+}
+
+bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
+  Result<UniqueId> writer = UniqueId::parse(lease_name);
+  return writer.ok() && std::equal(writer->bytes.begin() + 4, writer->bytes.end(), arena.bytes.begin() + 4);
+}
+
+void WriterLease::heartbeat() {
+  int64_t now = steady_seconds(), last = last_beat_s_.load();
+  if (now - last < kHeartbeatSeconds || !last_beat_s_.compare_exchange_strong(last, now)) return;
+  store_.fs().touch(path_).ignore("a lost lease is noticed at the commit");
+}
+
+Status WriterLease::commit(const SetRecord& record) {
+  const Catalog catalog(store_);
+  FileSystem& fs = store_.fs();
+  VARVE_TRY(fs.sync_directory(store_.arenas_path()));  // whatever the record names must be durable before it
+  const ByteVector raw = encode_set_record(record, store_.score());
+  VARVE_TRY(file_->truncate(0));
+  VARVE_TRY(file_->write_at(0, raw));
+  VARVE_TRY(file_->sync());
+  const std::string job_path = catalog.job_path(record.name.job);
+  VARVE_TRY(fs.create_directory(job_path));
+  VARVE_TRY(fs.sync_directory(store_.sets_path()));
+  Status renamed = fs.rename_no_replace(path_, catalog.record_path(record.name));  // the commit point
+  if (renamed.code() == StatusCode::already_exists) {
+    return Status::already_exists("the set is in the store already", record.name.to_string(),
+                                  "choose another step with --step, or `varve drop` the old set first");
+  }
+  if (renamed.code() == StatusCode::not_found) {
+    return Status::busy("a prune took this writer for dead before it could commit", record.name.to_string(), "save again");
+  }
+  VARVE_TRY(renamed);
+  committed_ = true;
+  return fs.sync_directory(job_path);
+}
+
+}  // namespace varve

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/catalog.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that existed when the writer began is removed
+/// by a prune, nor are the writer's own new arenas. Committing *renames that very file* into the catalog: if a prune has given the writer up for dead (it removes the
+/// file), the rename fails and nothing was lost but the work (FORMAT.md, "Writing and pruning at the same time").
+class WriterLease {
+ public:
+  static Result<std::unique_ptr<WriterLease>> acquire(const Store& store);
+  ~WriterLease();  ///< gives up: removes the file, unless committed
+  WriterLease(const WriterLease&) = delete;
+  WriterLease& operator=(const WriterLease&) = delete;
+
+  /// The id of the writer's `ordinal`-th arena.
+  ArenaId arena_id(uint32_t ordinal) const;
+  /// Whether `arena` was written by the writer whose lease file is called `lease_name`.
+  static bool owns(const std::string& lease_name, const ArenaId& arena);
+
+  /// The arenas that may not be referred to: marked by a prune before the lease was there.
+  const std::vector<ArenaId>& condemned() const { return condemned_; }
+
+  /// Shows that the writer is alive, at most every few seconds however often it is called. Any thread.
+  void heartbeat();
+
+  /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable first.
+  /// already_exists if the set is there already; busy if the lease was taken away.
+  Status commit(const SetRecord& record);
+
+ private:
+  WriterLease(const Store& store, const UniqueId& id) : store_(store), id_(id) {}
+
+  const Store& store_;
+  const UniqueId id_;
+  std::string path_;
+  std::unique_ptr<File> file_;
+  std::vector<ArenaId> condemned_;
+  std::atomic<int64_t> last_beat_s_{0};
+  bool committed_ = false;
+};
+
+}  // namespace varve
