@@ -95,7 +95,7 @@ Status ArenaReader::scan_frames() {
   while (offset + kFrameHeaderBytes <= bytes_) {
     Result<FrameHeader> header = read_header(offset);
     if (header.ok() && header->kind != FrameKind::index) {
-      FrameEntry entry{{}, offset, header->meta_bytes, header->body_bytes, 0, 0};
+      FrameEntry entry{{}, offset, header->meta_bytes, header->body_bytes, 0, 0, 0};
       Result<RawFrame> parts = read_parts(header->kind, entry, false);
       if (parts.ok()) {
         ByteReader fields(parts->meta);
@@ -104,6 +104,7 @@ Status ArenaReader::scan_frames() {
           if (Result<PackMeta> meta = decode_pack_meta(parts->meta, score_); meta.ok()) {
             entry.raw_bytes = meta->raw_bytes();
             entry.chunk_count = meta->chunks.size();
+            entry.missing_bytes = entry.raw_bytes - meta->held_bytes();
           }
         }
         (header->kind == FrameKind::pack ? index_.packs : index_.nodes).push_back(entry);
@@ -195,7 +196,7 @@ Result<ByteVector> ArenaReader::read_node(size_t ordinal) const {
 }
 
 Status ArenaReader::verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const {
-  FrameEntry entry{{}, header.offset, header.meta_bytes, header.body_bytes, 0, 0};
+  FrameEntry entry{{}, header.offset, header.meta_bytes, header.body_bytes, 0, 0, 0};
   VARVE_ASSIGN(RawFrame parts, read_parts(header.kind, entry, false));
   ByteReader fields(parts.meta);
   VARVE_ASSIGN(known, read_score(fields, score_.score_bytes()));

@@ -44,7 +44,7 @@ Result<size_t> ArenaWriter::append_pack(const PackMeta& meta, ByteSpan body) {
   encode_pack_meta(meta, header_.score_bytes, raw_meta);
   VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::pack, raw_meta, body));
   index_.packs.push_back({meta.score, offset, static_cast<uint32_t>(raw_meta.size()), body.size(), meta.raw_bytes(),
-                          meta.chunks.size()});
+                          meta.chunks.size(), meta.raw_bytes() - meta.held_bytes()});
   return index_.packs.size() - 1;
 }
 
@@ -60,7 +60,7 @@ Result<size_t> ArenaWriter::append_node(const Score& score, ByteSpan content) {
   w.varint(encoded.recipe.size());
   w.bytes(encoded.recipe);
   VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::node, meta, encoded.body));
-  index_.nodes.push_back({score, offset, static_cast<uint32_t>(meta.size()), encoded.body.size(), content.size(), 0});
+  index_.nodes.push_back({score, offset, static_cast<uint32_t>(meta.size()), encoded.body.size(), content.size(), 0, 0});
   return index_.nodes.size() - 1;
 }
 

@@ -130,12 +130,13 @@ void encode_entries(const std::vector<FrameEntry>& entries, size_t score_bytes, 
     w.varint(entry.body_bytes);
     w.varint(entry.raw_bytes);
     w.varint(entry.chunk_count);
+    w.varint(entry.missing_bytes);
     previous = entry.offset;
   }
 }
 
 Result<std::vector<FrameEntry>> decode_entries(ByteReader& reader, size_t score_bytes) {
-  VARVE_ASSIGN(uint64_t count, reader.count(score_bytes + 5));
+  VARVE_ASSIGN(uint64_t count, reader.count(score_bytes + 6));
   std::vector<FrameEntry> entries(count);
   uint64_t previous = 0;
   for (FrameEntry& entry : entries) {
@@ -145,6 +146,7 @@ Result<std::vector<FrameEntry>> decode_entries(ByteReader& reader, size_t score_
     VARVE_ASSIGN(entry.body_bytes, reader.varint());
     VARVE_ASSIGN(entry.raw_bytes, reader.varint());
     VARVE_ASSIGN(entry.chunk_count, reader.varint());
+    VARVE_ASSIGN(entry.missing_bytes, reader.varint());
     if (meta_bytes > kFrameMetaBytesMax || entry.body_bytes > kFrameBodyBytesMax || step > UINT64_MAX - previous) {
       return Status::corrupt("the arena's index declares a frame beyond the limits");
     }

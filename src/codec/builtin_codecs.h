@@ -4,11 +4,9 @@
 
 namespace varve {
 
-// The codecs of this build, for the registry. Each is defined in the file of its name.
+// The codecs, for the registry. Each is defined in the file of its name.
 const Codec& zstd_codec();
-#if VARVE_WITH_LZ4
-const Codec& lz4_codec();
-#endif
+const Codec& lz4_codec();  ///< if built with it
 const Codec& gzip_codec();
 const Codec& lzma_codec();
 const Codec& constant_codec();

@@ -36,12 +36,13 @@ class QuasiStaticModel {
 
  private:
   static constexpr unsigned kLookupShift = 9;
+  static constexpr size_t kLookupCount = kTotal >> kLookupShift;
 
   void begin_round();
 
   std::vector<uint32_t> weights_;  ///< as learned since the last round began
   std::vector<uint32_t> starts_;   ///< cumulated, as in use
-  std::array<uint32_t, kTotal >> kLookupShift> first_symbol_{};
+  std::array<uint32_t, kLookupCount> first_symbol_{};  ///< of each of equal parts of kTotal
   uint32_t round_length_;
   uint32_t increment_ = 0;
   uint32_t left_in_round_ = 0;

@@ -335,8 +335,9 @@ class FileVisitor {
     VARVE_ASSIGN(variable.shape, shape_of(space.get(), variable.name));
     variable.shape.insert(variable.shape.end(), mapped.inner_shape.begin(), mapped.inner_shape.end());
 
+    // The library adds the size of the user block to an offset also where there is none.
     haddr_t offset = H5Dget_offset(dataset);
-    if (offset != HADDR_UNDEF) {
+    if (offset != HADDR_UNDEF && offset != HADDR_UNDEF + driver_.library_part.base_addr) {
       uint64_t bytes = H5Dget_storage_size(dataset);
       // A heap reference has another size in the file than the one that the library tells.
       if (array_bytes(variable.shape, variable.type.bytes) != bytes) variable.encoded = true;
@@ -373,32 +374,33 @@ class FileVisitor {
     return std::vector<uint64_t>(dimensions.begin(), dimensions.begin() + rank);
   }
 
+  /// Where it would take too long to find the chunks, none are found: their bytes are skeleton.
   Status find_chunks(hid_t dataset, hid_t space, hid_t properties, const MappedType& mapped, Variable& variable) {
     size_t rank = variable.shape.size() - mapped.inner_shape.size();
     std::vector<hsize_t> chunk(rank);
     if (rank == 0 || H5Pget_chunk(properties, static_cast<int>(rank), chunk.data()) != static_cast<int>(rank)) {
       return library_error("tell a dataset's chunk shape", variable.name);
     }
+    if (H5Pget_nfilters(properties) > 0) variable.encoded = true;
+    std::vector<hsize_t> grid(rank);
+    for (size_t i = 0; i < rank; ++i) grid[i] = variable.shape[i] / chunk[i] + (variable.shape[i] % chunk[i] != 0);
+    std::optional<uint64_t> places = array_bytes(grid, 1);
+    // Some chunk indexes are arrays with a slot for every place, and to count is to walk through them.
+    if (!places || *places > kPlacesMax) return {};
     hsize_t chunk_count = 0;
     if (H5Dget_num_chunks(dataset, space, &chunk_count) < 0) return library_error("count chunks", variable.name);
     extent_count_ += chunk_count;
     if (extent_count_ > kExtentsPerFileMax) return Status::resource_limit("the file has too many chunks");
-    if (H5Pget_nfilters(properties) > 0) variable.encoded = true;
-    std::vector<uint64_t> run_shape(chunk.begin(), chunk.end());
-    run_shape.insert(run_shape.end(), mapped.inner_shape.begin(), mapped.inner_shape.end());
-
-    std::span<const uint64_t> shape(variable.shape.data(), rank);
-    std::vector<hsize_t> grid(rank);
-    for (size_t i = 0; i < rank; ++i) grid[i] = shape[i] / chunk[i] + (shape[i] % chunk[i] != 0);
-    std::optional<uint64_t> places = array_bytes(grid, 1);
-    bool mostly_allocated = places && *places <= kPlacesPerChunkMax * chunk_count + kPlacesMin;
+    bool mostly_allocated = *places <= kPlacesPerChunkMax * chunk_count + kPlacesSearched;
     if (mostly_allocated) {
       VARVE_TRY(locate_by_coordinates(dataset, chunk, grid, chunk_count, variable));
     } else if (chunk_count <= kListedChunksMax) {
       VARVE_TRY(locate_by_listing(dataset, space, chunk_count, variable));
     } else {
-      return {};  // too slow to find: its bytes are skeleton
+      return {};
     }
+    std::vector<uint64_t> run_shape(chunk.begin(), chunk.end());
+    run_shape.insert(run_shape.end(), mapped.inner_shape.begin(), mapped.inner_shape.end());
     uint64_t run_bytes = array_bytes(run_shape, variable.type.bytes).value_or(0);
     for (const Extent& extent : variable.extents) variable.encoded |= extent.bytes != run_bytes;
     variable.run_shape = std::move(run_shape);
@@ -458,7 +460,8 @@ class FileVisitor {
     return {};
   }
 
-  static constexpr uint64_t kPlacesPerChunkMax = 8, kPlacesMin = 4096, kListedChunksMax = 16'384;
+  static constexpr uint64_t kPlacesMax = 64'000'000, kPlacesPerChunkMax = 8, kPlacesSearched = 4096;
+  static constexpr uint64_t kListedChunksMax = 16'384;
 
   hid_t file_;
   DriverFile& driver_;

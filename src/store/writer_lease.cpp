@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
 
 namespace varve {
@@ -14,6 +17,12 @@ constexpr int64_t kHeartbeatSeconds = 5;
 int64_t steady_seconds() {
   using namespace std::chrono;
   return duration_cast<seconds>(steady_clock::now().time_since_epoch()).count();
+}
+/// What a lease says of its writer until the record takes its place.
+std::string lease_text(pid_t process) {
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return fmt::format("{} {}\n", process, host);
 }
 }  // namespace
 
@@ -27,9 +36,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store) {
     return file.status().with_hint("the store is not writable by this user");
   }
   lease->file_ = std::move(*file);
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  VARVE_TRY(lease->file_->write_at(0, as_bytes(fmt::format("writer {} on {}\n", ::getpid(), host))));
+  VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(::getpid()))));
   lease->last_beat_s_ = steady_seconds();
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
   VARVE_ASSIGN(lease->condemned_, store.list_condemned());
@@ -52,6 +59,15 @@ bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
   return writer.ok() && std::equal(writer->bytes.begin() + 4, writer->bytes.end(), arena.bytes.begin() + 4);
 }
 
+bool WriterLease::known_dead(const Store& store, const std::string& lease_name) {
+  Result<ByteVector> raw = read_file(store.fs(), join_path(store.writers_path(), lease_name), 4096);
+  if (!raw.ok()) return false;
+  const std::string text(as_text(*raw));
+  pid_t process = 0;
+  std::from_chars(text.data(), text.data() + text.size(), process);
+  return process > 0 && text == lease_text(process) && ::kill(process, 0) != 0 && errno == ESRCH;
+}
+
 void WriterLease::heartbeat() {
   int64_t now = steady_seconds(), last = last_beat_s_.load();
   if (now - last < kHeartbeatSeconds || !last_beat_s_.compare_exchange_strong(last, now)) return;
@@ -67,9 +83,14 @@ Status WriterLease::commit(const SetRecord& record) {
   VARVE_TRY(file_->write_at(0, raw));
   VARVE_TRY(file_->sync());
   const std::string job_path = catalog.job_path(record.name.job);
-  VARVE_TRY(fs.create_directory(job_path));
-  VARVE_TRY(fs.sync_directory(store_.sets_path()));
-  Status renamed = fs.rename_no_replace(path_, catalog.record_path(record.name));  // the commit point
+  Status renamed;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    VARVE_TRY(fs.create_directory(job_path));
+    VARVE_TRY(fs.sync_directory(store_.sets_path()));
+    renamed = fs.rename_no_replace(path_, catalog.record_path(record.name));  // the commit point
+    // Missing is either the lease, or the job's folder: a drop of its last set may have tidied that away just now.
+    if (renamed.code() != StatusCode::not_found || !fs.stat(path_).ok()) break;
+  }
   if (renamed.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", record.name.to_string(),
                                   "choose another step with --step, or `varve drop` the old set first");
@@ -79,7 +100,7 @@ Status WriterLease::commit(const SetRecord& record) {
   }
   VARVE_TRY(renamed);
   committed_ = true;
-  return fs.sync_directory(job_path);
+  return fs.sync_directory(job_path).with_context("the set is in the catalog, but might not survive a power cut");
 }
 
 }  // namespace varve

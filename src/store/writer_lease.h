@@ -25,6 +25,9 @@ class WriterLease {
   /// Whether `arena` was written by the writer whose lease file is called `lease_name`.
   static bool owns(const std::string& lease_name, const ArenaId& arena);
 
+  /// Whether the writer of that lease ran on this machine and its process is gone. False if that cannot be told.
+  static bool known_dead(const Store& store, const std::string& lease_name);
+
   /// The arenas that may not be referred to: marked by a prune before the lease was there.
   const std::vector<ArenaId>& condemned() const { return condemned_; }
 

@@ -161,11 +161,10 @@ void make_hdf5_files(const fs::path& directory, const Options& options) {
   add_stored_datasets(create_file(directory / "large_user_block.h5", false, 65'536));
   Id empty = create_file(directory / "empty.h5");
   // The external file is named relative to the working directory, and virtual datasets need the newest version.
-  Id elsewhere = create_file(directory / "elsewhere.h5", true);
   fs::path working_directory = fs::current_path();
   fs::current_path(directory);
-  add_data_elsewhere(elsewhere);
-  h5(H5Fflush(elsewhere, H5F_SCOPE_LOCAL), "flush");
+  add_data_elsewhere(create_file("elsewhere.h5", true));
+  add_data_elsewhere(create_file("elsewhere_user_block.h5", true, 512));
   fs::current_path(working_directory);
 }
 #else

@@ -1,0 +1,175 @@
+#include "aggregate/inspect.h"
+
+#include <algorithm>
+#include <set>
+
+namespace varve {
+
+Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter) {
+  const Catalog catalog(store);
+  SetDetails details;
+  VARVE_ASSIGN(details.record, catalog.read(name));
+  std::set<ArenaId> own;
+  for (const GroupRecord& group : details.record.groups) own.insert(group.hint);
+  std::map<ArenaId, uint64_t> shared;
+  Status walked = for_each_leaf(store, details.record, [&](const Leaf& leaf) -> Status {
+    for (const TreeFile& file : leaf.files) {
+      if (!filter.matches(file)) continue;
+      FileDetails described;
+      described.path = file.path;
+      described.type = file.type;
+      described.rank = file.rank;
+      described.bytes = file.bytes;
+      described.format = file.layout.format;
+      described.skeleton_bytes = file.bytes;
+      described.small_variable_count = file.small_variable_count;
+      for (size_t i = 0; i < file.layout.variables.size(); ++i) {
+        const Variable& variable = file.layout.variables[i];
+        described.variables.push_back({variable.name, variable.type, variable.shape, leaf.class_keys[file.class_of[i]], variable.stored_bytes(),
+                                       variable.encoded});
+        described.skeleton_bytes -= variable.stored_bytes();
+      }
+      for (const std::vector<Reference>& stream : file.streams) {
+        for (const Reference& reference : stream) {
+          if (reference.pack == Reference::kPattern) {
+            details.pattern_bytes += reference.bytes;
+          } else if (own.contains(leaf.packs[reference.pack].hint)) {
+            details.own_bytes += reference.bytes;
+          } else {
+            details.shared_bytes += reference.bytes;
+            shared[leaf.packs[reference.pack].hint] += reference.bytes;
+          }
+        }
+      }
+      details.files.push_back(std::move(described));
+    }
+    return {};
+  });
+  VARVE_TRY(walked);
+  if (shared.empty()) return details;
+  VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
+  std::map<ArenaId, std::string> writers;
+  for (const SetName& other : sets) {
+    Result<SetRecord> record = catalog.read(other);
+    if (!record.ok()) continue;
+    for (const GroupRecord& group : record->groups) writers[group.hint] = other.to_string();
+  }
+  for (const auto& [arena, bytes] : shared) {
+    auto found = writers.find(arena);
+    details.shared_with[found == writers.end() ? "a set that was dropped" : found->second] += bytes;
+  }
+  return details;
+}
+
+Result<StoreStatistics> store_statistics(const Store& store) {
+  const Catalog catalog(store);
+  StoreStatistics statistics;
+  VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
+  for (const SetName& name : sets) {
+    VARVE_ASSIGN(SetRecord record, catalog.read(name));
+    ++statistics.set_count;
+    statistics.raw_bytes += record.raw_bytes;
+    VARVE_ASSIGN(FileStatus status, store.fs().stat(catalog.record_path(name)));
+    statistics.metadata_bytes += status.bytes;
+  }
+  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
+  for (const ArenaId& id : arenas) {
+    VARVE_ASSIGN(std::shared_ptr<ArenaReader> arena, store.arena(id));
+    ++statistics.arena_count;
+    uint64_t body_bytes = 0;
+    for (size_t i = 0; i < arena->index().packs.size(); ++i) {
+      VARVE_ASSIGN(PackMeta meta, arena->read_pack_meta(i));
+      VARVE_ASSIGN(std::string chain, recipe_name(meta.recipe));
+      const uint64_t stored = arena->index().packs[i].body_bytes, raw = meta.held_bytes();
+      for (ShareStatistics* share : {&statistics.classes[meta.class_key], &statistics.chains[chain]}) {
+        ++share->pack_count;
+        share->raw_bytes += raw;
+        share->stored_bytes += stored;
+      }
+      statistics.distinct_bytes += raw;
+      body_bytes += stored;
+    }
+    statistics.packed_bytes += body_bytes;
+    statistics.metadata_bytes += arena->bytes() - body_bytes;
+  }
+  VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.fs().list(store.index_path()));
+  for (const DirectoryEntry& run : runs) {
+    if (Result<FileStatus> status = store.fs().stat(join_path(store.index_path(), run.name)); status.ok()) statistics.index_bytes += status->bytes;
+  }
+  return statistics;
+}
+
+namespace {
+constexpr uint64_t kReadBytes = 1_MiB;
+
+/// Where a byte of a file lies: in a stream, and for how long from there.
+struct FilePiece {
+  uint64_t file_offset = 0, bytes = 0;
+  size_t stream = 0;
+  uint64_t stream_offset = 0;
+};
+
+std::vector<FilePiece> pieces_of(const TreeFile& file) {
+  std::vector<FilePiece> pieces;
+  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
+    uint64_t at = 0;
+    for (const Extent& extent : stream_extents(file, stream)) {
+      pieces.push_back({extent.offset, extent.bytes, stream, at});
+      at += extent.bytes;
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const FilePiece& a, const FilePiece& b) { return a.file_offset < b.file_offset; });
+  return pieces;
+}
+
+Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, size_t stream, const std::function<Status(ByteSpan)>& take) {
+  StreamReader reader(store);
+  uint64_t total = 0;
+  for (const Reference& reference : file.streams[stream]) total += reference.bytes;
+  ByteVector buffer(std::min(total, kReadBytes));
+  for (uint64_t at = 0; at < total; at += buffer.size()) {
+    MutableByteSpan part(buffer.data(), std::min<uint64_t>(buffer.size(), total - at));
+    VARVE_TRY(reader.read(leaf, file.streams[stream], at, part));
+    VARVE_TRY(take(part));
+  }
+  return {};
+}
+
+Status give_file(const Store& store, const Leaf& leaf, const TreeFile& file, const std::function<Status(ByteSpan)>& take) {
+  StreamReader reader(store, 64);
+  ByteVector buffer;
+  for (const FilePiece& piece : pieces_of(file)) {
+    for (uint64_t done = 0; done < piece.bytes;) {
+      buffer.resize(std::min<uint64_t>(piece.bytes - done, kReadBytes));
+      VARVE_TRY(reader.read(leaf, file.streams[piece.stream], piece.stream_offset + done, buffer));
+      VARVE_TRY(take(buffer));
+      done += buffer.size();
+    }
+  }
+  return {};
+}
+}  // namespace
+
+Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,
+                     const std::function<Status(ByteSpan)>& take) {
+  VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
+  bool found = false;
+  Status given = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
+    for (const TreeFile& file : leaf.files) {
+      if (found || file.path != path) continue;
+      found = true;
+      if (file.type != FileType::regular) return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
+      if (variable.empty()) return give_file(store, leaf, file, take);
+      for (size_t i = 0; i < file.layout.variables.size(); ++i) {
+        if (file.layout.variables[i].name == variable) return give_stream(store, leaf, file, i + 1, take);
+      }
+      return Status::not_found("the file has no such variable", path + ":" + variable, "`varve show " + name.to_string() + "` lists its variables");
+    }
+    return {};
+  });
+  VARVE_TRY(given);
+  if (!found) return Status::not_found("the set has no such file", name.to_string() + ":" + path, "`varve show " + name.to_string() + "` lists its files");
+  return {};
+}
+
+}  // namespace varve

@@ -1,0 +1,246 @@
+#include "aggregate/restore.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "aggregate/restore_target.h"
+
+namespace varve {
+
+namespace {
+constexpr size_t kPatternBufferBytes = 64 * 1024;
+
+/// A range of a pack that goes to a place of a staged file.
+struct Copy {
+  uint32_t file = 0;
+  uint32_t pack_offset = 0;
+  uint64_t bytes = 0;
+  uint64_t file_offset = 0;
+};
+
+struct PackPlan {
+  PackLink link;
+  std::vector<Copy> copies;
+};
+
+class Restorer {
+ public:
+  Restorer(const Store& store, RestoreTarget& target, const RestoreOptions& options, ProgressSink& progress)
+      : store_(store), target_(target), options_(options), progress_(progress) {}
+
+  /// Walks the tree and brings all wanted files into the staging folder.
+  Status stage(const SetRecord& record) {
+    Status planned = for_each_leaf(store_, record, [&](const Leaf& leaf) -> Status {
+      for (const TreeFile& file : leaf.files) {
+        if (options_.filter.matches(file)) VARVE_TRY(plan_file(leaf, file));
+      }
+      return copy_count_ > copies_max() ? execute() : Status();
+    });
+    VARVE_TRY(planned);
+    return execute();
+  }
+
+  Status publish(RestoreReport& report) {
+    std::vector<const TreeFile*> folders;
+    for (FileType type : {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
+      for (uint32_t number = 0; number < files_.size(); ++number) {
+        const TreeFile& file = files_[number];
+        if (file.type != type || lost_.contains(number)) continue;
+        VARVE_TRY(target_.publish(number, file));
+        ++report.file_count;
+        report.raw_bytes += file.bytes;
+        if (type == FileType::directory) folders.push_back(&file);
+      }
+    }
+    for (uint32_t number : lost_) report.lost_files.push_back(files_[number].path);
+    report.read_bytes = read_bytes_;
+    return target_.finish_folders(folders, options_.sync);
+  }
+
+  const Status& first_damage() const { return first_damage_; }
+
+ private:
+  size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 2 / sizeof(Copy), 4096); }
+
+  Status plan_file(const Leaf& leaf, const TreeFile& file) {
+    const auto number = static_cast<uint32_t>(files_.size());
+    if (!paths_.insert(file.path).second) return Status::corrupt("a set names a file twice", file.path);
+    VARVE_TRY(target_.check_free(file));
+    TreeFile kept;  // without layout and references, which the plan holds
+    kept.path = file.path;
+    kept.type = file.type;
+    kept.mode = file.mode;
+    kept.modified_s = file.modified_s;
+    kept.modified_ns = file.modified_ns;
+    kept.link_target = file.link_target;
+    kept.bytes = file.bytes;
+    files_.push_back(std::move(kept));
+    if (file.type != FileType::regular) return {};
+    VARVE_TRY(target_.stage(number, file.bytes));
+    staged_.push_back(number);
+    for (size_t position = 0; position < file.streams.size(); ++position) {
+      VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
+    }
+    return {};
+  }
+
+  /// Lays the references of a stream over its extents.
+  Status plan_stream(const Leaf& leaf, const std::vector<Reference>& stream, const std::vector<Extent>& extents, uint32_t number) {
+    size_t extent = 0;
+    uint64_t skip = 0;
+    for (const Reference& reference : stream) {
+      for (uint64_t done = 0; done < reference.bytes;) {
+        const uint64_t part = std::min(reference.bytes - done, extents[extent].bytes - skip);
+        const uint64_t file_offset = extents[extent].offset + skip;
+        if (reference.pack == Reference::kPattern) {
+          VARVE_TRY(write_pattern(number, reference.offset, done, part, file_offset));
+        } else {
+          plan_copy(leaf.packs[reference.pack], {number, static_cast<uint32_t>(reference.offset + done), part, file_offset});
+        }
+        done += part;
+        skip += part;
+        if (skip == extents[extent].bytes) {
+          ++extent;
+          skip = 0;
+        }
+      }
+    }
+    return {};
+  }
+
+  void plan_copy(const PackLink& link, const Copy& copy) {
+    auto [found, added] = plan_of_.emplace(link.score, plans_.size());
+    if (added) plans_.push_back({link, {}});
+    plans_[found->second].copies.push_back(copy);
+    ++copy_count_;
+  }
+
+  Status write_pattern(uint32_t number, uint64_t pattern, uint64_t offset, uint64_t bytes, uint64_t file_offset) {
+    progress_.advance(bytes);
+    if (pattern == 0) return {};  // a staged file begins as a hole
+    ByteVector buffer(std::min<uint64_t>(bytes, kPatternBufferBytes));
+    fill_pattern(pattern, offset, buffer);  // the buffer is a multiple of the pattern, so each write continues it
+    for (uint64_t done = 0; done < bytes; done += buffer.size()) {
+      VARVE_TRY(target_.write(number, file_offset + done, ByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done))));
+    }
+    return {};
+  }
+
+  /// Reads every planned pack once and puts its bytes where they belong; then the files are complete.
+  Status execute() {
+    std::sort(plans_.begin(), plans_.end(), [](const PackPlan& a, const PackPlan& b) { return a.link.hint < b.link.hint; });
+    std::atomic<size_t> next{0};
+    std::atomic<bool> stop{false};
+    std::mutex mutex;  // guards failure and, with it, first_damage_ and lost_
+    Status failure;
+    auto work = [&] {
+      for (size_t i = next++; i < plans_.size() && !stop; i = next++) {
+        Status status = progress_.cancelled() ? Status::cancelled() : guarded_copy(plans_[i]);
+        if (status.ok()) continue;
+        std::lock_guard lock(mutex);
+        const bool damage = status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
+        if (damage && options_.keep_going) {
+          if (first_damage_.ok()) first_damage_ = status;
+          for (const Copy& copy : plans_[i].copies) lost_.insert(copy.file);
+          continue;
+        }
+        if (failure.ok()) failure = status;
+        stop = true;
+      }
+    };
+    const size_t processors = std::max(1u, std::thread::hardware_concurrency());
+    const size_t thread_count = std::min<size_t>(options_.thread_count > 0 ? options_.thread_count : processors, plans_.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < thread_count; ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+    VARVE_TRY(failure);
+    plans_.clear();
+    plan_of_.clear();
+    copy_count_ = 0;
+    for (uint32_t number : staged_) {
+      if (!lost_.contains(number)) VARVE_TRY(target_.finish(number, files_[number], options_.sync));
+    }
+    staged_.clear();
+    return {};
+  }
+
+  Status guarded_copy(PackPlan& plan) {
+    try {
+      return copy_pack(plan);
+    } catch (const std::bad_alloc&) {
+      return Status::resource_limit("out of memory while decoding a pack");
+    }
+  }
+
+  Status copy_pack(PackPlan& plan) {
+    VARVE_ASSIGN(Pack pack, store_.read_pack(plan.link));
+    Status damaged = copy_ranges(pack, plan);
+    if (damaged.code() != StatusCode::corrupt) return damaged;
+    // The frame was whole but a chunk is not what it should be: another arena may have a better copy.
+    VARVE_ASSIGN(std::vector<Store::Place> places, store_.find_pack(plan.link.score, plan.link.hint, true));
+    for (const Store::Place& place : places) {
+      Result<Pack> other = place.arena->read_pack(place.ordinal);
+      if (other.ok() && copy_ranges(*other, plan).ok()) return {};
+    }
+    return damaged;
+  }
+
+  Status copy_ranges(Pack& pack, const PackPlan& plan) {
+    uint64_t bytes = 0;
+    for (const Copy& copy : plan.copies) {
+      VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
+      VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
+      bytes += copy.bytes;
+    }
+    read_bytes_ += pack.meta().held_bytes();
+    progress_.advance(bytes);
+    return {};
+  }
+
+  const Store& store_;
+  RestoreTarget& target_;
+  const RestoreOptions& options_;
+  ProgressSink& progress_;
+  std::vector<TreeFile> files_;
+  std::set<std::string> paths_;
+  std::vector<uint32_t> staged_;  ///< files of the plan
+  std::vector<PackPlan> plans_;
+  std::unordered_map<Score, size_t, ScoreHash> plan_of_;
+  size_t copy_count_ = 0;
+  std::set<uint32_t> lost_;
+  Status first_damage_;
+  std::atomic<uint64_t> read_bytes_{0};
+};
+}  // namespace
+
+Result<RestoreReport> restore_set(const Store& store, const SetName& name, const std::string& folder, const RestoreOptions& options,
+                                  ProgressSink& progress) {
+  progress.phase("restoring");
+  VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
+  progress.total(options.filter.all() ? record.raw_bytes : 0);
+  VARVE_ASSIGN(std::unique_ptr<RestoreTarget> target, RestoreTarget::open(folder, options.overwrite));
+  Restorer restorer(store, *target, options, progress);
+  const std::string context = "cannot restore " + name.to_string();
+  if (Status staged = restorer.stage(record); !staged.ok()) {
+    if (staged.code() == StatusCode::corrupt || staged.code() == StatusCode::not_found) {
+      return Status::corrupt(context + ": " + std::string(staged.message()), std::string(staged.subject()),
+                             "nothing was written; `varve verify --deep` tells what is affected, --keep-going restores what is whole");
+    }
+    return staged.with_context(context);
+  }
+  RestoreReport report;
+  report.set = name;
+  VARVE_TRY(restorer.publish(report));
+  if (report.file_count == 0 && !options.filter.all() && report.lost_files.empty()) {
+    return Status::not_found("no file of the set matches", name.to_string(), "`varve show " + name.to_string() + "` lists its files");
+  }
+  if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
+  return report;
+}
+
+}  // namespace varve

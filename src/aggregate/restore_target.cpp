@@ -1,0 +1,215 @@
+#include "aggregate/restore_target.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "core/file_system.h"
+#include "core/unique_id.h"
+
+namespace varve {
+
+namespace {
+constexpr size_t kOpenFilesMax = 256;
+constexpr mode_t kFolderModeWhileRestoring = 0700;
+
+/// Opens a folder below `root` without leaving it or following links.
+int open_beneath(int root, const std::string& path) {
+  constexpr int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  open_how how{};
+  how.flags = static_cast<uint64_t>(flags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  long fd = ::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how);
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
+  // Kernels before 5.6, and sandboxes that do not know the call: component by component. `path` has no ".." (path_is_safe).
+  UniqueFd at(::openat(root, ".", flags));
+  for (size_t begin = 0; at.valid() && begin < path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    at.reset(::openat(at.get(), path.substr(begin, end - begin).c_str(), flags | O_NOFOLLOW));
+    begin = end + 1;
+  }
+  return at.release();
+}
+
+std::string staged_name(uint32_t number) { return std::to_string(number); }
+}  // namespace
+
+std::string RestoreTarget::describe(const std::string& path) const { return join_path(folder_, path); }
+
+Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& folder, bool overwrite) {
+  std::unique_ptr<RestoreTarget> target(new RestoreTarget(folder, overwrite));
+  std::error_code error;
+  target->created_ = std::filesystem::create_directories(folder, error);
+  if (error) return Status::from_errno(error.value(), "create folder", folder);
+  target->root_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!target->root_.valid()) return Status::from_errno(errno, "open folder", folder);
+  VARVE_ASSIGN(UniqueId id, UniqueId::random());
+  target->staging_name_ = ".varve-restore-" + id.hex();
+  if (::mkdirat(target->root_.get(), target->staging_name_.c_str(), 0700) != 0) return Status::from_errno(errno, "create a folder in", folder);
+  target->staging_.reset(::openat(target->root_.get(), target->staging_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!target->staging_.valid()) return Status::from_errno(errno, "open folder", target->staging_name_);
+  return target;
+}
+
+RestoreTarget::~RestoreTarget() {
+  open_.clear();
+  if (staging_.valid()) {
+    for (uint32_t number : staged_numbers_) ::unlinkat(staging_.get(), staged_name(number).c_str(), 0);  // those published are gone already
+  }
+  if (root_.valid() && !staging_name_.empty()) ::unlinkat(root_.get(), staging_name_.c_str(), AT_REMOVEDIR);
+  if (created_ && !published_) ::rmdir(folder_.c_str());
+}
+
+Status RestoreTarget::check_free(const TreeFile& file) const {
+  const std::string parent = parent_path(file.path);
+  UniqueFd at(parent == "." ? ::dup(root_.get()) : open_beneath(root_.get(), parent));
+  if (!at.valid()) {
+    if (errno == ENOENT) return {};
+    if (errno == ELOOP || errno == EXDEV) {
+      return Status(StatusCode::permission_denied, "a symbolic link lies in the way; nothing is written through it", describe(parent));
+    }
+    return Status::from_errno(errno, "open folder", describe(parent));
+  }
+  struct stat status {};
+  if (::fstatat(at.get(), base_name(file.path).c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? Status() : Status::from_errno(errno, "look at", describe(file.path));
+  }
+  if (S_ISDIR(status.st_mode) != (file.type == FileType::directory)) {
+    return Status::already_exists("something of another kind is there already", describe(file.path), "restore into an empty folder");
+  }
+  if (S_ISDIR(status.st_mode) || overwrite_) return {};
+  return Status::already_exists("the file is there already", describe(file.path), "restore into another folder, or give --overwrite");
+}
+
+Status RestoreTarget::stage(uint32_t number, uint64_t bytes) {
+  const std::string name = staged_name(number);
+  UniqueFd fd(::openat(staging_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.valid()) return Status::from_errno(errno, "create a file in", describe(staging_name_));
+  staged_numbers_.push_back(number);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Status::from_errno(errno, "set the size of a file in", describe(staging_name_));
+  std::lock_guard lock(mutex_);
+  recently_used_.push_front(number);
+  open_.emplace(number, OpenFile{std::make_shared<UniqueFd>(std::move(fd)), recently_used_.begin()});
+  if (open_.size() > kOpenFilesMax) {
+    open_.erase(recently_used_.back());
+    recently_used_.pop_back();
+  }
+  return {};
+}
+
+Result<std::shared_ptr<UniqueFd>> RestoreTarget::staged(uint32_t number) {
+  std::lock_guard lock(mutex_);
+  if (auto found = open_.find(number); found != open_.end()) {
+    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+    return found->second.fd;
+  }
+  UniqueFd fd(::openat(staging_.get(), staged_name(number).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return Status::from_errno(errno, "open a file in", describe(staging_name_));
+  if (open_.size() >= kOpenFilesMax) {
+    open_.erase(recently_used_.back());
+    recently_used_.pop_back();
+  }
+  recently_used_.push_front(number);
+  auto shared = std::make_shared<UniqueFd>(std::move(fd));
+  open_.emplace(number, OpenFile{shared, recently_used_.begin()});
+  return shared;
+}
+
+Status RestoreTarget::write(uint32_t number, uint64_t offset, ByteSpan bytes) {
+  VARVE_ASSIGN(std::shared_ptr<UniqueFd> fd, staged(number));
+  while (!bytes.empty()) {
+    ssize_t written = ::pwrite(fd->get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Status::from_errno(errno, "write", describe(staging_name_));
+    bytes = bytes.subspan(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return {};
+}
+
+Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
+  VARVE_ASSIGN(std::shared_ptr<UniqueFd> fd, staged(number));
+  const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
+  if (::fchmod(fd->get(), file.mode) != 0) return Status::from_errno(errno, "set the mode of", describe(file.path));
+  if (::futimens(fd->get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
+  if (sync && ::fsync(fd->get()) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
+  std::lock_guard lock(mutex_);
+  if (auto found = open_.find(number); found != open_.end()) {
+    recently_used_.erase(found->second.used);
+    open_.erase(found);
+  }
+  return {};
+}
+
+Result<UniqueFd> RestoreTarget::make_parent(const std::string& path, std::string& name) {
+  const std::string parent = parent_path(path);
+  name = base_name(path);
+  if (parent == ".") return UniqueFd(::dup(root_.get()));
+  UniqueFd at(open_beneath(root_.get(), parent));
+  if (!at.valid() && errno == ENOENT) {
+    std::string folder_name;
+    VARVE_ASSIGN(UniqueFd above, make_parent(parent, folder_name));
+    if (::mkdirat(above.get(), folder_name.c_str(), 0777) != 0 && errno != EEXIST) return Status::from_errno(errno, "create folder", describe(parent));
+    at.reset(open_beneath(root_.get(), parent));
+  }
+  if (!at.valid()) return Status::from_errno(errno, "open folder", describe(parent));
+  return at;
+}
+
+Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
+  std::string name;
+  VARVE_ASSIGN(UniqueFd parent, make_parent(file.path, name));
+  switch (file.type) {
+    case FileType::directory:
+      if (::mkdirat(parent.get(), name.c_str(), kFolderModeWhileRestoring) != 0 && errno != EEXIST) {
+        return Status::from_errno(errno, "create folder", describe(file.path));
+      }
+      break;
+    case FileType::symlink: {
+      if (overwrite_) ::unlinkat(parent.get(), name.c_str(), 0);
+      if (::symlinkat(file.link_target.c_str(), parent.get(), name.c_str()) != 0) return Status::from_errno(errno, "create symbolic link", describe(file.path));
+      const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
+      if (::utimensat(parent.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
+      break;
+    }
+    case FileType::regular: {
+      const std::string from = staged_name(number);
+      int renamed = overwrite_ ? ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str())
+                               : ::renameat2(staging_.get(), from.c_str(), parent.get(), name.c_str(), RENAME_NOREPLACE);
+      // Not every file system can refuse to replace; check_free() has looked.
+      if (renamed != 0 && !overwrite_ && errno == EINVAL) renamed = ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str());
+      if (renamed != 0) return Status::from_errno(errno, "put in place", describe(file.path));
+      break;
+    }
+  }
+  published_ = true;
+  return {};
+}
+
+Result<UniqueFd> RestoreTarget::open_folder(const std::string& path) const {
+  UniqueFd fd(open_beneath(root_.get(), path));
+  if (!fd.valid()) return Status::from_errno(errno, "open folder", describe(path));
+  return fd;
+}
+
+Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders, bool sync) {
+  std::vector<const TreeFile*> deepest_first = folders;
+  std::sort(deepest_first.begin(), deepest_first.end(), [](const TreeFile* a, const TreeFile* b) { return a->path > b->path; });
+  for (const TreeFile* folder : deepest_first) {
+    VARVE_ASSIGN(UniqueFd fd, open_folder(folder->path));
+    const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(folder->modified_s), static_cast<long>(folder->modified_ns)}};
+    if (::fchmod(fd.get(), folder->mode) != 0) return Status::from_errno(errno, "set the mode of", describe(folder->path));
+    if (::futimens(fd.get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(folder->path));
+    if (sync && ::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(folder->path));
+  }
+  if (sync && ::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
+  return {};
+}
+
+}  // namespace varve

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/bytes.h"
+#include "core/unique_fd.h"
+#include "store/tree.h"
+
+namespace varve {
+
+/// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by publish(); paths are followed without
+/// leaving the folder and without following symbolic links (openat2). write() may be called by several threads; the rest by one.
+class RestoreTarget {
+ public:
+  /// Creates `folder` and its parents if need be.
+  static Result<std::unique_ptr<RestoreTarget>> open(const std::string& folder, bool overwrite);
+  /// Removes the staging folder with all that was not published, and the folder itself if this created it and nothing was published.
+  ~RestoreTarget();
+  RestoreTarget(const RestoreTarget&) = delete;
+  RestoreTarget& operator=(const RestoreTarget&) = delete;
+
+  /// already_exists if something lies at `path` that publishing may not replace.
+  Status check_free(const TreeFile& file) const;
+  /// Creates the staged file number `number` with its final size, all zeros.
+  Status stage(uint32_t number, uint64_t bytes);
+  Status write(uint32_t number, uint64_t offset, ByteSpan bytes);
+  /// Gives a staged file its mode and time, and makes it durable if `sync`.
+  Status finish(uint32_t number, const TreeFile& file, bool sync);
+  /// Puts a staged file at its place, or creates the folder or link that `file` is.
+  Status publish(uint32_t number, const TreeFile& file);
+  /// Gives folders their modes and times, deepest first, and makes names durable if `sync`.
+  Status finish_folders(const std::vector<const TreeFile*>& folders, bool sync);
+
+ private:
+  RestoreTarget(std::string folder, bool overwrite) : folder_(std::move(folder)), overwrite_(overwrite) {}
+  Result<UniqueFd> open_folder(const std::string& path) const;
+  Result<UniqueFd> make_parent(const std::string& path, std::string& name);
+  Result<std::shared_ptr<UniqueFd>> staged(uint32_t number);
+  std::string describe(const std::string& path) const;
+
+  const std::string folder_;
+  const bool overwrite_;
+  bool created_ = false;
+  bool published_ = false;
+  UniqueFd root_, staging_;
+  std::string staging_name_;
+  std::vector<uint32_t> staged_numbers_;
+
+  struct OpenFile {
+    std::shared_ptr<UniqueFd> fd;
+    std::list<uint32_t>::iterator used;
+  };
+  std::mutex mutex_;  // guards the open files
+  std::unordered_map<uint32_t, OpenFile> open_;
+  std::list<uint32_t> recently_used_;
+};
+
+}  // namespace varve

@@ -1,0 +1,77 @@
+#include "aggregate/set_files.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace varve {
+
+bool FileFilter::matches(const TreeFile& file) const {
+  if (rank && file.rank != *rank) return false;
+  if (globs.empty()) return true;
+  return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+    const std::string subject = glob.find('/') == std::string::npos ? base_name(file.path) : file.path;
+    return ::fnmatch(glob.c_str(), subject.c_str(), 0) == 0;
+  });
+}
+
+Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit) {
+  for (const GroupRecord& group : record.groups) {
+    VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
+    for (const LeafLink& link : root.leaves) {
+      VARVE_ASSIGN(Leaf leaf, store.read_leaf(link));
+      VARVE_TRY(visit(leaf));
+    }
+  }
+  return {};
+}
+
+void fill_pattern(uint64_t pattern, uint64_t offset, MutableByteSpan into) {
+  std::byte bytes[8];
+  store_le<uint64_t>(bytes, pattern);
+  const size_t head = std::min<size_t>(into.size(), 8);
+  for (size_t i = 0; i < head; ++i) into[i] = bytes[(offset + i) % 8];
+  for (size_t done = head; done < into.size();) {
+    const size_t part = std::min(done, into.size() - done);
+    std::copy_n(into.begin(), part, into.begin() + static_cast<ptrdiff_t>(done));
+    done += part;
+  }
+}
+
+Result<Pack*> StreamReader::pack(const PackLink& link) {
+  for (auto it = packs_.begin(); it != packs_.end(); ++it) {
+    if (it->first != link.score) continue;
+    packs_.splice(packs_.begin(), packs_, it);
+    return &packs_.front().second;
+  }
+  VARVE_ASSIGN(Pack pack, store_.read_pack(link));
+  packs_.emplace_front(link.score, std::move(pack));
+  if (packs_.size() > packs_max_) packs_.pop_back();
+  return &packs_.front().second;
+}
+
+Status StreamReader::read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset, MutableByteSpan into) {
+  uint64_t at = 0;
+  for (const Reference& reference : stream) {
+    if (into.empty()) break;
+    if (offset >= at + reference.bytes) {
+      at += reference.bytes;
+      continue;
+    }
+    const uint64_t skip = offset - at;
+    const size_t part = std::min<uint64_t>(into.size(), reference.bytes - skip);
+    if (reference.pack == Reference::kPattern) {
+      fill_pattern(reference.offset, skip, into.first(part));
+    } else {
+      VARVE_ASSIGN(Pack * source, pack(leaf.packs[reference.pack]));
+      VARVE_ASSIGN(ByteSpan bytes, source->range(reference.offset + skip, part));
+      std::copy(bytes.begin(), bytes.end(), into.begin());
+    }
+    into = into.subspan(part);
+    offset += part;
+    at += reference.bytes;
+  }
+  return into.empty() ? Status() : Status::corrupt("a stream is shorter than its layout says");
+}
+
+}  // namespace varve
