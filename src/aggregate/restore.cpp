@@ -80,12 +80,23 @@ class Restorer {
     kept.bytes = file.bytes;
     files_.push_back(std::move(kept));
     if (file.type != FileType::regular) return {};
-    VARVE_TRY(target_.stage(number, file.bytes));
+    VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
     staged_.push_back(number);
     for (size_t position = 0; position < file.streams.size(); ++position) {
       VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
     }
     return {};
+  }
+
+  /// Whether hardly any of the file is zeros, which are left as holes.
+  static bool is_dense(const TreeFile& file) {
+    uint64_t zero_bytes = 0;
+    for (const std::vector<Reference>& stream : file.streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern && reference.offset == 0) zero_bytes += reference.bytes;
+      }
+    }
+    return file.bytes > 0 && zero_bytes < file.bytes / 8;
   }
 
   /// Lays the references of a stream over its extents.

@@ -87,12 +87,16 @@ Status RestoreTarget::check_free(const TreeFile& file) const {
   return Status::already_exists("the file is there already", describe(file.path), "restore into another folder, or give --overwrite");
 }
 
-Status RestoreTarget::stage(uint32_t number, uint64_t bytes) {
+Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
   const std::string name = staged_name(number);
   UniqueFd fd(::openat(staging_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Status::from_errno(errno, "create a file in", describe(staging_name_));
   staged_numbers_.push_back(number);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Status::from_errno(errno, "set the size of a file in", describe(staging_name_));
+  // Packs fill the file in no order: without this, its blocks would be scattered over the disk. Not every file system can.
+  if (dense && ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && errno == ENOSPC) {
+    return Status::from_errno(errno, "allocate space in", describe(staging_name_));
+  }
   std::lock_guard lock(mutex_);
   recently_used_.push_front(number);
   open_.emplace(number, OpenFile{std::make_shared<UniqueFd>(std::move(fd)), recently_used_.begin()});

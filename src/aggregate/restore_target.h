@@ -27,8 +27,8 @@ class RestoreTarget {
 
   /// already_exists if something lies at `path` that publishing may not replace.
   Status check_free(const TreeFile& file) const;
-  /// Creates the staged file number `number` with its final size, all zeros.
-  Status stage(uint32_t number, uint64_t bytes);
+  /// Creates the staged file number `number` with its final size, all zeros: a hole, or allocated blocks if it is going to be `dense`.
+  Status stage(uint32_t number, uint64_t bytes, bool dense);
   Status write(uint32_t number, uint64_t offset, ByteSpan bytes);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);

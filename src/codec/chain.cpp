@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "codec/codec.h"
@@ -21,7 +22,6 @@ class StageBuffer {
     if (bytes_.size() < bytes) bytes_.resize(bytes);
     return MutableByteSpan(bytes_).first(bytes);
   }
-  ~StageBuffer() = default;
   void shrink() {
     if (bytes_.capacity() > 8_MiB) bytes_ = {};
   }
@@ -42,6 +42,12 @@ struct StageBuffers {
 StageBuffers& stage_buffers() {
   thread_local StageBuffers buffers;
   return buffers;
+}
+
+/// Refuses a level that the codec does not have, by encoding nothing with it.
+Status check_level(const Codec& codec, int level) {
+  ByteVector params, out;
+  return codec.encode({}, {.type = {ElementKind::floating, ByteOrder::little, 8}, .runs = {}}, level, params, out);
 }
 
 struct RecipeStage {
@@ -100,6 +106,7 @@ Result<CodecChain> CodecChain::parse(std::string_view text) {
         return Status::invalid_argument("a codec's level is not a number", std::string(stage), "write zstd:3, for example");
       }
     }
+    VARVE_TRY(check_level(*codec, level).with_context(std::string(stage)));
     stages.push_back({codec, level});
     if (plus == text.size()) break;
     text.remove_prefix(plus + 1);

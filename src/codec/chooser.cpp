@@ -1,6 +1,227 @@
 #include "codec/chooser.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "codec/candidates.h"
+#include "codec/periodic.h"
+
 namespace varve {
-Result<CodecPolicy> CodecPolicy::parse(std::string_view text){ CodecPolicy p; p.kind=Kind::chain; VARVE_ASSIGN(p.chain,CodecChain::parse(text)); return p;}
-struct E : Encoder { CodecPolicy p; Result<EncodedBytes> encode(ByteSpan raw,const PackShape& s) override {return encode_chain(p.chain,raw,s);} };
-std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy){auto e=std::make_unique<E>();e->p=policy;return e;}
+namespace {
+
+/// A class that shrinks by less is stored: its restart then costs no decoding.
+constexpr double kGainMin = 0.05;
+/// A trial's result serves so many packs of typed numbers, whose class says what they are like. Other bytes are tried pack by pack.
+constexpr unsigned kPacksPerTrial = 16;
+/// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
+constexpr double kDefaultSlack = 1.02;
+/// With effort best, chains whose trial came this close to the smallest are run on the whole pack, but no more than so many.
+constexpr double kFinalistSlack = 1.02;
+constexpr size_t kFinalistsMax = 2;
+/// Beyond these ratios the thorough coders have little left to search through and are fast.
+constexpr double kThoroughZstdRatio = 4;
+constexpr double kLzmaRatio = 8;
+
+size_t size_of(const EncodedBytes& encoded) { return encoded.recipe.size() + encoded.body.size(); }
+
+double ratio_of(const EncodedBytes& encoded, ByteSpan raw) {
+  return static_cast<double>(raw.size()) / static_cast<double>(size_of(encoded));
 }
+
+class FixedEncoder final : public Encoder {
+ public:
+  explicit FixedEncoder(CodecChain chain) : chain_(std::move(chain)) {}
+  Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override { return encode_chain(chain_, raw, shape); }
+
+ private:
+  CodecChain chain_;
+};
+
+/// mcrEngine's choice (SC'12): FPC for doubles, fpzip for floats, Lempel-Ziv for the rest, each followed by gzip.
+class PaperEncoder final : public Encoder {
+ public:
+  Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override {
+    const bool has_lz4 = find_codec(CodecNumber::lz4).ok();
+    std::string_view name = has_lz4 ? "lz4+gzip" : "zstd+gzip";
+    if (shape.type.kind == ElementKind::floating && shape.type.bytes == 8) name = "fpc+gzip";
+    if (shape.type.kind == ElementKind::floating && shape.type.bytes == 4) name = "fpzip+gzip";
+    VARVE_ASSIGN(const CodecChain chain, CodecChain::parse(name));
+    return encode_chain(chain, raw, shape);
+  }
+};
+
+/// The candidates by the size that they gave a sample, smallest first.
+struct Trial {
+  struct Outcome {
+    CodecChain chain;
+    size_t bytes;
+  };
+  std::vector<Outcome> outcomes;
+  size_t default_index = 0;  ///< of the first candidate
+  size_t sample_bytes = 0;
+  size_t default_bytes() const { return outcomes[default_index].bytes; }
+};
+
+Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort, size_t sample_bytes) {
+  const PackSample sample = sample_of(raw, shape, sample_bytes);
+  Trial trial;
+  trial.sample_bytes = sample.bytes.size();
+  for (CodecChain& chain : candidate_chains(raw, shape, effort)) {
+    VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
+    trial.outcomes.push_back({std::move(chain), size_of(encoded)});
+  }
+  const std::string default_name = trial.outcomes.front().chain.name();
+  std::stable_sort(trial.outcomes.begin(), trial.outcomes.end(),
+                   [](const Trial::Outcome& a, const Trial::Outcome& b) { return a.bytes < b.bytes; });
+  while (trial.outcomes[trial.default_index].chain.name() != default_name) ++trial.default_index;
+  return trial;
+}
+
+class AutomaticEncoder final : public Encoder {
+ public:
+  explicit AutomaticEncoder(Effort effort) : effort_(effort) {}
+
+  Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override {
+    if (find_period(raw, shape.type) != 0) {
+      VARVE_ASSIGN(const Codec* constant, find_codec(CodecNumber::constant));
+      return encode_chain(CodecChain({{constant, 0}}), raw, shape);
+    }
+    switch (effort_) {
+      case Effort::fast: return encode_fast(raw, shape);
+      case Effort::balanced: return encode_balanced(raw, shape);
+      case Effort::best: return encode_best(raw, shape);
+    }
+    return Status::internal("unknown effort");
+  }
+
+ private:
+  struct Choice {
+    ElementType type;
+    CodecChain chain;
+    unsigned packs_left;
+  };
+
+  static Result<EncodedBytes> store(ByteSpan raw, const PackShape& shape) { return encode_chain({}, raw, shape); }
+
+  /// Encodes, and stores instead what gains too little.
+  static Result<EncodedBytes> encode_if_worth(const CodecChain& chain, ByteSpan raw, const PackShape& shape) {
+    VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
+    if (static_cast<double>(size_of(encoded)) > (1 - kGainMin) * static_cast<double>(raw.size())) return store(raw, shape);
+    return encoded;
+  }
+
+  Result<EncodedBytes> encode_fast(ByteSpan raw, const PackShape& shape) {
+    constexpr size_t sample_bytes = 24_KiB;
+    const CodecChain& chain = default_chain(shape.type);
+    if (raw.size() > 8 * sample_bytes) {
+      const PackSample sample = sample_of(raw, shape, sample_bytes);
+      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
+      if (recipe_is_store(encoded.recipe)) return store(raw, shape);
+    }
+    return encode_if_worth(chain, raw, shape);
+  }
+
+  Result<EncodedBytes> encode_balanced(ByteSpan raw, const PackShape& shape) {
+    VARVE_ASSIGN(const CodecChain chain, balanced_chain(raw, shape));
+    return encode_if_worth(chain, raw, shape);
+  }
+
+  Result<CodecChain> balanced_chain(ByteSpan raw, const PackShape& shape) {
+    if (std::optional<CodecChain> chain = remembered(shape.type)) return *std::move(chain);
+    const size_t sample_bytes = std::clamp<size_t>(raw.size() / 12, 12_KiB, 64_KiB);
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced, sample_bytes));
+    const size_t smallest_bytes = trial.outcomes.front().bytes;
+    const auto limit = static_cast<double>(smallest_bytes) * kDefaultSlack;
+    const size_t chosen = static_cast<double>(trial.default_bytes()) <= limit ? trial.default_index : 0;
+    CodecChain chain = trial.outcomes[chosen].chain;
+    if (smallest_bytes >= trial.sample_bytes) chain = {};
+    remember(shape.type, chain);
+    return chain;
+  }
+
+  std::optional<CodecChain> remembered(const ElementType& type) {
+    const std::lock_guard lock(mutex_);
+    if (!choice_ || choice_->packs_left == 0 || choice_->type != type) return std::nullopt;
+    --choice_->packs_left;
+    return choice_->chain;
+  }
+  void remember(const ElementType& type, const CodecChain& chain) {
+    const std::lock_guard lock(mutex_);
+    choice_ = Choice{type, chain, type.numeric() ? kPacksPerTrial - 1 : 0};
+  }
+
+  Result<EncodedBytes> encode_best(ByteSpan raw, const PackShape& shape) {
+    const size_t sample_bytes = std::clamp<size_t>(raw.size() / 12, 16_KiB, 96_KiB);
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, sample_bytes));
+    const double limit = static_cast<double>(trial.outcomes.front().bytes) * kFinalistSlack;
+    std::optional<EncodedBytes> smallest;
+    const CodecChain* winner = nullptr;
+    for (size_t i = 0; i < std::min(trial.outcomes.size(), kFinalistsMax); ++i) {
+      const Trial::Outcome& outcome = trial.outcomes[i];
+      if (static_cast<double>(outcome.bytes) > limit) break;
+      VARVE_ASSIGN(EncodedBytes encoded, encode_chain(outcome.chain, raw, shape));
+      if (smallest && size_of(*smallest) <= size_of(encoded)) continue;
+      smallest = std::move(encoded);
+      winner = &outcome.chain;
+    }
+    return encode_thoroughly(*winner, *std::move(smallest), raw, shape);
+  }
+
+  /// Tries a slower coder after the filters of `chain` where it may gain, and returns the smaller result.
+  static Result<EncodedBytes> encode_thoroughly(const CodecChain& chain, EncodedBytes smallest, ByteSpan raw,
+                                                const PackShape& shape) {
+    const double ratio = ratio_of(smallest, raw);
+    const bool ends_in_zstd = chain.stages().back().codec->number() == CodecNumber::zstd;
+    if (!ends_in_zstd) return smallest;
+    std::optional<CodecChain> harder;
+    if (ratio >= kLzmaRatio) {
+      harder = with_coder(chain, CodecNumber::lzma, 2);
+    } else if (ratio >= kThoroughZstdRatio || !shape.type.numeric()) {
+      harder = with_coder(chain, CodecNumber::zstd, 9);
+    }
+    if (!harder) return smallest;
+    VARVE_ASSIGN(EncodedBytes encoded, encode_chain(*harder, raw, shape));
+    return size_of(encoded) < size_of(smallest) ? std::move(encoded) : std::move(smallest);
+  }
+
+  const Effort effort_;
+  std::mutex mutex_;
+  std::optional<Choice> choice_;  ///< guarded by mutex_
+};
+
+}  // namespace
+
+Result<CodecPolicy> CodecPolicy::parse(std::string_view text) {
+  if (text == "fast") return CodecPolicy{.kind = Kind::automatic, .effort = Effort::fast, .chain = {}};
+  if (text == "balanced") return CodecPolicy{.kind = Kind::automatic, .effort = Effort::balanced, .chain = {}};
+  if (text == "best") return CodecPolicy{.kind = Kind::automatic, .effort = Effort::best, .chain = {}};
+  if (text == "paper") return CodecPolicy{.kind = Kind::paper, .chain = {}};
+  VARVE_ASSIGN(CodecChain chain, CodecChain::parse(text));
+  return CodecPolicy{.kind = Kind::chain, .chain = std::move(chain)};
+}
+
+std::string CodecPolicy::name() const {
+  switch (kind) {
+    case Kind::chain: return chain.name();
+    case Kind::paper: return "paper";
+    case Kind::automatic: break;
+  }
+  switch (effort) {
+    case Effort::fast: return "fast";
+    case Effort::balanced: return "balanced";
+    case Effort::best: return "best";
+  }
+  return "balanced";
+}
+
+std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy) {
+  switch (policy.kind) {
+    case CodecPolicy::Kind::chain: return std::make_unique<FixedEncoder>(policy.chain);
+    case CodecPolicy::Kind::paper: return std::make_unique<PaperEncoder>();
+    case CodecPolicy::Kind::automatic: break;
+  }
+  return std::make_unique<AutomaticEncoder>(policy.effort);
+}
+
+}  // namespace varve

@@ -1,0 +1,126 @@
+#include "codec/chooser.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "codec/candidates.h"
+#include "codec/test_packs.h"
+
+namespace varve {
+namespace {
+
+using test::Pack;
+using test::Random;
+
+const std::vector<std::string> kPolicies = {"fast", "balanced", "best", "paper", "lorenzo+shuffle+zstd:1", "store"};
+
+void expect_round_trip(Encoder& encoder, const Pack& pack) {
+  const Result<EncodedBytes> encoded = encoder.encode(pack.raw, pack.shape);
+  ASSERT_TRUE(encoded.ok()) << encoded.status().to_string();
+  ASSERT_LE(encoded->recipe.size() + encoded->body.size(), pack.raw.size() + 1);
+  ByteVector decoded(pack.raw.size());
+  const Status status = decode_chain(encoded->recipe, encoded->body, decoded);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  ASSERT_EQ(decoded, pack.raw);
+}
+
+/// Fields of 50 × 50 floats that become less smooth with `noise`.
+Pack field_pack(double noise) {
+  const ElementType type{ElementKind::floating, ByteOrder::big, 4};
+  Pack pack{.shape = {type, std::vector<Run>(64, Run{2500, {50, 50}, true})}, .raw = ByteVector(64 * 2500 * 4)};
+  Random random(1);
+  std::normal_distribution<double> normal(0, noise);
+  for (size_t i = 0; i < 64 * 2500; ++i) {
+    const double x = static_cast<double>(i % 50) / 50, y = static_cast<double>(i / 50) / 50;
+    test::put_number(pack.raw.data() + i * 4, type, 2 + std::sin(3 * x) * std::cos(y) + normal(random));
+  }
+  return pack;
+}
+
+size_t encoded_bytes(std::string_view policy, const Pack& pack) {
+  const EncodedBytes encoded = *make_encoder(*CodecPolicy::parse(policy))->encode(pack.raw, pack.shape);
+  return encoded.recipe.size() + encoded.body.size();
+}
+
+TEST(Chooser, EveryPolicyReturnsWhatItTookForAllTypes) {
+  Random random(2);
+  for (const std::string& name : kPolicies) {
+    SCOPED_TRACE(name);
+    for (const ElementType& type : test::element_types()) {
+      const std::unique_ptr<Encoder> encoder = make_encoder(*CodecPolicy::parse(name));
+      for (int repeat = 0; repeat < 10; ++repeat) expect_round_trip(*encoder, test::random_pack(type, random));
+    }
+  }
+}
+
+TEST(Chooser, PolicyNamesCanBeParsedAgain) {
+  for (const std::string& name : kPolicies) EXPECT_EQ(CodecPolicy::parse(name)->name(), name);
+  EXPECT_FALSE(CodecPolicy::parse("smallest").ok());
+}
+
+TEST(Chooser, MoreEffortNeverCostsMuchSpace) {
+  for (double noise : {1e-7, 1e-5, 1e-3}) {
+    const Pack pack = field_pack(noise);
+    EXPECT_LE(static_cast<double>(encoded_bytes("best", pack)), 1.005 * static_cast<double>(encoded_bytes("balanced", pack))) << noise;
+    EXPECT_LE(static_cast<double>(encoded_bytes("balanced", pack)), 1.03 * static_cast<double>(encoded_bytes("fast", pack))) << noise;
+    EXPECT_LT(encoded_bytes("fast", pack), encoded_bytes("gzip:6", pack)) << noise;
+  }
+}
+
+TEST(Chooser, AConstantPackCostsAlmostNothing) {
+  const ElementType type{ElementKind::floating, ByteOrder::little, 8};
+  Pack pack{.shape = {type, {Run{1 << 17, {}, false}}}, .raw = {}};
+  for (int i = 0; i < 1 << 17; ++i) {
+    pack.raw.resize(pack.raw.size() + 8);
+    test::put_number(pack.raw.data() + pack.raw.size() - 8, type, 1.0 / 3);
+  }
+  for (std::string_view policy : {"fast", "balanced", "best"}) EXPECT_LT(encoded_bytes(policy, pack), 24u) << policy;
+}
+
+TEST(Chooser, StoresNoise) {
+  Random random(3);
+  const Pack pack{.shape = {{}, {Run{1 << 20, {}, false}}}, .raw = test::random_bytes(1 << 20, random)};
+  for (std::string_view policy : {"fast", "balanced", "best"}) {
+    const EncodedBytes encoded = *make_encoder(*CodecPolicy::parse(policy))->encode(pack.raw, pack.shape);
+    EXPECT_TRUE(recipe_is_store(encoded.recipe)) << policy;
+  }
+}
+
+TEST(Chooser, FindsRecordsInBytesOfUnknownLayout) {
+  Random random(4);
+  ByteVector raw;
+  for (int i = 0; i < 10'000; ++i) {  // 44 bytes: five smooth doubles and an index
+    ByteVector record = test::smooth_bytes({ElementKind::floating, ByteOrder::little, 8}, 5, random);
+    ByteWriter(record).le32(static_cast<uint32_t>(i));
+    raw.insert(raw.end(), record.begin(), record.end());
+  }
+  EXPECT_EQ(find_record_bytes(raw), 44u);
+  EXPECT_EQ(find_record_bytes(test::random_bytes(100'000, random)), 0u);
+  EXPECT_EQ(find_record_bytes(ByteVector(100'000)), 0u);
+  EXPECT_EQ(find_record_bytes(ByteVector(10)), 0u);
+}
+
+TEST(Chooser, ASampleIsASmallerPackOfTheSameShape) {
+  const Pack pack = field_pack(1e-5);
+  const PackSample sample = sample_of(pack.raw, pack.shape, 60'000);
+  EXPECT_EQ(sample.bytes.size(), 60'000u);
+  EXPECT_EQ(test::run_elements(sample.shape.runs) * 4, sample.bytes.size());
+  for (const Run& run : sample.shape.runs) EXPECT_EQ(run.whole, run.elements == 2500);
+  EXPECT_EQ(sample_of(pack.raw, pack.shape, pack.raw.size() * 2).bytes, pack.raw);
+}
+
+TEST(Chooser, OneEncoderServesSeveralThreads) {
+  const std::unique_ptr<Encoder> encoder = make_encoder(*CodecPolicy::parse("balanced"));
+  const Pack pack = field_pack(1e-5);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int repeat = 0; repeat < 10; ++repeat) expect_round_trip(*encoder, pack);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace varve

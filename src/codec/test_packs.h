@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cmath>
+#include <random>
+
+#include "codec/codec.h"
+
+namespace varve::test {
+
+using Random = std::mt19937_64;
+
+/// A pack as the pipeline makes them.
+struct Pack {
+  PackShape shape;
+  ByteVector raw;
+};
+
+inline std::vector<ElementType> element_types() {
+  std::vector<ElementType> types = {{}, {ElementKind::text, ByteOrder::little, 80}, {ElementKind::opaque, ByteOrder::little, 12}};
+  for (ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
+    for (uint32_t bytes : {2u, 4u, 8u, 16u}) types.push_back({ElementKind::floating, order, bytes});
+    for (uint32_t bytes : {1u, 2u, 4u, 8u}) {
+      const ByteOrder number_order = bytes == 1 ? ByteOrder::little : order;
+      types.push_back({ElementKind::signed_integer, number_order, bytes});
+      types.push_back({ElementKind::unsigned_integer, number_order, bytes});
+    }
+  }
+  return types;
+}
+
+inline uint64_t run_elements(const std::vector<Run>& runs) {
+  uint64_t elements = 0;
+  for (const Run& run : runs) elements += run.elements;
+  return elements;
+}
+
+/// Runs of every sort: whole arrays of one to four dimensions, repeated ones, parts, single elements, unknown extents.
+inline std::vector<Run> random_runs(Random& random) {
+  std::vector<Run> runs;
+  for (uint64_t left = random() % 6; left > 0; --left) {
+    Run run;
+    run.elements = 1;
+    for (uint64_t dimensions = random() % 5; dimensions > 0; --dimensions) {
+      run.dims.push_back(2 + random() % 9);
+      run.elements *= run.dims.back();
+    }
+    run.whole = !run.dims.empty();
+    if (random() % 3 == 0) {
+      run.elements = 1 + random() % 700;
+      run.whole = false;
+    }
+    runs.insert(runs.end(), 1 + random() % 4, run);
+  }
+  return runs;
+}
+
+inline void put_number(std::byte* to, const ElementType& type, double value) {
+  uint64_t bits = static_cast<uint64_t>(std::llround(value * 1000));
+  if (type.kind == ElementKind::floating && type.bytes == 4) bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (type.kind == ElementKind::floating && type.bytes == 8) bits = std::bit_cast<uint64_t>(value);
+  for (uint32_t i = 0; i < std::min(type.bytes, 8u); ++i) {
+    to[type.order == ByteOrder::big ? type.bytes - 1 - i : i] = static_cast<std::byte>(bits >> (8 * i));
+  }
+}
+
+/// A smooth field with some noise, of either sign.
+inline ByteVector smooth_bytes(const ElementType& type, uint64_t elements, Random& random) {
+  ByteVector raw(elements * type.bytes);
+  std::normal_distribution<double> noise(0, 1e-4);
+  const double phase = static_cast<double>(random() % 100);
+  for (uint64_t i = 0; i < elements; ++i) {
+    put_number(raw.data() + i * type.bytes, type, std::sin(phase + static_cast<double>(i) * 0.01) + noise(random));
+  }
+  return raw;
+}
+
+inline ByteVector random_bytes(size_t bytes, Random& random) {
+  ByteVector raw(bytes);
+  for (std::byte& byte : raw) byte = static_cast<std::byte>(random());
+  return raw;
+}
+
+/// Smooth, random (with NaNs, infinities and denormals among the floats) or constant bytes of a random shape.
+inline Pack random_pack(const ElementType& type, Random& random) {
+  Pack pack{.shape = {.type = type, .runs = random_runs(random)}, .raw = {}};
+  const uint64_t elements = run_elements(pack.shape.runs);
+  switch (random() % 3) {
+    case 0: pack.raw = smooth_bytes(type, elements, random); break;
+    case 1: pack.raw = random_bytes(elements * type.bytes, random); break;
+    default: pack.raw.assign(elements * type.bytes, static_cast<std::byte>(random()));
+  }
+  return pack;
+}
+
+/// The chains that the chooser and the papers use, and some that make little sense but must work.
+inline std::vector<std::string> chain_names() {
+  std::vector<std::string> names = {
+      "store",           "zstd",          "zstd:-3",          "zstd:19",       "gzip",
+      "gzip:1",          "lzma",          "lzma:2",           "constant",      "shuffle+zstd",
+      "bitshuffle+zstd", "delta+zstd",    "delta:8+zstd:3",   "fpc",           "fpc:25+gzip",
+      "fpzip",           "fpzip+gzip",    "shuffle:88+zstd:9", "delta:88+shuffle:88+zstd",
+      "lorenzo+zstd",    "lorenzo:1+shuffle+zstd", "lorenzo:4+shuffle+zstd", "lorenzo+bitshuffle+zstd",
+      "lorenzo+shuffle+lzma:2", "zstd+lorenzo+shuffle", "fpc+fpc+fpzip+shuffle", "constant+zstd+gzip+lzma"};
+  if (find_codec("lz4").ok()) names.insert(names.end(), {"lz4", "lz4:9", "lz4+gzip", "lorenzo+shuffle+lz4"});
+  return names;
+}
+
+}  // namespace varve::test
