@@ -21,6 +21,9 @@ if(VARVE_WITH_BLOSC)
   find_library(VARVE_BLOSC_LIBRARY blosc REQUIRED)                    # vectorised bit shuffle
 endif()
 if(VARVE_WITH_HDF5)
+  # The static library, where there is one: the shared one of some distributions draws in forty others, which costs every start of the
+  # program more than reading a small file does.
+  set(HDF5_USE_STATIC_LIBRARIES ON)
   find_package(HDF5 REQUIRED COMPONENTS C)                            # where an HDF5 file's variables lie
 endif()
 

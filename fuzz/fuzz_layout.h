@@ -9,7 +9,9 @@
 
 namespace varve {
 
-inline ByteSpan fuzz_bytes(const uint8_t* data, size_t size) { return {reinterpret_cast<const std::byte*>(data), size}; }
+inline ByteSpan fuzz_bytes(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const std::byte*>(data), size};
+}
 
 /// What a parser accepts is validated, and if it is valid, skeleton and variables have as many bytes as the file.
 inline void check_fuzzed_layout(const Result<Layout>& layout, uint64_t file_bytes) {

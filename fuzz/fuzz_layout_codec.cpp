@@ -1,4 +1,5 @@
-// Any bytes are a layout or a Status, for the decoding of what a reader process answers; and what was decoded encodes again.
+// Any bytes are a layout or a Status, for the decoding of what a reader process answers; and what was decoded encodes
+// again.
 #include <cstdlib>
 
 #include "fuzz_layout.h"

@@ -24,7 +24,7 @@ struct BatchChunk {
 /// Some consecutive chunks in the order of a scheme.
 struct ChunkBatch {
   explicit ChunkBatch(size_t buffer_bytes) : buffer(buffer_bytes) {}
-  ByteVector buffer;
+  Buffer buffer;
   std::vector<BatchChunk> chunks;
   ByteSpan bytes_of(const BatchChunk& chunk) const { return ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes); }
 };

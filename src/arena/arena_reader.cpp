@@ -150,11 +150,11 @@ Result<FrameHeader> ArenaReader::read_listed_header(FrameKind kind, const FrameE
 Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const {
   VARVE_ASSIGN(FrameHeader header, read_listed_header(kind, entry));
   RawFrame parts;
-  parts.meta.resize(header.meta_bytes);
+  parts.meta = Buffer(header.meta_bytes);
   VARVE_TRY(read_exactly(*file_, entry.offset + kFrameHeaderBytes, parts.meta, path_));
   if (crc32c(parts.meta) != header.meta_crc) return at(Status::corrupt("a frame's meta part does not match its checksum"), entry.offset);
   if (with_body) {
-    parts.body.resize(header.body_bytes);
+    parts.body = Buffer(header.body_bytes);
     VARVE_TRY(read_exactly(*file_, entry.offset + kFrameHeaderBytes + header.meta_bytes, parts.body, path_));
     if (crc32c(parts.body) != header.body_crc) return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
   }

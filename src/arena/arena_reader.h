@@ -36,7 +36,7 @@ class ArenaReader {
   Result<ByteVector> read_node(size_t ordinal) const;
 
   struct RawFrame {
-    ByteVector meta, body;
+    Buffer meta, body;
   };
   /// A frame as it lies there, checksums verified.
   Result<RawFrame> read_raw(FrameKind kind, size_t ordinal) const;

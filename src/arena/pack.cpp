@@ -112,7 +112,7 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score) {
   return meta;
 }
 
-Result<Pack> Pack::decode(PackMeta meta, ByteVector body, const ScoreFunction& score) {
+Result<Pack> Pack::decode(PackMeta meta, Buffer body, const ScoreFunction& score) {
   if (!meta.needs.empty()) {
     return Status::unsupported("a pack's decoding needs other packs", meta.class_key, "use a newer Varve");
   }
@@ -120,13 +120,10 @@ Result<Pack> Pack::decode(PackMeta meta, ByteVector body, const ScoreFunction& s
   const uint64_t held_bytes = meta.held_bytes();
   if (recipe_is_store(meta.recipe)) {
     if (body.size() != held_bytes) return Status::corrupt("a pack's body is not as long as its chunks", meta.class_key);
-    pack.body_ = std::move(body);
-    pack.raw_ = pack.body_;
+    pack.raw_ = std::move(body);
   } else {
-    pack.decoded_ = std::make_unique_for_overwrite<std::byte[]>(held_bytes);
-    MutableByteSpan raw(pack.decoded_.get(), held_bytes);
-    VARVE_TRY(decode_chain(meta.recipe, body, raw));
-    pack.raw_ = raw;
+    pack.raw_ = Buffer(held_bytes);
+    VARVE_TRY(decode_chain(meta.recipe, body, pack.raw_));
   }
   std::vector<bool> held = meta.held();
   pack.places_.reserve(meta.chunks.size());
@@ -145,7 +142,7 @@ Status Pack::verify_chunk(size_t index) {
   if (place.verified) return {};
   if (place.raw_offset == kMissing) return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
   const ChunkEntry& chunk = meta_.chunks[index];
-  if (score_(raw_.subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
+  if (score_(ByteSpan(raw_).subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
     return Status::corrupt("a chunk does not match its score", meta_.class_key);
   }
   place.verified = true;
@@ -168,7 +165,7 @@ Result<ByteSpan> Pack::range(uint64_t offset, uint64_t bytes) {
     raw_next += meta_.chunks[i].bytes;
     covered_to += meta_.chunks[i].bytes;
   }
-  return raw_.subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
+  return ByteSpan(raw_).subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
 }
 
 Status Pack::verify_all() {

@@ -50,7 +50,7 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score);
 class Pack {
  public:
   /// Decodes `body`; corrupt if it does not decode to the declared size.
-  static Result<Pack> decode(PackMeta meta, ByteVector body, const ScoreFunction& score);
+  static Result<Pack> decode(PackMeta meta, Buffer body, const ScoreFunction& score);
 
   const PackMeta& meta() const { return meta_; }
   /// The bytes [offset, offset + bytes) of the pack, verified; corrupt if they leave it, or a chunk among them is missing or damaged.
@@ -71,9 +71,7 @@ class Pack {
   static constexpr uint64_t kMissing = UINT64_MAX;
   ScoreFunction score_;
   PackMeta meta_;
-  ByteVector body_;                        ///< the raw bytes themselves, if they were stored as they are
-  std::unique_ptr<std::byte[]> decoded_;  ///< else
-  ByteSpan raw_;
+  Buffer raw_;  ///< of the chunks that the body holds
   std::vector<ChunkPlace> places_;
 };
 

@@ -28,8 +28,8 @@ std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
   const auto lorenzo = [](int level) { return stage(CodecNumber::lorenzo, level); };
   const CodecChain::Stage shuffle = stage(CodecNumber::shuffle);
   const CodecChain::Stage bitshuffle = stage(CodecNumber::bitshuffle);
-  std::vector<CodecChain> chains = {filtered({lorenzo(0), shuffle}), filtered({shuffle}), filtered({lorenzo(0), bitshuffle}),
-                                    filtered({})};
+  std::vector<CodecChain> chains = {filtered({lorenzo(0), shuffle}), filtered({shuffle}),
+                                    filtered({lorenzo(0), bitshuffle}), filtered({})};
   const bool floating = type.kind == ElementKind::floating;
   if (effort == Effort::best) {
     chains.push_back(filtered({lorenzo(1), shuffle}));
@@ -112,7 +112,8 @@ size_t find_record_bytes(ByteSpan raw) {
   size_t best_bytes = 0;
   double best_matches = static_cast<double>(positions.size()) / 64;
   for (size_t bytes = 4; bytes <= record_bytes_max; bytes += 4) {
-    const auto matches = std::count_if(positions.begin(), positions.end(), [&](size_t at) { return raw[at] == raw[at - bytes]; });
+    const auto matches =
+        std::count_if(positions.begin(), positions.end(), [&](size_t at) { return raw[at] == raw[at - bytes]; });
     if (static_cast<double>(matches) > best_matches * better_by) {
       best_matches = static_cast<double>(matches);
       best_bytes = bytes;

@@ -8,7 +8,8 @@
 namespace varve {
 namespace {
 
-/// What a stage may take in, for a pack of `raw_bytes`: some codecs grow what they cannot shrink. Bounds what a hostile recipe makes decode_chain() allocate.
+/// What a stage may take in, for a pack of `raw_bytes`: some codecs grow what they cannot shrink. Bounds what a hostile
+/// recipe makes decode_chain() allocate.
 uint64_t stage_bytes_max(uint64_t raw_bytes) { return 2 * raw_bytes + 64_KiB; }
 
 /// The buffer between two stages, kept between calls: first touch of fresh memory costs more than a filter.
@@ -56,7 +57,8 @@ struct RecipeStage {
   ByteSpan params;
 };
 
-/// FORMAT.md, "Codec recipe": count u8, then of each stage number varint | in_bytes varint | params length varint | params.
+/// FORMAT.md, "Codec recipe": count u8, then of each stage number varint | in_bytes varint | params length varint |
+/// params.
 Result<std::vector<RecipeStage>> parse_recipe(ByteSpan recipe) {
   ByteReader reader(recipe);
   VARVE_ASSIGN(const uint8_t count, reader.u8());
@@ -103,7 +105,8 @@ Result<CodecChain> CodecChain::parse(std::string_view text) {
       const std::string_view digits = stage.substr(colon + 1);
       const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), level);
       if (error != std::errc() || end != digits.data() + digits.size()) {
-        return Status::invalid_argument("a codec's level is not a number", std::string(stage), "write zstd:3, for example");
+        return Status::invalid_argument("a codec's level is not a number", std::string(stage),
+                                        "write zstd:3, for example");
       }
     }
     VARVE_TRY(check_level(*codec, level).with_context(std::string(stage)));
@@ -151,7 +154,8 @@ Result<EncodedBytes> encode_chain(const CodecChain& chain, ByteSpan raw, const P
     if (in.size() > stage_bytes_max(raw.size())) return stored(raw);
     ByteVector params;
     ByteVector& out = i + 1 == stages.size() ? encoded.body : stage_buffers().of(i).cleared();
-    VARVE_TRY(stages[i]->codec->encode(in, shape, stages[i]->level, params, out).with_context(stages[i]->codec->name()));
+    VARVE_TRY(
+        stages[i]->codec->encode(in, shape, stages[i]->level, params, out).with_context(stages[i]->codec->name()));
     recipe.varint(static_cast<uint32_t>(stages[i]->codec->number()));
     recipe.varint(in.size());
     recipe.varint(params.size());

@@ -12,11 +12,13 @@ namespace {
 
 /// A class that shrinks by less is stored: its restart then costs no decoding.
 constexpr double kGainMin = 0.05;
-/// A trial's result serves so many packs of typed numbers, whose class says what they are like. Other bytes are tried pack by pack.
+/// A trial's result serves so many packs of typed numbers, whose class says what they are like. Other bytes are tried
+/// pack by pack.
 constexpr unsigned kPacksPerTrial = 16;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
 constexpr double kDefaultSlack = 1.02;
-/// With effort best, chains whose trial came this close to the smallest are run on the whole pack, but no more than so many.
+/// With effort best, chains whose trial came this close to the smallest are run on the whole pack, but no more than so
+/// many.
 constexpr double kFinalistSlack = 1.02;
 constexpr size_t kFinalistsMax = 2;
 /// Beyond these ratios the thorough coders have little left to search through and are fast.
@@ -32,7 +34,9 @@ double ratio_of(const EncodedBytes& encoded, ByteSpan raw) {
 class FixedEncoder final : public Encoder {
  public:
   explicit FixedEncoder(CodecChain chain) : chain_(std::move(chain)) {}
-  Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override { return encode_chain(chain_, raw, shape); }
+  Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override {
+    return encode_chain(chain_, raw, shape);
+  }
 
  private:
   CodecChain chain_;
@@ -107,7 +111,8 @@ class AutomaticEncoder final : public Encoder {
   /// Encodes, and stores instead what gains too little.
   static Result<EncodedBytes> encode_if_worth(const CodecChain& chain, ByteSpan raw, const PackShape& shape) {
     VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
-    if (static_cast<double>(size_of(encoded)) > (1 - kGainMin) * static_cast<double>(raw.size())) return store(raw, shape);
+    if (static_cast<double>(size_of(encoded)) > (1 - kGainMin) * static_cast<double>(raw.size()))
+      return store(raw, shape);
     return encoded;
   }
 

@@ -19,7 +19,8 @@ struct CodecPolicy {
   std::string name() const;
 };
 
-/// Encodes packs by a policy. One object serves one similarity class, so that what a trial on one pack found helps the next; may be used by several threads.
+/// Encodes packs by a policy. One object serves one similarity class, so that what a trial on one pack found helps the
+/// next; may be used by several threads.
 class Encoder {
  public:
   virtual ~Encoder() = default;

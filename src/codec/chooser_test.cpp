@@ -28,7 +28,7 @@ void expect_round_trip(Encoder& encoder, const Pack& pack) {
 /// Fields of 50 × 50 floats that become less smooth with `noise`.
 Pack field_pack(double noise) {
   const ElementType type{ElementKind::floating, ByteOrder::big, 4};
-  Pack pack{.shape = {type, std::vector<Run>(64, Run{2500, {50, 50}, true})}, .raw = ByteVector(64 * 2500 * 4)};
+  Pack pack{.shape = {type, std::vector<Run>(64, test::run_of(2500, {50, 50}))}, .raw = ByteVector(64 * 2500 * 4)};
   Random random(1);
   std::normal_distribution<double> normal(0, noise);
   for (size_t i = 0; i < 64 * 2500; ++i) {
@@ -62,15 +62,19 @@ TEST(Chooser, PolicyNamesCanBeParsedAgain) {
 TEST(Chooser, MoreEffortNeverCostsMuchSpace) {
   for (double noise : {1e-7, 1e-5, 1e-3}) {
     const Pack pack = field_pack(noise);
-    EXPECT_LE(static_cast<double>(encoded_bytes("best", pack)), 1.005 * static_cast<double>(encoded_bytes("balanced", pack))) << noise;
-    EXPECT_LE(static_cast<double>(encoded_bytes("balanced", pack)), 1.03 * static_cast<double>(encoded_bytes("fast", pack))) << noise;
+    EXPECT_LE(static_cast<double>(encoded_bytes("best", pack)),
+              1.005 * static_cast<double>(encoded_bytes("balanced", pack)))
+        << noise;
+    EXPECT_LE(static_cast<double>(encoded_bytes("balanced", pack)),
+              1.03 * static_cast<double>(encoded_bytes("fast", pack)))
+        << noise;
     EXPECT_LT(encoded_bytes("fast", pack), encoded_bytes("gzip:6", pack)) << noise;
   }
 }
 
 TEST(Chooser, AConstantPackCostsAlmostNothing) {
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
-  Pack pack{.shape = {type, {Run{1 << 17, {}, false}}}, .raw = {}};
+  Pack pack{.shape = {type, {test::run_of(1 << 17)}}, .raw = {}};
   for (int i = 0; i < 1 << 17; ++i) {
     pack.raw.resize(pack.raw.size() + 8);
     test::put_number(pack.raw.data() + pack.raw.size() - 8, type, 1.0 / 3);
@@ -80,7 +84,7 @@ TEST(Chooser, AConstantPackCostsAlmostNothing) {
 
 TEST(Chooser, StoresNoise) {
   Random random(3);
-  const Pack pack{.shape = {{}, {Run{1 << 20, {}, false}}}, .raw = test::random_bytes(1 << 20, random)};
+  const Pack pack{.shape = {{}, {test::run_of(1 << 20)}}, .raw = test::random_bytes(1 << 20, random)};
   for (std::string_view policy : {"fast", "balanced", "best"}) {
     const EncodedBytes encoded = *make_encoder(*CodecPolicy::parse(policy))->encode(pack.raw, pack.shape);
     EXPECT_TRUE(recipe_is_store(encoded.recipe)) << policy;
@@ -90,12 +94,17 @@ TEST(Chooser, StoresNoise) {
 TEST(Chooser, FindsRecordsInBytesOfUnknownLayout) {
   Random random(4);
   ByteVector raw;
-  for (int i = 0; i < 10'000; ++i) {  // 44 bytes: five smooth doubles and an index
-    ByteVector record = test::smooth_bytes({ElementKind::floating, ByteOrder::little, 8}, 5, random);
-    ByteWriter(record).le32(static_cast<uint32_t>(i));
-    raw.insert(raw.end(), record.begin(), record.end());
+  for (uint32_t i = 0; i < 10'000; ++i) {  // three doubles of their own magnitudes and an index
+    const size_t at = raw.size();
+    raw.resize(at + 28);
+    for (size_t field = 0; field < 3; ++field) {
+      const double magnitude = std::pow(1000.0, static_cast<double>(field));
+      test::put_number(raw.data() + at + 8 * field, {ElementKind::floating, ByteOrder::little, 8},
+                       magnitude * (1 + static_cast<double>(random() % 1000) / 1e5));
+    }
+    store_le(raw.data() + at + 24, i);
   }
-  EXPECT_EQ(find_record_bytes(raw), 44u);
+  EXPECT_EQ(find_record_bytes(raw), 28u);
   EXPECT_EQ(find_record_bytes(test::random_bytes(100'000, random)), 0u);
   EXPECT_EQ(find_record_bytes(ByteVector(100'000)), 0u);
   EXPECT_EQ(find_record_bytes(ByteVector(10)), 0u);
@@ -106,7 +115,7 @@ TEST(Chooser, ASampleIsASmallerPackOfTheSameShape) {
   const PackSample sample = sample_of(pack.raw, pack.shape, 60'000);
   EXPECT_EQ(sample.bytes.size(), 60'000u);
   EXPECT_EQ(test::run_elements(sample.shape.runs) * 4, sample.bytes.size());
-  for (const Run& run : sample.shape.runs) EXPECT_EQ(run.whole, run.elements == 2500);
+  for (const varve::Run& run : sample.shape.runs) EXPECT_EQ(run.whole, run.elements == 2500);
   EXPECT_EQ(sample_of(pack.raw, pack.shape, pack.raw.size() * 2).bytes, pack.raw);
 }
 

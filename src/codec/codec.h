@@ -14,16 +14,16 @@ namespace varve {
 /// Consecutive elements of one variable inside a pack.
 struct Run {
   uint64_t elements = 0;
-  /// Extents of the variable's array, fastest dimension first, without dimensions of extent 1: {nx, ny, nz}. Empty if unknown or 1-D. A run may begin
-  /// and end anywhere in the array.
+  /// Extents of the variable's array, fastest dimension first, without dimensions of extent 1: {nx, ny, nz}. Empty if
+  /// unknown or 1-D. A run may begin and end anywhere in the array.
   std::vector<uint64_t> dims;
   /// The run is the whole array: elements == product of dims.
   bool whole = false;
   bool operator==(const Run&) const = default;
 };
 
-/// What is known of a pack's raw bytes: one type of element, in runs laid one after another. The runs cover the raw bytes exactly (elements * type.bytes);
-/// a pack of which nothing is known has the type BYTES and one run.
+/// What is known of a pack's raw bytes: one type of element, in runs laid one after another. The runs cover the raw
+/// bytes exactly (elements * type.bytes); a pack of which nothing is known has the type BYTES and one run.
 struct PackShape {
   ElementType type;
   std::vector<Run> runs;
@@ -55,21 +55,24 @@ class Codec {
   virtual std::string_view name() const = 0;  ///< as in chain names: "zstd", "lorenzo", "bitshuffle"
   /// Whether encode() can take bytes of this shape (FPC wants 8-byte floats, for example).
   virtual bool applies_to(const PackShape& shape) const = 0;
-  /// Appends to `out` the encoded form of `in`, and to `params` all that decode() needs beside it. `level` is the codec's own
-  /// (0: its default).
+  /// Appends to `out` the encoded form of `in`, and to `params` all that decode() needs beside it. `level` is the
+  /// codec's own (0: its default).
   virtual Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const = 0;
-  /// Fills `out`, whose size is the declared one, from untrusted `in` and `params`. `corrupt` if they do not decode to exactly that
-  /// many bytes. Never reads or writes outside the spans, and allocates no more than a small multiple of out.size() + in.size().
+  /// Fills `out`, whose size is the declared one, from untrusted `in` and `params`. `corrupt` if they do not decode to
+  /// exactly that many bytes. Never reads or writes outside the spans, and allocates no more than a small multiple of
+  /// out.size() + in.size().
   virtual Status decode(ByteSpan in, ByteSpan params, MutableByteSpan out) const = 0;
 };
 
-/// The registered codec, or unsupported with a message that names the number (written by a newer Varve, or left out of this build).
+/// The registered codec, or unsupported with a message that names the number (written by a newer Varve, or left out of
+/// this build).
 Result<const Codec*> find_codec(CodecNumber number);
 Result<const Codec*> find_codec(std::string_view name);
 /// All registered codecs, by number.
 std::vector<const Codec*> all_codecs();
 
-/// An ordered list of codecs with their levels, e.g. "lorenzo+shuffle+zstd:1". An empty chain stores the bytes as they are.
+/// An ordered list of codecs with their levels, e.g. "lorenzo+shuffle+zstd:1". An empty chain stores the bytes as they
+/// are.
 class CodecChain {
  public:
   struct Stage {
@@ -88,20 +91,22 @@ class CodecChain {
   std::vector<Stage> stages_;
 };
 
-/// A pack's bytes after a chain. `recipe` is what decoding needs: count of stages, then of each its number, the bytes it took in, its parameters (FORMAT.md,
-/// "Codec recipe"). The recipe of stored bytes is the single byte 0.
+/// A pack's bytes after a chain. `recipe` is what decoding needs: count of stages, then of each its number, the bytes
+/// it took in, its parameters (FORMAT.md, "Codec recipe"). The recipe of stored bytes is the single byte 0.
 struct EncodedBytes {
   ByteVector recipe;
   ByteVector body;
 };
 
-/// Runs `raw` through `chain`. Stages that do not apply to `shape` are left out; if the result is not smaller than `raw`, it is stored instead.
+/// Runs `raw` through `chain`. Stages that do not apply to `shape` are left out; if the result is not smaller than
+/// `raw`, it is stored instead.
 Result<EncodedBytes> encode_chain(const CodecChain& chain, ByteSpan raw, const PackShape& shape);
 
 /// Undoes encode_chain() from untrusted bytes; `raw.size()` is the declared size and at most kPackBytesMax.
 Status decode_chain(ByteSpan recipe, ByteSpan body, MutableByteSpan raw);
 
-/// The chain's name as written in a recipe ("lorenzo+shuffle+zstd"), for show and stat. Unknown numbers appear as "codec-37".
+/// The chain's name as written in a recipe ("lorenzo+shuffle+zstd"), for show and stat. Unknown numbers appear as
+/// "codec-37".
 Result<std::string> recipe_name(ByteSpan recipe);
 /// Whether the body is the raw bytes themselves.
 bool recipe_is_store(ByteSpan recipe);

@@ -1,9 +1,12 @@
 // What was written must be readable for ever: bytes that must not change, and what other programs make of ours.
 #include <gtest/gtest.h>
 
-#if VARVE_TEST_WITH_FPZIP
+#ifdef VARVE_TEST_WITH_FPZIP
 #include <fpzip.h>
 #endif
+
+#include <array>
+#include <limits>
 
 #include "codec/test_packs.h"
 
@@ -12,8 +15,10 @@ namespace {
 
 ByteVector bytes_of_hex(std::string_view hex) {
   ByteVector bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  std::string digits(hex);
+  std::erase(digits, ' ');
+  for (size_t i = 0; i + 1 < digits.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(digits.substr(i, 2), nullptr, 16)));
   }
   return bytes;
 }
@@ -25,18 +30,18 @@ ByteVector bytes_of(std::initializer_list<T> values) {
   return bytes;
 }
 
-/// The chain writes exactly this recipe and body, and reads them back.
-void expect_bytes(std::string_view chain, const PackShape& shape, const ByteVector& raw, std::string_view recipe,
-                  std::string_view body) {
-  const Codec& codec = **find_codec(chain.substr(0, chain.find(':')));
-  const int level = chain.find(':') == std::string_view::npos ? 0 : std::stoi(std::string(chain.substr(chain.find(':') + 1)));
-  ByteVector params, out;
-  ASSERT_TRUE(codec.encode(raw, shape, level, params, out).ok());
-  EXPECT_EQ(to_hex(params), recipe) << chain;
-  EXPECT_EQ(to_hex(out), body) << chain;
+/// The codec writes exactly these parameters and this body, and reads them back.
+void expect_bytes(std::string_view name, const PackShape& shape, const ByteVector& raw, std::string_view params_hex,
+                  std::string_view body_hex) {
+  const CodecChain::Stage stage = CodecChain::parse(name)->stages().front();
+  const ByteVector params = bytes_of_hex(params_hex), body = bytes_of_hex(body_hex);
+  ByteVector params_out, out;
+  ASSERT_TRUE(stage.codec->encode(raw, shape, stage.level, params_out, out).ok());
+  EXPECT_EQ(to_hex(params_out), to_hex(params)) << name;
+  EXPECT_EQ(to_hex(out), to_hex(body)) << name;
   ByteVector decoded(raw.size());
-  ASSERT_TRUE(codec.decode(bytes_of_hex(body), bytes_of_hex(recipe), decoded).ok()) << chain;
-  EXPECT_EQ(decoded, raw) << chain;
+  ASSERT_TRUE(stage.codec->decode(body, params, decoded).ok()) << name;
+  EXPECT_EQ(decoded, raw) << name;
 }
 
 constexpr ElementType kFloat{ElementKind::floating, ByteOrder::little, 4};
@@ -44,12 +49,115 @@ constexpr ElementType kBigFloat{ElementKind::floating, ByteOrder::big, 4};
 constexpr ElementType kDouble{ElementKind::floating, ByteOrder::little, 8};
 constexpr ElementType kShort{ElementKind::signed_integer, ByteOrder::little, 2};
 
-TEST(CodecFormat, OfLorenzoOnIntegers) {
-  // 10 12 15 / 11 13 18: differences along x, then three back, then zigzag.
-  const PackShape shape{kShort, {Run{6, {3, 2}, true}}};
-  const ByteVector raw = bytes_of<int16_t>({10, 12, 15, 11, 13, 18});
-  expect_bytes("lorenzo", shape, raw, "", "");
+TEST(CodecFormat, OfLorenzo) {
+  // 3 x + 5 y on 8 × 8: along x 0, then 3 in each row and -16 at each row's start; eight back 0, seven 3, -16, and
+  // zeros.
+  ByteVector plane;
+  for (int16_t i = 0; i < 64; ++i) {
+    const ByteVector value = bytes_of({static_cast<int16_t>(3 * (i % 8) + 5 * (i / 8))});
+    plane.insert(plane.end(), value.begin(), value.end());
+  }
+  std::string body = "0000";
+  for (int i = 0; i < 7; ++i) body += "0600";
+  body += "1f00" + std::string(4 * 55, '0');
+  expect_bytes("lorenzo", {kShort, {test::run_of(64, {8, 8})}}, plane, "010d0808", body);
+
+  // Short runs are joined; a tail that is no whole element stays as it is.
+  ByteVector row = bytes_of<int16_t>({10, 12, 15, 11});
+  row.push_back(std::byte{0xab});
+  expect_bytes("lorenzo:1", {kShort, {test::run_of(2), test::run_of(2)}}, row, "110b04", "140004000600 0700ab");
 }
+
+TEST(CodecFormat, OfLorenzoOnFloats) {
+  // 1.0, 1.5, -2.0 are bf800000, bfc00000, 3fffffff in value order.
+  expect_bytes("lorenzo", {kFloat, {test::run_of(3)}}, bytes_of<float>({1.0F, 1.5F, -2.0F}), "0a0b03",
+               "ffffff80 00008000 010080ff");
+  expect_bytes("lorenzo", {kBigFloat, {test::run_of(3)}}, bytes_of_hex("3f8000003fc00000c0000000"), "0e0b03",
+               "ffffff80 00008000 010080ff");
+}
+
+TEST(CodecFormat, OfDelta) {
+  expect_bytes("delta", {kShort, {test::run_of(4)}}, bytes_of<int16_t>({10, 12, 15, 11}), "0101", "1400040006000700");
+  expect_bytes("delta:2", {{}, {test::run_of(5)}}, bytes_of_hex("0100030009"), "0101", "0200040009");
+}
+
+TEST(CodecFormat, OfShuffleAndBitShuffle) {
+  const ByteVector raw = bytes_of_hex("0001020310111213aa");
+  expect_bytes("shuffle", {kFloat, {test::run_of(2)}}, raw, "04", "0010011102120313aa");
+  expect_bytes("bitshuffle:1", {{}, {test::run_of(9)}}, bytes_of_hex("0102030405060780ff"), "01",
+               "55667800 00000080ff");
+}
+
+TEST(CodecFormat, OfConstant) {
+  expect_bytes("constant", {kDouble, {test::run_of(3)}}, bytes_of<double>({1.0, 1.0, 1.0}), "08", "000000000000f03f");
+  expect_bytes("constant", {{}, {test::run_of(3)}}, bytes_of_hex("010203"), "00", "010203");
+}
+
+TEST(CodecFormat, OfFpc) {
+  const auto infinity = std::numeric_limits<double>::infinity();
+  const ByteVector raw = bytes_of<double>({1.0, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1e-300, infinity, -0.0, 1.0 + 0x1p-30});
+  expect_bytes("fpc:10", {kDouble, {test::run_of(11)}}, raw, "0a",
+               "0007f9090800 000000000000f03f000000000000f03f000000000000f07f0000000000001800"
+               "00000000000c59f3f8c21f6ea50159f3f8c21f6e557e0000000000000080000040000000f87f");
+}
+
+TEST(CodecFormat, OfGzipIsThatOfGzip) {
+  ByteVector decoded(5);
+  const ByteVector member =
+      bytes_of_hex("1f8b0800000000000003cb48cdc9c9070086a6103605000000");  // echo -n hello | gzip -n
+  ASSERT_TRUE((*find_codec("gzip"))->decode(member, {}, decoded).ok());
+  EXPECT_EQ(as_text(decoded), "hello");
+}
+
+TEST(CodecFormat, OfEveryCoderStaysReadable) {
+  constexpr std::string_view text = "hello hello hello hello hello hello hello hello hello";
+  const std::vector<std::array<std::string_view, 3>> written = {
+      {"zstd", "", "28b52ffd20356500003068656c6c6f200100242a45"},
+      {"lz4", "", "6f68656c6c6f200600175068656c6c6f"},
+      {"gzip", "", "1f8b08000000000000ffcb48cdc9c957c8208d04004419cab935000000"},
+      {"lzma", "0c", "e00034000c0300341a154118b8a2aba972000000"},
+  };
+  for (const auto& [name, params, body] : written) {
+    if (!find_codec(name).ok()) continue;
+    ByteVector decoded(text.size());
+    const Status status = (*find_codec(name))->decode(bytes_of_hex(body), bytes_of_hex(params), decoded);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.to_string();
+    EXPECT_EQ(as_text(decoded), text) << name;
+  }
+}
+
+TEST(CodecFormat, OfFpzip) {
+  expect_bytes("fpzip", {kFloat, {test::run_of(6)}}, bytes_of<float>({1.0F, 1.5F, 1.75F, 1.75F, -3.0F, 0.0F}), "0a0b06",
+               "f42f0faf5ea0eb0198c2401dceb883aaf19a4a9cf6da0000");
+}
+
+#ifdef VARVE_TEST_WITH_FPZIP
+TEST(CodecFormat, OfFpzipIsThatOfTheLibraryWithoutItsHeader) {
+  test::Random random(1);
+  for (const ElementType& type : {kFloat, kDouble}) {
+    for (const std::vector<uint64_t>& dims : std::vector<std::vector<uint64_t>>{{999}, {40, 25}, {20, 9, 7}}) {
+      uint64_t elements = 1;
+      for (uint64_t dim : dims) elements *= dim;
+      constexpr int fields = 3;
+      const ByteVector raw = test::smooth_bytes(type, fields * elements, random);
+      ByteVector params, ours, theirs(raw.size() * 2 + 1000);
+      const PackShape shape{type, std::vector<varve::Run>(fields, test::run_of(elements, dims))};
+      ASSERT_TRUE((*find_codec("fpzip"))->encode(raw, shape, 0, params, ours).ok());
+
+      FPZ* stream = fpzip_write_to_buffer(theirs.data(), theirs.size());
+      stream->type = type.bytes == 8 ? FPZIP_TYPE_DOUBLE : FPZIP_TYPE_FLOAT;
+      stream->prec = 0;
+      stream->nx = static_cast<int>(dims[0]);
+      stream->ny = dims.size() > 1 ? static_cast<int>(dims[1]) : 1;
+      stream->nz = dims.size() > 2 ? static_cast<int>(dims[2]) : 1;
+      stream->nf = fields;
+      theirs.resize(fpzip_write(stream, raw.data()));
+      fpzip_write_close(stream);
+      EXPECT_EQ(ours, theirs) << type.name() << " of dimensions: " << dims.size();
+    }
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace varve

@@ -83,7 +83,7 @@ TEST_P(CodecContract, RefusesDamagedBytesOrDecodesWithinBounds) {
 TEST_P(CodecContract, RefusesAnotherSizeThanWasEncoded) {
   Random random(4);
   const ElementType type{ElementKind::floating, ByteOrder::little, 8};
-  const PackShape shape{type, {Run{500, {}, false}}};
+  const PackShape shape{type, {test::run_of(500)}};
   const ByteVector raw = test::random_bytes(4000, random);
   ByteVector params, encoded;
   ASSERT_TRUE(codec().encode(raw, shape, 0, params, encoded).ok());
@@ -120,7 +120,8 @@ TEST(CodecChain, RandomBytesOfAnySizeSurviveAnyChain) {
     const ElementType type = *rc::gen::elementOf(test::element_types());
     const auto bytes = *rc::gen::arbitrary<std::vector<uint8_t>>();
     const ByteSpan raw = std::as_bytes(std::span(bytes));
-    const Result<EncodedBytes> encoded = encode_chain(*CodecChain::parse(name), raw, {type, {Run{bytes.size() / type.bytes, {}, false}}});
+    const Result<EncodedBytes> encoded =
+        encode_chain(*CodecChain::parse(name), raw, {type, {test::run_of(bytes.size() / type.bytes)}});
     RC_ASSERT(encoded.ok());
     ByteVector decoded(raw.size());
     RC_ASSERT(decode_chain(encoded->recipe, encoded->body, decoded).ok());
@@ -159,21 +160,23 @@ TEST(CodecChain, RefusesUnknownCodecsAndLevels) {
   EXPECT_EQ(CodecChain::parse("zstd:fast").status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(CodecChain::parse("zstd:").status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(CodecChain::parse("lorenzo:9").status().code(), StatusCode::invalid_argument);
-  EXPECT_EQ(CodecChain::parse("zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd").status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(CodecChain::parse("zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd").status().code(),
+            StatusCode::invalid_argument);
 }
 
 TEST(CodecChain, LeavesOutStagesThatDoNotApply) {
   Random random(7);
   const ElementType type{ElementKind::signed_integer, ByteOrder::little, 4};
   const ByteVector raw = test::smooth_bytes(type, 1000, random);
-  const Result<EncodedBytes> encoded = encode_chain(*CodecChain::parse("fpc+fpzip+zstd"), raw, {type, {Run{1000, {}, false}}});
+  const Result<EncodedBytes> encoded =
+      encode_chain(*CodecChain::parse("fpc+fpzip+zstd"), raw, {type, {test::run_of(1000)}});
   EXPECT_EQ(*recipe_name(encoded->recipe), "zstd");
 }
 
 TEST(CodecChain, StoresWhatItCannotShrink) {
   Random random(8);
   const ByteVector raw = test::random_bytes(1000, random);
-  const Result<EncodedBytes> encoded = encode_chain(*CodecChain::parse("zstd"), raw, {{}, {Run{1000, {}, false}}});
+  const Result<EncodedBytes> encoded = encode_chain(*CodecChain::parse("zstd"), raw, {{}, {test::run_of(1000)}});
   EXPECT_TRUE(recipe_is_store(encoded->recipe));
   EXPECT_EQ(encoded->body, raw);
   EXPECT_EQ(*recipe_name(encoded->recipe), "store");
@@ -182,7 +185,7 @@ TEST(CodecChain, StoresWhatItCannotShrink) {
 TEST(CodecRecipe, OfManyEqualArraysTakesAFewBytes) {
   Random random(9);
   const ElementType type{ElementKind::floating, ByteOrder::big, 4};
-  const PackShape shape{type, std::vector<Run>(32, Run{2500, {50, 50}, true})};
+  const PackShape shape{type, std::vector<varve::Run>(32, test::run_of(2500, {50, 50}))};
   const ByteVector raw = test::smooth_bytes(type, 32 * 2500, random);
   EXPECT_LT(encode_chain(*CodecChain::parse("lorenzo+shuffle+zstd"), raw, shape)->recipe.size(), 32u);
 }

@@ -40,13 +40,12 @@ class ConstantCodec final : public Codec {
 };
 
 bool repeats(ByteSpan bytes, size_t period) {
-  return period >= bytes.size() || std::memcmp(bytes.data(), bytes.data() + period, bytes.size() - period) == 0;
+  return period < bytes.size() && std::memcmp(bytes.data(), bytes.data() + period, bytes.size() - period) == 0;
 }
 
 }  // namespace
 
 size_t find_period(ByteSpan bytes, const ElementType& type) {
-  if (bytes.empty()) return 0;
   for (size_t period : {size_t{1}, size_t{2}, size_t{4}, size_t{8}, size_t{type.bytes}}) {
     if (period <= kPeriodMax && repeats(bytes, period)) return period;
   }

@@ -22,17 +22,17 @@ class DeltaCodec final : public Codec {
   std::string_view name() const override { return "delta"; }
   bool applies_to(const PackShape&) const override { return true; }
 
-  /// `level` is the distance in bytes to the number that is subtracted, 0 the one before. Of bytes whose type is unknown, numbers as wide as
-  /// divides the distance.
+  /// `level` is the distance in bytes to the number that is subtracted, 0 the one before. Of bytes whose type is
+  /// unknown, and of elements that do not divide the distance, numbers as wide as does.
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
-    const bool typed = is_machine_number(shape.type);
+    if (level < 0 || static_cast<uint64_t>(level) > kDistanceMax) {
+      return Status::invalid_argument("delta reaches from 1 to 65536 bytes back");
+    }
     kernels::NumberFormat format;
-    if (typed) format = number_format(shape.type);
+    if (is_machine_number(shape.type)) format = number_format(shape.type);
     format.floating = false;
     const uint64_t distance = level == 0 ? format.bytes : static_cast<uint64_t>(level);
-    if (level < 0 || distance > kDistanceMax) return Status::invalid_argument("delta reaches from 1 to 65536 bytes back");
-    if (!typed) format.bytes = widest_number(distance);
-    if (distance % format.bytes != 0) return Status::invalid_argument("delta reaches back whole elements");
+    if (!is_machine_number(shape.type) || distance % format.bytes != 0) format = {.bytes = widest_number(distance)};
     ByteWriter writer(params);
     writer.u8(pack_number_format(format));
     writer.varint(distance / format.bytes);
@@ -42,7 +42,8 @@ class DeltaCodec final : public Codec {
     out.insert(out.end(), in.begin(), in.end());
     const kernels::DifferenceRun run{
         .elements = whole_bytes / format.bytes, .strides = {distance / format.bytes}, .stride_count = 1};
-    kernels::difference_forward(format, {&run, 1}, in.first(whole_bytes), MutableByteSpan(out).subspan(at, whole_bytes));
+    kernels::difference_forward(format, {&run, 1}, in.first(whole_bytes),
+                                MutableByteSpan(out).subspan(at, whole_bytes));
     return {};
   }
 
@@ -58,7 +59,8 @@ class DeltaCodec final : public Codec {
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
     const kernels::DifferenceRun run{.elements = whole_bytes / format.bytes, .strides = {stride}, .stride_count = 1};
     kernels::difference_inverse(format, {&run, 1}, in.first(whole_bytes), out.first(whole_bytes));
-    std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(), out.begin() + static_cast<ptrdiff_t>(whole_bytes));
+    std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(),
+              out.begin() + static_cast<ptrdiff_t>(whole_bytes));
     return {};
   }
 };

@@ -8,21 +8,24 @@
 namespace varve {
 namespace {
 
-// M. Burtscher and P. Ratanaworabhan, "FPC: A High-Speed Compressor for Double-Precision Floating-Point Data", IEEE Transactions on Computers 58 (2009).
-// FORMAT.md, "fpc": the codes of all values, then the bytes that prediction left over.
+// M. Burtscher and P. Ratanaworabhan, "FPC: A High-Speed Compressor for Double-Precision Floating-Point Data", IEEE
+// Transactions on Computers 58 (2009). FORMAT.md, "fpc": the codes of all values, then the bytes that prediction left
+// over.
 
 constexpr int kDefaultLevel = 16;
 constexpr int kLevelMax = 25;
 constexpr int kLevelMin = 10;
 
 /// Tables larger than the data gain nothing, and would let a hostile level allocate at will.
-int level_max(uint64_t elements) { return std::clamp(static_cast<int>(std::bit_width(elements)), kLevelMin, kLevelMax); }
+int level_max(uint64_t elements) {
+  return std::clamp(static_cast<int>(std::bit_width(elements)), kLevelMin, kLevelMax);
+}
 
-/// The two predictors: each looks up what followed the last time that the values (FCM) or their differences (DFCM) went like this.
+/// The two predictors: each looks up what followed the last time that the values (FCM) or their differences (DFCM) went
+/// like this.
 class Predictors {
  public:
-  explicit Predictors(int level)
-      : mask_((uint64_t{1} << level) - 1), fcm_(mask_ + 1), dfcm_(mask_ + 1) {}
+  explicit Predictors(int level) : mask_((uint64_t{1} << level) - 1), fcm_(mask_ + 1), dfcm_(mask_ + 1) {}
 
   uint64_t by_value() const { return fcm_[fcm_hash_]; }
   uint64_t by_difference() const { return dfcm_[dfcm_hash_] + last_; }

@@ -10,9 +10,10 @@
 namespace varve {
 namespace {
 
-// P. Lindstrom and M. Isenburg, "Fast and Efficient Compression of Floating-Point Data", IEEE TVCG 12 (2006). Each run is what the fpzip library writes for one field at
-// full precision without its header (FORMAT.md, "fpzip"). It is our own code because the library's decoder trusts its input, and because its predictions
-// from NaNs depend on how it was compiled.
+// P. Lindstrom and M. Isenburg, "Fast and Efficient Compression of Floating-Point Data", IEEE TVCG 12 (2006). Each run
+// is what the fpzip library writes for one field at full precision without its header (FORMAT.md, "fpzip"). It is our
+// own code because the library's decoder trusts its input, and because its predictions from NaNs depend on how it was
+// compiled.
 
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -32,7 +33,8 @@ T unordered(BitsOf<T> value) {
   return std::bit_cast<T>((value & sign) != 0 ? static_cast<U>(value ^ sign) : static_cast<U>(~value));
 }
 
-/// The symbol says the sign and the bit length of the difference from the prediction; kZeroSymbol says that there is none.
+/// The symbol says the sign and the bit length of the difference from the prediction; kZeroSymbol says that there is
+/// none.
 template <class T>
 constexpr uint32_t kZeroSymbol = 8 * sizeof(T);
 template <class T>
@@ -63,8 +65,8 @@ struct FieldSize {
   size_t nx, ny, nz;
 };
 
-/// Visits a field's values in order, each with the prediction from those before it: the value that would make its unit cube linear, with zeros outside the field.
-/// `visit` returns the actual value, which must then stand in `values`.
+/// Visits a field's values in order, each with the prediction from those before it: the value that would make its unit
+/// cube linear, with zeros outside the field. `visit` returns the actual value, which must then stand in `values`.
 template <class T, class Visit>
 void predict_field(FieldSize size, T* values, Visit visit) {
   const std::vector<T> outside(size.nx, T{0});
@@ -177,7 +179,8 @@ class FpzipCodec final : public Codec {
     if (!reader.at_end()) return Status::corrupt("bytes are left after the parameters");
     if (in.size() < tail_bytes) return Status::corrupt("fpzip: damaged data");
     std::copy_n(in.begin(), tail_bytes, out.begin() + static_cast<ptrdiff_t>(whole_bytes));
-    if (format.bytes == 4) return decode_runs<float>(runs, format.big_endian, in.subspan(tail_bytes), out.first(whole_bytes));
+    if (format.bytes == 4)
+      return decode_runs<float>(runs, format.big_endian, in.subspan(tail_bytes), out.first(whole_bytes));
     return decode_runs<double>(runs, format.big_endian, in.subspan(tail_bytes), out.first(whole_bytes));
   }
 };

@@ -53,9 +53,8 @@ class GzipCodec final : public Codec {
     size_t in_used = 0;
     size_t out_used = 0;
     std::byte nothing{};  // libdeflate wants an address even for an empty result
-    const libdeflate_result result =
-        libdeflate_gzip_decompress_ex(decompressor.get(), in.data(), in.size(), out.empty() ? &nothing : out.data(),
-                                      out.size(), &in_used, &out_used);
+    const libdeflate_result result = libdeflate_gzip_decompress_ex(
+        decompressor.get(), in.data(), in.size(), out.empty() ? &nothing : out.data(), out.size(), &in_used, &out_used);
     if (result != LIBDEFLATE_SUCCESS || in_used != in.size() || out_used != out.size()) {
       return Status::corrupt("gzip: damaged member");
     }

@@ -6,23 +6,24 @@
 namespace varve {
 namespace {
 
-// The Lorenzo predictor in integers: Ibarria, Lindstrom, Rossignac and Szymczak, "Out-of-core compression and decompression of large n-dimensional scalar
-// fields", 2003; the map of floats to ordered integers: Lindstrom and Isenburg, "Fast and efficient compression of floating-point data", 2006.
-// FORMAT.md, "lorenzo". Taken over the flat run, differences need no special case at row ends, and stay exact for any part of an array.
+// The Lorenzo predictor in integers: Ibarria, Lindstrom, Rossignac and Szymczak, "Out-of-core compression and
+// decompression of large n-dimensional scalar fields", 2003; the map of floats to ordered integers: Lindstrom and
+// Isenburg, "Fast and efficient compression of floating-point data", 2006. FORMAT.md, "lorenzo". Taken over the flat
+// run, differences need no special case at row ends, and stay exact for any part of an array.
 
 constexpr int kLevelMax = 4;
 /// Differences along all dimensions, then once more along the fastest: predicts straight lines.
 constexpr int kSecondOrderLevel = 4;
 
 std::vector<kernels::DifferenceRun> difference_runs(const std::vector<NumberRun>& runs, int level) {
-  const size_t dimensions_max =
-      level >= 1 && level <= 3 ? static_cast<size_t>(level) : kPredictedDimensionsMax;
+  const size_t dimensions_max = level >= 1 && level <= 3 ? static_cast<size_t>(level) : kPredictedDimensionsMax;
   std::vector<kernels::DifferenceRun> result;
   result.reserve(runs.size());
   for (const NumberRun& run : runs) {
     kernels::DifferenceRun difference{.elements = run.elements};
     uint64_t stride = 1;
-    for (size_t i = 0; i < std::min(run.dimension_count, dimensions_max) && stride < std::max<uint64_t>(run.elements, 2); ++i) {
+    for (size_t i = 0;
+         i < std::min(run.dimension_count, dimensions_max) && stride < std::max<uint64_t>(run.elements, 2); ++i) {
       difference.strides[difference.stride_count++] = stride;
       stride *= run.dims[i];
     }
@@ -38,7 +39,8 @@ class LorenzoCodec final : public Codec {
   std::string_view name() const override { return "lorenzo"; }
   bool applies_to(const PackShape& shape) const override { return is_machine_number(shape.type); }
 
-  /// `level`: 1 to 3 take the differences along so many dimensions at most, 4 along all and once more along the fastest; 0: along all.
+  /// `level`: 1 to 3 take the differences along so many dimensions at most, 4 along all and once more along the
+  /// fastest; 0: along all.
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
     if (level < 0 || level > kLevelMax) return Status::invalid_argument("lorenzo has the levels 0 to 4");
     const kernels::NumberFormat format = number_format(shape.type);
@@ -66,7 +68,8 @@ class LorenzoCodec final : public Codec {
     VARVE_ASSIGN(const std::vector<NumberRun> runs, read_runs(reader, whole_bytes / format.bytes));
     if (!reader.at_end()) return Status::corrupt("bytes are left after the parameters");
     kernels::difference_inverse(format, difference_runs(runs, level), in.first(whole_bytes), out.first(whole_bytes));
-    std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(), out.begin() + static_cast<ptrdiff_t>(whole_bytes));
+    std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(),
+              out.begin() + static_cast<ptrdiff_t>(whole_bytes));
     return {};
   }
 };

@@ -25,7 +25,8 @@ class LzmaCodec final : public Codec {
 
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector& params, ByteVector& out) const override {
     lzma_options_lzma options;
-    if (lzma_lzma_preset(&options, static_cast<uint32_t>(std::clamp(level == 0 ? kDefaultLevel : level, 1, kLevelMax)))) {
+    if (lzma_lzma_preset(&options,
+                         static_cast<uint32_t>(std::clamp(level == 0 ? kDefaultLevel : level, 1, kLevelMax)))) {
       return Status::unsupported("this liblzma lacks the preset");
     }
     const unsigned log2 = dictionary_log2(in.size());
@@ -58,7 +59,8 @@ class LzmaCodec final : public Codec {
     uint8_t* to = out.empty() ? &nothing : reinterpret_cast<uint8_t*>(out.data());
     const lzma_ret result = lzma_raw_buffer_decode(filters, nullptr, reinterpret_cast<const uint8_t*>(in.data()),
                                                    &in_used, in.size(), to, &out_used, out.size());
-    if (result != LZMA_OK || in_used != in.size() || out_used != out.size()) return Status::corrupt("lzma: damaged data");
+    if (result != LZMA_OK || in_used != in.size() || out_used != out.size())
+      return Status::corrupt("lzma: damaged data");
     return {};
   }
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// Compiles a kernel twice, for the baseline machine and for AVX2, and picks one at run time. (GCC's target_clones would do it, but needs ifunc, which
-// sanitizers and some C libraries lack.)
+// Compiles a kernel twice, for the baseline machine and for AVX2, and picks one at run time. (GCC's target_clones would
+// do it, but needs ifunc, which sanitizers and some C libraries lack.)
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define VARVE_HAS_AVX2_KERNELS 1

@@ -70,7 +70,8 @@ struct Number {
   }
 };
 
-/// Room for two copies of the longest run, kept between calls: first touch of fresh memory costs more than the transform.
+/// Room for two copies of the longest run, kept between calls: first touch of fresh memory costs more than the
+/// transform.
 class Scratch {
  public:
   template <class T>
@@ -205,7 +206,8 @@ RunKernel pick_kernel(NumberFormat format, bool forward) {
   }
 }
 
-void for_each_run(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out, bool forward) {
+void for_each_run(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out,
+                  bool forward) {
   thread_local Scratch scratch;
   uint64_t elements_max = 0;
   for (const DifferenceRun& run : runs) elements_max = std::max(elements_max, run.elements);
@@ -237,7 +239,9 @@ void store_number(std::byte* to, NumberFormat format, uint64_t value) {
 struct PlainMath {
   explicit PlainMath(NumberFormat number_format)
       : format(number_format), sign(uint64_t{1} << (8 * number_format.bytes - 1)), mask(sign | (sign - 1)) {}
-  uint64_t ordered(uint64_t bits) const { return !format.floating ? bits : (bits & sign) != 0 ? bits ^ mask : bits ^ sign; }
+  uint64_t ordered(uint64_t bits) const {
+    return !format.floating ? bits : (bits & sign) != 0 ? bits ^ mask : bits ^ sign;
+  }
   uint64_t unordered(uint64_t value) const {
     return !format.floating ? value : (value & sign) != 0 ? value ^ sign : value ^ mask;
   }
@@ -251,7 +255,8 @@ struct PlainMath {
 
 }  // namespace
 
-void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
+void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in,
+                              MutableByteSpan out) {
   const PlainMath math(format);
   size_t at = 0;
   for (const DifferenceRun& run : runs) {
@@ -271,7 +276,8 @@ void difference_forward_plain(NumberFormat format, std::span<const DifferenceRun
   }
 }
 
-void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in, MutableByteSpan out) {
+void difference_inverse_plain(NumberFormat format, std::span<const DifferenceRun> runs, ByteSpan in,
+                              MutableByteSpan out) {
   const PlainMath math(format);
   size_t at = 0;
   for (const DifferenceRun& run : runs) {

@@ -79,7 +79,8 @@ uint8_t pack_number_format(kernels::NumberFormat format) {
 
 Result<kernels::NumberFormat> unpack_number_format(uint8_t code) {
   if (code > 15) return Status::corrupt("unknown number format");
-  const kernels::NumberFormat format{.bytes = 1u << (code & 3), .big_endian = (code & 4) != 0, .floating = (code & 8) != 0};
+  const kernels::NumberFormat format{
+      .bytes = 1u << (code & 3), .big_endian = (code & 4) != 0, .floating = (code & 8) != 0};
   if (format.bytes == 1 && (format.big_endian || format.floating)) return Status::corrupt("unknown number format");
   return format;
 }

@@ -27,7 +27,8 @@ struct NumberRun {
 bool is_machine_number(const ElementType& type);
 kernels::NumberFormat number_format(const ElementType& type);
 
-/// The runs of `shape` cut to cover exactly `elements` elements; what they leave over becomes one 1-D run, and so do short neighbours.
+/// The runs of `shape` cut to cover exactly `elements` elements; what they leave over becomes one 1-D run, and so do
+/// short neighbours.
 std::vector<NumberRun> number_runs(const PackShape& shape, uint64_t elements);
 
 /// FORMAT.md, "Number format": log2 of the bytes | big-endian << 2 | floating << 3.

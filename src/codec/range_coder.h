@@ -7,8 +7,9 @@
 
 namespace varve {
 
-/// How often each of a small alphabet's symbols is expected, out of kTotal: Schindler's quasi-static model ("A fast renormalisation for arithmetic coding", 1998), whose
-/// frequencies change only now and then, in rounds that double up to kRoundMax symbols. Coder and decoder that see the same symbols hold the same model.
+/// How often each of a small alphabet's symbols is expected, out of kTotal: Schindler's quasi-static model ("A fast
+/// renormalisation for arithmetic coding", 1998), whose frequencies change only now and then, in rounds that double up
+/// to kRoundMax symbols. Coder and decoder that see the same symbols hold the same model.
 class QuasiStaticModel {
  public:
   static constexpr unsigned kTotalBits = 16;
@@ -40,8 +41,8 @@ class QuasiStaticModel {
 
   void begin_round();
 
-  std::vector<uint32_t> weights_;  ///< as learned since the last round began
-  std::vector<uint32_t> starts_;   ///< cumulated, as in use
+  std::vector<uint32_t> weights_;                      ///< as learned since the last round began
+  std::vector<uint32_t> starts_;                       ///< cumulated, as in use
   std::array<uint32_t, kLookupCount> first_symbol_{};  ///< of each of equal parts of kTotal
   uint32_t round_length_;
   uint32_t increment_ = 0;
@@ -94,7 +95,8 @@ class RangeEncoder {
   uint32_t range_ = ~0u;
 };
 
-/// Decodes what RangeEncoder wrote, from untrusted bytes: where they cannot be its work, failed() is true from then on and symbols are meaningless.
+/// Decodes what RangeEncoder wrote, from untrusted bytes: where they cannot be its work, failed() is true from then on
+/// and symbols are meaningless.
 class RangeDecoder {
  public:
   explicit RangeDecoder(ByteSpan in) : in_(in) { get(4); }

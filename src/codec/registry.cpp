@@ -40,7 +40,8 @@ const auto& entries() {
 
 Result<const Codec*> codec_of(const Entry& entry) {
   if (entry.codec != nullptr) return entry.codec;
-  return Status::unsupported("this build of Varve has no such codec", std::string(entry.name), std::string(entry.how_to_have));
+  return Status::unsupported("this build of Varve has no such codec", std::string(entry.name),
+                             std::string(entry.how_to_have));
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ class ShuffleCodec final : public Codec {
     if (in.size() != out.size()) return Status::corrupt("a filtered stage has another size than it says");
     ByteReader reader(params);
     VARVE_ASSIGN(const uint64_t element_bytes, reader.varint());
-    if (element_bytes == 0 || element_bytes > kElementBytesMax || !reader.at_end()) return Status::corrupt("bad parameters");
+    if (element_bytes == 0 || element_bytes > kElementBytesMax || !reader.at_end())
+      return Status::corrupt("bad parameters");
     inverse_(element_bytes, in, out);
     return {};
   }

@@ -115,24 +115,24 @@ VARVE_KERNEL_BODY void bit_unshuffle_body(size_t element_bytes, const std::byte*
   unshuffle_body(element_bytes, planes, out, groups * 8);
 }
 
-#define VARVE_SHUFFLE_VERSIONS(name)                                                                               \
-  void name##_baseline(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) {                  \
-    name##_body(element_bytes, in, out, count);                                                                    \
-  }                                                                                                                \
-  VARVE_TARGET_AVX2 void name##_avx2(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) {    \
-    name##_body(element_bytes, in, out, count);                                                                    \
+#define VARVE_SHUFFLE_VERSIONS(name)                                                                            \
+  void name##_baseline(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) {               \
+    name##_body(element_bytes, in, out, count);                                                                 \
+  }                                                                                                             \
+  VARVE_TARGET_AVX2 void name##_avx2(size_t element_bytes, const std::byte* in, std::byte* out, size_t count) { \
+    name##_body(element_bytes, in, out, count);                                                                 \
   }
 VARVE_SHUFFLE_VERSIONS(shuffle)
 VARVE_SHUFFLE_VERSIONS(unshuffle)
 #undef VARVE_SHUFFLE_VERSIONS
 
-#define VARVE_BIT_SHUFFLE_VERSIONS(name)                                                                           \
+#define VARVE_BIT_SHUFFLE_VERSIONS(name)                                                                              \
   void name##_baseline(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups, std::byte* planes) { \
-    name##_body(element_bytes, in, out, groups, planes);                                                           \
-  }                                                                                                                \
-  VARVE_TARGET_AVX2 void name##_avx2(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups,     \
-                                     std::byte* planes) {                                                          \
-    name##_body(element_bytes, in, out, groups, planes);                                                           \
+    name##_body(element_bytes, in, out, groups, planes);                                                              \
+  }                                                                                                                   \
+  VARVE_TARGET_AVX2 void name##_avx2(size_t element_bytes, const std::byte* in, std::byte* out, size_t groups,        \
+                                     std::byte* planes) {                                                             \
+    name##_body(element_bytes, in, out, groups, planes);                                                              \
   }
 VARVE_BIT_SHUFFLE_VERSIONS(bit_shuffle)
 VARVE_BIT_SHUFFLE_VERSIONS(bit_unshuffle)
@@ -213,13 +213,15 @@ std::byte bit_at(std::byte from, size_t from_bit, size_t to_bit) { return (from 
 
 void bit_shuffle_plain(size_t element_bytes, ByteSpan in, MutableByteSpan out) {
   std::fill(out.begin(), out.end(), std::byte{0});
-  copy_tail(in, out, for_each_bit(element_bytes, in.size(), [&](size_t byte, size_t bit, size_t plane_byte, size_t plane_bit) {
+  copy_tail(in, out,
+            for_each_bit(element_bytes, in.size(), [&](size_t byte, size_t bit, size_t plane_byte, size_t plane_bit) {
               out[plane_byte] |= bit_at(in[byte], bit, plane_bit);
             }));
 }
 void bit_unshuffle_plain(size_t element_bytes, ByteSpan in, MutableByteSpan out) {
   std::fill(out.begin(), out.end(), std::byte{0});
-  copy_tail(in, out, for_each_bit(element_bytes, in.size(), [&](size_t byte, size_t bit, size_t plane_byte, size_t plane_bit) {
+  copy_tail(in, out,
+            for_each_bit(element_bytes, in.size(), [&](size_t byte, size_t bit, size_t plane_byte, size_t plane_bit) {
               out[byte] |= bit_at(in[plane_byte], plane_bit, bit);
             }));
 }

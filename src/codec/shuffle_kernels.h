@@ -4,8 +4,9 @@
 
 namespace varve::kernels {
 
-// Transpositions of elements of `element_bytes` bytes. `in` and `out` have the same size and do not overlap; neither needs to be aligned. Bytes after the
-// last whole element (after the last multiple of eight elements, for bits) stay where they are.
+// Transpositions of elements of `element_bytes` bytes. `in` and `out` have the same size and do not overlap; neither
+// needs to be aligned. Bytes after the last whole element (after the last multiple of eight elements, for bits) stay
+// where they are.
 
 /// Plane j of the result has byte j of every element.
 void shuffle(size_t element_bytes, ByteSpan in, MutableByteSpan out);

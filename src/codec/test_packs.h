@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -16,7 +17,8 @@ struct Pack {
 };
 
 inline std::vector<ElementType> element_types() {
-  std::vector<ElementType> types = {{}, {ElementKind::text, ByteOrder::little, 80}, {ElementKind::opaque, ByteOrder::little, 12}};
+  std::vector<ElementType> types = {
+      {}, {ElementKind::text, ByteOrder::little, 80}, {ElementKind::opaque, ByteOrder::little, 12}};
   for (ByteOrder order : {ByteOrder::little, ByteOrder::big}) {
     for (uint32_t bytes : {2u, 4u, 8u, 16u}) types.push_back({ElementKind::floating, order, bytes});
     for (uint32_t bytes : {1u, 2u, 4u, 8u}) {
@@ -27,6 +29,8 @@ inline std::vector<ElementType> element_types() {
   }
   return types;
 }
+
+inline Run run_of(uint64_t elements, std::vector<uint64_t> dims = {}) { return {elements, dims, !dims.empty()}; }
 
 inline uint64_t run_elements(const std::vector<Run>& runs) {
   uint64_t elements = 0;
@@ -94,13 +98,33 @@ inline Pack random_pack(const ElementType& type, Random& random) {
 
 /// The chains that the chooser and the papers use, and some that make little sense but must work.
 inline std::vector<std::string> chain_names() {
-  std::vector<std::string> names = {
-      "store",           "zstd",          "zstd:-3",          "zstd:19",       "gzip",
-      "gzip:1",          "lzma",          "lzma:2",           "constant",      "shuffle+zstd",
-      "bitshuffle+zstd", "delta+zstd",    "delta:8+zstd:3",   "fpc",           "fpc:25+gzip",
-      "fpzip",           "fpzip+gzip",    "shuffle:88+zstd:9", "delta:88+shuffle:88+zstd",
-      "lorenzo+zstd",    "lorenzo:1+shuffle+zstd", "lorenzo:4+shuffle+zstd", "lorenzo+bitshuffle+zstd",
-      "lorenzo+shuffle+lzma:2", "zstd+lorenzo+shuffle", "fpc+fpc+fpzip+shuffle", "constant+zstd+gzip+lzma"};
+  std::vector<std::string> names = {"store",
+                                    "zstd",
+                                    "zstd:-3",
+                                    "zstd:19",
+                                    "gzip",
+                                    "gzip:1",
+                                    "lzma",
+                                    "lzma:2",
+                                    "constant",
+                                    "shuffle+zstd",
+                                    "bitshuffle+zstd",
+                                    "delta+zstd",
+                                    "delta:8+zstd:3",
+                                    "fpc",
+                                    "fpc:25+gzip",
+                                    "fpzip",
+                                    "fpzip+gzip",
+                                    "shuffle:88+zstd:9",
+                                    "delta:88+shuffle:88+zstd",
+                                    "lorenzo+zstd",
+                                    "lorenzo:1+shuffle+zstd",
+                                    "lorenzo:4+shuffle+zstd",
+                                    "lorenzo+bitshuffle+zstd",
+                                    "lorenzo+shuffle+lzma:2",
+                                    "zstd+lorenzo+shuffle",
+                                    "fpc+fpc+fpzip+shuffle",
+                                    "constant+zstd+gzip+lzma"};
   if (find_codec("lz4").ok()) names.insert(names.end(), {"lz4", "lz4:9", "lz4+gzip", "lorenzo+shuffle+lz4"});
   return names;
 }

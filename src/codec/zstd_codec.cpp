@@ -29,7 +29,8 @@ class Histogram {
     for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
     total_ += other.total_;
   }
-  /// Whether the distributions differ by more than half (of at most 2: the sum of absolute differences). The noise of kSampleBytes samples is below 0.4.
+  /// Whether the distributions differ by more than half (of at most 2: the sum of absolute differences). The noise of
+  /// kSampleBytes samples is below 0.4.
   bool unlike(const Histogram& other) const {
     const double here = 1.0 / static_cast<double>(total_);
     const double there = 1.0 / static_cast<double>(other.total_);
@@ -43,8 +44,9 @@ class Histogram {
   uint64_t total_ = 0;
 };
 
-/// Where the statistics of `in` change, as after a transposition: ends of blocks that deserve entropy tables of their own. zstd alone cuts every 128 KiB, which
-/// mixes planes and costs 2 to 8 %. The last is in.size(). `planes` equal parts begin blocks for sure if they differ.
+/// Where the statistics of `in` change, as after a transposition: ends of blocks that deserve entropy tables of their
+/// own. zstd alone cuts every 128 KiB, which mixes planes and costs 2 to 8 %. The last is in.size(). `planes` equal
+/// parts begin blocks for sure if they differ.
 std::vector<size_t> block_ends(ByteSpan in, size_t planes) {
   std::vector<size_t> ends;
   Histogram block;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -98,6 +99,22 @@ class ByteReader {
  private:
   ByteSpan data_;
   size_t at_ = 0;
+};
+
+/// Bytes of a fixed count that begin uninitialised, for what is going to be filled anyway: no pass that writes zeros, no page touched in vain.
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t bytes) : data_(std::make_unique_for_overwrite<std::byte[]>(bytes)), size_(bytes) {}
+  std::byte* data() { return data_.get(); }
+  const std::byte* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+  operator ByteSpan() const { return {data_.get(), size_}; }
+  operator MutableByteSpan() { return {data_.get(), size_}; }
+
+ private:
+  std::unique_ptr<std::byte[]> data_;
+  size_t size_ = 0;
 };
 
 std::string to_hex(ByteSpan bytes);

@@ -11,9 +11,9 @@
 namespace varve {
 namespace {
 
-constexpr uint64_t kTypeCore = 4;         // ET_CORE
-constexpr uint64_t kSegmentLoad = 1;      // PT_LOAD
-constexpr uint64_t kSegmentNote = 4;      // PT_NOTE
+constexpr uint64_t kTypeCore = 4;                 // ET_CORE
+constexpr uint64_t kSegmentLoad = 1;              // PT_LOAD
+constexpr uint64_t kSegmentNote = 4;              // PT_NOTE
 constexpr uint64_t kSegmentsOverflowed = 0xffff;  // PN_XNUM: the count is in section 0
 constexpr uint64_t kNoteFiles = 0x46494c45;       // NT_FILE
 constexpr uint64_t kHeaderBytesMin = 52;          // of a 32-bit file
@@ -74,7 +74,10 @@ class CoreParser {
   Status read_header() {
     VARVE_ASSIGN(ByteSpan ident, file_.view(0, kHeaderBytesMin));
     auto bits = static_cast<uint8_t>(ident[4]), order = static_cast<uint8_t>(ident[5]);
-    if (as_text(ident.first(4)) != "\x7f" "ELF" || bits < 1 || bits > 2 || order < 1 || order > 2) {
+    if (as_text(ident.first(4)) !=
+            "\x7f"
+            "ELF" ||
+        bits < 1 || bits > 2 || order < 1 || order > 2) {
       return Status::corrupt("not an ELF file");
     }
     fields_ = bits == 2 ? kFields64 : kFields32;
@@ -174,7 +177,7 @@ class CoreParser {
   bool big_endian_ = false;
   uint64_t table_offset_ = 0, entry_bytes_ = 0, segment_count_ = 0;
   std::vector<Segment> segments_;
-  std::map<uint64_t, MappedFile> mapped_files_;      ///< by first address
+  std::map<uint64_t, MappedFile> mapped_files_;     ///< by first address
   std::unordered_map<std::string, uint64_t> uses_;  ///< of a name so far
 };
 
@@ -182,9 +185,13 @@ class ElfCoreReader final : public LayoutReader {
  public:
   std::string_view name() const override { return "ELF core"; }
   bool recognises(int, ByteSpan first_bytes, uint64_t) const override {
-    if (first_bytes.size() < kHeaderBytesMin || as_text(first_bytes.first(4)) != "\x7f" "ELF") return false;
+    if (first_bytes.size() < kHeaderBytesMin || as_text(first_bytes.first(4)) !=
+                                                    "\x7f"
+                                                    "ELF")
+      return false;
     bool big_endian = first_bytes[5] == std::byte{2};
-    return first_bytes[big_endian ? 17 : 16] == std::byte{kTypeCore} && first_bytes[big_endian ? 16 : 17] == std::byte{0};
+    return first_bytes[big_endian ? 17 : 16] == std::byte{kTypeCore} &&
+           first_bytes[big_endian ? 16 : 17] == std::byte{0};
   }
   Result<Layout> read(int fd, uint64_t file_bytes) const override {
     FileWindow file(fd, file_bytes);

@@ -7,16 +7,16 @@
 
 namespace varve {
 
-/// Looks at pieces of a file (or of bytes in memory) through a buffer, so that a parser may ask for many small neighbours
-/// cheaply. Every view is bounded by the file's size. One thread at a time.
+/// Looks at pieces of a file (or of bytes in memory) through a buffer, so that a parser may ask for many small
+/// neighbours cheaply. Every view is bounded by the file's size. One thread at a time.
 class FileWindow {
  public:
   /// `fd` is borrowed and must outlive this object. Nothing past `file_bytes` is looked at.
   FileWindow(int fd, uint64_t file_bytes) : fd_(fd), file_bytes_(file_bytes) {}
   explicit FileWindow(ByteSpan whole) : file_bytes_(whole.size()), in_memory_(whole) {}
 
-  /// Exactly `bytes` bytes at `offset`, valid until the next call. corrupt: the file ends before; resource_limit: more than
-  /// kViewBytesMax were asked for.
+  /// Exactly `bytes` bytes at `offset`, valid until the next call. corrupt: the file ends before; resource_limit: more
+  /// than kViewBytesMax were asked for.
   Result<ByteSpan> view(uint64_t offset, uint64_t bytes);
 
   uint64_t file_bytes() const { return file_bytes_; }

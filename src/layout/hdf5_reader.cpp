@@ -18,8 +18,8 @@ namespace varve {
 namespace {
 
 // ---------------------------------------------------------------------------------------------------------------------
-// A read-only file driver of the HDF5 library. It takes an open descriptor (no path, no file lock), keeps the blocks it has
-// read (metadata are read in pieces of some hundred bytes), and can tell where a chunk lies without reading it.
+// A read-only file driver of the HDF5 library. It takes an open descriptor (no path, no file lock), keeps the blocks it
+// has read (metadata are read in pieces of some hundred bytes), and can tell where a chunk lies without reading it.
 
 constexpr uint64_t kBlockBytes = 8_KiB;
 constexpr size_t kBlockCount = 64;
@@ -45,8 +45,8 @@ struct DriverFile {
 DriverFile* driver_file(H5FD_t* file) { return reinterpret_cast<DriverFile*>(file); }
 const DriverFile* driver_file(const H5FD_t* file) { return reinterpret_cast<const DriverFile*>(file); }
 
-/// What the next open() of the driver gets. The library passes only a name and copies of property lists; this process reads
-/// one file at a time.
+/// What the next open() of the driver gets. The library passes only a name and copies of property lists; this process
+/// reads one file at a time.
 struct NextFile {
   int fd = -1;
   uint64_t file_bytes = 0;
@@ -201,8 +201,8 @@ bool is_ieee_float(hid_t type, size_t bytes) {
   size_t sign = 0, exponent = 0, exponent_bits = 0, mantissa = 0, mantissa_bits = 0;
   if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) < 0) return false;
   size_t expected = bytes == 2 ? 10 : bytes == 4 ? 23 : bytes == 8 ? 52 : bytes == 16 ? 112 : 0;
-  return expected != 0 && mantissa == 0 && mantissa_bits == expected && exponent == expected &&
-         sign == bytes * 8 - 1 && exponent_bits == sign - expected;
+  return expected != 0 && mantissa == 0 && mantissa_bits == expected && exponent == expected && sign == bytes * 8 - 1 &&
+         exponent_bits == sign - expected;
 }
 
 struct MappedType {
@@ -259,7 +259,8 @@ Status map_array(hid_t type, MappedType& mapped) {
   int rank = H5Tget_array_ndims(type);
   if (rank < 0 || H5Tget_array_dims2(type, dimensions.data()) < 0) return library_error("tell an array type's shape");
   mapped.inner_shape.insert(mapped.inner_shape.end(), dimensions.begin(), dimensions.begin() + rank);
-  if (mapped.inner_shape.size() > kDimensionsMax) return Status::resource_limit("an array type has too many dimensions");
+  if (mapped.inner_shape.size() > kDimensionsMax)
+    return Status::resource_limit("an array type has too many dimensions");
   Handle element(H5Tget_super(type), H5Tclose);
   if (!element.valid()) return library_error("open an array's element type");
   return map_type(element.get(), mapped);
@@ -288,7 +289,8 @@ class FileVisitor {
   Result<Layout> visit() {
     Handle root(H5Gopen2(file_, "/", H5P_DEFAULT), H5Gclose);
     H5O_info_t info;
-    if (!root.valid() || H5Oget_info2(root.get(), &info, H5O_INFO_BASIC) < 0) return library_error("open the root group");
+    if (!root.valid() || H5Oget_info2(root.get(), &info, H5O_INFO_BASIC) < 0)
+      return library_error("open the root group");
     visited_.insert(info.addr);
     VARVE_TRY(visit_group(root.get(), "/"));
     // Groups wait in a list instead of on the stack, so that nesting cannot exhaust it.
@@ -407,8 +409,8 @@ class FileVisitor {
     return {};
   }
 
-  /// The library lists chunks only one by one from the first (H5Dget_chunk_info), n^2 steps for n chunks. Reading one is a
-  /// search in the chunk index: start to read each, and let the driver note where.
+  /// The library lists chunks only one by one from the first (H5Dget_chunk_info), n^2 steps for n chunks. Reading one
+  /// is a search in the chunk index: start to read each, and let the driver note where.
   Status locate_by_coordinates(hid_t dataset, const std::vector<hsize_t>& chunk, const std::vector<hsize_t>& grid,
                                uint64_t chunk_count, Variable& variable) {
     std::vector<hsize_t> place(grid.size(), 0), offset(grid.size(), 0);
@@ -416,7 +418,8 @@ class FileVisitor {
     for (bool more = chunk_count > 0; more;) {
       for (size_t i = 0; i < place.size(); ++i) offset[i] = place[i] * chunk[i];
       if (std::optional<Extent> extent = locate_chunk(dataset, offset.data())) {
-        if (variable.extents.size() == chunk_count) return Status::corrupt("a dataset has too many chunks", variable.name);
+        if (variable.extents.size() == chunk_count)
+          return Status::corrupt("a dataset has too many chunks", variable.name);
         if (extent->bytes > 0) variable.extents.push_back(*extent);
       }
       more = variable.extents.size() < chunk_count && advance(place, grid);
@@ -452,7 +455,8 @@ class FileVisitor {
       if (H5Dget_chunk_info(dataset, space, i, offset.data(), &filter_mask, &address, &bytes) < 0) {
         return library_error("list chunks", variable.name);
       }
-      // Ask once more through the driver: in a file with a user block the versions of the library disagree on addresses.
+      // Ask once more through the driver: in a file with a user block the versions of the library disagree on
+      // addresses.
       if (std::optional<Extent> extent = locate_chunk(dataset, offset.data())) {
         if (extent->bytes > 0) variable.extents.push_back(*extent);
       }

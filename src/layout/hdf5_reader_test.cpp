@@ -135,7 +135,8 @@ TEST_F(Hdf5Reader, FindsChunksOfEveryIndexKindAlsoBehindAUserBlock) {
     bool encoded;
     std::vector<uint64_t> run_shape;
   };
-  for (const char* file : {"storage.h5", "storage_latest.h5", "user_block.h5", "user_block_latest.h5", "large_user_block.h5"}) {
+  for (const char* file :
+       {"storage.h5", "storage_latest.h5", "user_block.h5", "user_block_latest.h5", "large_user_block.h5"}) {
     Layout layout = layout_of(file);
     for (const Expected& one : {Expected{"/contiguous", 1, false, {}},
                                 {"/chunked", 4, false, {8, 6}},
@@ -164,7 +165,11 @@ TEST_F(Hdf5Reader, VisitsEachObjectOnceAndFollowsNoLinkOutOfTheFile) {
   for (const char* file : {"groups.h5", "groups_latest.h5"}) {
     Layout layout = layout_of(file);
     EXPECT_EQ(layout.variables.size(), 5U);
-    EXPECT_NE(find_variable(layout, "/Fluid/\xc3\xbc" "nic\xc3\xb6" "de \xe2\x9c\x93"), nullptr);
+    EXPECT_NE(find_variable(layout,
+                            "/Fluid/\xc3\xbc"
+                            "nic\xc3\xb6"
+                            "de \xe2\x9c\x93"),
+              nullptr);
     EXPECT_NE(find_variable(layout, "/of a named type"), nullptr);
   }
 }

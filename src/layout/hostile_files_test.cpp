@@ -1,4 +1,5 @@
-// Damaged files of every format: whatever a reader makes of them, the caller gets a valid layout, or an opaque one and a warning.
+// Damaged files of every format: whatever a reader makes of them, the caller gets a valid layout, or an opaque one and
+// a warning.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -123,7 +124,8 @@ TEST_F(HostileFiles, SuchAsAGroupThatHoldsItselfAreReadOnce) {
   zoo::make_hdf5_files(zoo_directory.path(), {.tiny_variables = 10, .huge_file_bytes = 0});
   std::filesystem::path path = zoo_directory.path() / "groups.h5";
   std::string contents = read_text(path);
-  // In the symbol table node of group "/0", let every object be the root group: circles without end, if one followed them.
+  // In the symbol table node of group "/0", let every object be the root group: circles without end, if one followed
+  // them.
   size_t node = contents.find("SNOD"), changed = 0;
   for (; node != std::string::npos; node = contents.find("SNOD", node + 1)) {
     constexpr size_t kHeaderBytes = 8, kObjectAddressAt = 8, kRootAddress = 96;

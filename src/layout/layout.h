@@ -40,16 +40,17 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// Checks that the extents of `layout` are not empty, lie within `file_bytes` and do not overlap, and that names, types,
-/// shapes and counts are within the limits. Of a variable that is not encoded, each extent holds whole elements, and where
-/// `run_shape` is given it holds exactly one such array. Whatever a reader returns goes through here before it is believed.
-/// Names may repeat. O(n log n) in the number of extents, O(n) if they come in file order.
+/// Checks that the extents of `layout` are not empty, lie within `file_bytes` and do not overlap, and that names,
+/// types, shapes and counts are within the limits. Of a variable that is not encoded, each extent holds whole elements,
+/// and where `run_shape` is given it holds exactly one such array. Whatever a reader returns goes through here before
+/// it is believed. Names may repeat. O(n log n) in the number of extents, O(n) if they come in file order.
 Status validate_layout(const Layout& layout, uint64_t file_bytes);
 
 /// The layout of a file about which nothing is known: one opaque variable over all of it (none if it is empty).
 Layout opaque_layout(uint64_t file_bytes, std::string variable_name);
 
-/// The bytes of `file_bytes` that no variable of `layout` covers, in file order, with neighbours joined. `layout` is valid.
+/// The bytes of `file_bytes` that no variable of `layout` covers, in file order, with neighbours joined. `layout` is
+/// valid.
 std::vector<Extent> skeleton_extents(const Layout& layout, uint64_t file_bytes);
 
 /// Limits on what a reader may return (FORMAT.md, "Limits").

@@ -11,11 +11,12 @@ namespace varve {
 ///     format text | variable count | for each: name text | kind u8 | order u8 | element bytes | encoded u8 |
 ///     shape count, lengths | run shape count, lengths | extent count, (distance from the previous end, bytes) each
 ///
-/// All numbers without a width are varints, the distance a signed one. The first distance is from the end of the variable before.
+/// All numbers without a width are varints, the distance a signed one. The first distance is from the end of the
+/// variable before.
 void encode_layout(const Layout& layout, ByteWriter& out);
 
-/// The reverse, from bytes that are not trusted: what is allocated is bounded by what is left to read and by the limits of
-/// layout.h. The result still has to be validated against its file.
+/// The reverse, from bytes that are not trusted: what is allocated is bounded by what is left to read and by the limits
+/// of layout.h. The result still has to be validated against its file.
 Result<Layout> decode_layout(ByteReader& in);
 
 }  // namespace varve

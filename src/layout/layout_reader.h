@@ -20,8 +20,8 @@ class LayoutReader {
   /// For messages: "HDF5".
   virtual std::string_view name() const = 0;
 
-  /// Whether the file looks like this format, by its magic number. `first_bytes` are its first kProbeBytes (all of a shorter
-  /// file). Runs in the caller's own process: cheap, and safe on any file.
+  /// Whether the file looks like this format, by its magic number. `first_bytes` are its first kProbeBytes (all of a
+  /// shorter file). Runs in the caller's own process: cheap, and safe on any file.
   virtual bool recognises(int fd, ByteSpan first_bytes, uint64_t file_bytes) const = 0;
 
   /// The layout of the file open at `fd` for reading, which is `file_bytes` long. The result is not validated yet.

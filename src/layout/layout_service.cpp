@@ -21,7 +21,7 @@ constexpr size_t kFilesInFlightMax = 8;
 
 using Clock = std::chrono::steady_clock;
 
-std::string name_in_layout(const std::string& path) { return "/" + path.substr(path.rfind('/') + 1); }
+std::string name_in_layout(std::string_view path) { return fmt::format("/{}", path.substr(path.rfind('/') + 1)); }
 
 /// A FIFO must not stop us, so it is opened without waiting, and only regular files are read.
 Result<UniqueFd> open_regular(const std::string& path) {
@@ -44,7 +44,8 @@ class LayoutService::Batch {
   std::vector<LayoutOutcome> run() {
     for (;;) {
       hand_out();
-      bool working = std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.in_flight.empty(); });
+      bool working =
+          std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return !lane.in_flight.empty(); });
       if (!working) break;
       wait_for_answers();
     }

@@ -21,8 +21,8 @@ namespace varve {
 /// Where the variables of a file lie. It is always valid for the file's size (validate_layout).
 struct LayoutOutcome {
   Layout layout;
-  /// Why the layout is that of an opaque file although something should have been known of it. A sentence for the user, with the
-  /// file's path: "the HDF5 reader crashed (signal 11) on /scratch/dump.h5; saved as one opaque variable".
+  /// Why the layout is that of an opaque file although something should have been known of it. A sentence for the user,
+  /// with the file's path: "the HDF5 reader crashed (signal 11) on /scratch/dump.h5; saved as one opaque variable".
   std::optional<std::string> warning;
 };
 
@@ -44,15 +44,16 @@ struct LayoutServiceOptions {
   LayoutReaders readers = built_in_readers();
 };
 
-/// Finds out where the variables of files lie. Format readers run in processes of their own, since the libraries they use may crash,
-/// hang or run out of memory on a damaged or hostile file: that costs this file's layout and a new process, nothing else.
+/// Finds out where the variables of files lie. Format readers run in processes of their own, since the libraries they
+/// use may crash, hang or run out of memory on a damaged or hostile file: that costs this file's layout and a new
+/// process, nothing else.
 ///
-/// A recognised format wins over a sidecar file, and that over LayoutReadOptions::raw. A file that nobody recognises (or a
-/// FIFO, or one that cannot be opened) never reaches a reader: it is one opaque variable. Opaque and raw variables
-/// have the name of the file, without its directory, after a '/'.
+/// A recognised format wins over a sidecar file, and that over LayoutReadOptions::raw. A file that nobody recognises
+/// (or a FIFO, or one that cannot be opened) never reaches a reader: it is one opaque variable. Opaque and raw
+/// variables have the name of the file, without its directory, after a '/'.
 ///
-/// Thread-safe. Make it early: start() forks, and what the program has in memory by then is shared with the fork (copied
-/// when either writes to it) until the service is destroyed.
+/// Thread-safe. Make it early: start() forks, and what the program has in memory by then is shared with the fork
+/// (copied when either writes to it) until the service is destroyed.
 class LayoutService {
  public:
   static Result<std::unique_ptr<LayoutService>> start(LayoutServiceOptions options = {});
@@ -64,8 +65,8 @@ class LayoutService {
   /// The layout of the file at `path`, which is `file_bytes` long.
   LayoutOutcome read(const std::string& path, uint64_t file_bytes, const LayoutReadOptions& options = {});
 
-  /// The same for many files, in their order. Much cheaper for small files: requests are sent ahead, and idle reader processes
-  /// share the work.
+  /// The same for many files, in their order. Much cheaper for small files: requests are sent ahead, and idle reader
+  /// processes share the work.
   std::vector<LayoutOutcome> read_many(std::span<const LayoutRequest> requests, const LayoutReadOptions& options = {});
 
  private:

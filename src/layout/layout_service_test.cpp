@@ -97,7 +97,8 @@ TEST_F(LayoutServiceTest, SaysTheSameAsTheReadersForTheWholeZoo) {
   zoo::make_zoo(directory.path(), {.tiny_variables = 200, .huge_file_bytes = uint64_t{1} << 40});
   LayoutReaders readers = built_in_readers();
   std::vector<LayoutRequest> requests;
-  for (const auto& path : files_below(directory.path())) requests.push_back({path.string(), std::filesystem::file_size(path)});
+  for (const auto& path : files_below(directory.path()))
+    requests.push_back({path.string(), std::filesystem::file_size(path)});
   std::vector<LayoutOutcome> outcomes = service->read_many(requests);
   ASSERT_EQ(outcomes.size(), requests.size());
   for (size_t i = 0; i < requests.size(); ++i) {
@@ -156,7 +157,8 @@ TEST_F(LayoutServiceTest, TakesAnswersThatAreLargerThanAPipe) {
   start(2);
   std::string path = file("order", "DO many");
   std::vector<LayoutRequest> requests(10, LayoutRequest{path, 7});
-  for (const LayoutOutcome& outcome : service->read_many(requests)) EXPECT_EQ(outcome.layout.variables.size(), 100'000U);
+  for (const LayoutOutcome& outcome : service->read_many(requests))
+    EXPECT_EQ(outcome.layout.variables.size(), 100'000U);
 }
 
 TEST_F(LayoutServiceTest, ServesSeveralThreadsAtOnce) {
@@ -195,7 +197,8 @@ TEST_F(LayoutServiceTest, DescribesUnknownFilesByTheirSidecarOrAsTheUserSays) {
   EXPECT_TRUE(outcome.warning);
   EXPECT_EQ(outcome.layout.variables[0].type.name(), "BYTES");
 
-  write_text(plain + std::string(kSidecarSuffix), R"({"variables": [{"name": "/v", "type": "f64", "shape": [12501]}]})");
+  write_text(plain + std::string(kSidecarSuffix),
+             R"({"variables": [{"name": "/v", "type": "f64", "shape": [12501]}]})");
   outcome = service->read(plain, 100'000);
   ASSERT_TRUE(outcome.warning);
   EXPECT_NE(outcome.warning->find("does not fit into the file's 100000 bytes"), std::string::npos) << *outcome.warning;

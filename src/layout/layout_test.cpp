@@ -111,7 +111,8 @@ TEST(SkeletonExtents, TogetherWithTheVariablesCoverEveryByteOnce) {
     auto mark = [&covered](const Extent& extent) {
       for (uint64_t i = 0; i < extent.bytes; ++i) ++covered[extent.offset + i];
     };
-    for (const Variable& variable : layout.variables) std::for_each(variable.extents.begin(), variable.extents.end(), mark);
+    for (const Variable& variable : layout.variables)
+      std::for_each(variable.extents.begin(), variable.extents.end(), mark);
     std::vector<Extent> gaps = skeleton_extents(layout, file_bytes);
     std::for_each(gaps.begin(), gaps.end(), mark);
     RC_ASSERT(std::all_of(covered.begin(), covered.end(), [](int times) { return times == 1; }));

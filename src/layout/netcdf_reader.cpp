@@ -201,8 +201,8 @@ class HeaderParser {
     Layout layout{.format = "netcdf", .variables = {}};
     layout.variables.reserve(variables_.size());
     for (NetcdfVariable& variable : variables_) {
-      VARVE_ASSIGN(Variable placed, variable.has_records ? place_records(variable, records, record_bytes)
-                                                         : place_fixed(variable));
+      VARVE_ASSIGN(Variable placed,
+                   variable.has_records ? place_records(variable, records, record_bytes) : place_fixed(variable));
       layout.variables.push_back(std::move(placed));
     }
     return layout;
@@ -213,7 +213,8 @@ class HeaderParser {
   }
 
   Result<Variable> place_fixed(NetcdfVariable& source) {
-    if (source.begin > file_.file_bytes() || source.bytes > file_.file_bytes() - source.begin) return ends_early(source);
+    if (source.begin > file_.file_bytes() || source.bytes > file_.file_bytes() - source.begin)
+      return ends_early(source);
     Variable variable;
     variable.name = std::move(source.name);
     variable.type = source.type;

@@ -72,10 +72,10 @@ TEST_F(NetcdfReader, GivesTypesAndShapes) {
     std::vector<uint64_t> shape, run_shape;
     size_t extent_count;
   };
-  for (const Expected& one : {Expected{"/scalar", "I32BE", {}, {}, 1}, Expected{"/letters", "T1", {7, 3}, {}, 1},
-                              Expected{"/unsigned long ints", "U64BE", {7}, {}, 1},
-                              Expected{"/record floats", "F32BE", {5, 7, 3}, {7, 3}, 5},
-                              Expected{"/time", "F64BE", {5}, {1}, 5}, Expected{"/bytes", "I8", {3}, {}, 1}}) {
+  for (const Expected& one :
+       {Expected{"/scalar", "I32BE", {}, {}, 1}, Expected{"/letters", "T1", {7, 3}, {}, 1},
+        Expected{"/unsigned long ints", "U64BE", {7}, {}, 1}, Expected{"/record floats", "F32BE", {5, 7, 3}, {7, 3}, 5},
+        Expected{"/time", "F64BE", {5}, {1}, 5}, Expected{"/bytes", "I8", {3}, {}, 1}}) {
     const Variable* variable = find_variable(*layout, one.name);
     ASSERT_NE(variable, nullptr) << one.name;
     EXPECT_EQ(variable->type.name(), one.type);

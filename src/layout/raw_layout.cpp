@@ -31,13 +31,15 @@ Result<Variable> sidecar_variable(const nlohmann::json& entry, uint64_t end, uin
   if (name == entry.end() || !name->is_string()) return Status::invalid_argument("a variable has no name");
   Variable variable;
   variable.name = name->get<std::string>();
-  if (type == entry.end() || !type->is_string()) return Status::invalid_argument("a variable has no type", variable.name);
+  if (type == entry.end() || !type->is_string())
+    return Status::invalid_argument("a variable has no type", variable.name);
   VARVE_ASSIGN(variable.type, ElementType::parse(type->get_ref<const std::string&>()));
   if (auto shape = entry.find("shape"); shape != entry.end()) {
     if (!shape->is_array()) return Status::invalid_argument("a shape is not a list of numbers", variable.name);
     if (shape->size() > kDimensionsMax) return Status::resource_limit("too many dimensions", variable.name);
     for (const nlohmann::json& length : *shape) {
-      if (!length.is_number_unsigned()) return Status::invalid_argument("a shape is not a list of numbers", variable.name);
+      if (!length.is_number_unsigned())
+        return Status::invalid_argument("a shape is not a list of numbers", variable.name);
       variable.shape.push_back(length.get<uint64_t>());
     }
   }

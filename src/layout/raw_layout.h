@@ -14,7 +14,8 @@ namespace varve {
 /// What a user says about files that describe nothing themselves: a header of `header_bytes`, then one array.
 struct RawDescription {
   ElementType type;
-  std::vector<uint64_t> shape;  ///< slowest dimension first; empty: as many elements as the file holds, in one dimension
+  std::vector<uint64_t>
+      shape;  ///< slowest dimension first; empty: as many elements as the file holds, in one dimension
   uint64_t header_bytes = 0;
   bool operator==(const RawDescription&) const = default;
 };
@@ -23,8 +24,8 @@ struct RawDescription {
 /// Types are written as ElementType::parse takes them. invalid_argument: anything else.
 Result<RawDescription> parse_raw_description(std::string_view text);
 
-/// The layout of a file that `description` describes: one variable named `variable_name` after a skeleton of the header.
-/// invalid_argument: its size is not the file's.
+/// The layout of a file that `description` describes: one variable named `variable_name` after a skeleton of the
+/// header. invalid_argument: its size is not the file's.
 Result<Layout> raw_layout(const RawDescription& description, uint64_t file_bytes, std::string variable_name);
 
 /// A sidecar file describes a raw file beside it, whose name it bears with this ending.
@@ -35,9 +36,10 @@ inline constexpr uint64_t kSidecarBytesMax = 64_MiB;
 ///
 ///     { "variables": [ { "name": "/Fluid/Temperature", "type": "f64", "shape": [128, 128], "offset": 512 }, ... ] }
 ///
-/// `type` is written as for --raw, `shape` has the slowest dimension first (default: a scalar), `offset` is where the array
-/// begins, in bytes from the file's start (default: where the variable before it ends). What no variable covers is skeleton.
-/// Other members are ignored. invalid_argument: not such a description, or it does not fit a file of `file_bytes`.
+/// `type` is written as for --raw, `shape` has the slowest dimension first (default: a scalar), `offset` is where the
+/// array begins, in bytes from the file's start (default: where the variable before it ends). What no variable covers
+/// is skeleton. Other members are ignored. invalid_argument: not such a description, or it does not fit a file of
+/// `file_bytes`.
 Result<Layout> sidecar_layout(std::string_view json, uint64_t file_bytes);
 
 }  // namespace varve

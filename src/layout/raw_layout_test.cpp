@@ -18,8 +18,9 @@ TEST(RawDescription, IsParsedFromATypeAShapeAndAHeader) {
 }
 
 TEST(RawDescription, IsRefusedWhenItMakesNoSense) {
-  for (const char* text : {"", "f63", "f64:", "f64:0", "f64:1,", "f64:,1", "f64:1,x", "f64:1@", "f64:1@x", "f64:-1", "f64@1@2",
-                           "f64:99999999999999999999", "f64:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"}) {
+  for (const char* text :
+       {"", "f63", "f64:", "f64:0", "f64:1,", "f64:,1", "f64:1,x", "f64:1@", "f64:1@x", "f64:-1", "f64@1@2",
+        "f64:99999999999999999999", "f64:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"}) {
     EXPECT_EQ(parse_raw_description(text).status().code(), StatusCode::invalid_argument) << text;
   }
 }
@@ -50,7 +51,8 @@ TEST(SidecarLayout, ListsVariablesAtTheirOffsetsOrOneAfterTheOther) {
       {"name": "/a", "type": "f64", "shape": [2, 3], "offset": 16},
       {"name": "/b", "type": "u8", "shape": [4]},
       {"name": "/c", "type": "i32be"},
-      {"name": "/none", "type": "i32be", "shape": [0]}], "more": 1})", 100);
+      {"name": "/none", "type": "i32be", "shape": [0]}], "more": 1})",
+                                         100);
   ASSERT_TRUE(layout.ok()) << layout.status().to_string();
   EXPECT_TRUE(validate_layout(*layout, 100).ok());
   EXPECT_EQ(layout->variables[0].extents, (std::vector<Extent>{{16, 48}}));
@@ -63,7 +65,8 @@ TEST(SidecarLayout, RefusesWhatIsNotSuchADescriptionOrDoesNotFit) {
   for (const char* text :
        {"", "{", "[]", "{}", R"({"variables": 1})", R"({"variables": [1]})", R"({"variables": [{}]})",
         R"({"variables": [{"name": "a"}]})", R"({"variables": [{"name": 1, "type": "f64"}]})",
-        R"({"variables": [{"name": "a", "type": "f65"}]})", R"({"variables": [{"name": "a", "type": "f64", "shape": 3}]})",
+        R"({"variables": [{"name": "a", "type": "f65"}]})",
+        R"({"variables": [{"name": "a", "type": "f64", "shape": 3}]})",
         R"({"variables": [{"name": "a", "type": "f64", "shape": [-1]}]})",
         R"({"variables": [{"name": "a", "type": "f64", "shape": [1.5]}]})",
         R"({"variables": [{"name": "a", "type": "f64", "offset": -8}]})",

@@ -51,8 +51,8 @@ void keep_only(std::array<int, N>& fds) {
 
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
-  // These are for the program, which the terminal or the batch system may want to end in good order. When it ends, its end
-  // of the sockets closes, and readers go too.
+  // These are for the program, which the terminal or the batch system may want to end in good order. When it ends, its
+  // end of the sockets closes, and readers go too.
   for (int number : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) ::signal(number, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
@@ -180,7 +180,8 @@ void spawn_reader(int control, const LayoutReaders& readers, const ReaderLimits&
   send_message(control, bytes_of(reply), fds.data(), reply.pid > 0 ? fds.size() : 0, true);
 }
 
-/// A killed process is gone in microseconds, unless a system call of it hangs (a dead file server): then it is left behind.
+/// A killed process is gone in microseconds, unless a system call of it hangs (a dead file server): then it is left
+/// behind.
 int end_reader(pid_t pid) {
   constexpr int kTriesMax = 5000;
   constexpr useconds_t kPauseMicroseconds = 200;

@@ -39,8 +39,8 @@ class ReaderClient {
   /// Takes in what has arrived, without waiting. False if the process is gone; what came before can still be taken.
   bool receive();
 
-  /// The next answer, if all of it has arrived: a layout (not validated), or why the reader has none. A failed outer Result
-  /// means garbage: the process cannot be used any more.
+  /// The next answer, if all of it has arrived: a layout (not validated), or why the reader has none. A failed outer
+  /// Result means garbage: the process cannot be used any more.
   Result<std::optional<Result<Layout>>> next_answer();
 
   pid_t pid() const { return pid_; }
@@ -55,8 +55,8 @@ class ReaderClient {
 };
 
 /// Starts and ends reader processes. They descend from a process that is forked when this object is made, so later ones
-/// do not inherit locks, threads or memory that the program has by then. They hold no other file descriptors, write no files, leave
-/// no core dumps and die with their parent. Thread-safe.
+/// do not inherit locks, threads or memory that the program has by then. They hold no other file descriptors, write no
+/// files, leave no core dumps and die with their parent. Thread-safe.
 class ReaderSpawner {
  public:
   /// `readers` must outlive this object. Nothing is forked yet.

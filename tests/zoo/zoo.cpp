@@ -35,7 +35,8 @@ void make_sparse_file(const fs::path& path, uint64_t bytes) {
 }
 
 void set_times(const fs::path& path) {
-  timespec times[2] = {{.tv_sec = 946'684'799, .tv_nsec = 123'456'789}, {.tv_sec = 946'684'800, .tv_nsec = 987'654'321}};
+  timespec times[2] = {{.tv_sec = 946'684'799, .tv_nsec = 123'456'789},
+                       {.tv_sec = 946'684'800, .tv_nsec = 987'654'321}};
   check(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0, "set the times of " + path.string());
 }
 
@@ -73,8 +74,15 @@ void make_odd_tree(const fs::path& directory, const Options& options) {
   write_file(directory / "empty", {});
   if (options.huge_file_bytes > 0) make_sparse_file(directory / "huge sparse", options.huge_file_bytes);
   write_file(directory / "two\nlines and a space", pattern(100, 3));
-  write_file(directory / "\xc3\xbc" "nic\xc3\xb6" "de \xe2\x9c\x93 \xf0\x9f\x8c\x8d", pattern(5000, 4));
-  write_file(directory / "not\xff" "utf8", pattern(10, 5));
+  write_file(directory /
+                 "\xc3\xbc"
+                 "nic\xc3\xb6"
+                 "de \xe2\x9c\x93 \xf0\x9f\x8c\x8d",
+             pattern(5000, 4));
+  write_file(directory /
+                 "not\xff"
+                 "utf8",
+             pattern(10, 5));
   write_file(directory / std::string(255, 'n'), pattern(1, 6));
   fs::path deep = directory / "nested" / "folders with \xc3\xbc" / std::string(200, 'd') / "empty";
   fs::create_directories(deep);
@@ -89,7 +97,8 @@ void make_odd_tree(const fs::path& directory, const Options& options) {
     const char* name;
     mode_t mode;
   };
-  for (const ModeCase& one : {ModeCase{"mode 0400", 0400}, {"mode 0755", 0755}, {"mode 0666", 0666}, {"mode 2755", 02755}}) {
+  for (const ModeCase& one :
+       {ModeCase{"mode 0400", 0400}, {"mode 0755", 0755}, {"mode 0666", 0666}, {"mode 2755", 02755}}) {
     write_file(directory / one.name, pattern(300, one.mode));
     check(::chmod((directory / one.name).c_str(), one.mode) == 0, one.name);
   }

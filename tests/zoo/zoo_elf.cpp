@@ -21,12 +21,16 @@ class ElfWriter {
   void half(uint64_t value) { integer(value, 2); }
   void word32(uint64_t value) { integer(value, 4); }
   void word(uint64_t value) { integer(value, wide_ ? 8 : 4); }
-  void text(const std::string& value) { out.insert(out.end(), value.begin(), value.end()); }
+  void text(const std::string& value) {
+    for (char c : value) out.push_back(c);
+  }
   void pad_to(size_t size) { out.resize(size, '\0'); }
   void pad_to_multiple(size_t of) { pad_to((out.size() + of - 1) / of * of); }
 
   void file_header(unsigned segments) {
-    text("\x7f" "ELF");
+    text(
+        "\x7f"
+        "ELF");
     for (char c : {wide_ ? 2 : 1, big_endian_ ? 2 : 1, 1}) out.push_back(c);
     pad_to(16);
     half(4);  // ET_CORE
@@ -85,7 +89,7 @@ void make_core(const std::filesystem::path& path, bool wide, bool big_endian) {
   mapped.text(std::string("/usr/bin/simulation\0/usr/lib/libfoo.so\0", 39));
   ElfWriter notes(wide, big_endian);
   notes.note("CORE", 1, std::vector<char>(336, 'r'));  // NT_PRSTATUS
-  notes.note("CORE", 0x46494c45, mapped.out);           // NT_FILE
+  notes.note("CORE", 0x46494c45, mapped.out);          // NT_FILE
 
   constexpr uint64_t kRead = 4, kWrite = 2, kExecute = 1;
   ElfWriter core(wide, big_endian);

@@ -20,6 +20,8 @@ Id create_file(const fs::path& path, bool latest = false, hsize_t user_block_byt
   return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access), H5Fclose};
 }
 
+std::string numbered(std::string stem, uint64_t number) { return stem.append(std::to_string(number)); }
+
 Id create_group(hid_t parent, const std::string& name) {
   Id properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
   h5(H5Pset_obj_track_times(properties, false), "leave times out");
@@ -39,8 +41,8 @@ void add_filtered_datasets(hid_t file) {
   add_dataset(file, "fletcher32", H5T_IEEE_F32LE, {16, 20}, checked);
 }
 
-/// Chunks of all index kinds of the format: one chunk, fixed, extensible in one dimension or in several; with and without
-/// early allocation.
+/// Chunks of all index kinds of the format: one chunk, fixed, extensible in one dimension or in several; with and
+/// without early allocation.
 void add_chunked_datasets(hid_t file) {
   Id whole = creation_properties({8, 6});
   add_dataset(file, "chunked", H5T_IEEE_F32LE, {16, 12}, whole);
@@ -56,7 +58,8 @@ void add_chunked_datasets(hid_t file) {
     const char* name;
     Shape largest;
   };
-  for (const Growing& one : {Growing{"growing", {H5S_UNLIMITED, 6}}, {"growing both ways", {H5S_UNLIMITED, H5S_UNLIMITED}}}) {
+  for (const Growing& one :
+       {Growing{"growing", {H5S_UNLIMITED, 6}}, {"growing both ways", {H5S_UNLIMITED, H5S_UNLIMITED}}}) {
     Id properties = creation_properties({4, 3});
     Id space = simple_space({10, 6}, one.largest);
     Id dataset(H5Dcreate2(file, one.name, H5T_STD_I32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose);
@@ -108,7 +111,11 @@ void add_groups_and_links(hid_t file) {
   Id fluid = create_group(file, "Fluid");
   Id inner = create_group(fluid, "inner");
   add_dataset(inner, "Temperature", H5T_IEEE_F32BE, {5, 5}, properties);
-  add_dataset(fluid, "\xc3\xbc" "nic\xc3\xb6" "de \xe2\x9c\x93", H5T_STD_I32LE, {10}, properties);
+  add_dataset(fluid,
+              "\xc3\xbc"
+              "nic\xc3\xb6"
+              "de \xe2\x9c\x93",
+              H5T_STD_I32LE, {10}, properties);
   add_dataset(fluid, "a name with spaces\nand a line end", H5T_STD_I32LE, {10}, properties);
   h5(H5Lcreate_hard(inner, "Temperature", file, "the same temperature", H5P_DEFAULT, H5P_DEFAULT), "link");
   h5(H5Lcreate_hard(file, "/", inner, "back to the root", H5P_DEFAULT, H5P_DEFAULT), "link");
@@ -131,7 +138,7 @@ void add_attributes(hid_t file, bool dense) {
     hsize_t large = dense ? 20'000 : 7'000;
     Shape shape{i == 0 ? large : hsize_t{10}};
     Id space = simple_space(shape);
-    std::string name = "attribute " + std::to_string(i);
+    std::string name = numbered("attribute ", static_cast<uint64_t>(i));
     Id attribute(H5Acreate2(dataset, name.c_str(), H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
     std::vector<char> data = pattern(shape[0] * 8, static_cast<uint32_t>(i));
     h5(H5Awrite(attribute, H5T_IEEE_F64LE, data.data()), "write an attribute");
@@ -141,7 +148,7 @@ void add_attributes(hid_t file, bool dense) {
 void add_tiny_datasets(hid_t file, uint64_t count) {
   Id properties = creation_properties();
   Id group = create_group(file, "particles");
-  for (uint64_t i = 0; i < count; ++i) add_dataset(group, "p" + std::to_string(i), H5T_STD_I32LE, {4}, properties);
+  for (uint64_t i = 0; i < count; ++i) add_dataset(group, numbered("p", i), H5T_STD_I32LE, {4}, properties);
 }
 
 }  // namespace

@@ -11,14 +11,17 @@ struct Named {
 
 void add_numbers(hid_t group) {
   Id properties = creation_properties();
-  for (const Named& one : {Named{"i8", H5T_STD_I8LE},     {"u8", H5T_STD_U8BE},       {"i16", H5T_STD_I16LE},
-                           {"i16be", H5T_STD_I16BE},      {"u16", H5T_STD_U16LE},     {"u16be", H5T_STD_U16BE},
-                           {"i32", H5T_STD_I32LE},        {"i32be", H5T_STD_I32BE},   {"u32", H5T_STD_U32LE},
-                           {"u32be", H5T_STD_U32BE},      {"i64", H5T_STD_I64LE},     {"i64be", H5T_STD_I64BE},
-                           {"u64", H5T_STD_U64LE},        {"u64be", H5T_STD_U64BE},   {"f32", H5T_IEEE_F32LE},
-                           {"f32be", H5T_IEEE_F32BE},     {"f64", H5T_IEEE_F64LE},    {"f64be", H5T_IEEE_F64BE},
-                           {"bits8", H5T_STD_B8LE},       {"bits32be", H5T_STD_B32BE}, {"vax float", H5T_VAX_F32},
-                           {"long double", H5T_NATIVE_LDOUBLE}}) {
+  for (const Named& one : {Named{"i8", H5T_STD_I8LE},  {"u8", H5T_STD_U8BE},
+                           {"i16", H5T_STD_I16LE},     {"i16be", H5T_STD_I16BE},
+                           {"u16", H5T_STD_U16LE},     {"u16be", H5T_STD_U16BE},
+                           {"i32", H5T_STD_I32LE},     {"i32be", H5T_STD_I32BE},
+                           {"u32", H5T_STD_U32LE},     {"u32be", H5T_STD_U32BE},
+                           {"i64", H5T_STD_I64LE},     {"i64be", H5T_STD_I64BE},
+                           {"u64", H5T_STD_U64LE},     {"u64be", H5T_STD_U64BE},
+                           {"f32", H5T_IEEE_F32LE},    {"f32be", H5T_IEEE_F32BE},
+                           {"f64", H5T_IEEE_F64LE},    {"f64be", H5T_IEEE_F64BE},
+                           {"bits8", H5T_STD_B8LE},    {"bits32be", H5T_STD_B32BE},
+                           {"vax float", H5T_VAX_F32}, {"long double", H5T_NATIVE_LDOUBLE}}) {
     add_dataset(group, one.name, one.type, {6, 5}, properties);
   }
   Id half(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
