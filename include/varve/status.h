@@ -104,8 +104,8 @@ class [[nodiscard]] Result {
 #define VARVE_CONCAT(a, b) VARVE_CONCAT_INNER(a, b)
 
 /// Returns from the current function if `expression` (a Status) is not OK.
-#define VARVE_TRY(expression)                                        \
-  do {                                                               \
+#define VARVE_TRY(expression)                                                                 \
+  do {                                                                                        \
     if (::varve::Status varve_status = (expression); !varve_status.ok()) return varve_status; \
   } while (false)
 

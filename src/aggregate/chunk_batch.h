@@ -16,7 +16,8 @@ struct BatchChunk {
   uint64_t stream_offset = 0;
   uint64_t bytes = 0;
   size_t buffer_offset = 0;  ///< where its bytes are, unless it is a hole
-  /// The eight bytes that it consists of, over and over; set for holes by the reader, for constant chunks by score_batch().
+  /// The eight bytes that it consists of, over and over; set for holes by the reader, for constant chunks by
+  /// score_batch().
   std::optional<uint64_t> pattern;
   Score score;  ///< of chunks without a pattern, by score_batch()
 };
@@ -26,7 +27,9 @@ struct ChunkBatch {
   explicit ChunkBatch(size_t buffer_bytes) : buffer(buffer_bytes) {}
   Buffer buffer;
   std::vector<BatchChunk> chunks;
-  ByteSpan bytes_of(const BatchChunk& chunk) const { return ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes); }
+  ByteSpan bytes_of(const BatchChunk& chunk) const {
+    return ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes);
+  }
 };
 
 /// Finds the chunks that are a repeated pattern, and the scores of the others.
@@ -35,10 +38,16 @@ void score_batch(ChunkBatch& batch, const ScoreFunction& score);
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:
-  BatchReader(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, WorkOrder order, SourceReader reader,
-              const Chunker& chunker, uint64_t hole_bytes_min)
-      : streams_(streams), files_(files), order_(std::move(order)), reader_(std::move(reader)), chunker_(chunker), hole_bytes_min_(hole_bytes_min) {}
-  /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least chunker.bytes_ahead() bytes.
+  BatchReader(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, WorkOrder order,
+              SourceReader reader, const Chunker& chunker, uint64_t hole_bytes_min)
+      : streams_(streams),
+        files_(files),
+        order_(std::move(order)),
+        reader_(std::move(reader)),
+        chunker_(chunker),
+        hole_bytes_min_(hole_bytes_min) {}
+  /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least chunker.bytes_ahead()
+  /// bytes.
   Status fill(ChunkBatch& batch);
 
  private:

@@ -39,8 +39,10 @@ double element_value(const std::byte* at, const ElementType& type) {
   std::memcpy(raw, at, type.bytes);
   if (type.order == ByteOrder::big) std::reverse(raw, raw + type.bytes);
   switch (type.bytes) {
-    case 1: return type.kind == ElementKind::signed_integer ? double(load_le<int8_t>(raw)) : double(load_le<uint8_t>(raw));
-    case 2: return type.kind == ElementKind::signed_integer ? double(load_le<int16_t>(raw)) : double(load_le<uint16_t>(raw));
+    case 1:
+      return type.kind == ElementKind::signed_integer ? double(load_le<int8_t>(raw)) : double(load_le<uint8_t>(raw));
+    case 2:
+      return type.kind == ElementKind::signed_integer ? double(load_le<int16_t>(raw)) : double(load_le<uint16_t>(raw));
     case 4:
       if (type.kind == ElementKind::floating) return double(load_le<float>(raw));
       return type.kind == ElementKind::signed_integer ? double(load_le<int32_t>(raw)) : double(load_le<uint32_t>(raw));
@@ -66,17 +68,25 @@ class Differ {
     const TreeFile& new_file = b.file();
     VARVE_TRY(compare_streams(a, 0, b, 0, "", ElementType{}));
     std::map<std::string, size_t> old_variables;
-    for (size_t i = 0; i < old_file.layout.variables.size(); ++i) old_variables.emplace(old_file.layout.variables[i].name, i);
+    for (size_t i = 0; i < old_file.layout.variables.size(); ++i)
+      old_variables.emplace(old_file.layout.variables[i].name, i);
     for (size_t i = 0; i < new_file.layout.variables.size(); ++i) {
       const Variable& variable = new_file.layout.variables[i];
       auto found = old_variables.find(variable.name);
       if (found == old_variables.end()) found = find_renamed_whole(old_file, new_file, old_variables);
       if (found == old_variables.end()) {
-        add({new_file.path, variable.name, ChangeKind::added, variable.stored_bytes(), variable.stored_bytes(), {}, {}});
+        add({new_file.path,
+             variable.name,
+             ChangeKind::added,
+             variable.stored_bytes(),
+             variable.stored_bytes(),
+             {},
+             {}});
         continue;
       }
       const bool same_type = old_file.layout.variables[found->second].type == variable.type && !variable.encoded;
-      VARVE_TRY(compare_streams(a, found->second + 1, b, i + 1, variable.name, same_type ? variable.type : ElementType{}));
+      VARVE_TRY(
+          compare_streams(a, found->second + 1, b, i + 1, variable.name, same_type ? variable.type : ElementType{}));
       old_variables.erase(found);
     }
     for (const auto& [name, index] : old_variables) {
@@ -107,7 +117,8 @@ class Differ {
     }
   }
 
-  Status compare_streams(const LeafFile& a, size_t stream_a, const LeafFile& b, size_t stream_b, const std::string& variable, const ElementType& type) {
+  Status compare_streams(const LeafFile& a, size_t stream_a, const LeafFile& b, size_t stream_b,
+                         const std::string& variable, const ElementType& type) {
     const std::vector<Reference>& old_stream = a.file().streams[stream_a];
     const std::vector<Reference>& new_stream = b.file().streams[stream_b];
     uint64_t old_bytes = 0, new_bytes = 0;
@@ -151,8 +162,8 @@ class Differ {
   }
 
   /// Whether both streams refer to the same bytes over a range.
-  static bool same_references(const Leaf& leaf_a, const std::vector<Reference>& a, const Leaf& leaf_b, const std::vector<Reference>& b, uint64_t begin,
-                              uint64_t bytes) {
+  static bool same_references(const Leaf& leaf_a, const std::vector<Reference>& a, const Leaf& leaf_b,
+                              const std::vector<Reference>& b, uint64_t begin, uint64_t bytes) {
     size_t i = 0, j = 0;
     uint64_t at_a = 0, at_b = 0;
     while (at_a + a[i].bytes <= begin) at_a += a[i++].bytes;
@@ -163,7 +174,8 @@ class Differ {
       const uint64_t skip_a = at - at_a, skip_b = at - at_b;
       if (pattern) {
         if (a[i].offset != b[j].offset || skip_a % 8 != skip_b % 8) return false;
-      } else if (leaf_a.packs[a[i].pack].score != leaf_b.packs[b[j].pack].score || a[i].offset + skip_a != b[j].offset + skip_b) {
+      } else if (leaf_a.packs[a[i].pack].score != leaf_b.packs[b[j].pack].score ||
+                 a[i].offset + skip_a != b[j].offset + skip_b) {
         return false;
       }
       at += std::min(a[i].bytes - skip_a, b[j].bytes - skip_b);

@@ -7,7 +7,8 @@
 
 namespace varve {
 
-/// The chunks that a save has laid down so far. Bounded: when it is full, it forgets the older half, which costs space in the store, never data.
+/// The chunks that a save has laid down so far. Bounded: when it is full, it forgets the older half, which costs space
+/// in the store, never data.
 class FreshChunks {
  public:
   struct Place {

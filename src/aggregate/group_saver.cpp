@@ -15,7 +15,8 @@ constexpr uint32_t kElementBytesMax = 64;
 /// How much a file adds to its leaf, about.
 uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams, size_t first_stream) {
   uint64_t bytes = 64 + file.path.size();
-  for (const Variable& variable : file.layout.variables) bytes += 24 + variable.name.size() + 6 * variable.extents.size();
+  for (const Variable& variable : file.layout.variables)
+    bytes += 24 + variable.name.size() + 6 * variable.extents.size();
   for (size_t i = 0; i < file.streams.size(); ++i) bytes += 2 + 8 * streams[first_stream + i].references.size();
   return bytes;
 }
@@ -28,9 +29,9 @@ bool is_opaque(const Layout& layout) {
 void append_reference(std::vector<Reference>& references, const Reference& next) {
   if (!references.empty()) {
     Reference& last = references.back();
-    const bool continues = last.pack == next.pack &&
-                           (next.pack == Reference::kPattern ? last.offset == next.offset && last.bytes % 8 == 0
-                                                             : last.offset + last.bytes == next.offset);
+    const bool continues =
+        last.pack == next.pack && (next.pack == Reference::kPattern ? last.offset == next.offset && last.bytes % 8 == 0
+                                                                    : last.offset + last.bytes == next.offset);
     if (continues) {
       last.bytes += next.bytes;
       return;
@@ -141,7 +142,9 @@ void GroupSaver::make_streams() {
       } else {
         const Variable& variable = file.layout.variables[position - 1];
         const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
-        stream.class_id = class_id(!aware ? "file_BYTES" : small_file ? "small-files_BYTES" : context_.options.match.class_key(variable, opaque_file));
+        stream.class_id = class_id(!aware       ? "file_BYTES"
+                                   : small_file ? "small-files_BYTES"
+                                                : context_.options.match.class_key(variable, opaque_file));
         file.class_of.push_back(stream.class_id);
         const ElementType type = storage_type(variable);
         if (type.bytes <= kElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
@@ -176,14 +179,17 @@ void GroupSaver::sort_classes() {
 Status GroupSaver::store_chunks() {
   const SaveOptions& options = context_.options;
   const uint64_t chunk_bytes = options.chunker.bytes_average;
-  const uint64_t block_bytes = (std::max(options.block_bytes, chunk_bytes) + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
-  const size_t batch_bytes = std::max<size_t>(1_MiB, 2 * context_.chunker.bytes_ahead());
+  const uint64_t block_bytes =
+      (std::max(options.block_bytes, chunk_bytes) + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
+  // Small enough to stay in the cache between reading, scoring and laying down; large enough that the look-ahead of the
+  // chunker, which is read twice, is a small share.
+  const size_t batch_bytes = std::max<size_t>(256_KiB, 8 * context_.chunker.bytes_ahead());
   const uint64_t in_flight_max = 2 * std::max<size_t>(context_.pool.thread_count(), 1) + 1;
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
   encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
 
-  BatchReader reader(streams_, files_, WorkOrder(streams_, options.scheme, block_bytes), SourceReader(context_.folder, files_),
-                     context_.chunker, chunk_bytes);
+  BatchReader reader(streams_, files_, WorkOrder(streams_, options.scheme, block_bytes),
+                     SourceReader(context_.folder, files_), context_.chunker, chunk_bytes);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
   bool ended = false;
@@ -277,7 +283,8 @@ Status GroupSaver::append_oldest_pack() {
     return {};
   }
   for (size_t i = 0; i < meta.chunks.size(); ++i) {
-    outcome_.entries.push_back({meta.chunks[i].score.prefix(), 0, static_cast<uint32_t>(ordinal), static_cast<uint32_t>(i)});
+    outcome_.entries.push_back(
+        {meta.chunks[i].score.prefix(), 0, static_cast<uint32_t>(ordinal), static_cast<uint32_t>(i)});
   }
   return {};
 }
@@ -312,7 +319,8 @@ Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
   for (Stream& stream : streams_) {
     if (stream.file < first_file || stream.file >= last_file) continue;
     for (Reference& reference : stream.references) {
-      if (reference.pack != Reference::kPattern) reference.pack = ordinal_in(pack_of, reference.pack, leaf.packs, packs_[reference.pack]);
+      if (reference.pack != Reference::kPattern)
+        reference.pack = ordinal_in(pack_of, reference.pack, leaf.packs, packs_[reference.pack]);
     }
     tree_files_[stream.file].streams[stream.position] = std::move(stream.references);
   }

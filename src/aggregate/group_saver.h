@@ -38,8 +38,9 @@ struct GroupOutcome {
   uint64_t raw_bytes = 0, new_bytes = 0, known_bytes = 0, pattern_bytes = 0, variable_count = 0;
 };
 
-/// Saves the files of one group of ranks into one arena: layouts → streams → chunks in the order of the scheme → packs → tree → sealed arena.
-/// One thread drives it; scoring and encoding run in the pool, and results are taken in order, so that the arena does not depend on timing.
+/// Saves the files of one group of ranks into one arena: layouts → streams → chunks in the order of the scheme → packs
+/// → tree → sealed arena. One thread drives it; scoring and encoding run in the pool, and results are taken in order,
+/// so that the arena does not depend on timing.
 class GroupSaver {
  public:
   GroupSaver(const SaveContext& context, std::vector<SourceFile> files, uint32_t ordinal);

@@ -25,8 +25,8 @@ Result<SetDetails> inspect_set(const Store& store, const SetName& name, const Fi
       described.small_variable_count = file.small_variable_count;
       for (size_t i = 0; i < file.layout.variables.size(); ++i) {
         const Variable& variable = file.layout.variables[i];
-        described.variables.push_back({variable.name, variable.type, variable.shape, leaf.class_keys[file.class_of[i]], variable.stored_bytes(),
-                                       variable.encoded});
+        described.variables.push_back({variable.name, variable.type, variable.shape, leaf.class_keys[file.class_of[i]],
+                                       variable.stored_bytes(), variable.encoded});
         described.skeleton_bytes -= variable.stored_bytes();
       }
       for (const std::vector<Reference>& stream : file.streams) {
@@ -94,7 +94,8 @@ Result<StoreStatistics> store_statistics(const Store& store) {
   }
   VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.fs().list(store.index_path()));
   for (const DirectoryEntry& run : runs) {
-    if (Result<FileStatus> status = store.fs().stat(join_path(store.index_path(), run.name)); status.ok()) statistics.index_bytes += status->bytes;
+    if (Result<FileStatus> status = store.fs().stat(join_path(store.index_path(), run.name)); status.ok())
+      statistics.index_bytes += status->bytes;
   }
   return statistics;
 }
@@ -118,11 +119,13 @@ std::vector<FilePiece> pieces_of(const TreeFile& file) {
       at += extent.bytes;
     }
   }
-  std::sort(pieces.begin(), pieces.end(), [](const FilePiece& a, const FilePiece& b) { return a.file_offset < b.file_offset; });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const FilePiece& a, const FilePiece& b) { return a.file_offset < b.file_offset; });
   return pieces;
 }
 
-Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, size_t stream, const std::function<Status(ByteSpan)>& take) {
+Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, size_t stream,
+                   const std::function<Status(ByteSpan)>& take) {
   StreamReader reader(store);
   uint64_t total = 0;
   for (const Reference& reference : file.streams[stream]) total += reference.bytes;
@@ -135,7 +138,8 @@ Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, s
   return {};
 }
 
-Status give_file(const Store& store, const Leaf& leaf, const TreeFile& file, const std::function<Status(ByteSpan)>& take) {
+Status give_file(const Store& store, const Leaf& leaf, const TreeFile& file,
+                 const std::function<Status(ByteSpan)>& take) {
   StreamReader reader(store, 64);
   ByteVector buffer;
   for (const FilePiece& piece : pieces_of(file)) {
@@ -158,17 +162,21 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
     for (const TreeFile& file : leaf.files) {
       if (found || file.path != path) continue;
       found = true;
-      if (file.type != FileType::regular) return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
+      if (file.type != FileType::regular)
+        return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
       if (variable.empty()) return give_file(store, leaf, file, take);
       for (size_t i = 0; i < file.layout.variables.size(); ++i) {
         if (file.layout.variables[i].name == variable) return give_stream(store, leaf, file, i + 1, take);
       }
-      return Status::not_found("the file has no such variable", path + ":" + variable, "`varve show " + name.to_string() + "` lists its variables");
+      return Status::not_found("the file has no such variable", path + ":" + variable,
+                               "`varve show " + name.to_string() + "` lists its variables");
     }
     return {};
   });
   VARVE_TRY(given);
-  if (!found) return Status::not_found("the set has no such file", name.to_string() + ":" + path, "`varve show " + name.to_string() + "` lists its files");
+  if (!found)
+    return Status::not_found("the set has no such file", name.to_string() + ":" + path,
+                             "`varve show " + name.to_string() + "` lists its files");
   return {};
 }
 

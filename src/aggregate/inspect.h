@@ -33,13 +33,15 @@ struct FileDetails {
   std::vector<VariableDetails> variables;
 };
 
-/// What a set consists of, and what it shares: each raw byte is in a pattern, in a pack that was written for this set, or in one that was there before.
+/// What a set consists of, and what it shares: each raw byte is in a pattern, in a pack that was written for this set,
+/// or in one that was there before.
 struct SetDetails {
   SetRecord record;
   uint64_t pattern_bytes = 0;
-  uint64_t own_bytes = 0;      ///< references into arenas of this set
-  uint64_t shared_bytes = 0;   ///< references into arenas of other sets
-  std::map<std::string, uint64_t> shared_with;  ///< bytes by the set that wrote them ("job@3"; "a set that was dropped")
+  uint64_t own_bytes = 0;     ///< references into arenas of this set
+  uint64_t shared_bytes = 0;  ///< references into arenas of other sets
+  std::map<std::string, uint64_t>
+      shared_with;  ///< bytes by the set that wrote them ("job@3"; "a set that was dropped")
   std::vector<FileDetails> files;
 };
 Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter = {});
@@ -53,7 +55,8 @@ struct VariableChange {
   ChangeKind kind = ChangeKind::same;
   uint64_t bytes = 0;
   uint64_t changed_bytes = 0;  ///< in elements that differ
-  /// Of numeric variables of equal type and size: largest absolute difference of two elements, and the root of their mean square.
+  /// Of numeric variables of equal type and size: largest absolute difference of two elements, and the root of their
+  /// mean square.
   std::optional<double> difference_max, difference_rms;
 };
 
@@ -63,8 +66,10 @@ struct SetDifference {
   std::vector<VariableChange> changes;  ///< all that are not `same`; in the order of files
   uint64_t same_count = 0;
 };
-/// Compares two sets. Ranges with the same references are equal and are not read. Files are matched by path, else by rank and name without digits.
-Result<SetDifference> diff_sets(const Store& store, const SetName& a, const SetName& b, ProgressSink& progress = null_progress());
+/// Compares two sets. Ranges with the same references are equal and are not read. Files are matched by path, else by
+/// rank and name without digits.
+Result<SetDifference> diff_sets(const Store& store, const SetName& a, const SetName& b,
+                                ProgressSink& progress = null_progress());
 
 struct ShareStatistics {
   uint64_t pack_count = 0, raw_bytes = 0, stored_bytes = 0;
@@ -81,7 +86,8 @@ struct StoreStatistics {
 };
 Result<StoreStatistics> store_statistics(const Store& store);
 
-/// Gives a file's bytes (or one variable's stored bytes) in order, verified, to `take`. not_found if the set has no such file or variable.
+/// Gives a file's bytes (or one variable's stored bytes) in order, verified, to `take`. not_found if the set has no
+/// such file or variable.
 Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,
                      const std::function<Status(ByteSpan)>& take);
 

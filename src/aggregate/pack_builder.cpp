@@ -7,7 +7,8 @@ namespace varve {
 
 bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
   if (empty()) return true;
-  return stream.class_id == class_id_ && stream.type == pending_.shape.type && pending_.raw.size() + bytes <= pack_bytes_;
+  return stream.class_id == class_id_ && stream.type == pending_.shape.type &&
+         pending_.raw.size() + bytes <= pack_bytes_;
 }
 
 uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score) {

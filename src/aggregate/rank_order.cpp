@@ -37,14 +37,16 @@ std::vector<Number> numbers_in(std::string_view path) {
 
 /// The number after a word that says "process".
 std::optional<int64_t> named_rank(std::string_view path) {
-  static constexpr std::array<std::string_view, 9> words = {"rank", "cpu", "proc", "processor", "pe", "task", "node", "mpi", "p"};
+  static constexpr std::array<std::string_view, 9> words = {"rank", "cpu",  "proc", "processor", "pe",
+                                                            "task", "node", "mpi",  "p"};
   for (const Number& number : numbers_in(path)) {
     size_t end = number.begin;
     while (end > 0 && (path[end - 1] == '_' || path[end - 1] == '-' || path[end - 1] == '.')) --end;
     size_t begin = end;
     while (begin > 0 && std::isalpha(static_cast<unsigned char>(path[begin - 1])) != 0) --begin;
     std::string word(path.substr(begin, end - begin));
-    std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (std::find(words.begin(), words.end(), word) != words.end() && number.value >= 0) return number.value;
   }
   return std::nullopt;
@@ -58,7 +60,9 @@ void assign_family(const std::vector<SourceFile*>& family) {
   std::vector<std::vector<Number>> numbers;
   for (const SourceFile* file : family) numbers.push_back(numbers_in(file->path));
   for (size_t field = numbers[0].size(); field-- > 0;) {
-    const bool varies = std::any_of(numbers.begin(), numbers.end(), [&](const std::vector<Number>& n) { return n[field].value != numbers[0][field].value; });
+    const bool varies = std::any_of(numbers.begin(), numbers.end(), [&](const std::vector<Number>& n) {
+      return n[field].value != numbers[0][field].value;
+    });
     if (!varies) continue;
     for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][field].value;
     return;

@@ -46,7 +46,8 @@ class Restorer {
 
   Status publish(RestoreReport& report) {
     std::vector<const TreeFile*> folders;
-    for (FileType type : {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
+    for (FileType type :
+         {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
       for (uint32_t number = 0; number < files_.size(); ++number) {
         const TreeFile& file = files_[number];
         if (file.type != type || lost_.contains(number)) continue;
@@ -100,7 +101,8 @@ class Restorer {
   }
 
   /// Lays the references of a stream over its extents.
-  Status plan_stream(const Leaf& leaf, const std::vector<Reference>& stream, const std::vector<Extent>& extents, uint32_t number) {
+  Status plan_stream(const Leaf& leaf, const std::vector<Reference>& stream, const std::vector<Extent>& extents,
+                     uint32_t number) {
     size_t extent = 0;
     uint64_t skip = 0;
     for (const Reference& reference : stream) {
@@ -110,7 +112,8 @@ class Restorer {
         if (reference.pack == Reference::kPattern) {
           VARVE_TRY(write_pattern(number, reference.offset, done, part, file_offset));
         } else {
-          plan_copy(leaf.packs[reference.pack], {number, static_cast<uint32_t>(reference.offset + done), part, file_offset});
+          plan_copy(leaf.packs[reference.pack],
+                    {number, static_cast<uint32_t>(reference.offset + done), part, file_offset});
         }
         done += part;
         skip += part;
@@ -136,14 +139,16 @@ class Restorer {
     ByteVector buffer(std::min<uint64_t>(bytes, kPatternBufferBytes));
     fill_pattern(pattern, offset, buffer);  // the buffer is a multiple of the pattern, so each write continues it
     for (uint64_t done = 0; done < bytes; done += buffer.size()) {
-      VARVE_TRY(target_.write(number, file_offset + done, ByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done))));
+      VARVE_TRY(target_.write(number, file_offset + done,
+                              ByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done))));
     }
     return {};
   }
 
   /// Reads every planned pack once and puts its bytes where they belong; then the files are complete.
   Status execute() {
-    std::sort(plans_.begin(), plans_.end(), [](const PackPlan& a, const PackPlan& b) { return a.link.hint < b.link.hint; });
+    std::sort(plans_.begin(), plans_.end(),
+              [](const PackPlan& a, const PackPlan& b) { return a.link.hint < b.link.hint; });
     std::atomic<size_t> next{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;  // guards failure and, with it, first_damage_ and lost_
@@ -164,7 +169,8 @@ class Restorer {
       }
     };
     const size_t processors = std::max(1u, std::thread::hardware_concurrency());
-    const size_t thread_count = std::min<size_t>(options_.thread_count > 0 ? options_.thread_count : processors, plans_.size());
+    const size_t thread_count =
+        std::min<size_t>(options_.thread_count > 0 ? options_.thread_count : processors, plans_.size());
     std::vector<std::thread> threads;
     for (size_t i = 1; i < thread_count; ++i) threads.emplace_back(work);
     work();
@@ -229,8 +235,8 @@ class Restorer {
 };
 }  // namespace
 
-Result<RestoreReport> restore_set(const Store& store, const SetName& name, const std::string& folder, const RestoreOptions& options,
-                                  ProgressSink& progress) {
+Result<RestoreReport> restore_set(const Store& store, const SetName& name, const std::string& folder,
+                                  const RestoreOptions& options, ProgressSink& progress) {
   progress.phase("restoring");
   VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
   progress.total(options.filter.all() ? record.raw_bytes : 0);
@@ -239,8 +245,9 @@ Result<RestoreReport> restore_set(const Store& store, const SetName& name, const
   const std::string context = "cannot restore " + name.to_string();
   if (Status staged = restorer.stage(record); !staged.ok()) {
     if (staged.code() == StatusCode::corrupt || staged.code() == StatusCode::not_found) {
-      return Status::corrupt(context + ": " + std::string(staged.message()), std::string(staged.subject()),
-                             "nothing was written; `varve verify --deep` tells what is affected, --keep-going restores what is whole");
+      return Status::corrupt(
+          context + ": " + std::string(staged.message()), std::string(staged.subject()),
+          "nothing was written; `varve verify --deep` tells what is affected, --keep-going restores what is whole");
     }
     return staged.with_context(context);
   }
@@ -248,7 +255,8 @@ Result<RestoreReport> restore_set(const Store& store, const SetName& name, const
   report.set = name;
   VARVE_TRY(restorer.publish(report));
   if (report.file_count == 0 && !options.filter.all() && report.lost_files.empty()) {
-    return Status::not_found("no file of the set matches", name.to_string(), "`varve show " + name.to_string() + "` lists its files");
+    return Status::not_found("no file of the set matches", name.to_string(),
+                             "`varve show " + name.to_string() + "` lists its files");
   }
   if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
   return report;

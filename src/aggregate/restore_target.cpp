@@ -27,7 +27,8 @@ int open_beneath(int root, const std::string& path) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   long fd = ::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how);
   if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
-  // Kernels before 5.6, and sandboxes that do not know the call: component by component. `path` has no ".." (path_is_safe).
+  // Kernels before 5.6, and sandboxes that do not know the call: component by component. `path` has no ".."
+  // (path_is_safe).
   UniqueFd at(::openat(root, ".", flags));
   for (size_t begin = 0; at.valid() && begin < path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
@@ -51,8 +52,10 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
   if (!target->root_.valid()) return Status::from_errno(errno, "open folder", folder);
   VARVE_ASSIGN(UniqueId id, UniqueId::random());
   target->staging_name_ = ".varve-restore-" + id.hex();
-  if (::mkdirat(target->root_.get(), target->staging_name_.c_str(), 0700) != 0) return Status::from_errno(errno, "create a folder in", folder);
-  target->staging_.reset(::openat(target->root_.get(), target->staging_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (::mkdirat(target->root_.get(), target->staging_name_.c_str(), 0700) != 0)
+    return Status::from_errno(errno, "create a folder in", folder);
+  target->staging_.reset(
+      ::openat(target->root_.get(), target->staging_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!target->staging_.valid()) return Status::from_errno(errno, "open folder", target->staging_name_);
   return target;
 }
@@ -60,7 +63,8 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
 RestoreTarget::~RestoreTarget() {
   open_.clear();
   if (staging_.valid()) {
-    for (uint32_t number : staged_numbers_) ::unlinkat(staging_.get(), staged_name(number).c_str(), 0);  // those published are gone already
+    for (uint32_t number : staged_numbers_)
+      ::unlinkat(staging_.get(), staged_name(number).c_str(), 0);  // those published are gone already
   }
   if (root_.valid() && !staging_name_.empty()) ::unlinkat(root_.get(), staging_name_.c_str(), AT_REMOVEDIR);
   if (created_ && !published_) ::rmdir(folder_.c_str());
@@ -72,7 +76,8 @@ Status RestoreTarget::check_free(const TreeFile& file) const {
   if (!at.valid()) {
     if (errno == ENOENT) return {};
     if (errno == ELOOP || errno == EXDEV) {
-      return Status(StatusCode::permission_denied, "a symbolic link lies in the way; nothing is written through it", describe(parent));
+      return Status(StatusCode::permission_denied, "a symbolic link lies in the way; nothing is written through it",
+                    describe(parent));
     }
     return Status::from_errno(errno, "open folder", describe(parent));
   }
@@ -81,10 +86,12 @@ Status RestoreTarget::check_free(const TreeFile& file) const {
     return errno == ENOENT ? Status() : Status::from_errno(errno, "look at", describe(file.path));
   }
   if (S_ISDIR(status.st_mode) != (file.type == FileType::directory)) {
-    return Status::already_exists("something of another kind is there already", describe(file.path), "restore into an empty folder");
+    return Status::already_exists("something of another kind is there already", describe(file.path),
+                                  "restore into an empty folder");
   }
   if (S_ISDIR(status.st_mode) || overwrite_) return {};
-  return Status::already_exists("the file is there already", describe(file.path), "restore into another folder, or give --overwrite");
+  return Status::already_exists("the file is there already", describe(file.path),
+                                "restore into another folder, or give --overwrite");
 }
 
 Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
@@ -92,8 +99,10 @@ Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
   UniqueFd fd(::openat(staging_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Status::from_errno(errno, "create a file in", describe(staging_name_));
   staged_numbers_.push_back(number);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return Status::from_errno(errno, "set the size of a file in", describe(staging_name_));
-  // Packs fill the file in no order: without this, its blocks would be scattered over the disk. Not every file system can.
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
+    return Status::from_errno(errno, "set the size of a file in", describe(staging_name_));
+  // Packs fill the file in no order: without this, its blocks would be scattered over the disk. Not every file system
+  // can.
   if (dense && ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && errno == ENOSPC) {
     return Status::from_errno(errno, "allocate space in", describe(staging_name_));
   }
@@ -139,7 +148,8 @@ Status RestoreTarget::write(uint32_t number, uint64_t offset, ByteSpan bytes) {
 
 Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
   VARVE_ASSIGN(std::shared_ptr<UniqueFd> fd, staged(number));
-  const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
+  const timespec times[2] = {{0, UTIME_OMIT},
+                             {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
   if (::fchmod(fd->get(), file.mode) != 0) return Status::from_errno(errno, "set the mode of", describe(file.path));
   if (::futimens(fd->get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
   if (sync && ::fsync(fd->get()) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
@@ -159,7 +169,8 @@ Result<UniqueFd> RestoreTarget::make_parent(const std::string& path, std::string
   if (!at.valid() && errno == ENOENT) {
     std::string folder_name;
     VARVE_ASSIGN(UniqueFd above, make_parent(parent, folder_name));
-    if (::mkdirat(above.get(), folder_name.c_str(), 0777) != 0 && errno != EEXIST) return Status::from_errno(errno, "create folder", describe(parent));
+    if (::mkdirat(above.get(), folder_name.c_str(), 0777) != 0 && errno != EEXIST)
+      return Status::from_errno(errno, "create folder", describe(parent));
     at.reset(open_beneath(root_.get(), parent));
   }
   if (!at.valid()) return Status::from_errno(errno, "open folder", describe(parent));
@@ -177,17 +188,22 @@ Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
       break;
     case FileType::symlink: {
       if (overwrite_) ::unlinkat(parent.get(), name.c_str(), 0);
-      if (::symlinkat(file.link_target.c_str(), parent.get(), name.c_str()) != 0) return Status::from_errno(errno, "create symbolic link", describe(file.path));
-      const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
-      if (::utimensat(parent.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
+      if (::symlinkat(file.link_target.c_str(), parent.get(), name.c_str()) != 0)
+        return Status::from_errno(errno, "create symbolic link", describe(file.path));
+      const timespec times[2] = {{0, UTIME_OMIT},
+                                 {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
+      if (::utimensat(parent.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
+        return Status::from_errno(errno, "set the time of", describe(file.path));
       break;
     }
     case FileType::regular: {
       const std::string from = staged_name(number);
-      int renamed = overwrite_ ? ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str())
-                               : ::renameat2(staging_.get(), from.c_str(), parent.get(), name.c_str(), RENAME_NOREPLACE);
+      int renamed = overwrite_
+                        ? ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str())
+                        : ::renameat2(staging_.get(), from.c_str(), parent.get(), name.c_str(), RENAME_NOREPLACE);
       // Not every file system can refuse to replace; check_free() has looked.
-      if (renamed != 0 && !overwrite_ && errno == EINVAL) renamed = ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str());
+      if (renamed != 0 && !overwrite_ && errno == EINVAL)
+        renamed = ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str());
       if (renamed != 0) return Status::from_errno(errno, "put in place", describe(file.path));
       break;
     }
@@ -204,11 +220,14 @@ Result<UniqueFd> RestoreTarget::open_folder(const std::string& path) const {
 
 Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders, bool sync) {
   std::vector<const TreeFile*> deepest_first = folders;
-  std::sort(deepest_first.begin(), deepest_first.end(), [](const TreeFile* a, const TreeFile* b) { return a->path > b->path; });
+  std::sort(deepest_first.begin(), deepest_first.end(),
+            [](const TreeFile* a, const TreeFile* b) { return a->path > b->path; });
   for (const TreeFile* folder : deepest_first) {
     VARVE_ASSIGN(UniqueFd fd, open_folder(folder->path));
-    const timespec times[2] = {{0, UTIME_OMIT}, {static_cast<time_t>(folder->modified_s), static_cast<long>(folder->modified_ns)}};
-    if (::fchmod(fd.get(), folder->mode) != 0) return Status::from_errno(errno, "set the mode of", describe(folder->path));
+    const timespec times[2] = {{0, UTIME_OMIT},
+                               {static_cast<time_t>(folder->modified_s), static_cast<long>(folder->modified_ns)}};
+    if (::fchmod(fd.get(), folder->mode) != 0)
+      return Status::from_errno(errno, "set the mode of", describe(folder->path));
     if (::futimens(fd.get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(folder->path));
     if (sync && ::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(folder->path));
   }

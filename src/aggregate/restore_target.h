@@ -14,20 +14,23 @@
 
 namespace varve {
 
-/// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by publish(); paths are followed without
-/// leaving the folder and without following symbolic links (openat2). write() may be called by several threads; the rest by one.
+/// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by
+/// publish(); paths are followed without leaving the folder and without following symbolic links (openat2). write() may
+/// be called by several threads; the rest by one.
 class RestoreTarget {
  public:
   /// Creates `folder` and its parents if need be.
   static Result<std::unique_ptr<RestoreTarget>> open(const std::string& folder, bool overwrite);
-  /// Removes the staging folder with all that was not published, and the folder itself if this created it and nothing was published.
+  /// Removes the staging folder with all that was not published, and the folder itself if this created it and nothing
+  /// was published.
   ~RestoreTarget();
   RestoreTarget(const RestoreTarget&) = delete;
   RestoreTarget& operator=(const RestoreTarget&) = delete;
 
   /// already_exists if something lies at `path` that publishing may not replace.
   Status check_free(const TreeFile& file) const;
-  /// Creates the staged file number `number` with its final size, all zeros: a hole, or allocated blocks if it is going to be `dense`.
+  /// Creates the staged file number `number` with its final size, all zeros: a hole, or allocated blocks if it is going
+  /// to be `dense`.
   Status stage(uint32_t number, uint64_t bytes, bool dense);
   Status write(uint32_t number, uint64_t offset, ByteSpan bytes);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.

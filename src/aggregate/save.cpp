@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <charconv>
+#include <chrono>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -28,7 +28,8 @@ std::optional<uint64_t> last_number(std::string_view name) {
 }
 
 /// The files of each group: the ranks in order, `group_size` at a time. What belongs to no rank goes with the first.
-std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, uint32_t group_size, uint64_t& rank_count) {
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, uint32_t group_size,
+                                                       uint64_t& rank_count) {
   std::set<int64_t> ranks;
   for (const SourceFile& file : files) {
     if (file.rank >= 0) ranks.insert(file.rank);
@@ -37,14 +38,18 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
   const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
   std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
   for (SourceFile& file : files) {
-    const size_t position = file.rank < 0 ? 0 : static_cast<size_t>(std::lower_bound(ordered.begin(), ordered.end(), file.rank) - ordered.begin());
+    const size_t position =
+        file.rank < 0
+            ? 0
+            : static_cast<size_t>(std::lower_bound(ordered.begin(), ordered.end(), file.rank) - ordered.begin());
     groups[position / group_size].push_back(std::move(file));
   }
   return groups;
 }
 
 /// Runs the groups on `worker_count` threads; the first failure stops the rest.
-Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, std::vector<std::vector<SourceFile>> groups, size_t worker_count) {
+Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, std::vector<std::vector<SourceFile>> groups,
+                                             size_t worker_count) {
   std::vector<GroupOutcome> outcomes(groups.size());
   std::atomic<size_t> next{0};
   std::atomic<bool> failed{false};
@@ -76,8 +81,8 @@ Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, std::ve
   return outcomes;
 }
 
-Result<SaveReport> save_once(const Store& store, const std::string& folder, const SetName& name, const SaveOptions& options, LayoutService& layouts,
-                             ProgressSink& progress) {
+Result<SaveReport> save_once(const Store& store, const std::string& folder, const SetName& name,
+                             const SaveOptions& options, LayoutService& layouts, ProgressSink& progress) {
   progress.phase("saving");
   VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
   VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
@@ -90,15 +95,18 @@ Result<SaveReport> save_once(const Store& store, const std::string& folder, cons
   report.record.name = name;
   report.record.file_count = files.size();
   report.record.raw_bytes = raw_bytes;
-  std::vector<std::vector<SourceFile>> groups = split_into_groups(std::move(files), options.group_size, report.record.rank_count);
+  std::vector<std::vector<SourceFile>> groups =
+      split_into_groups(std::move(files), options.group_size, report.record.rank_count);
 
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
   const std::vector<ArenaId>& condemned = lease->condemned();
-  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8));
+  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index,
+               ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8));
   ThreadPool pool(options.thread_count);
   const size_t worker_count = std::min(groups.size(), std::max<size_t>(pool.thread_count(), 1));
-  const SaveContext context{store, *lease, *index, folder, options, *chunker, layouts, pool, progress, memory_bytes / worker_count};
+  const SaveContext context{store,    *lease,  *index, folder,   options,
+                            *chunker, layouts, pool,   progress, memory_bytes / worker_count};
   VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, run_groups(context, std::move(groups), worker_count));
 
   std::vector<ArenaId> arenas;
@@ -114,14 +122,16 @@ Result<SaveReport> save_once(const Store& store, const std::string& folder, cons
     // An arena whose entries were too many to hold is indexed by the next save that looks into the index.
     if (!outcome.entries.empty() || outcome.new_bytes == 0) arenas.push_back(outcome.arena);
   }
-  report.record.created_s = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  report.record.created_s =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   report.record.scheme = scheme_name(options.scheme);
   report.record.policy = options.codec.name();
   report.record.chunker = chunker_name(options.chunker);
   report.record.match = options.match.text();
   VARVE_TRY(lease->commit(report.record));
   if (Status indexed = index->add(arenas, std::move(entries)); !indexed.ok()) {
-    progress.warning(indexed.with_context("the set is saved, but its chunks could not be indexed; the next save tries again"));
+    progress.warning(
+        indexed.with_context("the set is saved, but its chunks could not be indexed; the next save tries again"));
   }
   return report;
 }
@@ -134,7 +144,8 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   SetName name{options.job, options.step.value_or(0)};
   const std::optional<uint64_t> number = last_number(full.filename().string());
   // `run/dump0007` is step 7 of the job `run`; `run` alone is the next step of the job `run`.
-  if (name.job.empty()) name.job = number && !options.step ? full.parent_path().filename().string() : full.filename().string();
+  if (name.job.empty())
+    name.job = number && !options.step ? full.parent_path().filename().string() : full.filename().string();
   if (name.job.empty()) name.job = "job";
   VARVE_TRY(check_job_name(name.job).with_hint("name the job with --job"));
   if (options.step) return name;
@@ -143,8 +154,8 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   return name;
 }
 
-Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options, LayoutService& layouts,
-                               ProgressSink& progress) {
+Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
+                               LayoutService& layouts, ProgressSink& progress) {
   if (options.group_size == 0) return Status::invalid_argument("a group has at least one rank", "--group-size 0");
   if (options.pack_bytes < 64_KiB || options.pack_bytes > kPackBytesMax / 4) {
     return Status::invalid_argument("packs have 64 KiB to 16 MiB", std::to_string(options.pack_bytes));
@@ -157,7 +168,8 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   Result<SaveReport> report = Status::internal("no attempt was made");
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
     report = save_once(store, folder, name, options, layouts, progress);
-    const bool lease_lost = !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
+    const bool lease_lost =
+        !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
     if (!lease_lost) break;
     progress.warning(report.status().with_context("starting over"));
   }

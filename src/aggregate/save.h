@@ -26,12 +26,12 @@ struct SaveOptions {
   ChunkerOptions chunker;
   MatchRule match;
   LayoutReadOptions layouts;
-  std::string rank_regex;             ///< empty: find ranks by the numbers in the names
-  uint64_t memory_bytes = 512_MiB;    ///< what the engine holds at most, about
-  uint32_t thread_count = 0;          ///< 0: as many as processors
-  uint64_t pack_bytes = 1_MiB;        ///< raw bytes of a pack
-  uint64_t small_bytes = 100;         ///< variables below it go with the skeleton (mcrEngine, section VI)
-  bool direct_io = true;              ///< bypass the page cache when writing arenas
+  std::string rank_regex;           ///< empty: find ranks by the numbers in the names
+  uint64_t memory_bytes = 512_MiB;  ///< what the engine holds at most, about
+  uint32_t thread_count = 0;        ///< 0: as many as processors
+  uint64_t pack_bytes = 1_MiB;      ///< raw bytes of a pack
+  uint64_t small_bytes = 100;       ///< variables below it go with the skeleton (mcrEngine, section VI)
+  bool direct_io = true;            ///< bypass the page cache when writing arenas
 };
 
 struct SaveReport {
@@ -41,11 +41,13 @@ struct SaveReport {
   uint64_t known_bytes = 0;    ///< found in the store, or earlier in the set
 };
 
-/// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. Looks at the store's newest step if need be.
+/// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. Looks at
+/// the store's newest step if need be.
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
 
-/// Saves a folder as one set: everything or nothing. The folder must not change meanwhile (busy if it does). Progress is in raw bytes.
-Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options, LayoutService& layouts,
-                               ProgressSink& progress = null_progress());
+/// Saves a folder as one set: everything or nothing. The folder must not change meanwhile (busy if it does). Progress
+/// is in raw bytes.
+Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
+                               LayoutService& layouts, ProgressSink& progress = null_progress());
 
 }  // namespace varve

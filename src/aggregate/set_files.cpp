@@ -50,7 +50,8 @@ Result<Pack*> StreamReader::pack(const PackLink& link) {
   return &packs_.front().second;
 }
 
-Status StreamReader::read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset, MutableByteSpan into) {
+Status StreamReader::read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset,
+                          MutableByteSpan into) {
   uint64_t at = 0;
   for (const Reference& reference : stream) {
     if (into.empty()) break;

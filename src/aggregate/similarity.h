@@ -11,8 +11,10 @@ namespace varve {
 /// How variable names are made equal, so that variables with the same meaning fall into one similarity class.
 ///
 /// - exact: names as they are.
-/// - digits (the default): runs of digits in group names count as equal (`/Grid00000142/Density` of all grids), those in a variable's own name do not
-///   (`velocity_1` and `velocity_2` are different things), and those in the name of an opaque file do (`restart.0`, `restart.1`).
+/// - digits (the default): runs of digits in group names count as equal (`/Grid00000142/Density` of all grids), those
+/// in a variable's own name do not
+///   (`velocity_1` and `velocity_2` are different things), and those in the name of an opaque file do (`restart.0`,
+///   `restart.1`).
 /// - a regular expression: whatever it matches counts as equal.
 class MatchRule {
  public:

@@ -41,7 +41,8 @@ std::pair<size_t, uint64_t> SourceReader::locate(const Stream& stream, uint64_t 
     last_extent_ = 0;
     last_extent_at_ = 0;
   }
-  while (offset - last_extent_at_ >= stream.extents[last_extent_].bytes) last_extent_at_ += stream.extents[last_extent_++].bytes;
+  while (offset - last_extent_at_ >= stream.extents[last_extent_].bytes)
+    last_extent_at_ += stream.extents[last_extent_++].bytes;
   return {last_extent_, offset - last_extent_at_};
 }
 
@@ -77,7 +78,8 @@ Status SourceReader::read_extent(uint32_t file, uint64_t offset, MutableByteSpan
     VARVE_ASSIGN(size_t got, read_some(offset, into));
     return got == into.size() ? Status() : shrunk;
   }
-  const bool in_window = window_file_ == file && offset >= window_offset_ && offset + into.size() <= window_offset_ + window_.size();
+  const bool in_window =
+      window_file_ == file && offset >= window_offset_ && offset + into.size() <= window_offset_ + window_.size();
   if (!in_window) {
     window_file_ = UINT32_MAX;
     window_.resize(kWindowBytes);

@@ -18,7 +18,8 @@ Result<std::string> read_link(int directory, const char* name, const std::string
   char target[kPathBytesMax + 1];
   ssize_t length = ::readlinkat(directory, name, target, sizeof target);
   if (length < 0) return Status::from_errno(errno, "read symbolic link", path);
-  if (static_cast<size_t>(length) > kPathBytesMax) return Status::resource_limit("a symbolic link's target is too long", path);
+  if (static_cast<size_t>(length) > kPathBytesMax)
+    return Status::resource_limit("a symbolic link's target is too long", path);
   return std::string(target, static_cast<size_t>(length));
 }
 
@@ -59,7 +60,8 @@ class Scanner {
  private:
   Result<bool> add(int directory, const std::string& name, const std::string& entry_path) {
     struct stat status {};
-    if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return Status::from_errno(errno, "look at", join_path(folder_, entry_path));
+    if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+      return Status::from_errno(errno, "look at", join_path(folder_, entry_path));
     if (!path_is_safe(entry_path)) return Status::resource_limit("a path is too long", join_path(folder_, entry_path));
     SourceFile file;
     file.path = entry_path;
@@ -77,7 +79,8 @@ class Scanner {
       file.bytes = static_cast<uint64_t>(status.st_size);
       file.sparse = static_cast<uint64_t>(status.st_blocks) * 512 < file.bytes;
     } else {
-      progress_.warning(Status::unsupported("left out, as it is neither a file, a folder nor a symbolic link", join_path(folder_, entry_path)));
+      progress_.warning(Status::unsupported("left out, as it is neither a file, a folder nor a symbolic link",
+                                            join_path(folder_, entry_path)));
       return false;
     }
     files_.push_back(std::move(file));
@@ -101,7 +104,8 @@ Status check_unchanged(const std::string& folder, const SourceFile& file) {
   struct stat status {};
   const Status changed = Status::busy("the file changed while it was being saved", path,
                                       "nothing was committed; save again when the program has finished writing");
-  if (::lstat(path.c_str(), &status) != 0) return errno == ENOENT ? changed : Status::from_errno(errno, "look at", path);
+  if (::lstat(path.c_str(), &status) != 0)
+    return errno == ENOENT ? changed : Status::from_errno(errno, "look at", path);
   const bool same = S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes &&
                     status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns &&
                     status.st_ctim.tv_sec == file.changed_s && status.st_ctim.tv_nsec == file.changed_ns;

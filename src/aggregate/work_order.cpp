@@ -10,7 +10,8 @@ Result<Scheme> parse_scheme(std::string_view name) {
   for (Scheme scheme : {Scheme::agnostic, Scheme::agnostic_block, Scheme::aware, Scheme::aware_block}) {
     if (name == scheme_name(scheme)) return scheme;
   }
-  return Status::invalid_argument("unknown scheme", std::string(name), "choose agnostic, agnostic-block, aware or aware-block");
+  return Status::invalid_argument("unknown scheme", std::string(name),
+                                  "choose agnostic, agnostic-block, aware or aware-block");
 }
 
 std::string_view scheme_name(Scheme scheme) {
@@ -40,7 +41,8 @@ WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t
 
 size_t WorkOrder::class_end(size_t from) const {
   size_t end = from;
-  while (end < order_.size() && (!by_class_ || streams_[order_[end]].class_id == streams_[order_[from]].class_id)) ++end;
+  while (end < order_.size() && (!by_class_ || streams_[order_[end]].class_id == streams_[order_[from]].class_id))
+    ++end;
   return end;
 }
 

@@ -34,8 +34,8 @@ struct WorkItem {
   uint64_t begin = 0, end = 0;
 };
 
-/// Gives the parts of a group's streams in the order of a scheme: by class (all of one class for the agnostic schemes), then rank and file; the block schemes take a
-/// block of each stream in turn.
+/// Gives the parts of a group's streams in the order of a scheme: by class (all of one class for the agnostic schemes),
+/// then rank and file; the block schemes take a block of each stream in turn.
 class WorkOrder {
  public:
   /// `streams` must outlive this. `block_bytes` counts for the block schemes.
@@ -53,7 +53,7 @@ class WorkOrder {
   const bool by_class_;
   const uint64_t block_bytes_;
   std::vector<uint32_t> order_;
-  size_t at_ = 0;           ///< next in order_
+  size_t at_ = 0;  ///< next in order_
   size_t class_begin_ = 0, class_end_ = 0;
   uint64_t block_ = 0;
   bool found_in_round_ = false;

@@ -26,7 +26,8 @@ Result<ByteVector> decode_node(ByteSpan meta, ByteSpan body, const ScoreFunction
 }  // namespace
 
 Status ArenaReader::at(Status status, uint64_t offset) const {
-  return {status.code(), std::string(status.message()), fmt::format("{} at byte {}", path_, offset), std::string(status.hint())};
+  return {status.code(), std::string(status.message()), fmt::format("{} at byte {}", path_, offset),
+          std::string(status.hint())};
 }
 
 Result<std::shared_ptr<ArenaReader>> ArenaReader::open(FileSystem& fs, const std::string& path, const ArenaId& id,
@@ -42,7 +43,8 @@ Result<std::shared_ptr<ArenaReader>> ArenaReader::open(FileSystem& fs, const std
     if (header.status().code() == StatusCode::unsupported) return reader->at(header.status(), 0);
     reader->index_status_ = reader->at(header.status(), 0);
   } else if (header->arena != id || header->store != store) {
-    return Status::corrupt("this arena belongs to another name or store", path, "put the arena back where it came from");
+    return Status::corrupt("this arena belongs to another name or store", path,
+                           "put the arena back where it came from");
   } else if (header->algorithm != score.algorithm() || header->score_bytes != score.score_bytes()) {
     return Status::corrupt("this arena's scores are of another kind than the store's", path);
   }
@@ -55,7 +57,8 @@ Result<std::shared_ptr<ArenaReader>> ArenaReader::open(FileSystem& fs, const std
 }
 
 Status ArenaReader::load_index() {
-  if (bytes_ < kArenaHeaderBytes + kFrameHeaderBytes + kArenaFooterBytes) return Status::corrupt("the arena is cut off", path_);
+  if (bytes_ < kArenaHeaderBytes + kFrameHeaderBytes + kArenaFooterBytes)
+    return Status::corrupt("the arena is cut off", path_);
   const uint64_t footer_offset = bytes_ - kArenaFooterBytes;
   ByteVector raw(kArenaFooterBytes);
   VARVE_TRY(read_exactly(*file_, footer_offset, raw, path_));
@@ -65,12 +68,14 @@ Status ArenaReader::load_index() {
     return at(Status::corrupt("the arena's footer belongs to another arena or size"), footer_offset);
   }
   VARVE_ASSIGN(FrameHeader header, read_header(footer->index_offset));
-  if (header.kind != FrameKind::index || header.offset + header.frame_bytes() != footer_offset || header.meta_bytes != 0) {
+  if (header.kind != FrameKind::index || header.offset + header.frame_bytes() != footer_offset ||
+      header.meta_bytes != 0) {
     return at(Status::corrupt("the arena's footer does not point at its index"), footer->index_offset);
   }
   ByteVector body(header.body_bytes);
   VARVE_TRY(read_exactly(*file_, header.offset + kFrameHeaderBytes, body, path_));
-  if (crc32c(body) != header.body_crc) return at(Status::corrupt("the arena's index does not match its checksum"), header.offset);
+  if (crc32c(body) != header.body_crc)
+    return at(Status::corrupt("the arena's index does not match its checksum"), header.offset);
   Result<ArenaIndex> index = decode_arena_index(body, score_.score_bytes());
   if (!index.ok()) return at(index.status(), header.offset);
   index_ = std::move(*index);
@@ -78,12 +83,14 @@ Status ArenaReader::load_index() {
 }
 
 Result<FrameHeader> ArenaReader::read_header(uint64_t offset) const {
-  if (offset > bytes_ || bytes_ - offset < kFrameHeaderBytes) return at(Status::corrupt("a frame lies past the arena's end"), offset);
+  if (offset > bytes_ || bytes_ - offset < kFrameHeaderBytes)
+    return at(Status::corrupt("a frame lies past the arena's end"), offset);
   std::byte raw[kFrameHeaderBytes];
   VARVE_TRY(read_exactly(*file_, offset, raw, path_));
   Result<FrameHeader> header = decode_frame_header(raw, id_.tag(), offset);
   if (!header.ok()) return at(header.status(), offset);
-  if (header->frame_bytes() > bytes_ - offset) return at(Status::corrupt("a frame reaches past the arena's end"), offset);
+  if (header->frame_bytes() > bytes_ - offset)
+    return at(Status::corrupt("a frame reaches past the arena's end"), offset);
   return header;
 }
 
@@ -152,11 +159,13 @@ Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const Fram
   RawFrame parts;
   parts.meta = Buffer(header.meta_bytes);
   VARVE_TRY(read_exactly(*file_, entry.offset + kFrameHeaderBytes, parts.meta, path_));
-  if (crc32c(parts.meta) != header.meta_crc) return at(Status::corrupt("a frame's meta part does not match its checksum"), entry.offset);
+  if (crc32c(parts.meta) != header.meta_crc)
+    return at(Status::corrupt("a frame's meta part does not match its checksum"), entry.offset);
   if (with_body) {
     parts.body = Buffer(header.body_bytes);
     VARVE_TRY(read_exactly(*file_, entry.offset + kFrameHeaderBytes + header.meta_bytes, parts.body, path_));
-    if (crc32c(parts.body) != header.body_crc) return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
+    if (crc32c(parts.body) != header.body_crc)
+      return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
   }
   return parts;
 }

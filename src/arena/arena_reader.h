@@ -11,12 +11,12 @@
 
 namespace varve {
 
-/// Reads a sealed arena, which is immutable. Thread-safe. Everything read is checked: frames against their checksums, packs' tables and nodes
-/// against their scores (and chunks by Pack).
+/// Reads a sealed arena, which is immutable. Thread-safe. Everything read is checked: frames against their checksums,
+/// packs' tables and nodes against their scores (and chunks by Pack).
 class ArenaReader {
  public:
-  /// Opens the arena `id` of the store `store` at `path`. If its index or footer is damaged, the frames are found by going through the file, and
-  /// index_status() says what was wrong.
+  /// Opens the arena `id` of the store `store` at `path`. If its index or footer is damaged, the frames are found by
+  /// going through the file, and index_status() says what was wrong.
   static Result<std::shared_ptr<ArenaReader>> open(FileSystem& fs, const std::string& path, const ArenaId& id,
                                                    const UniqueId& store, const ScoreFunction& score);
 
@@ -41,12 +41,14 @@ class ArenaReader {
   /// A frame as it lies there, checksums verified.
   Result<RawFrame> read_raw(FrameKind kind, size_t ordinal) const;
 
-  /// Goes through all bytes of the arena in order: every byte belongs to the header, a frame or the footer, and each of those is whole.
-  /// With `deep`, decodes packs and nodes and checks all scores. Calls `damaged` for each damage (the score if it is a known pack or node).
+  /// Goes through all bytes of the arena in order: every byte belongs to the header, a frame or the footer, and each of
+  /// those is whole. With `deep`, decodes packs and nodes and checks all scores. Calls `damaged` for each damage (the
+  /// score if it is a known pack or node).
   void verify(bool deep, const std::function<void(const Status&, std::optional<Score>)>& damaged) const;
 
  private:
-  ArenaReader(std::string path, const ArenaId& id, const ScoreFunction& score) : path_(std::move(path)), id_(id), score_(score) {}
+  ArenaReader(std::string path, const ArenaId& id, const ScoreFunction& score)
+      : path_(std::move(path)), id_(id), score_(score) {}
   Status load_index();
   Status scan_frames();
   Result<FrameHeader> read_header(uint64_t offset) const;

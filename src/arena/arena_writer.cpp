@@ -6,8 +6,8 @@
 
 namespace varve {
 
-Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(FileSystem& fs, std::string part_path, const ArenaHeader& header,
-                                                         ArenaWriterOptions options) {
+Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(FileSystem& fs, std::string part_path,
+                                                         const ArenaHeader& header, ArenaWriterOptions options) {
   std::unique_ptr<ArenaWriter> writer(new ArenaWriter(fs, std::move(part_path), header, options));
   VARVE_TRY(writer->start());
   return writer;
@@ -60,7 +60,8 @@ Result<size_t> ArenaWriter::append_node(const Score& score, ByteSpan content) {
   w.varint(encoded.recipe.size());
   w.bytes(encoded.recipe);
   VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::node, meta, encoded.body));
-  index_.nodes.push_back({score, offset, static_cast<uint32_t>(meta.size()), encoded.body.size(), content.size(), 0, 0});
+  index_.nodes.push_back(
+      {score, offset, static_cast<uint32_t>(meta.size()), encoded.body.size(), content.size(), 0, 0});
   return index_.nodes.size() - 1;
 }
 

@@ -12,13 +12,13 @@
 namespace varve {
 
 struct ArenaWriterOptions {
-  bool direct = true;       ///< bypass the page cache where the file system can
-  bool background = true;   ///< a thread of its own writes while the caller fills the next buffer
+  bool direct = true;             ///< bypass the page cache where the file system can
+  bool background = true;         ///< a thread of its own writes while the caller fills the next buffer
   uint64_t buffer_bytes = 4_MiB;  ///< of each of the two buffers; a multiple of kDirectAlignment
 };
 
-/// Appends frames to a new arena under a temporary name. One caller at a time. Nothing is durable before seal() has returned OK, and after any
-/// failure the arena is lost: drop it and write what it held to a new one.
+/// Appends frames to a new arena under a temporary name. One caller at a time. Nothing is durable before seal() has
+/// returned OK, and after any failure the arena is lost: drop it and write what it held to a new one.
 class ArenaWriter {
  public:
   /// Creates `part_path`, which must not exist.
@@ -34,7 +34,8 @@ class ArenaWriter {
   /// Copies a frame from another arena as it is; `entry` says what it is.
   Status append_copy(FrameKind kind, const FrameEntry& entry, ByteSpan meta, ByteSpan body);
 
-  /// Writes index and footer, syncs, and renames the file to `final_path`. The name is durable once its directory is synced.
+  /// Writes index and footer, syncs, and renames the file to `final_path`. The name is durable once its directory is
+  /// synced.
   Status seal(const std::string& final_path);
 
   const ArenaId& id() const { return header_.arena; }

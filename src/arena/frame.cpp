@@ -52,8 +52,9 @@ Result<ArenaHeader> decode_arena_header(ByteSpan raw) {
   if (!crc_matches(raw)) return Status::corrupt("the arena's header does not match its checksum");
   uint16_t version = load_le<uint16_t>(raw.data() + 8);
   if (version != kArenaFormatVersion) {
-    return Status::unsupported("this arena has format version " + std::to_string(version) + ", this Varve reads version " +
-                               std::to_string(kArenaFormatVersion), {}, "use a newer Varve");
+    return Status::unsupported("this arena has format version " + std::to_string(version) +
+                                   ", this Varve reads version " + std::to_string(kArenaFormatVersion),
+                               {}, "use a newer Varve");
   }
   ArenaHeader header;
   header.algorithm = static_cast<ScoreAlgorithm>(raw[10]);
@@ -112,7 +113,8 @@ void encode_arena_footer(const ArenaFooter& footer, ByteVector& out) {
 }
 
 Result<ArenaFooter> decode_arena_footer(ByteSpan raw) {
-  if (raw.size() != kArenaFooterBytes || as_text(raw.first(8)) != std::string_view(kFooterMagic, 8) || !crc_matches(raw)) {
+  if (raw.size() != kArenaFooterBytes || as_text(raw.first(8)) != std::string_view(kFooterMagic, 8) ||
+      !crc_matches(raw)) {
     return Status::corrupt("the arena has no valid footer (cut off or damaged)");
   }
   return ArenaFooter{load_le<uint64_t>(raw.data() + 8), load_le<uint64_t>(raw.data() + 16),

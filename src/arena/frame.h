@@ -61,7 +61,7 @@ struct FrameEntry {
   uint64_t offset = 0;
   uint32_t meta_bytes = 0;
   uint64_t body_bytes = 0;
-  uint64_t raw_bytes = 0;     ///< after decoding
+  uint64_t raw_bytes = 0;      ///< after decoding
   uint64_t chunk_count = 0;    ///< packs only
   uint64_t missing_bytes = 0;  ///< packs only: raw bytes of chunks that prune has left out
 };

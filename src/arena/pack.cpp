@@ -108,7 +108,8 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score) {
     VARVE_ASSIGN(chunk.score, read_score(reader, score_bytes));
   }
   if (!reader.at_end()) return Status::corrupt("a pack's meta part is longer than its fields");
-  if (pack_score(score, meta.chunks) != meta.score) return Status::corrupt("a pack's table of chunks does not match its score");
+  if (pack_score(score, meta.chunks) != meta.score)
+    return Status::corrupt("a pack's table of chunks does not match its score");
   return meta;
 }
 
@@ -140,7 +141,8 @@ Result<Pack> Pack::decode(PackMeta meta, Buffer body, const ScoreFunction& score
 Status Pack::verify_chunk(size_t index) {
   ChunkPlace& place = places_[index];
   if (place.verified) return {};
-  if (place.raw_offset == kMissing) return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
+  if (place.raw_offset == kMissing)
+    return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
   const ChunkEntry& chunk = meta_.chunks[index];
   if (score_(ByteSpan(raw_).subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
     return Status::corrupt("a chunk does not match its score", meta_.class_key);
@@ -160,7 +162,8 @@ Result<ByteSpan> Pack::range(uint64_t offset, uint64_t bytes) {
   for (size_t i = first; covered_to - offset < bytes || covered_to <= offset; ++i) {
     if (i == places_.size()) return outside;
     VARVE_TRY(verify_chunk(i));
-    // Chunks that are neighbours in the pack may have lost a dead one between them in the body, never when all are held.
+    // Chunks that are neighbours in the pack may have lost a dead one between them in the body, never when all are
+    // held.
     if (places_[i].raw_offset != raw_next) return outside;
     raw_next += meta_.chunks[i].bytes;
     covered_to += meta_.chunks[i].bytes;

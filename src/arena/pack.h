@@ -18,16 +18,18 @@ struct ChunkEntry {
 inline constexpr size_t kPackNeedsMax = 16;
 inline constexpr size_t kClassKeyBytesMax = 70'000;
 
-/// What the meta part of a pack's frame says (FORMAT.md, "Pack"). The pack's score is the hash of its table of chunks, so neither a
-/// change of codec nor the removal of dead chunks from the body changes it.
+/// What the meta part of a pack's frame says (FORMAT.md, "Pack"). The pack's score is the hash of its table of chunks,
+/// so neither a change of codec nor the removal of dead chunks from the body changes it.
 struct PackMeta {
   Score score;
   std::string class_key;  ///< of the similarity class; for people and statistics
   ByteVector recipe;      ///< of the codec chain (codec.h)
-  /// Scores of packs whose raw bytes decoding needs. No codec of this version uses them; a pack that names any is `unsupported`.
+  /// Scores of packs whose raw bytes decoding needs. No codec of this version uses them; a pack that names any is
+  /// `unsupported`.
   std::vector<Score> needs;
   std::vector<ChunkEntry> chunks;
-  /// Alternating counts of chunks that the body holds and chunks that prune has left out, beginning with held ones. Empty: it holds all.
+  /// Alternating counts of chunks that the body holds and chunks that prune has left out, beginning with held ones.
+  /// Empty: it holds all.
   std::vector<uint64_t> held_runs;
 
   /// Sum of the lengths of all chunks: the address space that references into the pack use.
@@ -45,16 +47,16 @@ void encode_pack_meta(const PackMeta& meta, size_t score_bytes, ByteVector& out)
 /// Checks lengths, limits and the score against the table.
 Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score);
 
-/// A decoded pack: its chunks at the offsets that references use. Chunks that prune left out are missing. Bytes leave it only after
-/// their chunk was checked against its score. One thread at a time.
+/// A decoded pack: its chunks at the offsets that references use. Chunks that prune left out are missing. Bytes leave
+/// it only after their chunk was checked against its score. One thread at a time.
 class Pack {
  public:
   /// Decodes `body`; corrupt if it does not decode to the declared size.
   static Result<Pack> decode(PackMeta meta, Buffer body, const ScoreFunction& score);
 
   const PackMeta& meta() const { return meta_; }
-  /// The bytes [offset, offset + bytes) of the pack, verified; corrupt if they leave it, or a chunk among them is missing or damaged.
-  /// Valid as long as the pack.
+  /// The bytes [offset, offset + bytes) of the pack, verified; corrupt if they leave it, or a chunk among them is
+  /// missing or damaged. Valid as long as the pack.
   Result<ByteSpan> range(uint64_t offset, uint64_t bytes);
   /// Checks all chunks that the pack holds.
   Status verify_all();

@@ -68,6 +68,12 @@ std::vector<uint32_t> arbitrary_lengths() {
   return lengths;
 }
 
+Result<Pack> decode(const PackMeta& meta, ByteSpan body) {
+  Buffer copy(body.size());
+  std::copy(body.begin(), body.end(), MutableByteSpan(copy).begin());
+  return Pack::decode(meta, std::move(copy), kScore);
+}
+
 bool equal(const PackMeta& a, const PackMeta& b) {
   return a.score == b.score && a.class_key == b.class_key && a.recipe == b.recipe && a.needs == b.needs &&
          a.held_runs == b.held_runs &&
@@ -170,7 +176,7 @@ RC_GTEST_PROP(Pack, GivesEveryRangeThatItHoldsAndNoOther, ()) {
   const WholePack whole = whole_pack(arbitrary_lengths(), *rc::gen::arbitrary<uint64_t>());
   const auto held = *rc::gen::container<std::vector<bool>>(whole.meta.chunks.size(), rc::gen::arbitrary<bool>());
   auto [meta, body] = thinned(whole, held);
-  Result<Pack> pack = Pack::decode(meta, body, kScore);
+  Result<Pack> pack = decode(meta, body);
   RC_ASSERT(pack.ok());
   RC_ASSERT(pack->verify_all().ok());
   const uint64_t total = whole.raw.size();
@@ -190,7 +196,7 @@ RC_GTEST_PROP(Pack, GivesEveryRangeThatItHoldsAndNoOther, ()) {
 
 TEST(Pack, RefusesRangesNearTheEndOfNumbers) {
   const WholePack whole = whole_pack({100, 100});
-  Result<Pack> pack = Pack::decode(whole.meta, whole.raw, kScore);
+  Result<Pack> pack = decode(whole.meta, whole.raw);
   ASSERT_TRUE(pack.ok());
   for (auto [offset, bytes] : std::vector<std::pair<uint64_t, uint64_t>>{{0, UINT64_MAX},
                                                                          {199, UINT64_MAX},
@@ -205,7 +211,7 @@ TEST(Pack, RefusesRangesNearTheEndOfNumbers) {
 TEST(Pack, KeepsADamagedChunkAndGivesItsNeighbours) {
   WholePack whole = whole_pack({100, 100, 100});
   whole.raw[150] ^= std::byte{1};
-  Result<Pack> pack = Pack::decode(whole.meta, whole.raw, kScore);
+  Result<Pack> pack = decode(whole.meta, whole.raw);
   ASSERT_TRUE(pack.ok());
   EXPECT_TRUE(pack->range(0, 100).ok());
   EXPECT_TRUE(pack->range(200, 100).ok());
@@ -219,14 +225,14 @@ TEST(Pack, IsRefusedIfItsBodyHasAnotherSizeThanItsChunks) {
   ByteVector shorter = whole.raw, longer = whole.raw;
   shorter.pop_back();
   longer.push_back(std::byte{0});
-  EXPECT_FALSE(Pack::decode(whole.meta, shorter, kScore).ok());
-  EXPECT_FALSE(Pack::decode(whole.meta, longer, kScore).ok());
+  EXPECT_FALSE(decode(whole.meta, shorter).ok());
+  EXPECT_FALSE(decode(whole.meta, longer).ok());
 }
 
 TEST(Pack, ThatNeedsOthersIsUnsupported) {
   WholePack whole = whole_pack({100});
   whole.meta.needs.push_back(Score{});
-  EXPECT_EQ(Pack::decode(whole.meta, whole.raw, kScore).status().code(), StatusCode::unsupported);
+  EXPECT_EQ(decode(whole.meta, whole.raw).status().code(), StatusCode::unsupported);
 }
 
 TEST(Pack, OfACodecThatThisBuildLacksIsUnsupported) {
@@ -237,7 +243,7 @@ TEST(Pack, OfACodecThatThisBuildLacksIsUnsupported) {
   recipe.varint(9999);
   recipe.varint(100);
   recipe.varint(0);
-  const Status status = Pack::decode(whole.meta, whole.raw, kScore).status();
+  const Status status = decode(whole.meta, whole.raw).status();
   EXPECT_EQ(status.code(), StatusCode::unsupported);
   EXPECT_NE(status.to_string().find("9999"), std::string::npos) << status.to_string();
 }
@@ -245,7 +251,7 @@ TEST(Pack, OfACodecThatThisBuildLacksIsUnsupported) {
 TEST(Pack, OfNoChunksIsEmpty) {
   PackMeta meta;
   meta.recipe = {std::byte{0}};
-  Result<Pack> pack = Pack::decode(meta, {}, kScore);
+  Result<Pack> pack = decode(meta, ByteSpan());
   ASSERT_TRUE(pack.ok());
   EXPECT_FALSE(pack->range(0, 1).ok());
   EXPECT_TRUE(pack->verify_all().ok());

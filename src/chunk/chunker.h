@@ -20,14 +20,14 @@ struct ChunkerOptions {
 inline constexpr uint32_t kChunkBytesMin = 64;
 inline constexpr uint32_t kChunkBytesMax = 1u << 20;
 
-/// Cuts a variable's bytes into chunks, the unit of deduplication. Stateless between chunks: a cut depends only on the bytes after the
-/// last cut, so it is found again after an insertion (content-defined) or at the same place of the variable (fixed).
-/// Immutable and thread-safe.
+/// Cuts a variable's bytes into chunks, the unit of deduplication. Stateless between chunks: a cut depends only on the
+/// bytes after the last cut, so it is found again after an insertion (content-defined) or at the same place of the
+/// variable (fixed). Immutable and thread-safe.
 class Chunker {
  public:
   virtual ~Chunker() = default;
-  /// The length of the next chunk. `ahead` are the bytes after the last cut: all `remaining` bytes of the variable, or at
-  /// least bytes_ahead() of them. At least 1 and at most ahead.size().
+  /// The length of the next chunk. `ahead` are the bytes after the last cut: all `remaining` bytes of the variable, or
+  /// at least bytes_ahead() of them. At least 1 and at most ahead.size().
   virtual size_t next(ByteSpan ahead, uint64_t remaining) const = 0;
   /// How many bytes next() must see unless the variable ends before.
   virtual size_t bytes_ahead() const = 0;

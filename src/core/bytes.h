@@ -25,9 +25,7 @@ constexpr uint64_t operator""_GiB(unsigned long long count) { return count << 30
 inline ByteSpan as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
-inline std::string_view as_text(ByteSpan bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view as_text(ByteSpan bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 /// Loads and stores in little-endian order whatever the machine's, at any alignment.
 template <class T>
@@ -101,7 +99,8 @@ class ByteReader {
   size_t at_ = 0;
 };
 
-/// Bytes of a fixed count that begin uninitialised, for what is going to be filled anyway: no pass that writes zeros, no page touched in vain.
+/// Bytes of a fixed count that begin uninitialised, for what is going to be filled anyway: no pass that writes zeros,
+/// no page touched in vain.
 class Buffer {
  public:
   Buffer() = default;

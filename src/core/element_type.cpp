@@ -22,8 +22,9 @@ std::string ElementType::name() const {
 Result<ElementType> ElementType::parse(std::string_view name) {
   std::string upper;
   for (char c : name) upper.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
-  const Status bad = Status::invalid_argument("unknown element type", std::string(name),
-                                              "write f32, f64, i8 to i64 or u8 to u64, with `be` after it if big-endian");
+  const Status bad =
+      Status::invalid_argument("unknown element type", std::string(name),
+                               "write f32, f64, i8 to i64 or u8 to u64, with `be` after it if big-endian");
   if (upper == "BYTES") return ElementType{};
   if (upper.size() < 2) return bad;
   ElementType type;

@@ -21,8 +21,8 @@ class File {
   virtual Status write_at(uint64_t offset, ByteSpan from) = 0;
   /// Makes the file exactly `bytes` long.
   virtual Status truncate(uint64_t bytes) = 0;
-  /// Makes contents and size durable. After a failure nothing written before may be believed durable, and calling it again
-  /// proves nothing (the kernel may have dropped the pages): the file must be given up.
+  /// Makes contents and size durable. After a failure nothing written before may be believed durable, and calling it
+  /// again proves nothing (the kernel may have dropped the pages): the file must be given up.
   virtual Status sync() = 0;
   virtual Result<uint64_t> size() = 0;
 };
@@ -48,15 +48,15 @@ struct FileStatus {
 };
 
 struct CreateOptions {
-  /// Bypass the page cache where the file system allows it (else buffered). Then every write must start at a multiple of
-  /// kDirectAlignment, from memory so aligned, and be a multiple of it long; truncate() cuts the padding off.
+  /// Bypass the page cache where the file system allows it (else buffered). Then every write must start at a multiple
+  /// of kDirectAlignment, from memory so aligned, and be a multiple of it long; truncate() cuts the padding off.
   bool direct = false;
 };
 inline constexpr size_t kDirectAlignment = 4096;
 
 /// What a store needs of the system under it. Paths are absolute or relative to the working directory, `/`-separated.
-/// All operations may be called from several threads. Durability: a file's bytes after File::sync(), a name (created, renamed or
-/// removed) after sync_directory() of the folder that holds it.
+/// All operations may be called from several threads. Durability: a file's bytes after File::sync(), a name (created,
+/// renamed or removed) after sync_directory() of the folder that holds it.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;

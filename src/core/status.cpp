@@ -29,9 +29,9 @@ std::string_view status_code_name(StatusCode code) {
 Status::Status(StatusCode code, std::string message, std::string subject, std::string hint)
     : detail_(std::make_shared<Detail>(Detail{code, std::move(message), std::move(subject), std::move(hint)})) {}
 
-#define VARVE_STATUS_FACTORY(name)                                                       \
-  Status Status::name(std::string message, std::string subject, std::string hint) {      \
-    return {StatusCode::name, std::move(message), std::move(subject), std::move(hint)};  \
+#define VARVE_STATUS_FACTORY(name)                                                      \
+  Status Status::name(std::string message, std::string subject, std::string hint) {     \
+    return {StatusCode::name, std::move(message), std::move(subject), std::move(hint)}; \
   }
 VARVE_STATUS_FACTORY(invalid_argument)
 VARVE_STATUS_FACTORY(not_found)

@@ -17,7 +17,8 @@ Result<UniqueId> UniqueId::random() {
 
 Result<UniqueId> UniqueId::parse(std::string_view hex) {
   UniqueId id;
-  if (hex.size() != 2 * id.bytes.size()) return Status::invalid_argument("not an id of 32 hexadecimal digits", std::string(hex));
+  if (hex.size() != 2 * id.bytes.size())
+    return Status::invalid_argument("not an id of 32 hexadecimal digits", std::string(hex));
   for (size_t i = 0; i < hex.size(); ++i) {
     char c = hex[i];
     int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;

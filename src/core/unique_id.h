@@ -11,7 +11,8 @@
 
 namespace varve {
 
-/// 128 random bits that name a store, an arena or a writer. Two are never the same in practice, so no one need coordinate names.
+/// 128 random bits that name a store, an arena or a writer. Two are never the same in practice, so no one need
+/// coordinate names.
 struct UniqueId {
   std::array<std::byte, 16> bytes{};
   auto operator<=>(const UniqueId&) const = default;

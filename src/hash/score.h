@@ -10,8 +10,8 @@
 
 namespace varve {
 
-/// The hash of a chunk, a pack's table or a tree node: its address. A store keeps the first 20 or all 32 bytes of it; the bytes
-/// that are not kept are zero here, so that equality is plain equality.
+/// The hash of a chunk, a pack's table or a tree node: its address. A store keeps the first 20 or all 32 bytes of it;
+/// the bytes that are not kept are zero here, so that equality is plain equality.
 struct Score {
   std::array<std::byte, 32> bytes{};
   auto operator<=>(const Score&) const = default;

@@ -59,7 +59,8 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
   }
   Result<SetRecord> record = decode_set_record(*raw, store_.score());
   if (!record.ok()) {
-    return Status(record.status().code(), std::string(record.status().message()), path, std::string(record.status().hint()))
+    return Status(record.status().code(), std::string(record.status().message()), path,
+                  std::string(record.status().hint()))
         .with_hint("the other sets are not affected; `varve drop " + name.to_string() + "` removes this one");
   }
   if (record->name != name) return Status::corrupt("a set record lies under another set's name", path);
@@ -70,7 +71,9 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
   const size_t at = text.rfind('@');
   if (at != std::string_view::npos) {
     std::optional<uint64_t> step = parse_step(text.substr(at + 1));
-    if (!step) return Status::invalid_argument("not a step number", std::string(text), "write JOB@STEP, or JOB for its newest set");
+    if (!step)
+      return Status::invalid_argument("not a step number", std::string(text),
+                                      "write JOB@STEP, or JOB for its newest set");
     SetName name{std::string(text.substr(0, at)), *step};
     VARVE_TRY(check_job_name(name.job));
     if (!store_.fs().stat(record_path(name)).ok()) {
@@ -80,7 +83,8 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
   }
   VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(std::string(text)));
   if (job_steps.empty()) {
-    return Status::not_found("the store has no set of this job", std::string(text), "`varve list` shows the sets of the store");
+    return Status::not_found("the store has no set of this job", std::string(text),
+                             "`varve list` shows the sets of the store");
   }
   return SetName{std::string(text), job_steps.back()};
 }

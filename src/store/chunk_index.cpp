@@ -11,7 +11,8 @@ constexpr size_t kRunsMax = 8;
 constexpr uint64_t kPackTableBytesTypical = 8_KiB;
 }  // namespace
 
-Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes) {
+Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded,
+                                                     uint64_t memory_bytes) {
   std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes));
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
   const std::set<ArenaId> present(arenas.begin(), arenas.end());
@@ -61,7 +62,8 @@ Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
     Result<std::shared_ptr<ArenaReader>> reader = store_.arena(id);
     if (!reader.ok()) continue;  // verify reports it; here it only means that nothing is found in it
     uint64_t chunk_count = 0;
-    for (const FrameEntry& pack : (*reader)->index().packs) chunk_count += std::min<uint64_t>(pack.chunk_count, kPackBytesMax);
+    for (const FrameEntry& pack : (*reader)->index().packs)
+      chunk_count += std::min<uint64_t>(pack.chunk_count, kPackBytesMax);
     if (!table.empty() && entries.size() + chunk_count > entries_max) {
       VARVE_TRY(add(table, std::move(entries)));
       entries = {};
@@ -75,7 +77,8 @@ Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
       const std::vector<bool> held = meta->held();
       for (size_t chunk = 0; chunk < meta->chunks.size(); ++chunk) {
         if (!held[chunk]) continue;
-        entries.push_back({meta->chunks[chunk].score.prefix(), arena_ordinal, static_cast<uint32_t>(pack), static_cast<uint32_t>(chunk)});
+        entries.push_back({meta->chunks[chunk].score.prefix(), arena_ordinal, static_cast<uint32_t>(pack),
+                           static_cast<uint32_t>(chunk)});
       }
     }
   }
@@ -88,7 +91,8 @@ Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkInde
   VARVE_ASSIGN(UniqueId name, UniqueId::random());
   const std::string path = join_path(store_.index_path(), name.hex() + ".run");
   size_t at = 0;
-  Status written = write_index_run(store_.fs(), path, store_.id(), arenas, entries.size(), [&] { return entries[at++]; });
+  Status written =
+      write_index_run(store_.fs(), path, store_.id(), arenas, entries.size(), [&] { return entries[at++]; });
   if (!written.ok()) {
     store_.fs().remove(path + ".part").ignore("prune removes it");
     return written;
@@ -100,13 +104,15 @@ Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkInde
 
 Status ChunkIndex::merge_runs() {
   // The smaller half becomes one run: each entry is copied a number of times logarithmic in the size of the store.
-  std::sort(runs_.begin(), runs_.end(), [](const auto& a, const auto& b) { return a->entry_count() < b->entry_count(); });
+  std::sort(runs_.begin(), runs_.end(),
+            [](const auto& a, const auto& b) { return a->entry_count() < b->entry_count(); });
   const size_t merged_count = runs_.size() / 2 + 1;
   VARVE_ASSIGN(std::vector<ArenaId> present_list, store_.list_arenas());
   const std::set<ArenaId> present(present_list.begin(), present_list.end());
 
   std::vector<ArenaId> arenas;
-  std::vector<std::vector<uint32_t>> ordinals(merged_count);  // of each run's arenas in the merged table; UINT32_MAX: gone
+  std::vector<std::vector<uint32_t>> ordinals(
+      merged_count);  // of each run's arenas in the merged table; UINT32_MAX: gone
   std::set<ArenaId> taken;
   uint64_t entry_count = 0;
   for (size_t i = 0; i < merged_count; ++i) {
@@ -128,7 +134,8 @@ Status ChunkIndex::merge_runs() {
     if (positions[run] < runs_[run]->entry_count()) heads.emplace(runs_[run]->entry(positions[run]).prefix, run);
   };
   for (size_t i = 0; i < merged_count; ++i) {
-    for (uint64_t position = 0; position < runs_[i]->entry_count(); ++position) entry_count += kept(i, position) ? 1 : 0;
+    for (uint64_t position = 0; position < runs_[i]->entry_count(); ++position)
+      entry_count += kept(i, position) ? 1 : 0;
     advance(i);
   }
   VARVE_ASSIGN(UniqueId name, UniqueId::random());
@@ -142,7 +149,8 @@ Status ChunkIndex::merge_runs() {
     return entry;
   }));
   VARVE_ASSIGN(std::unique_ptr<ChunkIndexRun> merged, ChunkIndexRun::open(store_.fs(), path, store_.id()));
-  for (size_t i = 0; i < merged_count; ++i) store_.fs().remove(runs_[i]->path()).ignore("it is found again next time, and merged again");
+  for (size_t i = 0; i < merged_count; ++i)
+    store_.fs().remove(runs_[i]->path()).ignore("it is found again next time, and merged again");
   runs_.erase(runs_.begin(), runs_.begin() + static_cast<ptrdiff_t>(merged_count));
   runs_.push_back(std::move(merged));
   return {};

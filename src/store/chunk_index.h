@@ -18,12 +18,13 @@ struct KnownChunk {
   uint64_t offset = 0;  ///< in the pack's raw bytes
 };
 
-/// Which chunks the store's sealed arenas hold: soft state in `index/` that only finds duplicates. Opening it indexes arenas that no run covers yet, so
-/// that a lost or damaged index heals by itself.
+/// Which chunks the store's sealed arenas hold: soft state in `index/` that only finds duplicates. Opening it indexes
+/// arenas that no run covers yet, so that a lost or damaged index heals by itself.
 class ChunkIndex {
  public:
   /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the mapped files.
-  static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes);
+  static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded,
+                                                  uint64_t memory_bytes);
 
   /// Looks chunks up, one thread at a time; keeps the tables of the packs it has met lately.
   class Cursor {
@@ -54,7 +55,8 @@ class ChunkIndex {
     std::list<Key> recently_used_;
   };
 
-  /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in `arenas`).
+  /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in
+  /// `arenas`).
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
 
   uint64_t entry_count() const;

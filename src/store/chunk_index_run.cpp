@@ -7,7 +7,8 @@ namespace varve {
 
 namespace {
 // FORMAT.md, "Index runs":
-// header | arena ids | filter | bucket offsets u64 | prefixes u64 | places (arena u32, pack u32, chunk u32) | crc32c of all before
+// header | arena ids | filter | bucket offsets u64 | prefixes u64 | places (arena u32, pack u32, chunk u32) | crc32c of
+// all before
 constexpr std::string_view kRunMagic = "VARVEIDX";
 constexpr uint32_t kRunVersion = 1;
 constexpr size_t kRunHeaderBytes = 64;
@@ -48,7 +49,8 @@ RunSizes run_sizes(uint64_t arena_count, uint64_t entry_count, uint32_t bucket_b
 }
 }  // namespace
 
-Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path, const UniqueId& store) {
+Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path,
+                                                           const UniqueId& store) {
   std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(path));
   VARVE_ASSIGN(run->mapping_, fs.map(path));
   VARVE_TRY(run->parse(store));
@@ -58,8 +60,8 @@ Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const
 Status ChunkIndexRun::parse(const UniqueId& store) {
   const ByteSpan raw = mapping_->bytes();
   const Status damaged = Status::corrupt("an index run is damaged", path_);
-  if (raw.size() < kRunHeaderBytes || as_text(raw.first(8)) != kRunMagic || load_le<uint32_t>(raw.data() + 8) != kRunVersion ||
-      load_le<uint32_t>(raw.data() + 60) != crc32c(raw.first(60)) ||
+  if (raw.size() < kRunHeaderBytes || as_text(raw.first(8)) != kRunMagic ||
+      load_le<uint32_t>(raw.data() + 8) != kRunVersion || load_le<uint32_t>(raw.data() + 60) != crc32c(raw.first(60)) ||
       !std::equal(store.bytes.begin(), store.bytes.end(), raw.begin() + 40)) {
     return damaged;
   }
@@ -151,8 +153,9 @@ Result<uint32_t> crc_of_file(File& file, uint64_t bytes, const std::string& path
 }
 }  // namespace
 
-Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const std::vector<ArenaId>& arenas,
-                       uint64_t entry_count, const std::function<ChunkIndexEntry()>& next) {
+Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store,
+                       const std::vector<ArenaId>& arenas, uint64_t entry_count,
+                       const std::function<ChunkIndexEntry()>& next) {
   const uint32_t bucket_bits = bucket_bits_for(entry_count);
   const uint64_t filter_blocks = entry_count / kFilterKeysPerBlock + 1;
   const RunSizes sizes = run_sizes(arenas.size(), entry_count, bucket_bits, filter_blocks);

@@ -26,8 +26,9 @@ struct ChunkIndexEntry {
   bool operator<(const ChunkIndexEntry& other) const { return prefix < other.prefix; }
 };
 
-/// A sorted, immutable file of known chunks of some arenas, mapped into memory (FORMAT.md, "Index runs"). It is disposable: it is neither synced nor
-/// trusted, every candidate is checked, and a damaged or missing run only costs a rebuild. Thread-safe.
+/// A sorted, immutable file of known chunks of some arenas, mapped into memory (FORMAT.md, "Index runs"). It is
+/// disposable: it is neither synced nor trusted, every candidate is checked, and a damaged or missing run only costs a
+/// rebuild. Thread-safe.
 class ChunkIndexRun {
  public:
   static Result<std::unique_ptr<ChunkIndexRun>> open(FileSystem& fs, const std::string& path, const UniqueId& store);
@@ -59,7 +60,8 @@ class ChunkIndexRun {
 };
 
 /// Writes a run at `path` (through a temporary name). `next` gives the `entry_count` entries in ascending order.
-Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const std::vector<ArenaId>& arenas,
-                       uint64_t entry_count, const std::function<ChunkIndexEntry()>& next);
+Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store,
+                       const std::vector<ArenaId>& arenas, uint64_t entry_count,
+                       const std::function<ChunkIndexEntry()>& next);
 
 }  // namespace varve

@@ -39,7 +39,8 @@ std::vector<bool> chunks_in_ranges(const PackMeta& meta, const std::vector<Exten
   uint64_t offset = 0;
   for (size_t i = 0; i < meta.chunks.size(); ++i) {
     const uint64_t end = offset + meta.chunks[i].bytes;
-    for (; range < ranges.size() && ranges[range].offset < end; ++range) reach = std::max(reach, ranges[range].offset + ranges[range].bytes);
+    for (; range < ranges.size() && ranges[range].offset < end; ++range)
+      reach = std::max(reach, ranges[range].offset + ranges[range].bytes);
     inside[i] = reach > offset;
     offset = end;
   }

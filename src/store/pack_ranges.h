@@ -7,7 +7,8 @@
 
 namespace varve {
 
-/// Adds a range of a pack's raw bytes to those that are referred to. Many sets that refer to the same cost no more than one.
+/// Adds a range of a pack's raw bytes to those that are referred to. Many sets that refer to the same cost no more than
+/// one.
 void add_range(std::vector<Extent>& ranges, const Extent& range);
 
 /// Sorts ranges and joins those that touch or overlap.

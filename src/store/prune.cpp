@@ -62,9 +62,10 @@ Result<Needs> mark_sets(const Store& store) {
   return needs;
 }
 
-/// The pack without its dead chunks: a shorter body, the same table, so the same score. Nothing if that saves too little.
-Result<std::optional<std::pair<PackMeta, ByteVector>>> thin_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges,
-                                                                 size_t body_bytes) {
+/// The pack without its dead chunks: a shorter body, the same table, so the same score. Nothing if that saves too
+/// little.
+Result<std::optional<std::pair<PackMeta, ByteVector>>> thin_pack(const ArenaReader& arena, size_t ordinal,
+                                                                 const std::vector<Extent>& ranges, size_t body_bytes) {
   VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
   PackMeta meta = pack.meta();
   const std::vector<bool> live = chunks_in_ranges(meta, ranges);
@@ -89,14 +90,16 @@ Result<std::optional<std::pair<PackMeta, ByteVector>>> thin_pack(const ArenaRead
   ElementType type;
   if (size_t mark = meta.class_key.rfind("_Array"); mark != std::string::npos) {
     const size_t begin = meta.class_key.rfind('_', mark - 1) + 1;
-    if (Result<ElementType> named = ElementType::parse(meta.class_key.substr(begin, mark - begin)); named.ok() && raw.size() % named->bytes == 0) {
+    if (Result<ElementType> named = ElementType::parse(meta.class_key.substr(begin, mark - begin));
+        named.ok() && raw.size() % named->bytes == 0) {
       type = *named;
     }
   }
   const PackShape shape{type, {Run{raw.size() / type.bytes, {}, false}}};
   VARVE_ASSIGN(CodecChain chain, CodecChain::parse(chain_name));
   VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
-  if (encoded.body.size() + encoded.body.size() / 8 >= body_bytes) return std::optional<std::pair<PackMeta, ByteVector>>();
+  if (encoded.body.size() + encoded.body.size() / 8 >= body_bytes)
+    return std::optional<std::pair<PackMeta, ByteVector>>();
   meta.recipe = std::move(encoded.recipe);
   return std::optional(std::pair(std::move(meta), std::move(encoded.body)));
 }
@@ -152,7 +155,8 @@ class Pruner {
     VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(store_.writers_path()));
     std::map<std::string, int64_t> beats;
     for (const DirectoryEntry& entry : entries) {
-      if (Result<FileStatus> status = fs_.stat(join_path(store_.writers_path(), entry.name)); status.ok()) beats[entry.name] = status->modified_ns;
+      if (Result<FileStatus> status = fs_.stat(join_path(store_.writers_path(), entry.name)); status.ok())
+        beats[entry.name] = status->modified_ns;
     }
     return beats;
   }
@@ -166,7 +170,8 @@ class Pruner {
       if (needed == needs.packs.end()) continue;
       uint64_t needed_bytes = 0;
       for (const Extent& range : needed->second) needed_bytes += range.bytes;
-      const double share = std::min(1.0, static_cast<double>(needed_bytes) / static_cast<double>(std::max<uint64_t>(entry.raw_bytes, 1)));
+      const double share = std::min(
+          1.0, static_cast<double>(needed_bytes) / static_cast<double>(std::max<uint64_t>(entry.raw_bytes, 1)));
       live += static_cast<uint64_t>(share * static_cast<double>(entry.body_bytes)) + entry.meta_bytes;
     }
     for (const FrameEntry& entry : arena.index().nodes) {
@@ -175,9 +180,11 @@ class Pruner {
     return live;
   }
 
-  /// Marks the arenas that are to go. Once marked, an arena stays so until it is removed: no new reference is made into it, and no prune counts on it.
+  /// Marks the arenas that are to go. Once marked, an arena stays so until it is removed: no new reference is made into
+  /// it, and no prune counts on it.
   Result<std::set<ArenaId>> mark_victims() {
-    // In this order: the writer of an arena that is listed here but has no lease below has finished, and its set is seen by mark_sets().
+    // In this order: the writer of an arena that is listed here but has no lease below has finished, and its set is
+    // seen by mark_sets().
     VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
     VARVE_ASSIGN(auto writers, leases());
     VARVE_ASSIGN(Needs needs, mark_sets(store_));
@@ -187,7 +194,9 @@ class Pruner {
     bool marked = false;
     for (const ArenaId& id : arenas) {
       if (victims.contains(id)) continue;
-      if (std::any_of(writers.begin(), writers.end(), [&](const auto& lease) { return WriterLease::owns(lease.first, id); })) continue;
+      if (std::any_of(writers.begin(), writers.end(),
+                      [&](const auto& lease) { return WriterLease::owns(lease.first, id); }))
+        continue;
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
       if (!arena.ok()) {
         progress_.warning(arena.status().with_context("left alone"));
@@ -195,7 +204,8 @@ class Pruner {
       }
       VARVE_ASSIGN(uint64_t live, live_bytes(**arena, needs));
       // A small arena is mostly its own tables; rewriting it again and again would gain nothing.
-      const bool worth_it = live == 0 || static_cast<double>(live) < options_.live_share_min * static_cast<double>((*arena)->bytes());
+      const bool worth_it =
+          live == 0 || static_cast<double>(live) < options_.live_share_min * static_cast<double>((*arena)->bytes());
       if (!worth_it) continue;
       Result<std::unique_ptr<File>> mark = fs_.create(join_path(store_.condemned_path(), id.hex()));
       if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
@@ -206,8 +216,8 @@ class Pruner {
     return victims;
   }
 
-  /// Waits for the writers that may not have seen the marks. One that shows no sign of life for wait_seconds is given up: its lease is removed, so that it cannot
-  /// commit. Those still alive are left to the next prune.
+  /// Waits for the writers that may not have seen the marks. One that shows no sign of life for wait_seconds is given
+  /// up: its lease is removed, so that it cannot commit. Those still alive are left to the next prune.
   Status wait_for_writers() {
     using Clock = std::chrono::steady_clock;
     VARVE_ASSIGN(auto waiting, leases());
@@ -287,8 +297,10 @@ class Pruner {
     return fs_.sync_directory(store_.sets_path());
   }
 
-  /// Copies what is needed of the victims and has no other home into a new sealed arena; returns the victims that could not be read in full and must stay.
-  Result<std::set<ArenaId>> copy_live_frames(const std::set<ArenaId>& victims, const Needs& needs, std::unordered_set<Score, ScoreHash>& safe_packs,
+  /// Copies what is needed of the victims and has no other home into a new sealed arena; returns the victims that could
+  /// not be read in full and must stay.
+  Result<std::set<ArenaId>> copy_live_frames(const std::set<ArenaId>& victims, const Needs& needs,
+                                             std::unordered_set<Score, ScoreHash>& safe_packs,
                                              std::unordered_set<Score, ScoreHash>& safe_nodes) {
     std::set<ArenaId> kept;
     VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store_));
@@ -296,7 +308,8 @@ class Pruner {
     std::unique_ptr<ArenaWriter> writer;
     auto open_writer = [&]() -> Status {
       if (writer != nullptr) return {};
-      VARVE_ASSIGN(writer, ArenaWriter::create(fs_, store_.part_path(new_id), store_.arena_header(new_id), {.background = false, .buffer_bytes = 1_MiB}));
+      VARVE_ASSIGN(writer, ArenaWriter::create(fs_, store_.part_path(new_id), store_.arena_header(new_id),
+                                               {.background = false, .buffer_bytes = 1_MiB}));
       return {};
     };
     for (const ArenaId& id : victims) {
@@ -362,7 +375,8 @@ class Pruner {
     for (const DirectoryEntry& entry : entries) {
       if (!entry.name.ends_with(".part")) continue;
       Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - 5));
-      const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(), [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
+      const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(),
+                                                [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
       if (alive) continue;
       VARVE_TRY(remove_if_there(join_path(store_.arenas_path(), entry.name)));
       ++report_.leftover_files;

@@ -17,21 +17,24 @@ struct PruneOptions {
   bool dry_run = false;                ///< only say what would be dropped
   /// Arenas of which less than this share is still needed are rewritten.
   double live_share_min = 0.5;
-  /// How long to wait for writers that were at work before arenas were marked; a writer that shows no sign of life that long is given up for dead.
+  /// How long to wait for writers that were at work before arenas were marked; a writer that shows no sign of life that
+  /// long is given up for dead.
   double wait_seconds = 30;
 };
 
 struct PruneReport {
   std::vector<SetName> dropped;
-  uint64_t removed_arenas = 0;    ///< nothing in them was needed, or it was copied first
-  uint64_t rewritten_packs = 0;   ///< copied out of them
-  uint64_t leftover_files = 0;    ///< of saves that were killed
-  uint64_t waiting_arenas = 0;    ///< marked, but a writer is still at work: the next prune removes them
+  uint64_t removed_arenas = 0;                 ///< nothing in them was needed, or it was copied first
+  uint64_t rewritten_packs = 0;                ///< copied out of them
+  uint64_t leftover_files = 0;                 ///< of saves that were killed
+  uint64_t waiting_arenas = 0;                 ///< marked, but a writer is still at work: the next prune removes them
   uint64_t bytes_before = 0, bytes_after = 0;  ///< of all arenas
 };
 
-/// Drops sets by the policy, then gives back the space that no set needs. May run beside writers, readers and other prunes (FORMAT.md,
-/// "Writing and pruning at the same time"). Refuses to remove anything if a set's tree cannot be read, since what it needs is then unknown.
-Result<PruneReport> prune_store(const Store& store, const PruneOptions& options, ProgressSink& progress = null_progress());
+/// Drops sets by the policy, then gives back the space that no set needs. May run beside writers, readers and other
+/// prunes (FORMAT.md, "Writing and pruning at the same time"). Refuses to remove anything if a set's tree cannot be
+/// read, since what it needs is then unknown.
+Result<PruneReport> prune_store(const Store& store, const PruneOptions& options,
+                                ProgressSink& progress = null_progress());
 
 }  // namespace varve

@@ -20,8 +20,9 @@ Status check_job_name(std::string_view job) {
     return c == '/' || c == '@' || static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
   });
   if (!job.empty() && job.size() <= 100 && characters_ok && job[0] != '.' && job[0] != '-') return {};
-  return Status::invalid_argument("not a job name", std::string(job),
-                                  "use 1 to 100 bytes without '/', '@' and control characters, not beginning with '.' or '-'");
+  return Status::invalid_argument(
+      "not a job name", std::string(job),
+      "use 1 to 100 bytes without '/', '@' and control characters, not beginning with '.' or '-'");
 }
 
 ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score) {
@@ -56,7 +57,8 @@ Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score) {
   ByteReader reader(fields.subspan(8));
   VARVE_ASSIGN(uint16_t version, reader.le16());
   if (version != kRecordVersion) {
-    return Status::unsupported("this set was saved in record version " + std::to_string(version), {}, "use a newer Varve");
+    return Status::unsupported("this set was saved in record version " + std::to_string(version), {},
+                               "use a newer Varve");
   }
   SetRecord record;
   VARVE_ASSIGN(std::string_view job, reader.text());

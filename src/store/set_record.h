@@ -19,19 +19,19 @@ struct SetName {
 /// One group of ranks in a set's record: the root of its tree, and the arena that was written for it.
 struct GroupRecord {
   Score root;
-  ArenaId hint;               ///< where the root was when the record was written
-  uint64_t arena_bytes = 0;   ///< written for this group
+  ArenaId hint;              ///< where the root was when the record was written
+  uint64_t arena_bytes = 0;  ///< written for this group
 };
 
 /// A committed set (FORMAT.md, "Set record"). The set exists once the record lies in the catalog.
 struct SetRecord {
   SetName name;
-  int64_t created_s = 0;      ///< by the clock of the machine that saved; for people only
+  int64_t created_s = 0;                       ///< by the clock of the machine that saved; for people only
   std::string scheme, policy, chunker, match;  ///< how it was saved, as on the command line
   uint64_t rank_count = 0;
   uint64_t file_count = 0;
-  uint64_t raw_bytes = 0;     ///< of all regular files
-  uint64_t new_bytes = 0;     ///< raw bytes that were not in the store before
+  uint64_t raw_bytes = 0;  ///< of all regular files
+  uint64_t new_bytes = 0;  ///< raw bytes that were not in the store before
   std::vector<GroupRecord> groups;
 
   uint64_t stored_bytes() const;  ///< written for this set
@@ -40,7 +40,8 @@ struct SetRecord {
 ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score);
 Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score);
 
-/// Limits on names: a job's is 1 to 100 bytes, without '/' , '@' and control characters, and does not begin with '.' or '-'.
+/// Limits on names: a job's is 1 to 100 bytes, without '/' , '@' and control characters, and does not begin with '.' or
+/// '-'.
 Status check_job_name(std::string_view job);
 
 inline constexpr uint64_t kSetRecordBytesMax = 64_MiB;

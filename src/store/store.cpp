@@ -55,13 +55,15 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
   }
   if (raw->size() != kStoreHeaderBytes || as_text(ByteSpan(*raw).first(8)) != kStoreMagic ||
       crc32c(ByteSpan(*raw).first(kStoreHeaderBytes - 4)) != load_le<uint32_t>(raw->data() + kStoreHeaderBytes - 4)) {
-    return Status::corrupt("the store's header is damaged", header_path, "put the file back from another copy of the store");
+    return Status::corrupt("the store's header is damaged", header_path,
+                           "put the file back from another copy of the store");
   }
   const auto version = load_le<uint16_t>(raw->data() + 8);
   if (version != kStoreVersion) {
     return Status::unsupported("the store has format version " + std::to_string(version), path, "use a newer Varve");
   }
-  VARVE_ASSIGN(ScoreFunction score, ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
+  VARVE_ASSIGN(ScoreFunction score,
+               ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
   UniqueId id;
   std::copy_n(raw->begin() + 12, 16, id.bytes.begin());
   return std::unique_ptr<Store>(new Store(fs, path, id, score));
@@ -153,7 +155,8 @@ Result<T> read_first_whole(const Places& places, const Read& read, const char* w
       if (failure.ok()) failure = result.status();
     }
   }
-  return failure.ok() ? Status::not_found(what, {}, "an arena is missing: put it back, or drop the sets that need it") : failure;
+  return failure.ok() ? Status::not_found(what, {}, "an arena is missing: put it back, or drop the sets that need it")
+                      : failure;
 }
 }  // namespace
 
@@ -166,7 +169,8 @@ Result<Pack> Store::read_pack(const PackLink& link) const {
 Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) const {
   return read_first_whole<ByteVector>(
       [&](bool all) { return find(hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); }); },
-      [](const Place& place) { return place.arena->read_node(place.ordinal); }, "no arena holds a tree node that a set needs");
+      [](const Place& place) { return place.arena->read_node(place.ordinal); },
+      "no arena holds a tree node that a set needs");
 }
 
 Result<Root> Store::read_root(const Score& score, const ArenaId& hint) const {

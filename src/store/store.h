@@ -18,11 +18,12 @@ struct CreateStoreOptions {
   size_t score_bytes = 32;
 };
 
-/// A store in one directory (FORMAT.md, "The folder of a store"): its header, and its arenas. The catalog of sets (catalog.h), writers
-/// (writer_lease.h) and the index of known chunks (chunk_index.h) work on it. Thread-safe.
+/// A store in one directory (FORMAT.md, "The folder of a store"): its header, and its arenas. The catalog of sets
+/// (catalog.h), writers (writer_lease.h) and the index of known chunks (chunk_index.h) work on it. Thread-safe.
 class Store {
  public:
-  /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds anything.
+  /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
+  /// anything.
   static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
   static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path);
 

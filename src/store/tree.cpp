@@ -80,7 +80,8 @@ void write_variable(ByteWriter& w, const Variable& variable, uint32_t class_ordi
   }
 }
 
-Result<Variable> read_variable(ByteReader& reader, uint64_t class_count, uint32_t& class_ordinal, uint64_t& file_cursor) {
+Result<Variable> read_variable(ByteReader& reader, uint64_t class_count, uint32_t& class_ordinal,
+                               uint64_t& file_cursor) {
   Variable variable;
   VARVE_ASSIGN(std::string_view name, reader.text());
   variable.name = name;
@@ -95,7 +96,8 @@ Result<Variable> read_variable(ByteReader& reader, uint64_t class_count, uint32_
   variable.type.order = static_cast<ByteOrder>(type >> 4 & 0x07);
   variable.encoded = (type & 0x80) != 0;
   VARVE_ASSIGN(uint64_t element_bytes, reader.varint());
-  if (element_bytes == 0 || element_bytes > UINT32_MAX) return Status::corrupt("a variable's elements have an impossible size");
+  if (element_bytes == 0 || element_bytes > UINT32_MAX)
+    return Status::corrupt("a variable's elements have an impossible size");
   variable.type.bytes = static_cast<uint32_t>(element_bytes);
   VARVE_ASSIGN(variable.shape, read_shape(reader));
   VARVE_ASSIGN(variable.run_shape, read_shape(reader));
@@ -132,7 +134,8 @@ void write_stream(ByteWriter& w, const std::vector<Reference>& stream, PackCurso
   }
 }
 
-Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_bytes, PackCursors& cursors, uint32_t& last_pack) {
+Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_bytes, PackCursors& cursors,
+                                           uint32_t& last_pack) {
   VARVE_ASSIGN(uint64_t count, reader.count());
   std::vector<Reference> stream(count);
   uint64_t left = stream_bytes;
@@ -158,7 +161,8 @@ Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_b
     } else {
       reference.bytes = left;
     }
-    if (reference.bytes == 0 || reference.bytes > left) return Status::corrupt("the references of a stream do not add up to it");
+    if (reference.bytes == 0 || reference.bytes > left)
+      return Status::corrupt("the references of a stream do not add up to it");
     left -= reference.bytes;
     if (reference.pack != Reference::kPattern) {
       reference.offset = cursors[reference.pack] + static_cast<uint64_t>(step);
@@ -193,7 +197,8 @@ void write_file(ByteWriter& w, const TreeFile& file, PackCursors& cursors, uint3
   for (const std::vector<Reference>& stream : file.streams) write_stream(w, stream, cursors, last_pack);
 }
 
-Status read_regular_part(ByteReader& reader, uint64_t class_count, PackCursors& cursors, uint32_t& last_pack, TreeFile& file) {
+Status read_regular_part(ByteReader& reader, uint64_t class_count, PackCursors& cursors, uint32_t& last_pack,
+                         TreeFile& file) {
   VARVE_ASSIGN(file.bytes, reader.varint());
   if (file.bytes > kFileBytesMax) return Status::corrupt("a file has an impossible size", file.path);
   VARVE_ASSIGN(std::string_view format, reader.text());
@@ -223,7 +228,8 @@ Result<TreeFile> read_file_entry(ByteReader& reader, uint64_t class_count, PackC
   VARVE_ASSIGN(std::string_view path, reader.text());
   file.path = path;
   if (!path_is_safe(path)) {
-    return Status::corrupt("a set names a path outside its folder", file.path, "this store was tampered with; do not trust it");
+    return Status::corrupt("a set names a path outside its folder", file.path,
+                           "this store was tampered with; do not trust it");
   }
   VARVE_ASSIGN(uint8_t type, reader.u8());
   if (type > static_cast<uint8_t>(FileType::symlink)) return Status::corrupt("a file is of unknown type", file.path);

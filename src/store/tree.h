@@ -18,7 +18,8 @@ struct Reference {
   bool operator==(const Reference&) const = default;
 };
 
-/// A pack that a leaf refers to. `hint` is the arena it was in when the leaf was written; prune may have moved it since.
+/// A pack that a leaf refers to. `hint` is the arena it was in when the leaf was written; prune may have moved it
+/// since.
 struct PackLink {
   Score score;
   ArenaId hint;
@@ -28,20 +29,20 @@ enum class FileType : uint8_t { regular = 0, directory = 1, symlink = 2 };
 
 /// One file of a checkpoint set as a leaf describes it.
 ///
-/// A regular file's bytes are its streams: first the skeleton (the bytes of no variable, in file order), then each variable's stored bytes in the order of its
-/// extents. Each stream is a list of references that covers it exactly.
+/// A regular file's bytes are its streams: first the skeleton (the bytes of no variable, in file order), then each
+/// variable's stored bytes in the order of its extents. Each stream is a list of references that covers it exactly.
 struct TreeFile {
   std::string path;  ///< relative to the set's folder, '/'-separated, no empty, "." or ".." components
   FileType type = FileType::regular;
-  uint32_t mode = 0644;      ///< permission bits, including set-user-id and the like
-  int64_t modified_s = 0;    ///< since 1970
+  uint32_t mode = 0644;    ///< permission bits, including set-user-id and the like
+  int64_t modified_s = 0;  ///< since 1970
   uint32_t modified_ns = 0;
-  int64_t rank = -1;         ///< of the process that wrote it, -1 if it belongs to none
-  std::string link_target;   ///< symlinks only
-  uint64_t bytes = 0;        ///< regular files only, as are the rest
-  Layout layout;             ///< without the small variables, which are in the skeleton
+  int64_t rank = -1;        ///< of the process that wrote it, -1 if it belongs to none
+  std::string link_target;  ///< symlinks only
+  uint64_t bytes = 0;       ///< regular files only, as are the rest
+  Layout layout;            ///< without the small variables, which are in the skeleton
   uint64_t small_variable_count = 0;
-  std::vector<uint32_t> class_of;  ///< of each variable: ordinal in the leaf's class keys
+  std::vector<uint32_t> class_of;               ///< of each variable: ordinal in the leaf's class keys
   std::vector<std::vector<Reference>> streams;  ///< layout.variables.size() + 1
 };
 
@@ -66,8 +67,8 @@ struct Root {
 };
 
 ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes);
-/// From bytes that match their score but may still be hostile: everything is checked, so that every reference is within its
-/// table, streams have the length that the layout gives them, and paths are safe.
+/// From bytes that match their score but may still be hostile: everything is checked, so that every reference is within
+/// its table, streams have the length that the layout gives them, and paths are safe.
 Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes);
 
 ByteVector encode_root(const Root& root, size_t score_bytes);
@@ -76,7 +77,8 @@ Result<Root> decode_root(ByteSpan raw, size_t score_bytes);
 /// The extents of stream `stream` of `file`: the skeleton's for 0, else variable `stream - 1`'s.
 std::vector<Extent> stream_extents(const TreeFile& file, size_t stream);
 
-/// Whether `path` may be written below a restore folder: relative, no empty, "." or ".." component, no NUL, not too long.
+/// Whether `path` may be written below a restore folder: relative, no empty, "." or ".." component, no NUL, not too
+/// long.
 bool path_is_safe(std::string_view path);
 
 inline constexpr size_t kPathBytesMax = 4095;

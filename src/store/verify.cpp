@@ -165,7 +165,9 @@ class Verifier {
       }
     }
     for (const auto& [arena, users] : missing) {
-      report(Status::not_found("packs that sets need are in no arena", arena, "put the arena back from a copy of the store"), users);
+      report(Status::not_found("packs that sets need are in no arena", arena,
+                               "put the arena back from a copy of the store"),
+             users);
     }
   }
 
@@ -197,7 +199,9 @@ class Verifier {
       if (status.ok() || status.code() == StatusCode::not_found) continue;
       // Nothing depends on it: thrown away, it is rebuilt by the next save.
       const bool removed = store_.fs().remove(path).ok();
-      report(status.with_hint(removed ? "it was removed, and is rebuilt by the next save" : "remove it; the next save rebuilds it"), {}, true);
+      report(status.with_hint(removed ? "it was removed, and is rebuilt by the next save"
+                                      : "remove it; the next save rebuilds it"),
+             {}, true);
     }
     return {};
   }

@@ -1,8 +1,8 @@
 #include "store/writer_lease.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -96,7 +96,8 @@ Status WriterLease::commit(const SetRecord& record) {
                                   "choose another step with --step, or `varve drop` the old set first");
   }
   if (renamed.code() == StatusCode::not_found) {
-    return Status::busy("a prune took this writer for dead before it could commit", record.name.to_string(), "save again");
+    return Status::busy("a prune took this writer for dead before it could commit", record.name.to_string(),
+                        "save again");
   }
   VARVE_TRY(renamed);
   committed_ = true;

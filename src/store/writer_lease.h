@@ -10,9 +10,10 @@
 
 namespace varve {
 
-/// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that existed when the writer began is removed
-/// by a prune, nor are the writer's own new arenas. Committing *renames that very file* into the catalog: if a prune has given the writer up for dead (it removes the
-/// file), the rename fails and nothing was lost but the work (FORMAT.md, "Writing and pruning at the same time").
+/// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that
+/// existed when the writer began is removed by a prune, nor are the writer's own new arenas. Committing *renames that
+/// very file* into the catalog: if a prune has given the writer up for dead (it removes the file), the rename fails and
+/// nothing was lost but the work (FORMAT.md, "Writing and pruning at the same time").
 class WriterLease {
  public:
   static Result<std::unique_ptr<WriterLease>> acquire(const Store& store);
@@ -34,8 +35,8 @@ class WriterLease {
   /// Shows that the writer is alive, at most every few seconds however often it is called. Any thread.
   void heartbeat();
 
-  /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable first.
-  /// already_exists if the set is there already; busy if the lease was taken away.
+  /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
+  /// first. already_exists if the set is there already; busy if the lease was taken away.
   Status commit(const SetRecord& record);
 
  private:
