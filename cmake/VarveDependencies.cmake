@@ -14,17 +14,12 @@ pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)          # SHA-256 
 if(VARVE_WITH_LZ4)
   pkg_check_modules(LZ4 REQUIRED IMPORTED_TARGET liblz4)              # the fastest codec
 endif()
-if(VARVE_WITH_FPZIP)
-  find_package(fpzip REQUIRED)                                        # the paper's codec for floats
-endif()
-if(VARVE_WITH_BLOSC)
-  find_library(VARVE_BLOSC_LIBRARY blosc REQUIRED)                    # vectorised bit shuffle
-endif()
 if(VARVE_WITH_HDF5)
   # The static library, where there is one: the shared one of some distributions draws in forty others, which costs every start of the
   # program more than reading a small file does.
   set(HDF5_USE_STATIC_LIBRARIES ON)
   find_package(HDF5 REQUIRED COMPONENTS C)                            # where an HDF5 file's variables lie
+  set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
 endif()
 
 # BLAKE3: an installed CMake package, else the C and assembly sources that Debian's librust-blake3-dev ships.
@@ -61,6 +56,7 @@ endif()
 if(VARVE_TESTS)
   find_package(GTest REQUIRED)                                        # tests
   find_package(rapidcheck REQUIRED)                                   # property tests
+  find_package(fpzip QUIET)                                           # our fpzip codec must write what the library writes
 endif()
 if(VARVE_BENCH)
   find_package(benchmark REQUIRED)                                    # micro-benchmarks

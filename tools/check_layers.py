@@ -35,8 +35,6 @@ CONFINED = {
     "lz4*.h": ["src/codec/lz4_*.cpp"],
     "lzma.h": ["src/codec/lzma_*.cpp"],
     "libdeflate.h": ["src/codec/gzip_*.cpp"],
-    "fpzip.h": ["src/codec/fpzip_*.cpp"],
-    "blosc*.h": ["src/codec/bitshuffle*.cpp", "src/codec/shuffle*.cpp"],
     "blake3.h": ["src/hash/*.cpp"],
     "openssl/*": ["src/hash/*.cpp", "src/core/unique_id.cpp"],
     "isa-l*": ["src/hash/*.cpp", "src/level/erasure_*.cpp"],

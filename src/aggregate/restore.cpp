@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "aggregate/restore_target.h"
+#include "aggregate/tile_writer.h"
 
 namespace varve {
 
@@ -30,7 +31,13 @@ struct PackPlan {
 class Restorer {
  public:
   Restorer(const Store& store, RestoreTarget& target, const RestoreOptions& options, ProgressSink& progress)
-      : store_(store), target_(target), options_(options), progress_(progress) {}
+      : store_(store),
+        target_(target),
+        options_(options),
+        progress_(progress),
+        tiles_([this](uint32_t number, uint64_t offset, ByteSpan bytes,
+                      bool whole_tile) { return whole_tile ? target_.write_direct(number, offset, bytes) : target_.write(number, offset, bytes); },
+               options.memory_bytes / 2) {}
 
   /// Walks the tree and brings all wanted files into the staging folder.
   Status stage(const SetRecord& record) {
@@ -65,7 +72,7 @@ class Restorer {
   const Status& first_damage() const { return first_damage_; }
 
  private:
-  size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 2 / sizeof(Copy), 4096); }
+  size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
   Status plan_file(const Leaf& leaf, const TreeFile& file) {
     const auto number = static_cast<uint32_t>(files_.size());
@@ -80,8 +87,12 @@ class Restorer {
     kept.link_target = file.link_target;
     kept.bytes = file.bytes;
     files_.push_back(std::move(kept));
-    if (file.type != FileType::regular) return {};
+    if (file.type != FileType::regular) {
+      tiled_.push_back(false);
+      return {};
+    }
     VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
+    tiled_.push_back(is_tiled(file));
     staged_.push_back(number);
     for (size_t position = 0; position < file.streams.size(); ++position) {
       VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
@@ -98,6 +109,17 @@ class Restorer {
       }
     }
     return file.bytes > 0 && zero_bytes < file.bytes / 8;
+  }
+
+  /// Whether all of a large file comes out of packs, so that its tiles get whole.
+  static bool is_tiled(const TreeFile& file) {
+    if (file.bytes < kTileBytes) return false;
+    for (const std::vector<Reference>& stream : file.streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern) return false;
+      }
+    }
+    return true;
   }
 
   /// Lays the references of a stream over its extents.
@@ -147,8 +169,10 @@ class Restorer {
 
   /// Reads every planned pack once and puts its bytes where they belong; then the files are complete.
   Status execute() {
-    std::sort(plans_.begin(), plans_.end(),
-              [](const PackPlan& a, const PackPlan& b) { return a.link.hint < b.link.hint; });
+    // By the first place that a pack serves, so that files fill from front to back, from however many arenas.
+    std::sort(plans_.begin(), plans_.end(), [](const PackPlan& a, const PackPlan& b) {
+      return std::pair(a.copies[0].file, a.copies[0].file_offset) < std::pair(b.copies[0].file, b.copies[0].file_offset);
+    });
     std::atomic<size_t> next{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;  // guards failure and, with it, first_damage_ and lost_
@@ -176,6 +200,7 @@ class Restorer {
     work();
     for (std::thread& thread : threads) thread.join();
     VARVE_TRY(failure);
+    VARVE_TRY(tiles_.flush());
     plans_.clear();
     plan_of_.clear();
     copy_count_ = 0;
@@ -211,7 +236,11 @@ class Restorer {
     uint64_t bytes = 0;
     for (const Copy& copy : plan.copies) {
       VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
-      VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
+      if (tiled_[copy.file]) {
+        VARVE_TRY(tiles_.add(copy.file, files_[copy.file].bytes, copy.file_offset, range));
+      } else {
+        VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
+      }
       bytes += copy.bytes;
     }
     read_bytes_ += pack.meta().held_bytes();
@@ -225,7 +254,9 @@ class Restorer {
   ProgressSink& progress_;
   std::vector<TreeFile> files_;
   std::set<std::string> paths_;
+  std::vector<bool> tiled_;
   std::vector<uint32_t> staged_;  ///< files of the plan
+  TileWriter tiles_;
   std::vector<PackPlan> plans_;
   std::unordered_map<Score, size_t, ScoreHash> plan_of_;
   size_t copy_count_ = 0;

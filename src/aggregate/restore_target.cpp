@@ -106,38 +106,45 @@ Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
   if (dense && ::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && errno == ENOSPC) {
     return Status::from_errno(errno, "allocate space in", describe(staging_name_));
   }
+  auto staged_file = std::make_shared<StagedFile>();
+  staged_file->fd = std::move(fd);
   std::lock_guard lock(mutex_);
-  recently_used_.push_front(number);
-  open_.emplace(number, OpenFile{std::make_shared<UniqueFd>(std::move(fd)), recently_used_.begin()});
-  if (open_.size() > kOpenFilesMax) {
-    open_.erase(recently_used_.back());
-    recently_used_.pop_back();
-  }
+  keep_open(number, std::move(staged_file));
   return {};
 }
 
-Result<std::shared_ptr<UniqueFd>> RestoreTarget::staged(uint32_t number) {
-  std::lock_guard lock(mutex_);
-  if (auto found = open_.find(number); found != open_.end()) {
-    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
-    return found->second.fd;
-  }
-  UniqueFd fd(::openat(staging_.get(), staged_name(number).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd.valid()) return Status::from_errno(errno, "open a file in", describe(staging_name_));
+void RestoreTarget::keep_open(uint32_t number, std::shared_ptr<StagedFile> file) {
   if (open_.size() >= kOpenFilesMax) {
     open_.erase(recently_used_.back());
     recently_used_.pop_back();
   }
   recently_used_.push_front(number);
-  auto shared = std::make_shared<UniqueFd>(std::move(fd));
-  open_.emplace(number, OpenFile{shared, recently_used_.begin()});
-  return shared;
+  open_.emplace(number, OpenFile{std::move(file), recently_used_.begin()});
+}
+
+Result<std::shared_ptr<RestoreTarget::StagedFile>> RestoreTarget::staged(uint32_t number, bool direct) {
+  std::lock_guard lock(mutex_);
+  std::shared_ptr<StagedFile> file;
+  if (auto found = open_.find(number); found != open_.end()) {
+    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+    file = found->second.file;
+  } else {
+    file = std::make_shared<StagedFile>();
+    file->fd.reset(::openat(staging_.get(), staged_name(number).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!file->fd.valid()) return Status::from_errno(errno, "open a file in", describe(staging_name_));
+    keep_open(number, file);
+  }
+  if (direct && !file->direct_tried) {
+    file->direct_tried = true;
+    file->direct.reset(::openat(staging_.get(), staged_name(number).c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW));
+  }
+  return file;
 }
 
 Status RestoreTarget::write(uint32_t number, uint64_t offset, ByteSpan bytes) {
-  VARVE_ASSIGN(std::shared_ptr<UniqueFd> fd, staged(number));
+  VARVE_ASSIGN(std::shared_ptr<StagedFile> file, staged(number));
   while (!bytes.empty()) {
-    ssize_t written = ::pwrite(fd->get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    ssize_t written = ::pwrite(file->fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Status::from_errno(errno, "write", describe(staging_name_));
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -146,13 +153,23 @@ Status RestoreTarget::write(uint32_t number, uint64_t offset, ByteSpan bytes) {
   return {};
 }
 
+Status RestoreTarget::write_direct(uint32_t number, uint64_t offset, ByteSpan bytes) {
+  VARVE_ASSIGN(std::shared_ptr<StagedFile> file, staged(number, true));
+  if (!file->direct.valid()) return write(number, offset, bytes);
+  ssize_t written = ::pwrite(file->direct.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+  if (written == static_cast<ssize_t>(bytes.size())) return {};
+  if (written < 0 && errno != EINVAL && errno != EINTR) return Status::from_errno(errno, "write", describe(staging_name_));
+  return write(number, offset, bytes);
+}
+
 Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
-  VARVE_ASSIGN(std::shared_ptr<UniqueFd> fd, staged(number));
+  VARVE_ASSIGN(std::shared_ptr<StagedFile> staged_file, staged(number));
+  const int fd = staged_file->fd.get();
   const timespec times[2] = {{0, UTIME_OMIT},
                              {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
-  if (::fchmod(fd->get(), file.mode) != 0) return Status::from_errno(errno, "set the mode of", describe(file.path));
-  if (::futimens(fd->get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
-  if (sync && ::fsync(fd->get()) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
+  if (::fchmod(fd, file.mode) != 0) return Status::from_errno(errno, "set the mode of", describe(file.path));
+  if (::futimens(fd, times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
+  if (sync && ::fsync(fd) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
   std::lock_guard lock(mutex_);
   if (auto found = open_.find(number); found != open_.end()) {
     recently_used_.erase(found->second.used);

@@ -33,6 +33,8 @@ class RestoreTarget {
   /// to be `dense`.
   Status stage(uint32_t number, uint64_t bytes, bool dense);
   Status write(uint32_t number, uint64_t offset, ByteSpan bytes);
+  /// The same past the page cache, where the file system can. Address, offset and size are multiples of kDirectAlignment.
+  Status write_direct(uint32_t number, uint64_t offset, ByteSpan bytes);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);
   /// Puts a staged file at its place, or creates the folder or link that `file` is.
@@ -44,7 +46,13 @@ class RestoreTarget {
   RestoreTarget(std::string folder, bool overwrite) : folder_(std::move(folder)), overwrite_(overwrite) {}
   Result<UniqueFd> open_folder(const std::string& path) const;
   Result<UniqueFd> make_parent(const std::string& path, std::string& name);
-  Result<std::shared_ptr<UniqueFd>> staged(uint32_t number);
+  struct StagedFile {
+    UniqueFd fd;
+    UniqueFd direct;  ///< opened with the first direct write; invalid where the file system cannot
+    bool direct_tried = false;
+  };
+  Result<std::shared_ptr<StagedFile>> staged(uint32_t number, bool direct = false);
+  void keep_open(uint32_t number, std::shared_ptr<StagedFile> file);
   std::string describe(const std::string& path) const;
 
   const std::string folder_;
@@ -56,7 +64,7 @@ class RestoreTarget {
   std::vector<uint32_t> staged_numbers_;
 
   struct OpenFile {
-    std::shared_ptr<UniqueFd> fd;
+    std::shared_ptr<StagedFile> file;
     std::list<uint32_t>::iterator used;
   };
   std::mutex mutex_;  // guards the open files

@@ -96,7 +96,10 @@ Status Catalog::remove(const SetName& name) const {
     return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
   }
   VARVE_TRY(removed);
-  VARVE_TRY(store_.fs().sync_directory(job_path(name.job)));
+  // Somebody else who dropped the job's last set may have tidied its folder away just now.
+  Status synced = store_.fs().sync_directory(job_path(name.job));
+  if (synced.code() == StatusCode::not_found) synced = store_.fs().sync_directory(store_.sets_path());
+  VARVE_TRY(synced);
   // An empty job folder is only untidy, and a save may be putting its first record there right now.
   store_.fs().remove_directory(job_path(name.job)).ignore("not empty, or taken by a new save");
   return {};

@@ -113,6 +113,7 @@ class Pruner {
     VARVE_TRY(drop_sets());
     if (options_.dry_run) return report_;
     progress_.phase("pruning");
+    VARVE_TRY(remove_dead_leases());
     VARVE_ASSIGN(std::set<ArenaId> victims, mark_victims());
     VARVE_TRY(wait_for_writers());
     // Whoever could refer to the victims has committed or never will: what is needed of them is now certain.
@@ -136,7 +137,10 @@ class Pruner {
         const bool regular = options_.keep_every && *options_.keep_every > 0 && steps[i] % *options_.keep_every == 0;
         if (recent || regular) continue;
         report_.dropped.push_back({job, steps[i]});
-        if (!options_.dry_run) VARVE_TRY(catalog.remove({job, steps[i]}));
+        if (options_.dry_run) continue;
+        // Somebody else may have dropped it just now.
+        if (Status removed = catalog.remove({job, steps[i]}); removed.code() != StatusCode::not_found)
+          VARVE_TRY(removed);
       }
     }
     return {};
@@ -159,6 +163,17 @@ class Pruner {
         beats[entry.name] = status->modified_ns;
     }
     return beats;
+  }
+
+  /// Of processes that are known to be gone, so that what they wrote and never committed can go with this prune.
+  Status remove_dead_leases() {
+    VARVE_ASSIGN(auto writers, leases());
+    for (const auto& [name, beat] : writers) {
+      if (!WriterLease::known_dead(store_, name)) continue;
+      VARVE_TRY(remove_if_there(join_path(store_.writers_path(), name)));
+      ++report_.leftover_files;
+    }
+    return {};
   }
 
   /// Stored bytes of an arena that are still needed.

@@ -43,7 +43,10 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
     VARVE_TRY(fs.create_directory(join_path(path, folder)));
   }
   // The header comes last: a folder without it is not a store yet, and may be removed.
-  return write_file_durably(fs, join_path(path, kHeaderName), encode_store_header(id, options));
+  VARVE_TRY(write_file_durably(fs, join_path(path, kHeaderName), encode_store_header(id, options)));
+  // The store's own name: without it, a power cut could take all that is saved from now on.
+  const Status named = fs.sync_directory(parent_path(path));
+  return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
 Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path) {

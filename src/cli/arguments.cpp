@@ -1,0 +1,79 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+#include "cli/text.h"
+
+namespace varve::cli {
+
+namespace {
+/// CLI11 knows failures as exceptions; parse_command_line() catches them.
+template <class T>
+T value_or_throw(const std::string& name, Result<T> result) {
+  if (result.ok()) return std::move(result).value();
+  throw CLI::ValidationError(name, result.status().to_string());
+}
+}  // namespace
+
+void Arguments::positional(const std::string& name, std::string& into, const std::string& help) {
+  app_.add_option(name, into, help)->required()->type_name("");
+}
+
+void Arguments::optional_positional(const std::string& name, std::string& into, const std::string& help) {
+  app_.add_option(name, into, help)->type_name("");
+}
+
+void Arguments::positional_list(const std::string& name, std::vector<std::string>& into, const std::string& help) {
+  app_.add_option(name, into, help)->required()->type_name("");
+}
+
+void Arguments::flag(const std::string& name, bool& into, const std::string& help) { app_.add_flag(name, into, help); }
+
+void Arguments::text(const std::string& name, const std::string& value_name, std::string& into, const std::string& help) {
+  app_.add_option(name, into, help)->type_name(value_name);
+}
+
+void Arguments::list(const std::string& name, const std::string& value_name, std::vector<std::string>& into, const std::string& help) {
+  app_.add_option(name, into, help)->type_name(value_name)->allow_extra_args(false);
+}
+
+void Arguments::size(const std::string& name, uint64_t& into_bytes, const std::string& help) {
+  auto take = [name, &into_bytes](const std::string& given) { into_bytes = value_or_throw(name, parse_size(given)); };
+  app_.add_option_function<std::string>(name, take, help)->type_name("SIZE");
+}
+
+void Arguments::number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into, const std::string& help) {
+  auto take = [name, &into](const std::string& given) { into = value_or_throw(name, parse_number(given)); };
+  app_.add_option_function<std::string>(name, take, help)->type_name(value_name);
+}
+
+void Arguments::count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help) {
+  auto take = [name, &into](const std::string& given) {
+    into = static_cast<uint32_t>(value_or_throw(name, parse_number(given, INT32_MAX)));
+    if (into == 0) throw CLI::ValidationError(name, "at least 1 is wanted");
+  };
+  app_.add_option_function<std::string>(name, take, help)->type_name(value_name);
+}
+
+void Arguments::seconds(const std::string& name, double& into, const std::string& help) {
+  auto take = [name, &into](const double& given) {
+    if (!std::isfinite(given) || given < 0 || given > 1e9) throw CLI::ValidationError(name, "seconds from 0 on are wanted");
+    into = given;
+  };
+  app_.add_option_function<double>(name, take, help)->type_name("SECONDS");
+}
+
+void Arguments::value(const std::string& name, const std::string& value_name, std::function<Status(const std::string&)> take,
+                      const std::string& help) {
+  auto checked = [name, take = std::move(take)](const std::string& given) {
+    if (Status taken = take(given); !taken.ok()) throw CLI::ValidationError(name, taken.to_string());
+  };
+  app_.add_option_function<std::string>(name, checked, help)->type_name(value_name);
+}
+
+void Arguments::examples(const std::string& lines) { app_.footer("Examples:\n" + lines); }
+
+}  // namespace varve::cli

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "cli/arguments.h"
+#include "cli/exit_code.h"
+#include "cli/session.h"
+#include "varve/status.h"
+
+namespace varve::cli {
+
+/// A sub-command: it declares what it takes, and does its work with what was given. An object serves one run of the program.
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual std::string_view name() const = 0;
+  /// One line for the list of commands.
+  virtual std::string_view summary() const = 0;
+  virtual void declare(Arguments& arguments) = 0;
+  /// Whether it prints facts, and so has --json.
+  virtual bool prints_facts() const { return true; }
+  /// What went wrong without the command's own words about it is a Status, which the caller reports.
+  virtual Result<ExitCode> run(Session& session) = 0;
+};
+
+std::unique_ptr<Command> make_init_command();
+std::unique_ptr<Command> make_save_command();
+std::unique_ptr<Command> make_restore_command();
+std::unique_ptr<Command> make_list_command();
+std::unique_ptr<Command> make_show_command();
+std::unique_ptr<Command> make_diff_command();
+std::unique_ptr<Command> make_stat_command();
+std::unique_ptr<Command> make_verify_command();
+std::unique_ptr<Command> make_drop_command();
+std::unique_ptr<Command> make_prune_command();
+std::unique_ptr<Command> make_cat_command();
+
+/// All of them, in the order of the help.
+std::vector<std::unique_ptr<Command>> make_all_commands();
+
+}  // namespace varve::cli

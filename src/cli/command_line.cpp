@@ -1,0 +1,125 @@
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+
+#include "cli/exit_code.h"
+
+namespace varve::cli {
+
+namespace {
+constexpr const char* kDescription = "Varve keeps checkpoints of parallel programs: only what is new in each is stored, and compressed.";
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  export VARVE_STORE=/scratch/store\n"
+    "  varve init                    make the store\n"
+    "  varve save run/dump0007       save a folder as the set run@7\n"
+    "  varve list\n"
+    "  varve restore run@7 back      get it back, byte for byte\n"
+    "  varve help save               all options of a command\n";
+constexpr size_t kOptionColumnWidth = 34;
+
+/// Whether `app` has an option of this name that takes a value, so that the next argument is not a command.
+bool takes_value(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option_no_throw(name);
+  return option != nullptr && option->get_expected_min() > 0;
+}
+
+/// The command that is meant by the first argument that is not an option; empty if there is none.
+std::string first_word(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].empty() || arguments[i][0] != '-') return arguments[i];
+    if (takes_value(app, arguments[i])) ++i;
+  }
+  return {};
+}
+
+Status unknown_command(const std::string& word) {
+  return Status::invalid_argument("no such command", word, "`varve help` lists the commands");
+}
+
+class Parser {
+ public:
+  Parser(const std::vector<std::unique_ptr<Command>>& commands, CommonOptions& common) : app_(kDescription, "varve"), common_(common) {
+    app_.set_help_flag("-h,--help", "print this help");
+    app_.set_version_flag("--version", "varve " VARVE_VERSION, "print the version");
+    app_.add_option("--store", common.store, "the folder of the store (else VARVE_STORE of the environment)")->type_name("DIR");
+    app_.get_formatter()->column_width(kOptionColumnWidth);
+    app_.get_formatter()->label("REQUIRED", "");
+    app_.require_subcommand(0, 1);
+    app_.footer(kExamples + std::string("\n") + std::string(exit_code_help()));
+    for (const auto& command : commands) add(*command);
+    help_ = app_.add_subcommand("help", "print this help, or that of a command");
+    help_->add_option("COMMAND", help_topic_, "the command")->type_name("");
+  }
+
+  Result<ParsedCommandLine> parse(std::vector<std::string> arguments) {
+    const std::string word = first_word(app_, arguments);
+    if (!word.empty() && word != help_->get_name() && find(word) == nullptr) return unknown_command(word);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    try {
+      app_.parse(std::move(arguments));
+    } catch (const CLI::Success& wanted) {
+      std::ostringstream out, err;
+      app_.exit(wanted, out, err);
+      return ParsedCommandLine{nullptr, out.str()};
+    } catch (const CLI::Error& failure) {
+      return Status::invalid_argument(failure.what(), "", hint(word));
+    }
+    if (help_->parsed()) return help();
+    for (const auto& [command, sub] : subs_) {
+      if (sub->parsed()) return ParsedCommandLine{command, {}};
+    }
+    return Status::invalid_argument("a command is wanted", "", hint(""));
+  }
+
+ private:
+  void add(Command& command) {
+    CLI::App* sub = app_.add_subcommand(std::string(command.name()), std::string(command.summary()));
+    sub->set_help_flag("-h,--help", "print this help");
+    Arguments arguments(*sub);
+    command.declare(arguments);
+    sub->add_option("--store", common_.store, "the folder of the store (else VARVE_STORE of the environment)")->type_name("DIR");
+    if (command.prints_facts()) sub->add_flag("--json", common_.json, "print one JSON object instead of text");
+    subs_.emplace_back(&command, sub);
+  }
+
+  Result<ParsedCommandLine> help() const {
+    if (help_topic_.empty()) {
+      // App::help() would give that of this very sub-command.
+      return ParsedCommandLine{nullptr, app_.get_formatter()->make_help(&app_, app_.get_name(), CLI::AppFormatMode::Normal)};
+    }
+    const CLI::App* topic = find(help_topic_);
+    if (topic == nullptr) return unknown_command(help_topic_);
+    return ParsedCommandLine{nullptr, topic->help("varve")};
+  }
+
+  const CLI::App* find(const std::string& name) const {
+    auto found = std::find_if(subs_.begin(), subs_.end(), [&](const auto& sub) { return sub.first->name() == name; });
+    return found == subs_.end() ? nullptr : found->second;
+  }
+
+  static std::string hint(const std::string& word) {
+    return word.empty() ? "`varve help` lists the commands" : fmt::format("`varve help {}` shows the options, with examples", word);
+  }
+
+  CLI::App app_;
+  CommonOptions& common_;
+  CLI::App* help_ = nullptr;
+  std::string help_topic_;
+  std::vector<std::pair<Command*, CLI::App*>> subs_;
+};
+}  // namespace
+
+Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments, const std::vector<std::unique_ptr<Command>>& commands,
+                                             CommonOptions& common) {
+  // Known beforehand, as errors of parsing are printed as JSON, too.
+  common.json = std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--json") !=
+                std::find(arguments.begin(), arguments.end(), "--");
+  return Parser(commands, common).parse(arguments);
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,47 @@
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/text.h"
+#include "store/catalog.h"
+
+namespace varve::cli {
+
+namespace {
+class DropCommand final : public Command {
+ public:
+  std::string_view name() const override { return "drop"; }
+  std::string_view summary() const override { return "remove sets; `varve prune` then gives the space back"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional_list("SET", sets_, "JOB@STEP, one or more");
+    arguments.examples(
+        "  varve drop run@3\n"
+        "  varve drop run@3 run@4 && varve prune\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
+    const Catalog catalog(*store);
+    std::vector<SetName> names;
+    for (const std::string& set : sets_) {  // all of them, before the first is removed
+      if (set.find('@') == std::string::npos) return Status::invalid_argument("which step is to be dropped?", set, "write JOB@STEP");
+      VARVE_ASSIGN(SetName name, catalog.resolve(set));
+      names.push_back(std::move(name));
+    }
+    for (const SetName& name : names) VARVE_TRY(catalog.remove(name));
+    if (session.json()) {
+      session.print_facts(Json{{"dropped", to_json(names)}});
+    } else {
+      for (const SetName& name : names) session.print("dropped " + quote_name(name.to_string()) + "\n");
+    }
+    return ExitCode::success;
+  }
+
+ private:
+  std::vector<std::string> sets_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_drop_command() { return std::make_unique<DropCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,75 @@
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/text.h"
+#include "store/catalog.h"
+
+namespace varve::cli {
+
+namespace {
+class ListCommand final : public Command {
+ public:
+  std::string_view name() const override { return "list"; }
+  std::string_view summary() const override { return "list the sets of the store"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.optional_positional("JOB", job_, "only the sets of this job");
+    arguments.examples(
+        "  varve list\n"
+        "  varve list run --json\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
+    const Catalog catalog(*store);
+    VARVE_ASSIGN(std::vector<SetName> names, names_of(catalog));
+    std::vector<SetRecord> records;
+    bool damaged = false;
+    for (const SetName& name : names) {
+      Result<SetRecord> record = catalog.read(name);
+      if (record.ok()) {
+        records.push_back(std::move(*record));
+      } else if (record.status().code() != StatusCode::not_found) {  // else it was dropped just now
+        session.warn(record.status().with_context("cannot read the set " + name.to_string()));
+        damaged = true;
+      }
+    }
+    print(session, records);
+    return damaged ? ExitCode::damaged : ExitCode::success;
+  }
+
+ private:
+  Result<std::vector<SetName>> names_of(const Catalog& catalog) const {
+    if (job_.empty()) return catalog.sets();
+    VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job_));
+    if (steps.empty()) return Status::not_found("the store has no set of this job", job_, "`varve list` shows all sets");
+    std::vector<SetName> names;
+    for (uint64_t step : steps) names.push_back({job_, step});
+    return names;
+  }
+
+  static void print(Session& session, const std::vector<SetRecord>& records) {
+    if (session.json()) {
+      Json sets = Json::array();
+      for (const SetRecord& record : records) sets.push_back(to_json(record));
+      session.print_facts(Json{{"sets", std::move(sets)}});
+      return;
+    }
+    if (records.empty()) return session.print("no sets yet; `varve save DIR` makes the first\n");
+    using enum Table::Align;
+    Table table({{"set"}, {"saved"}, {"files", right}, {"ranks", right}, {"size", right}, {"new", right}, {"stored", right}, {"ratio", right}});
+    for (const SetRecord& record : records) {
+      table.add_row({quote_name(record.name.to_string()), format_time(record.created_s), std::to_string(record.file_count),
+                     std::to_string(record.rank_count), format_size(record.raw_bytes), format_size(record.new_bytes),
+                     format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes())});
+    }
+    session.print(table.render());
+  }
+
+  std::string job_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_list_command() { return std::make_unique<ListCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "varve/status.h"
+
+namespace varve::cli {
+
+/// The one writer to standard error: errors and warnings, and the line at the terminal's bottom that shows progress. Thread-safe.
+class MessageWriter {
+ public:
+  /// As JSON: one object a line, {"error": {...}} or {"warning": {...}}.
+  explicit MessageWriter(bool json);
+
+  /// "varve: message: subject", then the hint on a line of its own.
+  void error(const Status& what);
+  void warning(const Status& what);
+
+  /// Whether standard error is a terminal that can redraw a line.
+  bool can_redraw() const { return can_redraw_; }
+  /// Columns of the terminal.
+  size_t columns() const;
+  /// Replaces the line at the bottom; empty takes it away. Only where can_redraw().
+  void show_line(std::string line);
+
+ private:
+  void write(std::string_view kind, std::string_view prefix, const Status& what);
+
+  const bool json_;
+  const bool can_redraw_;
+  std::mutex mutex_;  // guards line_ and the order of what is written
+  std::string line_;
+};
+
+}  // namespace varve::cli

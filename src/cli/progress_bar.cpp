@@ -1,0 +1,86 @@
+#include "cli/progress_bar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/interrupt.h"
+#include "cli/text.h"
+
+namespace varve::cli {
+
+namespace {
+constexpr std::chrono::seconds kQuietTime{1};
+constexpr std::chrono::milliseconds kDrawInterval{100};
+/// The rate is that of these last seconds: long enough to be steady, short enough to follow a change.
+constexpr std::chrono::seconds kRateTime{5};
+constexpr size_t kBarCellsMax = 30;
+constexpr size_t kBarCellsMin = 5;
+}  // namespace
+
+ProgressBar::ProgressBar(MessageWriter& messages) : messages_(messages) {
+  note_interrupts();
+  if (messages_.can_redraw()) thread_ = std::thread([this] { draw_until_stopped(); });
+}
+
+ProgressBar::~ProgressBar() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_one();
+  thread_.join();
+  messages_.show_line("");
+}
+
+void ProgressBar::phase(std::string_view name) {
+  std::lock_guard lock(mutex_);
+  phase_ = name;
+  total_bytes_ = 0;
+  done_bytes_ = 0;
+  samples_.clear();
+}
+
+bool ProgressBar::cancelled() const { return interrupted(); }
+
+void ProgressBar::draw_until_stopped() {
+  std::unique_lock lock(mutex_);
+  if (stop_.wait_for(lock, kQuietTime, [this] { return stopping_; })) return;
+  do {
+    messages_.show_line(line(Clock::now()));
+  } while (!stop_.wait_for(lock, kDrawInterval, [this] { return stopping_; }));
+}
+
+std::string ProgressBar::line(Clock::time_point now) {
+  const uint64_t done = done_bytes_, total = std::max(total_bytes_.load(), done);
+  samples_.push_back({now, done});
+  while (samples_.size() > 2 && now - samples_.front().time > kRateTime) samples_.pop_front();
+  const double seconds = std::chrono::duration<double>(now - samples_.front().time).count();
+  const double rate = seconds > 0 ? static_cast<double>(done - samples_.front().done_bytes) / seconds : 0;
+
+  const std::string name = phase_.empty() ? "working" : phase_;
+  std::string facts = total_bytes_ == 0 ? format_size(done) : format_size(done) + " of " + format_size(total);
+  if (rate >= 1) facts += "  " + format_size(static_cast<uint64_t>(rate)) + "/s";
+  if (rate >= 1 && total > done) facts += "  " + format_clock(static_cast<double>(total - done) / rate) + " left";
+  if (interrupted()) facts = "stopping";
+
+  const size_t columns = messages_.columns();
+  std::string text = name + "  " + facts;
+  if (total_bytes_ > 0) {
+    const double share = static_cast<double>(done) / static_cast<double>(total);
+    const std::string percent = fmt::format("{:3.0f} %  ", share * 100);
+    const size_t taken = text.size() + percent.size() + 5;
+    const size_t cells = columns > taken ? std::min(columns - taken, kBarCellsMax) : 0;
+    std::string bar;
+    if (cells >= kBarCellsMin) {
+      const auto full = static_cast<size_t>(share * static_cast<double>(cells));
+      bar = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] ";
+    }
+    text = name + "  " + bar + percent + facts;
+  }
+  // A line that wraps could not be taken back.
+  return text.substr(0, columns > 0 ? columns - 1 : 0);
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "cli/message_writer.h"
+#include "core/progress.h"
+
+namespace varve::cli {
+
+/// Shows how a long operation goes on, on a terminal and from its second second; passes warnings on; and is cancelled by SIGINT,
+/// SIGTERM and SIGHUP, which it catches from its construction on. Thread-safe.
+class ProgressBar final : public ProgressSink {
+ public:
+  /// Starts a thread if standard error is a terminal. `messages` outlives this.
+  explicit ProgressBar(MessageWriter& messages);
+  /// Takes the bar away.
+  ~ProgressBar() override;
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void total(uint64_t bytes) override { total_bytes_ = bytes; }
+  void advance(uint64_t bytes) override { done_bytes_ += bytes; }
+  void phase(std::string_view name) override;
+  void warning(const Status& what) override { messages_.warning(what); }
+  bool cancelled() const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Sample {
+    Clock::time_point time;
+    uint64_t done_bytes;
+  };
+
+  void draw_until_stopped();
+  /// The line as it is now. The caller holds mutex_.
+  std::string line(Clock::time_point now);
+
+  MessageWriter& messages_;
+  std::atomic<uint64_t> total_bytes_{0}, done_bytes_{0};
+  std::mutex mutex_;  // guards all below but the thread
+  std::condition_variable stop_;
+  bool stopping_ = false;
+  std::string phase_;
+  std::deque<Sample> samples_;  ///< of the last seconds of this phase
+  std::thread thread_;
+};
+
+}  // namespace varve::cli

@@ -1,0 +1,88 @@
+#include "store/prune.h"
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/text.h"
+
+namespace varve::cli {
+
+namespace {
+class PruneCommand final : public Command {
+ public:
+  std::string_view name() const override { return "prune"; }
+  std::string_view summary() const override { return "drop sets by a rule, and give back the space that no set needs"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.number("--keep-last", "N", options_.keep_last, "keep the newest N sets of each job");
+    arguments.number("--keep-every", "K", options_.keep_every, "also keep the sets whose step is a multiple of K");
+    arguments.text("--job", "NAME", options_.job, "drop only sets of this job");
+    arguments.flag("--dry-run", options_.dry_run, "only say which sets would be dropped");
+    arguments.seconds("--wait", options_.wait_seconds, "how long to wait for saves that are under way (30)");
+    arguments.examples(
+        "  varve prune                                      only give back the space of dropped sets\n"
+        "  varve prune --keep-last 5 --keep-every 100       drop the rest\n"
+        "  varve prune --keep-last 5 --job run --dry-run    look first\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_TRY(check_rule());
+    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
+    if (!options_.job.empty()) {
+      VARVE_ASSIGN(std::vector<uint64_t> steps, Catalog(*store).steps(options_.job));
+      if (steps.empty()) return Status::not_found("the store has no set of this job", options_.job, "`varve list` shows all sets");
+    }
+    VARVE_ASSIGN(PruneReport report, prune_store(*store, options_, session.begin_progress()));
+    session.end_progress();
+    print(session, report);
+    return ExitCode::success;
+  }
+
+ private:
+  Status check_rule() const {
+    if (options_.keep_last == 0u || options_.keep_every == 0u) {
+      return Status::invalid_argument("--keep-last and --keep-every begin at 1", "", "`varve drop` removes single sets");
+    }
+    const bool no_rule = !options_.keep_last && !options_.keep_every;
+    if (no_rule && !options_.job.empty()) {
+      return Status::invalid_argument("which sets of the job are to be kept?", options_.job, "add --keep-last or --keep-every");
+    }
+    return {};
+  }
+
+  void print(Session& session, const PruneReport& report) const {
+    if (session.json()) {
+      session.print_facts(Json{{"dropped", to_json(report.dropped)},
+                         {"dry_run", options_.dry_run},
+                         {"removed_arenas", report.removed_arenas},
+                         {"rewritten_packs", report.rewritten_packs},
+                         {"leftover_files", report.leftover_files},
+                         {"waiting_arenas", report.waiting_arenas},
+                         {"bytes_before", report.bytes_before},
+                         {"bytes_after", report.bytes_after}});
+      return;
+    }
+    for (const SetName& name : report.dropped) {
+      session.print((options_.dry_run ? "would drop " : "dropped ") + quote_name(name.to_string()) + "\n");
+    }
+    if (options_.dry_run) {
+      if (report.dropped.empty()) session.print("would drop no set\n");
+      return;
+    }
+    session.print(fmt::format("pruned: {} → {}; {} removed, {} rewritten, {} of killed saves removed\n", format_size(report.bytes_before),
+                              format_size(report.bytes_after), format_count(report.removed_arenas, "arena", "arenas"),
+                              format_count(report.rewritten_packs, "pack", "packs"),
+                              format_count(report.leftover_files, "leftover", "leftovers")));
+    if (report.waiting_arenas > 0) {
+      session.print(fmt::format("  {} wait for a save that is under way; the next prune removes them\n",
+                                format_count(report.waiting_arenas, "arena", "arenas")));
+    }
+  }
+
+  PruneOptions options_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_prune_command() { return std::make_unique<PruneCommand>(); }
+
+}  // namespace varve::cli

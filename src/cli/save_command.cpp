@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "aggregate/save.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "store/catalog.h"
+
+namespace varve::cli {
+
+namespace {
+/// More reader processes than this are not kept busy by the rest of a save.
+constexpr unsigned kReaderProcessesMax = 4;
+
+class SaveCommand final : public Command {
+ public:
+  std::string_view name() const override { return "save"; }
+  std::string_view summary() const override { return "save a folder as a checkpoint set"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("DIR", folder_, "the folder that holds the checkpoint");
+    declare_naming(arguments);
+    declare_shrinking(arguments);
+    arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.count("--threads", "N", options_.thread_count, "threads (as many as processors)");
+    arguments.examples(
+        "  varve save run/dump0007                          the set run@7\n"
+        "  varve save output --job heat --step 40           the set heat@40\n"
+        "  varve save output --job heat --effort best       smaller, and slower\n"
+        "  varve save restarts --raw f64:128,128,64         files of plain numbers\n"
+        "  varve save images --chunker gear:8192            where data move about, as in process images\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    const auto begin = std::chrono::steady_clock::now();
+    if (effort_given_ && codec_given_) return Status::invalid_argument("--effort and --codec exclude one another");
+    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
+    // It forks, so it comes before any thread.
+    LayoutServiceOptions reading;
+    reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
+    VARVE_ASSIGN(std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
+    VARVE_ASSIGN(SaveReport report, save_folder(*store, folder_, options_, *layouts, session.begin_progress()));
+    session.end_progress();
+    print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    return ExitCode::success;
+  }
+
+ private:
+  void declare_naming(Arguments& arguments) {
+    arguments.text("--job", "NAME", options_.job, "the job's name (from the folder's)");
+    arguments.number("--step", "N", options_.step, "the step's number (the last number in the\nfolder's name, else the next)");
+    arguments.text("--rank-regex", "REGEX", options_.rank_regex,
+                   "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
+    arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (32)");
+    auto take_raw = [this](const std::string& text) -> Status {
+      VARVE_ASSIGN(options_.layouts.raw, parse_raw_description(text));
+      return {};
+    };
+    arguments.value("--raw", "TYPE:NX,NY,NZ", take_raw,
+                    "what files of unknown format hold, e.g.\nf64:128,128,64 or f32be:1000@512 (after 512 bytes)");
+  }
+
+  void declare_shrinking(Arguments& arguments) {
+    auto take_scheme = [this](const std::string& text) -> Status {
+      VARVE_ASSIGN(options_.scheme, parse_scheme(text));
+      return {};
+    };
+    arguments.value("--scheme", "SCHEME", take_scheme, "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
+    arguments.size("--block-bytes", options_.block_bytes, "block of the block schemes (64KiB)");
+    auto take_effort = [this](const std::string& text) -> Status {
+      if (text != "fast" && text != "balanced" && text != "best") {
+        return Status::invalid_argument("an effort is fast, balanced or best", text);
+      }
+      effort_given_ = true;
+      VARVE_ASSIGN(options_.codec, CodecPolicy::parse(text));
+      return {};
+    };
+    arguments.value("--effort", "EFFORT", take_effort, "fast, balanced (the default) or best: how much\nprocessor time a smaller store is worth");
+    auto take_codec = [this](const std::string& text) -> Status {
+      codec_given_ = true;
+      VARVE_ASSIGN(options_.codec, CodecPolicy::parse(text));
+      return {};
+    };
+    arguments.value("--codec", "CHAIN", take_codec, "one codec chain for all, e.g. store or\nlorenzo+shuffle+zstd:1, or paper (mcrEngine's)");
+    auto take_match = [this](const std::string& text) -> Status {
+      VARVE_ASSIGN(options_.match, MatchRule::parse(text));
+      return {};
+    };
+    arguments.value("--match", "RULE", take_match, "which variables mean the same: exact, digits (the\ndefault) or a regular expression of what to ignore");
+    auto take_chunker = [this](const std::string& text) -> Status {
+      VARVE_ASSIGN(options_.chunker, parse_chunker(text));
+      return {};
+    };
+    arguments.value("--chunker", "CHUNKER", take_chunker, "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
+  }
+
+  static void print(Session& session, const SaveReport& report, double seconds) {
+    const SetRecord& record = report.record;
+    if (session.json()) {
+      session.print_facts(Json{{"record", to_json(record)},
+                         {"variable_count", report.variable_count},
+                         {"pattern_bytes", report.pattern_bytes},
+                         {"known_bytes", report.known_bytes},
+                         {"seconds", seconds}});
+      return;
+    }
+    session.print(fmt::format("saved {}: {}, {}, {} → {} stored ({}), {}\n", quote_name(record.name.to_string()),
+                              format_count(record.file_count, "file", "files"), format_count(record.rank_count, "rank", "ranks"),
+                              format_size(record.raw_bytes), format_size(record.stored_bytes()),
+                              format_ratio(record.raw_bytes, record.stored_bytes()), format_seconds(seconds)));
+    session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes), format_size(report.known_bytes),
+                              format_size(report.pattern_bytes), format_count(report.variable_count, "variable", "variables")));
+  }
+
+  std::string folder_;
+  SaveOptions options_;
+  bool effort_given_ = false, codec_given_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_save_command() { return std::make_unique<SaveCommand>(); }
+
+}  // namespace varve::cli

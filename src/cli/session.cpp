@@ -1,0 +1,34 @@
+#include "cli/session.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+namespace varve::cli {
+
+Result<std::string> Session::store_path() const {
+  if (!options_.store.empty()) return options_.store;
+  const char* environment = std::getenv("VARVE_STORE");
+  if (environment != nullptr && *environment != '\0') return std::string(environment);
+  return Status::invalid_argument("no store is named", "", "give --store DIR, or `export VARVE_STORE=DIR`; `varve init DIR` makes a new one");
+}
+
+Result<std::unique_ptr<Store>> Session::open_store() const {
+  VARVE_ASSIGN(const std::string path, store_path());
+  return Store::open(posix_file_system(), path);
+}
+
+void Session::print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+Status Session::finish_printing() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return Status::from_errno(errno != 0 ? errno : EIO, "write to standard output", {});
+}
+
+ProgressSink& Session::begin_progress() {
+  progress_ = std::make_unique<ProgressBar>(messages_);
+  return *progress_;
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cli/json.h"
+#include "cli/message_writer.h"
+#include "cli/progress_bar.h"
+#include "store/store.h"
+
+namespace varve::cli {
+
+/// What the command line says to all sub-commands.
+struct CommonOptions {
+  std::string store;  ///< empty: the environment's VARVE_STORE
+  bool json = false;
+};
+
+/// What a sub-command works with: the store that the user named, and the ways to tell the user something. One thread.
+class Session {
+ public:
+  Session(const CommonOptions& options, MessageWriter& messages) : options_(options), messages_(messages) {}
+
+  bool json() const { return options_.json; }
+  /// Where the store is. invalid_argument: nobody said.
+  Result<std::string> store_path() const;
+  Result<std::unique_ptr<Store>> open_store() const;
+
+  /// Text for a person to standard output; Json for a program.
+  void print(std::string_view text);
+  void print_facts(const Json& facts) { print(json_line(facts)); }
+  void warn(const Status& what) { messages_.warning(what); }
+  /// Whether all that was printed has reached standard output.
+  Status finish_printing();
+
+  /// From now on until end_progress() a bar is shown, and signals are noted instead of ending the program. May start a thread.
+  ProgressSink& begin_progress();
+  void end_progress() { progress_.reset(); }
+
+ private:
+  const CommonOptions& options_;
+  MessageWriter& messages_;
+  std::unique_ptr<ProgressBar> progress_;
+};
+
+}  // namespace varve::cli

@@ -1,0 +1,323 @@
+// A process or machine that stops, or a disk that fails, at any file-system operation of a save, a drop or a prune.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "core/faulty_file_system.h"
+#include "core/memory_file_system.h"
+#include "engine/saving.h"
+#include "store/prune.h"
+
+namespace varve {
+namespace {
+
+using test::Snapshot;
+using test::TempFolder;
+
+/// The folders that are saved. Consecutive ones share most of their bytes.
+class Sources {
+ public:
+  Sources() {
+    for (uint64_t step = 1; step <= 4; ++step) {
+      const std::string folder = of(step);
+      test::write_file(folder + "/rank0.dat", field(0, step));
+      test::write_file(folder + "/rank1.dat", field(1, step));
+      test::write_file(folder + "/notes/readme.txt", "step " + std::to_string(step));
+      std::filesystem::create_symlink("rank0.dat", folder + "/first");
+      snapshots_[step] = test::snapshot_of(folder);
+    }
+  }
+  std::string of(uint64_t step) const { return folder_ / ("step" + std::to_string(step)); }
+  const Snapshot& snapshot(uint64_t step) const { return snapshots_.at(step); }
+
+ private:
+  /// Of 48 KiB, a third new in each step. Step 3 adds more than a write buffer of the arena holds.
+  static ByteVector field(uint64_t rank, uint64_t step) {
+    ByteVector bytes = test::random_bytes(48_KiB, rank);
+    const ByteVector fresh = test::random_bytes(16_KiB, 100 * step + rank);
+    std::copy(fresh.begin(), fresh.end(), bytes.begin() + static_cast<ptrdiff_t>(8_KiB * (step % 3)));
+    if (step == 3 && rank == 1) {
+      const ByteVector more = test::random_bytes(1_MiB, 77);
+      bytes.insert(bytes.end(), more.begin(), more.end());
+    }
+    return bytes;
+  }
+
+  TempFolder folder_;
+  std::map<uint64_t, Snapshot> snapshots_;
+};
+
+/// What one of the operations under test does to a store, and what it leaves when it is done.
+struct Action {
+  std::function<Status(const Store&)> run;
+  std::set<uint64_t> always;        ///< steps of the job `run` that are there whatever happens
+  std::set<uint64_t> if_done;       ///< steps that must be there if the action said OK
+  std::set<uint64_t> gone_if_done;  ///< steps that must not be there if the action said OK
+};
+
+const SetName kOther{"other", 5};
+
+struct Interrupted : testing::Test {
+  static void SetUpTestSuite() {
+    sources = new Sources;
+    // Three sets, the arena of a fourth that was dropped, and a set of another job.
+    MemoryFileSystem fs;
+    {
+      const auto store = test::make_store(fs);
+      ASSERT_TRUE(test::save(*store, sources->of(4), "run", 0).ok());
+      ASSERT_TRUE(test::save(*store, sources->of(1), "run", 1).ok());
+      ASSERT_TRUE(test::save(*store, sources->of(2), "run", 2).ok());
+      ASSERT_TRUE(test::save(*store, sources->of(1), kOther.job, kOther.step).ok());
+      ASSERT_TRUE(Catalog(*store).remove({"run", 0}).ok());
+    }
+    base = fs.after_crash({.kind = CrashPolicy::Kind::keep_all}).release();
+  }
+  static void TearDownTestSuite() {
+    delete base;
+    delete sources;
+  }
+
+  static std::unique_ptr<MemoryFileSystem> fresh_copy() {
+    return base->after_crash({.kind = CrashPolicy::Kind::keep_all});
+  }
+
+  /// A prune that takes writers that show no sign of life for dead at once.
+  static PruneOptions prune_options(double live_share_min) {
+    PruneOptions options;
+    options.live_share_min = live_share_min;
+    options.wait_seconds = 0;
+    return options;
+  }
+
+  static Action save_action() {
+    return {[](const Store& store) { return test::save(store, sources->of(3), "run", 3).status(); }, {1, 2}, {3}, {}};
+  }
+  static Action drop_action() {
+    return {[](const Store& store) { return Catalog(store).remove({"run", 1}); }, {2}, {}, {1}};
+  }
+  static Action prune_action() {
+    return {[](const Store& store) {
+              PruneOptions options = prune_options(0.99);
+              options.keep_last = 1;
+              options.job = "run";
+              return prune_store(store, options).status();
+            },
+            {2},
+            {},
+            {1}};
+  }
+
+  static FaultyFileSystem::OperationCount operations_of(const Action& action) {
+    const auto fs = fresh_copy();
+    FaultyFileSystem counting(*fs);
+    const auto store = test::open_store(counting);
+    const Status done = action.run(*store);
+    EXPECT_TRUE(done.ok()) << done.to_string();
+    return counting.operation_count();
+  }
+
+  /// Checks what is left of the store: all sets that must be there are whole, and others are whole or invisible; then
+  /// that it goes on working, and that nothing of the interruption stays behind.
+  static void check_left(MemoryFileSystem& fs, const Action& action, bool said_done) {
+    {
+      const auto store = test::open_store(fs);
+      ASSERT_NE(store, nullptr);
+      ASSERT_TRUE(test::is_whole(*store));
+      check_sets(*store, action, said_done);
+    }
+    const auto store = test::open_store(fs);
+    const Result<SaveReport> next = test::save(*store, sources->of(4), "run", 9);
+    ASSERT_TRUE(next.ok()) << next.status().to_string();
+    // The process of the interrupted writer (this one) lives on: the first prune gives the writer up since it shows no
+    // sign of life, and the second finds that nobody needs its arenas.
+    for (int i = 0; i < 2; ++i) {
+      const Result<PruneReport> pruned = prune_store(*store, prune_options(0.5));
+      ASSERT_TRUE(pruned.ok()) << pruned.status().to_string();
+    }
+    ASSERT_TRUE(test::is_whole(*store));
+    ASSERT_TRUE(test::restores_as(*store, {"run", 9}, sources->snapshot(4)));
+    check_sets(*store, action, said_done);
+    check_no_leftovers(*store);
+  }
+
+  static void check_sets(const Store& store, const Action& action, bool said_done) {
+    ASSERT_TRUE(test::restores_as(store, kOther, sources->snapshot(1)));
+    const std::vector<uint64_t> steps = Catalog(store).steps("run").value();
+    const std::set<uint64_t> visible(steps.begin(), steps.end());
+    for (uint64_t step : action.always) ASSERT_TRUE(visible.contains(step)) << step;
+    if (said_done) {
+      for (uint64_t step : action.if_done) ASSERT_TRUE(visible.contains(step)) << step;
+      for (uint64_t step : action.gone_if_done) ASSERT_FALSE(visible.contains(step)) << step;
+    }
+    for (uint64_t step : visible) {
+      ASSERT_TRUE(step == 9 || test::restores_as(store, {"run", step}, sources->snapshot(step)));
+    }
+  }
+
+  /// Every arena serves a set, and no temporary file, lease or mark is left.
+  static void check_no_leftovers(const Store& store) {
+    for (const std::string& folder : {store.writers_path(), store.condemned_path()}) {
+      ASSERT_TRUE(store.fs().list(folder).value().empty()) << folder;
+    }
+    for (const std::string& folder : {store.arenas_path(), store.index_path(), store.sets_path()}) {
+      for (const DirectoryEntry& entry : store.fs().list(folder).value()) {
+        ASSERT_FALSE(entry.name.ends_with(".part") || entry.name.ends_with(".tmp")) << entry.name;
+      }
+    }
+    const Result<PruneReport> again = prune_store(store, prune_options(0));
+    ASSERT_TRUE(again.ok());
+    ASSERT_EQ(again->removed_arenas + again->leftover_files, 0u);
+  }
+
+  static void crash_everywhere(const Action& action) {
+    const uint64_t operations = operations_of(action).mutating;
+    for (uint64_t at = 0; at < operations; ++at) {
+      const auto fs = fresh_copy();
+      bool said_done = false;
+      std::string trace;
+      {
+        FaultyFileSystem faulty(*fs, {{.kind = FaultKind::crash, .at_operation = at, .persistent = true, .seed = at}});
+        const auto store = test::open_store(faulty);
+        said_done = action.run(*store).ok();
+        ASSERT_TRUE(faulty.crashed());
+        trace = faulty.trace();
+      }
+      std::vector<CrashPolicy> policies = {{.kind = CrashPolicy::Kind::keep_all},
+                                           {.kind = CrashPolicy::Kind::drop_unsynced}};
+      for (uint64_t seed = 0; seed < 3; ++seed) policies.push_back({CrashPolicy::Kind::torn, 1000 * at + seed});
+      for (const CrashPolicy& policy : policies) {
+        SCOPED_TRACE("crash at operation " + std::to_string(at) + " of " + std::to_string(operations) + ", policy " +
+                     std::to_string(static_cast<int>(policy.kind)) + ", seed " + std::to_string(policy.seed) + "\n" +
+                     trace);
+        const auto left = fs->after_crash(policy);
+        check_left(*left, action, said_done);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+
+  static bool strikes_reading(FaultKind kind) {
+    return kind == FaultKind::failed_read || kind == FaultKind::flipped_bit;
+  }
+
+  static void fail_everywhere(const Action& action, FaultKind kind) {
+    const FaultyFileSystem::OperationCount count = operations_of(action);
+    const uint64_t operations = strikes_reading(kind) ? count.reading : count.mutating;
+    for (bool persistent : {false, true}) {
+      for (uint64_t at = 0; at < operations; ++at) {
+        fail_once(action, {.kind = kind, .at_operation = at, .persistent = persistent, .seed = at});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+
+  static void fail_once(const Action& action, const Fault& fault) {
+    const auto fs = fresh_copy();
+    bool said_done = false;
+    std::string trace;
+    {
+      FaultyFileSystem faulty(*fs, {fault});
+      Result<std::unique_ptr<Store>> store = Store::open(faulty, "/store");
+      const Status status = store.ok() ? action.run(**store) : store.status();
+      if (!faulty.struck()) return;
+      said_done = status.ok();
+      trace = faulty.trace() + status.to_string();
+    }
+    SCOPED_TRACE(std::string(fault.persistent ? "persistent" : "single") + " fault at operation " +
+                 std::to_string(fault.at_operation) + "\n" + trace);
+    // The machine goes on, and then it loses its power.
+    check_left(*fs->after_crash({.kind = CrashPolicy::Kind::keep_all}), action, said_done);
+    if (HasFatalFailure() || strikes_reading(fault.kind)) return;
+    check_left(*fs->after_crash({.kind = CrashPolicy::Kind::drop_unsynced}), action, said_done);
+  }
+
+  static Sources* sources;
+  static MemoryFileSystem* base;
+};
+Sources* Interrupted::sources = nullptr;
+MemoryFileSystem* Interrupted::base = nullptr;
+
+TEST_F(Interrupted, SaveThatCrashesAtAnyOperationLeavesAllEarlierSetsAndItsOwnWholeOrNot) {
+  crash_everywhere(save_action());
+}
+TEST_F(Interrupted, DropThatCrashesAtAnyOperationLeavesAllOtherSets) { crash_everywhere(drop_action()); }
+TEST_F(Interrupted, PruneThatCrashesAtAnyOperationLeavesAllKeptSets) { crash_everywhere(prune_action()); }
+
+struct Failing : Interrupted, testing::WithParamInterface<FaultKind> {};
+
+TEST_P(Failing, SaveLeavesAllEarlierSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(save_action(), GetParam()); }
+TEST_P(Failing, DropLeavesAllOtherSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(drop_action(), GetParam()); }
+TEST_P(Failing, PruneLeavesAllKeptSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(prune_action(), GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Disk, Failing,
+                         testing::Values(FaultKind::no_space, FaultKind::io_error, FaultKind::short_write,
+                                         FaultKind::failed_sync, FaultKind::failed_rename, FaultKind::failed_read,
+                                         FaultKind::flipped_bit),
+                         [](const testing::TestParamInfo<FaultKind>& kind) {
+                           switch (kind.param) {
+                             case FaultKind::no_space: return "NoSpace";
+                             case FaultKind::io_error: return "IoError";
+                             case FaultKind::short_write: return "ShortWrite";
+                             case FaultKind::failed_sync: return "FailedSync";
+                             case FaultKind::failed_rename: return "FailedRename";
+                             case FaultKind::failed_read: return "FailedRead";
+                             case FaultKind::flipped_bit: return "FlippedBit";
+                             case FaultKind::crash: break;
+                           }
+                           return "Crash";
+                         });
+
+/// A restore either gives what was saved, or an error and not a single file.
+TEST_F(Interrupted, RestoreNeverGivesWrongBytesWhateverReadFailsOrLies) {
+  const auto fs = fresh_copy();
+  uint64_t operations = 0;
+  {
+    FaultyFileSystem counting(*fs);
+    ASSERT_TRUE(test::restores_as(*test::open_store(counting), {"run", 2}, sources->snapshot(2)));
+    operations = counting.operation_count().reading;
+  }
+  RestoreOptions options;
+  options.sync = false;
+  options.thread_count = 1;
+  for (FaultKind kind : {FaultKind::failed_read, FaultKind::flipped_bit}) {
+    for (bool persistent : {false, true}) {
+      for (uint64_t at = 0; at < operations; ++at) {
+        FaultyFileSystem faulty(*fs, {{.kind = kind, .at_operation = at, .persistent = persistent, .seed = 31 * at}});
+        Result<std::unique_ptr<Store>> store = Store::open(faulty, "/store");
+        if (!store.ok()) continue;
+        const TempFolder folder;
+        const Result<RestoreReport> report = restore_set(**store, {"run", 2}, folder.path(), options);
+        const Snapshot expected = report.ok() ? sources->snapshot(2) : Snapshot{};
+        ASSERT_EQ(test::snapshot_of(folder.path()), expected) << faulty.trace() << report.status().to_string();
+      }
+    }
+  }
+}
+
+TEST_F(Interrupted, SaveThatFailedOnceSucceedsWhenItIsTriedAgain) {
+  const uint64_t operations = operations_of(save_action()).mutating;
+  for (FaultKind kind : {FaultKind::no_space, FaultKind::failed_sync, FaultKind::short_write}) {
+    for (uint64_t at = 0; at < operations; ++at) {
+      const auto fs = fresh_copy();
+      FaultyFileSystem faulty(*fs, {{.kind = kind, .at_operation = at, .persistent = false, .seed = at}});
+      const auto store = test::open_store(faulty);
+      const Status first = save_action().run(*store);
+      const Status second = save_action().run(*store);
+      // Only if the very last step failed, to make the name durable, is the set there already.
+      ASSERT_TRUE(first.ok() || second.ok() || second.code() == StatusCode::already_exists) << second.to_string();
+      ASSERT_TRUE(test::restores_as(*store, {"run", 3}, sources->snapshot(3))) << faulty.trace();
+    }
+  }
+}
+
+TEST_F(Interrupted, StoreThatIsFullSaysSo) {
+  const auto fs = fresh_copy();
+  FaultyFileSystem faulty(*fs, {{.kind = FaultKind::no_space, .at_operation = 0, .persistent = true, .seed = 0}});
+  const auto store = test::open_store(faulty);
+  EXPECT_EQ(save_action().run(*store).code(), StatusCode::no_space);
+}
+
+}  // namespace
+}  // namespace varve
