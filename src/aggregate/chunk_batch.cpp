@@ -6,6 +6,9 @@
 namespace varve {
 
 namespace {
+/// Holes take no room in a batch's buffer: this bounds how many of them it describes.
+constexpr size_t kBatchChunksMax = 65'536;
+
 /// The eight bytes of which `bytes` consist, the last repetition possibly cut off.
 std::optional<uint64_t> repeated_pattern(ByteSpan bytes) {
   if (bytes.size() < 16 || std::memcmp(bytes.data(), bytes.data() + 8, bytes.size() - 8) != 0) return std::nullopt;
@@ -25,7 +28,7 @@ void score_batch(ChunkBatch& batch, const ScoreFunction& score) {
 Status BatchReader::fill(ChunkBatch& batch) {
   batch.chunks.clear();
   size_t used = 0;
-  while (true) {
+  while (batch.chunks.size() < kBatchChunksMax) {
     if (!item_ || item_->begin == item_->end) {
       item_ = order_.next();
       if (!item_) return {};
@@ -44,6 +47,7 @@ Status BatchReader::fill(ChunkBatch& batch) {
     used += item_->begin - begin_before;
     if (item_->begin != item_->end && used + chunker_.bytes_ahead() > batch.buffer.size()) return {};
   }
+  return {};
 }
 
 Result<bool> BatchReader::take_hole(ChunkBatch& batch) {

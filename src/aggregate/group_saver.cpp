@@ -195,7 +195,6 @@ Status GroupSaver::store_chunks() {
   bool ended = false;
   while (!ended || !scoring.empty()) {
     if (context_.progress.cancelled()) return Status::cancelled();
-    context_.lease.heartbeat();
     if (!ended && scoring.size() < scoring_max) {
       if (idle.empty()) idle.push_back(std::make_shared<ChunkBatch>(batch_bytes));
       std::shared_ptr<ChunkBatch> batch = std::move(idle.back());
@@ -254,7 +253,7 @@ Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const Batc
 }
 
 uint32_t GroupSaver::pack_ordinal(const PackLink& link) {
-  auto [found, added] = known_packs_.emplace(link.score, static_cast<uint32_t>(packs_.size()));
+  auto [found, added] = known_packs_.emplace(std::pair(link.score, link.hint), static_cast<uint32_t>(packs_.size()));
   if (added) packs_.push_back(link);
   return found->second;
 }

@@ -85,7 +85,8 @@ class GroupSaver {
   std::vector<Stream> streams_;
 
   std::vector<PackLink> packs_;  ///< new and known ones that this group refers to
-  std::unordered_map<Score, uint32_t, ScoreHash> known_packs_;
+  /// By arena too: two thinned copies of one pack may each hold what the other lacks.
+  std::map<std::pair<Score, ArenaId>, uint32_t> known_packs_;
   ChunkIndex::Cursor cursor_;
   FreshChunks fresh_;
   PackBuilder builder_;

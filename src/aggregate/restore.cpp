@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
-#include <unordered_map>
 
 #include "aggregate/restore_target.h"
 #include "aggregate/tile_writer.h"
@@ -14,6 +14,7 @@ namespace varve {
 
 namespace {
 constexpr size_t kPatternBufferBytes = 64 * 1024;
+constexpr size_t kReadsInFlight = 8;
 
 /// A range of a pack that goes to a place of a staged file.
 struct Copy {
@@ -35,9 +36,11 @@ class Restorer {
         target_(target),
         options_(options),
         progress_(progress),
-        tiles_([this](uint32_t number, uint64_t offset, ByteSpan bytes,
-                      bool whole_tile) { return whole_tile ? target_.write_direct(number, offset, bytes) : target_.write(number, offset, bytes); },
-               options.memory_bytes / 2) {}
+        tiles_(
+            [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
+              return whole_tile ? target_.write_direct(number, offset, bytes) : target_.write(number, offset, bytes);
+            },
+            options.memory_bytes / 2) {}
 
   /// Walks the tree and brings all wanted files into the staging folder.
   Status stage(const SetRecord& record) {
@@ -149,7 +152,7 @@ class Restorer {
   }
 
   void plan_copy(const PackLink& link, const Copy& copy) {
-    auto [found, added] = plan_of_.emplace(link.score, plans_.size());
+    auto [found, added] = plan_of_.emplace(std::pair(link.score, link.hint), plans_.size());
     if (added) plans_.push_back({link, {}});
     plans_[found->second].copies.push_back(copy);
     ++copy_count_;
@@ -171,7 +174,8 @@ class Restorer {
   Status execute() {
     // By the first place that a pack serves, so that files fill from front to back, from however many arenas.
     std::sort(plans_.begin(), plans_.end(), [](const PackPlan& a, const PackPlan& b) {
-      return std::pair(a.copies[0].file, a.copies[0].file_offset) < std::pair(b.copies[0].file, b.copies[0].file_offset);
+      return std::pair(a.copies[0].file, a.copies[0].file_offset) <
+             std::pair(b.copies[0].file, b.copies[0].file_offset);
     });
     std::atomic<size_t> next{0};
     std::atomic<bool> stop{false};
@@ -192,9 +196,10 @@ class Restorer {
         stop = true;
       }
     };
-    const size_t processors = std::max(1u, std::thread::hardware_concurrency());
+    // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
+    const size_t usual = std::max<size_t>(kReadsInFlight, 2 * std::thread::hardware_concurrency());
     const size_t thread_count =
-        std::min<size_t>(options_.thread_count > 0 ? options_.thread_count : processors, plans_.size());
+        std::min<size_t>(options_.thread_count > 0 ? options_.thread_count : usual, plans_.size());
     std::vector<std::thread> threads;
     for (size_t i = 1; i < thread_count; ++i) threads.emplace_back(work);
     work();
@@ -219,20 +224,10 @@ class Restorer {
     }
   }
 
-  Status copy_pack(PackPlan& plan) {
-    VARVE_ASSIGN(Pack pack, store_.read_pack(plan.link));
-    Status damaged = copy_ranges(pack, plan);
-    if (damaged.code() != StatusCode::corrupt) return damaged;
-    // The frame was whole but a chunk is not what it should be: another arena may have a better copy.
-    VARVE_ASSIGN(std::vector<Store::Place> places, store_.find_pack(plan.link.score, plan.link.hint, true));
-    for (const Store::Place& place : places) {
-      Result<Pack> other = place.arena->read_pack(place.ordinal);
-      if (other.ok() && copy_ranges(*other, plan).ok()) return {};
-    }
-    return damaged;
-  }
-
-  Status copy_ranges(Pack& pack, const PackPlan& plan) {
+  Status copy_pack(const PackPlan& plan) {
+    std::vector<Extent> ranges;
+    for (const Copy& copy : plan.copies) ranges.push_back({copy.pack_offset, copy.bytes});
+    VARVE_ASSIGN(Pack pack, store_.read_pack(plan.link, ranges));  // all verified before the first byte goes out
     uint64_t bytes = 0;
     for (const Copy& copy : plan.copies) {
       VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
@@ -258,7 +253,8 @@ class Restorer {
   std::vector<uint32_t> staged_;  ///< files of the plan
   TileWriter tiles_;
   std::vector<PackPlan> plans_;
-  std::unordered_map<Score, size_t, ScoreHash> plan_of_;
+  /// By arena too: two thinned copies of one pack may each hold what the other lacks.
+  std::map<std::pair<Score, ArenaId>, size_t> plan_of_;
   size_t copy_count_ = 0;
   std::set<uint32_t> lost_;
   Status first_damage_;

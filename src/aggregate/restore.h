@@ -15,7 +15,7 @@ struct RestoreOptions {
   bool keep_going = false;  ///< restore what is whole if something is damaged (else nothing appears)
   bool sync = true;         ///< durable when it returns
   uint64_t memory_bytes = 512_MiB;
-  uint32_t thread_count = 0;
+  uint32_t thread_count = 0;  ///< 0: enough to keep processors and disk busy
 };
 
 struct RestoreReport {

@@ -136,7 +136,8 @@ Result<std::shared_ptr<RestoreTarget::StagedFile>> RestoreTarget::staged(uint32_
   }
   if (direct && !file->direct_tried) {
     file->direct_tried = true;
-    file->direct.reset(::openat(staging_.get(), staged_name(number).c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW));
+    file->direct.reset(
+        ::openat(staging_.get(), staged_name(number).c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW));
   }
   return file;
 }
@@ -158,7 +159,8 @@ Status RestoreTarget::write_direct(uint32_t number, uint64_t offset, ByteSpan by
   if (!file->direct.valid()) return write(number, offset, bytes);
   ssize_t written = ::pwrite(file->direct.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
   if (written == static_cast<ssize_t>(bytes.size())) return {};
-  if (written < 0 && errno != EINVAL && errno != EINTR) return Status::from_errno(errno, "write", describe(staging_name_));
+  if (written < 0 && errno != EINVAL && errno != EINTR)
+    return Status::from_errno(errno, "write", describe(staging_name_));
   return write(number, offset, bytes);
 }
 

@@ -33,7 +33,8 @@ class RestoreTarget {
   /// to be `dense`.
   Status stage(uint32_t number, uint64_t bytes, bool dense);
   Status write(uint32_t number, uint64_t offset, ByteSpan bytes);
-  /// The same past the page cache, where the file system can. Address, offset and size are multiples of kDirectAlignment.
+  /// The same past the page cache, where the file system can. Address, offset and size are multiples of
+  /// kDirectAlignment.
   Status write_direct(uint32_t number, uint64_t offset, ByteSpan bytes);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);

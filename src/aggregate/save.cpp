@@ -101,13 +101,15 @@ Result<SaveReport> save_once(const Store& store, const std::string& folder, cons
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
   const std::vector<ArenaId>& condemned = lease->condemned();
-  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index,
-               ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8));
   ThreadPool pool(options.thread_count);
   const size_t worker_count = std::min(groups.size(), std::max<size_t>(pool.thread_count(), 1));
+  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index,
+               ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count));
   const SaveContext context{store,    *lease,  *index, folder,   options,
                             *chunker, layouts, pool,   progress, memory_bytes / worker_count};
-  VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, run_groups(context, std::move(groups), worker_count));
+  Result<std::vector<GroupOutcome>> saved = run_groups(context, std::move(groups), worker_count);
+  if (!saved.ok() && lease->lost()) return WriterLease::lost_status(name);
+  VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, std::move(saved));
 
   std::vector<ArenaId> arenas;
   std::vector<ChunkIndexEntry> entries;
@@ -144,8 +146,7 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   SetName name{options.job, options.step.value_or(0)};
   const std::optional<uint64_t> number = last_number(full.filename().string());
   // `run/dump0007` is step 7 of the job `run`; `run` alone is the next step of the job `run`.
-  if (name.job.empty())
-    name.job = number && !options.step ? full.parent_path().filename().string() : full.filename().string();
+  if (name.job.empty()) name.job = number ? full.parent_path().filename().string() : full.filename().string();
   if (name.job.empty()) name.job = "job";
   VARVE_TRY(check_job_name(name.job).with_hint("name the job with --job"));
   if (options.step) return name;

@@ -38,16 +38,20 @@ void fill_pattern(uint64_t pattern, uint64_t offset, MutableByteSpan into) {
   }
 }
 
-Result<Pack*> StreamReader::pack(const PackLink& link) {
+Result<ByteSpan> StreamReader::range(const PackLink& link, const Extent& range) {
   for (auto it = packs_.begin(); it != packs_.end(); ++it) {
     if (it->first != link.score) continue;
-    packs_.splice(packs_.begin(), packs_, it);
-    return &packs_.front().second;
+    if (Result<ByteSpan> bytes = it->second.range(range.offset, range.bytes); bytes.ok()) {
+      packs_.splice(packs_.begin(), packs_, it);
+      return bytes;
+    }
+    packs_.erase(it);  // another copy may be better
+    break;
   }
-  VARVE_ASSIGN(Pack pack, store_.read_pack(link));
+  VARVE_ASSIGN(Pack pack, store_.read_pack(link, {&range, 1}));
   packs_.emplace_front(link.score, std::move(pack));
   if (packs_.size() > packs_max_) packs_.pop_back();
-  return &packs_.front().second;
+  return packs_.front().second.range(range.offset, range.bytes);
 }
 
 Status StreamReader::read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset,
@@ -64,8 +68,7 @@ Status StreamReader::read(const Leaf& leaf, const std::vector<Reference>& stream
     if (reference.pack == Reference::kPattern) {
       fill_pattern(reference.offset, skip, into.first(part));
     } else {
-      VARVE_ASSIGN(Pack * source, pack(leaf.packs[reference.pack]));
-      VARVE_ASSIGN(ByteSpan bytes, source->range(reference.offset + skip, part));
+      VARVE_ASSIGN(ByteSpan bytes, range(leaf.packs[reference.pack], {reference.offset + skip, part}));
       std::copy(bytes.begin(), bytes.end(), into.begin());
     }
     into = into.subspan(part);

@@ -32,7 +32,7 @@ class StreamReader {
   Status read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset, MutableByteSpan into);
 
  private:
-  Result<Pack*> pack(const PackLink& link);
+  Result<ByteSpan> range(const PackLink& link, const Extent& range);
   const Store& store_;
   const size_t packs_max_;
   std::list<std::pair<Score, Pack>> packs_;  ///< last used first

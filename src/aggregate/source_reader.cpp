@@ -94,16 +94,20 @@ Status SourceReader::read_extent(uint32_t file, uint64_t offset, MutableByteSpan
 }
 
 Result<uint64_t> SourceReader::hole_bytes(const Stream& stream, uint64_t offset) {
-  VARVE_ASSIGN(int fd, open(stream.file));
   auto [index, skip] = locate(stream, offset);
   const Extent& extent = stream.extents[index];
   const uint64_t at = extent.offset + skip, end = extent.offset + extent.bytes;
+  if (hole_file_ == stream.file && at >= hole_begin_ && at < hole_end_) return std::min(hole_end_, end) - at;
+  VARVE_ASSIGN(int fd, open(stream.file));
   off_t data = ::lseek(fd, static_cast<off_t>(at), SEEK_DATA);
   if (data < 0) {
-    if (errno == ENXIO) return end - at;  // no data up to the end of the file
-    return uint64_t{0};                   // the file system cannot tell: read it all
+    if (errno != ENXIO) return uint64_t{0};  // the file system cannot tell: read it all
+    data = static_cast<off_t>(end);          // no data up to the end of the file
   }
-  return std::min<uint64_t>(static_cast<uint64_t>(data), end) - at;
+  hole_file_ = stream.file;
+  hole_begin_ = at;
+  hole_end_ = static_cast<uint64_t>(data);
+  return std::min(hole_end_, end) - at;
 }
 
 }  // namespace varve

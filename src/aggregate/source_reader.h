@@ -42,6 +42,10 @@ class SourceReader {
   size_t last_extent_ = 0;
   uint64_t last_extent_at_ = 0;
 
+  // The last hole found: the block schemes ask for it piece by piece.
+  uint32_t hole_file_ = UINT32_MAX;
+  uint64_t hole_begin_ = 0, hole_end_ = 0;
+
   // Small extents that lie near one another (headers between variables) are read with one call.
   uint32_t window_file_ = UINT32_MAX;
   uint64_t window_offset_ = 0;

@@ -33,7 +33,8 @@ Status TileWriter::add_to_tile(const Key& key, uint64_t tile_bytes, uint64_t beg
     auto tile = tiles_.find(key);
     if (tile == tiles_.end()) {
       if (tiles_.size() >= tiles_max_) {
-        auto oldest = std::find_if(oldest_first_.begin(), oldest_first_.end(), [&](const Key& k) { return tiles_.at(k).copying == 0; });
+        auto oldest = std::find_if(oldest_first_.begin(), oldest_first_.end(),
+                                   [&](const Key& k) { return tiles_.at(k).copying == 0; });
         if (oldest != oldest_first_.end()) {
           const Key old_key = *oldest;
           evicted.emplace(old_key, take(tiles_.find(old_key)));
@@ -85,7 +86,9 @@ Status TileWriter::write_out(const Key& key, Tile& tile) {
     status = write_(key.first, key.second, ByteSpan(tile.memory.get(), tile.bytes), tile.bytes == kTileBytes);
   } else {
     for (const Extent& range : tile.filled) {
-      if (status.ok()) status = write_(key.first, key.second + range.offset, ByteSpan(tile.memory.get() + range.offset, range.bytes), false);
+      if (status.ok())
+        status = write_(key.first, key.second + range.offset, ByteSpan(tile.memory.get() + range.offset, range.bytes),
+                        false);
     }
   }
   std::lock_guard lock(mutex_);

@@ -16,11 +16,13 @@ namespace varve {
 
 inline constexpr uint64_t kTileBytes = 4_MiB;
 
-/// Gathers the pieces of large files, which packs give in small ranges and no order, into tiles that are written with one call each. A tile that is whole is
-/// written at once and may bypass the page cache; when too many are open, the oldest is written as far as it is there. Thread-safe.
+/// Gathers the pieces of large files, which packs give in small ranges and no order, into tiles that are written with
+/// one call each. A tile that is whole is written at once and may bypass the page cache; when too many are open, the
+/// oldest is written as far as it is there. Thread-safe.
 class TileWriter {
  public:
-  /// Writes `bytes` at `offset` of file `number`; `whole_tile`: they are a whole tile in memory that is aligned for direct I/O.
+  /// Writes `bytes` at `offset` of file `number`; `whole_tile`: they are a whole tile in memory that is aligned for
+  /// direct I/O.
   using Write = std::function<Status(uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile)>;
 
   TileWriter(Write write, uint64_t memory_bytes);
@@ -40,10 +42,10 @@ class TileWriter {
   using Key = std::pair<uint32_t, uint64_t>;  ///< file, offset of the tile
   struct Tile {
     TileMemory memory;
-    uint64_t bytes = 0;           ///< of the tile: less than kTileBytes at the end of a file
+    uint64_t bytes = 0;  ///< of the tile: less than kTileBytes at the end of a file
     uint64_t filled_bytes = 0;
-    std::vector<Extent> filled;   ///< in the tile
-    unsigned copying = 0;         ///< threads that are filling it
+    std::vector<Extent> filled;  ///< in the tile
+    unsigned copying = 0;        ///< threads that are filling it
     std::list<Key>::iterator age;
   };
 

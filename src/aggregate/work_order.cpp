@@ -36,7 +36,7 @@ WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t
     return std::tuple(by_class_ ? s.class_id : 0u, s.rank, s.file, s.position);
   };
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
-  class_end_ = class_end(0);
+  class_end_ = active_end_ = class_end(0);
 }
 
 size_t WorkOrder::class_end(size_t from) const {
@@ -58,7 +58,7 @@ std::optional<WorkItem> WorkOrder::next_whole() {
 
 std::optional<WorkItem> WorkOrder::next_block() {
   while (class_begin_ < order_.size()) {
-    while (at_ < class_end_) {
+    while (at_ < active_end_) {
       const uint32_t stream = order_[at_++];
       const uint64_t begin = block_ * block_bytes_, bytes = streams_[stream].bytes;
       if (begin >= bytes) continue;
@@ -67,9 +67,15 @@ std::optional<WorkItem> WorkOrder::next_block() {
     }
     if (found_in_round_) {
       ++block_;
+      // A class of one long stream and many short ones should not cost their product.
+      auto has_more = [&](uint32_t i) { return streams_[i].bytes > block_ * block_bytes_; };
+      const auto begin = order_.begin();
+      const auto end = std::stable_partition(begin + static_cast<ptrdiff_t>(class_begin_),
+                                             begin + static_cast<ptrdiff_t>(active_end_), has_more);
+      active_end_ = static_cast<size_t>(end - begin);
     } else {
       class_begin_ = class_end_;
-      class_end_ = class_end(class_begin_);
+      class_end_ = active_end_ = class_end(class_begin_);
       block_ = 0;
     }
     found_in_round_ = false;

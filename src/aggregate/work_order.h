@@ -55,6 +55,7 @@ class WorkOrder {
   std::vector<uint32_t> order_;
   size_t at_ = 0;  ///< next in order_
   size_t class_begin_ = 0, class_end_ = 0;
+  size_t active_end_ = 0;  ///< of the class: the streams after it have no more blocks
   uint64_t block_ = 0;
   bool found_in_round_ = false;
 };

@@ -10,6 +10,7 @@ namespace varve {
 namespace {
 /// Nodes are metadata: a declared size beyond this is hostile.
 constexpr uint64_t kNodeBytesMax = kPackBytesMax;
+constexpr uint64_t kAlignedReadBytesMin = 64_KiB;
 
 Result<ByteVector> decode_node(ByteSpan meta, ByteSpan body, const ScoreFunction& score, Score& named) {
   ByteReader reader(meta);
@@ -146,28 +147,35 @@ std::optional<size_t> ArenaReader::find_node(const Score& score) const {
   return found == nodes_.end() ? std::nullopt : std::optional(found->second);
 }
 
-Result<FrameHeader> ArenaReader::read_listed_header(FrameKind kind, const FrameEntry& entry) const {
-  VARVE_ASSIGN(FrameHeader header, read_header(entry.offset));
-  if (header.kind != kind || header.meta_bytes != entry.meta_bytes || header.body_bytes != entry.body_bytes) {
+Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const {
+  const uint64_t bytes = kFrameHeaderBytes + entry.meta_bytes + (with_body ? entry.body_bytes : 0);
+  if (entry.offset > bytes_ || bytes_ - entry.offset < bytes)
+    return at(Status::corrupt("a frame lies past the arena's end"), entry.offset);
+  // Header, meta part and body with one read, of whole blocks if it is large (File::read_at).
+  const uint64_t block = bytes >= kAlignedReadBytesMin ? kDirectAlignment : 1;
+  const uint64_t begin = entry.offset / block * block;
+  const uint64_t window_bytes = (entry.offset + bytes - begin + block - 1) / block * block;
+  RawFrame frame;
+  frame.storage = Buffer(window_bytes + block);
+  const auto misaligned = reinterpret_cast<uintptr_t>(frame.storage.data()) % block;
+  const MutableByteSpan window(frame.storage.data() + (misaligned == 0 ? 0 : block - misaligned), window_bytes);
+  VARVE_ASSIGN(size_t got, file_->read_at(begin, window));
+  if (got < entry.offset + bytes - begin) return at(Status::corrupt("the arena is shorter than it was"), entry.offset);
+  const ByteSpan raw = ByteSpan(window).subspan(entry.offset - begin, bytes);
+
+  Result<FrameHeader> header = decode_frame_header(raw, id_.tag(), entry.offset);
+  if (!header.ok()) return at(header.status(), entry.offset);
+  if (header->kind != kind || header->meta_bytes != entry.meta_bytes || header->body_bytes != entry.body_bytes) {
     return at(Status::corrupt("a frame is not what the arena's index says"), entry.offset);
   }
-  return header;
-}
-
-Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const {
-  VARVE_ASSIGN(FrameHeader header, read_listed_header(kind, entry));
-  RawFrame parts;
-  parts.meta = Buffer(header.meta_bytes);
-  VARVE_TRY(read_exactly(*file_, entry.offset + kFrameHeaderBytes, parts.meta, path_));
-  if (crc32c(parts.meta) != header.meta_crc)
+  frame.meta = raw.subspan(kFrameHeaderBytes, entry.meta_bytes);
+  if (crc32c(frame.meta) != header->meta_crc)
     return at(Status::corrupt("a frame's meta part does not match its checksum"), entry.offset);
-  if (with_body) {
-    parts.body = Buffer(header.body_bytes);
-    VARVE_TRY(read_exactly(*file_, entry.offset + kFrameHeaderBytes + header.meta_bytes, parts.body, path_));
-    if (crc32c(parts.body) != header.body_crc)
-      return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
-  }
-  return parts;
+  if (!with_body) return frame;
+  frame.body = raw.subspan(kFrameHeaderBytes + entry.meta_bytes);
+  if (crc32c(frame.body) != header->body_crc)
+    return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
+  return frame;
 }
 
 Result<ArenaReader::RawFrame> ArenaReader::read_raw(FrameKind kind, size_t ordinal) const {
@@ -189,7 +197,7 @@ Result<Pack> ArenaReader::read_pack(size_t ordinal) const {
   Result<PackMeta> meta = decode_pack_meta(parts.meta, score_);
   if (!meta.ok()) return at(meta.status(), entry.offset);
   if (meta->score != entry.score) return at(Status::corrupt("a pack is not what the arena's index says"), entry.offset);
-  Result<Pack> pack = Pack::decode(std::move(*meta), std::move(parts.body), score_);
+  Result<Pack> pack = Pack::decode(std::move(*meta), std::move(parts.storage), parts.body, score_);
   if (!pack.ok()) return at(pack.status(), entry.offset);
   return pack;
 }
@@ -216,7 +224,7 @@ Status ArenaReader::verify_frame(const FrameHeader& header, bool deep, std::opti
     VARVE_ASSIGN(PackMeta meta, decode_pack_meta(parts.meta, score_));
     if (!find_pack(*known)) return Status::corrupt("a pack is missing from the arena's index");
     if (!deep) return {};
-    VARVE_ASSIGN(Pack pack, Pack::decode(std::move(meta), std::move(parts.body), score_));
+    VARVE_ASSIGN(Pack pack, Pack::decode(std::move(meta), std::move(parts.storage), parts.body, score_));
     return pack.verify_all();
   }
   if (!find_node(*known)) return Status::corrupt("a node is missing from the arena's index");

@@ -36,7 +36,8 @@ class ArenaReader {
   Result<ByteVector> read_node(size_t ordinal) const;
 
   struct RawFrame {
-    Buffer meta, body;
+    Buffer storage;  ///< what the spans are in
+    ByteSpan meta, body;
   };
   /// A frame as it lies there, checksums verified.
   Result<RawFrame> read_raw(FrameKind kind, size_t ordinal) const;
@@ -52,7 +53,6 @@ class ArenaReader {
   Status load_index();
   Status scan_frames();
   Result<FrameHeader> read_header(uint64_t offset) const;
-  Result<FrameHeader> read_listed_header(FrameKind kind, const FrameEntry& entry) const;
   Result<RawFrame> read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const;
   Status verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const;
   void build_maps();

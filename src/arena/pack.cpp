@@ -82,6 +82,7 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score) {
   PackMeta meta;
   VARVE_ASSIGN(meta.score, read_score(reader, score_bytes));
   VARVE_ASSIGN(std::string_view key, reader.text());
+  if (key.size() > kClassKeyBytesMax) return Status::corrupt("a pack's class has a name that is too long");
   meta.class_key = key;
   VARVE_ASSIGN(uint64_t recipe_bytes, reader.varint());
   VARVE_ASSIGN(ByteSpan recipe, reader.bytes(recipe_bytes));
@@ -113,7 +114,7 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score) {
   return meta;
 }
 
-Result<Pack> Pack::decode(PackMeta meta, Buffer body, const ScoreFunction& score) {
+Result<Pack> Pack::decode(PackMeta meta, Buffer storage, ByteSpan body, const ScoreFunction& score) {
   if (!meta.needs.empty()) {
     return Status::unsupported("a pack's decoding needs other packs", meta.class_key, "use a newer Varve");
   }
@@ -121,10 +122,12 @@ Result<Pack> Pack::decode(PackMeta meta, Buffer body, const ScoreFunction& score
   const uint64_t held_bytes = meta.held_bytes();
   if (recipe_is_store(meta.recipe)) {
     if (body.size() != held_bytes) return Status::corrupt("a pack's body is not as long as its chunks", meta.class_key);
-    pack.raw_ = std::move(body);
+    pack.storage_ = std::move(storage);
+    pack.raw_ = body;
   } else {
-    pack.raw_ = Buffer(held_bytes);
-    VARVE_TRY(decode_chain(meta.recipe, body, pack.raw_));
+    pack.storage_ = Buffer(held_bytes);
+    VARVE_TRY(decode_chain(meta.recipe, body, pack.storage_));
+    pack.raw_ = pack.storage_;
   }
   std::vector<bool> held = meta.held();
   pack.places_.reserve(meta.chunks.size());
@@ -144,7 +147,7 @@ Status Pack::verify_chunk(size_t index) {
   if (place.raw_offset == kMissing)
     return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
   const ChunkEntry& chunk = meta_.chunks[index];
-  if (score_(ByteSpan(raw_).subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
+  if (score_(raw_.subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
     return Status::corrupt("a chunk does not match its score", meta_.class_key);
   }
   place.verified = true;
@@ -168,7 +171,7 @@ Result<ByteSpan> Pack::range(uint64_t offset, uint64_t bytes) {
     raw_next += meta_.chunks[i].bytes;
     covered_to += meta_.chunks[i].bytes;
   }
-  return ByteSpan(raw_).subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
+  return raw_.subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
 }
 
 Status Pack::verify_all() {

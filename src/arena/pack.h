@@ -51,8 +51,8 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score);
 /// it only after their chunk was checked against its score. One thread at a time.
 class Pack {
  public:
-  /// Decodes `body`; corrupt if it does not decode to the declared size.
-  static Result<Pack> decode(PackMeta meta, Buffer body, const ScoreFunction& score);
+  /// Decodes `body`, which lies in `storage`; corrupt if it does not decode to the declared size.
+  static Result<Pack> decode(PackMeta meta, Buffer storage, ByteSpan body, const ScoreFunction& score);
 
   const PackMeta& meta() const { return meta_; }
   /// The bytes [offset, offset + bytes) of the pack, verified; corrupt if they leave it, or a chunk among them is
@@ -73,7 +73,8 @@ class Pack {
   static constexpr uint64_t kMissing = UINT64_MAX;
   ScoreFunction score_;
   PackMeta meta_;
-  Buffer raw_;  ///< of the chunks that the body holds
+  Buffer storage_;
+  ByteSpan raw_;  ///< of the chunks that the body holds; in storage_
   std::vector<ChunkPlace> places_;
 };
 

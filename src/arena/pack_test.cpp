@@ -71,7 +71,8 @@ std::vector<uint32_t> arbitrary_lengths() {
 Result<Pack> decode(const PackMeta& meta, ByteSpan body) {
   Buffer copy(body.size());
   std::copy(body.begin(), body.end(), MutableByteSpan(copy).begin());
-  return Pack::decode(meta, std::move(copy), kScore);
+  const ByteSpan view = copy;
+  return Pack::decode(meta, std::move(copy), view, kScore);
 }
 
 bool equal(const PackMeta& a, const PackMeta& b) {

@@ -32,11 +32,13 @@ void Arguments::positional_list(const std::string& name, std::vector<std::string
 
 void Arguments::flag(const std::string& name, bool& into, const std::string& help) { app_.add_flag(name, into, help); }
 
-void Arguments::text(const std::string& name, const std::string& value_name, std::string& into, const std::string& help) {
+void Arguments::text(const std::string& name, const std::string& value_name, std::string& into,
+                     const std::string& help) {
   app_.add_option(name, into, help)->type_name(value_name);
 }
 
-void Arguments::list(const std::string& name, const std::string& value_name, std::vector<std::string>& into, const std::string& help) {
+void Arguments::list(const std::string& name, const std::string& value_name, std::vector<std::string>& into,
+                     const std::string& help) {
   app_.add_option(name, into, help)->type_name(value_name)->allow_extra_args(false);
 }
 
@@ -45,7 +47,8 @@ void Arguments::size(const std::string& name, uint64_t& into_bytes, const std::s
   app_.add_option_function<std::string>(name, take, help)->type_name("SIZE");
 }
 
-void Arguments::number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into, const std::string& help) {
+void Arguments::number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into,
+                       const std::string& help) {
   auto take = [name, &into](const std::string& given) { into = value_or_throw(name, parse_number(given)); };
   app_.add_option_function<std::string>(name, take, help)->type_name(value_name);
 }
@@ -60,14 +63,15 @@ void Arguments::count(const std::string& name, const std::string& value_name, ui
 
 void Arguments::seconds(const std::string& name, double& into, const std::string& help) {
   auto take = [name, &into](const double& given) {
-    if (!std::isfinite(given) || given < 0 || given > 1e9) throw CLI::ValidationError(name, "seconds from 0 on are wanted");
+    if (!std::isfinite(given) || given < 0 || given > 1e9)
+      throw CLI::ValidationError(name, "seconds from 0 on are wanted");
     into = given;
   };
   app_.add_option_function<double>(name, take, help)->type_name("SECONDS");
 }
 
-void Arguments::value(const std::string& name, const std::string& value_name, std::function<Status(const std::string&)> take,
-                      const std::string& help) {
+void Arguments::value(const std::string& name, const std::string& value_name,
+                      std::function<Status(const std::string&)> take, const std::string& help) {
   auto checked = [name, take = std::move(take)](const std::string& given) {
     if (Status taken = take(given); !taken.ok()) throw CLI::ValidationError(name, taken.to_string());
   };

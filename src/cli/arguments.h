@@ -14,9 +14,9 @@ class App;
 
 namespace varve::cli {
 
-/// What a sub-command takes, while it declares it. What is bound is written when the command line is parsed, and must live until
-/// then; it keeps its value where nothing is given. Names are as on the command line ("--job"); `value_name` is what the help calls
-/// the value ("NAME").
+/// What a sub-command takes, while it declares it. What is bound is written when the command line is parsed, and must
+/// live until then; it keeps its value where nothing is given. Names are as on the command line ("--job"); `value_name`
+/// is what the help calls the value ("NAME").
 class Arguments {
  public:
   explicit Arguments(CLI::App& app) : app_(app) {}
@@ -29,14 +29,17 @@ class Arguments {
   void flag(const std::string& name, bool& into, const std::string& help);
   void text(const std::string& name, const std::string& value_name, std::string& into, const std::string& help);
   /// May be given several times.
-  void list(const std::string& name, const std::string& value_name, std::vector<std::string>& into, const std::string& help);
+  void list(const std::string& name, const std::string& value_name, std::vector<std::string>& into,
+            const std::string& help);
   void size(const std::string& name, uint64_t& into_bytes, const std::string& help);
-  void number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into, const std::string& help);
+  void number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into,
+              const std::string& help);
   /// From 1.
   void count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help);
   void seconds(const std::string& name, double& into, const std::string& help);
   /// Anything else: `take` makes sense of the value, or says what is wrong with it.
-  void value(const std::string& name, const std::string& value_name, std::function<Status(const std::string&)> take, const std::string& help);
+  void value(const std::string& name, const std::string& value_name, std::function<Status(const std::string&)> take,
+             const std::string& help);
 
   /// Says by examples how the command is used; `lines` end with newlines.
   void examples(const std::string& lines);

@@ -17,7 +17,8 @@ Result<FileOfSet> parse_file_of_set(const std::string& text) {
     if (end != std::string::npos && end > at + 1 && text[end] == ':') colon = end;
   }
   if (colon == std::string::npos || colon == 0 || colon + 1 == text.size()) {
-    return Status::invalid_argument("which file of which set?", text, "write JOB@STEP:FILE, or JOB:FILE for the job's newest set");
+    return Status::invalid_argument("which file of which set?", text,
+                                    "write JOB@STEP:FILE, or JOB:FILE for the job's newest set");
   }
   return FileOfSet{text.substr(0, colon), text.substr(colon + 1)};
 }

@@ -11,7 +11,8 @@
 
 namespace varve::cli {
 
-/// A sub-command: it declares what it takes, and does its work with what was given. An object serves one run of the program.
+/// A sub-command: it declares what it takes, and does its work with what was given. An object serves one run of the
+/// program.
 class Command {
  public:
   virtual ~Command() = default;

@@ -11,7 +11,8 @@
 namespace varve::cli {
 
 namespace {
-constexpr const char* kDescription = "Varve keeps checkpoints of parallel programs: only what is new in each is stored, and compressed.";
+constexpr const char* kDescription =
+    "Varve keeps checkpoints of parallel programs: only what is new in each is stored, and compressed.";
 constexpr const char* kExamples =
     "Examples:\n"
     "  export VARVE_STORE=/scratch/store\n"
@@ -43,10 +44,12 @@ Status unknown_command(const std::string& word) {
 
 class Parser {
  public:
-  Parser(const std::vector<std::unique_ptr<Command>>& commands, CommonOptions& common) : app_(kDescription, "varve"), common_(common) {
+  Parser(const std::vector<std::unique_ptr<Command>>& commands, CommonOptions& common)
+      : app_(kDescription, "varve"), common_(common) {
     app_.set_help_flag("-h,--help", "print this help");
     app_.set_version_flag("--version", "varve " VARVE_VERSION, "print the version");
-    app_.add_option("--store", common.store, "the folder of the store (else VARVE_STORE of the environment)")->type_name("DIR");
+    app_.add_option("--store", common.store, "the folder of the store (else VARVE_STORE of the environment)")
+        ->type_name("DIR");
     app_.get_formatter()->column_width(kOptionColumnWidth);
     app_.get_formatter()->label("REQUIRED", "");
     app_.require_subcommand(0, 1);
@@ -82,7 +85,8 @@ class Parser {
     sub->set_help_flag("-h,--help", "print this help");
     Arguments arguments(*sub);
     command.declare(arguments);
-    sub->add_option("--store", common_.store, "the folder of the store (else VARVE_STORE of the environment)")->type_name("DIR");
+    sub->add_option("--store", common_.store, "the folder of the store (else VARVE_STORE of the environment)")
+        ->type_name("DIR");
     if (command.prints_facts()) sub->add_flag("--json", common_.json, "print one JSON object instead of text");
     subs_.emplace_back(&command, sub);
   }
@@ -90,7 +94,8 @@ class Parser {
   Result<ParsedCommandLine> help() const {
     if (help_topic_.empty()) {
       // App::help() would give that of this very sub-command.
-      return ParsedCommandLine{nullptr, app_.get_formatter()->make_help(&app_, app_.get_name(), CLI::AppFormatMode::Normal)};
+      return ParsedCommandLine{nullptr,
+                               app_.get_formatter()->make_help(&app_, app_.get_name(), CLI::AppFormatMode::Normal)};
     }
     const CLI::App* topic = find(help_topic_);
     if (topic == nullptr) return unknown_command(help_topic_);
@@ -103,7 +108,8 @@ class Parser {
   }
 
   static std::string hint(const std::string& word) {
-    return word.empty() ? "`varve help` lists the commands" : fmt::format("`varve help {}` shows the options, with examples", word);
+    return word.empty() ? "`varve help` lists the commands"
+                        : fmt::format("`varve help {}` shows the options, with examples", word);
   }
 
   CLI::App app_;
@@ -114,7 +120,8 @@ class Parser {
 };
 }  // namespace
 
-Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments, const std::vector<std::unique_ptr<Command>>& commands,
+Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,
+                                             const std::vector<std::unique_ptr<Command>>& commands,
                                              CommonOptions& common) {
   // Known beforehand, as errors of parsing are printed as JSON, too.
   common.json = std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--json") !=

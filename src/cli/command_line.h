@@ -16,8 +16,10 @@ struct ParsedCommandLine {
   std::string text;
 };
 
-/// Parses the program's arguments without its name; what the commands declared and `common` are filled in. invalid_argument: they make no sense.
-Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments, const std::vector<std::unique_ptr<Command>>& commands,
+/// Parses the program's arguments without its name; what the commands declared and `common` are filled in.
+/// invalid_argument: they make no sense.
+Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& arguments,
+                                             const std::vector<std::unique_ptr<Command>>& commands,
                                              CommonOptions& common);
 
 }  // namespace varve::cli

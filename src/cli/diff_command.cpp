@@ -21,7 +21,9 @@ std::string format_share(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string format_difference(const std::optional<double>& difference) { return difference ? fmt::format("{:.3g}", *difference) : "-"; }
+std::string format_difference(const std::optional<double>& difference) {
+  return difference ? fmt::format("{:.3g}", *difference) : "-";
+}
 
 Json difference_json(const std::optional<double>& difference) { return difference ? Json(*difference) : Json(nullptr); }
 
@@ -66,28 +68,31 @@ class DiffCommand final : public Command {
                          {"difference_rms", difference_json(change.difference_rms)}});
     }
     session.print_facts(Json{{"a", difference.a.to_string()},
-                       {"b", difference.b.to_string()},
-                       {"bytes", difference.bytes},
-                       {"changed_bytes", difference.changed_bytes},
-                       {"same_count", difference.same_count},
-                       {"changes", std::move(changes)}});
+                             {"b", difference.b.to_string()},
+                             {"bytes", difference.bytes},
+                             {"changed_bytes", difference.changed_bytes},
+                             {"same_count", difference.same_count},
+                             {"changes", std::move(changes)}});
   }
 
   static void print_text(Session& session, const SetDifference& difference) {
     using enum Table::Align;
-    Table table({{"file"}, {"variable"}, {"change"}, {"size", right}, {"differs", right}, {"largest", right}, {"rms", right}});
+    Table table(
+        {{"file"}, {"variable"}, {"change"}, {"size", right}, {"differs", right}, {"largest", right}, {"rms", right}});
     for (const VariableChange& change : difference.changes) {
       const bool whole_file = change.kind == ChangeKind::added || change.kind == ChangeKind::removed;
-      const std::string variable = !change.variable.empty() ? quote_name(change.variable) : whole_file ? "(whole file)" : "(skeleton)";
-      table.add_row({quote_name(change.file), variable, std::string(change_kind_name(change.kind)), format_size(change.bytes),
-                     format_share(change.changed_bytes, change.bytes), format_difference(change.difference_max),
-                     format_difference(change.difference_rms)});
+      const std::string variable = !change.variable.empty() ? quote_name(change.variable)
+                                   : whole_file             ? "(whole file)"
+                                                            : "(skeleton)";
+      table.add_row({quote_name(change.file), variable, std::string(change_kind_name(change.kind)),
+                     format_size(change.bytes), format_share(change.changed_bytes, change.bytes),
+                     format_difference(change.difference_max), format_difference(change.difference_rms)});
     }
     if (!table.empty()) session.print(table.render() + "\n");
-    session.print(fmt::format("{} → {}: {} differ, {} are the same; {} of {} differ ({})\n", quote_name(difference.a.to_string()),
-                              quote_name(difference.b.to_string()), difference.changes.size(), difference.same_count,
-                              format_size(difference.changed_bytes), format_size(difference.bytes),
-                              format_share(difference.changed_bytes, difference.bytes)));
+    session.print(fmt::format("{} → {}: {} differ, {} are the same; {} of {} differ ({})\n",
+                              quote_name(difference.a.to_string()), quote_name(difference.b.to_string()),
+                              difference.changes.size(), difference.same_count, format_size(difference.changed_bytes),
+                              format_size(difference.bytes), format_share(difference.changed_bytes, difference.bytes)));
   }
 
   std::string a_, b_;

@@ -24,7 +24,8 @@ class DropCommand final : public Command {
     const Catalog catalog(*store);
     std::vector<SetName> names;
     for (const std::string& set : sets_) {  // all of them, before the first is removed
-      if (set.find('@') == std::string::npos) return Status::invalid_argument("which step is to be dropped?", set, "write JOB@STEP");
+      if (set.find('@') == std::string::npos)
+        return Status::invalid_argument("which step is to be dropped?", set, "write JOB@STEP");
       VARVE_ASSIGN(SetName name, catalog.resolve(set));
       names.push_back(std::move(name));
     }

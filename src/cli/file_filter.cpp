@@ -11,7 +11,8 @@ void declare_file_filter(Arguments& arguments, FileFilter& filter) {
     return {};
   };
   arguments.value("--rank", "N", take_rank, "only the files of this rank");
-  arguments.list("--files", "GLOB", filter.globs, "only files that match; a pattern without '/' may\nmatch the last part of a path alone; repeatable");
+  arguments.list("--files", "GLOB", filter.globs,
+                 "only files that match; a pattern without '/' may\nmatch the last part of a path alone; repeatable");
 }
 
 }  // namespace varve::cli

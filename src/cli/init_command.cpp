@@ -41,9 +41,11 @@ class InitCommand final : public Command {
     const std::string_view algorithm = algorithm_name(store->score().algorithm());
     const size_t score_bits = store->score().score_bytes() * 8;
     if (session.json()) {
-      session.print_facts(Json{{"path", path_}, {"id", store->id().hex()}, {"algorithm", algorithm}, {"score_bits", score_bits}});
+      session.print_facts(
+          Json{{"path", path_}, {"id", store->id().hex()}, {"algorithm", algorithm}, {"score_bits", score_bits}});
     } else {
-      session.print(fmt::format("made a store in {} (scores: {}, {} bits)\n", quote_name(path_), algorithm, score_bits));
+      session.print(
+          fmt::format("made a store in {} (scores: {}, {} bits)\n", quote_name(path_), algorithm, score_bits));
     }
     return ExitCode::success;
   }

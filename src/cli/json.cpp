@@ -3,7 +3,10 @@
 namespace varve::cli {
 
 Json to_json(const Status& status) {
-  return {{"code", status_code_name(status.code())}, {"message", status.message()}, {"subject", status.subject()}, {"hint", status.hint()}};
+  return {{"code", status_code_name(status.code())},
+          {"message", status.message()},
+          {"subject", status.subject()},
+          {"hint", status.hint()}};
 }
 
 Json to_json(const SetRecord& record) {

@@ -42,7 +42,8 @@ class ListCommand final : public Command {
   Result<std::vector<SetName>> names_of(const Catalog& catalog) const {
     if (job_.empty()) return catalog.sets();
     VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job_));
-    if (steps.empty()) return Status::not_found("the store has no set of this job", job_, "`varve list` shows all sets");
+    if (steps.empty())
+      return Status::not_found("the store has no set of this job", job_, "`varve list` shows all sets");
     std::vector<SetName> names;
     for (uint64_t step : steps) names.push_back({job_, step});
     return names;
@@ -57,11 +58,19 @@ class ListCommand final : public Command {
     }
     if (records.empty()) return session.print("no sets yet; `varve save DIR` makes the first\n");
     using enum Table::Align;
-    Table table({{"set"}, {"saved"}, {"files", right}, {"ranks", right}, {"size", right}, {"new", right}, {"stored", right}, {"ratio", right}});
+    Table table({{"set"},
+                 {"saved"},
+                 {"files", right},
+                 {"ranks", right},
+                 {"size", right},
+                 {"new", right},
+                 {"stored", right},
+                 {"ratio", right}});
     for (const SetRecord& record : records) {
-      table.add_row({quote_name(record.name.to_string()), format_time(record.created_s), std::to_string(record.file_count),
-                     std::to_string(record.rank_count), format_size(record.raw_bytes), format_size(record.new_bytes),
-                     format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes())});
+      table.add_row({quote_name(record.name.to_string()), format_time(record.created_s),
+                     std::to_string(record.file_count), std::to_string(record.rank_count),
+                     format_size(record.raw_bytes), format_size(record.new_bytes), format_size(record.stored_bytes()),
+                     format_ratio(record.raw_bytes, record.stored_bytes())});
     }
     session.print(table.render());
   }

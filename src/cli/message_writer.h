@@ -8,7 +8,8 @@
 
 namespace varve::cli {
 
-/// The one writer to standard error: errors and warnings, and the line at the terminal's bottom that shows progress. Thread-safe.
+/// The one writer to standard error: errors and warnings, and the line at the terminal's bottom that shows progress.
+/// Thread-safe.
 class MessageWriter {
  public:
   /// As JSON: one object a line, {"error": {...}} or {"warning": {...}}.

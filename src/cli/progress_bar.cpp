@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/interrupt.h"
 #include "cli/text.h"
@@ -16,6 +17,8 @@ constexpr std::chrono::milliseconds kDrawInterval{100};
 constexpr std::chrono::seconds kRateTime{5};
 constexpr size_t kBarCellsMax = 30;
 constexpr size_t kBarCellsMin = 5;
+/// Columns that are kept for the numbers, so that the bar does not change its length with them.
+constexpr size_t kFactsColumns = 56;
 }  // namespace
 
 ProgressBar::ProgressBar(MessageWriter& messages) : messages_(messages) {
@@ -39,7 +42,7 @@ void ProgressBar::phase(std::string_view name) {
   phase_ = name;
   total_bytes_ = 0;
   done_bytes_ = 0;
-  samples_.clear();
+  samples_.assign(1, {Clock::now(), 0});
 }
 
 bool ProgressBar::cancelled() const { return interrupted(); }
@@ -69,15 +72,14 @@ std::string ProgressBar::line(Clock::time_point now) {
   std::string text = name + "  " + facts;
   if (total_bytes_ > 0) {
     const double share = static_cast<double>(done) / static_cast<double>(total);
-    const std::string percent = fmt::format("{:3.0f} %  ", share * 100);
-    const size_t taken = text.size() + percent.size() + 5;
+    const size_t taken = name.size() + kFactsColumns;
     const size_t cells = columns > taken ? std::min(columns - taken, kBarCellsMax) : 0;
     std::string bar;
     if (cells >= kBarCellsMin) {
       const auto full = static_cast<size_t>(share * static_cast<double>(cells));
-      bar = "[" + std::string(full, '#') + std::string(cells - full, '.') + "] ";
+      bar = "[" + std::string(full, '#') + std::string(cells - full, '.') + "]";
     }
-    text = name + "  " + bar + percent + facts;
+    text = fmt::format("{}  {} {:3.0f} %  {}", name, bar, std::floor(share * 100), facts);
   }
   // A line that wraps could not be taken back.
   return text.substr(0, columns > 0 ? columns - 1 : 0);

@@ -14,8 +14,8 @@
 
 namespace varve::cli {
 
-/// Shows how a long operation goes on, on a terminal and from its second second; passes warnings on; and is cancelled by SIGINT,
-/// SIGTERM and SIGHUP, which it catches from its construction on. Thread-safe.
+/// Shows how a long operation goes on, on a terminal and from its second second; passes warnings on; and is cancelled
+/// by SIGINT, SIGTERM and SIGHUP, which it catches from its construction on. Thread-safe.
 class ProgressBar final : public ProgressSink {
  public:
   /// Starts a thread if standard error is a terminal. `messages` outlives this.

@@ -30,7 +30,8 @@ class PruneCommand final : public Command {
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     if (!options_.job.empty()) {
       VARVE_ASSIGN(std::vector<uint64_t> steps, Catalog(*store).steps(options_.job));
-      if (steps.empty()) return Status::not_found("the store has no set of this job", options_.job, "`varve list` shows all sets");
+      if (steps.empty())
+        return Status::not_found("the store has no set of this job", options_.job, "`varve list` shows all sets");
     }
     VARVE_ASSIGN(PruneReport report, prune_store(*store, options_, session.begin_progress()));
     session.end_progress();
@@ -41,11 +42,13 @@ class PruneCommand final : public Command {
  private:
   Status check_rule() const {
     if (options_.keep_last == 0u || options_.keep_every == 0u) {
-      return Status::invalid_argument("--keep-last and --keep-every begin at 1", "", "`varve drop` removes single sets");
+      return Status::invalid_argument("--keep-last and --keep-every begin at 1", "",
+                                      "`varve drop` removes single sets");
     }
     const bool no_rule = !options_.keep_last && !options_.keep_every;
     if (no_rule && !options_.job.empty()) {
-      return Status::invalid_argument("which sets of the job are to be kept?", options_.job, "add --keep-last or --keep-every");
+      return Status::invalid_argument("which sets of the job are to be kept?", options_.job,
+                                      "add --keep-last or --keep-every");
     }
     return {};
   }
@@ -53,13 +56,13 @@ class PruneCommand final : public Command {
   void print(Session& session, const PruneReport& report) const {
     if (session.json()) {
       session.print_facts(Json{{"dropped", to_json(report.dropped)},
-                         {"dry_run", options_.dry_run},
-                         {"removed_arenas", report.removed_arenas},
-                         {"rewritten_packs", report.rewritten_packs},
-                         {"leftover_files", report.leftover_files},
-                         {"waiting_arenas", report.waiting_arenas},
-                         {"bytes_before", report.bytes_before},
-                         {"bytes_after", report.bytes_after}});
+                               {"dry_run", options_.dry_run},
+                               {"removed_arenas", report.removed_arenas},
+                               {"rewritten_packs", report.rewritten_packs},
+                               {"leftover_files", report.leftover_files},
+                               {"waiting_arenas", report.waiting_arenas},
+                               {"bytes_before", report.bytes_before},
+                               {"bytes_after", report.bytes_after}});
       return;
     }
     for (const SetName& name : report.dropped) {
@@ -69,8 +72,9 @@ class PruneCommand final : public Command {
       if (report.dropped.empty()) session.print("would drop no set\n");
       return;
     }
-    session.print(fmt::format("pruned: {} → {}; {} removed, {} rewritten, {} of killed saves removed\n", format_size(report.bytes_before),
-                              format_size(report.bytes_after), format_count(report.removed_arenas, "arena", "arenas"),
+    session.print(fmt::format("pruned: {} → {}; {} removed, {} rewritten, {} of killed saves removed\n",
+                              format_size(report.bytes_before), format_size(report.bytes_after),
+                              format_count(report.removed_arenas, "arena", "arenas"),
                               format_count(report.rewritten_packs, "pack", "packs"),
                               format_count(report.leftover_files, "leftover", "leftovers")));
     if (report.waiting_arenas > 0) {

@@ -48,15 +48,16 @@ class RestoreCommand final : public Command {
   static void print(Session& session, const RestoreReport& report, double seconds) {
     if (session.json()) {
       session.print_facts(Json{{"set", report.set.to_string()},
-                         {"file_count", report.file_count},
-                         {"raw_bytes", report.raw_bytes},
-                         {"read_bytes", report.read_bytes},
-                         {"lost_files", report.lost_files},
-                         {"seconds", seconds}});
+                               {"file_count", report.file_count},
+                               {"raw_bytes", report.raw_bytes},
+                               {"read_bytes", report.read_bytes},
+                               {"lost_files", report.lost_files},
+                               {"seconds", seconds}});
       return;
     }
     session.print(fmt::format("restored {}: {}, {}, {}\n", quote_name(report.set.to_string()),
-                              format_count(report.file_count, "file", "files"), format_size(report.raw_bytes), format_seconds(seconds)));
+                              format_count(report.file_count, "file", "files"), format_size(report.raw_bytes),
+                              format_seconds(seconds)));
     for (const std::string& lost : report.lost_files) session.print("  lost: " + quote_name(lost) + "\n");
   }
 

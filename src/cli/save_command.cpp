@@ -51,9 +51,11 @@ class SaveCommand final : public Command {
  private:
   void declare_naming(Arguments& arguments) {
     arguments.text("--job", "NAME", options_.job, "the job's name (from the folder's)");
-    arguments.number("--step", "N", options_.step, "the step's number (the last number in the\nfolder's name, else the next)");
-    arguments.text("--rank-regex", "REGEX", options_.rank_regex,
-                   "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
+    arguments.number("--step", "N", options_.step,
+                     "the step's number (the last number in the\nfolder's name, else the next)");
+    arguments.text(
+        "--rank-regex", "REGEX", options_.rank_regex,
+        "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
     arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (32)");
     auto take_raw = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.layouts.raw, parse_raw_description(text));
@@ -68,7 +70,8 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(options_.scheme, parse_scheme(text));
       return {};
     };
-    arguments.value("--scheme", "SCHEME", take_scheme, "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
+    arguments.value("--scheme", "SCHEME", take_scheme,
+                    "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
     arguments.size("--block-bytes", options_.block_bytes, "block of the block schemes (64KiB)");
     auto take_effort = [this](const std::string& text) -> Status {
       if (text != "fast" && text != "balanced" && text != "best") {
@@ -78,41 +81,48 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(options_.codec, CodecPolicy::parse(text));
       return {};
     };
-    arguments.value("--effort", "EFFORT", take_effort, "fast, balanced (the default) or best: how much\nprocessor time a smaller store is worth");
+    arguments.value("--effort", "EFFORT", take_effort,
+                    "fast, balanced (the default) or best: how much\nprocessor time a smaller store is worth");
     auto take_codec = [this](const std::string& text) -> Status {
       codec_given_ = true;
       VARVE_ASSIGN(options_.codec, CodecPolicy::parse(text));
       return {};
     };
-    arguments.value("--codec", "CHAIN", take_codec, "one codec chain for all, e.g. store or\nlorenzo+shuffle+zstd:1, or paper (mcrEngine's)");
+    arguments.value("--codec", "CHAIN", take_codec,
+                    "one codec chain for all, e.g. store or\nlorenzo+shuffle+zstd:1, or paper (mcrEngine's)");
     auto take_match = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.match, MatchRule::parse(text));
       return {};
     };
-    arguments.value("--match", "RULE", take_match, "which variables mean the same: exact, digits (the\ndefault) or a regular expression of what to ignore");
+    arguments.value(
+        "--match", "RULE", take_match,
+        "which variables mean the same: exact, digits (the\ndefault) or a regular expression of what to ignore");
     auto take_chunker = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.chunker, parse_chunker(text));
       return {};
     };
-    arguments.value("--chunker", "CHUNKER", take_chunker, "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
+    arguments.value("--chunker", "CHUNKER", take_chunker,
+                    "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
   }
 
   static void print(Session& session, const SaveReport& report, double seconds) {
     const SetRecord& record = report.record;
     if (session.json()) {
       session.print_facts(Json{{"record", to_json(record)},
-                         {"variable_count", report.variable_count},
-                         {"pattern_bytes", report.pattern_bytes},
-                         {"known_bytes", report.known_bytes},
-                         {"seconds", seconds}});
+                               {"variable_count", report.variable_count},
+                               {"pattern_bytes", report.pattern_bytes},
+                               {"known_bytes", report.known_bytes},
+                               {"seconds", seconds}});
       return;
     }
     session.print(fmt::format("saved {}: {}, {}, {} → {} stored ({}), {}\n", quote_name(record.name.to_string()),
-                              format_count(record.file_count, "file", "files"), format_count(record.rank_count, "rank", "ranks"),
-                              format_size(record.raw_bytes), format_size(record.stored_bytes()),
-                              format_ratio(record.raw_bytes, record.stored_bytes()), format_seconds(seconds)));
-    session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes), format_size(report.known_bytes),
-                              format_size(report.pattern_bytes), format_count(report.variable_count, "variable", "variables")));
+                              format_count(record.file_count, "file", "files"),
+                              format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
+                              format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes()),
+                              format_seconds(seconds)));
+    session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes),
+                              format_size(report.known_bytes), format_size(report.pattern_bytes),
+                              format_count(report.variable_count, "variable", "variables")));
   }
 
   std::string folder_;

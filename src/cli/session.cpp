@@ -10,7 +10,8 @@ Result<std::string> Session::store_path() const {
   if (!options_.store.empty()) return options_.store;
   const char* environment = std::getenv("VARVE_STORE");
   if (environment != nullptr && *environment != '\0') return std::string(environment);
-  return Status::invalid_argument("no store is named", "", "give --store DIR, or `export VARVE_STORE=DIR`; `varve init DIR` makes a new one");
+  return Status::invalid_argument("no store is named", "",
+                                  "give --store DIR, or `export VARVE_STORE=DIR`; `varve init DIR` makes a new one");
 }
 
 Result<std::unique_ptr<Store>> Session::open_store() const {

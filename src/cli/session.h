@@ -34,7 +34,8 @@ class Session {
   /// Whether all that was printed has reached standard output.
   Status finish_printing();
 
-  /// From now on until end_progress() a bar is shown, and signals are noted instead of ending the program. May start a thread.
+  /// From now on until end_progress() a bar is shown, and signals are noted instead of ending the program. May start a
+  /// thread.
   ProgressSink& begin_progress();
   void end_progress() { progress_.reset(); }
 

@@ -45,7 +45,8 @@ class ShowCommand final : public Command {
     VARVE_ASSIGN(SetName name, Catalog(*store).resolve(set_));
     VARVE_ASSIGN(SetDetails details, inspect_set(*store, name, filter_));
     if (details.files.empty() && !filter_.all()) {
-      return Status::not_found("no file of the set matches", name.to_string(), "`varve show " + name.to_string() + "` lists its files");
+      return Status::not_found("no file of the set matches", name.to_string(),
+                               "`varve show " + name.to_string() + "` lists its files");
     }
     if (session.json()) {
       print_json(session, details);
@@ -80,11 +81,11 @@ class ShowCommand final : public Command {
     Json files = Json::array();
     for (const FileDetails& file : details.files) files.push_back(file_json(file));
     session.print_facts(Json{{"record", to_json(details.record)},
-                       {"pattern_bytes", details.pattern_bytes},
-                       {"own_bytes", details.own_bytes},
-                       {"shared_bytes", details.shared_bytes},
-                       {"shared_with", details.shared_with},
-                       {"files", std::move(files)}});
+                             {"pattern_bytes", details.pattern_bytes},
+                             {"own_bytes", details.own_bytes},
+                             {"shared_bytes", details.shared_bytes},
+                             {"shared_with", details.shared_with},
+                             {"files", std::move(files)}});
   }
 
   void print_text(Session& session, const SetDetails& details) const {
@@ -99,15 +100,21 @@ class ShowCommand final : public Command {
 
   void print_summary(Session& session, const SetDetails& details) const {
     const SetRecord& record = details.record;
-    session.print(fmt::format("{}: {}, {}, {}, saved {}\n", quote_name(record.name.to_string()), format_count(record.file_count, "file", "files"),
-                              format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes), format_time(record.created_s)));
-    session.print(fmt::format("  stored   {} ({}) in {}\n", format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes()),
+    session.print(fmt::format("{}: {}, {}, {}, saved {}\n", quote_name(record.name.to_string()),
+                              format_count(record.file_count, "file", "files"),
+                              format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
+                              format_time(record.created_s)));
+    session.print(fmt::format("  stored   {} ({}) in {}\n", format_size(record.stored_bytes()),
+                              format_ratio(record.raw_bytes, record.stored_bytes()),
                               format_count(record.groups.size(), "arena", "arenas")));
-    session.print(escape_text(fmt::format("  options  scheme {}, codec {}, chunker {}, match {}", record.scheme, record.policy, record.chunker, record.match)) +
+    session.print(escape_text(fmt::format("  options  scheme {}, codec {}, chunker {}, match {}", record.scheme,
+                                          record.policy, record.chunker, record.match)) +
                   "\n");
-    session.print(fmt::format("  {}  {} of its own, {} shared, {} constant\n", filter_.all() ? "bytes  " : "of these", format_size(details.own_bytes),
-                              format_size(details.shared_bytes), format_size(details.pattern_bytes)));
-    for (const auto& [set, bytes] : details.shared_with) session.print(fmt::format("           {} with {}\n", format_size(bytes), quote_name(set)));
+    session.print(fmt::format("  {}  {} of its own, {} shared, {} constant\n", filter_.all() ? "bytes  " : "of these",
+                              format_size(details.own_bytes), format_size(details.shared_bytes),
+                              format_size(details.pattern_bytes)));
+    for (const auto& [set, bytes] : details.shared_with)
+      session.print(fmt::format("           {} with {}\n", format_size(bytes), quote_name(set)));
   }
 
   static void print_files(Session& session, const SetDetails& details) {
@@ -120,8 +127,8 @@ class ShowCommand final : public Command {
         continue;
       }
       const uint64_t count = file.variables.size() + file.small_variable_count;
-      table.add_row({quote_name(file.path), rank, format_size(file.bytes), escape_text(file.format), std::to_string(count),
-                     format_size(file.skeleton_bytes)});
+      table.add_row({quote_name(file.path), rank, format_size(file.bytes), escape_text(file.format),
+                     std::to_string(count), format_size(file.skeleton_bytes)});
     }
     if (!table.empty()) session.print("\n" + table.render());
   }
@@ -132,12 +139,13 @@ class ShowCommand final : public Command {
       if (file.variables.empty()) continue;
       Table table({{"variable"}, {"type"}, {"shape"}, {"size", right}, {"class"}});
       for (const VariableDetails& variable : file.variables) {
-        table.add_row({quote_name(variable.name), variable.type.name() + (variable.encoded ? ", encoded" : ""), format_shape(variable.shape),
-                       format_size(variable.bytes), quote_name(variable.class_key)});
+        table.add_row({quote_name(variable.name), variable.type.name() + (variable.encoded ? ", encoded" : ""),
+                       format_shape(variable.shape), format_size(variable.bytes), quote_name(variable.class_key)});
       }
       session.print("\n" + quote_name(file.path) + "\n" + table.render("  "));
       if (file.small_variable_count > 0) {
-        session.print(fmt::format("  and {} in the skeleton\n", format_count(file.small_variable_count, "small variable", "small variables")));
+        session.print(fmt::format("  and {} in the skeleton\n",
+                                  format_count(file.small_variable_count, "small variable", "small variables")));
       }
     }
   }
@@ -157,7 +165,8 @@ class ShowCommand final : public Command {
     using enum Table::Align;
     Table table({{"class"}, {"type"}, {"shape"}, {"variables", right}, {"size", right}});
     for (const auto& [key, summary] : classes) {
-      table.add_row({quote_name(key), summary.type, summary.shape, std::to_string(summary.variable_count), format_size(summary.bytes)});
+      table.add_row({quote_name(key), summary.type, summary.shape, std::to_string(summary.variable_count),
+                     format_size(summary.bytes)});
     }
     if (!table.empty()) session.print("\n" + table.render());
   }

@@ -40,22 +40,23 @@ class StatCommand final : public Command {
   static Json shares_json(const Shares& shares) {
     Json object = Json::object();
     for (const auto& [key, share] : shares) {
-      object[key] = {{"pack_count", share.pack_count}, {"raw_bytes", share.raw_bytes}, {"stored_bytes", share.stored_bytes}};
+      object[key] = {
+          {"pack_count", share.pack_count}, {"raw_bytes", share.raw_bytes}, {"stored_bytes", share.stored_bytes}};
     }
     return object;
   }
 
   static void print_json(Session& session, const StoreStatistics& statistics) {
     session.print_facts(Json{{"set_count", statistics.set_count},
-                       {"arena_count", statistics.arena_count},
-                       {"raw_bytes", statistics.raw_bytes},
-                       {"distinct_bytes", statistics.distinct_bytes},
-                       {"packed_bytes", statistics.packed_bytes},
-                       {"metadata_bytes", statistics.metadata_bytes},
-                       {"index_bytes", statistics.index_bytes},
-                       {"stored_bytes", statistics.stored_bytes()},
-                       {"classes", shares_json(statistics.classes)},
-                       {"chains", shares_json(statistics.chains)}});
+                             {"arena_count", statistics.arena_count},
+                             {"raw_bytes", statistics.raw_bytes},
+                             {"distinct_bytes", statistics.distinct_bytes},
+                             {"packed_bytes", statistics.packed_bytes},
+                             {"metadata_bytes", statistics.metadata_bytes},
+                             {"index_bytes", statistics.index_bytes},
+                             {"stored_bytes", statistics.stored_bytes()},
+                             {"classes", shares_json(statistics.classes)},
+                             {"chains", shares_json(statistics.chains)}});
   }
 
   static void print_text(Session& session, const StoreStatistics& statistics) {
@@ -63,11 +64,15 @@ class StatCommand final : public Command {
     using enum Table::Align;
     Table totals({{format_count(statistics.set_count, "set", "sets")}, {"size", right}, {"ratio", right}});
     totals.add_row({"raw", format_size(raw), "1.00x"});
-    totals.add_row({"after deduplication", format_size(statistics.distinct_bytes), format_ratio(raw, statistics.distinct_bytes)});
-    totals.add_row({"after compression", format_size(statistics.packed_bytes), format_ratio(raw, statistics.packed_bytes)});
-    totals.add_row({"with metadata", format_size(statistics.stored_bytes()), format_ratio(raw, statistics.stored_bytes())});
+    totals.add_row(
+        {"after deduplication", format_size(statistics.distinct_bytes), format_ratio(raw, statistics.distinct_bytes)});
+    totals.add_row(
+        {"after compression", format_size(statistics.packed_bytes), format_ratio(raw, statistics.packed_bytes)});
+    totals.add_row(
+        {"with metadata", format_size(statistics.stored_bytes()), format_ratio(raw, statistics.stored_bytes())});
     session.print(totals.render());
-    session.print(fmt::format("{}; the index, which can be rebuilt, takes {} more\n", format_count(statistics.arena_count, "arena", "arenas"),
+    session.print(fmt::format("{}; the index, which can be rebuilt, takes {} more\n",
+                              format_count(statistics.arena_count, "arena", "arenas"),
                               format_size(statistics.index_bytes)));
     print_shares(session, "class", statistics.classes);
     print_shares(session, "codec", statistics.chains);
@@ -76,17 +81,19 @@ class StatCommand final : public Command {
   static void print_shares(Session& session, const std::string& title, const Shares& shares) {
     std::vector<const Shares::value_type*> sorted;
     for (const auto& share : shares) sorted.push_back(&share);
-    std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->second.stored_bytes > b->second.stored_bytes; });
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto* a, const auto* b) { return a->second.stored_bytes > b->second.stored_bytes; });
     using enum Table::Align;
     Table table({{title}, {"packs", right}, {"distinct", right}, {"stored", right}, {"ratio", right}});
     for (size_t i = 0; i < std::min(sorted.size(), kRowsMax); ++i) {
       const auto& [key, share] = *sorted[i];
-      table.add_row({quote_name(key), std::to_string(share.pack_count), format_size(share.raw_bytes), format_size(share.stored_bytes),
-                     format_ratio(share.raw_bytes, share.stored_bytes)});
+      table.add_row({quote_name(key), std::to_string(share.pack_count), format_size(share.raw_bytes),
+                     format_size(share.stored_bytes), format_ratio(share.raw_bytes, share.stored_bytes)});
     }
     if (table.empty()) return;
     session.print("\n" + table.render());
-    if (sorted.size() > kRowsMax) session.print(fmt::format("and {} more, which take less (--json has all)\n", sorted.size() - kRowsMax));
+    if (sorted.size() > kRowsMax)
+      session.print(fmt::format("and {} more, which take less (--json has all)\n", sorted.size() - kRowsMax));
   }
 };
 }  // namespace

@@ -69,8 +69,8 @@ std::string escape(std::string_view text, bool inside_quotes) {
 
 /// Columns that `text` takes on a terminal, if no character is wide.
 size_t display_width(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }));
 }
 }  // namespace
 
@@ -94,13 +94,15 @@ std::string format_ratio(uint64_t raw_bytes, uint64_t stored_bytes) {
 }
 
 std::string format_seconds(double seconds) {
-  return seconds < 10 ? fmt::format("{:.2f} s", seconds) : seconds < 100 ? fmt::format("{:.1f} s", seconds) : fmt::format("{:.0f} s", seconds);
+  const int decimals = seconds < 0.1 ? 3 : seconds < 10 ? 2 : seconds < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} s", seconds, decimals);
 }
 
 std::string format_clock(double seconds) {
   const auto whole = static_cast<uint64_t>(std::clamp(seconds, 0.0, 1e9));
   const uint64_t hours = whole / 3600, minutes = whole / 60 % 60;
-  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60) : fmt::format("{}:{:02}", minutes, whole % 60);
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60)
+                   : fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
 std::string format_time(int64_t seconds_since_1970) {
@@ -111,7 +113,9 @@ std::string format_time(int64_t seconds_since_1970) {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local)};
 }
 
-std::string format_shape(const std::vector<uint64_t>& shape) { return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x")); }
+std::string format_shape(const std::vector<uint64_t>& shape) {
+  return shape.empty() ? "scalar" : fmt::format("{}", fmt::join(shape, "x"));
+}
 
 std::string format_count(uint64_t count, std::string_view singular, std::string_view plural) {
   return fmt::format("{} {}", count, count == 1 ? singular : plural);
@@ -136,12 +140,14 @@ Result<uint64_t> parse_number(std::string_view text, uint64_t max) {
   if (error == std::errc::result_out_of_range || (error == std::errc() && value > max)) {
     return Status::invalid_argument(fmt::format("a number up to {} is wanted", max), std::string(text));
   }
-  if (error != std::errc() || end != text.data() + text.size()) return Status::invalid_argument("not a whole number", std::string(text));
+  if (error != std::errc() || end != text.data() + text.size())
+    return Status::invalid_argument("not a whole number", std::string(text));
   return value;
 }
 
 Result<uint64_t> parse_size(std::string_view text) {
-  const Status bad = Status::invalid_argument("not a size", std::string(text), "write bytes, or a number with K, M, G or T, such as 512MiB");
+  const Status bad = Status::invalid_argument("not a size", std::string(text),
+                                              "write bytes, or a number with K, M, G or T, such as 512MiB");
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   if (error != std::errc() || !(number >= 0)) return bad;

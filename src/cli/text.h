@@ -13,7 +13,7 @@ namespace varve::cli {
 std::string format_size(uint64_t bytes);
 /// "3.20x"; "-" if nothing was stored.
 std::string format_ratio(uint64_t raw_bytes, uint64_t stored_bytes);
-/// "0.05 s", "12.3 s".
+/// "0.032 s", "1.25 s", "12.3 s".
 std::string format_seconds(double seconds);
 /// "2:05", "1:02:05": for what remains.
 std::string format_clock(double seconds);
@@ -24,15 +24,16 @@ std::string format_shape(const std::vector<uint64_t>& shape);
 /// "1 file", "3 files".
 std::string format_count(uint64_t count, std::string_view singular, std::string_view plural);
 
-/// `text` with control characters, bytes that are not UTF-8 and characters that reorder text written as escapes, so that
-/// no name can play tricks on a terminal.
+/// `text` with control characters, bytes that are not UTF-8 and characters that reorder text written as escapes, so
+/// that no name can play tricks on a terminal.
 std::string escape_text(std::string_view text);
 /// A name for a person: as it is if it is plain, else escaped and in double quotes.
 std::string quote_name(std::string_view name);
 
 /// A decimal number without sign. invalid_argument: anything else, or more than `max`.
 Result<uint64_t> parse_number(std::string_view text, uint64_t max = UINT64_MAX);
-/// A count of bytes with an optional unit: "4096", "64K", "64KiB", "1.5GiB". K, M, G, T count in 1024s, with or without "iB".
+/// A count of bytes with an optional unit: "4096", "64K", "64KiB", "1.5GiB". K, M, G, T count in 1024s, with or without
+/// "iB".
 Result<uint64_t> parse_size(std::string_view text);
 
 /// A table whose columns line up.

@@ -31,7 +31,9 @@ TEST(Names, AreLeftAloneWhenPlain) {
 TEST(Names, NeverBringControlCharactersToATerminal) {
   EXPECT_EQ(quote_name("a\nb"), R"("a\nb")");
   EXPECT_EQ(quote_name("\x1b[2J"), R"("\x1b[2J")");
-  EXPECT_EQ(quote_name("\xc2\x9b" "2J"), R"("\u{9b}2J")");
+  EXPECT_EQ(quote_name("\xc2\x9b"
+                       "2J"),
+            R"("\u{9b}2J")");
   EXPECT_EQ(quote_name("\xe2\x80\xaegnp"), R"("\u{202e}gnp")");
   EXPECT_EQ(quote_name("\xff\xc3"), R"("\xff\xc3")");
   EXPECT_EQ(quote_name("\xc0\xaf"), R"("\xc0\xaf")");
@@ -50,13 +52,15 @@ TEST(SizesOfPeople, CountInBinaryUnits) {
   EXPECT_EQ(*parse_size("512MiB"), 512_MiB);
   EXPECT_EQ(*parse_size("64k"), 64_KiB);
   EXPECT_EQ(*parse_size("1.5GiB"), 1536_MiB);
-  for (const char* wrong : {"", "M", "-1", "1e9", "12MB", "12 M", "nan", "inf", "99999999999T"}) EXPECT_FALSE(parse_size(wrong).ok()) << wrong;
+  for (const char* wrong : {"", "M", "-1", "1e9", "12MB", "12 M", "nan", "inf", "99999999999T"})
+    EXPECT_FALSE(parse_size(wrong).ok()) << wrong;
 }
 
 TEST(Numbers, AreWholeAndWithinTheirLimit) {
   EXPECT_EQ(*parse_number("18446744073709551615"), UINT64_MAX);
   EXPECT_EQ(*parse_number("7", 7), 7u);
-  for (const char* wrong : {"", "-1", "+1", "1.5", "0x10", "18446744073709551616"}) EXPECT_FALSE(parse_number(wrong).ok()) << wrong;
+  for (const char* wrong : {"", "-1", "+1", "1.5", "0x10", "18446744073709551616"})
+    EXPECT_FALSE(parse_number(wrong).ok()) << wrong;
   EXPECT_FALSE(parse_number("8", 7).ok());
 }
 

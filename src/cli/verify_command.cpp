@@ -47,24 +47,25 @@ class VerifyCommand final : public Command {
                          {"disposable", damage.disposable}});
     }
     session.print_facts(Json{{"whole", report.whole()},
-                       {"set_count", report.set_count},
-                       {"arena_count", report.arena_count},
-                       {"pack_count", report.pack_count},
-                       {"checked_bytes", report.checked_bytes},
-                       {"damages", std::move(damages)}});
+                             {"set_count", report.set_count},
+                             {"arena_count", report.arena_count},
+                             {"pack_count", report.pack_count},
+                             {"checked_bytes", report.checked_bytes},
+                             {"damages", std::move(damages)}});
   }
 
   void print_text(Session& session, const VerifyReport& report) const {
     for (const Damage& damage : report.damages) print_damage(session, damage);
     session.print(fmt::format("{}, {}, {}, {} checked{}: {}\n", format_count(report.set_count, "set", "sets"),
-                              format_count(report.arena_count, "arena", "arenas"), format_count(report.pack_count, "pack", "packs"),
-                              format_size(report.checked_bytes), deep_ ? ", every byte" : "",
+                              format_count(report.arena_count, "arena", "arenas"),
+                              format_count(report.pack_count, "pack", "packs"), format_size(report.checked_bytes),
+                              deep_ ? ", every byte" : "",
                               report.whole() ? "no damage" : format_count(report.damages.size(), "damage", "damages")));
   }
 
   static void print_damage(Session& session, const Damage& damage) {
-    session.print(std::string(damage.disposable ? "disposable: " : "damage: ") + escape_text(damage.what.message()) + ": " +
-                  quote_name(damage.what.subject()) + "\n");
+    session.print(std::string(damage.disposable ? "disposable: " : "damage: ") + escape_text(damage.what.message()) +
+                  ": " + quote_name(damage.what.subject()) + "\n");
     if (!damage.what.hint().empty()) session.print("  hint: " + escape_text(damage.what.hint()) + "\n");
     if (damage.affected_sets.empty()) {
       session.print("  affects no set\n");

@@ -15,7 +15,8 @@ namespace varve {
 class File {
  public:
   virtual ~File() = default;
-  /// Reads up to `into.size()` bytes at `offset`; fewer only at the end of the file. Returns how many.
+  /// Reads up to `into.size()` bytes at `offset`; fewer only at the end of the file. Returns how many. A large read
+  /// that is aligned to kDirectAlignment (address, offset and size) may bypass the page cache.
   virtual Result<size_t> read_at(uint64_t offset, MutableByteSpan into) = 0;
   /// Writes all of `from` at `offset`. On failure any part of it may have been written.
   virtual Status write_at(uint64_t offset, ByteSpan from) = 0;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <mutex>
 #include <utility>
 
 #include "core/file_system.h"
@@ -15,6 +16,9 @@
 namespace varve {
 
 namespace {
+
+/// Smaller reads are better served by the page cache and its read-ahead.
+constexpr size_t kDirectReadBytesMin = 64 * 1024;
 
 /// Calls `system_call` again as long as a signal interrupts it.
 template <class Call>
@@ -55,6 +59,7 @@ class PosixFile final : public File {
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
     const int descriptor = reader_.valid() ? reader_.get() : descriptor_.get();
     size_t done = 0;
+    if (into.size() >= kDirectReadBytesMin && is_direct_aligned(offset, into)) done = read_direct(offset, into);
     while (done < into.size()) {
       ssize_t got = retry_on_interrupt([&] {
         return ::pread(descriptor, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
@@ -111,6 +116,17 @@ class PosixFile final : public File {
   }
 
  private:
+  /// Reads past the page cache: what is read once would only push out what is needed again. Returns how much of `into`
+  /// is filled, in whole blocks; 0 if the file system cannot, and the caller goes the ordinary way. (RWF_NOWAIT could
+  /// tell what is cached, but starts read-ahead.)
+  size_t read_direct(uint64_t offset, MutableByteSpan into) {
+    std::call_once(direct_reader_opened_, [&] { direct_reader_ = open_descriptor(path_, O_RDONLY | O_DIRECT); });
+    if (!direct_reader_.valid()) return 0;
+    ssize_t got = retry_on_interrupt(
+        [&] { return ::pread(direct_reader_.get(), into.data(), into.size(), static_cast<off_t>(offset)); });
+    return got <= 0 ? 0 : static_cast<size_t>(got);
+  }
+
   /// After a failed sync the kernel may have dropped the dirty pages and call the next sync a success.
   Status poisoned_status() const {
     return Status::io_error("the file was given up because an earlier sync of it failed", path_);
@@ -118,7 +134,9 @@ class PosixFile final : public File {
 
   const std::string path_;
   UniqueFd descriptor_;
-  UniqueFd reader_;            ///< buffered; only beside a direct descriptor_
+  UniqueFd reader_;  ///< buffered; only beside a direct descriptor_
+  std::once_flag direct_reader_opened_;
+  UniqueFd direct_reader_;     ///< for large aligned reads; opened with the first
   bool aligned_only_ = false;  ///< created with `direct`, whether or not the file system went along
   std::atomic<bool> poisoned_{false};
 };

@@ -15,6 +15,9 @@
 namespace varve {
 
 namespace {
+/// The last line of a mark that is complete.
+constexpr std::string_view kMarkEnd = "end\n";
+
 /// What the sets of a store need.
 struct Needs {
   /// For each pack, the ranges of its raw bytes that are referred to; sorted and apart.
@@ -159,8 +162,12 @@ class Pruner {
     VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(store_.writers_path()));
     std::map<std::string, int64_t> beats;
     for (const DirectoryEntry& entry : entries) {
-      if (Result<FileStatus> status = fs_.stat(join_path(store_.writers_path(), entry.name)); status.ok())
+      Result<FileStatus> status = fs_.stat(join_path(store_.writers_path(), entry.name));
+      if (status.ok()) {
         beats[entry.name] = status->modified_ns;
+      } else if (status.status().code() != StatusCode::not_found) {
+        return status.status();  // only a lease that is gone is the lease of a writer that has finished
+      }
     }
     return beats;
   }
@@ -197,6 +204,9 @@ class Pruner {
 
   /// Marks the arenas that are to go. Once marked, an arena stays so until it is removed: no new reference is made into
   /// it, and no prune counts on it.
+  ///
+  /// A mark holds the names of the leases that were there when it was durable: those writers, and no later ones, may
+  /// not have seen it. One that says nothing yet (its prune was killed) is given the leases of now.
   Result<std::set<ArenaId>> mark_victims() {
     // In this order: the writer of an arena that is listed here but has no lease below has finished, and its set is
     // seen by mark_sets().
@@ -206,7 +216,7 @@ class Pruner {
     VARVE_ASSIGN(report_.bytes_before, bytes_of_arenas());
     VARVE_ASSIGN(std::vector<ArenaId> condemned, store_.list_condemned());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
-    bool marked = false;
+    std::map<ArenaId, std::unique_ptr<File>> marks;
     for (const ArenaId& id : arenas) {
       if (victims.contains(id)) continue;
       if (std::any_of(writers.begin(), writers.end(),
@@ -225,17 +235,39 @@ class Pruner {
       Result<std::unique_ptr<File>> mark = fs_.create(join_path(store_.condemned_path(), id.hex()));
       if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
       victims.insert(id);
-      marked = true;
+      if (mark.ok()) marks[id] = std::move(*mark);
     }
-    if (marked) VARVE_TRY(fs_.sync_directory(store_.condemned_path()));
+    VARVE_TRY(fs_.sync_directory(store_.condemned_path()));
+    VARVE_ASSIGN(auto unaware, leases());
+    std::string text;
+    for (const auto& [name, beat] : unaware) text += name + "\n";
+    text += kMarkEnd;
+    for (const ArenaId& id : victims) {
+      auto mark = marks.find(id);
+      if (mark != marks.end()) VARVE_TRY(mark->second->write_at(0, as_bytes(text)));
+      VARVE_TRY(note_unaware(id, unaware));
+    }
     return victims;
+  }
+
+  /// Adds the writers that an arena's mark names to those to be waited for; all of `now` if it does not say.
+  Status note_unaware(const ArenaId& id, const std::map<std::string, int64_t>& now) {
+    Result<ByteVector> raw = read_file(fs_, join_path(store_.condemned_path(), id.hex()), 16_MiB);
+    if (!raw.ok() && raw.status().code() == StatusCode::not_found)
+      return {};  // another prune has removed arena and mark
+    const std::string text(raw.ok() ? as_text(*raw) : std::string_view());
+    const bool says = text.ends_with(kMarkEnd);
+    for (const auto& [name, beat] : now) {
+      if (!says || text.find(name + "\n") != std::string::npos) waiting_[name] = beat;
+    }
+    return {};
   }
 
   /// Waits for the writers that may not have seen the marks. One that shows no sign of life for wait_seconds is given
   /// up: its lease is removed, so that it cannot commit. Those still alive are left to the next prune.
   Status wait_for_writers() {
     using Clock = std::chrono::steady_clock;
-    VARVE_ASSIGN(auto waiting, leases());
+    std::map<std::string, int64_t>& waiting = waiting_;
     const auto begin = Clock::now();
     while (!waiting.empty()) {
       if (progress_.cancelled()) return Status::cancelled();
@@ -274,6 +306,8 @@ class Pruner {
     // Copies in any marked arena do not count, whoever marked it: marks were set before they are read here.
     VARVE_ASSIGN(std::vector<ArenaId> condemned_list, store_.list_condemned());
     VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
+    // What is counted on below must be as durable as the removal of what it stands in for.
+    VARVE_TRY(fs_.sync_directory(store_.arenas_path()));
     const std::set<ArenaId> condemned(condemned_list.begin(), condemned_list.end());
     std::unordered_set<Score, ScoreHash> safe_packs, safe_nodes;
     for (const ArenaId& id : arenas) {
@@ -318,6 +352,7 @@ class Pruner {
                                              std::unordered_set<Score, ScoreHash>& safe_packs,
                                              std::unordered_set<Score, ScoreHash>& safe_nodes) {
     std::set<ArenaId> kept;
+    std::map<Score, std::vector<ArenaId>> partial;
     VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store_));
     const ArenaId new_id = lease->arena_id(0);
     std::unique_ptr<ArenaWriter> writer;
@@ -335,11 +370,14 @@ class Pruner {
         kept.insert(id);
         continue;
       }
-      lease->heartbeat();
       for (size_t i = 0; i < (*arena)->index().packs.size(); ++i) {
         const FrameEntry& entry = (*arena)->index().packs[i];
         auto needed = needs.packs.find(entry.score);
         if (needed == needs.packs.end() || safe_packs.contains(entry.score)) continue;
+        if (!holds_ranges(**arena, i, needed->second)) {  // another copy does, or it must stay
+          partial[entry.score].push_back(id);
+          continue;
+        }
         VARVE_TRY(open_writer());
         Status copied = copy_pack(**arena, i, needed->second, *writer);
         if (copied.code() == StatusCode::corrupt) {
@@ -365,6 +403,9 @@ class Pruner {
         safe_nodes.insert(entry.score);
       }
     }
+    for (const auto& [score, arenas] : partial) {
+      if (!safe_packs.contains(score)) kept.insert(arenas.begin(), arenas.end());
+    }
     if (writer == nullptr) return kept;
     VARVE_TRY(writer->seal(store_.arena_path(new_id)));
     VARVE_TRY(fs_.sync_directory(store_.arenas_path()));  // durable before what it replaces goes
@@ -376,8 +417,10 @@ class Pruner {
     uint64_t needed_bytes = 0;
     for (const Extent& range : ranges) needed_bytes += range.bytes;
     if (needed_bytes < entry.raw_bytes) {
-      VARVE_ASSIGN(auto thinned, thin_pack(arena, ordinal, ranges, entry.body_bytes));
-      if (thinned) return writer.append_pack(thinned->first, thinned->second).status();
+      auto thinned = thin_pack(arena, ordinal, ranges, entry.body_bytes);
+      if (thinned.ok() && *thinned) return writer.append_pack((*thinned)->first, (*thinned)->second).status();
+      // With a codec that this build lacks the pack is copied whole.
+      if (!thinned.ok() && thinned.status().code() != StatusCode::unsupported) return thinned.status();
     }
     VARVE_ASSIGN(ArenaReader::RawFrame frame, arena.read_raw(FrameKind::pack, ordinal));
     return writer.append_copy(FrameKind::pack, entry, frame.meta, frame.body);
@@ -409,6 +452,8 @@ class Pruner {
   const PruneOptions& options_;
   ProgressSink& progress_;
   PruneReport report_;
+  std::map<std::string, int64_t>
+      waiting_;  ///< leases of writers that may not have seen a mark, and their last sign of life
   bool writers_remain_ = false;
 };
 }  // namespace

@@ -147,7 +147,7 @@ Result<std::vector<Store::Place>> Store::find_pack(const Score& score, const Are
 namespace {
 /// Tries `read` at the first place, and after a damage at all others. `places(all)` finds them.
 template <class T, class Places, class Read>
-Result<T> read_first_whole(const Places& places, const Read& read, const char* what) {
+Result<T> read_first_whole(const Places& places, const Read& read, const char* what, const std::string& where) {
   Status failure;
   for (bool all : {false, true}) {
     auto found = places(all);
@@ -158,32 +158,50 @@ Result<T> read_first_whole(const Places& places, const Read& read, const char* w
       if (failure.ok()) failure = result.status();
     }
   }
-  return failure.ok() ? Status::not_found(what, {}, "an arena is missing: put it back, or drop the sets that need it")
+  return failure.ok() ? Status::not_found(what, where,
+                                          "put the arena back from a copy of the store, or drop the sets that need it")
                       : failure;
+}
+
+/// What a tree node says is wrong; `where` it should have been right.
+Status located(const Status& wrong, const std::string& where) {
+  const std::string subject = wrong.subject().empty() ? where : where + ", " + std::string(wrong.subject());
+  return {wrong.code(), std::string(wrong.message()), subject, std::string(wrong.hint())};
 }
 }  // namespace
 
-Result<Pack> Store::read_pack(const PackLink& link) const {
-  return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); },
-                                [](const Place& place) { return place.arena->read_pack(place.ordinal); },
-                                "no arena holds a pack that a set needs");
+Result<Pack> Store::read_pack(const PackLink& link, std::span<const Extent> ranges) const {
+  auto read = [&](const Place& place) -> Result<Pack> {
+    VARVE_ASSIGN(Pack pack, place.arena->read_pack(place.ordinal));
+    for (const Extent& range : ranges) {
+      Result<ByteSpan> bytes = pack.range(range.offset, range.bytes);
+      if (!bytes.ok()) return Status(bytes.status().code(), std::string(bytes.status().message()), place.arena->path());
+    }
+    return pack;
+  };
+  return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); }, read,
+                                "no arena holds a pack that a set needs", arena_path(link.hint));
 }
 
 Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) const {
   return read_first_whole<ByteVector>(
       [&](bool all) { return find(hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); }); },
       [](const Place& place) { return place.arena->read_node(place.ordinal); },
-      "no arena holds a tree node that a set needs");
+      "no arena holds a tree node that a set needs", arena_path(hint));
 }
 
 Result<Root> Store::read_root(const Score& score, const ArenaId& hint) const {
   VARVE_ASSIGN(ByteVector raw, read_node(score, hint));
-  return decode_root(raw, score_.score_bytes());
+  Result<Root> root = decode_root(raw, score_.score_bytes());
+  if (!root.ok()) return located(root.status(), arena_path(hint));
+  return root;
 }
 
 Result<Leaf> Store::read_leaf(const LeafLink& link) const {
   VARVE_ASSIGN(ByteVector raw, read_node(link.score, link.hint));
-  return decode_leaf(raw, score_.score_bytes());
+  Result<Leaf> leaf = decode_leaf(raw, score_.score_bytes());
+  if (!leaf.ok()) return located(leaf.status(), arena_path(link.hint));
+  return leaf;
 }
 
 }  // namespace varve

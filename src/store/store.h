@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,9 @@ class Store {
   /// All places of a pack, the hinted arena first; the others are looked for only if that lacks it, or if `all`.
   Result<std::vector<Place>> find_pack(const Score& score, const ArenaId& hint, bool all = false) const;
 
-  /// A pack from wherever a whole copy is. not_found if no arena has it; corrupt if all copies are damaged.
-  Result<Pack> read_pack(const PackLink& link) const;
+  /// A pack from wherever a copy is that has all of `ranges`, verified. not_found if no arena has the pack; corrupt if
+  /// every copy is damaged or lacks some.
+  Result<Pack> read_pack(const PackLink& link, std::span<const Extent> ranges) const;
   /// The content of a tree node, likewise.
   Result<ByteVector> read_node(const Score& score, const ArenaId& hint) const;
   Result<Root> read_root(const Score& score, const ArenaId& hint) const;

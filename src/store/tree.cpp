@@ -136,7 +136,7 @@ void write_stream(ByteWriter& w, const std::vector<Reference>& stream, PackCurso
 
 Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_bytes, PackCursors& cursors,
                                            uint32_t& last_pack) {
-  VARVE_ASSIGN(uint64_t count, reader.count());
+  VARVE_ASSIGN(uint64_t count, reader.count(2));
   std::vector<Reference> stream(count);
   uint64_t left = stream_bytes;
   for (size_t i = 0; i < stream.size(); ++i) {

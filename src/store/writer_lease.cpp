@@ -12,12 +12,7 @@
 namespace varve {
 
 namespace {
-constexpr int64_t kHeartbeatSeconds = 5;
-
-int64_t steady_seconds() {
-  using namespace std::chrono;
-  return duration_cast<seconds>(steady_clock::now().time_since_epoch()).count();
-}
+constexpr std::chrono::seconds kHeartbeat(5);
 /// What a lease says of its writer until the record takes its place.
 std::string lease_text(pid_t process) {
   char host[256] = "";
@@ -37,13 +32,21 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store) {
   }
   lease->file_ = std::move(*file);
   VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(::getpid()))));
-  lease->last_beat_s_ = steady_seconds();
+  lease->heart_ = std::thread([raw = lease.get()] { raw->beat(); });
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
   VARVE_ASSIGN(lease->condemned_, store.list_condemned());
+  // What was open may have been removed before the lease was there, and must not be found by its old reader.
+  store.drop_arena_cache();
   return lease;
 }
 
 WriterLease::~WriterLease() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ended_.notify_all();
+  if (heart_.joinable()) heart_.join();
   file_.reset();
   if (!committed_) store_.fs().remove(path_).ignore("prune removes the leases of dead writers");
 }
@@ -68,10 +71,19 @@ bool WriterLease::known_dead(const Store& store, const std::string& lease_name) 
   return process > 0 && text == lease_text(process) && ::kill(process, 0) != 0 && errno == ESRCH;
 }
 
-void WriterLease::heartbeat() {
-  int64_t now = steady_seconds(), last = last_beat_s_.load();
-  if (now - last < kHeartbeatSeconds || !last_beat_s_.compare_exchange_strong(last, now)) return;
-  store_.fs().touch(path_).ignore("a lost lease is noticed at the commit");
+void WriterLease::beat() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kHeartbeat, [this] { return ending_; })) {
+    store_.fs().touch(path_).ignore("a lost lease is noticed at the commit");
+  }
+}
+
+Status WriterLease::lost_status(const SetName& set) {
+  return Status::busy("a prune took this writer for dead before it could commit", set.to_string(), "save again");
+}
+
+bool WriterLease::lost() const {
+  return !committed_ && store_.fs().stat(path_).status().code() == StatusCode::not_found;
 }
 
 Status WriterLease::commit(const SetRecord& record) {
@@ -96,12 +108,14 @@ Status WriterLease::commit(const SetRecord& record) {
                                   "choose another step with --step, or `varve drop` the old set first");
   }
   if (renamed.code() == StatusCode::not_found) {
-    return Status::busy("a prune took this writer for dead before it could commit", record.name.to_string(),
-                        "save again");
+    return lost_status(record.name);
   }
   VARVE_TRY(renamed);
   committed_ = true;
-  return fs.sync_directory(job_path).with_context("the set is in the catalog, but might not survive a power cut");
+  Status durable = fs.sync_directory(job_path);
+  // The job's own name once more: a drop may have tidied it away, and another save made it anew, since it was synced.
+  if (durable.ok()) durable = fs.sync_directory(store_.sets_path());
+  return durable.with_context("the set is in the catalog, but might not survive a power cut");
 }
 
 }  // namespace varve

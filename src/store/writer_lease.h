@@ -1,8 +1,10 @@
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "store/catalog.h"
@@ -32,14 +34,19 @@ class WriterLease {
   /// The arenas that may not be referred to: marked by a prune before the lease was there.
   const std::vector<ArenaId>& condemned() const { return condemned_; }
 
-  /// Shows that the writer is alive, at most every few seconds however often it is called. Any thread.
-  void heartbeat();
+  /// Whether a prune has given this writer up: nothing that it has written can be committed, or need even be there.
+  bool lost() const;
+  /// busy, with what to tell the user then.
+  static Status lost_status(const SetName& set);
 
   /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
   /// first. already_exists if the set is there already; busy if the lease was taken away.
   Status commit(const SetRecord& record);
 
  private:
+  /// Shows every few seconds that the writer is alive.
+  void beat();
+
   WriterLease(const Store& store, const UniqueId& id) : store_(store), id_(id) {}
 
   const Store& store_;
@@ -47,7 +54,10 @@ class WriterLease {
   std::string path_;
   std::unique_ptr<File> file_;
   std::vector<ArenaId> condemned_;
-  std::atomic<int64_t> last_beat_s_{0};
+  std::mutex mutex_;  // guards ending_
+  std::condition_variable ended_;
+  bool ending_ = false;
+  std::thread heart_;
   bool committed_ = false;
 };
 

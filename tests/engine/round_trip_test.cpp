@@ -63,7 +63,7 @@ TEST_F(Zoo, ComesBackFromAStoreOnDisk) {
 TEST(OddTree, WithAFileOfATebibyteComesBackUnderEveryScheme) {
   const TempFolder folder;
   zoo::make_odd_tree(folder.path());
-  for (Scheme scheme : {Scheme::agnostic, Scheme::aware}) {
+  for (Scheme scheme : test::kSchemes) {
     ASSERT_TRUE(test::come_back({folder.path()}, {scheme, "balanced", "fixed:8192"}));
   }
 }

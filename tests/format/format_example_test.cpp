@@ -65,7 +65,8 @@ Leaf example_leaf(const PackMeta& pack) {
 Status write_arena(FileSystem& fs, const std::string& path, SetRecord& record) {
   const ScoreFunction score = example_score();
   const ArenaHeader header{kArenaId, kStoreId, score.algorithm(), static_cast<uint8_t>(score.score_bytes())};
-  VARVE_ASSIGN(auto writer, ArenaWriter::create(fs, path + ".part", header, {.direct = false, .background = false, .buffer_bytes = 64_KiB}));
+  VARVE_ASSIGN(auto writer, ArenaWriter::create(fs, path + ".part", header,
+                                                {.direct = false, .background = false, .buffer_bytes = 64_KiB}));
   const PackMeta pack = example_pack();
   VARVE_TRY(writer->append_pack(pack, as_bytes(kText)).status());
   const ByteVector leaf = encode_leaf(example_leaf(pack), score.score_bytes());
@@ -106,7 +107,8 @@ Result<ExampleFiles> write_example() {
   return files;
 }
 
-/// The bytes of the dump after the comment `<!-- example: NAME -->`: lines of an offset, the bytes in hexadecimal, two spaces and a remark.
+/// The bytes of the dump after the comment `<!-- example: NAME -->`: lines of an offset, the bytes in hexadecimal, two
+/// spaces and a remark.
 ByteVector documented(const std::string& name) {
   std::ifstream stream(VARVE_FORMAT_DOCUMENT);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
@@ -122,7 +124,8 @@ ByteVector documented(const std::string& name) {
     const std::string line = text.substr(at, text.find('\n', at) - at);
     EXPECT_EQ(std::stoul(line.substr(0, 4), nullptr, 16), bytes.size()) << line;
     const std::string digits = line.substr(6, line.find("  ", 6) - 6);
-    for (size_t i = 0; i + 1 < digits.size(); i += 3) bytes.push_back(static_cast<std::byte>(std::stoul(digits.substr(i, 2), nullptr, 16)));
+    for (size_t i = 0; i + 1 < digits.size(); i += 3)
+      bytes.push_back(static_cast<std::byte>(std::stoul(digits.substr(i, 2), nullptr, 16)));
   }
   return bytes;
 }
@@ -171,7 +174,7 @@ TEST(FormatExample, IsReadBackByTheLibrary) {
   EXPECT_EQ(leaf->files[0].path, "note.txt");
   EXPECT_EQ(leaf->files[0].streams, example_leaf(example_pack()).files[0].streams);
 
-  Result<Pack> pack = (*store)->read_pack(leaf->packs[0]);
+  Result<Pack> pack = (*store)->read_pack(leaf->packs[0], {});
   ASSERT_TRUE(pack.ok()) << pack.status().to_string();
   const Result<ByteSpan> text = pack->range(0, std::string_view(kText).size());
   ASSERT_TRUE(text.ok()) << text.status().to_string();

@@ -1,0 +1,264 @@
+"""Each command does what the guide says, for people and as JSON."""
+
+import os
+import subprocess
+import unittest
+
+from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
+
+RECORD_KEYS = {"name", "job", "step", "created_s", "scheme", "policy", "chunker", "match", "rank_count", "file_count",
+               "raw_bytes", "new_bytes", "stored_bytes", "group_count"}
+
+
+class Help(ProgramTest):
+    COMMANDS = ("init", "save", "restore", "list", "show", "diff", "stat", "cat", "verify", "drop", "prune")
+
+    def test_names_all_commands_and_exit_codes(self):
+        text = self.varve("help")
+        self.assertEqual(text, self.varve("--help"))
+        for word in (*self.COMMANDS, "Exit codes", "130"):
+            self.assertIn(word, text)
+
+    def test_of_each_command_shows_an_example(self):
+        for command in self.COMMANDS:
+            text = self.varve("help", command)
+            self.assertEqual(text, self.varve(command, "--help"))
+            self.assertIn(f"  varve {command}", text.split("Examples:")[1])
+
+    def test_tells_the_version(self):
+        self.assertRegex(self.varve("--version"), r"^varve \d+\.\d+\.\d+\n$")
+
+
+class Init(ProgramTest):
+    def test_makes_a_store_with_long_scores(self):
+        facts = self.facts("init", self.work / "other")
+        self.assertEqual(set(facts), {"path", "id", "algorithm", "score_bits"})
+        self.assertEqual(facts["score_bits"], 256)
+
+    def test_makes_a_store_with_short_scores_that_works(self):
+        self.store = self.work / "short"
+        self.assertEqual(self.facts("init", "--score-bits", "160")["score_bits"], 160)
+        self.varve("save", SAMPLE / "DD0005")
+        self.assert_restores("implosion@5", SAMPLE / "DD0005")
+
+    def test_takes_the_store_from_option_or_environment(self):
+        code, _, _ = self.run_program("list", "--store", self.store, environment={"PATH": os.environ["PATH"]})
+        self.assertEqual(code, SUCCESS)
+        code, _, _ = self.run_program("--store", self.store, "list", environment={"PATH": os.environ["PATH"]})
+        self.assertEqual(code, SUCCESS)
+
+
+class WithThreeSets(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.reports = [self.facts("save", SAMPLE / f"DD000{step}") for step in (5, 6, 7)]
+
+
+class Save(WithThreeSets):
+    def test_reports_the_record_and_what_became_of_the_bytes(self):
+        for report in self.reports:
+            self.assertEqual(set(report), {"record", "variable_count", "pattern_bytes", "known_bytes", "seconds"})
+            record = report["record"]
+            self.assertEqual(set(record), RECORD_KEYS)
+            self.assertEqual(record["raw_bytes"], record["new_bytes"] + report["known_bytes"] + report["pattern_bytes"])
+            self.assertLess(record["stored_bytes"], record["raw_bytes"] / 2)
+        self.assertEqual([report["record"]["name"] for report in self.reports],
+                         ["implosion@5", "implosion@6", "implosion@7"])
+
+    def test_takes_the_name_that_is_given(self):
+        self.assertEqual(self.facts("save", SAMPLE / "DD0005", "--job", "j", "--step", 3)["record"]["name"], "j@3")
+
+    def test_counts_steps_where_the_folder_has_no_number(self):
+        self.write("plain/a")
+        names = [self.facts("save", self.work / "plain")["record"]["name"] for _ in range(2)]
+        self.assertEqual(names, ["plain@0", "plain@1"])
+
+    def test_stores_nothing_twice(self):
+        again = self.facts("save", SAMPLE / "DD0007", "--job", "again")
+        self.assertEqual(again["record"]["new_bytes"], 0)
+
+    def test_takes_every_scheme_codec_and_chunker(self):
+        choices = [("--scheme", name) for name in ("agnostic", "agnostic-block", "aware", "aware-block")]
+        choices += [("--effort", name) for name in ("fast", "balanced", "best")]
+        choices += [("--codec", name) for name in ("store", "zstd", "gzip", "lorenzo+shuffle+zstd:1", "paper")]
+        choices += [("--match", name) for name in ("exact", "digits", "Grid[0-9]+")]
+        choices += [("--chunker", name) for name in ("fixed:4096", "gear:4096", "rabin:1024,4096,16384")]
+        choices += [("--block-bytes", "16KiB"), ("--memory", "64M"), ("--threads", "1"), ("--group-size", "3"),
+                    ("--rank-regex", r"cpu(\d+)")]
+        for step, (option, value) in enumerate(choices):
+            store = self.work / "options"
+            subprocess.run([PROGRAM, "init", store], check=True, stdout=subprocess.DEVNULL)
+            self.store = store
+            self.varve("save", SAMPLE / "DD0006", "--job", "options", "--step", step, option, value)
+            self.assert_restores(f"options@{step}", SAMPLE / "DD0006")
+            subprocess.run(["rm", "-r", store], check=True)
+
+    def test_makes_one_arena_for_each_group(self):
+        report = self.facts("save", SAMPLE / "DD0006", "--job", "grouped", "--group-size", "5")
+        self.assertEqual(report["record"]["rank_count"], 16)
+        self.assertEqual(report["record"]["group_count"], 4)
+
+    def test_knows_plain_numbers_by_description(self):
+        self.write("numbers/dump.bin", bytes(range(256)) * 32)
+        self.varve("save", self.work / "numbers", "--job", "raw", "--step", "1", "--raw", "f64:16,64")
+        (variable,) = self.facts("show", "raw@1")["files"][0]["variables"]
+        self.assertEqual((variable["type"], variable["shape"]), ("F64LE", [16, 64]))
+        self.assert_restores("raw@1", self.work / "numbers")
+
+    def test_prints_one_short_paragraph(self):
+        self.assertRegex(self.varve("save", SAMPLE / "DD0005", "--job", "text"),
+                         r"^saved text@5: 19 files, 16 ranks, [\d.]+ MiB → [\d.]+ KiB stored \([\d.]+x\), [\d.]+ s\n  .*\n$")
+
+
+class Restore(WithThreeSets):
+    def test_brings_back_each_set(self):
+        for step in (5, 6, 7):
+            self.assert_restores(f"implosion@{step}", SAMPLE / f"DD000{step}")
+
+    def test_takes_the_newest_where_no_step_is_named(self):
+        facts = self.facts("restore", "implosion", self.work / "back")
+        self.assertEqual(set(facts), {"set", "file_count", "raw_bytes", "read_bytes", "lost_files", "seconds"})
+        self.assertEqual((facts["set"], facts["lost_files"]), ("implosion@7", []))
+
+    def test_brings_back_one_rank(self):
+        self.varve("restore", "implosion@6", self.work / "back", "--rank", "3")
+        self.assertEqual(os.listdir(self.work / "back"), ["XX1000.cpu0003"])
+
+    def test_brings_back_what_globs_match(self):
+        self.varve("restore", "implosion@6", self.work / "back", "--files", "*.cpu000[12]", "--files", "*.boundary")
+        self.assertEqual(sorted(os.listdir(self.work / "back")), ["XX1000.boundary", "XX1000.cpu0001", "XX1000.cpu0002"])
+
+    def test_replaces_files_only_when_told_to(self):
+        old = self.write("back/XX1000", b"precious")
+        self.assertIn("there already", self.fails(5, "restore", "implosion@6", self.work / "back"))
+        self.assertEqual(old.read_bytes(), b"precious")
+        self.assertEqual(os.listdir(self.work / "back"), ["XX1000"])
+        self.varve("restore", "implosion@6", self.work / "back", "--overwrite", "--no-sync")
+        self.assertEqual(snapshot(self.work / "back"), snapshot(SAMPLE / "DD0006"))
+
+
+class Look(WithThreeSets):
+    def test_list_has_a_row_for_each_set(self):
+        lines = self.varve("list").splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["set", "implosion@5", "implosion@6", "implosion@7"])
+        sets = self.facts("list")["sets"]
+        self.assertEqual(set(sets[0]), RECORD_KEYS)
+        self.assertEqual(self.facts("list", "implosion")["sets"], sets)
+
+    @unittest.skipUnless(HAS_HDF5, "built without HDF5")
+    def test_show_accounts_for_every_byte(self):
+        facts = self.facts("show", "implosion@6")
+        self.assertEqual(set(facts), {"record", "pattern_bytes", "own_bytes", "shared_bytes", "shared_with", "files"})
+        self.assertEqual(facts["own_bytes"] + facts["shared_bytes"] + facts["pattern_bytes"], facts["record"]["raw_bytes"])
+        self.assertEqual(sum(facts["shared_with"].values()), facts["shared_bytes"])
+        self.assertIn("implosion@5", facts["shared_with"])
+        file = next(file for file in facts["files"] if file["path"] == "XX1000.cpu0003")
+        self.assertEqual(set(file), {"path", "type", "rank", "bytes", "format", "skeleton_bytes",
+                                     "small_variable_count", "variables"})
+        self.assertEqual((file["rank"], file["format"]), (3, "hdf5"))
+        density = next(variable for variable in file["variables"] if variable["name"].endswith("/Density"))
+        self.assertEqual(set(density), {"name", "type", "shape", "class_key", "bytes", "encoded"})
+        self.assertEqual((density["type"], density["shape"]), ("F32BE", [50, 50]))
+        self.assertEqual(sum(variable["bytes"] for variable in file["variables"]) + file["skeleton_bytes"], file["bytes"])
+
+    @unittest.skipUnless(HAS_HDF5, "built without HDF5")
+    def test_show_narrows_to_files_and_lists_their_variables(self):
+        text = self.varve("show", "implosion@6", "--rank", "3")
+        self.assertIn("/Grid00000004/Density", text)
+        self.assertNotIn("cpu0004", text)
+        self.assertIn("/Grid#/Density_F32BE_Array2D", self.varve("show", "implosion@6"))
+
+    @unittest.skipUnless(HAS_HDF5, "built without HDF5")
+    def test_diff_tells_which_variables_changed_and_by_how_much(self):
+        facts = self.facts("diff", "implosion@5", "implosion@6")
+        self.assertEqual(set(facts), {"a", "b", "bytes", "changed_bytes", "same_count", "changes"})
+        self.assertGreater(facts["changed_bytes"], 0)
+        for change in facts["changes"]:
+            self.assertEqual(set(change), {"file", "variable", "kind", "bytes", "changed_bytes", "difference_max",
+                                           "difference_rms"})
+        density = [change for change in facts["changes"] if change["variable"].endswith("/Density")]
+        self.assertTrue(all(change["difference_max"] > 0 for change in density))
+        self.assertIn("/Density", self.varve("diff", "implosion@5", "implosion@6"))
+
+    def test_diff_of_a_set_with_itself_is_empty(self):
+        facts = self.facts("diff", "implosion@5", "implosion@5")
+        self.assertEqual((facts["changes"], facts["changed_bytes"]), ([], 0))
+
+    def test_stat_shrinks_at_each_stage(self):
+        facts = self.facts("stat")
+        self.assertEqual(set(facts), {"set_count", "arena_count", "raw_bytes", "distinct_bytes", "packed_bytes",
+                                      "metadata_bytes", "index_bytes", "stored_bytes", "classes", "chains"})
+        self.assertGreater(facts["raw_bytes"], facts["distinct_bytes"])
+        self.assertGreater(facts["distinct_bytes"], facts["packed_bytes"])
+        self.assertEqual(facts["stored_bytes"], facts["packed_bytes"] + facts["metadata_bytes"])
+        for shares in (facts["classes"], facts["chains"]):
+            self.assertEqual(sum(share["raw_bytes"] for share in shares.values()), facts["distinct_bytes"])
+            self.assertEqual(sum(share["stored_bytes"] for share in shares.values()), facts["packed_bytes"])
+        self.assertIn("after deduplication", self.varve("stat"))
+
+    def test_cat_gives_a_file(self):
+        code, out, _ = self.run_program("cat", "implosion@6:XX1000.cpu0003")
+        self.assertEqual((code, out), (SUCCESS, (SAMPLE / "DD0006" / "XX1000.cpu0003").read_bytes()))
+        _, out, _ = self.run_program("cat", "implosion:XX1000")
+        self.assertEqual(out, (SAMPLE / "DD0007" / "XX1000").read_bytes())
+
+    @unittest.skipUnless(HAS_HDF5, "built without HDF5")
+    def test_cat_gives_a_variable(self):
+        code, out, _ = self.run_program("cat", "implosion@6:XX1000.cpu0003", "--variable", "/Grid00000004/Density")
+        self.assertEqual((code, len(out)), (SUCCESS, 50 * 50 * 4))
+        self.assertIn(out, (SAMPLE / "DD0006" / "XX1000.cpu0003").read_bytes())
+
+    def test_verify_counts_what_it_checked(self):
+        for deep in ((), ("--deep",)):
+            facts = self.facts("verify", *deep)
+            self.assertEqual(set(facts), {"whole", "set_count", "arena_count", "pack_count", "checked_bytes", "damages"})
+            self.assertEqual((facts["whole"], facts["set_count"], facts["damages"]), (True, 3, []))
+        self.assertIn("no damage", self.varve("verify"))
+
+
+class Retention(WithThreeSets):
+    def names(self):
+        return [record["name"] for record in self.facts("list")["sets"]]
+
+    def test_drop_removes_what_is_named_and_nothing_else(self):
+        self.assertEqual(self.facts("drop", "implosion@5", "implosion@7"), {"dropped": ["implosion@5", "implosion@7"]})
+        self.assertEqual(self.names(), ["implosion@6"])
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+
+    def test_drop_removes_nothing_if_one_name_is_wrong(self):
+        self.fails(3, "drop", "implosion@5", "implosion@8")
+        self.assertEqual(len(self.names()), 3)
+
+    def test_prune_keeps_by_the_rule_and_gives_back_space(self):
+        for step in range(8, 12):
+            self.varve("save", SAMPLE / "DD0005", "--job", "other", "--step", step)
+        would = self.facts("prune", "--keep-last", "1", "--keep-every", "5", "--dry-run")
+        self.assertEqual(len(self.names()), 7)
+        facts = self.facts("prune", "--keep-last", "1", "--keep-every", "5")
+        self.assertEqual(set(facts), {"dropped", "dry_run", "removed_arenas", "rewritten_packs", "leftover_files",
+                                      "waiting_arenas", "bytes_before", "bytes_after"})
+        self.assertEqual(facts["dropped"], would["dropped"])
+        self.assertEqual(self.names(), ["implosion@5", "implosion@7", "other@10", "other@11"])
+        self.assertLess(facts["bytes_after"], facts["bytes_before"])
+        self.assert_restores("implosion@7", SAMPLE / "DD0007")
+        self.assert_restores("other@10", SAMPLE / "DD0005")
+        self.assert_whole()
+
+    def test_prune_of_one_job_leaves_the_others(self):
+        self.varve("save", SAMPLE / "DD0005", "--job", "other", "--step", "1")
+        self.varve("save", SAMPLE / "DD0006", "--job", "other", "--step", "2")
+        self.assertEqual(self.facts("prune", "--job", "other", "--keep-last", "1")["dropped"], ["other@1"])
+        self.assertEqual(len(self.names()), 4)
+
+    def test_prune_without_a_rule_drops_no_set(self):
+        self.assertEqual(self.facts("prune")["dropped"], [])
+        self.assertEqual(len(self.names()), 3)
+
+    def test_an_emptied_store_takes_hardly_any_space(self):
+        self.varve("drop", "implosion@5", "implosion@6", "implosion@7")
+        self.assertEqual(self.facts("prune")["bytes_after"], 0)
+        self.assertIn("no sets", self.varve("list"))
+
+
+if __name__ == "__main__":
+    unittest.main()

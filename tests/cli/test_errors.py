@@ -1,0 +1,184 @@
+"""What goes wrong is said clearly, with the documented exit code, and does no harm."""
+
+import json
+import os
+import unittest
+
+from support import (BUSY, DAMAGED, EXISTS, FAILURE, NOT_FOUND, SAMPLE, USAGE, ProgramTest, compressible_bytes, snapshot)
+
+
+class Usage(ProgramTest):
+    def test_wrong_command_lines_end_with_a_hint(self):
+        for arguments in ((), ("frobnicate",), ("save",), ("save", "a", "b"), ("save", ".", "--no-such-option"),
+                          ("save", ".", "--scheme", "clever"), ("save", ".", "--effort", "heroic"), ("save", ".", "--codec", "rot13"),
+                          ("save", ".", "--effort", "fast", "--codec", "store"), ("save", ".", "--chunker", "fixed:3"),
+                          ("save", ".", "--match", "("), ("save", ".", "--memory", "much"), ("save", ".", "--step", "-1"),
+                          ("save", ".", "--step", "1.5"), ("save", ".", "--group-size", "0"), ("save", ".", "--raw", "f63"),
+                          ("save", ".", "--rank-regex", "("), ("save", ".", "--job", "a/b"), ("save", ".", "--job", ".."),
+                          ("restore", "a@1"), ("restore", "a@x", "b"), ("show", "a@1", "--rank", "x"), ("cat", "a@1"),
+                          ("drop",), ("drop", "job"), ("prune", "--keep-last", "0"), ("prune", "--keep-last", "x"),
+                          ("prune", "--job", "a"), ("prune", "--wait", "-1"), ("init", "x", "--score-bits", "8"), ("list", "--store")):
+            with self.subTest(arguments=arguments):
+                self.assertRegex(self.fails(USAGE, *arguments), r"^varve: \S")
+        self.assertIn("hint:", self.fails(USAGE, "frobnicate"))
+
+    def test_a_missing_store_name_is_explained(self):
+        code, _, err = self.run_program("list", environment={"PATH": os.environ["PATH"]})
+        self.assertEqual(code, USAGE)
+        self.assertIn("VARVE_STORE", err)
+
+    def test_errors_are_objects_with_json(self):
+        for code, name, arguments in ((NOT_FOUND, "not_found", ("show", "nope@1")), (USAGE, "invalid_argument", ("prune", "--keep-last", "0")),
+                                      (USAGE, "invalid_argument", ("save", ".", "--frobnicate"))):
+            error = json.loads(self.fails(code, *arguments, "--json"))["error"]
+            self.assertEqual(set(error), {"code", "message", "subject", "hint"})
+            self.assertEqual(error["code"], name)
+
+
+class NotThere(ProgramTest):
+    def test_what_does_not_exist_is_not_found(self):
+        self.write("saved/file")
+        self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
+        for arguments in (("list", "--store", self.work / "nowhere"), ("list", "--store", self.work / "saved"), ("list", "nojob"),
+                          ("show", "job@2"), ("show", "nojob"), ("restore", "job@2", "x"), ("drop", "job@2"), ("diff", "job@1", "job@2"),
+                          ("cat", "job@1:nofile"), ("cat", "job@1:file", "--variable", "none"), ("save", self.work / "nowhere"),
+                          ("restore", "job@1", "x", "--rank", "77"), ("restore", "job@1", "x", "--files", "*.none"),
+                          ("show", "job@1", "--files", "*.none"), ("prune", "--job", "nojob", "--keep-last", "1")):
+            with self.subTest(arguments=arguments):
+                self.fails(NOT_FOUND, *arguments)
+        self.assertFalse((self.work / "x").exists())
+
+    def test_what_exists_is_not_made_again(self):
+        self.write("saved/file")
+        self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
+        self.fails(EXISTS, "save", self.work / "saved", "--job", "job", "--step", "1")
+        self.fails(EXISTS, "init", self.store)
+        self.fails(EXISTS, "init", self.work / "saved")
+        self.assertEqual(os.listdir(self.work / "saved"), ["file"])
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        with open("/dev/full", "wb") as full:
+            process = self.start("list", stdout=full)
+            self.assertIn(b"standard output", process.communicate(timeout=60)[1])
+        self.assertEqual(process.returncode, FAILURE)
+
+
+class Changing(ProgramTest):
+    def test_a_file_that_is_written_meanwhile_makes_the_save_busy(self):
+        path = self.write("saved/file", compressible_bytes(24 << 20, seed=1))
+        process = self.start("save", self.work / "saved", "--job", "job", "--step", "1", "--effort", "best", "--threads", "1")
+        while process.poll() is None:
+            with open(path, "r+b") as file:
+                file.write(os.urandom(8))
+        err = process.communicate()[1].decode()
+        self.assertEqual(process.returncode, BUSY, err)
+        self.assertIn("hint:", err)
+        self.assertEqual(self.facts("list")["sets"], [])
+        self.assert_whole()
+
+
+class Damage(ProgramTest):
+    """Flips bytes in stored data: nothing wrong is ever given out, and what is affected is named."""
+
+    def setUp(self):
+        super().setUp()
+        self.good = self.work / "good"
+        self.write("good/x.cpu0000", os.urandom(300_000))
+        self.write("good/x.cpu0001", os.urandom(300_000))
+        self.varve("save", self.good, "--job", "job", "--step", "1", "--codec", "store", "--group-size", "1")
+        self.varve("save", SAMPLE / "DD0006")
+
+    def arenas(self):
+        return sorted((self.store / "arenas").glob("*.arena"), key=lambda path: path.stat().st_size)
+
+    @staticmethod
+    def flip(path, offset):
+        contents = bytearray(path.read_bytes())
+        contents[offset] ^= 0x40
+        path.write_bytes(contents)
+
+    def damage_one_rank(self):
+        rank_data = (self.good / "x.cpu0001").read_bytes()
+        for arena in self.arenas():
+            at = arena.read_bytes().find(rank_data[100_000:100_100])
+            if at >= 0:
+                return self.flip(arena, at)
+        self.fail("the data are in no arena")
+
+    def test_is_found_by_a_deep_verify_which_names_the_files(self):
+        self.damage_one_rank()
+        code, out, _ = self.run_program("verify", "--deep", "--json")
+        facts = json.loads(out)
+        self.assertEqual((code, facts["whole"]), (DAMAGED, False))
+        self.assertEqual(set(facts["damages"][0]), {"what", "affected_sets", "affected_files", "disposable"})
+        self.assertEqual([damage["affected_files"] for damage in facts["damages"]], [["job@1:x.cpu0001"]])
+        _, out, _ = self.run_program("verify", "--deep")
+        self.assertIn("affects job@1", out.decode())
+
+    def test_never_comes_out_of_restore_or_cat(self):
+        self.damage_one_rank()
+        self.fails(DAMAGED, "restore", "job@1", self.work / "back")
+        self.assertFalse((self.work / "back").exists())
+        code, out, _ = self.run_program("cat", "job@1:x.cpu0001")
+        self.assertEqual(code, DAMAGED)
+        self.assertTrue((self.good / "x.cpu0001").read_bytes().startswith(out))
+
+    def test_costs_only_what_it_hit(self):
+        self.damage_one_rank()
+        code, out, err = self.run_program("restore", "job@1", self.work / "back", "--keep-going", "--json")
+        self.assertEqual((code, json.loads(out)["lost_files"]), (DAMAGED, ["x.cpu0001"]))
+        self.assertIn("warning", json.loads(err))
+        self.assertEqual(os.listdir(self.work / "back"), ["x.cpu0000"])
+        self.assertEqual((self.work / "back" / "x.cpu0000").read_bytes(), (self.good / "x.cpu0000").read_bytes())
+        self.varve("restore", "job@1", self.work / "one", "--rank", "0")
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+
+    def test_anywhere_never_gives_wrong_bytes(self):
+        wanted = snapshot(SAMPLE / "DD0006")
+        for arena in self.arenas():
+            whole = arena.read_bytes()
+            for part in range(12):
+                self.flip(arena, (len(whole) - 1) * part // 11)
+                code, _, err = self.run_program("restore", "implosion@6", self.work / "back")
+                if code == 0:
+                    self.assertEqual(snapshot(self.work / "back"), wanted)
+                    os.system(f"rm -r '{self.work}/back'")
+                else:
+                    self.assertEqual(code, DAMAGED, err)
+                    self.assertFalse((self.work / "back").exists())
+                arena.write_bytes(whole)
+        self.assert_whole()
+
+    def test_of_a_record_leaves_the_other_sets(self):
+        record = self.store / "sets" / "job" / "1.set"
+        self.flip(record, record.stat().st_size // 2)
+        code, out, err = self.run_program("list")
+        self.assertEqual(code, DAMAGED)
+        self.assertIn("implosion@6", out.decode())
+        self.assertIn("job@1", err)
+        self.assertEqual(self.run_program("verify")[0], DAMAGED)
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+        self.varve("drop", "job@1")
+        self.assert_whole()
+
+    def test_of_a_missing_arena_is_named(self):
+        os.remove(self.arenas()[-1])
+        self.assertEqual(self.run_program("verify")[0], DAMAGED)
+        self.fails(DAMAGED, "restore", "job@1", self.work / "back")
+
+    def test_of_the_index_harms_nobody(self):
+        for run in (self.store / "index").iterdir():
+            self.flip(run, run.stat().st_size // 2)
+        code, out, _ = self.run_program("verify", "--deep", "--json")
+        self.assertEqual(code, 0)
+        self.assertTrue(all(damage["disposable"] for damage in json.loads(out)["damages"]))
+        self.varve("save", SAMPLE / "DD0006", "--job", "again")
+        self.assert_whole()
+
+    def test_of_the_header_is_said(self):
+        self.flip(self.store / "varve.store", 20)
+        self.fails(DAMAGED, "list")
+
+
+if __name__ == "__main__":
+    unittest.main()
