@@ -9,6 +9,7 @@
 
 #include "aggregate/restore_target.h"
 #include "aggregate/tile_writer.h"
+#include "core/parallel.h"
 
 namespace varve {
 
@@ -177,51 +178,32 @@ class Restorer {
       return std::pair(a.copies[0].file, a.copies[0].file_offset) <
              std::pair(b.copies[0].file, b.copies[0].file_offset);
     });
-    std::atomic<size_t> next{0};
-    std::atomic<bool> stop{false};
-    std::mutex mutex;  // guards failure and, with it, first_damage_ and lost_
-    Status failure;
-    auto work = [&] {
-      for (size_t i = next++; i < plans_.size() && !stop; i = next++) {
-        Status status = progress_.cancelled() ? Status::cancelled() : guarded_copy(plans_[i]);
-        if (status.ok()) continue;
-        std::lock_guard lock(mutex);
-        const bool damage = status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
-        if (damage && options_.keep_going) {
-          if (first_damage_.ok()) first_damage_ = status;
-          for (const Copy& copy : plans_[i].copies) lost_.insert(copy.file);
-          continue;
-        }
-        if (failure.ok()) failure = status;
-        stop = true;
-      }
-    };
     // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
     const size_t usual = std::max<size_t>(kReadsInFlight, 2 * std::thread::hardware_concurrency());
-    const size_t thread_count =
-        std::min<size_t>(options_.thread_count > 0 ? options_.thread_count : usual, plans_.size());
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < thread_count; ++i) threads.emplace_back(work);
-    work();
-    for (std::thread& thread : threads) thread.join();
-    VARVE_TRY(failure);
+    const size_t thread_count = options_.thread_count > 0 ? options_.thread_count : usual;
+    VARVE_TRY(parallel_for(plans_.size(), thread_count, [this](size_t i) { return copy_or_lose(plans_[i]); }));
     VARVE_TRY(tiles_.flush());
     plans_.clear();
     plan_of_.clear();
     copy_count_ = 0;
-    for (uint32_t number : staged_) {
-      if (!lost_.contains(number)) VARVE_TRY(target_.finish(number, files_[number], options_.sync));
-    }
+    // In parallel, too: a file system makes many files durable at once.
+    VARVE_TRY(parallel_for(staged_.size(), thread_count, [this](size_t i) {
+      return lost_.contains(staged_[i]) ? Status() : target_.finish(staged_[i], files_[staged_[i]], options_.sync);
+    }));
     staged_.clear();
     return {};
   }
 
-  Status guarded_copy(PackPlan& plan) {
-    try {
-      return copy_pack(plan);
-    } catch (const std::bad_alloc&) {
-      return Status::resource_limit("out of memory while decoding a pack");
-    }
+  /// With keep_going, damage costs the files that need the pack.
+  Status copy_or_lose(const PackPlan& plan) {
+    if (progress_.cancelled()) return Status::cancelled();
+    Status status = copy_pack(plan);
+    const bool damage = status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
+    if (!damage || !options_.keep_going) return status;
+    std::lock_guard lock(mutex_);
+    if (first_damage_.ok()) first_damage_ = status;
+    for (const Copy& copy : plan.copies) lost_.insert(copy.file);
+    return {};
   }
 
   Status copy_pack(const PackPlan& plan) {
@@ -256,6 +238,7 @@ class Restorer {
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.
   std::map<std::pair<Score, ArenaId>, size_t> plan_of_;
   size_t copy_count_ = 0;
+  std::mutex mutex_;  // guards lost_ and first_damage_ while packs are copied
   std::set<uint32_t> lost_;
   Status first_damage_;
   std::atomic<uint64_t> read_bytes_{0};

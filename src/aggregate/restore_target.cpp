@@ -251,6 +251,7 @@ Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders
     if (sync && ::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(folder->path));
   }
   if (sync && ::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
+  published_ = true;  // an empty set is a set, too
   return {};
 }
 

@@ -16,7 +16,7 @@ namespace varve {
 
 /// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by
 /// publish(); paths are followed without leaving the folder and without following symbolic links (openat2). write() may
-/// be called by several threads; the rest by one.
+/// be called by several threads (finish() as well); the rest by one.
 class RestoreTarget {
  public:
   /// Creates `folder` and its parents if need be.

@@ -1,15 +1,14 @@
 #include "aggregate/save.h"
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <set>
-#include <thread>
 
 #include "aggregate/group_saver.h"
 #include "aggregate/rank_order.h"
+#include "core/parallel.h"
 
 namespace varve {
 
@@ -51,33 +50,11 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
 Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, std::vector<std::vector<SourceFile>> groups,
                                              size_t worker_count) {
   std::vector<GroupOutcome> outcomes(groups.size());
-  std::atomic<size_t> next{0};
-  std::atomic<bool> failed{false};
-  std::mutex mutex;  // guards failure
-  Status failure;
-  auto work = [&] {
-    for (size_t i = next++; i < groups.size() && !failed; i = next++) {
-      Result<GroupOutcome> outcome = [&]() -> Result<GroupOutcome> {
-        try {
-          return GroupSaver(context, std::move(groups[i]), static_cast<uint32_t>(i)).run();
-        } catch (const std::bad_alloc&) {
-          return Status::resource_limit("out of memory", context.folder, "lower --memory or --group-size");
-        }
-      }();
-      if (outcome.ok()) {
-        outcomes[i] = std::move(*outcome);
-        continue;
-      }
-      std::lock_guard lock(mutex);
-      if (failure.ok()) failure = outcome.status();
-      failed = true;
-    }
-  };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < worker_count; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (!failure.ok()) return failure;
+  Status saved = parallel_for(groups.size(), worker_count, [&](size_t i) -> Status {
+    VARVE_ASSIGN(outcomes[i], GroupSaver(context, std::move(groups[i]), static_cast<uint32_t>(i)).run());
+    return {};
+  });
+  VARVE_TRY(saved);
   return outcomes;
 }
 

@@ -1,0 +1,40 @@
+#include "core/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace varve {
+
+Status parallel_for(size_t count, size_t thread_count, const std::function<Status(size_t)>& body) {
+  std::atomic<size_t> next{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;  // guards failure
+  Status failure;
+  auto guarded = [&](size_t index) -> Status {
+    try {
+      return body(index);
+    } catch (const std::bad_alloc&) {
+      return Status::resource_limit("out of memory", {}, "lower --memory, or run it where there is more");
+    }
+  };
+  auto work = [&] {
+    for (size_t i = next++; i < count && !stop; i = next++) {
+      Status status = guarded(i);
+      if (status.ok()) continue;
+      std::lock_guard lock(mutex);
+      if (failure.ok()) failure = std::move(status);
+      stop = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(thread_count, count); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return failure;
+}
+
+}  // namespace varve
