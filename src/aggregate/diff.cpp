@@ -131,9 +131,12 @@ class Differ {
     double difference_max = 0, square_sum = 0;
     for (uint64_t at = 0; at < common; at += kWindowBytes) {
       if (progress_.cancelled()) return Status::cancelled();
+      const uint64_t same = same_bytes(*a.leaf, old_stream, *b.leaf, new_stream, at, common);
+      progress_.advance(same);
+      at += same;
+      if (at >= common) break;
       const size_t bytes = std::min(kWindowBytes, common - at);
       progress_.advance(bytes);
-      if (same_references(*a.leaf, old_stream, *b.leaf, new_stream, at, bytes)) continue;
       window_a_.resize(bytes);
       window_b_.resize(bytes);
       VARVE_TRY(reader_a_.read(*a.leaf, old_stream, at, window_a_));
@@ -161,29 +164,31 @@ class Differ {
     return {};
   }
 
-  /// Whether both streams refer to the same bytes over a range.
-  static bool same_references(const Leaf& leaf_a, const std::vector<Reference>& a, const Leaf& leaf_b,
-                              const std::vector<Reference>& b, uint64_t begin, uint64_t bytes) {
+  /// How far from `begin` to `end` both streams refer to the same bytes: all of it, or whole windows.
+  static uint64_t same_bytes(const Leaf& leaf_a, const std::vector<Reference>& a, const Leaf& leaf_b,
+                             const std::vector<Reference>& b, uint64_t begin, uint64_t end) {
     size_t i = 0, j = 0;
     uint64_t at_a = 0, at_b = 0;
     while (at_a + a[i].bytes <= begin) at_a += a[i++].bytes;
     while (at_b + b[j].bytes <= begin) at_b += b[j++].bytes;
-    for (uint64_t at = begin; at < begin + bytes;) {
-      const bool pattern = a[i].pack == Reference::kPattern;
-      if (pattern != (b[j].pack == Reference::kPattern)) return false;
+    uint64_t at = begin;
+    while (true) {
       const uint64_t skip_a = at - at_a, skip_b = at - at_b;
-      if (pattern) {
-        if (a[i].offset != b[j].offset || skip_a % 8 != skip_b % 8) return false;
-      } else if (leaf_a.packs[a[i].pack].score != leaf_b.packs[b[j].pack].score ||
-                 a[i].offset + skip_a != b[j].offset + skip_b) {
-        return false;
-      }
+      if (!same_source(leaf_a, a[i], skip_a, leaf_b, b[j], skip_b)) return (at - begin) / kWindowBytes * kWindowBytes;
       at += std::min(a[i].bytes - skip_a, b[j].bytes - skip_b);
-      if (at >= begin + bytes) return true;
+      if (at >= end) return end - begin;
       if (at_a + a[i].bytes <= at) at_a += a[i++].bytes;
       if (at_b + b[j].bytes <= at) at_b += b[j++].bytes;
     }
-    return true;
+  }
+
+  /// Whether two references, from some bytes into each, refer to the same.
+  static bool same_source(const Leaf& leaf_a, const Reference& a, uint64_t skip_a, const Leaf& leaf_b,
+                          const Reference& b, uint64_t skip_b) {
+    const bool pattern = a.pack == Reference::kPattern;
+    if (pattern != (b.pack == Reference::kPattern)) return false;
+    if (pattern) return a.offset == b.offset && skip_a % 8 == skip_b % 8;
+    return leaf_a.packs[a.pack].score == leaf_b.packs[b.pack].score && a.offset + skip_a == b.offset + skip_b;
   }
 
   SetDifference& difference_;

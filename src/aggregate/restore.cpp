@@ -52,6 +52,7 @@ class Restorer {
       return copy_count_ > copies_max() ? execute() : Status();
     });
     VARVE_TRY(planned);
+    VARVE_TRY(check_nesting());
     return execute();
   }
 
@@ -73,14 +74,27 @@ class Restorer {
     return target_.finish_folders(folders, options_.sync);
   }
 
+  size_t file_count() const { return files_.size(); }
   const Status& first_damage() const { return first_damage_; }
 
  private:
   size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
+  /// What lies below anything but a folder could not be put there, or a link would lead it elsewhere.
+  Status check_nesting() const {
+    for (const auto& [path, type] : paths_) {
+      for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+        auto above = paths_.find(path.substr(0, slash));
+        if (above == paths_.end() || above->second == FileType::directory) continue;
+        return Status::corrupt("a set names a file below something that is not a folder", path);
+      }
+    }
+    return {};
+  }
+
   Status plan_file(const Leaf& leaf, const TreeFile& file) {
     const auto number = static_cast<uint32_t>(files_.size());
-    if (!paths_.insert(file.path).second) return Status::corrupt("a set names a file twice", file.path);
+    if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
     VARVE_TRY(target_.check_free(file));
     TreeFile kept;  // without layout and references, which the plan holds
     kept.path = file.path;
@@ -230,7 +244,7 @@ class Restorer {
   const RestoreOptions& options_;
   ProgressSink& progress_;
   std::vector<TreeFile> files_;
-  std::set<std::string> paths_;
+  std::map<std::string, FileType> paths_;
   std::vector<bool> tiled_;
   std::vector<uint32_t> staged_;  ///< files of the plan
   TileWriter tiles_;
@@ -261,13 +275,13 @@ Result<RestoreReport> restore_set(const Store& store, const SetName& name, const
     }
     return staged.with_context(context);
   }
-  RestoreReport report;
-  report.set = name;
-  VARVE_TRY(restorer.publish(report));
-  if (report.file_count == 0 && !options.filter.all() && report.lost_files.empty()) {
+  if (restorer.file_count() == 0 && !options.filter.all()) {
     return Status::not_found("no file of the set matches", name.to_string(),
                              "`varve show " + name.to_string() + "` lists its files");
   }
+  RestoreReport report;
+  report.set = name;
+  VARVE_TRY(restorer.publish(report));
   if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
   return report;
 }

@@ -43,7 +43,7 @@ struct DirectoryEntry {
 struct FileStatus {
   uint64_t bytes = 0;
   uint64_t allocated_bytes = 0;
-  /// Modification time in nanoseconds as stamped by the file system; compare it for equality only (clocks differ).
+  /// Modification time in nanoseconds as stamped by the file system; compare it only with others of that file system.
   int64_t modified_ns = 0;
   bool is_directory = false;
 };

@@ -5,11 +5,9 @@
 #include <map>
 #include <set>
 #include <thread>
-#include <unordered_map>
-#include <unordered_set>
 
-#include "arena/arena_writer.h"
-#include "store/pack_ranges.h"
+#include "store/evacuation.h"
+#include "store/needs.h"
 #include "store/writer_lease.h"
 
 namespace varve {
@@ -17,95 +15,6 @@ namespace varve {
 namespace {
 /// The last line of a mark that is complete.
 constexpr std::string_view kMarkEnd = "end\n";
-
-/// What the sets of a store need.
-struct Needs {
-  /// For each pack, the ranges of its raw bytes that are referred to; sorted and apart.
-  std::unordered_map<Score, std::vector<Extent>, ScoreHash> packs;
-  std::unordered_set<Score, ScoreHash> nodes;
-};
-
-Status mark_leaf(const Leaf& leaf, Needs& needs) {
-  for (const TreeFile& file : leaf.files) {
-    for (const std::vector<Reference>& stream : file.streams) {
-      for (const Reference& reference : stream) {
-        if (reference.pack == Reference::kPattern) continue;
-        add_range(needs.packs[leaf.packs[reference.pack].score], {reference.offset, reference.bytes});
-      }
-    }
-  }
-  return {};
-}
-
-Result<Needs> mark_sets(const Store& store) {
-  const Catalog catalog(store);
-  Needs needs;
-  VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
-  for (const SetName& name : sets) {
-    Result<SetRecord> record = catalog.read(name);
-    if (!record.ok() && record.status().code() == StatusCode::not_found) continue;  // dropped just now
-    auto unknown = [&](const Status& status) {
-      return status.with_context("nothing was removed, as it is unknown what the set " + name.to_string() + " needs")
-          .with_hint("`varve drop " + name.to_string() + "` gives the set up");
-    };
-    if (!record.ok()) return unknown(record.status());
-    for (const GroupRecord& group : record->groups) {
-      needs.nodes.insert(group.root);
-      Result<Root> root = store.read_root(group.root, group.hint);
-      if (!root.ok()) return unknown(root.status());
-      for (const LeafLink& link : root->leaves) {
-        needs.nodes.insert(link.score);
-        Result<Leaf> leaf = store.read_leaf(link);
-        if (!leaf.ok()) return unknown(leaf.status());
-        VARVE_TRY(mark_leaf(*leaf, needs));
-      }
-    }
-  }
-  for (auto& [score, ranges] : needs.packs) join_ranges(ranges);
-  return needs;
-}
-
-/// The pack without its dead chunks: a shorter body, the same table, so the same score. Nothing if that saves too
-/// little.
-Result<std::optional<std::pair<PackMeta, ByteVector>>> thin_pack(const ArenaReader& arena, size_t ordinal,
-                                                                 const std::vector<Extent>& ranges, size_t body_bytes) {
-  VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
-  PackMeta meta = pack.meta();
-  const std::vector<bool> live = chunks_in_ranges(meta, ranges);
-  ByteVector raw;
-  meta.held_runs.clear();
-  uint64_t offset = 0;
-  for (size_t i = 0; i < meta.chunks.size(); ++i) {
-    // Runs alternate, beginning with held chunks: an even number of them means that the next run is of held ones.
-    const bool last_run_held = meta.held_runs.size() % 2 == 1;
-    if (meta.held_runs.empty() || last_run_held != live[i]) {
-      if (meta.held_runs.empty() && !live[i]) meta.held_runs.push_back(0);
-      meta.held_runs.push_back(0);
-    }
-    ++meta.held_runs.back();
-    if (live[i]) {
-      VARVE_ASSIGN(ByteSpan bytes, pack.range(offset, meta.chunks[i].bytes));
-      raw.insert(raw.end(), bytes.begin(), bytes.end());
-    }
-    offset += meta.chunks[i].bytes;
-  }
-  VARVE_ASSIGN(std::string chain_name, recipe_name(meta.recipe));
-  ElementType type;
-  if (size_t mark = meta.class_key.rfind("_Array"); mark != std::string::npos) {
-    const size_t begin = meta.class_key.rfind('_', mark - 1) + 1;
-    if (Result<ElementType> named = ElementType::parse(meta.class_key.substr(begin, mark - begin));
-        named.ok() && raw.size() % named->bytes == 0) {
-      type = *named;
-    }
-  }
-  const PackShape shape{type, {Run{raw.size() / type.bytes, {}, false}}};
-  VARVE_ASSIGN(CodecChain chain, CodecChain::parse(chain_name));
-  VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
-  if (encoded.body.size() + encoded.body.size() / 8 >= body_bytes)
-    return std::optional<std::pair<PackMeta, ByteVector>>();
-  meta.recipe = std::move(encoded.recipe);
-  return std::optional(std::pair(std::move(meta), std::move(encoded.body)));
-}
 
 class Pruner {
  public:
@@ -120,7 +29,7 @@ class Pruner {
     VARVE_ASSIGN(std::set<ArenaId> victims, mark_victims());
     VARVE_TRY(wait_for_writers());
     // Whoever could refer to the victims has committed or never will: what is needed of them is now certain.
-    VARVE_ASSIGN(Needs needs, mark_sets(store_));
+    VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
     VARVE_TRY(remove_victims(victims, needs));
     VARVE_TRY(remove_leftovers());
     VARVE_ASSIGN(report_.bytes_after, bytes_of_arenas());
@@ -172,15 +81,31 @@ class Pruner {
     return beats;
   }
 
-  /// Of processes that are known to be gone, so that what they wrote and never committed can go with this prune.
+  /// Gives up the writers that are known to be gone, or have shown no sign of life for wait_seconds, so that what they
+  /// wrote and never committed can go with this prune. Both times are the file system's, and a writer that lives after
+  /// all only has to start over.
   Status remove_dead_leases() {
     VARVE_ASSIGN(auto writers, leases());
-    for (const auto& [name, beat] : writers) {
-      if (!WriterLease::known_dead(store_, name)) continue;
+    if (writers.empty()) return {};
+    VARVE_ASSIGN(int64_t now_ns, file_system_time());
+    for (const auto& [name, beat_ns] : writers) {
+      const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.wait_seconds * 1e9;
+      if (!silent && !WriterLease::known_dead(store_, name)) continue;
       VARVE_TRY(remove_if_there(join_path(store_.writers_path(), name)));
       ++report_.leftover_files;
     }
     return {};
+  }
+
+  /// What the file system, which may be on another machine, stamps files with now, in nanoseconds.
+  Result<int64_t> file_system_time() const {
+    VARVE_ASSIGN(UniqueId name, UniqueId::random());
+    const std::string path = join_path(store_.index_path(), name.hex() + ".part");
+    VARVE_TRY(fs_.create(path).status());
+    Result<FileStatus> status = fs_.stat(path);
+    VARVE_TRY(remove_if_there(path));
+    VARVE_TRY(status.status());
+    return status->modified_ns;
   }
 
   /// Stored bytes of an arena that are still needed.
@@ -209,10 +134,10 @@ class Pruner {
   /// not have seen it. One that says nothing yet (its prune was killed) is given the leases of now.
   Result<std::set<ArenaId>> mark_victims() {
     // In this order: the writer of an arena that is listed here but has no lease below has finished, and its set is
-    // seen by mark_sets().
+    // seen by needs_of_sets().
     VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
     VARVE_ASSIGN(auto writers, leases());
-    VARVE_ASSIGN(Needs needs, mark_sets(store_));
+    VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
     VARVE_ASSIGN(report_.bytes_before, bytes_of_arenas());
     VARVE_ASSIGN(std::vector<ArenaId> condemned, store_.list_condemned());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
@@ -303,25 +228,10 @@ class Pruner {
       return {};
     }
     VARVE_TRY(sync_catalog());
-    // Copies in any marked arena do not count, whoever marked it: marks were set before they are read here.
-    VARVE_ASSIGN(std::vector<ArenaId> condemned_list, store_.list_condemned());
-    VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
-    // What is counted on below must be as durable as the removal of what it stands in for.
-    VARVE_TRY(fs_.sync_directory(store_.arenas_path()));
-    const std::set<ArenaId> condemned(condemned_list.begin(), condemned_list.end());
-    std::unordered_set<Score, ScoreHash> safe_packs, safe_nodes;
-    for (const ArenaId& id : arenas) {
-      if (condemned.contains(id)) continue;
-      Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
-      if (!arena.ok()) continue;
-      for (size_t i = 0; i < (*arena)->index().packs.size(); ++i) {
-        const Score& score = (*arena)->index().packs[i].score;
-        auto needed = needs.packs.find(score);
-        if (needed != needs.packs.end() && holds_ranges(**arena, i, needed->second)) safe_packs.insert(score);
-      }
-      for (const FrameEntry& entry : (*arena)->index().nodes) safe_nodes.insert(entry.score);
-    }
-    VARVE_ASSIGN(std::set<ArenaId> kept, copy_live_frames(victims, needs, safe_packs, safe_nodes));
+    Evacuation evacuation(store_, needs, progress_);
+    VARVE_TRY(evacuation.run(victims));
+    report_.rewritten_packs = evacuation.copied_packs();
+    const std::set<ArenaId>& kept = evacuation.staying();
     store_.drop_arena_cache();
     for (const ArenaId& id : victims) {
       if (kept.contains(id)) continue;
@@ -344,86 +254,6 @@ class Pruner {
       if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);
     }
     return fs_.sync_directory(store_.sets_path());
-  }
-
-  /// Copies what is needed of the victims and has no other home into a new sealed arena; returns the victims that could
-  /// not be read in full and must stay.
-  Result<std::set<ArenaId>> copy_live_frames(const std::set<ArenaId>& victims, const Needs& needs,
-                                             std::unordered_set<Score, ScoreHash>& safe_packs,
-                                             std::unordered_set<Score, ScoreHash>& safe_nodes) {
-    std::set<ArenaId> kept;
-    std::map<Score, std::vector<ArenaId>> partial;
-    VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store_));
-    const ArenaId new_id = lease->arena_id(0);
-    std::unique_ptr<ArenaWriter> writer;
-    auto open_writer = [&]() -> Status {
-      if (writer != nullptr) return {};
-      VARVE_ASSIGN(writer, ArenaWriter::create(fs_, store_.part_path(new_id), store_.arena_header(new_id),
-                                               {.background = false, .buffer_bytes = 1_MiB}));
-      return {};
-    };
-    for (const ArenaId& id : victims) {
-      Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
-      if (!arena.ok()) {
-        if (arena.status().code() == StatusCode::not_found) continue;  // another prune removed it
-        progress_.warning(arena.status().with_context("left alone"));
-        kept.insert(id);
-        continue;
-      }
-      for (size_t i = 0; i < (*arena)->index().packs.size(); ++i) {
-        const FrameEntry& entry = (*arena)->index().packs[i];
-        auto needed = needs.packs.find(entry.score);
-        if (needed == needs.packs.end() || safe_packs.contains(entry.score)) continue;
-        if (!holds_ranges(**arena, i, needed->second)) {  // another copy does, or it must stay
-          partial[entry.score].push_back(id);
-          continue;
-        }
-        VARVE_TRY(open_writer());
-        Status copied = copy_pack(**arena, i, needed->second, *writer);
-        if (copied.code() == StatusCode::corrupt) {
-          progress_.warning(copied.with_context("a damaged arena is left alone"));
-          kept.insert(id);
-          continue;
-        }
-        VARVE_TRY(copied);
-        safe_packs.insert(entry.score);
-        ++report_.rewritten_packs;
-      }
-      for (size_t i = 0; i < (*arena)->index().nodes.size(); ++i) {
-        const FrameEntry& entry = (*arena)->index().nodes[i];
-        if (!needs.nodes.contains(entry.score) || safe_nodes.contains(entry.score)) continue;
-        VARVE_TRY(open_writer());
-        Result<ByteVector> content = (*arena)->read_node(i);
-        if (!content.ok()) {
-          progress_.warning(content.status().with_context("a damaged arena is left alone"));
-          kept.insert(id);
-          continue;
-        }
-        VARVE_TRY(writer->append_node(entry.score, *content).status());
-        safe_nodes.insert(entry.score);
-      }
-    }
-    for (const auto& [score, arenas] : partial) {
-      if (!safe_packs.contains(score)) kept.insert(arenas.begin(), arenas.end());
-    }
-    if (writer == nullptr) return kept;
-    VARVE_TRY(writer->seal(store_.arena_path(new_id)));
-    VARVE_TRY(fs_.sync_directory(store_.arenas_path()));  // durable before what it replaces goes
-    return kept;
-  }
-
-  Status copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges, ArenaWriter& writer) {
-    const FrameEntry& entry = arena.index().packs[ordinal];
-    uint64_t needed_bytes = 0;
-    for (const Extent& range : ranges) needed_bytes += range.bytes;
-    if (needed_bytes < entry.raw_bytes) {
-      auto thinned = thin_pack(arena, ordinal, ranges, entry.body_bytes);
-      if (thinned.ok() && *thinned) return writer.append_pack((*thinned)->first, (*thinned)->second).status();
-      // With a codec that this build lacks the pack is copied whole.
-      if (!thinned.ok() && thinned.status().code() != StatusCode::unsupported) return thinned.status();
-    }
-    VARVE_ASSIGN(ArenaReader::RawFrame frame, arena.read_raw(FrameKind::pack, ordinal));
-    return writer.append_copy(FrameKind::pack, entry, frame.meta, frame.body);
   }
 
   /// Unfinished files of writers that are gone.

@@ -1,0 +1,206 @@
+#include "store/evacuation.h"
+
+#include <algorithm>
+
+#include "store/pack_ranges.h"
+
+namespace varve {
+
+namespace {
+/// The pack without its dead chunks: a shorter body, the same table, so the same score. Nothing if that saves too
+/// little.
+Result<std::optional<std::pair<PackMeta, ByteVector>>> thin_pack(const ArenaReader& arena, size_t ordinal,
+                                                                 const std::vector<Extent>& ranges, size_t body_bytes) {
+  VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
+  PackMeta meta = pack.meta();
+  const std::vector<bool> live = chunks_in_ranges(meta, ranges);
+  ByteVector raw;
+  meta.held_runs.clear();
+  uint64_t offset = 0;
+  for (size_t i = 0; i < meta.chunks.size(); ++i) {
+    // Runs alternate, beginning with held chunks: an even number of them means that the next run is of held ones.
+    const bool last_run_held = meta.held_runs.size() % 2 == 1;
+    if (meta.held_runs.empty() || last_run_held != live[i]) {
+      if (meta.held_runs.empty() && !live[i]) meta.held_runs.push_back(0);
+      meta.held_runs.push_back(0);
+    }
+    ++meta.held_runs.back();
+    if (live[i]) {
+      VARVE_ASSIGN(ByteSpan bytes, pack.range(offset, meta.chunks[i].bytes));
+      raw.insert(raw.end(), bytes.begin(), bytes.end());
+    }
+    offset += meta.chunks[i].bytes;
+  }
+  VARVE_ASSIGN(std::string chain_name, recipe_name(meta.recipe));
+  ElementType type;
+  if (size_t mark = meta.class_key.rfind("_Array"); mark != std::string::npos) {
+    const size_t begin = meta.class_key.rfind('_', mark - 1) + 1;
+    if (Result<ElementType> named = ElementType::parse(meta.class_key.substr(begin, mark - begin));
+        named.ok() && raw.size() % named->bytes == 0) {
+      type = *named;
+    }
+  }
+  const PackShape shape{type, {Run{raw.size() / type.bytes, {}, false}}};
+  VARVE_ASSIGN(CodecChain chain, CodecChain::parse(chain_name));
+  VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
+  if (encoded.body.size() + encoded.body.size() / 8 >= body_bytes)
+    return std::optional<std::pair<PackMeta, ByteVector>>();
+  meta.recipe = std::move(encoded.recipe);
+  return std::optional(std::pair(std::move(meta), std::move(encoded.body)));
+}
+}  // namespace
+
+Status Evacuation::run(const std::set<ArenaId>& victims) {
+  VARVE_TRY(find_homes());
+  VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
+  for (const ArenaId& id : victims) {
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    if (arena.ok()) {
+      VARVE_TRY(empty(**arena));
+    } else if (arena.status().code() != StatusCode::not_found) {  // not there: another prune has removed it
+      progress_.warning(arena.status().with_context("a damaged arena is left alone"));
+    }
+  }
+  if (writer_ != nullptr) {
+    VARVE_TRY(writer_->seal(store_.arena_path(writer_->id())));
+    VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // durable before what it replaces goes
+  }
+  find_staying(victims);
+  return {};
+}
+
+Status Evacuation::find_homes() {
+  // Marks were set before they are read here: of two prunes that would each rely on what the other removes, one sees
+  // the other's mark.
+  VARVE_ASSIGN(std::vector<ArenaId> condemned_list, store_.list_condemned());
+  VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
+  // What is relied on must be as durable as the removal of what it stands in for.
+  VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));
+  const std::set<ArenaId> condemned(condemned_list.begin(), condemned_list.end());
+  for (const ArenaId& id : arenas) {
+    if (condemned.contains(id)) continue;
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    if (!arena.ok()) continue;
+    const ArenaIndex& index = (*arena)->index();
+    for (size_t i = 0; i < index.packs.size(); ++i) {
+      auto needed = needs_.packs.find(index.packs[i].score);
+      if (needed != needs_.packs.end() && holds_ranges(**arena, i, needed->second))
+        pack_homes_.emplace(needed->first, std::pair(id, i));
+    }
+    for (size_t i = 0; i < index.nodes.size(); ++i) {
+      if (needs_.nodes.contains(index.nodes[i].score)) node_homes_.emplace(index.nodes[i].score, std::pair(id, i));
+    }
+  }
+  return {};
+}
+
+// A home that nobody is about to lose needs no look: it is no worse off than before. Only when the other copy is to go,
+// this one is read.
+
+bool Evacuation::has_whole_home(const Score& pack, const std::vector<Extent>& ranges) {
+  if (safe_.contains(pack)) return true;
+  auto [begin, end] = pack_homes_.equal_range(pack);
+  const bool whole = std::any_of(begin, end, [&](const auto& home) {
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second.first);
+    if (!arena.ok()) return false;
+    Result<Pack> copy = (*arena)->read_pack(home.second.second);
+    return copy.ok() && std::all_of(ranges.begin(), ranges.end(),
+                                    [&](const Extent& range) { return copy->range(range.offset, range.bytes).ok(); });
+  });
+  if (whole) safe_.insert(pack);
+  return whole;
+}
+
+bool Evacuation::has_whole_home(const Score& node) {
+  if (safe_.contains(node)) return true;
+  auto [begin, end] = node_homes_.equal_range(node);
+  const bool whole = std::any_of(begin, end, [&](const auto& home) {
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second.first);
+    return arena.ok() && (*arena)->read_node(home.second.second).ok();
+  });
+  if (whole) safe_.insert(node);
+  return whole;
+}
+
+Status Evacuation::empty(const ArenaReader& arena) {
+  const ArenaIndex& index = arena.index();
+  for (size_t i = 0; i < index.packs.size(); ++i) {
+    auto needed = needs_.packs.find(index.packs[i].score);
+    if (needed == needs_.packs.end() || has_whole_home(needed->first, needed->second)) continue;
+    if (!holds_ranges(arena, i, needed->second)) continue;  // another copy does, or this one stays
+    Status copied = copy_pack(arena, i, needed->second);
+    if (copied.code() == StatusCode::corrupt) {
+      progress_.warning(copied.with_context("a damaged pack is left where it is"));
+      continue;
+    }
+    VARVE_TRY(copied);
+    safe_.insert(needed->first);
+    ++copied_packs_;
+  }
+  for (size_t i = 0; i < index.nodes.size(); ++i) {
+    const Score& score = index.nodes[i].score;
+    if (!needs_.nodes.contains(score) || has_whole_home(score)) continue;
+    Result<ByteVector> content = arena.read_node(i);
+    if (!content.ok()) {
+      progress_.warning(content.status().with_context("a damaged tree node is left where it is"));
+      continue;
+    }
+    VARVE_TRY(open_writer());
+    VARVE_TRY(writer_->append_node(score, *content).status());
+    safe_.insert(score);
+  }
+  return {};
+}
+
+Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
+  VARVE_TRY(open_writer());
+  const FrameEntry& entry = arena.index().packs[ordinal];
+  uint64_t needed_bytes = 0;
+  for (const Extent& range : ranges) needed_bytes += range.bytes;
+  if (needed_bytes < entry.raw_bytes) {
+    auto thinned = thin_pack(arena, ordinal, ranges, entry.body_bytes);
+    if (thinned.ok() && *thinned) return writer_->append_pack((*thinned)->first, (*thinned)->second).status();
+    // With a codec that this build lacks the pack is copied whole.
+    if (!thinned.ok() && thinned.status().code() != StatusCode::unsupported) return thinned.status();
+  }
+  VARVE_ASSIGN(ArenaReader::RawFrame frame, arena.read_raw(FrameKind::pack, ordinal));
+  return writer_->append_copy(FrameKind::pack, entry, frame.meta, frame.body);
+}
+
+Status Evacuation::open_writer() {
+  if (writer_ != nullptr) return {};
+  const ArenaId id = lease_->arena_id(0);
+  VARVE_ASSIGN(writer_, ArenaWriter::create(store_.fs(), store_.part_path(id), store_.arena_header(id),
+                                            {.background = false, .buffer_bytes = 1_MiB}));
+  return {};
+}
+
+void Evacuation::find_staying(const std::set<ArenaId>& victims) {
+  // Needed, and neither copied nor in an arena that stays.
+  std::set<Score> unsafe;
+  for (const auto& [score, ranges] : needs_.packs) {
+    if (!safe_.contains(score) && !pack_homes_.contains(score)) unsafe.insert(score);
+  }
+  for (const Score& score : needs_.nodes) {
+    if (!safe_.contains(score) && !node_homes_.contains(score)) unsafe.insert(score);
+  }
+  auto holds_unsafe = [&](const std::vector<FrameEntry>& entries) {
+    return std::any_of(entries.begin(), entries.end(), [&](const FrameEntry& entry) {
+      // Its home was looked at, and is damaged.
+      const bool home_damaged =
+          !safe_.contains(entry.score) && (needs_.packs.contains(entry.score) || needs_.nodes.contains(entry.score));
+      return home_damaged || unsafe.contains(entry.score);
+    });
+  };
+  for (const ArenaId& id : victims) {
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    if (!arena.ok() && arena.status().code() == StatusCode::not_found) continue;
+    // An arena whose index is damaged may hold more than was found in it.
+    const bool readable = arena.ok() && (*arena)->index_status().ok();
+    const bool needed =
+        readable ? holds_unsafe((*arena)->index().packs) || holds_unsafe((*arena)->index().nodes) : !unsafe.empty();
+    if (needed) staying_.insert(id);
+  }
+}
+
+}  // namespace varve
