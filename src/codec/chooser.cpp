@@ -16,7 +16,9 @@ constexpr double kGainMin = 0.05;
 /// pack by pack.
 constexpr unsigned kPacksPerTrial = 16;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
-constexpr double kDefaultSlack = 1.02;
+constexpr double kDefaultSlack = 1.04;
+/// The same for bytes of unknown meaning, where the default knows nothing either.
+constexpr double kDefaultSlackBytes = 1.02;
 /// With effort best, chains whose trial came this close to the smallest are run on the whole pack, but no more than so
 /// many.
 constexpr double kFinalistSlack = 1.02;
@@ -134,10 +136,11 @@ class AutomaticEncoder final : public Encoder {
 
   Result<CodecChain> balanced_chain(ByteSpan raw, const PackShape& shape) {
     if (std::optional<CodecChain> chain = remembered(shape.type)) return *std::move(chain);
-    const size_t sample_bytes = std::clamp<size_t>(raw.size() / 12, 12_KiB, 64_KiB);
+    const size_t sample_bytes = std::clamp<size_t>(raw.size() / 12, 24_KiB, 64_KiB);
     VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced, sample_bytes));
     const size_t smallest_bytes = trial.outcomes.front().bytes;
-    const auto limit = static_cast<double>(smallest_bytes) * kDefaultSlack;
+    const double slack = shape.type.numeric() ? kDefaultSlack : kDefaultSlackBytes;
+    const double limit = static_cast<double>(smallest_bytes) * slack;
     const size_t chosen = static_cast<double>(trial.default_bytes()) <= limit ? trial.default_index : 0;
     CodecChain chain = trial.outcomes[chosen].chain;
     if (smallest_bytes >= trial.sample_bytes) chain = {};
@@ -157,14 +160,17 @@ class AutomaticEncoder final : public Encoder {
   }
 
   Result<EncodedBytes> encode_best(ByteSpan raw, const PackShape& shape) {
-    const size_t sample_bytes = std::clamp<size_t>(raw.size() / 12, 16_KiB, 96_KiB);
+    const size_t sample_bytes = std::clamp<size_t>(raw.size() / 12, 32_KiB, 96_KiB);
     VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, sample_bytes));
     const double limit = static_cast<double>(trial.outcomes.front().bytes) * kFinalistSlack;
     std::optional<EncodedBytes> smallest;
     const CodecChain* winner = nullptr;
-    for (size_t i = 0; i < std::min(trial.outcomes.size(), kFinalistsMax); ++i) {
+    for (size_t i = 0; i < trial.outcomes.size(); ++i) {
       const Trial::Outcome& outcome = trial.outcomes[i];
-      if (static_cast<double>(outcome.bytes) > limit) break;
+      // The default is always tried in full: a sample is only a sample, and nothing should come out larger than without
+      // a trial.
+      const bool finalist = i < kFinalistsMax && static_cast<double>(outcome.bytes) <= limit;
+      if (!finalist && i != trial.default_index) continue;
       VARVE_ASSIGN(EncodedBytes encoded, encode_chain(outcome.chain, raw, shape));
       if (smallest && size_of(*smallest) <= size_of(encoded)) continue;
       smallest = std::move(encoded);

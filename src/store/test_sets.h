@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "arena/arena_writer.h"
 #include "store/catalog.h"
+#include "store/chunk_index.h"
 #include "store/writer_lease.h"
 
 namespace varve::test {
@@ -84,5 +86,79 @@ class SetMaker {
   ArenaId arena_id_;
   std::unique_ptr<ArenaWriter> writer_;
 };
+
+inline constexpr size_t kNumberedChunkBytes = 1024;
+
+/// Chunk number `number`: bytes of its own, which do not shrink.
+inline ByteVector numbered_chunk(uint64_t number) {
+  std::mt19937_64 random(number);
+  ByteVector bytes(kNumberedChunkBytes);
+  for (size_t i = 0; i < bytes.size(); i += 8) store_le<uint64_t>(bytes.data() + i, random());
+  return bytes;
+}
+
+/// Lays a set down, but for its commit: one file that consists of these chunks, those that the index finds shared with
+/// earlier sets, the others in packs of eight. Returns the root.
+inline Result<LeafLink> lay_numbers(const Store& store, SetMaker& maker, const std::vector<uint64_t>& numbers) {
+  const std::vector<ArenaId>& condemned = maker.lease().condemned();
+  VARVE_ASSIGN(auto index, ChunkIndex::open(store, {condemned.begin(), condemned.end()}, 1_MiB));
+  ChunkIndex::Cursor cursor(*index);
+  Leaf leaf;
+  std::vector<Reference> references;
+  std::vector<ByteVector> fresh;
+  auto finish_pack = [&] {
+    if (fresh.empty()) return;
+    leaf.packs.push_back(maker.pack(fresh));
+    fresh.clear();
+  };
+  for (uint64_t number : numbers) {
+    const ByteVector chunk = numbered_chunk(number);
+    if (auto known = cursor.find(store.score()(chunk), chunk.size())) {
+      finish_pack();
+      leaf.packs.push_back(known->pack);
+      references.push_back({static_cast<uint32_t>(leaf.packs.size() - 1), known->offset, chunk.size()});
+      continue;
+    }
+    references.push_back({static_cast<uint32_t>(leaf.packs.size()), fresh.size() * chunk.size(), chunk.size()});
+    fresh.push_back(chunk);
+    if (fresh.size() == 8) finish_pack();
+  }
+  finish_pack();
+  leaf.files.push_back(SetMaker::plain_file("numbers", std::move(references)));
+  return maker.root({maker.leaf(leaf)});
+}
+
+/// Saves such a set.
+inline Status save_numbers(const Store& store, const SetName& name, const std::vector<uint64_t>& numbers) {
+  SetMaker maker(store);
+  VARVE_ASSIGN(LeafLink root, lay_numbers(store, maker, numbers));
+  return maker.commit(name, root);
+}
+
+/// OK if the set's file is there and consists of these chunks.
+inline Status check_numbers(const Store& store, const SetName& name, const std::vector<uint64_t>& numbers) {
+  VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
+  VARVE_ASSIGN(Root root, store.read_root(record.groups.at(0).root, record.groups.at(0).hint));
+  VARVE_ASSIGN(Leaf leaf, store.read_leaf(root.leaves.at(0)));
+  ByteVector expected, found;
+  for (uint64_t number : numbers) {
+    const ByteVector chunk = numbered_chunk(number);
+    expected.insert(expected.end(), chunk.begin(), chunk.end());
+  }
+  for (const Reference& reference : leaf.files.at(0).streams.at(0)) {
+    const Extent range{reference.offset, reference.bytes};
+    VARVE_ASSIGN(Pack pack, store.read_pack(leaf.packs.at(reference.pack), std::span(&range, 1)));
+    VARVE_ASSIGN(ByteSpan bytes, pack.range(range.offset, range.bytes));
+    found.insert(found.end(), bytes.begin(), bytes.end());
+  }
+  return found == expected ? Status() : Status::internal("a set holds other bytes than were saved", name.to_string());
+}
+
+/// first, first + 1, ... last.
+inline std::vector<uint64_t> numbers_between(uint64_t first, uint64_t last) {
+  std::vector<uint64_t> numbers;
+  for (uint64_t number = first; number <= last; ++number) numbers.push_back(number);
+  return numbers;
+}
 
 }  // namespace varve::test

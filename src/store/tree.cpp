@@ -137,10 +137,12 @@ void write_stream(ByteWriter& w, const std::vector<Reference>& stream, PackCurso
 Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_bytes, PackCursors& cursors,
                                            uint32_t& last_pack) {
   VARVE_ASSIGN(uint64_t count, reader.count(2));
-  std::vector<Reference> stream(count);
+  // Grown as references turn out to be there: one takes more room here than it may take there.
+  std::vector<Reference> stream;
+  stream.reserve(std::min<uint64_t>(count, 4096));
   uint64_t left = stream_bytes;
-  for (size_t i = 0; i < stream.size(); ++i) {
-    Reference& reference = stream[i];
+  for (uint64_t i = 0; i < count; ++i) {
+    Reference reference;
     VARVE_ASSIGN(uint64_t tag, reader.varint());
     int64_t step = 0;
     if ((tag & 1) == kPatternTag) {
@@ -156,7 +158,7 @@ Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_b
       reference.pack = static_cast<uint32_t>(pack);
       VARVE_ASSIGN(step, reader.signed_varint());
     }
-    if (i + 1 < stream.size()) {
+    if (i + 1 < count) {
       VARVE_ASSIGN(reference.bytes, reader.varint());
     } else {
       reference.bytes = left;
@@ -172,6 +174,7 @@ Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_b
       cursors[reference.pack] = reference.offset + reference.bytes;
       last_pack = reference.pack;
     }
+    stream.push_back(reference);
   }
   if (left != 0) return Status::corrupt("the references of a stream do not add up to it");
   return stream;
@@ -299,6 +302,7 @@ Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
     VARVE_ASSIGN(pack.hint, read_hint(reader, arenas));
   }
   VARVE_ASSIGN(uint64_t class_count, reader.count());
+  if (class_count > kClassesPerLeafMax) return Status::corrupt("a leaf has too many similarity classes");
   for (uint64_t i = 0; i < class_count; ++i) {
     VARVE_ASSIGN(std::string_view key, reader.text());
     leaf.class_keys.emplace_back(key);

@@ -83,5 +83,6 @@ bool path_is_safe(std::string_view path);
 
 inline constexpr size_t kPathBytesMax = 4095;
 inline constexpr uint64_t kFilesPerLeafMax = 1'000'000;
+inline constexpr uint64_t kClassesPerLeafMax = 1'000'000;
 
 }  // namespace varve

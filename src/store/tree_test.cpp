@@ -1,0 +1,201 @@
+#include "store/tree.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "store/pack_ranges.h"
+
+namespace varve {
+namespace {
+
+constexpr size_t kScoreBytes = 32;
+
+Score score_from(uint64_t number) {
+  Score score;
+  store_le<uint64_t>(score.bytes.data() + 8, number);
+  return score;
+}
+ArenaId arena_from(uint64_t number) {
+  ArenaId id;
+  store_le<uint64_t>(id.bytes.data(), number);
+  return id;
+}
+
+/// References that cover `bytes` exactly.
+std::vector<Reference> arbitrary_stream(uint64_t bytes, size_t pack_count) {
+  std::vector<Reference> stream;
+  while (bytes > 0) {
+    Reference reference;
+    reference.bytes = *rc::gen::inRange<uint64_t>(1, bytes + 1);
+    if (pack_count == 0 || *rc::gen::arbitrary<bool>()) {
+      reference.pack = Reference::kPattern;
+      reference.offset = *rc::gen::arbitrary<uint64_t>();
+    } else {
+      reference.pack = *rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(pack_count));
+      reference.offset = *rc::gen::inRange<uint64_t>(0, uint64_t{1} << 26);
+    }
+    bytes -= reference.bytes;
+    stream.push_back(reference);
+  }
+  return stream;
+}
+
+void add_variables(TreeFile& file, size_t class_count) {
+  const std::vector<ElementType> types = {
+      {}, {ElementKind::floating, ByteOrder::big, 8}, {ElementKind::text, ByteOrder::little, 80}};
+  uint64_t offset = 0;
+  for (auto count = *rc::gen::inRange<size_t>(0, 5); count > 0; --count) {
+    Variable variable;
+    variable.name = "/Grid" + std::to_string(count);
+    variable.type = *rc::gen::elementOf(types);
+    variable.encoded = *rc::gen::arbitrary<bool>();
+    variable.shape.resize(*rc::gen::inRange<size_t>(0, 4), *rc::gen::arbitrary<uint64_t>());
+    for (auto extents = *rc::gen::inRange<size_t>(0, 4); extents > 0; --extents) {
+      offset += *rc::gen::inRange<uint64_t>(0, 100);
+      variable.extents.push_back({offset, variable.type.bytes * *rc::gen::inRange<uint64_t>(1, 50)});
+      offset += variable.extents.back().bytes;
+    }
+    file.layout.variables.push_back(std::move(variable));
+    file.class_of.push_back(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(class_count)));
+  }
+  file.bytes = offset + *rc::gen::inRange<uint64_t>(0, 1000);
+}
+
+TreeFile arbitrary_file(size_t number, size_t pack_count, size_t class_count) {
+  TreeFile file;
+  file.path = "folder/file" + std::to_string(number);
+  file.type = *rc::gen::element(FileType::regular, FileType::directory, FileType::symlink);
+  file.mode = *rc::gen::inRange<uint32_t>(0, 010000);
+  file.modified_s = *rc::gen::arbitrary<int64_t>();
+  file.modified_ns = *rc::gen::inRange<uint32_t>(0, 1'000'000'000);
+  file.rank = *rc::gen::inRange<int64_t>(-1, 1'000'000);
+  if (file.type == FileType::symlink) file.link_target = "../somewhere";
+  if (file.type != FileType::regular) return file;
+  file.layout.format = *rc::gen::element<std::string>("raw", "hdf5", "");
+  file.small_variable_count = *rc::gen::arbitrary<uint64_t>();
+  add_variables(file, class_count);
+  for (size_t i = 0; i <= file.layout.variables.size(); ++i) {
+    uint64_t bytes = 0;
+    for (const Extent& extent : stream_extents(file, i)) bytes += extent.bytes;
+    file.streams.push_back(arbitrary_stream(bytes, pack_count));
+  }
+  return file;
+}
+
+Leaf arbitrary_leaf() {
+  Leaf leaf;
+  for (auto count = *rc::gen::inRange<uint64_t>(0, 6); count > 0; --count)
+    leaf.packs.push_back({score_from(count), arena_from(count % 3)});
+  for (auto count = *rc::gen::inRange<size_t>(1, 4); count > 0; --count)
+    leaf.class_keys.push_back("/key" + std::to_string(count));
+  for (auto count = *rc::gen::inRange<size_t>(0, 5); count > 0; --count) {
+    leaf.files.push_back(arbitrary_file(count, leaf.packs.size(), leaf.class_keys.size()));
+  }
+  return leaf;
+}
+
+bool equal(const TreeFile& a, const TreeFile& b) {
+  return a.path == b.path && a.type == b.type && a.mode == b.mode && a.modified_s == b.modified_s &&
+         a.modified_ns == b.modified_ns && a.rank == b.rank && a.link_target == b.link_target && a.bytes == b.bytes &&
+         a.layout == b.layout && a.small_variable_count == b.small_variable_count && a.class_of == b.class_of &&
+         a.streams == b.streams;
+}
+
+RC_GTEST_PROP(Leaf, ComesBackAsItWasAndIsRefusedCutOff, ()) {
+  const Leaf leaf = arbitrary_leaf();
+  const ByteVector raw = encode_leaf(leaf, kScoreBytes);
+  const Result<Leaf> decoded = decode_leaf(raw, kScoreBytes);
+  if (!decoded.ok()) RC_FAIL(decoded.status().to_string());
+  RC_ASSERT(decoded->class_keys == leaf.class_keys);
+  RC_ASSERT(std::equal(decoded->packs.begin(), decoded->packs.end(), leaf.packs.begin(), leaf.packs.end(),
+                       [](const PackLink& a, const PackLink& b) { return a.score == b.score && a.hint == b.hint; }));
+  RC_ASSERT(std::equal(decoded->files.begin(), decoded->files.end(), leaf.files.begin(), leaf.files.end(), equal));
+  for (size_t bytes = 0; bytes < raw.size(); ++bytes)
+    RC_ASSERT(!decode_leaf(ByteSpan(raw).first(bytes), kScoreBytes).ok());
+}
+
+RC_GTEST_PROP(Leaf, DecodesFromDamagedBytesToNothingDangerous, ()) {
+  ByteVector raw = encode_leaf(arbitrary_leaf(), kScoreBytes);
+  for (auto flips = *rc::gen::inRange<int>(1, 6); flips > 0; --flips) {
+    raw[*rc::gen::inRange<size_t>(0, raw.size())] = std::byte{*rc::gen::arbitrary<uint8_t>()};
+  }
+  const Result<Leaf> leaf = decode_leaf(raw, kScoreBytes);
+  if (!leaf.ok()) return;
+  for (const TreeFile& file : leaf->files) {
+    RC_ASSERT(path_is_safe(file.path));
+    RC_ASSERT(file.type != FileType::regular || file.streams.size() == file.layout.variables.size() + 1);
+    for (uint32_t id : file.class_of) RC_ASSERT(id < leaf->class_keys.size());
+    for (size_t i = 0; i < file.streams.size(); ++i) {
+      uint64_t extent_bytes = 0, reference_bytes = 0;
+      for (const Extent& extent : stream_extents(file, i)) {
+        RC_ASSERT(extent.offset + extent.bytes <= file.bytes);
+        extent_bytes += extent.bytes;
+      }
+      for (const Reference& reference : file.streams[i]) {
+        RC_ASSERT(reference.pack == Reference::kPattern || reference.pack < leaf->packs.size());
+        reference_bytes += reference.bytes;
+      }
+      RC_ASSERT(extent_bytes == reference_bytes);
+    }
+  }
+}
+
+RC_GTEST_PROP(Root, ComesBackAsItWasAndIsRefusedCutOff, ()) {
+  Root root;
+  for (auto count = *rc::gen::inRange<uint64_t>(0, 20); count > 0; --count) {
+    root.leaves.push_back(
+        {score_from(count), arena_from(count % 4), *rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<uint64_t>()});
+  }
+  const ByteVector raw = encode_root(root, 20);
+  const Result<Root> decoded = decode_root(raw, 20);
+  RC_ASSERT(decoded.ok());
+  RC_ASSERT(std::equal(decoded->leaves.begin(), decoded->leaves.end(), root.leaves.begin(), root.leaves.end(),
+                       [](const LeafLink& a, const LeafLink& b) {
+                         return a.score == b.score && a.hint == b.hint && a.file_count == b.file_count &&
+                                a.bytes == b.bytes;
+                       }));
+  for (size_t bytes = 0; bytes < raw.size(); ++bytes) RC_ASSERT(!decode_root(ByteSpan(raw).first(bytes), 20).ok());
+}
+
+TEST(Path, IsSafeOnlyIfItStaysInItsFolder) {
+  for (const char* good : {"a", "a/b", "..a", "a..", "...", "a b", ".hidden", "a/.b/c", "\xff\xfe", "a\nb"}) {
+    EXPECT_TRUE(path_is_safe(good)) << good;
+  }
+  for (const char* bad : {"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/../b", "./a", "a/."}) {
+    EXPECT_FALSE(path_is_safe(bad)) << bad;
+  }
+  EXPECT_FALSE(path_is_safe(std::string_view("a\0b", 3)));
+  EXPECT_TRUE(path_is_safe(std::string(255, 'x')));
+  EXPECT_FALSE(path_is_safe(std::string(256, 'x')));
+  std::string deep;
+  while (deep.size() < kPathBytesMax + 1) deep += "d/";
+  EXPECT_FALSE(path_is_safe(deep + "x"));
+}
+
+RC_GTEST_PROP(PackRanges, JoinedAreSortedApartAndCoverTheSameBytes, ()) {
+  std::vector<bool> covered(400, false);
+  std::vector<Extent> ranges;
+  for (auto count = *rc::gen::inRange<int>(0, 40); count > 0; --count) {
+    const Extent range{*rc::gen::inRange<uint64_t>(0, 300), *rc::gen::inRange<uint64_t>(1, 60)};
+    std::fill_n(covered.begin() + static_cast<ptrdiff_t>(range.offset), range.bytes, true);
+    add_range(ranges, range);
+  }
+  join_ranges(ranges);
+  std::vector<bool> joined(400, false);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    RC_ASSERT(i == 0 || ranges[i - 1].offset + ranges[i - 1].bytes < ranges[i].offset);
+    std::fill_n(joined.begin() + static_cast<ptrdiff_t>(ranges[i].offset), ranges[i].bytes, true);
+  }
+  RC_ASSERT(joined == covered);
+
+  PackMeta meta;
+  for (int i = 0; i < 40; ++i) meta.chunks.push_back({10, Score{}});
+  const std::vector<bool> inside = chunks_in_ranges(meta, ranges);
+  for (size_t chunk = 0; chunk < inside.size(); ++chunk) {
+    const auto begin = covered.begin() + static_cast<ptrdiff_t>(10 * chunk);
+    RC_ASSERT(inside[chunk] == std::any_of(begin, begin + 10, [](bool b) { return b; }));
+  }
+}
+
+}  // namespace
+}  // namespace varve
