@@ -108,23 +108,27 @@ class Pruner {
     return status->modified_ns;
   }
 
-  /// Stored bytes of an arena that are still needed.
-  Result<uint64_t> live_bytes(const ArenaReader& arena, const Needs& needs) const {
-    uint64_t live = 0;
-    for (size_t i = 0; i < arena.index().packs.size(); ++i) {
-      const FrameEntry& entry = arena.index().packs[i];
+  /// How much of an arena's packs and nodes is still needed: 0 if nothing is, 1 if all that they hold is.
+  static double live_share(const ArenaReader& arena, const Needs& needs) {
+    double live = 0, all = 0;
+    for (const FrameEntry& entry : arena.index().packs) {
+      const double tables = static_cast<double>(kFrameHeaderBytes + entry.meta_bytes);
+      all += tables + static_cast<double>(entry.body_bytes);
       auto needed = needs.packs.find(entry.score);
       if (needed == needs.packs.end()) continue;
       uint64_t needed_bytes = 0;
       for (const Extent& range : needed->second) needed_bytes += range.bytes;
-      const double share = std::min(
-          1.0, static_cast<double>(needed_bytes) / static_cast<double>(std::max<uint64_t>(entry.raw_bytes, 1)));
-      live += static_cast<uint64_t>(share * static_cast<double>(entry.body_bytes)) + entry.meta_bytes;
+      // Of what the body holds: a pack that was thinned to what is needed is all alive.
+      const uint64_t held_bytes = entry.raw_bytes - std::min(entry.missing_bytes, entry.raw_bytes);
+      const double share = static_cast<double>(needed_bytes) / static_cast<double>(std::max<uint64_t>(held_bytes, 1));
+      live += tables + std::min(1.0, share) * static_cast<double>(entry.body_bytes);
     }
     for (const FrameEntry& entry : arena.index().nodes) {
-      if (needs.nodes.contains(entry.score)) live += entry.body_bytes;
+      const double bytes = static_cast<double>(kFrameHeaderBytes + entry.meta_bytes + entry.body_bytes);
+      all += bytes;
+      if (needs.nodes.contains(entry.score)) live += bytes;
     }
-    return live;
+    return live == 0 ? 0 : live / all;
   }
 
   /// Marks the arenas that are to go. Once marked, an arena stays so until it is removed: no new reference is made into
@@ -152,11 +156,8 @@ class Pruner {
         progress_.warning(arena.status().with_context("left alone"));
         continue;
       }
-      VARVE_ASSIGN(uint64_t live, live_bytes(**arena, needs));
-      // A small arena is mostly its own tables; rewriting it again and again would gain nothing.
-      const bool worth_it =
-          live == 0 || static_cast<double>(live) < options_.live_share_min * static_cast<double>((*arena)->bytes());
-      if (!worth_it) continue;
+      const double live = live_share(**arena, needs);
+      if (live > 0 && live >= options_.live_share_min) continue;
       Result<std::unique_ptr<File>> mark = fs_.create(join_path(store_.condemned_path(), id.hex()));
       if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
       victims.insert(id);

@@ -289,7 +289,7 @@ TEST_F(Prune, BesideWritersLosesNothing) {
       ++committed;
       const Status read = test::check_numbers(*Store::open(fs, "/s").value(), {job, step}, numbers);
       EXPECT_TRUE(read.ok()) << job << "@" << step << ": " << read.to_string();
-      if (step % 3 != 0) EXPECT_TRUE(Catalog(*mine).remove({job, step}).ok());
+      EXPECT_TRUE(step % 3 == 0 || Catalog(*mine).remove({job, step}).ok());
     }
   };
   std::atomic<bool> stop{false};
