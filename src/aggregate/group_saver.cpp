@@ -264,7 +264,10 @@ Status GroupSaver::finish_pack() {
   packs_[building_].score = pack->meta.score;
   while (encoding_.size() >= encoding_max_) VARVE_TRY(append_oldest_pack());
   Task<Result<EncodedBytes>> task = context_.pool.submit(
-      [pack, encoder = encoders_[encoding_class_]] { return encoder->encode(pack->raw, pack->shape); });
+      [pack, stored = context_.options.codec.stores(), encoder = encoders_[encoding_class_]]() -> Result<EncodedBytes> {
+        if (stored) return EncodedBytes{{std::byte{0}}, {}};  // the raw bytes are the body: no need to copy them
+        return encoder->encode(pack->raw, pack->shape);
+      });
   encoding_.push_back({std::move(pack), std::move(task)});
   return {};
 }
@@ -275,7 +278,8 @@ Status GroupSaver::append_oldest_pack() {
   VARVE_ASSIGN(EncodedBytes encoded, oldest.task.wait());
   PackMeta& meta = oldest.pack->meta;
   meta.recipe = std::move(encoded.recipe);
-  VARVE_ASSIGN(size_t ordinal, arena_->append_pack(meta, encoded.body));
+  const ByteSpan body = context_.options.codec.stores() ? oldest.pack->raw : encoded.body;
+  VARVE_ASSIGN(size_t ordinal, arena_->append_pack(meta, body));
   entries_dropped_ = entries_dropped_ || outcome_.entries.size() + meta.chunks.size() > entries_max_;
   if (entries_dropped_) {
     outcome_.entries = {};

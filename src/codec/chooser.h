@@ -15,6 +15,8 @@ struct CodecPolicy {
 
   /// "fast", "balanced", "best", "paper" or a chain's name.
   static Result<CodecPolicy> parse(std::string_view text);
+  /// Whether packs are stored as they are.
+  bool stores() const { return kind == Kind::chain && chain.stages().empty(); }
   /// The reverse of parse().
   std::string name() const;
 };

@@ -339,6 +339,12 @@ RC_GTEST_PROP(PruneProperty, KeepsTheSetsThatAreLeftAndComesToRest, ()) {
     }
     RC_ASSERT(verify_store(*store, true).value().damages.empty());
   }
+  PruneOptions options;
+  options.wait_seconds = 0;
+  RC_ASSERT(prune_store(*store, options).ok());
+  const Result<PruneReport> again = prune_store(*store, options);
+  RC_ASSERT(again.ok());
+  RC_ASSERT(again->removed_arenas == 0u);
 }
 
 }  // namespace

@@ -61,10 +61,9 @@ std::string describe(const std::filesystem::path& path) {
 }
 }  // namespace
 
-TempFolder::TempFolder() {
-  // In memory where the system has such a place: most tests make and remove very many small files.
-  const bool chosen = std::getenv("TMPDIR") != nullptr || ::access("/dev/shm", W_OK) != 0;
-  const std::filesystem::path above = chosen ? std::filesystem::temp_directory_path() : "/dev/shm";
+TempFolder::TempFolder(Where where) {
+  const bool disk = where == Where::disk || std::getenv("TMPDIR") != nullptr || ::access("/dev/shm", W_OK) != 0;
+  const std::filesystem::path above = disk ? std::filesystem::temp_directory_path() : "/dev/shm";
   std::string name = (above / "varve-test-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) fail("create " + name);
   path_ = name;
@@ -104,8 +103,7 @@ ByteVector smooth_field(size_t count, uint64_t seed) {
 Snapshot snapshot_of(const std::string& folder) {
   Snapshot snapshot;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    snapshot[std::filesystem::relative(entry.path().parent_path(), folder) / entry.path().filename()] =
-        describe(entry.path());
+    snapshot[entry.path().lexically_relative(folder).string()] = describe(entry.path());
   }
   return snapshot;
 }

@@ -12,7 +12,9 @@ namespace varve::test {
 /// A new empty folder that goes away with this object.
 class TempFolder {
  public:
-  TempFolder();
+  /// Most tests make and remove very many small files, which is best done in memory.
+  enum class Where { memory_if_possible, disk };
+  explicit TempFolder(Where where = Where::memory_if_possible);
   ~TempFolder();
   TempFolder(const TempFolder&) = delete;
   TempFolder& operator=(const TempFolder&) = delete;

@@ -48,7 +48,7 @@ TEST_F(Zoo, ComesBackWithTheSmallestAndTheLargestChunksAndPacks) {
 }
 
 TEST_F(Zoo, ComesBackFromAStoreOnDisk) {
-  const TempFolder place;
+  const TempFolder place(TempFolder::Where::disk);
   const auto store = test::make_store(posix_file_system(), place / "store");
   SaveOptions options = test::save_options("zoo", 1);
   options.thread_count = 0;
@@ -58,6 +58,33 @@ TEST_F(Zoo, ComesBackFromAStoreOnDisk) {
   RestoreOptions restore_options;
   ASSERT_TRUE(test::restores_as(*store, {"zoo", 1}, test::snapshot_of(folder->path()), restore_options));
   ASSERT_TRUE(test::is_whole(*test::open_store(posix_file_system(), place / "store")));
+}
+
+TEST(LargeFiles, ComeBackFromAStoreOnDiskToADisk) {
+  // Dense, half holes, all zeros, and of a length that is no multiple of anything.
+  const TempFolder place(TempFolder::Where::disk);
+  const std::string folder = place / "source";
+  test::write_file(folder + "/dense", test::random_bytes(20'000'001, 1));
+  ByteVector half = test::random_bytes(8_MiB, 2);
+  half.resize(16_MiB);
+  test::write_file(folder + "/half", half);
+  test::write_file(folder + "/zeros", ByteVector(5'000'000));
+  test::write_file(folder + "/smooth", test::smooth_field(1'000'000, 3));
+  const auto store = test::make_store(posix_file_system(), place / "store");
+  const test::Snapshot saved = test::snapshot_of(folder);
+  uint64_t step = 0;
+  for (Scheme scheme : test::kSchemes) {
+    for (bool direct : {false, true}) {
+      SaveOptions options = test::options_of({scheme, "balanced", "fixed:8192"}, "large", ++step);
+      options.direct_io = direct;
+      ASSERT_TRUE(save_folder(*store, folder, options, test::layout_service()).ok());
+      RestoreOptions restore_options;
+      restore_options.sync = direct;
+      const TempFolder target(TempFolder::Where::disk);
+      ASSERT_TRUE(restore_set(*store, {"large", step}, target / "here", restore_options).ok());
+      ASSERT_EQ(test::snapshot_of(target / "here"), saved);
+    }
+  }
 }
 
 TEST(OddTree, WithAFileOfATebibyteComesBackUnderEveryScheme) {

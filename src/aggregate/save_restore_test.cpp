@@ -1,0 +1,284 @@
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/memory_file_system.h"
+#include "engine/saving.h"
+
+namespace varve {
+namespace {
+
+using test::TempFolder;
+
+struct SaveRestore : testing::Test {
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store = test::make_store(fs);
+  TempFolder place;
+  std::string source = place / "run/dump0007";
+
+  void save_sample(const SetName& name = {"run", 7}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      test::write_file(source + "/data/rank" + std::to_string(rank) + ".bin",
+                       test::random_bytes(20'000, static_cast<uint64_t>(rank)));
+    }
+    test::write_file(source + "/notes.txt", "notes");
+    const Result<SaveReport> saved = test::save(*store, source, name.job, name.step);
+    ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  }
+  Result<RestoreReport> restore(const std::string& folder, RestoreOptions options = {}) {
+    options.sync = false;
+    return restore_set(*store, {"run", 7}, folder, options);
+  }
+  Result<SetName> name_for(const std::string& folder, SaveOptions options = {}) {
+    std::filesystem::create_directories(place / folder);
+    return choose_set_name(*store, place / folder, options);
+  }
+};
+
+TEST_F(SaveRestore, NamesASetAfterItsFolder) {
+  EXPECT_EQ(name_for("enzo/DD0007").value(), (SetName{"enzo", 7}));
+  EXPECT_EQ(name_for("lulesh/dump00300").value(), (SetName{"lulesh", 300}));
+  EXPECT_EQ(name_for("enzo/RD0003.tar").value(), (SetName{"enzo", 3}));
+  EXPECT_EQ(name_for("results").value(), (SetName{"results", 0}));
+  EXPECT_EQ(name_for("results/").value().job, name_for("results").value().job);
+}
+
+TEST_F(SaveRestore, NumbersASetAfterTheNewestIfTheFolderDoesNot) {
+  save_sample({"results", 41});
+  EXPECT_EQ(name_for("results").value(), (SetName{"results", 42}));
+}
+
+TEST_F(SaveRestore, NamesASetAsItIsTold) {
+  SaveOptions options;
+  options.job = "mine";
+  EXPECT_EQ(name_for("enzo/DD0007", options).value(), (SetName{"mine", 7}));
+  options.step = 3;
+  EXPECT_EQ(name_for("enzo/DD0007", options).value(), (SetName{"mine", 3}));
+  options.job = "../x";
+  EXPECT_EQ(name_for("enzo/DD0007", options).status().code(), StatusCode::invalid_argument);
+}
+
+TEST_F(SaveRestore, RefusesOptionsThatMakeNoSense) {
+  save_sample();
+  auto code_with = [&](const std::function<void(SaveOptions&)>& change) {
+    SaveOptions options = test::save_options("run", 8);
+    change(options);
+    return save_folder(*store, source, options, test::layout_service()).status().code();
+  };
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.group_size = 0; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.pack_bytes = 1; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.pack_bytes = 1_GiB; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.rank_regex = "("; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.chunker.bytes_average = 7; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.step = 7; }), StatusCode::already_exists);
+  EXPECT_EQ(
+      save_folder(*store, place / "nothing", test::save_options("run", 9), test::layout_service()).status().code(),
+      StatusCode::not_found);
+  EXPECT_EQ(Catalog(*store).sets().value().size(), 1u);
+}
+
+TEST_F(SaveRestore, SavesTheSameFolderAgainForNextToNothing) {
+  save_sample();
+  const Result<SaveReport> again = test::save(*store, source, "run", 8);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->record.new_bytes, 0u);
+  EXPECT_EQ(again->known_bytes + again->pattern_bytes, again->record.raw_bytes);
+  EXPECT_LT(again->record.stored_bytes(), 2000u);
+}
+
+TEST_F(SaveRestore, MakesAGroupOfSoManyRanks) {
+  SaveOptions options = test::save_options("run", 7);
+  options.group_size = 2;
+  for (int rank = 0; rank < 5; ++rank) test::write_file(source + "/rank" + std::to_string(rank), std::to_string(rank));
+  const Result<SaveReport> saved = save_folder(*store, source, options, test::layout_service());
+  ASSERT_TRUE(saved.ok());
+  EXPECT_EQ(saved->record.rank_count, 5u);
+  EXPECT_EQ(saved->record.groups.size(), 3u);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
+}
+
+/// Asks to stop once so many bytes have gone by.
+class StoppingProgress final : public ProgressSink {
+ public:
+  explicit StoppingProgress(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t bytes) override { left_ -= static_cast<int64_t>(bytes); }
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return left_ < 0; }
+
+ private:
+  std::atomic<int64_t> left_;
+};
+
+TEST_F(SaveRestore, StopsOnRequestAndLeavesNothing) {
+  test::write_file(source + "/large", test::random_bytes(8_MiB, 1));
+  StoppingProgress soon(1_MiB);
+  EXPECT_EQ(save_folder(*store, source, test::save_options("run", 7), test::layout_service(), soon).status().code(),
+            StatusCode::cancelled);
+  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  EXPECT_TRUE(fs.list(store->arenas_path()).value().empty());
+  EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
+  ASSERT_TRUE(test::save(*store, source, "run", 7).ok());
+  StoppingProgress at_once(0);
+  const Result<RestoreReport> restored = restore_set(*store, {"run", 7}, place / "target", {}, at_once);
+  EXPECT_EQ(restored.status().code(), StatusCode::cancelled);
+  EXPECT_FALSE(std::filesystem::exists(place / "target"));
+}
+
+TEST_F(SaveRestore, RefusesAFolderThatChangesWhileItIsSaved) {
+  test::write_file(source + "/large", test::random_bytes(4_MiB, 1));
+  struct Meddler final : ProgressSink {
+    explicit Meddler(std::string p) : path(std::move(p)) {}
+    void total(uint64_t) override {}
+    void advance(uint64_t) override { ::truncate(path.c_str(), 1_MiB) == 0 ? void() : ADD_FAILURE(); }
+    void phase(std::string_view) override {}
+    void warning(const Status&) override {}
+    bool cancelled() const override { return false; }
+    std::string path;
+  } meddler(source + "/large");
+  EXPECT_EQ(save_folder(*store, source, test::save_options("run", 7), test::layout_service(), meddler).status().code(),
+            StatusCode::busy);
+  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+}
+
+TEST_F(SaveRestore, RestoresOnlyTheFilesThatAreAskedFor) {
+  save_sample();
+  RestoreOptions options;
+  options.filter.globs = {"*.txt"};
+  ASSERT_TRUE(restore(place / "a", options).ok());
+  EXPECT_EQ(test::snapshot_of(place / "a").size(), 1u);
+  options.filter.globs = {"data/rank[01].bin"};
+  ASSERT_EQ(restore(place / "b", options).value().file_count, 2u);
+  options.filter.globs.clear();
+  options.filter.rank = 2;
+  ASSERT_EQ(restore(place / "c", options).value().file_count, 1u);
+  EXPECT_TRUE(std::filesystem::exists(place / "c/data/rank2.bin"));
+  options.filter.rank = 99;
+  EXPECT_EQ(restore(place / "d", options).status().code(), StatusCode::not_found);
+  EXPECT_EQ(restore_set(*store, {"run", 8}, place / "e", {}).status().code(), StatusCode::not_found);
+}
+
+TEST_F(SaveRestore, DoesNotTouchFilesThatAreThereUnlessToldTo) {
+  save_sample();
+  test::write_file(place / "target/notes.txt", "precious");
+  test::write_file(place / "target/other", "stays");
+  const test::Snapshot before = test::snapshot_of(place / "target");
+  EXPECT_EQ(restore(place / "target").status().code(), StatusCode::already_exists);
+  EXPECT_EQ(test::snapshot_of(place / "target"), before);
+  RestoreOptions options;
+  options.overwrite = true;
+  ASSERT_TRUE(restore(place / "target", options).ok());
+  test::Snapshot after = test::snapshot_of(place / "target");
+  EXPECT_EQ(after.at("other"), before.at("other"));
+  after.erase("other");
+  test::Snapshot saved = test::snapshot_of(source);
+  after.erase("data"), saved.erase("data");
+  EXPECT_EQ(after, saved);
+}
+
+TEST_F(SaveRestore, NeverReplacesAFolderByAFileOrTheOtherWayRound) {
+  save_sample();
+  RestoreOptions options;
+  options.overwrite = true;
+  std::filesystem::create_directories(place / "a/notes.txt");
+  EXPECT_EQ(restore(place / "a", options).status().code(), StatusCode::already_exists);
+  test::write_file(place / "b/data", "a file");
+  EXPECT_FALSE(restore(place / "b", options).ok());
+  EXPECT_EQ(test::snapshot_of(place / "b").size(), 1u);
+}
+
+TEST_F(SaveRestore, WritesThroughNoLinkInTheTarget) {
+  save_sample();
+  std::filesystem::create_directory(place / "outside");
+  test::write_file(place / "outside.txt", "precious");
+  RestoreOptions options;
+  options.overwrite = true;
+  std::filesystem::create_directory(place / "a");
+  std::filesystem::create_directory_symlink(place / "outside", place / "a/data");
+  EXPECT_FALSE(restore(place / "a", options).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(place / "outside"));
+  std::filesystem::create_directory(place / "b");
+  std::filesystem::create_symlink(place / "outside.txt", place / "b/notes.txt");
+  ASSERT_TRUE(restore(place / "b", options).ok());
+  EXPECT_FALSE(std::filesystem::is_symlink(place / "b/notes.txt"));
+  EXPECT_EQ(as_text(read_file(posix_file_system(), place / "outside.txt", 100).value()), "precious");
+}
+
+TEST_F(SaveRestore, LeavesNothingBehindInTheTarget) {
+  save_sample();
+  ASSERT_TRUE(restore(place / "deep/er/target").ok());
+  for (const auto& entry : std::filesystem::directory_iterator(place / "deep/er/target")) {
+    EXPECT_NE(entry.path().filename().string()[0], '.') << entry.path();
+  }
+}
+
+TEST_F(SaveRestore, OntoAFullDiskSaysSoAndLeavesNoFile) {
+  test::write_file(source + "/large", test::random_bytes(8_MiB, 1));
+  test::write_file(source + "/small", "x");
+  ASSERT_TRUE(test::save(*store, source, "run", 7).ok());
+  std::filesystem::create_directory(place / "disk");
+  if (::mount("none", (place / "disk").c_str(), "tmpfs", 0, "size=4m") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  for (bool in_place : {false, true}) {
+    const Result<RestoreReport> restored = restore(place / (in_place ? "disk" : "disk/target"));
+    EXPECT_EQ(restored.status().code(), StatusCode::no_space) << restored.status().to_string();
+    EXPECT_TRUE(std::filesystem::is_empty(place / "disk"));
+  }
+  // Many small files rather than a large one.
+  const std::string many = place / "run/many0008";
+  for (int i = 0; i < 200; ++i)
+    test::write_file(many + "/f" + std::to_string(i), test::random_bytes(40'000, static_cast<uint64_t>(i)));
+  ASSERT_TRUE(test::save(*store, many, "run", 8).ok());
+  EXPECT_EQ(restore_set(*store, {"run", 8}, place / "disk", {}).status().code(), StatusCode::no_space);
+  EXPECT_TRUE(std::filesystem::is_empty(place / "disk"));
+  EXPECT_EQ(::umount((place / "disk").c_str()), 0);
+}
+
+TEST_F(SaveRestore, GoesOnWithWhatIsWholeIfTold) {
+  save_sample();
+  // Its own arena for a second set whose one file shares nothing.
+  const std::string path = store->arena_path(store->list_arenas().value().at(0));
+  ByteVector raw = read_file(fs, path, 1_MiB).value();
+  raw[3000] ^= std::byte{1};
+  ASSERT_TRUE(fs.remove(path).ok());
+  ASSERT_TRUE(fs.create(path).value()->write_at(0, raw).ok());
+  store->drop_arena_cache();
+  EXPECT_EQ(restore(place / "a").status().code(), StatusCode::corrupt);
+  EXPECT_FALSE(std::filesystem::exists(place / "a"));
+  RestoreOptions options;
+  options.keep_going = true;
+  const Result<RestoreReport> partly = restore(place / "b", options);
+  ASSERT_TRUE(partly.ok()) << partly.status().to_string();
+  EXPECT_FALSE(partly->lost_files.empty());
+  for (const std::string& lost : partly->lost_files) EXPECT_FALSE(std::filesystem::exists(place / ("b/" + lost)));
+  const test::Snapshot saved = test::snapshot_of(source);
+  for (const auto& [name, what] : test::snapshot_of(place / "b")) EXPECT_EQ(what, saved.at(name)) << name;
+}
+
+TEST_F(SaveRestore, ConcurrentSavesOfOneSetLeaveExactlyOne) {
+  test::write_file(source + "/f", test::random_bytes(100'000, 1));
+  test::layout_service();
+  std::atomic<int> saved{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      const auto mine = test::open_store(fs);
+      const Status status = test::save(*mine, source, "run", 7).status();
+      saved += status.ok() ? 1 : 0;
+      refused += status.code() == StatusCode::already_exists ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(saved, 1);
+  EXPECT_EQ(refused, 2);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
+  EXPECT_TRUE(test::is_whole(*store));
+}
+
+}  // namespace
+}  // namespace varve

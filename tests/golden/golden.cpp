@@ -1,0 +1,114 @@
+#include "golden/golden.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+namespace varve::test {
+
+namespace {
+constexpr int64_t kGoldenTime = 1'717'750'000;
+
+/// A field of float64 without any function that could differ from machine to machine.
+ByteVector field(size_t count, uint64_t seed) {
+  ByteVector bytes(8 * count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto x = static_cast<double>(i);
+    store_le<double>(bytes.data() + 8 * i, static_cast<double>(seed) + x * x / 1024 + x / 8);
+  }
+  return bytes;
+}
+
+/// Sets modes and times, of what is below first.
+void stamp(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) paths.push_back(entry.path());
+  std::sort(paths.rbegin(), paths.rend());
+  for (size_t i = 0; i < paths.size(); ++i) {
+    struct stat status {};
+    bool fine = ::lstat(paths[i].c_str(), &status) == 0;
+    if (!S_ISLNK(status.st_mode)) fine = fine && ::chmod(paths[i].c_str(), S_ISDIR(status.st_mode) ? 0750 : 0640) == 0;
+    const timespec when{kGoldenTime + static_cast<int64_t>(i), 123'456'789};
+    const timespec times[2] = {when, when};
+    fine = fine && ::utimensat(AT_FDCWD, paths[i].c_str(), times, AT_SYMLINK_NOFOLLOW) == 0;
+    EXPECT_TRUE(fine) << paths[i];
+  }
+}
+
+constexpr const char* kSidecar =
+    R"({ "variables": [ { "name": "/Fluid/Density", "type": "f64", "shape": [8, 12], "offset": 24 },
+    { "name": "/Fluid/Energy", "type": "f64be", "shape": [96] }, { "name": "/Fluid/Zero", "type": "i32", "shape": [64] } ] })";
+
+void make_field_files(const std::string& folder, uint64_t seed) {
+  for (uint64_t rank = 0; rank < 2; ++rank) {
+    ByteVector bytes = random_bytes(24, seed);
+    const ByteVector density = field(96, 10 * seed + rank);
+    ByteVector energy = field(96, 1000 + 10 * seed + rank);
+    for (size_t i = 0; i < energy.size(); i += 8) std::reverse(&energy[i], &energy[i] + 8);
+    bytes.insert(bytes.end(), density.begin(), density.end());
+    bytes.insert(bytes.end(), energy.begin(), energy.end());
+    bytes.resize(bytes.size() + 256);
+    const ByteVector tail = random_bytes(9, seed + rank);
+    bytes.insert(bytes.end(), tail.begin(), tail.end());
+    const std::string path = folder + "/rank" + std::to_string(rank) + ".bin";
+    write_file(path, bytes);
+    write_file(path + ".varve-layout", kSidecar);
+  }
+}
+}  // namespace
+
+std::vector<GoldenStore> golden_stores() {
+  return {{"store_blake3", ScoreAlgorithm::blake3, 32}, {"store_sha256", ScoreAlgorithm::sha256, 20}};
+}
+
+std::vector<GoldenSet> golden_sets() {
+  const std::vector<std::string> codecs = {"lorenzo+shuffle+zstd:1",
+                                           "lorenzo+bitshuffle+zstd:1",
+                                           "delta+shuffle+zstd",
+                                           "shuffle+lz4",
+                                           "fpc+zstd",
+                                           "fpzip",
+                                           "gzip",
+                                           "lzma",
+                                           "store",
+                                           "paper",
+                                           "best",
+                                           "constant"};
+  const std::vector<std::string> chunkers = {"fixed:8192", "gear:256", "rabin:512", "fixed:100"};
+  std::vector<GoldenSet> sets;
+  for (size_t i = 0; i < codecs.size(); ++i) {
+    // Mostly `aware`, since only that gives chains something to work on.
+    const Scheme scheme = i % 3 == 0 ? Scheme::aware_block
+                          : i == 7   ? Scheme::agnostic
+                          : i == 8   ? Scheme::agnostic_block
+                                     : Scheme::aware;
+    sets.push_back({{"chains", i + 1}, {scheme, codecs[i], chunkers[i % chunkers.size()]}});
+  }
+  sets.push_back({kThinnedSet, {Scheme::agnostic, "shuffle+zstd", "fixed:64"}});
+  return sets;
+}
+
+void make_golden_folder(const std::string& folder, const SetName& name) {
+  std::filesystem::create_directories(folder);
+  if (name.job == kThinnedSet.job) {
+    ByteVector bytes = random_bytes(2048, 5);
+    // The second has every other chunk of the first.
+    if (name == kThinnedSet) {
+      for (size_t at = 64; at < bytes.size(); at += 128)
+        std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(at), 64, std::byte{7});
+    }
+    write_file(folder + "/noise", bytes);
+  } else {
+    make_field_files(folder, name.step);
+  }
+  if (name == SetName{"chains", 1}) {
+    write_file(folder + "/notes/empty", "");
+    std::filesystem::create_directories(folder + "/folder/inside");
+    std::filesystem::create_symlink("../rank0.bin", folder + "/notes/link");
+    std::filesystem::create_symlink("/nowhere", folder + "/dangling");
+  }
+  stamp(folder);
+}
+
+}  // namespace varve::test

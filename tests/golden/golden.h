@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/round_trip.h"
+
+namespace varve::test {
+
+/// The golden stores: small stores that are kept in the repository, so that whatever was saved once stays readable.
+/// They are made by make_golden, and made anew only when the format's version changes; then the old ones stay as well.
+struct GoldenStore {
+  std::string folder;  ///< below tests/golden
+  ScoreAlgorithm algorithm = ScoreAlgorithm::blake3;
+  size_t score_bytes = 32;
+};
+std::vector<GoldenStore> golden_stores();
+
+/// A set of every golden store: how it was saved.
+struct GoldenSet {
+  SetName name;
+  Way way;
+};
+/// One for each codec chain, with schemes and chunkers in turn, and one whose packs were thinned.
+std::vector<GoldenSet> golden_sets();
+
+/// Fills `folder` with what was saved as this set: the same bytes, modes and times on every machine.
+void make_golden_folder(const std::string& folder, const SetName& name);
+
+/// The set that was saved, dropped and pruned to thin the packs of kThinnedSet.
+inline const SetName kDroppedSet{"thinned", 1};
+inline const SetName kThinnedSet{"thinned", 2};
+
+}  // namespace varve::test

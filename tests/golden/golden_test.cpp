@@ -1,0 +1,109 @@
+#include "golden/golden.h"
+
+#include <gtest/gtest.h>
+
+#include "aggregate/inspect.h"
+#include "core/memory_file_system.h"
+#include "store/prune.h"
+
+namespace varve {
+namespace {
+
+using test::GoldenSet;
+
+/// A golden store, copied to memory.
+struct Golden : testing::TestWithParam<test::GoldenStore> {
+  void SetUp() override {
+    if (!ScoreFunction::create(GetParam().algorithm, GetParam().score_bytes).ok())
+      GTEST_SKIP() << "this build lacks its scores";
+    namespace stdfs = std::filesystem;
+    const std::string folder = std::string(VARVE_GOLDEN_FOLDER) + "/" + GetParam().folder;
+    ASSERT_TRUE(fs.create_directory("/store").ok());
+    // Version control keeps no empty folders.
+    for (const char* name : {"index", "writers", "condemned"})
+      ASSERT_TRUE(fs.create_directory("/store/" + std::string(name)).ok());
+    for (const auto& entry : stdfs::recursive_directory_iterator(folder)) {
+      const std::string path = "/store/" + entry.path().lexically_relative(folder).string();
+      if (entry.is_directory()) {
+        ASSERT_TRUE(fs.create_directory(path).ok());
+        continue;
+      }
+      const ByteVector contents = read_file(posix_file_system(), entry.path().string(), 1_MiB).value();
+      ASSERT_TRUE(fs.create(path).value()->write_at(0, contents).ok());
+    }
+    store = test::open_store(fs);
+    ASSERT_NE(store, nullptr);
+  }
+
+  /// Whether this build has all codecs of the set; a policy may have chosen any.
+  static bool readable(const GoldenSet& set) {
+    const bool chain = set.way.codec != "paper" && set.way.codec != "best";
+    return chain ? CodecChain::parse(set.way.codec).ok() : all_codecs().size() >= 11;
+  }
+  static test::Snapshot expected(const SetName& name) {
+    const test::TempFolder folder;
+    test::make_golden_folder(folder.path(), name);
+    return test::snapshot_of(folder.path());
+  }
+
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store;
+};
+
+TEST_P(Golden, SetsComeBackAsTheyWereSaved) {
+  std::vector<SetName> names;
+  for (const GoldenSet& set : test::golden_sets()) {
+    names.push_back(set.name);
+    EXPECT_TRUE(!readable(set) || test::restores_as(*store, set.name, expected(set.name))) << set.way.name();
+  }
+  EXPECT_EQ(Catalog(*store).sets().value(), names);
+}
+
+TEST_P(Golden, StoreIsWhole) {
+  for (const GoldenSet& set : test::golden_sets()) {
+    if (!readable(set)) GTEST_SKIP() << "this build lacks a codec";
+  }
+  EXPECT_TRUE(test::is_whole(*store));
+}
+
+TEST_P(Golden, StoreHoldsWhatTheFormatCanExpress) {
+  const StoreStatistics statistics = store_statistics(*store).value();
+  for (const char* chain : {"lorenzo+shuffle+zstd", "lorenzo+bitshuffle+zstd", "delta+shuffle+zstd", "shuffle+lz4",
+                            "fpc+zstd", "fpzip", "gzip", "lzma", "store", "shuffle+zstd"}) {
+    EXPECT_TRUE(!CodecChain::parse(chain).ok() || statistics.chains.contains(chain)) << chain;
+  }
+  uint64_t missing_bytes = 0;
+  for (const ArenaId& id : store->list_arenas().value()) {
+    const auto arena = store->arena(id).value();
+    for (const FrameEntry& pack : arena->index().packs) missing_bytes += pack.missing_bytes;
+  }
+  EXPECT_GT(missing_bytes, 0u) << "no thinned pack";
+  EXPECT_GT(inspect_set(*store, {"chains", 2}).value().pattern_bytes, 0u);
+}
+
+TEST_P(Golden, StoreTakesNewSetsThatShareWithTheOldOnes) {
+  const test::TempFolder folder;
+  const GoldenSet old = test::golden_sets().front();
+  test::make_golden_folder(folder.path(), old.name);
+  const Result<SaveReport> saved =
+      save_folder(*store, folder.path(), test::options_of(old.way, "new", 1), test::layout_service());
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  EXPECT_EQ(saved->record.new_bytes, 0u);
+  EXPECT_TRUE(test::restores_as(*store, {"new", 1}, test::snapshot_of(folder.path())));
+}
+
+TEST_P(Golden, StoreCanBePruned) {
+  PruneOptions options;
+  options.keep_last = 2;
+  ASSERT_TRUE(prune_store(*store, options).ok());
+  for (const GoldenSet& set : test::golden_sets()) {
+    const bool kept = Catalog(*store).read(set.name).ok();
+    EXPECT_TRUE(!kept || !readable(set) || test::restores_as(*store, set.name, expected(set.name)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, Golden, testing::ValuesIn(test::golden_stores()),
+                         [](const testing::TestParamInfo<test::GoldenStore>& store) { return store.param.folder; });
+
+}  // namespace
+}  // namespace varve
