@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -31,7 +32,11 @@ Status parallel_for(size_t count, size_t thread_count, const std::function<Statu
     }
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(thread_count, count); ++i) threads.emplace_back(work);
+  try {
+    for (size_t i = 1; i < std::min(thread_count, count); ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The system refuses more: those that there are do it all.
+  }
   work();
   for (std::thread& thread : threads) thread.join();
   return failure;

@@ -251,9 +251,14 @@ class PosixFileSystem final : public FileSystem {
       bool is_directory = entry->d_type == DT_DIR;
       if (entry->d_type == DT_UNKNOWN) {
         struct stat status {};
-        // An entry that was removed since is no longer a directory, nor of interest.
-        is_directory = ::fstatat(::dirfd(directory.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-                       S_ISDIR(status.st_mode);
+        if (::fstatat(::dirfd(directory.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+          if (errno == ENOENT) {  // removed since
+            errno = 0;
+            continue;
+          }
+          return Status::from_errno(errno, "look at the entry", join_path(path, name));
+        }
+        is_directory = S_ISDIR(status.st_mode);
       }
       entries.push_back({std::string(name), is_directory});
     }

@@ -176,31 +176,27 @@ Status Evacuation::open_writer() {
 }
 
 void Evacuation::find_staying(const std::set<ArenaId>& victims) {
-  // Needed, and neither copied nor in an arena that stays.
-  std::set<Score> unsafe;
-  for (const auto& [score, ranges] : needs_.packs) {
-    if (!safe_.contains(score) && !pack_homes_.contains(score)) unsafe.insert(score);
-  }
-  for (const Score& score : needs_.nodes) {
-    if (!safe_.contains(score) && !node_homes_.contains(score)) unsafe.insert(score);
-  }
+  // What is in a victim was looked for by empty(): it is safe, or the victim stays.
   auto holds_unsafe = [&](const std::vector<FrameEntry>& entries) {
     return std::any_of(entries.begin(), entries.end(), [&](const FrameEntry& entry) {
-      // Its home was looked at, and is damaged.
-      const bool home_damaged =
-          !safe_.contains(entry.score) && (needs_.packs.contains(entry.score) || needs_.nodes.contains(entry.score));
-      return home_damaged || unsafe.contains(entry.score);
+      return !safe_.contains(entry.score) && (needs_.packs.contains(entry.score) || needs_.nodes.contains(entry.score));
     });
   };
   for (const ArenaId& id : victims) {
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     if (!arena.ok() && arena.status().code() == StatusCode::not_found) continue;
-    // An arena whose index is damaged may hold more than was found in it.
+    // One that cannot be read, or whose index is damaged, may hold more than was found in it.
     const bool readable = arena.ok() && (*arena)->index_status().ok();
-    const bool needed =
-        readable ? holds_unsafe((*arena)->index().packs) || holds_unsafe((*arena)->index().nodes) : !unsafe.empty();
+    const bool needed = readable ? holds_unsafe((*arena)->index().packs) || holds_unsafe((*arena)->index().nodes)
+                                 : !everything_is_safe();
     if (needed) staying_.insert(id);
   }
+}
+
+bool Evacuation::everything_is_safe() {
+  return std::all_of(needs_.packs.begin(), needs_.packs.end(),
+                     [&](const auto& need) { return has_whole_home(need.first, need.second); }) &&
+         std::all_of(needs_.nodes.begin(), needs_.nodes.end(), [&](const Score& node) { return has_whole_home(node); });
 }
 
 }  // namespace varve

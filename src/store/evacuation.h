@@ -34,6 +34,7 @@ class Evacuation {
   Status copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
   Status open_writer();
   void find_staying(const std::set<ArenaId>& victims);
+  bool everything_is_safe();
 
   const Store& store_;
   const Needs& needs_;

@@ -13,8 +13,8 @@
 namespace varve {
 
 namespace {
-/// The last line of a mark that is complete.
-constexpr std::string_view kMarkEnd = "end\n";
+/// The last line of a mark that is complete, after the names of so many leases.
+std::string mark_end(size_t lease_count) { return "end " + std::to_string(lease_count) + "\n"; }
 
 class Pruner {
  public:
@@ -81,15 +81,15 @@ class Pruner {
     return beats;
   }
 
-  /// Gives up the writers that are known to be gone, or have shown no sign of life for wait_seconds, so that what they
-  /// wrote and never committed can go with this prune. Both times are the file system's, and a writer that lives after
-  /// all only has to start over.
+  /// Gives up the writers that are known to be gone, or have shown no sign of life for silence_seconds, so that what
+  /// they wrote and never committed can go with this prune. Both times are the file system's, and a writer that lives
+  /// after all only has to start over.
   Status remove_dead_leases() {
     VARVE_ASSIGN(auto writers, leases());
     if (writers.empty()) return {};
     VARVE_ASSIGN(int64_t now_ns, file_system_time());
     for (const auto& [name, beat_ns] : writers) {
-      const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.wait_seconds * 1e9;
+      const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.silence_seconds * 1e9;
       if (!silent && !WriterLease::known_dead(store_, name)) continue;
       VARVE_TRY(remove_if_there(join_path(store_.writers_path(), name)));
       ++report_.leftover_files;
@@ -99,13 +99,18 @@ class Pruner {
 
   /// What the file system, which may be on another machine, stamps files with now, in nanoseconds.
   Result<int64_t> file_system_time() const {
-    VARVE_ASSIGN(UniqueId name, UniqueId::random());
-    const std::string path = join_path(store_.index_path(), name.hex() + ".part");
-    VARVE_TRY(fs_.create(path).status());
-    Result<FileStatus> status = fs_.stat(path);
-    VARVE_TRY(remove_if_there(path));
-    VARVE_TRY(status.status());
-    return status->modified_ns;
+    VARVE_TRY(fs_.create_directory(store_.index_path()));
+    while (true) {
+      VARVE_ASSIGN(UniqueId name, UniqueId::random());
+      const std::string path = join_path(store_.index_path(), name.hex() + ".part");
+      VARVE_TRY(fs_.create(path).status());
+      Result<FileStatus> status = fs_.stat(path);
+      // Another prune may have taken it for a leftover just now.
+      if (status.status().code() == StatusCode::not_found) continue;
+      VARVE_TRY(remove_if_there(path));
+      VARVE_TRY(status.status());
+      return status->modified_ns;
+    }
   }
 
   /// How much of an arena's packs and nodes is still needed: 0 if nothing is, 1 if all that they hold is.
@@ -167,10 +172,13 @@ class Pruner {
     VARVE_ASSIGN(auto unaware, leases());
     std::string text;
     for (const auto& [name, beat] : unaware) text += name + "\n";
-    text += kMarkEnd;
+    text += mark_end(unaware.size());
     for (const ArenaId& id : victims) {
       auto mark = marks.find(id);
-      if (mark != marks.end()) VARVE_TRY(mark->second->write_at(0, as_bytes(text)));
+      if (mark != marks.end()) {
+        VARVE_TRY(mark->second->write_at(0, as_bytes(text)));
+        VARVE_TRY(mark->second->sync());
+      }
       VARVE_TRY(note_unaware(id, unaware));
     }
     return victims;
@@ -182,7 +190,9 @@ class Pruner {
     if (!raw.ok() && raw.status().code() == StatusCode::not_found)
       return {};  // another prune has removed arena and mark
     const std::string text(raw.ok() ? as_text(*raw) : std::string_view());
-    const bool says = text.ends_with(kMarkEnd);
+    const auto line_count = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+    const bool says =
+        line_count > 0 && text.ends_with(mark_end(line_count - 1)) && text.find('\0') == std::string::npos;
     for (const auto& [name, beat] : now) {
       if (!says || text.find(name + "\n") != std::string::npos) waiting_[name] = beat;
     }
@@ -198,12 +208,14 @@ class Pruner {
     while (!waiting.empty()) {
       if (progress_.cancelled()) return Status::cancelled();
       VARVE_ASSIGN(auto now, leases());
-      const bool over = std::chrono::duration<double>(Clock::now() - begin).count() >= options_.wait_seconds;
+      const double waited = std::chrono::duration<double>(Clock::now() - begin).count();
+      const bool over = waited >= options_.wait_seconds;
+      const bool long_enough = waited >= options_.silence_seconds;
       for (auto it = waiting.begin(); it != waiting.end();) {
         auto current = now.find(it->first);
         if (current == now.end()) {
           it = waiting.erase(it);
-        } else if ((over && current->second == it->second) || WriterLease::known_dead(store_, it->first)) {
+        } else if ((long_enough && current->second == it->second) || WriterLease::known_dead(store_, it->first)) {
           VARVE_TRY(remove_if_there(join_path(store_.writers_path(), it->first)));
           ++report_.leftover_files;
           it = waiting.erase(it);
@@ -228,6 +240,9 @@ class Pruner {
       report_.waiting_arenas = victims.size();
       return {};
     }
+    // The lease of a writer that was given up must not come back, nor a set that somebody dropped, after a power cut
+    // when the arenas are gone.
+    VARVE_TRY(fs_.sync_directory(store_.writers_path()));
     VARVE_TRY(sync_catalog());
     Evacuation evacuation(store_, needs, progress_);
     VARVE_TRY(evacuation.run(victims));
@@ -259,8 +274,10 @@ class Pruner {
 
   /// Unfinished files of writers that are gone.
   Status remove_leftovers() {
+    VARVE_TRY(fs_.create_directory(store_.index_path()));  // disposable, so it may be missing
     VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(store_.arenas_path()));
-    VARVE_ASSIGN(auto writers, leases());  // after the list: a writer's lease is there before its files
+    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, fs_.list(store_.index_path()));
+    VARVE_ASSIGN(auto writers, leases());  // after the lists: a writer's lease is there before its files
     for (const DirectoryEntry& entry : entries) {
       if (!entry.name.ends_with(".part")) continue;
       Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - 5));
@@ -271,7 +288,6 @@ class Pruner {
       ++report_.leftover_files;
     }
     if (!writers.empty()) return {};
-    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, fs_.list(store_.index_path()));
     for (const DirectoryEntry& entry : runs) {
       if (entry.name.ends_with(".part")) VARVE_TRY(remove_if_there(join_path(store_.index_path(), entry.name)));
     }

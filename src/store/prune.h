@@ -17,9 +17,12 @@ struct PruneOptions {
   bool dry_run = false;                ///< only say what would be dropped
   /// Arenas of which less than this share is still needed are rewritten.
   double live_share_min = 0.5;
-  /// How long to wait for writers that were at work before arenas were marked; a writer that shows no sign of life that
-  /// long is given up for dead.
+  /// How long to wait for writers that were at work before arenas were marked; what still waits then is left to the
+  /// next prune.
   double wait_seconds = 30;
+  /// A writer that shows no sign of life for so long is given up for dead, and has to start over if it is not. They
+  /// give one every five seconds.
+  double silence_seconds = 15;
 };
 
 struct PruneReport {

@@ -35,6 +35,7 @@ struct Prune : testing::Test {
   static PruneOptions at_once() {
     PruneOptions options;
     options.wait_seconds = 0;
+    options.silence_seconds = options.wait_seconds;
     return options;
   }
   PruneReport prune(const PruneOptions& options = at_once()) {
@@ -212,6 +213,7 @@ TEST_F(Prune, KeepsWhatAWriterAtWorkMayReferTo) {
   });
   PruneOptions patient;
   patient.wait_seconds = 0.2;
+  patient.silence_seconds = patient.wait_seconds;
   const PruneReport report = prune(patient);
   stop = true;
   heart.join();
@@ -232,6 +234,7 @@ TEST_F(Prune, KeepsTheArenasOfAWriterAtWork) {
   ASSERT_TRUE(writer.seal().ok());
   PruneOptions patient;
   patient.wait_seconds = 0.05;
+  patient.silence_seconds = patient.wait_seconds;
   EXPECT_EQ(prune(patient).removed_arenas, 0u);
   ASSERT_TRUE(writer.commit_sealed({"a", 1}, root).ok());
   EXPECT_TRUE(holds({"a", 1}, numbers_between(1, 20)));
@@ -299,6 +302,7 @@ TEST_F(Prune, BesideWritersLosesNothing) {
     options.live_share_min = 0.8;
     while (!stop) {
       options.wait_seconds = options.wait_seconds == 0 ? 0.5 : 0;
+      options.silence_seconds = options.wait_seconds;
       const Status pruned = prune_store(*mine, options).status();
       EXPECT_TRUE(pruned.ok()) << pruned.to_string();
     }
@@ -330,6 +334,7 @@ RC_GTEST_PROP(PruneProperty, KeepsTheSetsThatAreLeftAndComesToRest, ()) {
     if (*rc::gen::arbitrary<bool>()) {
       PruneOptions options;
       options.wait_seconds = 0;
+      options.silence_seconds = options.wait_seconds;
       options.live_share_min = *rc::gen::element(0.0, 0.3, 0.5, 0.9, 1.0);
       RC_ASSERT(prune_store(*store, options).ok());
     }
@@ -341,6 +346,7 @@ RC_GTEST_PROP(PruneProperty, KeepsTheSetsThatAreLeftAndComesToRest, ()) {
   }
   PruneOptions options;
   options.wait_seconds = 0;
+  options.silence_seconds = options.wait_seconds;
   RC_ASSERT(prune_store(*store, options).ok());
   const Result<PruneReport> again = prune_store(*store, options);
   RC_ASSERT(again.ok());

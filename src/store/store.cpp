@@ -92,8 +92,10 @@ Result<std::vector<ArenaId>> Store::list_arenas() const { return list_ids(arenas
 Result<std::vector<ArenaId>> Store::list_condemned() const { return list_ids(condemned_path(), ""); }
 
 Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
+  uint64_t generation = 0;
   {
     std::lock_guard lock(mutex_);
+    generation = cache_generation_;
     if (auto found = arenas_.find(id); found != arenas_.end()) {
       recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
       return found->second.reader;
@@ -102,6 +104,8 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
   VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, ArenaReader::open(fs_, arena_path(id), id, id_, score_));
   std::lock_guard lock(mutex_);
   if (auto found = arenas_.find(id); found != arenas_.end()) return found->second.reader;
+  if (generation != cache_generation_)
+    return reader;  // opened before the cache was dropped: not for those who come after
   recently_used_.push_front(id);
   arenas_.emplace(id, CachedArena{reader, recently_used_.begin()});
   if (arenas_.size() > kOpenArenasMax) {
@@ -113,6 +117,7 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
 
 void Store::drop_arena_cache() const {
   std::lock_guard lock(mutex_);
+  ++cache_generation_;
   arenas_.clear();
   recently_used_.clear();
 }

@@ -84,6 +84,7 @@ class Store {
     std::list<ArenaId>::iterator used;
   };
   mutable std::mutex mutex_;  // guards the cache
+  mutable uint64_t cache_generation_ = 0;
   mutable std::map<ArenaId, CachedArena> arenas_;
   mutable std::list<ArenaId> recently_used_;
 };

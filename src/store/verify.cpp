@@ -124,7 +124,7 @@ class Verifier {
     auto pack = packs_.find(*score);
     auto node = node_users_.find(*score);
     // Another arena may hold a whole copy; then nobody is hurt.
-    if (pack != packs_.end() && !whole_elsewhere(*score, arena)) {
+    if (pack != packs_.end() && !whole_elsewhere(*score, arena, pack->second.ranges)) {
       damaged_packs_.insert(*score);
       report(what, pack->second.users);
     } else if (node != node_users_.end()) {
@@ -134,13 +134,14 @@ class Verifier {
     }
   }
 
-  bool whole_elsewhere(const Score& score, const ArenaId& arena) const {
+  bool whole_elsewhere(const Score& score, const ArenaId& arena, const std::vector<Extent>& ranges) const {
     Result<std::vector<Store::Place>> places = store_.find_pack(score, arena, true);
     if (!places.ok()) return false;
     return std::any_of(places->begin(), places->end(), [&](const Store::Place& place) {
       if (place.arena->id() == arena) return false;
       Result<Pack> pack = place.arena->read_pack(place.ordinal);
-      return pack.ok() && pack->verify_all().ok();
+      return pack.ok() && std::all_of(ranges.begin(), ranges.end(),
+                                      [&](const Extent& range) { return pack->range(range.offset, range.bytes).ok(); });
     });
   }
 

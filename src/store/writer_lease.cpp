@@ -32,7 +32,11 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store) {
   }
   lease->file_ = std::move(*file);
   VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(::getpid()))));
-  lease->heart_ = std::thread([raw = lease.get()] { raw->beat(); });
+  try {
+    lease->heart_ = std::thread([raw = lease.get()] { raw->beat(); });
+  } catch (const std::system_error&) {
+    return Status::resource_limit("the system refuses another thread", lease->path_);
+  }
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
   VARVE_ASSIGN(lease->condemned_, store.list_condemned());
   // What was open may have been removed before the lease was there, and must not be found by its old reader.

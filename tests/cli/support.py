@@ -14,7 +14,6 @@ import unittest
 PROGRAM = os.environ.get("VARVE_PROGRAM", "varve")
 NIGHTLY = os.environ.get("VARVE_NIGHTLY") == "1"
 HAS_HDF5 = os.environ.get("VARVE_WITH_HDF5", "1") == "1"
-HAS_FPZIP = os.environ.get("VARVE_WITH_FPZIP", "1") == "1"
 SAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "sample" / "implosion"
 
 SUCCESS, FAILURE, USAGE, NOT_FOUND, DAMAGED, EXISTS, BUSY, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130

@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-from support import HAS_FPZIP, HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
+from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
 
 RECORD_KEYS = {"name", "job", "step", "created_s", "scheme", "policy", "chunker", "match", "rank_count", "file_count",
                "raw_bytes", "new_bytes", "stored_bytes", "group_count"}
@@ -81,7 +81,7 @@ class Save(WithThreeSets):
         choices = [("--scheme", name) for name in ("agnostic", "agnostic-block", "aware", "aware-block")]
         choices += [("--effort", name) for name in ("fast", "balanced", "best")]
         choices += [("--codec", name) for name in ("store", "zstd", "gzip", "lorenzo+shuffle+zstd:1")]
-        choices += [("--codec", "paper")] if HAS_FPZIP else []
+        choices += [("--codec", "paper")]
         choices += [("--match", name) for name in ("exact", "digits", "Grid[0-9]+")]
         choices += [("--chunker", name) for name in ("fixed:4096", "gear:4096", "rabin:1024,4096,16384")]
         choices += [("--block-bytes", "16KiB"), ("--memory", "64M"), ("--threads", "1"), ("--group-size", "3"),

@@ -88,6 +88,7 @@ struct Interrupted : testing::Test {
     PruneOptions options;
     options.live_share_min = live_share_min;
     options.wait_seconds = 0;
+    options.silence_seconds = 0;
     return options;
   }
 

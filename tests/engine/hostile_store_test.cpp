@@ -98,6 +98,7 @@ struct HostileStore : testing::Test {
     store_statistics(*store).status().ignore("likewise");
     PruneOptions prune_options;
     prune_options.wait_seconds = 0;
+    prune_options.silence_seconds = 0;
     prune_store(*store, prune_options).status().ignore("likewise");
     EXPECT_LE(peak_memory_bytes(), memory_before + kMemoryGrowthMax);
   }
