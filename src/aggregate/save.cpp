@@ -80,8 +80,10 @@ Result<SaveReport> save_once(const Store& store, const std::string& folder, cons
   const std::vector<ArenaId>& condemned = lease->condemned();
   ThreadPool pool(options.thread_count);
   const size_t worker_count = std::min(groups.size(), std::max<size_t>(pool.thread_count(), 1));
-  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index,
-               ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count));
+  Result<std::unique_ptr<ChunkIndex>> opened =
+      ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count);
+  if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
+  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
   const SaveContext context{store,    *lease,  *index, folder,   options,
                             *chunker, layouts, pool,   progress, memory_bytes / worker_count};
   Result<std::vector<GroupOutcome>> saved = run_groups(context, std::move(groups), worker_count);

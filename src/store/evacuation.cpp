@@ -85,10 +85,10 @@ Status Evacuation::find_homes() {
     for (size_t i = 0; i < index.packs.size(); ++i) {
       auto needed = needs_.packs.find(index.packs[i].score);
       if (needed != needs_.packs.end() && holds_ranges(**arena, i, needed->second))
-        pack_homes_.emplace(needed->first, std::pair(id, i));
+        pack_homes_.emplace(needed->first, id);
     }
-    for (size_t i = 0; i < index.nodes.size(); ++i) {
-      if (needs_.nodes.contains(index.nodes[i].score)) node_homes_.emplace(index.nodes[i].score, std::pair(id, i));
+    for (const FrameEntry& entry : index.nodes) {
+      if (needs_.nodes.contains(entry.score)) node_homes_.emplace(entry.score, id);
     }
   }
   return {};
@@ -101,9 +101,11 @@ bool Evacuation::has_whole_home(const Score& pack, const std::vector<Extent>& ra
   if (safe_.contains(pack)) return true;
   auto [begin, end] = pack_homes_.equal_range(pack);
   const bool whole = std::any_of(begin, end, [&](const auto& home) {
-    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second.first);
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second);
     if (!arena.ok()) return false;
-    Result<Pack> copy = (*arena)->read_pack(home.second.second);
+    const std::optional<size_t> ordinal = (*arena)->find_pack(pack);
+    if (!ordinal) return false;
+    Result<Pack> copy = (*arena)->read_pack(*ordinal);
     return copy.ok() && std::all_of(ranges.begin(), ranges.end(),
                                     [&](const Extent& range) { return copy->range(range.offset, range.bytes).ok(); });
   });
@@ -115,8 +117,10 @@ bool Evacuation::has_whole_home(const Score& node) {
   if (safe_.contains(node)) return true;
   auto [begin, end] = node_homes_.equal_range(node);
   const bool whole = std::any_of(begin, end, [&](const auto& home) {
-    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second.first);
-    return arena.ok() && (*arena)->read_node(home.second.second).ok();
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second);
+    if (!arena.ok()) return false;
+    const std::optional<size_t> ordinal = (*arena)->find_node(node);
+    return ordinal && (*arena)->read_node(*ordinal).ok();
   });
   if (whole) safe_.insert(node);
   return whole;

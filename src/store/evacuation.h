@@ -39,8 +39,9 @@ class Evacuation {
   const Store& store_;
   const Needs& needs_;
   ProgressSink& progress_;
-  /// Where needed packs and nodes are, in arenas that stay: arena, and ordinal in its index.
-  std::multimap<Score, std::pair<ArenaId, size_t>> pack_homes_, node_homes_;
+  /// The arenas that stay and have needed packs and nodes. Not where in them: one that is opened again, and whose index
+  /// cannot be read this time, lists them in another order.
+  std::multimap<Score, ArenaId> pack_homes_, node_homes_;
   std::set<Score> safe_;  ///< those of which a home was read and found whole, or that were copied
   std::unique_ptr<WriterLease> lease_;
   std::unique_ptr<ArenaWriter> writer_;
