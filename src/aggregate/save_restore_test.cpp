@@ -125,7 +125,9 @@ TEST_F(SaveRestore, StopsOnRequestAndLeavesNothing) {
   EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
   ASSERT_TRUE(test::save(*store, source, "run", 7).ok());
   StoppingProgress at_once(0);
-  const Result<RestoreReport> restored = restore_set(*store, {"run", 7}, place / "target", {}, at_once);
+  RestoreOptions one_by_one;
+  one_by_one.thread_count = 1;
+  const Result<RestoreReport> restored = restore_set(*store, {"run", 7}, place / "target", one_by_one, at_once);
   EXPECT_EQ(restored.status().code(), StatusCode::cancelled);
   EXPECT_FALSE(std::filesystem::exists(place / "target"));
 }
