@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/element_type.h"
 #include "store/tree.h"
+#include "varve/element_type.h"
 
 namespace varve {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "core/element_type.h"
+#include "varve/element_type.h"
 
 namespace varve {
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/bytes.h"
-#include "core/element_type.h"
+#include "varve/element_type.h"
 #include "varve/status.h"
 
 namespace varve {

@@ -1,4 +1,4 @@
-#include "core/element_type.h"
+#include "varve/element_type.h"
 
 #include <fmt/format.h>
 

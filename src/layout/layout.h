@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/element_type.h"
+#include "varve/element_type.h"
 #include "varve/status.h"
 
 namespace varve {

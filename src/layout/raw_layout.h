@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "core/element_type.h"
 #include "layout/layout.h"
+#include "varve/element_type.h"
 #include "varve/status.h"
 
 namespace varve {

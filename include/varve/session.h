@@ -1,0 +1,215 @@
+#pragma once
+
+#include <bit>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "varve/communicator.h"
+#include "varve/element_type.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// The ElementType of a C++ type: numbers by their size, anything else that can be copied as bytes as opaque.
+template <class T>
+constexpr ElementType element_type_of() {
+  static_assert(std::is_trivially_copyable_v<T>, "protect what is not plain bytes with callbacks");
+  constexpr ByteOrder order = sizeof(T) > 1 && std::is_arithmetic_v<T> && std::endian::native == std::endian::big
+                                  ? ByteOrder::big
+                                  : ByteOrder::little;
+  if constexpr (std::is_floating_point_v<T> && sizeof(T) <= 8) return {ElementKind::floating, order, sizeof(T)};
+  if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) return {ElementKind::signed_integer, order, sizeof(T)};
+  if constexpr (std::is_integral_v<T>) return {ElementKind::unsigned_integer, order, sizeof(T)};
+  return {ElementKind::opaque, ByteOrder::little, sizeof(T)};
+}
+
+/// What can be copied as bytes and means the same afterwards.
+template <class T>
+concept PlainValue = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T>;
+
+/// How an array lies in memory, and in the whole that the ranks share. All in elements, slowest dimension first.
+struct ArrayShape {
+  std::vector<uint64_t> cells{};          ///< of the buffer, ghost cells and padding included; empty: one dimension
+  std::vector<uint64_t> ghosts_low{};     ///< left out of the checkpoint at the low end of each dimension; empty: none
+  std::vector<uint64_t> ghosts_high{};    ///< and at the high end
+  std::vector<uint64_t> global_cells{};   ///< of the array of which this rank has a part; empty: not said
+  std::vector<uint64_t> global_offset{};  ///< where the saved part lies in it
+
+  /// `width` ghost cells at both ends of every dimension.
+  static ArrayShape with_ghosts(std::vector<uint64_t> cells, uint64_t width) {
+    const size_t dimensions = cells.size();
+    return {
+        std::move(cells), std::vector<uint64_t>(dimensions, width), std::vector<uint64_t>(dimensions, width), {}, {}};
+  }
+};
+
+/// What to do when a checkpoint is due and the one before is not persistent yet.
+enum class WhenBusy {
+  wait,       ///< the program waits for it
+  skip,       ///< the new checkpoint is left out
+  two_slots,  ///< memory for a second snapshot; the program waits only if both are taken
+};
+
+/// What a session can be told. An empty option is taken from elsewhere, in this order: the environment variable
+/// VARVE_<NAME IN CAPITALS>, the options file, this struct, the default (docs/GUIDE.md, "Options of a run").
+struct SessionOptions {
+  std::optional<std::string> options_file;  ///< TOML; default: varve.toml in the working directory if there
+  std::optional<std::string> store;         ///< folder, created if need be; default "varve-store"
+  std::optional<std::string> job;           ///< default: the program's name
+  /// Ranks that share a checkpoint thread: "rank", "socket", "node" (default) or a number.
+  std::optional<std::string> group;
+  std::optional<std::string> effort;     ///< "fast", "balanced" (default) or "best"
+  std::optional<std::string> codec;      ///< a codec chain in place of an effort
+  std::optional<std::string> scheme;     ///< default "aware"
+  std::optional<uint32_t> threads;       ///< working for each group's checkpoint thread; default 1
+  std::optional<uint64_t> memory_bytes;  ///< that a group's engine holds; default 256 MiB
+  std::optional<uint64_t> every_steps;   ///< due() every so many steps
+  std::optional<double> every_seconds;   ///< due() every so many seconds
+  /// Seconds, of the whole job; due() by Daly's formula if neither of the above is given; default 24 hours.
+  std::optional<double> mean_time_between_failures;
+  std::optional<WhenBusy> when_busy;  ///< default wait
+  std::optional<uint64_t> keep_last;  ///< sets of this job; older ones go when a newer is complete; default: all stay
+  std::optional<double> write_bytes_per_second;  ///< that a group's thread writes at most; default: no limit
+  std::optional<double> stop_after_seconds;      ///< since open(): ask for a stop then
+  std::optional<std::string> stop_file;          ///< ask for a stop when this file is there
+  std::optional<bool> stop_on_signals;           ///< SIGTERM and SIGUSR1 ask for a stop; default true
+  std::optional<bool> low_priority;          ///< of the checkpoint threads where no free core is found; default true
+  std::optional<std::string> shared_memory;  ///< folder of a memory file system; default /dev/shm
+};
+
+/// How far stage 2 is.
+struct SessionProgress {
+  std::optional<uint64_t> newest_snapshot;    ///< step whose snapshot is complete in memory
+  std::optional<uint64_t> newest_persistent;  ///< step whose set is complete in the store
+  uint64_t bytes_to_write = 0;                ///< raw bytes of this rank's group that are on their way
+  uint64_t bytes_written = 0;                 ///< of them, dealt with
+  uint64_t skipped = 0;                       ///< checkpoints left out because the one before was busy
+  Status last_error;                          ///< of stage 2; the program goes on
+};
+
+enum class Persistence {
+  later,  ///< checkpoint() returns after the snapshot
+  now,    ///< checkpoint() returns when the set is complete in the store, or has failed
+};
+
+/// Checkpoints of a running program: protect variables, restart, then checkpoint as the program goes on. Each rank has
+/// one, opened together; calls marked collective are made by all ranks in the same order. One thread at a time (the
+/// program's; ours are behind it). Nothing is printed, and no MPI call is made outside these functions unless the
+/// library below allows several threads.
+class Session {
+ public:
+  /// Collective. not_found, permission_denied, ...: the store cannot be used; invalid_argument: an option makes no
+  /// sense.
+  static Result<Session> open(std::unique_ptr<Communicator> ranks, SessionOptions options = {});
+  /// For one process.
+  static Result<Session> open(SessionOptions options = {}) {
+    return open(make_single_communicator(), std::move(options));
+  }
+
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();  ///< as finish(), waiting for what is on its way
+
+  /// Protects an array: its bytes go into every checkpoint from now on, and come back by restart(). `data` must stay
+  /// where it is; protect it again (same type) after it moved or changed its size. invalid_argument: the shape does not
+  /// fit `data`, the type differs from before, or the name is not one (1 to 1,000 bytes, no control characters).
+  template <class T, size_t kCount>
+  Status protect(std::string_view name, std::span<T, kCount> data, const ArrayShape& shape = {}) {
+    return protect_array(name, element_type_of<T>(), data.data(), data.size(), shape);
+  }
+  /// A scalar or a plain struct.
+  template <PlainValue T>
+  Status protect(std::string_view name, T& value) {
+    return protect_scalar(name, element_type_of<T>(), &value);
+  }
+  /// A vector, whatever its size is at each checkpoint; restart() resizes it. The vector object must stay where it is.
+  template <class T>
+  Status protect(std::string_view name, std::vector<T>& values) {
+    return protect_vector(
+        name, element_type_of<T>(), [&values] { return std::as_bytes(std::span(values)); },
+        [&values](uint64_t count) {
+          values.resize(count);
+          return std::as_writable_bytes(std::span(values));
+        });
+  }
+  /// An object by callbacks: `save` appends its bytes, `load` takes them back. Both run inside checkpoint() and
+  /// restart(), on the calling thread.
+  Status protect(std::string_view name, std::function<Status(std::vector<std::byte>&)> save,
+                 std::function<Status(std::span<const std::byte>)> load);
+  /// not_found if it is not protected.
+  Status unprotect(std::string_view name);
+
+  /// Memory for a grid that can be lent: zeroed, shared with the checkpoint thread, owned by the session until its end.
+  /// Make all grids of a name with the same count; a spare is made along with the second.
+  template <class T>
+  Result<std::span<T>> make_grid(std::string_view name, uint64_t count) {
+    VARVE_ASSIGN(std::byte* const memory, make_grid_bytes(name, count * sizeof(T)));
+    return std::span<T>(reinterpret_cast<T*>(memory), count);
+  }
+  /// Hands `grid`, which holds the present content of the protected variable `name`, to the next checkpoint, which then
+  /// copies nothing of it, and returns a spare to go on with. `grid` may still be read, but not written, until lend()
+  /// returns it as a spare, which is only when its bytes are safe (toggle grids of Shahzad et al., figure 5). If all
+  /// grids of that name are being written, waits. invalid_argument: not from make_grid(), or lent already.
+  template <class T>
+  Result<std::span<T>> lend(std::string_view name, std::span<T> grid) {
+    VARVE_ASSIGN(std::byte* const memory, lend_bytes(name, reinterpret_cast<std::byte*>(grid.data())));
+    return std::span<T>(reinterpret_cast<T*>(memory), grid.size());
+  }
+
+  /// Loads the newest set that is complete and intact on all ranks, from memory or the store, into what is protected,
+  /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
+  /// all ranks take the next older one, and warnings() says so. invalid_argument: it was made by another number of
+  /// ranks, or a variable has another type or size there; nothing is written then. Collective.
+  Result<std::optional<uint64_t>> restart();
+
+  /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
+  /// stop was asked for. The same on all ranks. Collective.
+  bool due(uint64_t step);
+  /// Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next.
+  /// What fails later is in progress(). Collective in that every rank must do it, but ranks do not wait for each other
+  /// unless Persistence::now.
+  Status checkpoint(uint64_t step, Persistence persistence = Persistence::later);
+  /// Whether the program should end: a stop was asked for, and the last checkpoint is made. The same on all ranks after
+  /// the same due() and checkpoint().
+  bool should_stop() const;
+
+  /// Waits until everything is persistent; the last error if it is not.
+  Status wait();
+  /// Waits so long at most, removes our memory, and ends the session: no call but report() afterwards. busy: time ran
+  /// out, and the newest checkpoint was given up (earlier sets are there). Collective.
+  Status finish(std::chrono::duration<double> limit = std::chrono::hours(1));
+
+  SessionProgress progress() const;
+  /// What happened that the user should know, and takes them off the list.
+  std::vector<Status> warnings();
+  /// The options in effect and where each came from, one a line.
+  std::string effective_options() const;
+  /// What checkpointing cost and would cost: a few lines for people (after finish(): of the whole run). Rank 0's.
+  std::string report() const;
+  /// The same as JSON.
+  std::string report_json() const;
+
+ private:
+  class Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  Status protect_array(std::string_view name, ElementType type, void* data, uint64_t count, const ArrayShape& shape);
+  Status protect_scalar(std::string_view name, ElementType type, void* data);
+  Status protect_vector(std::string_view name, ElementType type, std::function<std::span<const std::byte>()> bytes,
+                        std::function<std::span<std::byte>(uint64_t count)> resize);
+  Result<std::byte*> make_grid_bytes(std::string_view name, uint64_t bytes);
+  Result<std::byte*> lend_bytes(std::string_view name, std::byte* grid);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace varve
