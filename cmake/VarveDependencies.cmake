@@ -22,6 +22,23 @@ if(VARVE_WITH_HDF5)
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
 endif()
 
+# The static libraries, where there are: what the dynamic loader does for libcrypto alone takes as long as saving a small file.
+foreach(prefix ZSTD LZMA DEFLATE CRYPTO LZ4)
+  if(TARGET PkgConfig::${prefix})
+    get_target_property(libraries PkgConfig::${prefix} INTERFACE_LINK_LIBRARIES)
+    set(preferred "")
+    foreach(library ${libraries})
+      string(REGEX REPLACE "\\.so$" ".a" archive "${library}")
+      if(IS_ABSOLUTE "${archive}" AND EXISTS "${archive}")
+        list(APPEND preferred ${archive})
+      else()
+        list(APPEND preferred ${library})
+      endif()
+    endforeach()
+    set_target_properties(PkgConfig::${prefix} PROPERTIES INTERFACE_LINK_LIBRARIES "${preferred}")
+  endif()
+endforeach()
+
 # BLAKE3: an installed CMake package, else the C and assembly sources that Debian's librust-blake3-dev ships.
 set(VARVE_BLAKE3_TARGET "")
 if(VARVE_WITH_BLAKE3)

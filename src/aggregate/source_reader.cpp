@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kOpenFilesMax = 128;
 constexpr size_t kSmallExtentBytes = 4096;
 constexpr size_t kWindowBytes = 64 * 1024;
+/// What a window may read in vain between two extents: about what a system call costs.
+constexpr uint64_t kGapBytesMax = 4096;
 }  // namespace
 
 Result<int> SourceReader::open(uint32_t file) {
@@ -80,6 +82,13 @@ Status SourceReader::read_extent(uint32_t file, uint64_t offset, MutableByteSpan
   }
   const bool in_window =
       window_file_ == file && offset >= window_offset_ && offset + into.size() <= window_offset_ + window_.size();
+  const bool follows = small_file_ == file && offset >= small_end_ && offset - small_end_ <= kGapBytesMax;
+  small_file_ = file;
+  small_end_ = offset + into.size();
+  if (!in_window && !follows) {
+    VARVE_ASSIGN(size_t got, read_some(offset, into));
+    return got == into.size() ? Status() : shrunk;
+  }
   if (!in_window) {
     window_file_ = UINT32_MAX;
     window_.resize(kWindowBytes);

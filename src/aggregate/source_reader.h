@@ -46,7 +46,10 @@ class SourceReader {
   uint32_t hole_file_ = UINT32_MAX;
   uint64_t hole_begin_ = 0, hole_end_ = 0;
 
-  // Small extents that lie near one another (headers between variables) are read with one call.
+  // Small extents that lie near one another (headers between variables) are read with one call: the second of them
+  // opens a window. One that stands alone is read alone.
+  uint32_t small_file_ = UINT32_MAX;
+  uint64_t small_end_ = 0;
   uint32_t window_file_ = UINT32_MAX;
   uint64_t window_offset_ = 0;
   ByteVector window_;

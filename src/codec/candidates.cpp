@@ -109,13 +109,20 @@ size_t find_record_bytes(ByteSpan raw) {
     if (raw[at] != std::byte{0}) positions.push_back(at);
   }
   if (positions.size() < positions_max / 16) return 0;
+  // matches[i] is of the period record_bytes_max - 4 * i. All periods of one position are looked at together: their
+  // bytes are neighbours, and the first of every four.
+  std::array<uint32_t, record_bytes_max / 4> matches{};
+  for (size_t at : positions) {
+    const auto value = static_cast<uint32_t>(raw[at]);
+    const std::byte* before = raw.data() + at - record_bytes_max;
+    for (size_t i = 0; i < matches.size(); ++i) matches[i] += (load_le<uint32_t>(before + 4 * i) & 0xff) == value;
+  }
   size_t best_bytes = 0;
   double best_matches = static_cast<double>(positions.size()) / 64;
   for (size_t bytes = 4; bytes <= record_bytes_max; bytes += 4) {
-    const auto matches =
-        std::count_if(positions.begin(), positions.end(), [&](size_t at) { return raw[at] == raw[at - bytes]; });
-    if (static_cast<double>(matches) > best_matches * better_by) {
-      best_matches = static_cast<double>(matches);
+    const double found = matches[(record_bytes_max - bytes) / 4];
+    if (found > best_matches * better_by) {
+      best_matches = found;
       best_bytes = bytes;
     }
   }

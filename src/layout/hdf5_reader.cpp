@@ -12,32 +12,23 @@
 #include <unordered_set>
 
 #include "layout/element_count.h"
+#include "layout/file_blocks.h"
+#include "layout/hdf5_plain.h"
 #include "layout/layout_reader.h"
 
 namespace varve {
 namespace {
 
 // ---------------------------------------------------------------------------------------------------------------------
-// A read-only file driver of the HDF5 library. It takes an open descriptor (no path, no file lock), keeps the blocks it
-// has read (metadata are read in pieces of some hundred bytes), and can tell where a chunk lies without reading it.
-
-constexpr uint64_t kBlockBytes = 8_KiB;
-constexpr size_t kBlockCount = 64;
-constexpr uint64_t kUncachedReadBytes = 64_KiB;
-
-struct BlockCache {
-  ByteVector bytes = ByteVector(kBlockBytes * kBlockCount);
-  std::array<uint64_t, kBlockCount> block_number{};
-  std::array<uint64_t, kBlockCount> filled{};  ///< 0: the slot is empty
-};
+// A read-only file driver of the HDF5 library. It takes an open descriptor (no path, no file lock) through a cache of
+// blocks, and can tell where a chunk lies without reading it.
 
 /// The library owns the H5FD_t and hands it back to every call; the rest lives as long.
 struct DriverFile {
   H5FD_t library_part{};  // first, so that a pointer to it is a pointer to all
-  int fd = -1;
   haddr_t file_bytes = 0;
   haddr_t end_of_address = 0;
-  BlockCache* cache = nullptr;
+  FileBlocks* blocks = nullptr;
   bool locating = false;          ///< note where raw data would be read, and do not read them
   std::optional<Extent> located;  ///< the last place so noted
 };
@@ -48,55 +39,18 @@ const DriverFile* driver_file(const H5FD_t* file) { return reinterpret_cast<cons
 /// What the next open() of the driver gets. The library passes only a name and copies of property lists; this process
 /// reads one file at a time.
 struct NextFile {
-  int fd = -1;
+  FileBlocks* blocks = nullptr;
   uint64_t file_bytes = 0;
-  BlockCache* cache = nullptr;
   DriverFile* opened = nullptr;
 };
 NextFile next_file;
 
-/// Reads what the file has of `into`; like the library's own driver, the rest is zero.
-bool read_through(int fd, uint64_t offset, MutableByteSpan into) {
-  size_t done = 0;
-  while (done < into.size()) {
-    ssize_t got = ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return false;
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  std::fill(into.begin() + static_cast<std::ptrdiff_t>(done), into.end(), std::byte{0});
-  return true;
-}
-
-bool read_cached(DriverFile& file, uint64_t offset, MutableByteSpan into) {
-  if (into.size() >= kUncachedReadBytes) return read_through(file.fd, offset, into);
-  while (!into.empty()) {
-    uint64_t number = offset / kBlockBytes, within = offset % kBlockBytes;
-    size_t slot = number % kBlockCount;
-    std::byte* block = file.cache->bytes.data() + slot * kBlockBytes;
-    if (file.cache->filled[slot] == 0 || file.cache->block_number[slot] != number) {
-      file.cache->filled[slot] = 0;
-      if (!read_through(file.fd, number * kBlockBytes, {block, kBlockBytes})) return false;
-      file.cache->block_number[slot] = number;
-      file.cache->filled[slot] = kBlockBytes;
-    }
-    size_t count = std::min<uint64_t>(into.size(), kBlockBytes - within);
-    std::copy_n(block + within, count, into.begin());
-    into = into.subspan(count);
-    offset += count;
-  }
-  return true;
-}
-
 H5FD_t* driver_open(const char*, unsigned flags, hid_t, haddr_t) {
-  if ((flags & H5F_ACC_RDWR) != 0 || next_file.fd < 0) return nullptr;
+  if ((flags & H5F_ACC_RDWR) != 0 || next_file.blocks == nullptr) return nullptr;
   auto* file = new (std::nothrow) DriverFile;
   if (file == nullptr) return nullptr;
-  file->fd = next_file.fd;
   file->file_bytes = next_file.file_bytes;
-  file->cache = next_file.cache;
-  file->cache->filled.fill(0);
+  file->blocks = next_file.blocks;
   next_file.opened = file;
   return &file->library_part;
 }
@@ -124,7 +78,7 @@ herr_t driver_read(H5FD_t* library_file, H5FD_mem_t type, hid_t, haddr_t address
     file.located = Extent{address, bytes};
     return 0;
   }
-  return read_cached(file, address, {static_cast<std::byte*>(buffer), bytes}) ? 0 : -1;
+  return file.blocks->read(address, {static_cast<std::byte*>(buffer), bytes}) ? 0 : -1;
 }
 
 herr_t driver_write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, size_t, const void*) { return -1; }
@@ -495,11 +449,18 @@ class Hdf5Reader final : public LayoutReader {
     return false;
   }
 
+  Result<Layout> read_safely(int fd, uint64_t file_bytes) const override {
+    thread_local FileBlocks blocks;
+    blocks.open(fd);
+    return read_plain_hdf5(blocks, file_bytes);
+  }
+
   Result<Layout> read(int fd, uint64_t file_bytes) const override {
     VARVE_TRY(start_library());
-    next_file = {fd, file_bytes, &cache_, nullptr};
+    blocks_.open(fd);
+    next_file = {&blocks_, file_bytes, nullptr};
     Handle file(H5Fopen("/varve", H5F_ACC_RDONLY, access_.get()), H5Fclose);
-    next_file.fd = -1;
+    next_file.blocks = nullptr;
     if (!file.valid() || next_file.opened == nullptr) return library_error("open the file");
     return FileVisitor(file.get(), *next_file.opened).visit();
   }
@@ -525,7 +486,7 @@ class Hdf5Reader final : public LayoutReader {
   }
 
   mutable Handle access_{-1, H5Pclose};
-  mutable BlockCache cache_;
+  mutable FileBlocks blocks_;
 };
 
 }  // namespace

@@ -24,6 +24,13 @@ class LayoutReader {
   /// shorter file). Runs in the caller's own process: cheap, and safe on any file.
   virtual bool recognises(int fd, ByteSpan first_bytes, uint64_t file_bytes) const = 0;
 
+  /// The layout, if the reader can tell it on its own: without a library, in bounded time and memory, and without
+  /// crashing on any file. unsupported: read() has to be asked. Runs in the caller's own process and may be used by
+  /// several threads.
+  virtual Result<Layout> read_safely(int /*fd*/, uint64_t /*file_bytes*/) const {
+    return Status::unsupported("no reader of our own");
+  }
+
   /// The layout of the file open at `fd` for reading, which is `file_bytes` long. The result is not validated yet.
   /// A reader may crash, hang or eat memory on a hostile file: LayoutService runs it in a process of its own.
   virtual Result<Layout> read(int fd, uint64_t file_bytes) const = 0;

@@ -108,7 +108,11 @@ class LayoutService::Batch {
     ByteSpan first_bytes(buffer.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
     const LayoutReaders& readers = service_.options_.readers;
     for (uint32_t i = 0; i < readers.size(); ++i) {
-      if (readers[i]->recognises(file->get(), first_bytes, request.file_bytes)) return Task{index, i, std::move(*file)};
+      if (!readers[i]->recognises(file->get(), first_bytes, request.file_bytes)) continue;
+      Result<Layout> layout = readers[i]->read_safely(file->get(), request.file_bytes);
+      if (!layout.ok() || !validate_layout(*layout, request.file_bytes).ok()) return Task{index, i, std::move(*file)};
+      outcomes_[index].layout = std::move(*layout);
+      return std::nullopt;
     }
     if (options_.sidecars) {
       Result<UniqueFd> sidecar = open_regular(request.path + std::string(kSidecarSuffix));

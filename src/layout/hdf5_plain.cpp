@@ -1,0 +1,360 @@
+#include "layout/hdf5_plain.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <unordered_set>
+
+#include "layout/element_count.h"
+
+namespace varve {
+namespace {
+
+/// Steps are symbols, messages and tree entries: so many take well under a second. A file without loops or shared parts
+/// needs no more than one for eight bytes.
+constexpr uint64_t kStepsMax = 500'000;
+constexpr uint64_t kBytesPerStep = 8;
+constexpr uint64_t kHeapBytesMax = 1_MiB;
+constexpr uint64_t kHeaderBlockBytesMax = 1_MiB;
+constexpr size_t kHeaderBlocksMax = 256;
+constexpr unsigned kTreeLevelMax = 16;
+constexpr uint64_t kNoAddress = UINT64_MAX;
+
+Status not_plain(const char* what) { return Status::unsupported(what); }
+
+/// "Object Header Messages": those that say what an object is, and those that say nothing of where its data lie.
+enum Message : uint16_t {
+  kNil = 0x00,
+  kDataspace = 0x01,
+  kDatatype = 0x03,
+  kOldFillValue = 0x04,
+  kFillValue = 0x05,
+  kDataLayout = 0x08,
+  kAttribute = 0x0c,
+  kComment = 0x0d,
+  kOldModificationTime = 0x0e,
+  kContinuation = 0x10,
+  kSymbolTable = 0x11,
+  kModificationTime = 0x12,
+};
+constexpr uint8_t kSharedMessage = 0x02;
+
+/// The messages of one object that tell what it is; empty where it has none of a kind.
+struct Object {
+  ByteVector dataspace, datatype, data_layout, symbol_table;
+  bool is_dataset() const {
+    return !dataspace.empty() && !datatype.empty() && !data_layout.empty() && symbol_table.empty();
+  }
+  bool is_group() const {
+    return dataspace.empty() && datatype.empty() && data_layout.empty() && !symbol_table.empty();
+  }
+};
+
+/// A hard link of a group. `address` identifies the object, however many links there are to it.
+struct Link {
+  std::string name;
+  uint64_t address;
+};
+
+struct Group {
+  std::string path;  ///< with a '/' at its end
+  ByteVector symbol_table;
+};
+
+Result<std::vector<uint64_t>> parse_dataspace(ByteSpan message) {
+  ByteReader in(message);
+  VARVE_ASSIGN(const uint8_t version, in.u8());
+  VARVE_ASSIGN(const uint8_t rank, in.u8());
+  VARVE_TRY(in.u8().status());  // flags: maximal sizes follow the sizes
+  VARVE_ASSIGN(const uint8_t kind, in.u8());
+  if (rank > kDimensionsMax) return not_plain("dataspace");
+  if (version == 1) {
+    VARVE_TRY(in.le32().status());
+  } else {
+    constexpr uint8_t kind_null = 2;
+    if (version != 2 || kind > kind_null) return not_plain("dataspace");
+    if (kind == kind_null) return std::vector<uint64_t>{0};
+  }
+  std::vector<uint64_t> shape;
+  for (uint8_t i = 0; i < rank; ++i) {
+    VARVE_ASSIGN(const uint64_t extent, in.le64());
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
+/// Numbers that no codec of ours knows are opaque.
+ElementType number_type(ElementKind kind, bool big_endian, uint32_t bytes) {
+  if (bytes > 16 || (bytes & (bytes - 1)) != 0) return {ElementKind::opaque, ByteOrder::little, bytes};
+  return {kind, big_endian && bytes > 1 ? ByteOrder::big : ByteOrder::little, bytes};
+}
+
+/// "Fixed-Point Numbers": offset and precision in bits.
+Result<ElementType> parse_integer(ByteReader& in, uint32_t bit_field, uint32_t bytes) {
+  VARVE_ASSIGN(const uint16_t bit_offset, in.le16());
+  VARVE_ASSIGN(const uint16_t precision, in.le16());
+  if (bit_offset != 0 || precision != uint64_t{8} * bytes) return not_plain("padded integers");
+  const bool is_signed = (bit_field & 8) != 0;
+  return number_type(is_signed ? ElementKind::signed_integer : ElementKind::unsigned_integer, (bit_field & 1) != 0,
+                     bytes);
+}
+
+/// "Floating-Point Numbers": IEEE 754 binary16, 32, 64 or 128, or not plain.
+Result<ElementType> parse_float(ByteReader& in, uint32_t bit_field, uint32_t bytes) {
+  VARVE_ASSIGN(const uint16_t bit_offset, in.le16());
+  VARVE_ASSIGN(const uint16_t precision, in.le16());
+  VARVE_ASSIGN(const uint8_t exponent_at, in.u8());
+  VARVE_ASSIGN(const uint8_t exponent_bits, in.u8());
+  VARVE_ASSIGN(const uint8_t mantissa_at, in.u8());
+  VARVE_ASSIGN(const uint8_t mantissa_bits, in.u8());
+  const unsigned expected = bytes == 2 ? 10 : bytes == 4 ? 23 : bytes == 8 ? 52 : bytes == 16 ? 112 : 0;
+  const unsigned sign_at = 8 * bytes - 1;
+  const bool vax = (bit_field & 0x40) != 0;
+  const bool ieee = expected != 0 && !vax && bit_offset == 0 && precision == sign_at + 1 && mantissa_at == 0 &&
+                    mantissa_bits == expected && exponent_at == expected && exponent_bits == sign_at - expected &&
+                    (bit_field >> 8 & 0xff) == sign_at;
+  if (!ieee) return not_plain("unusual floats");
+  return number_type(ElementKind::floating, (bit_field & 1) != 0, bytes);
+}
+
+Result<ElementType> parse_datatype(ByteSpan message) {
+  enum : uint8_t { class_integer = 0, class_float = 1, class_string = 3 };
+  ByteReader in(message);
+  VARVE_ASSIGN(const uint32_t head, in.le32());  // class and version u8 | bit field of 24 bits
+  VARVE_ASSIGN(const uint32_t bytes, in.le32());
+  const uint32_t version = head >> 4 & 15, bit_field = head >> 8;
+  if (version < 1 || version > 3 || bytes == 0) return not_plain("datatype");
+  switch (head & 15) {
+    case class_integer: return parse_integer(in, bit_field, bytes);
+    case class_float: return parse_float(in, bit_field, bytes);
+    case class_string: return ElementType{ElementKind::text, ByteOrder::little, bytes};
+    default: return not_plain("datatype");
+  }
+}
+
+/// Version 3: where the bytes lie outside the object's header, if they do.
+Result<std::optional<Extent>> parse_data_layout(ByteSpan message) {
+  enum : uint8_t { class_compact = 0, class_contiguous = 1 };
+  using Place = std::optional<Extent>;
+  ByteReader in(message);
+  VARVE_ASSIGN(const uint8_t version, in.u8());
+  VARVE_ASSIGN(const uint8_t kind, in.u8());
+  if (version != 3 || kind > class_contiguous) return not_plain("data layout");
+  if (kind == class_compact) return Place();
+  VARVE_ASSIGN(const uint64_t address, in.le64());
+  VARVE_ASSIGN(const uint64_t bytes, in.le64());
+  return address == kNoAddress ? Place() : Place({address, bytes});
+}
+
+/// Visits every object of one file once, in the library's order.
+class PlainFile {
+ public:
+  PlainFile(FileBlocks& blocks, uint64_t file_bytes)
+      : blocks_(blocks), file_bytes_(file_bytes), steps_left_(std::min(kStepsMax, file_bytes / kBytesPerStep)) {}
+
+  Result<Layout> visit() {
+    VARVE_ASSIGN(const uint64_t root_address, read_superblock());
+    VARVE_ASSIGN(Object root, read_object(root_address));
+    if (!root.is_group()) return not_plain("the root is no group");
+    visited_.insert(root_address);
+    groups_.push_back({"/", std::move(root.symbol_table)});
+    for (size_t i = 0; i < groups_.size(); ++i) VARVE_TRY(visit_group(Group(std::move(groups_[i]))));
+    return std::move(layout_);
+  }
+
+ private:
+  Status read(uint64_t address, MutableByteSpan into) {
+    if (address > file_bytes_ || into.size() > file_bytes_ - address) return not_plain("an address past the end");
+    return blocks_.read(address, into) ? Status() : Status::io_error("the file cannot be read");
+  }
+  Result<ByteVector> read(uint64_t address, uint64_t bytes) {
+    if (address > file_bytes_ || bytes > file_bytes_ - address) return not_plain("an address past the end");
+    ByteVector found(bytes);
+    VARVE_TRY(read(address, MutableByteSpan(found)));
+    return found;
+  }
+  Status take_steps(uint64_t count) {
+    if (count > steps_left_) return not_plain("too many objects");
+    steps_left_ -= count;
+    return {};
+  }
+
+  /// Returns the address of the root group.
+  Result<uint64_t> read_superblock() {
+    std::array<std::byte, 72> raw;
+    VARVE_TRY(read(0, raw));
+    constexpr size_t versions_at = 8, offset_bytes_at = 13, length_bytes_at = 14;
+    constexpr size_t base_at = 24, end_at = 40, driver_at = 48, root_at = 64;
+    const auto byte_at = [&raw](size_t at) { return static_cast<uint8_t>(raw[at]); };
+    const auto address_at = [&raw](size_t at) { return load_le<uint64_t>(raw.data() + at); };
+    const bool original = load_le<uint32_t>(raw.data() + versions_at) << 8 == 0 && byte_at(versions_at + 4) == 0;
+    if (!original || byte_at(offset_bytes_at) != 8 || byte_at(length_bytes_at) != 8) return not_plain("superblock");
+    const bool whole = address_at(base_at) == 0 && address_at(end_at) <= file_bytes_;
+    if (!whole || address_at(driver_at) != kNoAddress) return not_plain("superblock");
+    return address_at(root_at);
+  }
+
+  Result<Object> read_object(uint64_t address) {
+    std::array<std::byte, 16> prefix;
+    VARVE_TRY(read(address, prefix));
+    if (prefix[0] != std::byte{1}) return not_plain("object header");
+    Object object;
+    std::vector<Extent> header_blocks = {{address + prefix.size(), load_le<uint32_t>(prefix.data() + 8)}};
+    for (size_t i = 0; i < header_blocks.size(); ++i) {
+      const Extent block = header_blocks[i];
+      if (block.bytes > kHeaderBlockBytesMax || i == kHeaderBlocksMax) return not_plain("a large object header");
+      VARVE_ASSIGN(const ByteVector messages, read(block.offset, block.bytes));
+      VARVE_TRY(read_messages(messages, object, header_blocks));
+    }
+    return object;
+  }
+
+  Status read_messages(ByteSpan messages, Object& object, std::vector<Extent>& header_blocks) {
+    constexpr size_t head_bytes = 8;
+    for (ByteReader in(messages); in.remaining() >= head_bytes;) {
+      VARVE_TRY(take_steps(1));
+      VARVE_ASSIGN(const uint16_t type, in.le16());
+      VARVE_ASSIGN(const uint16_t bytes, in.le16());
+      VARVE_ASSIGN(const uint32_t flags, in.le32());
+      VARVE_ASSIGN(const ByteSpan body, in.bytes(bytes));
+      switch (type) {
+        case kDataspace: VARVE_TRY(keep(body, flags, object.dataspace)); break;
+        case kDatatype: VARVE_TRY(keep(body, flags, object.datatype)); break;
+        case kDataLayout: VARVE_TRY(keep(body, flags, object.data_layout)); break;
+        case kSymbolTable: VARVE_TRY(keep(body, flags, object.symbol_table)); break;
+        case kContinuation: {
+          ByteReader place(body);
+          VARVE_ASSIGN(const uint64_t offset, place.le64());
+          VARVE_ASSIGN(const uint64_t block_bytes, place.le64());
+          header_blocks.push_back({offset, block_bytes});
+          break;
+        }
+        case kNil:
+        case kOldFillValue:
+        case kFillValue:
+        case kAttribute:
+        case kComment:
+        case kOldModificationTime:
+        case kModificationTime: break;
+        default: return not_plain("a message of another kind");
+      }
+    }
+    return {};
+  }
+
+  static Status keep(ByteSpan body, uint32_t flags, ByteVector& message) {
+    if ((flags & kSharedMessage) != 0 || !message.empty() || body.empty()) return not_plain("a shared message");
+    message.assign(body.begin(), body.end());
+    return {};
+  }
+
+  Status visit_group(const Group& group) {
+    ByteReader table(group.symbol_table);
+    VARVE_ASSIGN(const uint64_t tree_address, table.le64());
+    VARVE_ASSIGN(const uint64_t heap_address, table.le64());
+    VARVE_ASSIGN(const ByteVector heap, read_heap(heap_address));
+    links_.clear();
+    VARVE_TRY(list_tree(tree_address, std::nullopt, heap));
+    for (const Link& link : links_) {
+      if (!visited_.insert(link.address).second) continue;
+      std::string name = group.path + link.name;
+      if (name.size() > kVariableNameBytesMax) return not_plain("deep groups");
+      VARVE_ASSIGN(Object object, read_object(link.address));
+      if (object.is_group()) {
+        groups_.push_back({name + "/", std::move(object.symbol_table)});
+      } else if (object.is_dataset()) {
+        VARVE_TRY(add_dataset(object, std::move(name)));
+      } else {
+        return not_plain("an object of another kind");
+      }
+    }
+    return {};
+  }
+
+  /// "Local Heaps": the names of a group's links.
+  Result<ByteVector> read_heap(uint64_t address) {
+    std::array<std::byte, 32> head;
+    VARVE_TRY(read(address, head));
+    const bool known = as_text(ByteSpan(head).first(4)) == "HEAP" && head[4] == std::byte{0};
+    const auto bytes = load_le<uint64_t>(head.data() + 8);
+    if (!known || bytes > kHeapBytesMax) return not_plain("local heap");
+    VARVE_TRY(take_steps(bytes / kBytesPerStep));
+    return read(load_le<uint64_t>(head.data() + 24), bytes);
+  }
+
+  /// "Version 1 B-trees" of a group: appends the links below the node to links_, in the order of their names. `level`:
+  /// the one that the node must have, so that there are no loops.
+  Status list_tree(uint64_t address, std::optional<unsigned> level, ByteSpan heap) {
+    std::array<std::byte, 24> head;
+    VARVE_TRY(read(address, head));
+    const unsigned found_level = static_cast<uint8_t>(head[5]);
+    const bool known = as_text(ByteSpan(head).first(4)) == "TREE" && head[4] == std::byte{0};
+    if (!known || found_level > kTreeLevelMax || (level && found_level != *level)) return not_plain("group tree");
+    const auto count = load_le<uint16_t>(head.data() + 6);
+    VARVE_TRY(take_steps(1 + count));
+    constexpr uint64_t entry_bytes = 16;  // key u64 | child u64
+    VARVE_ASSIGN(const ByteVector entries, read(address + head.size(), count * entry_bytes));
+    for (size_t i = 0; i < count; ++i) {
+      const auto child = load_le<uint64_t>(entries.data() + i * entry_bytes + 8);
+      VARVE_TRY(found_level == 0 ? list_symbols(child, heap) : list_tree(child, found_level - 1, heap));
+    }
+    return {};
+  }
+
+  /// "Group Symbol Table Nodes".
+  Status list_symbols(uint64_t address, ByteSpan heap) {
+    constexpr uint64_t entry_bytes = 40;  // name u64 | address u64 | kind u32 | reserved u32 | scratch of 16 bytes
+    constexpr uint32_t kind_soft_link = 2;
+    std::array<std::byte, 8> head;
+    VARVE_TRY(read(address, head));
+    if (as_text(ByteSpan(head).first(4)) != "SNOD" || head[4] != std::byte{1}) return not_plain("symbol node");
+    const auto count = load_le<uint16_t>(head.data() + 6);
+    VARVE_TRY(take_steps(1 + count));
+    VARVE_ASSIGN(const ByteVector entries, read(address + head.size(), count * entry_bytes));
+    for (size_t i = 0; i < count; ++i) {
+      const std::byte* entry = entries.data() + i * entry_bytes;
+      const auto name_at = load_le<uint64_t>(entry);
+      if (name_at >= heap.size()) return not_plain("a name outside its heap");
+      const ByteSpan rest = heap.subspan(name_at);
+      const auto name_end = std::find(rest.begin(), rest.end(), std::byte{0});
+      if (name_end == rest.begin() || name_end == rest.end()) return not_plain("a name without end");
+      // Soft links lead to objects that have a hard link of their own.
+      if (load_le<uint32_t>(entry + 16) == kind_soft_link) continue;
+      const auto name_bytes = static_cast<size_t>(name_end - rest.begin());
+      VARVE_TRY(take_steps(name_bytes / kBytesPerStep));
+      links_.push_back({std::string(as_text(rest.first(name_bytes))), load_le<uint64_t>(entry + 8)});
+    }
+    return {};
+  }
+
+  Status add_dataset(const Object& object, std::string name) {
+    Variable variable;
+    variable.name = std::move(name);
+    VARVE_ASSIGN(variable.shape, parse_dataspace(object.dataspace));
+    VARVE_ASSIGN(variable.type, parse_datatype(object.datatype));
+    VARVE_ASSIGN(const std::optional<Extent> place, parse_data_layout(object.data_layout));
+    if (place) {
+      if (array_bytes(variable.shape, variable.type.bytes) != place->bytes) return not_plain("a dataset's size");
+      if (place->bytes > 0) variable.extents = {*place};
+    }
+    layout_.variables.push_back(std::move(variable));
+    return {};
+  }
+
+  FileBlocks& blocks_;
+  const uint64_t file_bytes_;
+  uint64_t steps_left_;
+  Layout layout_{.format = "hdf5", .variables = {}};
+  std::unordered_set<uint64_t> visited_;
+  std::vector<Link> links_;    ///< of the group that is being visited
+  std::vector<Group> groups_;  ///< found; they wait here instead of on the stack
+};
+
+}  // namespace
+
+Result<Layout> read_plain_hdf5(FileBlocks& blocks, uint64_t file_bytes) {
+  return PlainFile(blocks, file_bytes).visit();
+}
+
+}  // namespace varve
