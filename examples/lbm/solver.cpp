@@ -18,8 +18,10 @@ __attribute__((target_clones("avx512f", "avx2", "default"))) void relax_row(cons
   const double* __restrict__ f##q = from[q]; \
   double* __restrict__ t##q = to[q];
   ROW(0)
-  ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7) ROW(8) ROW(9) ROW(10) ROW(11) ROW(12) ROW(13) ROW(14) ROW(15) ROW(16)
-      ROW(17) ROW(18)
+  ROW(1)
+  ROW(2)
+  ROW(3) ROW(4) ROW(5) ROW(6) ROW(7) ROW(8) ROW(9) ROW(10) ROW(11) ROW(12) ROW(13) ROW(14) ROW(15) ROW(16) ROW(17)
+      ROW(18)
 #undef ROW
 #pragma GCC ivdep
           for (int64_t i = 0; i < cells; ++i) {
