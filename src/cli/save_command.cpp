@@ -6,6 +6,7 @@
 
 #include "aggregate/save.h"
 #include "cli/command.h"
+#include "cli/heap.h"
 #include "cli/text.h"
 #include "store/catalog.h"
 
@@ -42,6 +43,7 @@ class SaveCommand final : public Command {
     LayoutServiceOptions reading;
     reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
     VARVE_ASSIGN(std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
+    keep_freed_memory();
     VARVE_ASSIGN(SaveReport report, save_folder(*store, folder_, options_, *layouts, session.begin_progress()));
     session.end_progress();
     print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
