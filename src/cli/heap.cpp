@@ -9,7 +9,8 @@ void keep_freed_memory() {
   ::mallopt(M_MMAP_THRESHOLD, 8 << 20);  // larger blocks are rare, and go back at once
   ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
   ::mallopt(M_TOP_PAD, 1 << 20);
-  ::mallopt(M_ARENA_MAX, 1);  // what one thread frees, another takes
+  ::mallopt(M_ARENA_MAX,
+            4);  // what one thread frees, another takes; a few, so that many threads do not wait for each other
 #endif
 }
 
