@@ -22,6 +22,10 @@ if(VARVE_WITH_HDF5)
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
 endif()
 
+if(VARVE_WITH_TOML)
+  find_package(tomlplusplus REQUIRED)                                 # options files; headers only, so that users need none
+endif()
+
 # BLAKE3: an installed CMake package, else the C and assembly sources that Debian's librust-blake3-dev ships.
 set(VARVE_BLAKE3_TARGET "")
 if(VARVE_WITH_BLAKE3)
