@@ -32,6 +32,8 @@ class GridPool {
   /// Zeroed and touched. With the second grid of a name come its spares. invalid_argument: earlier ones of that name
   /// have another size; no_space.
   Result<std::byte*> make(std::string_view name, uint64_t bytes);
+  /// Makes the spares of a name that are not there yet.
+  Status make_spares(std::string_view name);
   /// The number of the grid that begins at `data`.
   std::optional<uint32_t> find(std::string_view name, const std::byte* data) const;
   Grid& at(uint32_t grid) { return grids_[grid]; }

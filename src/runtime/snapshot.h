@@ -54,7 +54,8 @@ class SnapshotMemory {
   /// The checkpoint is left out: what was lent for it is lent no longer.
   void skip(VariableTable& variables);
 
-  /// Session::make_grid() and lend().
+  /// Session::make_grid() and lend(). lend() gives back only a grid that no snapshot refers to, or whose drain has
+  /// ended; then that snapshot cannot be restarted from memory any more.
   Result<std::byte*> make_grid(std::string_view name, uint64_t bytes) { return grids_.make(name, bytes); }
   Result<std::byte*> lend(std::string_view name, std::byte* grid, VariableTable& variables,
                           std::chrono::nanoseconds limit);
@@ -88,8 +89,10 @@ class SnapshotMemory {
   Status make_room(uint32_t slot, const VariableTable& variables);
   void copy(uint32_t slot, const VariableTable& variables);
   void publish(uint32_t slot, VariableTable& variables);
-  void take_back_grids();
+  void release_grids(Slot& slot);
   std::optional<uint32_t> spare_grid(std::string_view name) const;
+  bool snapshot_is_drained(uint64_t fill_number) const;
+  std::byte* hand_out(uint32_t grid);
   Status wait_until(const std::function<bool()>& done, std::chrono::nanoseconds limit, std::string_view what) const;
   void step_done(std::string_view step) const {
     if (options_.after_step) options_.after_step(step);

@@ -14,6 +14,7 @@ struct LeftSnapshot {
   uint32_t rank_count = 0;  ///< of that run
   uint32_t slot = 0;
   uint64_t step = 0;
+  uint64_t fill_number = 0;
 
   /// Opens and verifies it: corrupt unless all of it is intact.
   Result<std::unique_ptr<SnapshotReader>> open_verified() const;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/image.h"
@@ -23,7 +25,7 @@ class SnapshotReader {
   uint64_t fill_number() const { return description_.fill_number; }
   const ImageTable& image() const { return image_; }
 
-  /// Bytes of the image, dense. invalid_argument past its end.
+  /// Bytes of the image, dense. corrupt past its end.
   Status read(uint64_t offset, MutableByteSpan into) const;
   /// As many of them as lie together from `offset` on, without a copy; at most `bytes_max`.
   ByteSpan view(uint64_t offset, uint64_t bytes_max) const;
@@ -35,24 +37,28 @@ class SnapshotReader {
   bool has_lent_grids() const;
 
  private:
+  friend class SnapshotView;
+
   struct MappedPart {
     const std::byte* base = nullptr;  ///< of its segment
     uint64_t first_crc = 0;
   };
 
-  SnapshotReader() = default;
-  Status map_parts(const SegmentOwner& owner);
-  Status check_part(const SlotPart& part, uint64_t segment_bytes) const;
+  explicit SnapshotReader(SegmentOwner owner) : owner_(std::move(owner)) {}
+  /// Reads what the slot holds now; what is mapped stays mapped.
+  Status reload();
+  Status map_parts();
   Status read_table();
   size_t part_at(uint64_t offset) const;
   uint32_t block_crc(size_t part, uint64_t block, MutableByteSpan scratch) const;
   std::string variable_at(uint64_t offset) const;
 
+  const SegmentOwner owner_;
   SlotDescription description_;
   ImageTable image_;
   SharedSegment slot_;
-  std::vector<SharedSegment> grids_;
-  std::vector<MappedPart> mapped_;
+  std::map<uint32_t, SharedSegment> grids_;
+  std::vector<MappedPart> mapped_;  ///< for each part
 };
 
 }  // namespace varve

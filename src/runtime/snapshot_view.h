@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,8 +20,9 @@ class SnapshotView {
   /// Steps whose snapshots are full and wait to be drained, oldest first.
   std::vector<uint64_t> full_steps() const;
   /// Takes it: the member cannot overwrite it until end_drain(). not_found: no slot is full of that step. With
-  /// lent grids it first sums them, which makes the snapshot restartable. What is returned lives until end_drain().
-  Result<SnapshotReader*> begin_drain(uint64_t step);
+  /// lent grids it first sums them, which makes the snapshot restartable. What is returned lives until end_drain(), and
+  /// may be read by any thread.
+  Result<const SnapshotReader*> begin_drain(uint64_t step);
   /// Gives the slot back, with what became of it, and wakes the member. Nothing was taken: does nothing.
   void end_drain(const Status& outcome);
 
@@ -34,10 +36,12 @@ class SnapshotView {
  private:
   explicit SnapshotView(SegmentOwner member) : member_(std::move(member)) {}
 
+  Result<const SnapshotReader*> open_drained(uint64_t step);
+
   const SegmentOwner member_;
   ControlBlock control_;
-  std::unique_ptr<SnapshotReader> reader_;  ///< of the slot that is being drained
-  uint32_t slot_ = 0;
+  std::array<std::unique_ptr<SnapshotReader>, kSlotsMax> readers_;  ///< kept, as mapping a slot anew costs time
+  std::optional<uint32_t> drained_slot_;                            ///< that is being drained
 };
 
 }  // namespace varve

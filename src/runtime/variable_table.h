@@ -48,8 +48,12 @@ class VariableTable {
                         std::function<Status(ByteSpan)> load);
   /// not_found if it is not protected.
   Status unprotect(std::string_view name);
-  /// The next checkpoint takes the variable from this grid. Returns the grid that had been lent for it and not used.
-  Result<std::optional<uint32_t>> lend(std::string_view name, const LentGrid& grid);
+  /// Whether lend() would take it.
+  Status check_lend(std::string_view name, const LentGrid& grid) const;
+  /// The next checkpoint takes the variable from this grid, in place of one that was lent before and not used.
+  Status lend(std::string_view name, const LentGrid& grid);
+  /// The grid that is lent for the next checkpoint.
+  std::optional<uint32_t> lent_grid(std::string_view name) const;
   /// After a checkpoint took the grids, or was left out: returns those that were lent, which are not any longer.
   std::vector<uint32_t> take_lent();
 
@@ -65,7 +69,7 @@ class VariableTable {
   const std::vector<VariableMemory>& memory() const { return memory_; }
   /// The encoded header of image(), image().header_bytes long.
   const ByteVector& image_header() const { return image_header_; }
-  /// Grows when image() changes.
+  /// Grows when image() changes, or which of the variables are lent.
   uint64_t image_number() const { return image_number_; }
 
   /// Whether what an image holds can be loaded: the same names, types and shapes (vectors and objects may have any
