@@ -142,6 +142,7 @@ struct ControlBlock::Shared {
   alignas(64) Bell bell;
   alignas(64) std::array<SlotCell, kSlotsMax> slots;
   alignas(64) NewsCell news;
+  alignas(64) std::atomic<uint64_t> given_up_count;  ///< one more than the newest step that was given up; 0: none
 };
 
 Result<ControlBlock> ControlBlock::create(const SegmentOwner& owner, const Identity& identity) {
@@ -252,6 +253,16 @@ void ControlBlock::end_drain(uint32_t slot, const Status& outcome) const {
   put_status(out, outcome);
   std::copy(bytes.begin(), bytes.end(), cell.outcome.begin());
   cell.state.store(static_cast<uint32_t>(SlotState::drained), std::memory_order_release);
+}
+
+void ControlBlock::give_up(uint64_t step) const {
+  if (step == UINT64_MAX) --step;
+  shared().given_up_count.store(step + 1, std::memory_order_release);
+}
+
+std::optional<uint64_t> ControlBlock::given_up() const {
+  const uint64_t count = shared().given_up_count.load(std::memory_order_acquire);
+  return count == 0 ? std::nullopt : std::optional(count - 1);
 }
 
 void ControlBlock::post(const GroupNews& news) const {

@@ -79,6 +79,10 @@ class ControlBlock {
   void mark_overwritten(uint32_t slot) const;  ///< a grid that it refers to is going to be written
   void end_drain(uint32_t slot, const Status& outcome) const;
 
+  /// The owner's: unless a slot is full of it, there is no snapshot of `step`, or of an earlier one, and will be none.
+  void give_up(uint64_t step) const;
+  std::optional<uint64_t> given_up() const;
+
   /// One writer; any readers. Nothing if the writer stopped in the middle.
   void post(const GroupNews& news) const;
   std::optional<GroupNews> news() const;

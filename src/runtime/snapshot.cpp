@@ -275,9 +275,18 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   copy(*index, variables);
   step_done("copied");
   publish(*index, variables);  // the commit point of the memory level
+  ring();
+  return {};
+}
+
+void SnapshotMemory::give_up(uint64_t step) {
+  control_.give_up(step);
+  ring();
+}
+
+void SnapshotMemory::ring() const {
   if (leader_.valid()) leader_.bell().ring();
   control_.bell().ring();
-  return {};
 }
 
 // Grids

@@ -53,6 +53,8 @@ class SnapshotMemory {
   Status fill(uint64_t step, VariableTable& variables);
   /// The checkpoint is left out: what was lent for it is lent no longer.
   void skip(VariableTable& variables);
+  /// Tells the checkpoint thread not to wait for a snapshot of this step: fill() failed, or was not called.
+  void give_up(uint64_t step);
 
   /// Session::make_grid() and lend(). lend() gives back only a grid that no snapshot refers to, or whose drain has
   /// ended; then that snapshot cannot be restarted from memory any more.
@@ -89,6 +91,7 @@ class SnapshotMemory {
   Status make_room(uint32_t slot, const VariableTable& variables);
   void copy(uint32_t slot, const VariableTable& variables);
   void publish(uint32_t slot, VariableTable& variables);
+  void ring() const;
   void release_grids(Slot& slot);
   std::optional<uint32_t> spare_grid(std::string_view name) const;
   bool snapshot_is_drained(uint64_t fill_number) const;

@@ -19,6 +19,8 @@ class SnapshotView {
 
   /// Steps whose snapshots are full and wait to be drained, oldest first.
   std::vector<uint64_t> full_steps() const;
+  /// The newest step of which the member will have no snapshot unless it is full already.
+  std::optional<uint64_t> given_up() const { return control_.given_up(); }
   /// Takes it: the member cannot overwrite it until end_drain(). not_found: no slot is full of that step. With
   /// lent grids it first sums them, which makes the snapshot restartable. What is returned lives until end_drain(), and
   /// may be read by any thread.
