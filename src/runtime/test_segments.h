@@ -63,7 +63,11 @@ template <class Body>
 int run_in_child(const Body& body) {
   const pid_t child = ::fork();
   if (child == 0) {
-    body();
+    try {
+      body();
+    } catch (...) {
+      ::_exit(99);  // or the child would go on with the tests
+    }
     ::_exit(0);
   }
   int status = 0;
