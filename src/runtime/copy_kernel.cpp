@@ -132,7 +132,10 @@ VARVE_TARGET_AVX2_CLMUL uint32_t copy_avx2(std::byte* to, const std::byte* from,
   return ~copy_short(to, from, bytes, state);
 }
 
-VARVE_TARGET_AVX512 inline __m512i fold_factors_512(FoldBy by) { return _mm512_broadcast_i32x4(fold_factors(by)); }
+VARVE_TARGET_AVX512 inline __m512i fold_factors_512(FoldBy by) {
+  const auto low = static_cast<long long>(by.low), high = static_cast<long long>(by.high);
+  return _mm512_set4_epi64(high, low, high, low);
+}
 
 VARVE_TARGET_AVX512 inline __m512i fold_512(__m512i sum, __m512i factors, __m512i next) {
   const __m512i low = _mm512_clmulepi64_epi128(sum, factors, 0x00);
@@ -165,10 +168,11 @@ VARVE_TARGET_AVX512 uint32_t copy_avx512(std::byte* to, const std::byte* from, s
     __m512i sum = fold_512(sums[0], fold_factors_512(kFold1536), sums[3]);
     sum = fold_512(sums[1], fold_factors_512(kFold1024), sum);
     sum = fold_512(sums[2], fold_factors_512(kFold512), sum);
-    __m128i last = _mm512_extracti32x4_epi32(sum, 3);
-    last = fold(_mm512_extracti32x4_epi32(sum, 0), fold_factors(kFold384), last);
-    last = fold(_mm512_extracti32x4_epi32(sum, 1), fold_factors(kFold256), last);
-    last = fold(_mm512_extracti32x4_epi32(sum, 2), fold_factors(kFold128), last);
+    alignas(64) __m128i lanes[4];
+    _mm512_store_si512(lanes, sum);
+    __m128i last = fold(lanes[0], fold_factors(kFold384), lanes[3]);
+    last = fold(lanes[1], fold_factors(kFold256), last);
+    last = fold(lanes[2], fold_factors(kFold128), last);
     state = remainder_of(last);
   }
   return ~copy_short(to, from, bytes, state);

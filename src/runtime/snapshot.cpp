@@ -94,6 +94,9 @@ Result<std::unique_ptr<SnapshotMemory>> SnapshotMemory::create(const SegmentOwne
   if (options.slots < 1 || options.slots > kSlotsMax) {
     return Status::invalid_argument(fmt::format("a rank has 1 or {} slots, not {}", kSlotsMax, options.slots));
   }
+  if (owner.rank >= options.rank_count) {
+    return Status::invalid_argument(fmt::format("rank {} of {} ranks", owner.rank, options.rank_count));
+  }
   std::unique_ptr<SnapshotMemory> memory(new SnapshotMemory(owner, options));
   ControlBlock::Identity identity{.run = owner.run,
                                   .process = {},

@@ -29,7 +29,7 @@ struct SnapshotOptions {
 /// side is SnapshotView, in whatever process. Removes its files at its end (not in a process forked from its own).
 class SnapshotMemory {
  public:
-  /// already_exists, no_space, unsupported: the folder is in no memory file system.
+  /// invalid_argument; already_exists; no_space; unsupported: the folder is in no memory file system.
   static Result<std::unique_ptr<SnapshotMemory>> create(const SegmentOwner& owner, const SnapshotOptions& options);
   SnapshotMemory(const SnapshotMemory&) = delete;
   SnapshotMemory& operator=(const SnapshotMemory&) = delete;
