@@ -1,0 +1,48 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/bytes.h"
+#include "engine/folders.h"
+#include "runtime/run_session.h"
+#include "varve/session.h"
+
+namespace varve::test {
+
+/// Where the sessions of a test keep what they keep.
+struct SessionPlace {
+  TempFolder folder;
+  std::string store = folder / "store";
+  std::string memory = folder / "memory";
+  SessionPlace();
+
+  /// Options that nothing outside the test has a say in.
+  SessionOptions options() const;
+  /// Files that are left in shared memory.
+  size_t memory_files() const;
+};
+
+/// Calls `body` for each rank, in a thread of its own, and returns when all have returned.
+void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std::unique_ptr<Communicator>)>& body);
+
+/// A deterministic computation: each step depends on all before.
+struct Model {
+  std::vector<double> field;
+  uint64_t sum = 0;
+  Model(uint32_t rank, size_t cells);
+  void step(uint64_t number);
+  bool operator==(const Model&) const = default;
+};
+/// The model after so many steps.
+Model model_at(uint32_t rank, size_t cells, uint64_t steps);
+
+Status protect(Session& session, Model& model);
+Status protect(RunSession& session, Model& model);
+
+}  // namespace varve::test
