@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "aggregate/source_reader.h"
+#include "aggregate/stream_gatherer.h"
 #include "aggregate/work_order.h"
 #include "chunk/chunker.h"
 #include "hash/score.h"
@@ -38,12 +38,12 @@ void score_batch(ChunkBatch& batch, const ScoreFunction& score);
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:
-  BatchReader(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, WorkOrder order,
-              SourceReader reader, const Chunker& chunker, uint64_t hole_bytes_min)
+  BatchReader(const std::vector<Stream>& streams, Source& source, WorkOrder order, const Chunker& chunker,
+              uint64_t hole_bytes_min)
       : streams_(streams),
-        files_(files),
+        files_(source.files()),
         order_(std::move(order)),
-        reader_(std::move(reader)),
+        reader_(source),
         chunker_(chunker),
         hole_bytes_min_(hole_bytes_min) {}
   /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least chunker.bytes_ahead()
@@ -57,7 +57,7 @@ class BatchReader {
   const std::vector<Stream>& streams_;
   const std::vector<SourceFile>& files_;
   WorkOrder order_;
-  SourceReader reader_;
+  StreamGatherer reader_;
   const Chunker& chunker_;
   const uint64_t hole_bytes_min_;
   std::optional<WorkItem> item_;  ///< in work; `begin` moves on

@@ -41,9 +41,10 @@ void append_reference(std::vector<Reference>& references, const Reference& next)
 }
 }  // namespace
 
-GroupSaver::GroupSaver(const SaveContext& context, std::vector<SourceFile> files, uint32_t ordinal)
+GroupSaver::GroupSaver(const SaveContext& context, Source& source, uint32_t ordinal)
     : context_(context),
-      files_(std::move(files)),
+      source_(source),
+      files_(source.files()),
       score_(context.store.score()),
       cursor_(context.index),
       fresh_(context.group_memory_bytes / 4),
@@ -59,9 +60,7 @@ Result<GroupOutcome> GroupSaver::run() {
                                            context_.store.arena_header(outcome_.arena),
                                            {.direct = context_.options.direct_io, .buffer_bytes = 1_MiB}));
   VARVE_TRY(store_chunks());
-  for (const SourceFile& file : files_) {
-    if (file.type == FileType::regular) VARVE_TRY(check_unchanged(context_.folder, file));
-  }
+  VARVE_TRY(source_.check_unchanged());
   VARVE_TRY(write_tree());
   VARVE_TRY(arena_->seal(context_.store.arena_path(outcome_.arena)));
   outcome_.record.hint = outcome_.arena;
@@ -71,29 +70,18 @@ Result<GroupOutcome> GroupSaver::run() {
 
 Status GroupSaver::read_layouts() {
   const bool aware = context_.options.scheme == Scheme::aware || context_.options.scheme == Scheme::aware_block;
-  std::vector<LayoutRequest> requests;
+  std::vector<Layout> layouts(files_.size());
   if (aware) {
-    for (const SourceFile& file : files_) {
-      if (file.type == FileType::regular) requests.push_back({join_path(context_.folder, file.path), file.bytes});
-    }
-  }
-  std::vector<LayoutOutcome> outcomes = context_.layouts.read_many(requests, context_.options.layouts);
-  size_t next = 0;
-  tree_files_.resize(files_.size());
-  for (size_t i = 0; i < files_.size(); ++i) {
-    const SourceFile& source = files_[i];
-    Layout layout;
-    if (source.type == FileType::regular) {
-      if (aware) {
-        LayoutOutcome& outcome = outcomes[next++];
-        if (outcome.warning) context_.progress.warning(Status::corrupt(*outcome.warning));
-        layout = std::move(outcome.layout);
-      } else {
-        layout = opaque_layout(source.bytes, "/" + base_name(source.path));
+    VARVE_ASSIGN(layouts, source_.layouts(context_.progress));
+  } else {
+    for (size_t i = 0; i < files_.size(); ++i) {
+      if (files_[i].type == FileType::regular) {
+        layouts[i] = opaque_layout(files_[i].bytes, "/" + base_name(files_[i].path));
       }
     }
-    describe(tree_files_[i], source, std::move(layout));
   }
+  tree_files_.resize(files_.size());
+  for (size_t i = 0; i < files_.size(); ++i) describe(tree_files_[i], files_[i], std::move(layouts[i]));
   return {};
 }
 
@@ -188,8 +176,8 @@ Status GroupSaver::store_chunks() {
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
   encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
 
-  BatchReader reader(streams_, files_, WorkOrder(streams_, options.scheme, block_bytes),
-                     SourceReader(context_.folder, files_), context_.chunker, chunk_bytes);
+  BatchReader reader(streams_, source_, WorkOrder(streams_, options.scheme, block_bytes), context_.chunker,
+                     chunk_bytes);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
   bool ended = false;

@@ -21,10 +21,8 @@ struct SaveContext {
   const Store& store;
   WriterLease& lease;
   const ChunkIndex& index;
-  const std::string& folder;
   const SaveOptions& options;
   const Chunker& chunker;
-  LayoutService& layouts;
   ThreadPool& pool;
   ProgressSink& progress;
   uint64_t group_memory_bytes;
@@ -38,12 +36,12 @@ struct GroupOutcome {
   uint64_t raw_bytes = 0, new_bytes = 0, known_bytes = 0, pattern_bytes = 0, variable_count = 0;
 };
 
-/// Saves the files of one group of ranks into one arena: layouts → streams → chunks in the order of the scheme → packs
+/// Saves the source of one group of ranks into one arena: layouts → streams → chunks in the order of the scheme → packs
 /// → tree → sealed arena. One thread drives it; scoring and encoding run in the pool, and results are taken in order,
 /// so that the arena does not depend on timing.
 class GroupSaver {
  public:
-  GroupSaver(const SaveContext& context, std::vector<SourceFile> files, uint32_t ordinal);
+  GroupSaver(const SaveContext& context, Source& source, uint32_t ordinal);
   Result<GroupOutcome> run();
 
  private:
@@ -73,7 +71,8 @@ class GroupSaver {
   Result<LeafLink> write_leaf(size_t first_file, size_t last_file);
 
   const SaveContext& context_;
-  const std::vector<SourceFile> files_;
+  Source& source_;
+  const std::vector<SourceFile>& files_;
   const ScoreFunction& score_;
   GroupOutcome outcome_;
   std::unique_ptr<ArenaWriter> arena_;

@@ -8,10 +8,12 @@
 #include <fstream>
 
 #include "aggregate/chunk_batch.h"
+#include "aggregate/folder_source.h"
 #include "aggregate/fresh_chunks.h"
 #include "aggregate/pack_builder.h"
+#include "aggregate/source_tree.h"
 #include "core/file_system.h"
-#include "engine/folders.h"
+#include "engine/saving.h"
 
 namespace varve {
 namespace {
@@ -43,8 +45,8 @@ struct Reading : testing::Test {
   Cut cut(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, const std::string& chunker_text,
           size_t buffer_bytes) {
     const std::unique_ptr<Chunker> chunker = make_chunker(parse_chunker(chunker_text).value()).value();
-    BatchReader reader(streams, files, WorkOrder(streams, Scheme::agnostic, 64_KiB), SourceReader(folder.path(), files),
-                       *chunker, 4096);
+    FolderSource source(folder.path(), files, test::layout_service(), {});
+    BatchReader reader(streams, source, WorkOrder(streams, Scheme::agnostic, 64_KiB), *chunker, 4096);
     ChunkBatch batch(std::max(buffer_bytes, chunker->bytes_ahead()));
     Cut result;
     while (true) {
@@ -105,7 +107,8 @@ TEST_F(Reading, GathersScatteredExtents) {
                     contents.begin() + static_cast<ptrdiff_t>(offset + bytes));
   }
   EXPECT_EQ(cut({stream}, files, "fixed:4096", 64_KiB).bytes, expected);
-  SourceReader reader(folder.path(), files);
+  FolderSource source(folder.path(), files, test::layout_service(), {});
+  StreamGatherer reader(source);
   for (uint64_t offset : {uint64_t{70'000}, uint64_t{0}, uint64_t{12'345}, stream.bytes - 10}) {
     ByteVector part(10);
     ASSERT_TRUE(reader.read(stream, offset, part).ok());
@@ -166,7 +169,8 @@ TEST_F(Reading, SaysThatAFileBecameShorter) {
   const auto files = scan();
   const auto streams = whole_streams(files);
   ASSERT_EQ(::truncate((folder / "a").c_str(), 50'000), 0);
-  SourceReader reader(folder.path(), files);
+  FolderSource source(folder.path(), files, test::layout_service(), {});
+  StreamGatherer reader(source);
   ByteVector part(70'000);
   EXPECT_EQ(reader.read(streams[0], 0, part).code(), StatusCode::busy);
   ByteVector small(10);

@@ -35,30 +35,7 @@ Result<int> SourceReader::open(uint32_t file) {
   return raw;
 }
 
-std::pair<size_t, uint64_t> SourceReader::locate(const Stream& stream, uint64_t offset) {
-  if (last_stream_ != &stream || offset < last_extent_at_) {
-    last_stream_ = &stream;
-    last_extent_ = 0;
-    last_extent_at_ = 0;
-  }
-  while (offset - last_extent_at_ >= stream.extents[last_extent_].bytes)
-    last_extent_at_ += stream.extents[last_extent_++].bytes;
-  return {last_extent_, offset - last_extent_at_};
-}
-
-Status SourceReader::read(const Stream& stream, uint64_t offset, MutableByteSpan into) {
-  while (!into.empty()) {
-    auto [index, skip] = locate(stream, offset);
-    const Extent& extent = stream.extents[index];
-    const size_t part = std::min<uint64_t>(into.size(), extent.bytes - skip);
-    VARVE_TRY(read_extent(stream.file, extent.offset + skip, into.first(part)));
-    into = into.subspan(part);
-    offset += part;
-  }
-  return {};
-}
-
-Status SourceReader::read_extent(uint32_t file, uint64_t offset, MutableByteSpan into) {
+Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) {
   VARVE_ASSIGN(int fd, open(file));
   const std::string path = join_path(folder_, files_[file].path);
   auto read_some = [&](uint64_t at, MutableByteSpan to) -> Result<size_t> {
@@ -93,18 +70,16 @@ Status SourceReader::read_extent(uint32_t file, uint64_t offset, MutableByteSpan
   return {};
 }
 
-Result<uint64_t> SourceReader::hole_bytes(const Stream& stream, uint64_t offset) {
-  auto [index, skip] = locate(stream, offset);
-  const Extent& extent = stream.extents[index];
-  const uint64_t at = extent.offset + skip, end = extent.offset + extent.bytes;
-  if (hole_file_ == stream.file && at >= hole_begin_ && at < hole_end_) return std::min(hole_end_, end) - at;
-  VARVE_ASSIGN(int fd, open(stream.file));
+Result<uint64_t> SourceReader::hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) {
+  const uint64_t at = offset, end = offset + bytes_max;
+  if (hole_file_ == file && at >= hole_begin_ && at < hole_end_) return std::min(hole_end_, end) - at;
+  VARVE_ASSIGN(int fd, open(file));
   off_t data = ::lseek(fd, static_cast<off_t>(at), SEEK_DATA);
   if (data < 0) {
     if (errno != ENXIO) return uint64_t{0};  // the file system cannot tell: read it all
     data = static_cast<off_t>(end);          // no data up to the end of the file
   }
-  hole_file_ = stream.file;
+  hole_file_ = file;
   hole_begin_ = at;
   hole_end_ = static_cast<uint64_t>(data);
   return std::min(hole_end_, end) - at;

@@ -5,22 +5,21 @@
 #include <unordered_map>
 #include <vector>
 
-#include "aggregate/source_tree.h"
-#include "aggregate/work_order.h"
+#include "aggregate/source.h"
 #include "core/unique_fd.h"
 
 namespace varve {
 
-/// Reads streams of a folder's files, gathering their extents. One thread.
+/// Reads files of a folder. One thread.
 class SourceReader {
  public:
   SourceReader(std::string folder, const std::vector<SourceFile>& files) : folder_(std::move(folder)), files_(files) {}
 
-  /// Fills `into` with the stream's bytes from `offset`. busy if the file is shorter than when it was scanned.
-  Status read(const Stream& stream, uint64_t offset, MutableByteSpan into);
+  /// Fills `into` with the file's bytes from `offset`. busy if the file is shorter than that.
+  Status read(uint32_t file, uint64_t offset, MutableByteSpan into);
 
-  /// How many bytes from `offset` of the stream are a hole of its (sparse) file; 0 if there are data.
-  Result<uint64_t> hole_bytes(const Stream& stream, uint64_t offset);
+  /// How many of the `bytes_max` bytes from `offset` are a hole of the (sparse) file; 0 if there are data.
+  Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max);
 
  private:
   struct OpenFile {
@@ -28,19 +27,11 @@ class SourceReader {
     std::list<uint32_t>::iterator used;
   };
   Result<int> open(uint32_t file);
-  Status read_extent(uint32_t file, uint64_t offset, MutableByteSpan into);
-  /// The extent that holds stream byte `offset`, and how far into it that is.
-  std::pair<size_t, uint64_t> locate(const Stream& stream, uint64_t offset);
 
   const std::string folder_;
   const std::vector<SourceFile>& files_;
   std::unordered_map<uint32_t, OpenFile> open_;
   std::list<uint32_t> recently_used_;
-
-  // Streams are read from front to back: where the last look-up ended.
-  const Stream* last_stream_ = nullptr;
-  size_t last_extent_ = 0;
-  uint64_t last_extent_at_ = 0;
 
   // The last hole found: the block schemes ask for it piece by piece.
   uint32_t hole_file_ = UINT32_MAX;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "store/set_part.h"
+
 namespace varve {
 
 namespace {
@@ -91,6 +93,8 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
 
 Status Catalog::remove(const SetName& name) const {
   VARVE_TRY(check_job_name(name.job));
+  // Else the next restart of the job would make the set again of what is left of its parts.
+  VARVE_TRY(remove_used_parts(store_, &name).status());
   Status removed = store_.fs().remove(record_path(name));
   if (removed.code() == StatusCode::not_found) {
     return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");

@@ -8,6 +8,7 @@
 
 #include "store/evacuation.h"
 #include "store/needs.h"
+#include "store/set_part.h"
 #include "store/writer_lease.h"
 
 namespace varve {
@@ -26,10 +27,12 @@ class Pruner {
     if (options_.dry_run) return report_;
     progress_.phase("pruning");
     VARVE_TRY(remove_dead_leases());
+    VARVE_TRY(remove_dead_parts());
     VARVE_ASSIGN(std::set<ArenaId> victims, mark_victims());
     VARVE_TRY(wait_for_writers());
     // Whoever could refer to the victims has committed or never will: what is needed of them is now certain.
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
+    writers_remain_ = writers_remain_ || needs.uncertain;
     VARVE_TRY(remove_victims(victims, needs));
     VARVE_TRY(remove_leftovers());
     VARVE_ASSIGN(report_.bytes_after, bytes_of_arenas());
@@ -92,6 +95,24 @@ class Pruner {
       const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.silence_seconds * 1e9;
       if (!silent && !WriterLease::known_dead(store_, name)) continue;
       VARVE_TRY(remove_if_there(join_path(store_.writers_path(), name)));
+      ++report_.leftover_files;
+    }
+    return {};
+  }
+
+  /// Removes the parts that became sets, and gives up those that wait for parts that do not come.
+  Status remove_dead_parts() {
+    VARVE_ASSIGN(const uint64_t used, remove_used_parts(store_));
+    report_.leftover_files += used;
+    VARVE_ASSIGN(std::vector<PartName> parts, list_parts(store_));
+    if (parts.empty()) return {};
+    VARVE_ASSIGN(const int64_t now_ns, file_system_time());
+    for (const PartName& part : parts) {
+      Result<FileStatus> status = fs_.stat(join_path(store_.parts_path(), part.file_name()));
+      if (status.status().code() == StatusCode::not_found) continue;
+      VARVE_TRY(status.status());
+      if (static_cast<double>(now_ns - status->modified_ns) < options_.part_seconds_max * 1e9) continue;
+      VARVE_TRY(remove_part(store_, part));
       ++report_.leftover_files;
     }
     return {};
@@ -240,10 +261,12 @@ class Pruner {
       report_.waiting_arenas = victims.size();
       return {};
     }
-    // The lease of a writer that was given up must not come back, nor a set that somebody dropped, after a power cut
-    // when the arenas are gone.
+    // The lease of a writer that was given up must not come back, nor a set that somebody dropped or a part that was
+    // removed, after a power cut when the arenas are gone.
     VARVE_TRY(fs_.sync_directory(store_.writers_path()));
     VARVE_TRY(sync_catalog());
+    const Status parts_synced = fs_.sync_directory(store_.parts_path());
+    if (parts_synced.code() != StatusCode::not_found) VARVE_TRY(parts_synced);
     Evacuation evacuation(store_, needs, progress_);
     VARVE_TRY(evacuation.run(victims));
     report_.rewritten_packs = evacuation.copied_packs();

@@ -23,13 +23,15 @@ struct PruneOptions {
   /// A writer that shows no sign of life for so long is given up for dead, and has to start over if it is not. They
   /// give one every five seconds.
   double silence_seconds = 15;
+  /// Parts of sets (set_part.h) that have waited so long for the others are given up.
+  double part_seconds_max = 24 * 3600;
 };
 
 struct PruneReport {
   std::vector<SetName> dropped;
   uint64_t removed_arenas = 0;                 ///< nothing in them was needed, or it was copied first
   uint64_t rewritten_packs = 0;                ///< copied out of them
-  uint64_t leftover_files = 0;                 ///< of saves that were killed
+  uint64_t leftover_files = 0;                 ///< of saves that were killed, parts of sets among them
   uint64_t waiting_arenas = 0;                 ///< marked, but a writer is still at work: the next prune removes them
   uint64_t bytes_before = 0, bytes_after = 0;  ///< of all arenas
 };

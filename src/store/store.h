@@ -35,6 +35,7 @@ class Store {
   ArenaHeader arena_header(const ArenaId& arena) const;
 
   std::string sets_path() const { return join_path(path_, "sets"); }
+  std::string parts_path() const { return join_path(path_, "parts"); }  ///< of sets (set_part.h); may be missing
   std::string arenas_path() const { return join_path(path_, "arenas"); }
   std::string writers_path() const { return join_path(path_, "writers"); }
   std::string condemned_path() const { return join_path(path_, "condemned"); }

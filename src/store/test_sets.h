@@ -135,10 +135,9 @@ inline Status save_numbers(const Store& store, const SetName& name, const std::v
   return maker.commit(name, root);
 }
 
-/// OK if the set's file is there and consists of these chunks.
-inline Status check_numbers(const Store& store, const SetName& name, const std::vector<uint64_t>& numbers) {
-  VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
-  VARVE_ASSIGN(Root root, store.read_root(record.groups.at(0).root, record.groups.at(0).hint));
+/// OK if the group's file consists of these chunks.
+inline Status check_group_numbers(const Store& store, const GroupRecord& group, const std::vector<uint64_t>& numbers) {
+  VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
   VARVE_ASSIGN(Leaf leaf, store.read_leaf(root.leaves.at(0)));
   ByteVector expected, found;
   for (uint64_t number : numbers) {
@@ -151,7 +150,13 @@ inline Status check_numbers(const Store& store, const SetName& name, const std::
     VARVE_ASSIGN(ByteSpan bytes, pack.range(range.offset, range.bytes));
     found.insert(found.end(), bytes.begin(), bytes.end());
   }
-  return found == expected ? Status() : Status::internal("a set holds other bytes than were saved", name.to_string());
+  return found == expected ? Status() : Status::internal("a group holds other bytes than were saved");
+}
+
+/// OK if the set is there and its file consists of these chunks.
+inline Status check_numbers(const Store& store, const SetName& name, const std::vector<uint64_t>& numbers) {
+  VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
+  return check_group_numbers(store, record.groups.at(0), numbers).with_context(name.to_string());
 }
 
 /// first, first + 1, ... last.

@@ -6,17 +6,18 @@
 
 #include "store/chunk_index_run.h"
 #include "store/pack_ranges.h"
+#include "store/set_part.h"
 
 namespace varve {
 
 namespace {
-/// Whom a pack or a node serves: files of sets.
+/// Whom a pack or a node serves: files of sets, and of parts of sets.
 struct Users {
   std::set<std::string> sets;
   std::set<std::string> files;
-  void add(const SetName& set, const std::string& path) {
-    sets.insert(set.to_string());
-    if (files.size() < kAffectedFilesMax) files.insert(set.to_string() + ":" + path);
+  void add(const std::string& set, const std::string& path) {
+    sets.insert(set);
+    if (files.size() < kAffectedFilesMax) files.insert(set + ":" + path);
   }
 };
 
@@ -47,24 +48,33 @@ class Verifier {
   }
 
   Status check_sets() {
+    // Parts first: one that becomes a set meanwhile is seen as such.
+    VARVE_ASSIGN(std::vector<PartName> parts, list_parts(store_));
+    for (const PartName& part : parts) {
+      if (progress_.cancelled()) return Status::cancelled();
+      check_record(part.to_string(), read_part(store_, part));
+    }
     const Catalog catalog(store_);
     VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
     report_.set_count = sets.size();
     for (const SetName& name : sets) {
       if (progress_.cancelled()) return Status::cancelled();
-      Users users;
-      users.add(name, "*");
-      Result<SetRecord> record = catalog.read(name);
-      if (!record.ok()) {
-        if (record.status().code() != StatusCode::not_found) report(record.status(), users);
-        continue;
-      }
-      for (const GroupRecord& group : record->groups) check_group(name, group, users);
+      check_record(name.to_string(), catalog.read(name));
     }
     return {};
   }
 
-  void check_group(const SetName& name, const GroupRecord& group, const Users& set_users) {
+  void check_record(const std::string& name, const Result<SetRecord>& record) {
+    Users users;
+    users.add(name, "*");
+    if (!record.ok()) {
+      if (record.status().code() != StatusCode::not_found) report(record.status(), users);
+      return;
+    }
+    for (const GroupRecord& group : record->groups) check_group(name, group, users);
+  }
+
+  void check_group(const std::string& name, const GroupRecord& group, const Users& set_users) {
     node_users_[group.root].add(name, "*");
     Result<Root> root = store_.read_root(group.root, group.hint);
     if (!root.ok()) return report(root.status(), set_users);
@@ -79,7 +89,7 @@ class Verifier {
     }
   }
 
-  void note_references(const SetName& name, const Leaf& leaf, const TreeFile& file) {
+  void note_references(const std::string& name, const Leaf& leaf, const TreeFile& file) {
     for (const std::vector<Reference>& stream : file.streams) {
       for (const Reference& reference : stream) {
         if (reference.pack == Reference::kPattern) continue;

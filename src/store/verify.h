@@ -12,8 +12,9 @@ namespace varve {
 
 /// Something that is wrong in a store, and whom it hurts.
 struct Damage {
-  Status what;                              ///< with the file and the place
-  std::vector<std::string> affected_sets;   ///< "job@3", sorted; empty: nothing that a set needs, or it heals by itself
+  Status what;  ///< with the file and the place
+  std::vector<std::string>
+      affected_sets;  ///< "job@3", "job@4 (part 1 of 2)", sorted; empty: no set needs it, or it heals
   std::vector<std::string> affected_files;  ///< "job@3:path", sorted, at most kAffectedFilesMax
   bool disposable = false;                  ///< part of the index, which the next save rebuilds
 };
@@ -27,8 +28,9 @@ struct VerifyReport {
   bool whole() const;
 };
 
-/// Checks all sets: records, trees, that every referenced pack is there and long enough, and every frame's header and
-/// table. With `deep` also every byte: bodies are decoded and every chunk is checked against its score.
+/// Checks all sets, and parts of sets: records, trees, that every referenced pack is there and long enough, and every
+/// frame's header and table. With `deep` also every byte: bodies are decoded and every chunk is checked against its
+/// score.
 Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress = null_progress());
 
 }  // namespace varve

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <chrono>
 
+#include "store/set_part.h"
+
 namespace varve {
 
 namespace {
@@ -90,29 +92,39 @@ bool WriterLease::lost() const {
   return !committed_ && store_.fs().stat(path_).status().code() == StatusCode::not_found;
 }
 
-Status WriterLease::commit(const SetRecord& record) {
-  const Catalog catalog(store_);
-  FileSystem& fs = store_.fs();
-  VARVE_TRY(fs.sync_directory(store_.arenas_path()));  // whatever the record names must be durable before it
+Status WriterLease::commit(const SetRecord& record, IfExists if_exists) {
+  VARVE_TRY(prepare(record));
+  return commit_prepared(record.name, if_exists);
+}
+
+Status WriterLease::prepare(const SetRecord& record) {
+  VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // whatever the record names must be durable before it
   const ByteVector raw = encode_set_record(record, store_.score());
   VARVE_TRY(file_->truncate(0));
   VARVE_TRY(file_->write_at(0, raw));
-  VARVE_TRY(file_->sync());
-  const std::string job_path = catalog.job_path(record.name.job);
+  return file_->sync();
+}
+
+Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
+  const Catalog catalog(store_);
+  FileSystem& fs = store_.fs();
+  const std::string job_path = catalog.job_path(name.job);
+  const std::string record_path = catalog.record_path(name);
   Status renamed;
   for (int attempt = 0; attempt < 3; ++attempt) {
     VARVE_TRY(fs.create_directory(job_path));
     VARVE_TRY(fs.sync_directory(store_.sets_path()));
-    renamed = fs.rename_no_replace(path_, catalog.record_path(record.name));  // the commit point
+    renamed = if_exists == IfExists::replace ? fs.rename(path_, record_path)
+                                             : fs.rename_no_replace(path_, record_path);  // the commit point
     // Missing is either the lease, or the job's folder: a drop of its last set may have tidied that away just now.
     if (renamed.code() != StatusCode::not_found || !fs.stat(path_).ok()) break;
   }
   if (renamed.code() == StatusCode::already_exists) {
-    return Status::already_exists("the set is in the store already", record.name.to_string(),
+    return Status::already_exists("the set is in the store already", name.to_string(),
                                   "choose another step with --step, or `varve drop` the old set first");
   }
   if (renamed.code() == StatusCode::not_found) {
-    return lost_status(record.name);
+    return lost_status(name);
   }
   VARVE_TRY(renamed);
   committed_ = true;
@@ -120,6 +132,23 @@ Status WriterLease::commit(const SetRecord& record) {
   // The job's own name once more: a drop may have tidied it away, and another save made it anew, since it was synced.
   if (durable.ok()) durable = fs.sync_directory(store_.sets_path());
   return durable.with_context("the set is in the catalog, but might not survive a power cut");
+}
+
+Status WriterLease::publish_part(const PartName& name, const SetRecord& record) {
+  FileSystem& fs = store_.fs();
+  VARVE_TRY(prepare(record));
+  // Stores have this folder from their first part on.
+  VARVE_TRY(fs.create_directory(store_.parts_path()));
+  VARVE_TRY(fs.sync_directory(store_.path()));
+  const Status renamed = fs.rename_no_replace(path_, join_path(store_.parts_path(), name.file_name()));
+  if (renamed.code() == StatusCode::already_exists) {
+    return Status::already_exists("this part of the set is in the store already", name.to_string());
+  }
+  if (renamed.code() == StatusCode::not_found) return lost_status(name.set);
+  VARVE_TRY(renamed);
+  committed_ = true;
+  return fs.sync_directory(store_.parts_path())
+      .with_context("a part of a set was published, but might not survive a power cut");
 }
 
 }  // namespace varve

@@ -12,6 +12,11 @@
 
 namespace varve {
 
+struct PartName;
+
+/// What to do if a set of that name is there already.
+enum class IfExists : uint8_t { refuse, replace };
+
 /// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that
 /// existed when the writer began is removed by a prune, nor are the writer's own new arenas. Committing *renames that
 /// very file* into the catalog: if a prune has given the writer up for dead (it removes the file), the rename fails and
@@ -41,7 +46,15 @@ class WriterLease {
 
   /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
   /// first. already_exists if the set is there already; busy if the lease was taken away.
-  Status commit(const SetRecord& record);
+  Status commit(const SetRecord& record, IfExists if_exists = IfExists::refuse);
+
+  /// commit() in two steps. From prepare() on, prunes see what the record needs, and keep it while the lease is there.
+  Status prepare(const SetRecord& record);
+  Status commit_prepared(const SetName& name, IfExists if_exists);
+
+  /// Publishes a part of a set instead (set_part.h), as durably. already_exists if that part is there already; busy if
+  /// the lease was taken away.
+  Status publish_part(const PartName& name, const SetRecord& record);
 
  private:
   /// Shows every few seconds that the writer is alive.

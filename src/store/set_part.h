@@ -1,0 +1,62 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/unique_id.h"
+#include "store/catalog.h"
+#include "store/set_record.h"
+#include "store/store.h"
+#include "store/writer_lease.h"
+
+namespace varve {
+
+/// Names a part of a set: what one of `count` writers, who save a set together, has done. Parts are invisible to all
+/// that reads sets, but prunes keep what they refer to (FORMAT.md, "Parts of a set").
+struct PartName {
+  SetName set;
+  UniqueId run;  ///< of the program's run: parts of different runs never make one set
+  uint32_t ordinal = 0;
+  uint32_t count = 1;
+  auto operator<=>(const PartName&) const = default;
+
+  /// JOB@STEP.RUN.ORDINAL-of-COUNT.part
+  std::string file_name() const;
+  /// The reverse of file_name(); none for anything else.
+  static std::optional<PartName> parse(std::string_view file_name);
+  /// "job@7 (part 1 of 4)", for people; counts from 1.
+  std::string to_string() const;
+};
+
+/// At most so many parts make a set.
+inline constexpr uint32_t kPartCountMax = 1'000'000;
+
+/// The parts that lie in the store, sorted.
+Result<std::vector<PartName>> list_parts(const Store& store);
+/// The record of a part: that of a set which has only the part's groups. not_found if it is not there (any more).
+Result<SetRecord> read_part(const Store& store, const PartName& name);
+/// Makes a part disappear; OK if it is gone already. Not durable until the parts' folder is synced.
+Status remove_part(const Store& store, const PartName& name);
+
+/// Makes a set of its `count` parts, durably, and removes them; returns its record. Any number of writers may try at
+/// the same time: one of them succeeds.
+///
+/// not_found: not all parts are there (yet). already_exists: the set is there; if it was made of these very parts,
+/// what is left of them is gone now. invalid_argument: the parts were not saved with the same options. busy: a prune
+/// took this writer for dead; try again.
+Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
+                               IfExists if_exists = IfExists::refuse);
+
+/// Completes the sets of `job` of which all parts are there, but whose writers were killed before they could. Returns
+/// those that appeared. One that fails does not keep the others; the first failure is returned if nothing appeared.
+Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const std::string& job);
+
+/// Removes the parts that committed sets were made of (leftovers of a committer that was killed); of the set `only`, if
+/// it is given. The removal is durable when it returns. Returns how many there were.
+Result<uint64_t> remove_used_parts(const Store& store, const SetName* only = nullptr);
+
+}  // namespace varve
