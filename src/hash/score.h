@@ -44,7 +44,7 @@ class ScoreFunction {
   size_t score_bytes() const { return score_bytes_; }
 
  private:
-  ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes) : algorithm_(algorithm), score_bytes_(score_bytes) {}
+  ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes);
   ScoreAlgorithm algorithm_;
   size_t score_bytes_;
 };
