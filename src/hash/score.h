@@ -14,7 +14,7 @@ namespace varve {
 /// the bytes that are not kept are zero here, so that equality is plain equality.
 struct Score {
   std::array<std::byte, 32> bytes{};
-  auto operator<=>(const Score&) const = default;
+  auto operator<=>(const Score&) const = default;  // NOLINT(modernize-use-nullptr): no pointer here
   /// The first eight bytes as a big-endian number, so that the order of prefixes is the order of scores.
   uint64_t prefix() const;
   std::string hex(size_t byte_count = 32) const;
