@@ -157,7 +157,8 @@ class Differ {
       change.kind = ChangeKind::changed;
       if (values) {
         change.difference_max = difference_max;
-        change.difference_rms = std::sqrt(square_sum / static_cast<double>(new_bytes / type.bytes));
+        const uint64_t element_count = new_bytes / type.bytes;
+        change.difference_rms = std::sqrt(square_sum / static_cast<double>(element_count));
       }
     }
     if (new_bytes > 0 || old_bytes > 0) add(std::move(change));

@@ -22,7 +22,7 @@ class FreshChunks {
  private:
   struct Known {
     Place place;
-    uint64_t bytes;
+    uint64_t bytes = 0;
   };
   using Map = std::unordered_map<Score, Known, ScoreHash>;
   const size_t generation_entries_max_;

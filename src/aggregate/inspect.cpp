@@ -168,15 +168,16 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
       for (size_t i = 0; i < file.layout.variables.size(); ++i) {
         if (file.layout.variables[i].name == variable) return give_stream(store, leaf, file, i + 1, take);
       }
-      return Status::not_found("the file has no such variable", path + ":" + variable,
+      return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
                                "`varve show " + name.to_string() + "` lists its variables");
     }
     return {};
   });
   VARVE_TRY(given);
-  if (!found)
+  if (!found) {
     return Status::not_found("the set has no such file", name.to_string() + ":" + path,
                              "`varve show " + name.to_string() + "` lists its files");
+  }
   return {};
 }
 

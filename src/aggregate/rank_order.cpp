@@ -58,6 +58,7 @@ void assign_family(const std::vector<SourceFile*>& family) {
     return;
   }
   std::vector<std::vector<Number>> numbers;
+  numbers.reserve(family.size());
   for (const SourceFile* file : family) numbers.push_back(numbers_in(file->path));
   for (size_t field = numbers[0].size(); field-- > 0;) {
     const bool varies = std::any_of(numbers.begin(), numbers.end(), [&](const std::vector<Number>& n) {

@@ -14,7 +14,7 @@
 namespace varve {
 
 namespace {
-constexpr size_t kPatternBufferBytes = 64 * 1024;
+constexpr size_t kPatternBufferBytes = 64_KiB;
 constexpr size_t kReadsInFlight = 8;
 
 /// A range of a pack that goes to a place of a staged file.
@@ -193,7 +193,7 @@ class Restorer {
              std::pair(b.copies[0].file, b.copies[0].file_offset);
     });
     // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
-    const size_t usual = std::max<size_t>(kReadsInFlight, 2 * std::thread::hardware_concurrency());
+    const size_t usual = std::max(kReadsInFlight, 2 * size_t{std::thread::hardware_concurrency()});
     const size_t thread_count = options_.thread_count > 0 ? options_.thread_count : usual;
     VARVE_TRY(parallel_for(plans_.size(), thread_count, [this](size_t i) { return copy_or_lose(plans_[i]); }));
     VARVE_TRY(tiles_.flush());

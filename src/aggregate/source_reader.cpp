@@ -14,9 +14,9 @@ namespace varve {
 namespace {
 constexpr size_t kOpenFilesMax = 128;
 constexpr size_t kSmallExtentBytes = 4096;
-constexpr size_t kWindowBytes = 64 * 1024;
 /// What a window may read in vain between two extents: about what a system call costs.
 constexpr uint64_t kGapBytesMax = 4096;
+constexpr size_t kWindowBytes = 64_KiB;
 }  // namespace
 
 Result<int> SourceReader::open(uint32_t file) {
@@ -51,11 +51,13 @@ Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) 
     }
     return got;
   };
-  const Status shrunk = Status::busy("the file became shorter while it was being saved", path,
-                                     "nothing was committed; save again when the program has finished writing");
+  auto shrunk = [&] {
+    return Status::busy("the file became shorter while it was being saved", path,
+                        "nothing was committed; save again when the program has finished writing");
+  };
   if (into.size() >= kSmallExtentBytes) {
     VARVE_ASSIGN(size_t got, read_some(offset, into));
-    return got == into.size() ? Status() : shrunk;
+    return got == into.size() ? Status() : shrunk();
   }
   const bool in_window =
       window_file_ == file && offset >= window_offset_ && offset + into.size() <= window_offset_ + window_.size();
@@ -73,7 +75,7 @@ Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) 
     window_.resize(got);
     window_file_ = file;
     window_offset_ = offset;
-    if (got < into.size()) return shrunk;
+    if (got < into.size()) return shrunk();
   }
   std::memcpy(into.data(), window_.data() + (offset - window_offset_), into.size());
   return {};

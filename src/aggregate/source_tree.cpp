@@ -41,7 +41,7 @@ class Scanner {
     while (const dirent* entry = ::readdir(directory.get())) {
       const std::string name = entry->d_name;
       if (name == "." || name == "..") continue;
-      const std::string entry_path = relative.empty() ? name : relative + "/" + name;
+      const std::string entry_path = join_path(relative, name);
       VARVE_ASSIGN(bool is_directory, add(raw_fd, name, entry_path));
       if (is_directory) below.push_back(entry_path);
       errno = 0;

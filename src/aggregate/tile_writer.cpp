@@ -86,9 +86,9 @@ Status TileWriter::write_out(const Key& key, Tile& tile) {
     status = write_(key.first, key.second, ByteSpan(tile.memory.get(), tile.bytes), tile.bytes == kTileBytes);
   } else {
     for (const Extent& range : tile.filled) {
-      if (status.ok())
-        status = write_(key.first, key.second + range.offset, ByteSpan(tile.memory.get() + range.offset, range.bytes),
-                        false);
+      if (!status.ok()) break;
+      status =
+          write_(key.first, key.second + range.offset, ByteSpan(tile.memory.get() + range.offset, range.bytes), false);
     }
   }
   std::lock_guard lock(mutex_);

@@ -26,7 +26,7 @@ Result<ByteVector> decode_node(ByteSpan meta, ByteSpan body, const ScoreFunction
 }
 }  // namespace
 
-Status ArenaReader::at(Status status, uint64_t offset) const {
+Status ArenaReader::at(const Status& status, uint64_t offset) const {
   return {status.code(), std::string(status.message()), fmt::format("{} at byte {}", path_, offset),
           std::string(status.hint())};
 }

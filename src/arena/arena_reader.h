@@ -56,7 +56,7 @@ class ArenaReader {
   Result<RawFrame> read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const;
   Status verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const;
   void build_maps();
-  Status at(Status status, uint64_t offset) const;
+  Status at(const Status& status, uint64_t offset) const;
 
   const std::string path_;
   const ArenaId id_;

@@ -180,7 +180,7 @@ Status decode_chain(ByteSpan recipe, ByteSpan body, MutableByteSpan raw) {
   for (const RecipeStage& stage : stages) {
     if (stage.in_bytes > stage_bytes_max(raw.size())) return Status::corrupt("a codec stage is too large for its pack");
   }
-  const Status status = decode_stages(stages, body, raw);
+  Status status = decode_stages(stages, body, raw);
   stage_buffers().shrink();
   return status;
 }

@@ -18,7 +18,7 @@ namespace varve {
 namespace {
 
 /// Smaller reads are better served by the page cache and its read-ahead.
-constexpr size_t kDirectReadBytesMin = 64 * 1024;
+constexpr size_t kDirectReadBytesMin = 64_KiB;
 
 /// Calls `system_call` again as long as a signal interrupts it.
 template <class Call>

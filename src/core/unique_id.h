@@ -15,7 +15,7 @@ namespace varve {
 /// coordinate names.
 struct UniqueId {
   std::array<std::byte, 16> bytes{};
-  auto operator<=>(const UniqueId&) const = default;
+  auto operator<=>(const UniqueId&) const = default;  // NOLINT(modernize-use-nullptr): no pointer here
 
   /// From the operating system's random source.
   static Result<UniqueId> random();

@@ -23,10 +23,21 @@ void hash_blake3(ByteSpan data, Score& score) {
   blake3_hasher_update(&hasher, data.data(), data.size());
   blake3_hasher_finalize(&hasher, reinterpret_cast<uint8_t*>(score.bytes.data()), score.bytes.size());
 }
+
+/// The library looks at its first hash what the processor can do, and notes it without a lock: several threads may not
+/// be the first at the same time.
+void prepare_blake3() {
+  [[maybe_unused]] static const bool prepared = [] {
+    Score score;
+    hash_blake3({}, score);
+    return true;
+  }();
+}
 #else
 constexpr bool kHaveBlake3 = false;
 
 void hash_blake3(ByteSpan, Score&) {}  // never reached: create() refuses the algorithm
+void prepare_blake3() {}
 #endif
 
 struct DigestDeleter {
@@ -85,6 +96,11 @@ Result<ScoreFunction> ScoreFunction::create(ScoreAlgorithm algorithm, size_t sco
 
 ScoreFunction ScoreFunction::preferred() {
   return {kHaveBlake3 ? ScoreAlgorithm::blake3 : ScoreAlgorithm::sha256, std::tuple_size_v<decltype(Score::bytes)>};
+}
+
+ScoreFunction::ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes)
+    : algorithm_(algorithm), score_bytes_(score_bytes) {
+  if (algorithm == ScoreAlgorithm::blake3) prepare_blake3();
 }
 
 Score ScoreFunction::operator()(ByteSpan data) const {

@@ -14,7 +14,7 @@ namespace varve {
 /// the bytes that are not kept are zero here, so that equality is plain equality.
 struct Score {
   std::array<std::byte, 32> bytes{};
-  auto operator<=>(const Score&) const = default;
+  auto operator<=>(const Score&) const = default;  // NOLINT(modernize-use-nullptr): no pointer here
   /// The first eight bytes as a big-endian number, so that the order of prefixes is the order of scores.
   uint64_t prefix() const;
   std::string hex(size_t byte_count = 32) const;
@@ -44,7 +44,7 @@ class ScoreFunction {
   size_t score_bytes() const { return score_bytes_; }
 
  private:
-  ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes) : algorithm_(algorithm), score_bytes_(score_bytes) {}
+  ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes);
   ScoreAlgorithm algorithm_;
   size_t score_bytes_;
 };

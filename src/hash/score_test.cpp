@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <numeric>
+#include <thread>
 #include <utility>
 
 namespace varve {
@@ -56,6 +57,17 @@ TEST(ScoreFunction, KeepsTheFirstTwentyBytesAndZeroesTheRest) {
     EXPECT_EQ(short_score.hex(), long_score.hex(20) + std::string(24, '0'));
     EXPECT_EQ(short_score.prefix(), long_score.prefix());
   }
+}
+
+TEST(ScoreFunction, MayBeUsedFirstByManyThreadsAtOnce) {
+  const ScoreFunction score = ScoreFunction::preferred();
+  const ByteVector data(10'000, std::byte{7});
+  std::vector<Score> scores(8);
+  std::vector<std::thread> threads;
+  threads.reserve(scores.size());
+  for (Score& mine : scores) threads.emplace_back([&] { mine = score(data); });
+  for (std::thread& thread : threads) thread.join();
+  for (const Score& one : scores) EXPECT_EQ(one, score(data));
 }
 
 TEST(ScoreFunction, RefusesOtherLengthsAndUnknownAlgorithms) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <deque>
 #include <optional>
 #include <unordered_set>
 
@@ -248,8 +249,8 @@ class FileVisitor {
     visited_.insert(info.addr);
     VARVE_TRY(visit_group(root.get(), "/"));
     // Groups wait in a list instead of on the stack, so that nesting cannot exhaust it.
-    for (size_t i = 0; i < groups_.size(); ++i) {
-      Link group = std::move(groups_[i]);
+    for (; !groups_.empty(); groups_.pop_front()) {
+      const Link group = std::move(groups_.front());
       Handle opened(H5Oopen_by_addr(file_, group.address), H5Oclose);
       if (!opened.valid()) return library_error("open a group", group.name);
       VARVE_TRY(visit_group(opened.get(), group.name + "/"));
@@ -272,8 +273,11 @@ class FileVisitor {
       Handle object(H5Oopen_by_addr(file_, link.address), H5Oclose);
       if (!object.valid()) return library_error("open an object", name);
       H5I_type_t kind = H5Iget_type(object.get());
-      if (kind == H5I_GROUP) groups_.push_back({std::move(name), link.address});
-      if (kind == H5I_DATASET) VARVE_TRY(add_dataset(object.get(), std::move(name)));
+      if (kind == H5I_GROUP) {
+        groups_.push_back({std::move(name), link.address});
+      } else if (kind == H5I_DATASET) {
+        VARVE_TRY(add_dataset(object.get(), std::move(name)));
+      }
     }
     return {};
   }
@@ -425,8 +429,8 @@ class FileVisitor {
   DriverFile& driver_;
   Layout layout_{.format = "hdf5", .variables = {}};
   std::unordered_set<haddr_t> visited_;
-  std::vector<Link> links_;   ///< of the group that is being visited
-  std::vector<Link> groups_;  ///< found, with full names
+  std::vector<Link> links_;  ///< of the group that is being visited
+  std::deque<Link> groups_;  ///< to be visited, with full names
   uint64_t extent_count_ = 0;
 };
 

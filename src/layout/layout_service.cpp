@@ -103,7 +103,7 @@ class LayoutService::Batch {
       set_opaque(index, file.status().to_string());
       return std::nullopt;
     }
-    std::array<std::byte, kProbeBytes> buffer;
+    std::array<std::byte, kProbeBytes> buffer{};
     ssize_t got = ::pread(file->get(), buffer.data(), std::min<uint64_t>(buffer.size(), request.file_bytes), 0);
     ByteSpan first_bytes(buffer.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
     const LayoutReaders& readers = service_.options_.readers;
@@ -218,7 +218,7 @@ class LayoutService::Batch {
   }
 
   /// The process failed on the first of its files. The others get another one. `how`: unless its end tells.
-  void fail_first(Lane& lane, std::optional<std::string> how) {
+  void fail_first(Lane& lane, const std::optional<std::string>& how) {
     std::deque<Task> tasks = std::move(lane.in_flight);
     std::string end = drop_lane(lane);
     if (tasks.empty()) return;

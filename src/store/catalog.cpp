@@ -73,9 +73,10 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
   const size_t at = text.rfind('@');
   if (at != std::string_view::npos) {
     std::optional<uint64_t> step = parse_step(text.substr(at + 1));
-    if (!step)
+    if (!step) {
       return Status::invalid_argument("not a step number", std::string(text),
                                       "write JOB@STEP, or JOB for its newest set");
+    }
     SetName name{std::string(text.substr(0, at)), *step};
     VARVE_TRY(check_job_name(name.job));
     if (!store_.fs().stat(record_path(name)).ok()) {

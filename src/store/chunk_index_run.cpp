@@ -59,7 +59,7 @@ Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const
 
 Status ChunkIndexRun::parse(const UniqueId& store) {
   const ByteSpan raw = mapping_->bytes();
-  const Status damaged = Status::corrupt("an index run is damaged", path_);
+  Status damaged = Status::corrupt("an index run is damaged", path_);
   if (raw.size() < kRunHeaderBytes || as_text(raw.first(8)) != kRunMagic ||
       load_le<uint32_t>(raw.data() + 8) != kRunVersion || load_le<uint32_t>(raw.data() + 60) != crc32c(raw.first(60)) ||
       !std::equal(store.bytes.begin(), store.bytes.end(), raw.begin() + 40)) {

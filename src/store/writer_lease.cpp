@@ -1,13 +1,13 @@
 #include "store/writer_lease.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 
 #include "store/set_part.h"
 

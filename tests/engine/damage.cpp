@@ -17,6 +17,8 @@ void put(MemoryFileSystem& fs, const std::string& path, ByteSpan contents) {
   Result<std::unique_ptr<File>> file = fs.create(path);
   ASSERT_TRUE(file.ok());
   ASSERT_TRUE((*file)->write_at(0, contents).ok());
+  // Only now the file system forgets the file that was there before: a power cut could have brought it back.
+  ASSERT_TRUE(fs.sync_directory(parent_path(path)).ok());
 }
 
 void list_files(MemoryFileSystem& fs, const std::string& folder, std::set<std::string>& paths) {
