@@ -22,6 +22,20 @@ if(VARVE_WITH_HDF5)
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
 endif()
 
+if(VARVE_WITH_MPI)
+  find_package(MPI QUIET COMPONENTS C)                                # ranks, for libvarve_mpi; libvarve has nothing of it
+  if(NOT MPI_C_FOUND)
+    message(STATUS "No MPI found (Debian: libopenmpi-dev); varve::mpi is not built")
+    set(VARVE_WITH_MPI OFF)
+  endif()
+endif()
+if(VARVE_WITH_HWLOC)
+  pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)             # which cores the program leaves free, and sockets
+endif()
+if(VARVE_WITH_TOML)
+  find_package(tomlplusplus REQUIRED)                                 # options files; headers only, so that users need none
+endif()
+
 # BLAKE3: an installed CMake package, else the C and assembly sources that Debian's librust-blake3-dev ships.
 set(VARVE_BLAKE3_TARGET "")
 if(VARVE_WITH_BLAKE3)

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <ctime>
 
 namespace varve::cli {
@@ -74,30 +72,6 @@ size_t display_width(std::string_view text) {
 }
 }  // namespace
 
-std::string format_size(uint64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes);
-  std::string_view unit;
-  for (std::string_view next : {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}) {
-    value /= 1024;
-    unit = next;
-    if (value < 999.5) break;
-  }
-  const int decimals = value < 0.9995 ? 3 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fmt::format("{:.{}f} {}", value, decimals, unit);
-}
-
-std::string format_ratio(uint64_t raw_bytes, uint64_t stored_bytes) {
-  if (stored_bytes == 0) return "-";
-  const double ratio = static_cast<double>(raw_bytes) / static_cast<double>(stored_bytes);
-  return ratio < 1000 ? fmt::format("{:.2f}x", ratio) : fmt::format("{:.0f}x", ratio);
-}
-
-std::string format_seconds(double seconds) {
-  const int decimals = seconds < 0.1 ? 3 : seconds < 10 ? 2 : seconds < 100 ? 1 : 0;
-  return fmt::format("{:.{}f} s", seconds, decimals);
-}
-
 std::string format_clock(double seconds) {
   const auto whole = static_cast<uint64_t>(std::clamp(seconds, 0.0, 1e9));
   const uint64_t hours = whole / 3600, minutes = whole / 60 % 60;
@@ -132,34 +106,6 @@ std::string quote_name(std::string_view name) {
     rest.remove_prefix(length);
   }
   return plain ? std::string(name) : '"' + escape(name, /*inside_quotes=*/true) + '"';
-}
-
-Result<uint64_t> parse_number(std::string_view text, uint64_t max) {
-  uint64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range || (error == std::errc() && value > max)) {
-    return Status::invalid_argument(fmt::format("a number up to {} is wanted", max), std::string(text));
-  }
-  if (error != std::errc() || end != text.data() + text.size())
-    return Status::invalid_argument("not a whole number", std::string(text));
-  return value;
-}
-
-Result<uint64_t> parse_size(std::string_view text) {
-  const Status bad = Status::invalid_argument("not a size", std::string(text),
-                                              "write bytes, or a number with K, M, G or T, such as 512MiB");
-  double number = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !(number >= 0)) return bad;
-  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  double factor = 1;
-  if (!unit.empty() && unit != "B") {
-    const size_t power = std::string_view("KMGT").find(static_cast<char>(unit[0] & ~0x20));
-    if (power == std::string_view::npos || (unit.size() > 1 && unit.substr(1) != "iB")) return bad;
-    factor = std::ldexp(1.0, 10 * static_cast<int>(power + 1));
-  }
-  if (number * factor >= std::ldexp(1.0, 63)) return bad;
-  return static_cast<uint64_t>(number * factor);
 }
 
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}

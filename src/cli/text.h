@@ -5,16 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "core/quantity.h"
 #include "varve/status.h"
 
 namespace varve::cli {
 
-/// "512 B", "4.83 MiB": three significant digits, binary units.
-std::string format_size(uint64_t bytes);
-/// "3.20x"; "-" if nothing was stored.
-std::string format_ratio(uint64_t raw_bytes, uint64_t stored_bytes);
-/// "0.032 s", "1.25 s", "12.3 s".
-std::string format_seconds(double seconds);
 /// "2:05", "1:02:05": for what remains.
 std::string format_clock(double seconds);
 /// Local time, "2024-05-01 12:30:59".
@@ -29,12 +24,6 @@ std::string format_count(uint64_t count, std::string_view singular, std::string_
 std::string escape_text(std::string_view text);
 /// A name for a person: as it is if it is plain, else escaped and in double quotes.
 std::string quote_name(std::string_view name);
-
-/// A decimal number without sign. invalid_argument: anything else, or more than `max`.
-Result<uint64_t> parse_number(std::string_view text, uint64_t max = UINT64_MAX);
-/// A count of bytes with an optional unit: "4096", "64K", "64KiB", "1.5GiB". K, M, G, T count in 1024s, with or without
-/// "iB".
-Result<uint64_t> parse_size(std::string_view text);
 
 /// A table whose columns line up.
 class Table {

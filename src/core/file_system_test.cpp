@@ -10,6 +10,7 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "core/throttled_file_system.h"
 #include "core/unique_id.h"
 
 namespace varve {
@@ -49,6 +50,16 @@ struct FaultySubject final : Subject {
   FaultyFileSystem faulty;
 };
 
+struct ThrottledSubject final : Subject {
+  ThrottledSubject() : throttled(memory, 1e6, clock) {
+    fs = &throttled;
+    directory = "/";
+  }
+  MemoryFileSystem memory;
+  ManualClock clock;
+  ThrottledFileSystem throttled;
+};
+
 struct Kind {
   const char* name;
   std::function<std::unique_ptr<Subject>()> make;
@@ -85,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EveryFileSystem,
                          testing::Values(Kind{"posix", [] { return std::make_unique<PosixSubject>(); }},
                                          Kind{"memory", [] { return std::make_unique<MemorySubject>(); }},
                                          Kind{"faulty_without_faults",
-                                              [] { return std::make_unique<FaultySubject>(); }}),
+                                              [] { return std::make_unique<FaultySubject>(); }},
+                                         Kind{"throttled", [] { return std::make_unique<ThrottledSubject>(); }}),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST_P(EveryFileSystem, ReadsBackWhatWasWrittenAnywhere) {

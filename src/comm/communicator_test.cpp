@@ -1,0 +1,98 @@
+// The communicators of one process: the contract, and what only they promise.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "comm/communicator_contract.h"
+#include "core/bytes.h"
+
+namespace varve {
+
+namespace {
+
+void run_on_threads(uint32_t rank_count, const std::function<void(Communicator&)>& body) {
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Communicator>& ranks : make_thread_communicators(rank_count)) {
+    threads.emplace_back([&body, mine = std::move(ranks)] { body(*mine); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+std::vector<TestRanks> ranks_under_test() {
+  std::vector<TestRanks> kinds;
+  kinds.push_back({"single", [](const auto& body) { body(*make_single_communicator()); }});
+  for (const uint32_t count : {1, 2, 3, 8}) {
+    kinds.push_back({"threads_" + std::to_string(count), [count](const auto& body) { run_on_threads(count, body); }});
+  }
+  return kinds;
+}
+
+namespace {
+
+TEST(ThreadCommunicator, LetsNoRankPassABarrierBeforeAllHaveReachedIt) {
+  std::atomic<uint32_t> reached = 0;
+  run_on_threads(4, [&reached](Communicator& ranks) {
+    for (uint32_t round = 1; round <= 100; ++round) {
+      ++reached;
+      ASSERT_TRUE(ranks.barrier().ok());
+      EXPECT_GE(reached.load(), round * 4);
+      ASSERT_TRUE(ranks.barrier().ok());
+    }
+  });
+}
+
+TEST(ThreadCommunicator, FailsACollectiveCallForWhichARankNeverComes) {
+  auto ranks = make_thread_communicators(3);
+  std::thread first([&] { EXPECT_EQ(ranks[0]->barrier().code(), StatusCode::io_error); });
+  std::thread second([&] { EXPECT_EQ(ranks[1]->all_gather({}).status().code(), StatusCode::io_error); });
+  ranks[2].reset();
+  first.join();
+  second.join();
+  uint64_t value = 1;
+  EXPECT_EQ(ranks[0]->all_max(std::span(&value, 1)).code(), StatusCode::io_error);
+  EXPECT_EQ(value, 1u);
+}
+
+TEST(ThreadCommunicator, GivesAllRanksOfOneCallOneOutcomeEvenIfOneEndsRightAfterIt) {
+  for (int round = 0; round < 200; ++round) {
+    run_on_threads(3, [](Communicator& ranks) { EXPECT_TRUE(ranks.barrier().ok()); });
+  }
+}
+
+TEST(ThreadCommunicator, DeliversWhatARankSentBeforeItEndedAndThenSaysSo) {
+  auto ranks = make_thread_communicators(2);
+  ASSERT_TRUE(ranks[1]->send(0, 9, as_bytes("last words")).ok());
+  ranks[1].reset();
+  ByteVector into(10);
+  EXPECT_TRUE(ranks[0]->receive(1, 9, into).ok());
+  EXPECT_EQ(as_text(into), "last words");
+  EXPECT_EQ(ranks[0]->receive(1, 9, into).code(), StatusCode::io_error);
+  EXPECT_EQ(ranks[0]->send(1, 9, into).code(), StatusCode::io_error);
+}
+
+TEST(ThreadCommunicator, WakesAReceiverWhoseSenderEnds) {
+  auto ranks = make_thread_communicators(2);
+  std::thread receiver([&] {
+    ByteVector into(1);
+    EXPECT_EQ(ranks[0]->receive(1, 0, into).code(), StatusCode::io_error);
+  });
+  ranks[1].reset();
+  receiver.join();
+}
+
+TEST(ThreadCommunicator, NoticesThatRanksMakeDifferentCalls) {
+  run_on_threads(2, [](Communicator& ranks) {
+    const Status status = ranks.rank() == 0 ? ranks.barrier() : ranks.all_gather({}).status();
+    EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  });
+  run_on_threads(2, [](Communicator& ranks) {
+    std::vector<uint64_t> values(1 + ranks.rank());
+    EXPECT_EQ(ranks.all_min(values).code(), StatusCode::invalid_argument);
+  });
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,229 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "comm/mailbox.h"
+#include "comm/mpi_pieces.h"
+#include "core/bytes.h"
+
+namespace varve {
+namespace {
+
+Status mpi_status(int code, std::string_view call) {
+  if (code == MPI_SUCCESS) return {};
+  char text[MPI_MAX_ERROR_STRING + 1] = {};
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
+  int error_class = MPI_ERR_OTHER;
+  if (MPI_Error_class(code, &error_class) != MPI_SUCCESS) error_class = MPI_ERR_OTHER;
+  const StatusCode kind = error_class == MPI_ERR_NO_MEM ? StatusCode::resource_limit : StatusCode::io_error;
+  return {kind, fmt::format("{} failed: {}", call, std::string_view(text, static_cast<size_t>(length))), "MPI"};
+}
+
+/// Calls `act(first, count)` for the pieces of `total` things, `piece` at a time.
+template <class Act>
+Status for_each_piece(uint64_t total, uint64_t piece, Act act) {
+  for (uint64_t first = 0; first < total; first += piece) {
+    VARVE_TRY(act(first, static_cast<int>(std::min(piece, total - first))));
+  }
+  return {};
+}
+
+class MpiCommunicator : public Communicator {
+ public:
+  /// Owns `ranks`.
+  MpiCommunicator(MPI_Comm ranks, uint64_t piece_bytes) : ranks_(ranks), piece_bytes_(piece_bytes) {}
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  ~MpiCommunicator() override {
+    int finalized = 0;
+    // Nothing may be called any more then, and there is nothing left to free.
+    if (MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0) MPI_Comm_free(&ranks_);
+  }
+
+  /// Asks MPI what stays the same.
+  Status prepare() {
+    int rank = 0, rank_count = 0, threads = MPI_THREAD_SINGLE, tag_is_set = 0;
+    int* tag_max = nullptr;
+    VARVE_TRY(mpi_status(MPI_Comm_set_errhandler(ranks_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    VARVE_TRY(mpi_status(MPI_Comm_rank(ranks_, &rank), "MPI_Comm_rank"));
+    VARVE_TRY(mpi_status(MPI_Comm_size(ranks_, &rank_count), "MPI_Comm_size"));
+    VARVE_TRY(mpi_status(MPI_Query_thread(&threads), "MPI_Query_thread"));
+    VARVE_TRY(mpi_status(MPI_Comm_get_attr(ranks_, MPI_TAG_UB, &tag_max, &tag_is_set), "MPI_Comm_get_attr"));
+    rank_ = static_cast<uint32_t>(rank);
+    rank_count_ = static_cast<uint32_t>(rank_count);
+    concurrent_ = threads == MPI_THREAD_MULTIPLE;
+    if (tag_is_set != 0) tag_max_ = static_cast<uint32_t>(*tag_max);
+    return {};
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t rank_count() const override { return rank_count_; }
+
+  Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    VARVE_ASSIGN(const std::vector<uint64_t> bytes, gather_lengths(mine.size()));
+    uint64_t total = 0;
+    for (uint64_t length : bytes) total += length;
+    std::vector<ByteVector> given(rank_count_);
+    if (total <= piece_bytes_) {
+      VARVE_TRY(gather_at_once(mine, bytes, total, given));
+      return given;
+    }
+    for (uint32_t root = 0; root < rank_count_; ++root) {
+      if (root == rank_) given[root].assign(mine.begin(), mine.end());
+      given[root].resize(bytes[root]);
+      VARVE_TRY(broadcast_pieces(given[root], root));
+    }
+    return given;
+  }
+
+  Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check_rank(root, rank_count_));
+    uint64_t bytes = roots.size();
+    VARVE_TRY(mpi_status(MPI_Bcast(&bytes, 1, MPI_UINT64_T, static_cast<int>(root), ranks_), "MPI_Bcast"));
+    ByteVector given;
+    if (root == rank_) given.assign(roots.begin(), roots.end());
+    given.resize(bytes);
+    VARVE_TRY(broadcast_pieces(given, root));
+    return given;
+  }
+
+  Status all_min(std::span<uint64_t> values) override { return reduce(values, MPI_MIN); }
+  Status all_max(std::span<uint64_t> values) override { return reduce(values, MPI_MAX); }
+  Status barrier() override { return mpi_status(MPI_Barrier(ranks_), "MPI_Barrier"); }
+
+  bool concurrent() const override { return concurrent_; }
+
+  /// A message is sent in pieces of piece_bytes_ and a last one that is shorter, perhaps empty: so the receiver knows
+  /// where it ends, and a message of the wrong size does not become part of the next.
+  Status send(uint32_t to, uint32_t tag, ByteSpan message) override {
+    VARVE_TRY(check_message(to, tag));
+    uint64_t at = 0;
+    for (bool last = false; !last;) {
+      const uint64_t bytes = std::min<uint64_t>(piece_bytes_, message.size() - at);
+      last = bytes < piece_bytes_;
+      VARVE_TRY(mpi_status(MPI_Send(message.data() + at, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(to),
+                                    static_cast<int>(tag), ranks_),
+                           "MPI_Send"));
+      at += bytes;
+    }
+    return {};
+  }
+
+  Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
+    VARVE_TRY(check_message(from, tag));
+    uint64_t at = 0;
+    for (bool last = false; !last;) {
+      VARVE_ASSIGN(const uint64_t bytes, receive_piece(from, tag, into.subspan(std::min<uint64_t>(at, into.size()))));
+      last = bytes < piece_bytes_;
+      at += bytes;
+    }
+    if (at != into.size()) return wrong_message_size(from, at, into.size());
+    return {};
+  }
+
+ private:
+  Result<std::vector<uint64_t>> gather_lengths(uint64_t mine) {
+    std::vector<uint64_t> bytes(rank_count_);
+    VARVE_TRY(
+        mpi_status(MPI_Allgather(&mine, 1, MPI_UINT64_T, bytes.data(), 1, MPI_UINT64_T, ranks_), "MPI_Allgather"));
+    return bytes;
+  }
+
+  Status gather_at_once(ByteSpan mine, const std::vector<uint64_t>& bytes, uint64_t total,
+                        std::vector<ByteVector>& given) {
+    std::vector<int> counts, offsets;
+    uint64_t offset = 0;
+    for (uint64_t length : bytes) {
+      counts.push_back(static_cast<int>(length));
+      offsets.push_back(static_cast<int>(offset));
+      offset += length;
+    }
+    ByteVector all(total);
+    VARVE_TRY(mpi_status(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
+                                        offsets.data(), MPI_BYTE, ranks_),
+                         "MPI_Allgatherv"));
+    for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+      const auto first = all.begin() + offsets[rank];
+      given[rank].assign(first, first + counts[rank]);
+    }
+    return {};
+  }
+
+  Status broadcast_pieces(MutableByteSpan bytes, uint32_t root) {
+    return for_each_piece(bytes.size(), piece_bytes_, [&](uint64_t first, int count) {
+      return mpi_status(MPI_Bcast(bytes.data() + first, count, MPI_BYTE, static_cast<int>(root), ranks_), "MPI_Bcast");
+    });
+  }
+
+  Status reduce(std::span<uint64_t> values, MPI_Op operation) {
+    return for_each_piece(values.size(), piece_bytes_ / sizeof(uint64_t), [&](uint64_t first, int count) {
+      return mpi_status(MPI_Allreduce(MPI_IN_PLACE, values.data() + first, count, MPI_UINT64_T, operation, ranks_),
+                        "MPI_Allreduce");
+    });
+  }
+
+  Status check_message(uint32_t rank, uint32_t tag) const {
+    if (!concurrent_) {
+      return Status::unsupported("messages need MPI_THREAD_MULTIPLE", "MPI", "ask MPI_Init_thread for it");
+    }
+    if (tag > tag_max_) {
+      return Status::invalid_argument(fmt::format("tag {} of a message is larger than {}", tag, tag_max_));
+    }
+    return check_rank(rank, rank_count_);
+  }
+
+  /// The bytes of the next piece, which were put into `into` if they fit there, and dropped if not.
+  Result<uint64_t> receive_piece(uint32_t from, uint32_t tag, MutableByteSpan into) {
+    MPI_Message piece = MPI_MESSAGE_NULL;
+    MPI_Status about{};
+    int bytes = 0;
+    // A matched probe: another thread that probes for a message cannot take this one.
+    VARVE_TRY(
+        mpi_status(MPI_Mprobe(static_cast<int>(from), static_cast<int>(tag), ranks_, &piece, &about), "MPI_Mprobe"));
+    VARVE_TRY(mpi_status(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count"));
+    const auto wanted = static_cast<uint64_t>(bytes);
+    Buffer dropped(wanted <= into.size() ? 0 : wanted);
+    std::byte* const to = wanted <= into.size() ? into.data() : dropped.data();
+    VARVE_TRY(mpi_status(MPI_Mrecv(to, bytes, MPI_BYTE, &piece, &about), "MPI_Mrecv"));
+    return wanted;
+  }
+
+  MPI_Comm ranks_;
+  const uint64_t piece_bytes_;
+  uint32_t rank_ = 0, rank_count_ = 0;
+  uint32_t tag_max_ = std::numeric_limits<int16_t>::max();  ///< MPI's least
+  bool concurrent_ = false;
+};
+
+Status check_usable(MPI_Comm ranks) {
+  int initialized = 0, finalized = 0, two_groups = 0;
+  VARVE_TRY(mpi_status(MPI_Initialized(&initialized), "MPI_Initialized"));
+  VARVE_TRY(mpi_status(MPI_Finalized(&finalized), "MPI_Finalized"));
+  if (initialized == 0) return Status::invalid_argument("MPI is not initialised", "", "call MPI_Init first");
+  if (finalized != 0) return Status::invalid_argument("MPI is finalised already");
+  if (ranks == MPI_COMM_NULL) return Status::invalid_argument("MPI_COMM_NULL has no ranks");
+  VARVE_TRY(mpi_status(MPI_Comm_test_inter(ranks, &two_groups), "MPI_Comm_test_inter"));
+  if (two_groups != 0) return Status::invalid_argument("an intercommunicator has two groups of ranks", "", "merge it");
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> make_mpi_communicator_in_pieces(MPI_Comm ranks, uint64_t piece_bytes) {
+  VARVE_TRY(check_usable(ranks));
+  MPI_Comm own = MPI_COMM_NULL;
+  VARVE_TRY(mpi_status(MPI_Comm_dup(ranks, &own), "MPI_Comm_dup"));
+  auto communicator = std::make_unique<MpiCommunicator>(own, piece_bytes);
+  VARVE_TRY(communicator->prepare());
+  return std::unique_ptr<Communicator>(std::move(communicator));
+}
+
+Result<std::unique_ptr<Communicator>> make_mpi_communicator(MPI_Comm ranks) {
+  return make_mpi_communicator_in_pieces(ranks, 1_GiB);
+}
+
+}  // namespace varve

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "core/clock.h"
+
+namespace varve {
+
+/// When checkpoints are due.
+struct CadenceRule {
+  std::optional<uint64_t> every_steps;      ///< at least 1
+  std::optional<double> every_seconds;      ///< above 0
+  double mean_time_between_failures = 0.0;  ///< seconds, above 0: the best interval, if neither of the above is given
+};
+
+/// Decides, for the rank that asks, whether a checkpoint is due. With both `every_steps` and `every_seconds`, either
+/// makes it due. The clock decides on rank 0 alone (agree_on_due() in due.h); steps decide alike on all ranks.
+/// Thread-safe: what the checkpoint thread measured may be told while the program asks.
+class Cadence {
+ public:
+  explicit Cadence(CadenceRule rule, Clock& clock = steady_clock());
+
+  /// Whether all ranks decide alike without talking to each other: only steps count.
+  bool by_steps_alone() const { return rule_.every_steps.has_value() && !rule_.every_seconds.has_value(); }
+  /// Whether a multiple of `every_steps` was reached since the last checkpoint, or the interval is over.
+  bool due(uint64_t step) const;
+
+  /// The run goes on from this step: it counts as a checkpoint that was made now.
+  void note_restart(uint64_t step);
+  /// A checkpoint of this step was made (or left out because the one before was busy), and held the program up so long.
+  void note_checkpoint(uint64_t step, double blocked_seconds);
+  /// A checkpoint took so long from its begin until it was persistent, and disturbed the program, beside the time it
+  /// was blocked, as much as `disturbance_seconds` of waiting would have. Intervals by Daly are not shorter than the
+  /// former.
+  void note_persistent(double seconds_to_persistent, double disturbance_seconds = 0.0);
+
+  /// The interval in effect now: every_seconds, or the best one from what was measured; none if only steps count.
+  std::optional<double> interval_seconds() const;
+  /// The best interval from what was measured, whatever the rule; none before the first checkpoint.
+  std::optional<double> best_interval() const;
+
+ private:
+  double automatic_interval() const;  ///< with mutex_ held
+
+  const CadenceRule rule_;
+  Clock& clock_;
+  mutable std::mutex mutex_;  ///< guards all below
+  uint64_t last_step_ = 0;
+  double last_begin_ = 0;  ///< of the last checkpoint
+  double last_end_ = 0;
+  std::optional<double> blocked_seconds_;  ///< per checkpoint, smoothed
+  double disturbance_seconds_ = 0;         ///< smoothed
+  double persistent_seconds_ = 0;          ///< smoothed
+};
+
+}  // namespace varve

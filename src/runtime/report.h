@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "core/clock.h"
+
+namespace varve {
+
+/// What the checkpoints of a run cost so far, as one rank saw it. Seconds and bytes; sums unless said.
+struct RunCosts {
+  double run_seconds = 0;              ///< since the session was opened
+  uint64_t snapshot_count = 0;         ///< checkpoints that were begun
+  uint64_t persistent_count = 0;       ///< of them, complete in the store
+  uint64_t skipped_count = 0;          ///< left out because the one before was busy
+  uint64_t failed_count = 0;           ///< begun, but never complete
+  uint64_t snapshot_bytes = 0;         ///< of this rank, in all snapshots; lent grids included
+  uint64_t copied_bytes = 0;           ///< of them, copied in stage 1
+  double blocked_seconds = 0;          ///< the program waited in checkpoint()
+  double blocked_seconds_max = 0;      ///< in one
+  double copy_seconds = 0;             ///< of the blocked time, copying
+  uint64_t drained_bytes = 0;          ///< of this rank's group, in the persistent checkpoints
+  uint64_t stored_bytes = 0;           ///< that were written for them
+  double persistent_seconds = 0;       ///< from the begin of checkpoint() until complete in the store
+  double persistent_seconds_max = 0;   ///< of one
+  double drain_seconds = 0;            ///< stage 2 was at work
+  double drain_processor_seconds = 0;  ///< and used so much of the processors
+};
+
+/// Collects RunCosts. Thread-safe: the program's thread and the checkpoint thread both tell it.
+class RunLedger {
+ public:
+  explicit RunLedger(Clock& clock = steady_clock());
+
+  struct Snapshot {
+    uint64_t bytes = 0;  ///< of this rank
+    uint64_t copied_bytes = 0;
+    double blocked_seconds = 0;
+    double copy_seconds = 0;
+  };
+  void note_snapshot(const Snapshot& snapshot);
+  struct Drain {
+    uint64_t bytes = 0;  ///< of the group
+    uint64_t stored_bytes = 0;
+    double seconds_to_persistent = 0;
+    double seconds = 0;
+    double processor_seconds = 0;
+  };
+  void note_persistent(const Drain& drain);
+  void note_skipped();
+  void note_failed();
+  /// The program waited elsewhere for stage 2: in wait(), or for a slot.
+  void note_blocked(double seconds);
+
+  RunCosts costs() const;
+
+ private:
+  Clock& clock_;
+  const double begin_;
+  mutable std::mutex mutex_;  ///< guards costs_
+  RunCosts costs_;
+};
+
+/// What RunCosts is judged by.
+struct ReportContext {
+  uint32_t rank_count = 1;
+  uint32_t node_rank_count = 1;   ///< ranks on this node
+  uint32_t processor_count = 1;   ///< of this node
+  uint32_t group_rank_count = 1;  ///< ranks of this rank's group
+  double mean_time_between_failures = 0;
+  /// How many bytes per second the node's memory moves (a copy of n bytes moves 2 n); none: not measured, and the
+  /// fastest snapshot tells.
+  std::optional<double> memory_bytes_per_second;
+};
+
+/// The run's costs as a few lines for people: overhead as it was and as the model predicts it, time blocked, time to
+/// persistent, bytes, reduction, the best interval. Ends with a newline.
+std::string report_text(const RunCosts& costs, const ReportContext& context);
+/// The same facts as one JSON object; keys are those of docs/GUIDE.md, "The report of a run".
+std::string report_json(const RunCosts& costs, const ReportContext& context);
+
+}  // namespace varve

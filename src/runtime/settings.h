@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "aggregate/work_order.h"
+#include "codec/chooser.h"
+#include "core/bytes.h"
+#include "core/file_system.h"
+#include "varve/communicator.h"
+#include "varve/session.h"
+
+namespace varve {
+
+/// Which ranks share a checkpoint thread.
+struct GroupRule {
+  enum class Kind : uint8_t { rank, socket, node, count } kind = Kind::node;
+  uint32_t count = 0;  ///< of ranks, for `count`
+};
+
+/// Where an option's value came from; a later one wins over an earlier one.
+enum class OptionOrigin : uint8_t { preset = 0, code = 1, file = 2, environment = 3 };
+
+/// An option as it was said.
+struct EffectiveOption {
+  std::string name;  ///< of the member of SessionOptions
+  std::string text;  ///< the value, as the options file would say it; "none" where there is none
+  OptionOrigin origin = OptionOrigin::preset;
+  std::string where;  ///< "default", "the program", "varve.toml, line 3", "VARVE_STORE"
+};
+
+/// The options of a run with their meanings, checked. The defaults are in option_table.cpp, and in docs/GUIDE.md.
+struct Settings {
+  std::string store;
+  std::string job;
+  GroupRule group;
+  CodecPolicy codec;
+  Scheme scheme = Scheme::aware;
+  uint32_t threads = 1;
+  uint64_t memory_bytes = 0;
+  std::optional<uint64_t> every_steps;
+  std::optional<double> every_seconds;
+  double mean_time_between_failures = 0;  ///< seconds
+  WhenBusy when_busy = WhenBusy::wait;
+  std::optional<uint64_t> keep_last;
+  std::optional<double> write_bytes_per_second;
+  std::optional<double> stop_after_seconds;
+  std::optional<std::string> stop_file;
+  bool stop_on_signals = true;
+  bool low_priority = true;
+  std::string shared_memory;
+
+  /// All of them, in the order of docs/GUIDE.md.
+  std::vector<EffectiveOption> options;
+  /// What looks like a mistake and does not stop us, such as a variable named almost as one of ours.
+  std::vector<Status> warnings;
+};
+
+/// What options are taken from, beside the program's own.
+struct SettingsSources {
+  std::map<std::string, std::string> environment;
+  std::string program;          ///< its name, for `job`
+  FileSystem* files = nullptr;  ///< where the options file is
+  /// Of this process.
+  static SettingsSources of_process();
+};
+
+/// Resolves the options: environment, file, code, default, the first that says something. invalid_argument: a value
+/// makes no sense, or the file has a key that is none; says which, and where. not_found: the options file that was
+/// named is not there.
+Result<Settings> resolve_settings(const SessionOptions& code, const SettingsSources& sources);
+
+/// The same for all ranks: what rank 0 finds, or the failure that it meets. Collective.
+Result<Settings> agree_on_settings(Communicator& ranks, const SessionOptions& code, const SettingsSources& sources);
+
+/// The options in effect, one a line, with where each came from; can be used as an options file.
+std::string effective_options(const Settings& settings);
+
+}  // namespace varve
