@@ -63,28 +63,28 @@ enum class WhenBusy {
 /// What a session can be told. An empty option is taken from elsewhere, in this order: the environment variable
 /// VARVE_<NAME IN CAPITALS>, the options file, this struct, the default (docs/GUIDE.md, "Options of a run").
 struct SessionOptions {
-  std::optional<std::string> options_file;  ///< TOML; default: varve.toml in the working directory if there
-  std::optional<std::string> store;         ///< folder, created if need be; default "varve-store"
-  std::optional<std::string> job;           ///< default: the program's name
+  std::optional<std::string> options_file{};  ///< TOML; default: varve.toml in the working directory if there
+  std::optional<std::string> store{};         ///< folder, created if need be; default "varve-store"
+  std::optional<std::string> job{};           ///< default: the program's name
   /// Ranks that share a checkpoint thread: "rank", "socket", "node" (default) or a number.
-  std::optional<std::string> group;
-  std::optional<std::string> effort;     ///< "fast", "balanced" (default) or "best"
-  std::optional<std::string> codec;      ///< a codec chain in place of an effort
-  std::optional<std::string> scheme;     ///< default "aware"
-  std::optional<uint32_t> threads;       ///< working for each group's checkpoint thread; default 1
-  std::optional<uint64_t> memory_bytes;  ///< that a group's engine holds; default 256 MiB
-  std::optional<uint64_t> every_steps;   ///< due() every so many steps
-  std::optional<double> every_seconds;   ///< due() every so many seconds
+  std::optional<std::string> group{};
+  std::optional<std::string> effort{};     ///< "fast", "balanced" (default) or "best"
+  std::optional<std::string> codec{};      ///< a codec chain in place of an effort
+  std::optional<std::string> scheme{};     ///< default "aware"
+  std::optional<uint32_t> threads{};       ///< working for each group's checkpoint thread; default 1
+  std::optional<uint64_t> memory_bytes{};  ///< that a group's engine holds; default 256 MiB
+  std::optional<uint64_t> every_steps{};   ///< due() every so many steps
+  std::optional<double> every_seconds{};   ///< due() every so many seconds
   /// Seconds, of the whole job; due() by Daly's formula if neither of the above is given; default 24 hours.
-  std::optional<double> mean_time_between_failures;
-  std::optional<WhenBusy> when_busy;  ///< default wait
-  std::optional<uint64_t> keep_last;  ///< sets of this job; older ones go when a newer is complete; default: all stay
-  std::optional<double> write_bytes_per_second;  ///< that a group's thread writes at most; default: no limit
-  std::optional<double> stop_after_seconds;      ///< since open(): ask for a stop then
-  std::optional<std::string> stop_file;          ///< ask for a stop when this file is there
-  std::optional<bool> stop_on_signals;           ///< SIGTERM and SIGUSR1 ask for a stop; default true
-  std::optional<bool> low_priority;          ///< of the checkpoint threads where no free core is found; default true
-  std::optional<std::string> shared_memory;  ///< folder of a memory file system; default /dev/shm
+  std::optional<double> mean_time_between_failures{};
+  std::optional<WhenBusy> when_busy{};  ///< default wait
+  std::optional<uint64_t> keep_last{};  ///< sets of this job; older ones go when a newer is complete; default: all stay
+  std::optional<double> write_bytes_per_second{};  ///< that a group's thread writes at most; default: no limit
+  std::optional<double> stop_after_seconds{};      ///< since open(): ask for a stop then
+  std::optional<std::string> stop_file{};          ///< ask for a stop when this file is there
+  std::optional<bool> stop_on_signals{};           ///< SIGTERM and SIGUSR1 ask for a stop; default true
+  std::optional<bool> low_priority{};          ///< of the checkpoint threads where no free core is found; default true
+  std::optional<std::string> shared_memory{};  ///< folder of a memory file system; default /dev/shm
 };
 
 /// How far stage 2 is.

@@ -10,8 +10,8 @@ namespace varve {
 
 /// When checkpoints are due.
 struct CadenceRule {
-  std::optional<uint64_t> every_steps;      ///< at least 1
-  std::optional<double> every_seconds;      ///< above 0
+  std::optional<uint64_t> every_steps{};    ///< at least 1
+  std::optional<double> every_seconds{};    ///< above 0
   double mean_time_between_failures = 0.0;  ///< seconds, above 0: the best interval, if neither of the above is given
 };
 
@@ -29,8 +29,10 @@ class Cadence {
 
   /// The run goes on from this step: it counts as a checkpoint that was made now.
   void note_restart(uint64_t step);
-  /// A checkpoint of this step was made (or left out because the one before was busy), and held the program up so long.
+  /// A checkpoint of this step was made, and held the program up so long until now.
   void note_checkpoint(uint64_t step, double blocked_seconds);
+  /// The checkpoint of this step was left out, because the one before was busy: the next is due as if it had been made.
+  void note_skipped(uint64_t step);
   /// A checkpoint took so long from its begin until it was persistent, and disturbed the program, beside the time it
   /// was blocked, as much as `disturbance_seconds` of waiting would have. Intervals by Daly are not shorter than the
   /// former.
@@ -50,9 +52,9 @@ class Cadence {
   uint64_t last_step_ = 0;
   double last_begin_ = 0;  ///< of the last checkpoint
   double last_end_ = 0;
-  std::optional<double> blocked_seconds_;  ///< per checkpoint, smoothed
-  double disturbance_seconds_ = 0;         ///< smoothed
-  double persistent_seconds_ = 0;          ///< smoothed
+  std::optional<double> blocked_seconds_;     ///< per checkpoint, smoothed
+  double disturbance_seconds_ = 0;            ///< smoothed
+  std::optional<double> persistent_seconds_;  ///< smoothed
 };
 
 }  // namespace varve

@@ -51,34 +51,53 @@ class RunLedger {
   void note_persistent(const Drain& drain);
   void note_skipped();
   void note_failed();
-  /// The program waited elsewhere for stage 2: in wait(), or for a slot.
+  /// The program waited elsewhere for stage 2, as in wait().
   void note_blocked(double seconds);
+  /// The run has ended: its time stands still from now on.
+  void note_end();
 
   RunCosts costs() const;
 
  private:
   Clock& clock_;
   const double begin_;
-  mutable std::mutex mutex_;  ///< guards costs_
+  mutable std::mutex mutex_;  ///< guards all below
   RunCosts costs_;
+  std::optional<double> end_;
 };
 
 /// What RunCosts is judged by.
 struct ReportContext {
   uint32_t rank_count = 1;
   uint32_t node_rank_count = 1;   ///< ranks on this node
-  uint32_t processor_count = 1;   ///< of this node
   uint32_t group_rank_count = 1;  ///< ranks of this rank's group
+  uint32_t processor_count = 1;   ///< of this node
   double mean_time_between_failures = 0;
-  /// How many bytes per second the node's memory moves (a copy of n bytes moves 2 n); none: not measured, and the
-  /// fastest snapshot tells.
-  std::optional<double> memory_bytes_per_second;
+  /// How many bytes per second the node's memory moves (copying n bytes moves 2 n); none: as the snapshots' copies say.
+  std::optional<double> memory_bytes_per_second{};
 };
 
-/// The run's costs as a few lines for people: overhead as it was and as the model predicts it, time blocked, time to
-/// persistent, bytes, reduction, the best interval. Ends with a newline.
+/// How long the program would have to wait to lose as much as stage 2 takes away from it at most: the processor time of
+/// all checkpoint threads of this node, spread over its processors. Nothing is taken where processors were idle.
+double disturbance_seconds(double group_processor_seconds, const ReportContext& context);
+
+/// The run's costs, judged. None: not known, as nothing was measured.
+struct RunJudgement {
+  double overhead_seconds = 0;                ///< blocked, and what stage 2 took away at most
+  std::optional<double> predicted_seconds;    ///< by equation (2), for as many checkpoints
+  std::optional<double> synchronous_seconds;  ///< by equation (1): if the program had waited for each
+  std::optional<double> interval_seconds;     ///< between checkpoints, on average
+  std::optional<double> best_interval_seconds;
+  std::optional<uint64_t> checkpoints_max;  ///< that the run could have had without waiting for one another
+  /// Of a time to that of the run without checkpoints.
+  double share(double seconds) const { return base_seconds > 0 ? seconds / base_seconds : 0; }
+  double base_seconds = 0;
+};
+RunJudgement judge(const RunCosts& costs, const ReportContext& context);
+
+/// All of it as a few lines for people, each ended by a newline.
 std::string report_text(const RunCosts& costs, const ReportContext& context);
-/// The same facts as one JSON object; keys are those of docs/GUIDE.md, "The report of a run".
+/// The same facts as one JSON object on one line; the keys are in docs/GUIDE.md, "The report of a run".
 std::string report_json(const RunCosts& costs, const ReportContext& context);
 
 }  // namespace varve

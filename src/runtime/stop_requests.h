@@ -12,9 +12,9 @@
 namespace varve {
 
 struct StopRule {
-  bool on_signals = true;               ///< SIGTERM and SIGUSR1
-  std::optional<double> after_seconds;  ///< since the object was made
-  std::optional<std::string> file;      ///< is looked for at most once a second
+  bool on_signals = true;                 ///< SIGTERM and SIGUSR1
+  std::optional<double> after_seconds{};  ///< since the object was made
+  std::optional<std::string> file{};      ///< is looked for at most once a second
 };
 
 /// Notices that this process is asked to stop; what all ranks do about it is agreed elsewhere (due.h). While an object

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <vector>
+
+#include "core/bytes.h"
+#include "varve/communicator.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// The same failure on all ranks: OK if all ranks have OK, else that of the first rank that has none, with its number
+/// if there are several ranks. Costs one reduction while all is well. Collective.
+Status agree(Communicator& ranks, const Status& mine);
+
+/// What went wrong on a rank.
+struct RankFailure {
+  uint32_t rank = 0;
+  Status what;
+};
+
+/// All failures, by rank, the same on all ranks; none if all have OK. Fails if the ranks cannot talk. Collective.
+Result<std::vector<RankFailure>> gather_failures(Communicator& ranks, const Status& mine);
+
+/// A Status as bytes, for messages; and back (corrupt if it is none). Texts are cut to `text_bytes_max` each.
+ByteVector encode_status(const Status& status, size_t text_bytes_max = 2000);
+Status decode_status(ByteSpan bytes, Status& status);
+
+}  // namespace varve

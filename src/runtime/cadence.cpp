@@ -1,0 +1,79 @@
+#include "runtime/cadence.h"
+
+#include <algorithm>
+
+#include "runtime/overhead_model.h"
+
+namespace varve {
+
+namespace {
+/// Cheaper checkpoints are taken to cost so much: a clock's noise must not make the interval nothing.
+constexpr double kCostSecondsMin = 0.001;
+/// Until a checkpoint's cost is known, the first one is due after this, or this share of the time between failures.
+constexpr double kFirstSecondsMax = 600;
+constexpr double kFirstShare = 0.01;
+
+/// The mean with what was before, so that one slow checkpoint neither counts for nothing nor for long.
+double smoothed(double before, double now) { return (before + now) / 2; }
+}  // namespace
+
+Cadence::Cadence(CadenceRule rule, Clock& clock)
+    : rule_(rule), clock_(clock), last_begin_(clock.seconds()), last_end_(last_begin_) {}
+
+bool Cadence::due(uint64_t step) const {
+  std::lock_guard lock(mutex_);
+  if (rule_.every_steps && step > last_step_ && step / *rule_.every_steps > last_step_ / *rule_.every_steps)
+    return true;
+  if (rule_.every_seconds) return clock_.seconds() - last_begin_ >= *rule_.every_seconds;
+  if (rule_.every_steps) return false;
+  return clock_.seconds() - last_end_ >= automatic_interval();
+}
+
+void Cadence::note_restart(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  last_step_ = step;
+  last_begin_ = last_end_ = clock_.seconds();
+}
+
+void Cadence::note_checkpoint(uint64_t step, double blocked_seconds) {
+  std::lock_guard lock(mutex_);
+  last_step_ = step;
+  last_end_ = clock_.seconds();
+  last_begin_ = last_end_ - blocked_seconds;
+  blocked_seconds_ = blocked_seconds_ ? smoothed(*blocked_seconds_, blocked_seconds) : blocked_seconds;
+}
+
+void Cadence::note_skipped(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  last_step_ = step;
+  last_begin_ = last_end_ = clock_.seconds();
+}
+
+void Cadence::note_persistent(double seconds_to_persistent, double disturbance_seconds) {
+  std::lock_guard lock(mutex_);
+  const bool first = !persistent_seconds_;
+  persistent_seconds_ = first ? seconds_to_persistent : smoothed(*persistent_seconds_, seconds_to_persistent);
+  disturbance_seconds_ = first ? disturbance_seconds : smoothed(disturbance_seconds_, disturbance_seconds);
+}
+
+std::optional<double> Cadence::interval_seconds() const {
+  std::lock_guard lock(mutex_);
+  if (rule_.every_seconds) return rule_.every_seconds;
+  if (rule_.every_steps) return std::nullopt;
+  return automatic_interval();
+}
+
+std::optional<double> Cadence::best_interval() const {
+  std::lock_guard lock(mutex_);
+  if (!blocked_seconds_) return std::nullopt;
+  return automatic_interval();
+}
+
+double Cadence::automatic_interval() const {
+  const double mtbf = rule_.mean_time_between_failures;
+  if (!blocked_seconds_) return std::min(kFirstSecondsMax, mtbf * kFirstShare);
+  const double cost = std::max(kCostSecondsMin, *blocked_seconds_ + disturbance_seconds_);
+  return std::max(best_interval_seconds(cost, mtbf), persistent_seconds_.value_or(0));
+}
+
+}  // namespace varve

@@ -1,0 +1,237 @@
+#include "runtime/checkpoint_thread.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <ctime>
+
+#include "aggregate/save_part.h"
+#include "runtime/snapshot_source.h"
+
+namespace varve {
+
+namespace {
+/// How long a change that nobody rings for (a member that died) may stay unseen.
+constexpr std::chrono::milliseconds kLookInterval(200);
+/// Between looks whether the other groups are done: from the first to the last.
+constexpr std::chrono::milliseconds kFirstPause(1), kLongestPause(200);
+
+/// Signals are the program's.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+}  // namespace
+
+CheckpointThread::CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty duty,
+                                   std::vector<std::unique_ptr<GroupMember>> members, Bell& bell, WarningList& warnings,
+                                   Clock& clock)
+    : store_(std::move(store)),
+      duty_(std::move(duty)),
+      members_(std::move(members)),
+      bell_(bell),
+      warnings_(warnings),
+      clock_(clock),
+      progress_(
+          [this](const GroupNews& news) {
+            for (const auto& member : members_) member->post(news);
+          },
+          warnings, clock),
+      retention_(duty_.keep_last) {}
+
+CheckpointThread::~CheckpointThread() { stop(); }
+
+void CheckpointThread::start() {
+  siblings_.emplace(duty_.siblings);
+  const BlockedSignals blocked;
+  thread_ = std::thread([this] { run(); });
+}
+
+void CheckpointThread::stop() {
+  stopping_ = true;
+  bell_.ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CheckpointThread::note_begin(uint64_t step, double seconds) {
+  std::lock_guard lock(mutex_);
+  begin_of_[step] = seconds;
+}
+
+double CheckpointThread::take_begin(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  const auto found = begin_of_.find(step);
+  const double begin = found == begin_of_.end() ? clock_.seconds() : found->second;
+  begin_of_.erase(begin_of_.begin(), begin_of_.upper_bound(step));
+  return begin;
+}
+
+void CheckpointThread::allow_replacement(const std::vector<uint64_t>& steps) {
+  std::lock_guard lock(mutex_);
+  replaceable_.insert(steps.begin(), steps.end());
+}
+
+IfExists CheckpointThread::policy_for(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
+}
+
+void CheckpointThread::give_up(uint64_t step) {
+  {
+    std::lock_guard lock(mutex_);
+    given_up_ = std::max(given_up_.value_or(0), step);
+  }
+  bell_.ring();
+}
+
+bool CheckpointThread::is_given_up(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  return given_up_ && *given_up_ >= step;
+}
+
+void CheckpointThread::cancel() { progress_.cancel(); }
+
+// Which checkpoint comes next
+
+void CheckpointThread::run() {
+  if (duty_.prepare_thread) duty_.prepare_thread();
+  while (const std::optional<uint64_t> step = await_step()) drain(*step);
+  release_all();
+}
+
+std::optional<uint64_t> CheckpointThread::await_step() {
+  for (;;) {
+    const uint32_t seen = bell_.count();
+    const bool stopping = stopping_;
+    if (const std::optional<uint64_t> step = next_step()) return step;
+    if (stopping) return std::nullopt;
+    bell_.wait(seen, kLookInterval);
+  }
+}
+
+/// The oldest step that all members have. Steps that some member will never have are given back on the way.
+std::optional<uint64_t> CheckpointThread::next_step() {
+  for (;;) {
+    std::optional<uint64_t> oldest;
+    for (const auto& member : members_) {
+      const Result<std::optional<uint64_t>> step = member->next_step();
+      if (step.ok() && *step && (!oldest || **step < *oldest)) oldest = **step;
+    }
+    if (!oldest) return std::nullopt;
+    bool all = true;
+    const GroupMember* lacking = nullptr;
+    for (const auto& member : members_) {
+      if (member->will_lack(*oldest)) lacking = member.get();
+      const Result<std::optional<uint64_t>> step = member->next_step();
+      all = all && step.ok() && *step == oldest;
+    }
+    if (all) return oldest;
+    if (lacking == nullptr) return std::nullopt;
+    lose_step(*oldest, Status::io_error(fmt::format("rank {} has no snapshot of this step", lacking->rank()),
+                                        SetName{duty_.job, *oldest}.to_string()));
+  }
+}
+
+void CheckpointThread::lose_step(uint64_t step, const Status& why) {
+  for (const auto& member : members_) {
+    member->end_drain(step, why).ignore("a snapshot that cannot be given back is given up with its member");
+  }
+  progress_.end(step, why);
+  DrainReport report;
+  report.step = step;
+  report.outcome = why;
+  report.begin_seconds = take_begin(step);
+  if (duty_.report) duty_.report(report);
+}
+
+/// At the end: snapshots that not all members have.
+void CheckpointThread::release_all() {
+  for (const auto& member : members_) {
+    for (;;) {
+      const Result<std::optional<uint64_t>> step = member->next_step();
+      if (!step.ok() || !*step) break;
+      if (!member->end_drain(**step, Status::cancelled("the session ended before all ranks had this step")).ok()) break;
+    }
+  }
+}
+
+// One checkpoint
+
+void CheckpointThread::drain(uint64_t step) {
+  DrainReport report;
+  report.step = step;
+  report.begin_seconds = take_begin(step);
+  const Result<SetRecord> part = save(step, report);
+  report.outcome = part.status();
+  // The slots are free for the next snapshot from here on, whether other groups are done or not.
+  for (const auto& member : members_) {
+    const Status ended = member->end_drain(step, report.outcome);
+    if (!ended.ok()) warnings_.add(ended);
+  }
+  if (part.ok()) report.outcome = complete(step, *part);
+  report.end_seconds = clock_.seconds();
+  progress_.end(step, report.outcome);
+  if (duty_.report) duty_.report(report);
+}
+
+Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
+  const SetName name{duty_.job, step};
+  if (policy_for(step) == IfExists::refuse && Catalog(*store_).read(name).status().code() != StatusCode::not_found) {
+    return Status::already_exists("the set is in the store already", name.to_string(),
+                                  "restart() from it, drop it, or take another job name");
+  }
+  std::vector<SnapshotSource::Part> parts;
+  for (const auto& member : members_) {
+    VARVE_ASSIGN(DrainedImage* const image, member->begin_drain(step));
+    parts.push_back({member->rank(), image});
+  }
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  SnapshotSource source(std::move(parts), static_cast<int64_t>(std::time(nullptr)));
+  report.bytes = source.bytes();
+  progress_.begin(report.bytes);
+  const double begin = clock_.seconds();
+  const PartName part_name{name, duty_.run, duty_.ordinal, duty_.group_count};
+  VARVE_ASSIGN(SetRecord part, save_part(*store_, source, part_name, duty_.save, progress_));
+  report.drain_seconds = clock_.seconds() - begin;
+  report.stored_bytes = part.stored_bytes();
+  return part;
+}
+
+Status CheckpointThread::complete(uint64_t step, const SetRecord& part) {
+  const PartName own{part.name, duty_.run, duty_.ordinal, duty_.group_count};
+  SetCompletion completion(*store_, own, part, policy_for(step));
+  std::chrono::milliseconds pause = kFirstPause;
+  for (;;) {
+    const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
+    const Result<std::optional<SetCompletion::Set>> set = completion.try_now();
+    if (set.ok() && *set) {
+      if ((*set)->by_us) {
+        const Status kept = retention_.apply(*store_, duty_.job, step, progress_);
+        if (!kept.ok()) warnings_.add(kept.with_context("older sets could not be dropped"));
+      }
+      return {};
+    }
+    if (!set.ok() || hopeless) {
+      completion.withdraw().ignore("the next prune removes it");
+      return set.ok() ? Status::io_error("another group could not write its part", part.name.to_string())
+                      : set.status();
+    }
+    const uint32_t seen = bell_.count();
+    bell_.wait(seen, pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+}  // namespace varve

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "aggregate/save.h"
+#include "core/clock.h"
+#include "runtime/group_member.h"
+#include "runtime/group_progress.h"
+#include "runtime/retention.h"
+#include "runtime/set_completion.h"
+#include "runtime/warning_list.h"
+#include "store/set_part.h"
+
+namespace varve {
+
+/// What stage 2 of one checkpoint cost, and what came of it.
+struct DrainReport {
+  uint64_t step = 0;
+  Status outcome;                ///< OK: the set is complete in the store
+  uint64_t bytes = 0;            ///< of the group
+  uint64_t stored_bytes = 0;     ///< written for it
+  double begin_seconds = 0;      ///< by the clock: the leader's checkpoint() began
+  double end_seconds = 0;        ///< the set was complete
+  double drain_seconds = 0;      ///< at work
+  double processor_seconds = 0;  ///< used by the thread and its workers
+};
+
+/// What a group's checkpoint thread is to do.
+struct CheckpointDuty {
+  UniqueId run;
+  std::string job;
+  uint32_t ordinal = 0;  ///< of the group
+  uint32_t group_count = 1;
+  SaveOptions save;
+  std::optional<uint64_t> keep_last;
+  std::vector<SegmentOwner> siblings;              ///< leaders of other groups on this node
+  std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
+  std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+};
+
+/// A group's checkpoint thread (stage 2): waits until the snapshots of all members are full for the same step, saves
+/// them as a part of the set, gives them back, and has the set completed. What fails is told to the members, and the
+/// next checkpoint is tried. Works however little the program calls us.
+class CheckpointThread {
+ public:
+  /// `members` in the order of ranks; those on other nodes come after. The bell is the one that members ring: the
+  /// leader's own.
+  CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty duty, std::vector<std::unique_ptr<GroupMember>> members,
+                   Bell& bell, WarningList& warnings, Clock& clock);
+  CheckpointThread(const CheckpointThread&) = delete;
+  CheckpointThread& operator=(const CheckpointThread&) = delete;
+  ~CheckpointThread();
+
+  void start();
+  /// When the leader's checkpoint() of this step began, by the clock.
+  void note_begin(uint64_t step, double seconds);
+  /// Sets of these steps were damaged: new ones may take their places.
+  void allow_replacement(const std::vector<uint64_t>& steps);
+  /// Sets up to this step that are not complete will not be: another group failed. Thread-safe, as are these all.
+  void give_up(uint64_t step);
+  /// Gives up what is being written at the next convenient point.
+  void cancel();
+  /// Ends the thread when no snapshot of all members waits; the others are given back.
+  void stop();
+
+ private:
+  void run();
+  std::optional<uint64_t> await_step();
+  std::optional<uint64_t> next_step();
+  void lose_step(uint64_t step, const Status& why);
+  void release_all();
+
+  void drain(uint64_t step);
+  Result<SetRecord> save(uint64_t step, DrainReport& report);
+  Status complete(uint64_t step, const SetRecord& part);
+  bool is_given_up(uint64_t step);
+  IfExists policy_for(uint64_t step);
+  double take_begin(uint64_t step);
+
+  const std::unique_ptr<Store> store_;
+  const CheckpointDuty duty_;
+  const std::vector<std::unique_ptr<GroupMember>> members_;
+  Bell& bell_;
+  WarningList& warnings_;
+  Clock& clock_;
+  GroupProgress progress_;
+  Retention retention_;
+  std::optional<GroupSiblings> siblings_;
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;  ///< guards all below but the thread
+  std::map<uint64_t, double> begin_of_;
+  std::set<uint64_t> replaceable_;
+  std::optional<uint64_t> given_up_;
+  std::thread thread_;
+};
+
+}  // namespace varve

@@ -1,0 +1,104 @@
+#include "runtime/due.h"
+
+#include <gtest/gtest.h>
+
+#include "core/memory_file_system.h"
+
+namespace varve {
+namespace {
+
+/// One of two ranks, the other of which votes as it was told. Counts calls.
+class TwoRanks final : public Communicator {
+ public:
+  TwoRanks(uint32_t rank, std::vector<uint64_t> others_votes) : rank_(rank), others_votes_(std::move(others_votes)) {}
+  int call_count = 0;
+  std::vector<uint64_t> my_votes;
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t rank_count() const override { return 2; }
+  Status all_max(std::span<uint64_t> values) override {
+    ++call_count;
+    my_votes.assign(values.begin(), values.end());
+    for (size_t i = 0; i < values.size(); ++i) values[i] = std::max(values[i], others_votes_.at(i));
+    return fails ? Status::io_error("the network is down") : Status();
+  }
+  bool fails = false;
+
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>) override { return unused(); }
+  Result<std::vector<std::byte>> broadcast(std::span<const std::byte>, uint32_t) override { return unused(); }
+  Status all_min(std::span<uint64_t>) override { return unused(); }
+  Status barrier() override { return unused(); }
+  bool concurrent() const override { return false; }
+  Status send(uint32_t, uint32_t, std::span<const std::byte>) override { return unused(); }
+  Status receive(uint32_t, uint32_t, std::span<std::byte>) override { return unused(); }
+
+ private:
+  static Status unused() { return Status::internal("due() must not call this"); }
+  uint32_t rank_;
+  std::vector<uint64_t> others_votes_;
+};
+
+class DueOnAllRanks : public testing::Test {
+ protected:
+  static constexpr CadenceRule kEveryTenSteps{
+      .every_steps = 10, .every_seconds = {}, .mean_time_between_failures = 1e5};
+  static constexpr CadenceRule kEveryMinute{.every_steps = {}, .every_seconds = 60, .mean_time_between_failures = 1e5};
+
+  StopRequests stop(std::optional<double> after_seconds = {}) {
+    return StopRequests::start({.on_signals = false, .after_seconds = after_seconds, .file = {}}, true, files_, clock_)
+        .value();
+  }
+
+  MemoryFileSystem files_;
+  ManualClock clock_;
+};
+
+TEST_F(DueOnAllRanks, NeedsNoWordWhereStepsAloneCount) {
+  TwoRanks ranks(1, {0, 0});
+  const Cadence cadence(kEveryTenSteps, clock_);
+  StopRequests never = stop();
+  EXPECT_TRUE(agree_on_due(ranks, cadence, never, 10)->checkpoint);
+  EXPECT_FALSE(agree_on_due(ranks, cadence, never, 9)->checkpoint);
+  EXPECT_EQ(ranks.call_count, 0);
+}
+
+TEST_F(DueOnAllRanks, IsDecidedByTheClockOfRankZero) {
+  const Cadence cadence(kEveryMinute, clock_);
+  StopRequests never = stop();
+  clock_.advance(61);
+  TwoRanks as_first(0, {0, 0});
+  EXPECT_TRUE(agree_on_due(as_first, cadence, never, 1)->checkpoint);
+  EXPECT_EQ(as_first.call_count, 1);
+  TwoRanks as_second(1, {0, 0});
+  EXPECT_FALSE(agree_on_due(as_second, cadence, never, 1)->checkpoint);
+  EXPECT_EQ(as_second.my_votes, (std::vector<uint64_t>{0, 0}));
+  TwoRanks told(1, {1, 0});
+  const Due due = *agree_on_due(told, cadence, never, 1);
+  EXPECT_TRUE(due.checkpoint);
+  EXPECT_FALSE(due.stop);
+}
+
+TEST_F(DueOnAllRanks, StopsAllWhenOneIsAskedTo) {
+  const Cadence cadence(kEveryTenSteps, clock_);
+  StopRequests limit = stop(100);
+  TwoRanks told(0, {0, 1});
+  const Due due = *agree_on_due(told, cadence, limit, 3);
+  EXPECT_TRUE(due.stop);
+  EXPECT_TRUE(due.checkpoint);
+  EXPECT_EQ(told.call_count, 1);
+  clock_.advance(100);
+  TwoRanks telling(1, {0, 0});
+  EXPECT_TRUE(agree_on_due(telling, cadence, limit, 3)->stop);
+  EXPECT_EQ(telling.my_votes, (std::vector<uint64_t>{0, 1}));
+}
+
+TEST_F(DueOnAllRanks, SaysWhenItCannotBeAgreedOn) {
+  const Cadence cadence(kEveryMinute, clock_);
+  StopRequests never = stop();
+  TwoRanks ranks(0, {0, 0});
+  ranks.fails = true;
+  EXPECT_EQ(agree_on_due(ranks, cadence, never, 1).status().code(), StatusCode::io_error);
+}
+
+}  // namespace
+}  // namespace varve

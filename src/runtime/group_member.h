@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/control_block.h"
+#include "runtime/drained_image.h"
+#include "runtime/segment_names.h"
+#include "runtime/snapshot_view.h"
+
+namespace varve {
+
+/// A rank as its group's checkpoint thread sees it, wherever it runs. That thread's alone.
+class GroupMember {
+ public:
+  virtual ~GroupMember() = default;
+  virtual uint32_t rank() const = 0;
+
+  /// The oldest step whose snapshot waits to be drained.
+  virtual Result<std::optional<uint64_t>> next_step() = 0;
+  /// Whether it has no snapshot of `step` and will have none: it failed to make one, has gone on, or died.
+  virtual bool will_lack(uint64_t step) = 0;
+
+  /// The snapshot of that step, which stays as it is until end_drain().
+  virtual Result<DrainedImage*> begin_drain(uint64_t step) = 0;
+  /// Gives the slot of `step` back, with what became of it; also if it was not drained.
+  virtual Status end_drain(uint64_t step, const Status& outcome) = 0;
+  /// Tells the member how far its group is.
+  virtual void post(const GroupNews& news) = 0;
+};
+
+/// A member on the same node, through its shared memory. It need not have made its memory yet: until then it has no
+/// snapshot.
+class LocalMember final : public GroupMember {
+ public:
+  static Result<std::unique_ptr<LocalMember>> open(const SegmentOwner& owner);
+
+  uint32_t rank() const override { return owner_.rank; }
+  Result<std::optional<uint64_t>> next_step() override;
+  bool will_lack(uint64_t step) override;
+  Result<DrainedImage*> begin_drain(uint64_t step) override;
+  Status end_drain(uint64_t step, const Status& outcome) override;
+  void post(const GroupNews& news) override { view_->post(news); }
+  const Bell& bell() const { return view_->bell(); }
+
+ private:
+  class Image final : public DrainedImage {
+   public:
+    const ImageTable& image() const override { return reader->image(); }
+    Status read(uint64_t offset, MutableByteSpan into) override { return reader->read(offset, into); }
+    Status check_unchanged() override;
+    const SnapshotReader* reader = nullptr;
+  };
+
+  LocalMember(SegmentOwner owner, std::unique_ptr<SnapshotView> view)
+      : owner_(std::move(owner)), view_(std::move(view)) {}
+
+  const SegmentOwner owner_;
+  const std::unique_ptr<SnapshotView> view_;
+  Image image_;
+  std::optional<uint64_t> draining_;
+};
+
+}  // namespace varve

@@ -1,0 +1,87 @@
+#include "runtime/group_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+namespace varve {
+
+namespace {
+/// What the members of a group have in common: the number in the order of ranks, the node, the socket.
+using GroupKey = std::tuple<uint32_t, std::string, uint32_t>;
+
+GroupKey key_of(uint32_t rank, const RankPlace& place, const GroupRule& rule, bool may_cross) {
+  switch (rule.kind) {
+    case GroupRule::Kind::rank: return {rank, {}, 0};
+    case GroupRule::Kind::socket: return {0, place.node, place.socket};
+    case GroupRule::Kind::node: return {0, place.node, 0};
+    case GroupRule::Kind::count: return {rank / std::max(rule.count, 1u), may_cross ? std::string() : place.node, 0};
+  }
+  return {};
+}
+
+bool crosses_nodes(const std::vector<RankPlace>& places, const RankGroup& group) {
+  return std::any_of(group.members.begin(), group.members.end(),
+                     [&](uint32_t member) { return places[member].node != places[group.leader()].node; });
+}
+
+std::vector<RankGroup> split(const std::vector<RankPlace>& places, const GroupRule& rule, bool may_cross) {
+  std::map<GroupKey, RankGroup> by_key;
+  for (uint32_t rank = 0; rank < places.size(); ++rank) {
+    by_key[key_of(rank, places[rank], rule, may_cross)].members.push_back(rank);
+  }
+  std::vector<RankGroup> groups;
+  for (auto& [key, group] : by_key) groups.push_back(std::move(group));
+  std::sort(groups.begin(), groups.end(),
+            [](const RankGroup& a, const RankGroup& b) { return a.leader() < b.leader(); });
+  return groups;
+}
+}  // namespace
+
+GroupPlan plan_groups(const std::vector<RankPlace>& places, const GroupRule& rule, bool concurrent, uint32_t rank) {
+  GroupPlan plan;
+  plan.groups = split(places, rule, /*may_cross=*/true);
+  auto crosses = [&](const RankGroup& group) { return crosses_nodes(places, group); };
+  plan.crosses_nodes = std::any_of(plan.groups.begin(), plan.groups.end(), crosses);
+  if (plan.crosses_nodes && !concurrent) {
+    plan.groups = split(places, rule, /*may_cross=*/false);
+    plan.crosses_nodes = false;
+    plan.warnings.push_back(Status::unsupported(
+        fmt::format("groups of {} ranks would cross nodes, which needs MPI_THREAD_MULTIPLE: they were split",
+                    rule.count),
+        {}, "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), or take group = \"node\""));
+  }
+  for (uint32_t ordinal = 0; ordinal < plan.groups.size(); ++ordinal) {
+    const std::vector<uint32_t>& members = plan.groups[ordinal].members;
+    if (std::binary_search(members.begin(), members.end(), rank)) plan.own = ordinal;
+  }
+  plan.node_rank_count = static_cast<uint32_t>(std::count_if(
+      places.begin(), places.end(), [&](const RankPlace& place) { return place.node == places[rank].node; }));
+  return plan;
+}
+
+Result<GroupPlan> agree_on_groups(Communicator& ranks, const RankPlace& own_place, const GroupRule& rule) {
+  std::array<uint64_t, 1> concurrent = {ranks.concurrent() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks.all_min(concurrent));
+  ByteVector mine;
+  ByteWriter out(mine);
+  out.text(own_place.node);
+  out.le32(own_place.socket);
+  VARVE_ASSIGN(const auto gathered, ranks.all_gather(mine));
+  std::vector<RankPlace> places;
+  for (const ByteVector& encoded : gathered) {
+    ByteReader in(encoded);
+    RankPlace place;
+    VARVE_ASSIGN(const std::string_view node, in.text());
+    place.node = node;
+    VARVE_ASSIGN(place.socket, in.le32());
+    places.push_back(std::move(place));
+  }
+  if (places.size() != ranks.rank_count()) return Status::internal("a rank did not say where it runs");
+  return plan_groups(places, rule, concurrent[0] == 1, ranks.rank());
+}
+
+}  // namespace varve

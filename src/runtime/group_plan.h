@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/bytes.h"
+#include "runtime/settings.h"
+#include "varve/communicator.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// Where a rank runs. Ranks on the same node see each other's shared memory.
+struct RankPlace {
+  std::string node;     ///< the same text for all ranks of a node, and for no other
+  uint32_t socket = 0;  ///< of the node's processors
+  bool operator==(const RankPlace&) const = default;
+};
+
+/// Ranks that share a checkpoint thread.
+struct RankGroup {
+  std::vector<uint32_t> members;                       ///< ascending, never empty
+  uint32_t leader() const { return members.front(); }  ///< the checkpoint thread is in its process
+  bool operator==(const RankGroup&) const = default;
+};
+
+/// Who is in whose group.
+struct GroupPlan {
+  std::vector<RankGroup> groups;  ///< in the order of their leaders
+  uint32_t own = 0;               ///< ordinal of the group of the rank that asked
+  uint32_t node_rank_count = 1;   ///< ranks on its node
+  bool crosses_nodes = false;     ///< some group does
+  std::vector<Status> warnings;   ///< the same on all ranks
+
+  const RankGroup& own_group() const { return groups[own]; }
+  uint32_t count() const { return static_cast<uint32_t>(groups.size()); }
+};
+
+/// The groups of ranks at `places` (by rank), as `rank` sees them; every rank finds the same. A group of a given number
+/// of ranks takes them in their order; it crosses nodes only if the ranks can send messages beside the program's
+/// (`concurrent`), else it is split at their borders, with a warning. Groups of all other kinds stay on a node.
+GroupPlan plan_groups(const std::vector<RankPlace>& places, const GroupRule& rule, bool concurrent, uint32_t rank);
+
+/// The plan for all ranks, from the place of each. Collective.
+Result<GroupPlan> agree_on_groups(Communicator& ranks, const RankPlace& own_place, const GroupRule& rule);
+
+}  // namespace varve

@@ -1,0 +1,81 @@
+#include "runtime/group_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace varve {
+namespace {
+
+using Kind = GroupRule::Kind;
+using Groups = std::vector<std::vector<uint32_t>>;
+
+/// Two nodes with two sockets each, filled in the order of ranks: two ranks on each socket.
+std::vector<RankPlace> two_nodes() {
+  return {{"a", 0}, {"a", 0}, {"a", 1}, {"a", 1}, {"b", 0}, {"b", 0}, {"b", 1}, {"b", 1}};
+}
+
+Groups groups_of(const std::vector<RankPlace>& places, const GroupRule& rule, bool concurrent = false) {
+  Groups groups;
+  for (const RankGroup& group : plan_groups(places, rule, concurrent, 0).groups) groups.push_back(group.members);
+  return groups;
+}
+
+TEST(GroupPlan, GivesEachRankAThreadOfItsOwn) {
+  EXPECT_EQ(groups_of({{"a", 0}, {"a", 0}, {"b", 0}}, {Kind::rank}), (Groups{{0}, {1}, {2}}));
+}
+
+TEST(GroupPlan, GathersTheRanksOfANode) {
+  EXPECT_EQ(groups_of(two_nodes(), {Kind::node}), (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+}
+
+TEST(GroupPlan, GathersTheRanksOfASocketOfEachNode) {
+  EXPECT_EQ(groups_of(two_nodes(), {Kind::socket}), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+}
+
+TEST(GroupPlan, FindsNodesThatAreFilledInTurns) {
+  const std::vector<RankPlace> places = {{"b", 0}, {"a", 0}, {"b", 0}, {"a", 0}};
+  EXPECT_EQ(groups_of(places, {Kind::node}), (Groups{{0, 2}, {1, 3}}));
+}
+
+TEST(GroupPlan, TakesAsManyRanksAsAreWanted) {
+  const std::vector<RankPlace> places(5, {"a", 0});
+  EXPECT_EQ(groups_of(places, {Kind::count, 2}), (Groups{{0, 1}, {2, 3}, {4}}));
+  EXPECT_EQ(groups_of(places, {Kind::count, 9}), (Groups{{0, 1, 2, 3, 4}}));
+}
+
+TEST(GroupPlan, CrossesNodesOnlyIfRanksCanSendBesideTheProgram) {
+  const GroupPlan crossing = plan_groups(two_nodes(), {Kind::count, 3}, true, 0);
+  EXPECT_EQ(groups_of(two_nodes(), {Kind::count, 3}, true), (Groups{{0, 1, 2}, {3, 4, 5}, {6, 7}}));
+  EXPECT_TRUE(crossing.crosses_nodes);
+  EXPECT_TRUE(crossing.warnings.empty());
+
+  const GroupPlan split = plan_groups(two_nodes(), {Kind::count, 3}, false, 0);
+  EXPECT_EQ(groups_of(two_nodes(), {Kind::count, 3}, false), (Groups{{0, 1, 2}, {3}, {4, 5}, {6, 7}}));
+  EXPECT_FALSE(split.crosses_nodes);
+  ASSERT_EQ(split.warnings.size(), 1u);
+  EXPECT_EQ(split.warnings[0].code(), StatusCode::unsupported);
+}
+
+TEST(GroupPlan, DoesNotWarnOfGroupsThatStayOnTheirNodes) {
+  EXPECT_TRUE(plan_groups(two_nodes(), {Kind::count, 2}, false, 0).warnings.empty());
+}
+
+TEST(GroupPlan, IsTheSameForAllRanksButForWhereTheyAre) {
+  for (const GroupRule& rule : {GroupRule{Kind::rank}, {Kind::socket}, {Kind::node}, {Kind::count, 3}}) {
+    std::set<uint32_t> seen;
+    const GroupPlan first = plan_groups(two_nodes(), rule, false, 0);
+    for (uint32_t rank = 0; rank < 8; ++rank) {
+      const GroupPlan plan = plan_groups(two_nodes(), rule, false, rank);
+      EXPECT_EQ(plan.groups, first.groups);
+      EXPECT_EQ(plan.node_rank_count, 4u);
+      const std::vector<uint32_t>& members = plan.own_group().members;
+      EXPECT_EQ(std::count(members.begin(), members.end(), rank), 1);
+      seen.insert(plan.own);
+    }
+    EXPECT_EQ(seen.size(), first.groups.size());
+  }
+}
+
+}  // namespace
+}  // namespace varve

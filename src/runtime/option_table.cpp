@@ -1,0 +1,252 @@
+#include "runtime/option_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+#include <numeric>
+
+#include "core/quantity.h"
+#include "store/set_record.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kMemoryBytesMin = 32_MiB;
+/// Longer than any run; keeps sums of seconds harmless.
+constexpr double kSecondsMax = 1e10;
+
+using Said = std::optional<std::string>;
+
+// What the program says, as text.
+template <auto kMember>
+Said said(const SessionOptions& code) {
+  const auto& value = code.*kMember;
+  if (!value) return std::nullopt;
+  using Value = std::decay_t<decltype(*value)>;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    return *value;
+  } else if constexpr (std::is_same_v<Value, WhenBusy>) {
+    switch (*value) {
+      case WhenBusy::wait: return "wait";
+      case WhenBusy::skip: return "skip";
+      case WhenBusy::two_slots: return "two_slots";
+    }
+    return "unknown";
+  } else {
+    return fmt::format("{}", *value);
+  }
+}
+
+// What texts mean.
+Status take_path(std::string& into, const std::string& text) {
+  if (text.empty()) return Status::invalid_argument("a path is wanted", text);
+  into = text;
+  return {};
+}
+
+Status take_count(uint64_t& into, const std::string& text, uint64_t max = UINT64_MAX) {
+  VARVE_ASSIGN(const uint64_t count, parse_number(text, max));
+  if (count == 0) return Status::invalid_argument("at least 1 is wanted", text);
+  into = count;
+  return {};
+}
+
+Status take_optional_count(std::optional<uint64_t>& into, const std::string& text) {
+  into.reset();
+  if (text == "none") return {};
+  uint64_t count = 0;
+  VARVE_TRY(take_count(count, text));
+  into = count;
+  return {};
+}
+
+Status take_seconds(double& into, const std::string& text) {
+  VARVE_ASSIGN(const double seconds, parse_duration(text));
+  if (seconds <= 0 || seconds > kSecondsMax) return Status::invalid_argument("a duration above 0 is wanted", text);
+  into = seconds;
+  return {};
+}
+
+Status take_optional_seconds(std::optional<double>& into, const std::string& text) {
+  into.reset();
+  if (text == "none") return {};
+  double seconds = 0;
+  VARVE_TRY(take_seconds(seconds, text));
+  into = seconds;
+  return {};
+}
+
+Status take_yes_no(bool& into, const std::string& text) {
+  for (const std::string_view yes : {"true", "yes", "on", "1"}) {
+    if (text != yes) continue;
+    into = true;
+    return {};
+  }
+  for (const std::string_view no : {"false", "no", "off", "0"}) {
+    if (text != no) continue;
+    into = false;
+    return {};
+  }
+  return Status::invalid_argument("true or false is wanted", text);
+}
+
+Status take_job(Settings& settings, const std::string& text) {
+  VARVE_TRY(check_job_name(text));
+  settings.job = text;
+  return {};
+}
+
+Status take_group(Settings& settings, const std::string& text) {
+  using Kind = GroupRule::Kind;
+  for (const auto& [name, kind] : {std::pair("rank", Kind::rank), {"socket", Kind::socket}, {"node", Kind::node}}) {
+    if (text != name) continue;
+    settings.group = GroupRule{.kind = kind};
+    return {};
+  }
+  uint64_t count = 0;
+  if (!take_count(count, text, INT32_MAX).ok())
+    return Status::invalid_argument("a group is rank, socket, node or a number of ranks", text);
+  settings.group = GroupRule{.kind = Kind::count, .count = static_cast<uint32_t>(count)};
+  return {};
+}
+
+Status take_effort(Settings& settings, const std::string& text) {
+  if (text != "fast" && text != "balanced" && text != "best")
+    return Status::invalid_argument("an effort is fast, balanced or best", text);
+  VARVE_ASSIGN(settings.codec, CodecPolicy::parse(text));
+  return {};
+}
+
+Status take_codec(Settings& settings, const std::string& text) {
+  if (text == "none") return {};  // the effort's stays
+  VARVE_ASSIGN(settings.codec, CodecPolicy::parse(text));
+  return {};
+}
+
+Status take_scheme(Settings& settings, const std::string& text) {
+  VARVE_ASSIGN(settings.scheme, parse_scheme(text));
+  return {};
+}
+
+Status take_threads(Settings& settings, const std::string& text) {
+  uint64_t count = 0;
+  VARVE_TRY(take_count(count, text, 1024));
+  settings.threads = static_cast<uint32_t>(count);
+  return {};
+}
+
+Status take_memory(Settings& settings, const std::string& text) {
+  VARVE_ASSIGN(settings.memory_bytes, parse_size(text));
+  if (settings.memory_bytes < kMemoryBytesMin) return Status::invalid_argument("at least 32MiB is wanted", text);
+  return {};
+}
+
+Status take_when_busy(Settings& settings, const std::string& text) {
+  for (const auto& [name, policy] :
+       {std::pair("wait", WhenBusy::wait), {"skip", WhenBusy::skip}, {"two_slots", WhenBusy::two_slots}}) {
+    if (text != name) continue;
+    settings.when_busy = policy;
+    return {};
+  }
+  return Status::invalid_argument("wait, skip or two_slots is wanted", text);
+}
+
+Status take_write_rate(Settings& settings, const std::string& text) {
+  settings.write_bytes_per_second.reset();
+  if (text == "none") return {};
+  VARVE_ASSIGN(settings.write_bytes_per_second, parse_rate(text));
+  return {};
+}
+
+Status take_stop_file(Settings& settings, const std::string& text) {
+  settings.stop_file.reset();
+  if (text == "none") return {};
+  std::string path;
+  VARVE_TRY(take_path(path, text));
+  settings.stop_file = path;
+  return {};
+}
+
+using O = SessionOptions;
+using S = Settings;
+using T = const std::string&;
+using enum OptionForm;
+
+const std::array kRules = {
+    OptionRule{"store", text, "varve-store", said<&O::store>, [](S& s, T t) { return take_path(s.store, t); }},
+    OptionRule{"job", text, "", said<&O::job>, take_job},
+    OptionRule{"group", word, "node", said<&O::group>, take_group},
+    // The codec after the effort, which it replaces.
+    OptionRule{"effort", word, "balanced", said<&O::effort>, take_effort},
+    OptionRule{"codec", word, "none", said<&O::codec>, take_codec},
+    OptionRule{"scheme", word, "aware", said<&O::scheme>, take_scheme},
+    OptionRule{"threads", number, "1", said<&O::threads>, take_threads},
+    OptionRule{"memory_bytes", size, "256MiB", said<&O::memory_bytes>, take_memory},
+    OptionRule{"every_steps", number, "none", said<&O::every_steps>,
+               [](S& s, T t) { return take_optional_count(s.every_steps, t); }},
+    OptionRule{"every_seconds", duration, "none", said<&O::every_seconds>,
+               [](S& s, T t) { return take_optional_seconds(s.every_seconds, t); }},
+    OptionRule{"mean_time_between_failures", duration, "24h", said<&O::mean_time_between_failures>,
+               [](S& s, T t) { return take_seconds(s.mean_time_between_failures, t); }},
+    OptionRule{"when_busy", word, "wait", said<&O::when_busy>, take_when_busy},
+    OptionRule{"keep_last", number, "none", said<&O::keep_last>,
+               [](S& s, T t) { return take_optional_count(s.keep_last, t); }},
+    OptionRule{"write_bytes_per_second", rate, "none", said<&O::write_bytes_per_second>, take_write_rate},
+    OptionRule{"stop_after_seconds", duration, "none", said<&O::stop_after_seconds>,
+               [](S& s, T t) { return take_optional_seconds(s.stop_after_seconds, t); }},
+    OptionRule{"stop_file", text, "none", said<&O::stop_file>, take_stop_file},
+    OptionRule{"stop_on_signals", yes_no, "true", said<&O::stop_on_signals>,
+               [](S& s, T t) { return take_yes_no(s.stop_on_signals, t); }},
+    OptionRule{"low_priority", yes_no, "true", said<&O::low_priority>,
+               [](S& s, T t) { return take_yes_no(s.low_priority, t); }},
+    OptionRule{"shared_memory", text, "/dev/shm", said<&O::shared_memory>,
+               [](S& s, T t) { return take_path(s.shared_memory, t); }},
+};
+
+/// How many letters must be put in, left out or replaced to make `b` of `a` (Levenshtein).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+}  // namespace
+
+std::span<const OptionRule> option_rules() { return kRules; }
+
+const OptionRule* find_option(std::string_view name) {
+  const auto found =
+      std::find_if(kRules.begin(), kRules.end(), [&](const OptionRule& rule) { return rule.name == name; });
+  return found == kRules.end() ? nullptr : &*found;
+}
+
+std::string_view nearest_option(std::string_view name) {
+  std::string_view nearest;
+  size_t least = std::min<size_t>(2, name.size() / 3) + 1;
+  for (const OptionRule& rule : kRules) {
+    const size_t distance = edit_distance(name, rule.name);
+    if (distance < least) {
+      least = distance;
+      nearest = rule.name;
+    }
+  }
+  return nearest;
+}
+
+std::string environment_name(std::string_view option) {
+  std::string name = "VARVE_";
+  for (const char letter : option) name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+  return name;
+}
+
+}  // namespace varve

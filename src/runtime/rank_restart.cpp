@@ -1,0 +1,47 @@
+#include "runtime/rank_restart.h"
+
+#include <algorithm>
+
+#include "store/catalog.h"
+
+namespace varve {
+
+std::vector<MemoryStep> RankRestart::memory_steps() const {
+  std::vector<MemoryStep> steps;
+  for (const LeftSnapshot& left : left_) steps.push_back({left.owner.run, left.step, left.rank_count});
+  return steps;
+}
+
+Status RankRestart::check(const RestartCandidate& candidate) {
+  memory_.reset();
+  stored_.reset();
+  return candidate.memory_run ? check_memory(candidate) : check_store(candidate);
+}
+
+Status RankRestart::check_memory(const RestartCandidate& candidate) {
+  const auto left = std::find_if(left_.begin(), left_.end(), [&](const LeftSnapshot& snapshot) {
+    return snapshot.owner.run == *candidate.memory_run && snapshot.step == candidate.step;
+  });
+  if (left == left_.end()) return Status::not_found("this rank has no such snapshot in memory");
+  VARVE_ASSIGN(memory_, left->open_verified());
+  return variables_.check_loadable(memory_->image());
+}
+
+Status RankRestart::check_store(const RestartCandidate& candidate) {
+  VARVE_ASSIGN(const SetRecord record, Catalog(store_).read({place_.job, candidate.step}));
+  VARVE_ASSIGN(stored_, StoredImage::open(store_, record, place_.rank, place_.rank_count, place_.group));
+  VARVE_TRY(variables_.check_loadable(stored_->image()));
+  return stored_->verify(place_.thread_count, place_.kept_bytes_max);
+}
+
+Status RankRestart::load() {
+  if (memory_) {
+    return variables_.load(memory_->image(),
+                           [this](uint64_t offset, MutableByteSpan into) { return memory_->read(offset, into); });
+  }
+  if (!stored_) return Status::internal("nothing was checked before it was loaded");
+  return variables_.load(stored_->image(),
+                         [this](uint64_t offset, MutableByteSpan into) { return stored_->read(offset, into); });
+}
+
+}  // namespace varve

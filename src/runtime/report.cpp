@@ -1,0 +1,146 @@
+#include "runtime/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/quantity.h"
+#include "runtime/overhead_model.h"
+
+namespace varve {
+
+namespace {
+double mean(double sum, uint64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0; }
+
+uint64_t mean_bytes(uint64_t sum, uint64_t count) { return count > 0 ? sum / count : 0; }
+
+/// The paper's m for our way of writing: a copy reads and writes, stage 2 reads it once more, and what is stored is
+/// written to a buffer and read from it by the disk.
+double memory_passes(const RunCosts& costs) {
+  const double bytes = static_cast<double>(costs.snapshot_bytes), copied = static_cast<double>(costs.copied_bytes);
+  const double stored = mean(static_cast<double>(costs.stored_bytes), costs.drained_bytes);
+  return 2 * copied / bytes + 1 + 2 * stored;
+}
+
+/// The paper's model with what was measured; none if something is missing for it.
+std::optional<OverheadModel> measured_model(const RunCosts& costs, const ReportContext& context) {
+  if (costs.snapshot_bytes == 0 || costs.persistent_seconds <= 0 || costs.drained_bytes == 0) return std::nullopt;
+  OverheadModel model;
+  model.node_bytes = mean(static_cast<double>(costs.snapshot_bytes), costs.snapshot_count) * context.node_rank_count;
+  model.node_count = std::max<uint64_t>(1, context.rank_count / context.node_rank_count);
+  const double groups = std::max(1.0, std::round(double{1} * context.rank_count / context.group_rank_count));
+  model.io_bytes_per_second = static_cast<double>(costs.drained_bytes) / costs.persistent_seconds * groups;
+  model.memory_passes = memory_passes(costs);
+  if (context.memory_bytes_per_second) {
+    model.memory_bytes_per_second = *context.memory_bytes_per_second;
+  } else if (costs.copied_bytes > 0 && costs.copy_seconds > 0) {
+    model.memory_bytes_per_second =
+        2 * static_cast<double>(costs.copied_bytes) / costs.copy_seconds * context.node_rank_count;
+  }
+  return model;
+}
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const std::optional<double>& number) { return number ? Json(*number) : Json(nullptr); }
+}  // namespace
+
+double disturbance_seconds(double group_processor_seconds, const ReportContext& context) {
+  const double groups = std::max(1.0, double{1} * context.node_rank_count / context.group_rank_count);
+  return group_processor_seconds * groups / std::max(1u, context.processor_count);
+}
+
+RunJudgement judge(const RunCosts& costs, const ReportContext& context) {
+  RunJudgement judgement;
+  judgement.overhead_seconds = costs.blocked_seconds + disturbance_seconds(costs.drain_processor_seconds, context);
+  judgement.base_seconds = std::max(0.0, costs.run_seconds - judgement.overhead_seconds);
+  if (costs.snapshot_count == 0) return judgement;
+  const auto count = static_cast<double>(costs.snapshot_count);
+  const double persistent_seconds = mean(costs.persistent_seconds, costs.persistent_count);
+  judgement.interval_seconds = costs.run_seconds / count;
+  if (context.mean_time_between_failures > 0) {
+    const double best = best_interval_seconds(judgement.overhead_seconds / count, context.mean_time_between_failures);
+    judgement.best_interval_seconds = std::max(best, persistent_seconds);
+  }
+  if (const std::optional<OverheadModel> model = measured_model(costs, context)) {
+    judgement.synchronous_seconds = count * model->synchronous_seconds();
+    if (model->memory_bytes_per_second > 0) judgement.predicted_seconds = count * model->asynchronous_seconds();
+    judgement.checkpoints_max = model->asynchronous_checkpoints_max(costs.run_seconds);
+  }
+  return judgement;
+}
+
+std::string report_text(const RunCosts& costs, const ReportContext& context) {
+  std::string text =
+      fmt::format("checkpoints         {} begun, {} persistent, {} skipped, {} failed, in {}\n", costs.snapshot_count,
+                  costs.persistent_count, costs.skipped_count, costs.failed_count, format_duration(costs.run_seconds));
+  if (costs.snapshot_count == 0) return text;
+  const RunJudgement judgement = judge(costs, context);
+  const auto with_share = [&](double seconds) {
+    return fmt::format("{} ({})", format_duration(seconds), format_percent(judgement.share(seconds)));
+  };
+  text += fmt::format("program blocked     {}: {} for each checkpoint, {} at most\n", with_share(costs.blocked_seconds),
+                      format_seconds(mean(costs.blocked_seconds, costs.snapshot_count)),
+                      format_seconds(costs.blocked_seconds_max));
+  text += fmt::format("overhead            at most {}, with {} of processor time of the checkpoint thread\n",
+                      with_share(judgement.overhead_seconds), format_duration(costs.drain_processor_seconds));
+  if (judgement.predicted_seconds)
+    text += fmt::format("  by the model      {}\n", with_share(*judgement.predicted_seconds));
+  if (judgement.synchronous_seconds)
+    text += fmt::format("  if it had waited  {}\n", with_share(*judgement.synchronous_seconds));
+  if (costs.persistent_count > 0) {
+    text += fmt::format("time to persistent  {} for each, {} at most\n",
+                        format_duration(mean(costs.persistent_seconds, costs.persistent_count)),
+                        format_duration(costs.persistent_seconds_max));
+    text += fmt::format("bytes               {} in each checkpoint of this rank; its group: {} → {} stored ({})\n",
+                        format_size(mean_bytes(costs.snapshot_bytes, costs.snapshot_count)),
+                        format_size(costs.drained_bytes), format_size(costs.stored_bytes),
+                        format_ratio(costs.drained_bytes, costs.stored_bytes));
+  }
+  if (judgement.best_interval_seconds) {
+    text += fmt::format("interval            {}; best would be {}, with a failure every {}\n",
+                        format_duration(*judgement.interval_seconds), format_duration(*judgement.best_interval_seconds),
+                        format_duration(context.mean_time_between_failures));
+  }
+  return text;
+}
+
+std::string report_json(const RunCosts& costs, const ReportContext& context) {
+  const RunJudgement judgement = judge(costs, context);
+  const auto share = [&](const std::optional<double>& seconds) {
+    return seconds && judgement.base_seconds > 0 ? Json(judgement.share(*seconds)) : Json(nullptr);
+  };
+  const Json json = {
+      {"run_seconds", costs.run_seconds},
+      {"rank_count", context.rank_count},
+      {"checkpoint_count", costs.snapshot_count},
+      {"persistent_count", costs.persistent_count},
+      {"skipped_count", costs.skipped_count},
+      {"failed_count", costs.failed_count},
+      {"blocked_seconds", costs.blocked_seconds},
+      {"blocked_seconds_max", costs.blocked_seconds_max},
+      {"copy_seconds", costs.copy_seconds},
+      {"persistent_seconds", costs.persistent_seconds},
+      {"persistent_seconds_max", costs.persistent_seconds_max},
+      {"drain_seconds", costs.drain_seconds},
+      {"drain_processor_seconds", costs.drain_processor_seconds},
+      {"snapshot_bytes", costs.snapshot_bytes},
+      {"copied_bytes", costs.copied_bytes},
+      {"drained_bytes", costs.drained_bytes},
+      {"stored_bytes", costs.stored_bytes},
+      {"overhead_seconds", judgement.overhead_seconds},
+      {"overhead_share", share(judgement.overhead_seconds)},
+      {"predicted_seconds", json_of(judgement.predicted_seconds)},
+      {"predicted_share", share(judgement.predicted_seconds)},
+      {"synchronous_seconds", json_of(judgement.synchronous_seconds)},
+      {"synchronous_share", share(judgement.synchronous_seconds)},
+      {"interval_seconds", json_of(judgement.interval_seconds)},
+      {"best_interval_seconds", json_of(judgement.best_interval_seconds)},
+      {"checkpoints_max", judgement.checkpoints_max ? Json(*judgement.checkpoints_max) : Json(nullptr)},
+  };
+  return json.dump() + '\n';
+}
+
+}  // namespace varve

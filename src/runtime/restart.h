@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runtime/restart_candidates.h"
+#include "varve/communicator.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// A rank's side of a restart: its own part of what can be restarted from.
+class RestartSide {
+ public:
+  virtual ~RestartSide() = default;
+  /// Whether this rank's part is there, is what its checksums say, and fits what is protected. Changes nothing.
+  /// corrupt, not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart;
+  /// invalid_argument: it is of another number of ranks, or does not fit.
+  virtual Status check(const RestartCandidate& candidate) = 0;
+  /// Puts what was checked last where it belongs.
+  virtual Status load() = 0;
+};
+
+/// What became of a restart, the same on all ranks.
+struct RestartDecision {
+  std::optional<RestartCandidate> taken;      ///< none: there was nothing
+  std::vector<RestartCandidate> passed_over;  ///< newer ones that could not be used, newest first
+  /// Of their sets in the store, those that are damaged for good: new ones may take their places.
+  std::vector<uint64_t> damaged_steps;
+  std::vector<Status> warnings;  ///< what was wrong with them, and on which ranks
+};
+
+/// Takes the first of `candidates` (the same on all ranks) that all ranks can use, and loads it on all. Collective.
+///
+/// invalid_argument ...: a rank refused one; nothing was loaded. corrupt: there are some, but none is whole on all
+/// ranks. A rank that fails to load what it has checked makes the restart fail on all: what is protected is then
+/// neither old nor new.
+Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
+                                            RestartSide& side);
+
+}  // namespace varve

@@ -1,0 +1,139 @@
+#include "runtime/restart.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <map>
+#include <thread>
+
+namespace varve {
+namespace {
+
+UniqueId run(uint8_t number) {
+  UniqueId id;
+  id.bytes[0] = std::byte{number};
+  return id;
+}
+
+using Memory = std::vector<std::vector<MemoryStep>>;
+using Candidates = std::vector<RestartCandidate>;
+
+TEST(RestartCandidates, AreNewestFirstAndMemoryBeforeTheStore) {
+  const Memory memory = {{{run(1), 7, 2}, {run(1), 9, 2}}, {{run(1), 9, 2}, {run(1), 7, 2}}};
+  EXPECT_EQ(restart_candidates(memory, {5, 7, 8}).value(),
+            (Candidates{{9, run(1)}, {8, {}}, {7, run(1)}, {7, {}}, {5, {}}}));
+}
+
+TEST(RestartCandidates, InMemoryAreOnesThatAllRanksHaveOfTheSameRun) {
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {}}, {5}).value(), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(2), 9, 2}}}, {5}).value(), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(1), 8, 2}}}, {}).value(), Candidates{});
+}
+
+TEST(RestartCandidates, RefuseToGiveUpWhatAnotherNumberOfRanksLeftInMemory) {
+  const Memory of_four = {{{run(1), 9, 4}}, {{run(1), 9, 4}}};
+  const Status refused = restart_candidates(of_four, {5}).status();
+  EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
+  EXPECT_NE(refused.to_string().find("4 ranks"), std::string::npos);
+  EXPECT_NE(refused.to_string().find("has 2"), std::string::npos);
+  EXPECT_TRUE(restart_candidates(of_four, {9}).ok()) << "the store has as new a one";
+}
+
+/// A rank's checks and loads, as a test wants them.
+struct FakeSide final : RestartSide {
+  std::map<uint64_t, Status> outcome_of;
+  Status load_outcome;
+  std::optional<uint64_t> checked, loaded;
+
+  Status check(const RestartCandidate& candidate) override {
+    checked = candidate.step;
+    return outcome_of[candidate.step];
+  }
+  Status load() override {
+    if (load_outcome.ok()) loaded = checked;
+    return load_outcome;
+  }
+};
+
+struct Outcome {
+  std::vector<FakeSide> sides;
+  std::vector<Result<RestartDecision>> decisions;
+};
+
+Outcome restart(uint32_t rank_count, const Candidates& candidates,
+                const std::function<void(uint32_t rank, FakeSide&)>& prepare) {
+  Outcome outcome{std::vector<FakeSide>(rank_count),
+                  std::vector<Result<RestartDecision>>(rank_count, Status::internal("not done"))};
+  auto ranks = make_thread_communicators(rank_count);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    prepare(rank, outcome.sides[rank]);
+    threads.emplace_back(
+        [&, rank] { outcome.decisions[rank] = restart_from_newest(*ranks[rank], candidates, outcome.sides[rank]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcome;
+}
+
+const Candidates kThree = {{30, {}}, {20, {}}, {10, {}}};
+
+TEST(Restart, TakesTheNewestIfAllRanksCan) {
+  const Outcome outcome = restart(4, kThree, [](uint32_t, FakeSide&) {});
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(outcome.decisions[rank].value().taken->step, 30u);
+    EXPECT_TRUE(outcome.decisions[rank].value().warnings.empty());
+    EXPECT_EQ(outcome.sides[rank].loaded, 30u);
+  }
+}
+
+TEST(Restart, OfAllRanksFallsBackTogetherAndSaysWhatWasWrongWhere) {
+  const Outcome outcome = restart(4, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 2) side.outcome_of[30] = Status::corrupt("a chunk is damaged", "job@30");
+    if (rank == 3) side.outcome_of[20] = Status::not_found("an arena is missing");
+  });
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const RestartDecision& decision = outcome.decisions[rank].value();
+    EXPECT_EQ(decision.taken->step, 10u);
+    EXPECT_EQ(outcome.sides[rank].loaded, 10u);
+    EXPECT_EQ(decision.passed_over, (Candidates{{30, {}}, {20, {}}}));
+    ASSERT_EQ(decision.warnings.size(), 2u);
+    EXPECT_NE(decision.warnings[0].to_string().find("rank 2"), std::string::npos);
+    EXPECT_NE(decision.warnings[0].to_string().find("step 30"), std::string::npos);
+    EXPECT_NE(decision.warnings[1].to_string().find("rank 3"), std::string::npos);
+  }
+}
+
+TEST(Restart, FailsOnAllRanksAndLoadsNothingIfOneRefuses) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 0) side.outcome_of[30] = Status::corrupt("damaged");
+    if (rank == 1) side.outcome_of[20] = Status::invalid_argument("'density' has another size");
+  });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(outcome.decisions[rank].status().code(), StatusCode::invalid_argument);
+    EXPECT_FALSE(outcome.sides[rank].loaded);
+  }
+}
+
+TEST(Restart, FailsIfThereAreCheckpointsButNoneIsWhole) {
+  const Outcome outcome =
+      restart(2, {{30, {}}}, [](uint32_t, FakeSide& side) { side.outcome_of[30] = Status::corrupt("damaged"); });
+  EXPECT_EQ(outcome.decisions[0].status().code(), StatusCode::corrupt);
+  EXPECT_EQ(outcome.decisions[1].status().code(), StatusCode::corrupt);
+}
+
+TEST(Restart, FailsOnAllRanksIfOneCannotLoadWhatItHasChecked) {
+  const Outcome outcome = restart(2, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 1) side.load_outcome = Status::io_error("the disk went away");
+  });
+  EXPECT_EQ(outcome.decisions[0].status().code(), StatusCode::io_error);
+  EXPECT_EQ(outcome.decisions[1].status().code(), StatusCode::io_error);
+}
+
+TEST(Restart, FindsNothingWhereThereIsNothing) {
+  const Outcome outcome = restart(2, {}, [](uint32_t, FakeSide&) {});
+  EXPECT_FALSE(outcome.decisions[0].value().taken);
+  EXPECT_FALSE(outcome.decisions[1].value().taken);
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "runtime/cadence.h"
+#include "runtime/checkpoint_thread.h"
+#include "runtime/group_plan.h"
+#include "runtime/rank_restart.h"
+#include "runtime/report.h"
+#include "runtime/settings.h"
+#include "runtime/snapshot.h"
+#include "runtime/snapshot_discovery.h"
+#include "runtime/stop_requests.h"
+#include "runtime/variable_table.h"
+#include "runtime/warning_list.h"
+#include "varve/session.h"
+
+namespace varve {
+
+/// What a session takes from the world, so that tests can give it another.
+struct SessionEnvironment {
+  FileSystem* files = &posix_file_system();  ///< where the store is
+  SettingsSources sources = SettingsSources::of_process();
+  Clock* clock = &steady_clock();
+};
+
+/// A session (varve/session.h says what its functions do): it puts the parts of the runtime together, and tells the
+/// story of a run. The program's thread only.
+class RunSession {
+ public:
+  static Result<std::unique_ptr<RunSession>> open(std::unique_ptr<Communicator> ranks, const SessionOptions& options,
+                                                  SessionEnvironment environment = {});
+  RunSession(const RunSession&) = delete;
+  RunSession& operator=(const RunSession&) = delete;
+  ~RunSession();
+
+  VariableTable& variables() { return variables_; }
+  Result<std::byte*> make_grid(std::string_view name, uint64_t bytes);
+  Result<std::byte*> lend(std::string_view name, std::byte* grid);
+
+  Result<std::optional<uint64_t>> restart();
+  bool due(uint64_t step);
+  Status checkpoint(uint64_t step, Persistence persistence);
+  bool should_stop() const { return should_stop_; }
+  Status wait();
+  Status finish(std::chrono::duration<double> limit);
+
+  SessionProgress progress() const;
+  std::vector<Status> warnings() { return warnings_.take(); }
+  std::string effective_options() const;
+  std::string report() const;
+  std::string report_json() const;
+
+ private:
+  RunSession(std::unique_ptr<Communicator> ranks, Settings settings, SessionEnvironment environment);
+
+  // Parts of open(), in this order
+  Status prepare_store();
+  Status prepare_memory();
+  Status prepare_stage_two();
+  Result<std::unique_ptr<CheckpointThread>> make_thread();
+  SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
+
+  Status check_running() const;
+  Result<std::vector<RestartCandidate>> find_candidates(const RankRestart& side);
+  Status make_checkpoint(uint64_t step, Persistence persistence);
+  /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
+  Result<bool> take_slot(Persistence persistence);
+  Status snapshot(uint64_t step, double begin_seconds);
+  /// Waits until the own group has dealt with its part of `step`, and returns how it went.
+  Status await_part(uint64_t step, std::chrono::nanoseconds limit) const;
+  std::optional<Status> part_outcome(uint64_t step) const;
+  /// All ranks together: until the set of the last snapshot is complete, or has failed. Collective.
+  Status settle(std::chrono::nanoseconds limit);
+  Status outcome_of(uint64_t step) const;
+  void note_drained(const DrainReport& report);
+  void forget_left_runs();
+  void close();
+  ReportContext report_context() const;
+
+  const std::unique_ptr<Communicator> ranks_;
+  const Settings settings_;
+  const SessionEnvironment environment_;
+  Clock& clock_;
+  WarningList warnings_;
+  UniqueId run_;
+  std::string store_path_;
+  std::unique_ptr<Store> store_;  ///< for reading; the checkpoint thread has its own
+  SegmentFamily family_;
+  GroupPlan plan_;
+  LeftRuns left_;  ///< of dead runs
+  bool left_runs_remain_ = false;
+  VariableTable variables_;
+  std::unique_ptr<SnapshotMemory> memory_;
+  Cadence cadence_;
+  RunLedger ledger_;
+  std::optional<StopRequests> stop_;
+  std::unique_ptr<FileSystem> throttled_;     ///< the store's, if its bandwidth is limited
+  std::unique_ptr<CheckpointThread> thread_;  ///< in the group's leader
+  std::optional<uint64_t> restarted_set_;     ///< of the store, that the run goes on from
+  std::optional<uint64_t> last_step_;         ///< restarted from, or of the last checkpoint()
+  std::optional<uint64_t> last_taken_;        ///< whose snapshot was made
+  Status last_error_;                         ///< of checkpoint() itself
+  uint64_t skipped_ = 0;
+  bool stop_agreed_ = false;
+  bool should_stop_ = false;
+  bool finished_ = true;  ///< or not open yet
+};
+
+}  // namespace varve

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+
+#include "core/bytes.h"
+#include "core/unique_fd.h"
+
+namespace varve {
+
+/// A file of a memory file system, mapped. Movable; unmaps at its end and leaves the file.
+class SharedSegment {
+ public:
+  enum class Access { read, read_write };
+
+  SharedSegment() = default;
+  SharedSegment(SharedSegment&& other) noexcept { *this = std::move(other); }
+  SharedSegment& operator=(SharedSegment&& other) noexcept;
+  ~SharedSegment();
+
+  /// Makes the file, of zeroes, for this user alone, with all of its memory (no_space now, rather than a SIGBUS later),
+  /// and touches it. `fill` writes its first content before the file has a name: nobody ever sees it without.
+  /// already_exists; unsupported: the folder's file system cannot do it.
+  template <class Fill>
+  static Result<SharedSegment> create(const std::string& path, uint64_t bytes, const Fill& fill) {
+    VARVE_ASSIGN(SharedSegment segment, create_nameless(path, bytes));
+    fill(segment.bytes());
+    VARVE_TRY(segment.publish());
+    return segment;
+  }
+  static Result<SharedSegment> create(const std::string& path, uint64_t bytes) {
+    return create(path, bytes, [](MutableByteSpan) {});
+  }
+  /// Maps all of a file that is there. Links are not followed; permission_denied unless it is a regular file of this
+  /// user; corrupt if it is empty.
+  static Result<SharedSegment> open(const std::string& path, Access access);
+
+  /// Makes it at least that large, touched; it may lie elsewhere then. Only the creator.
+  Status grow(uint64_t bytes);
+  /// Maps anew if another process has made it larger.
+  Status follow_growth();
+  /// Holds a lock for as long as the creator lives, whatever process number it has; tells whether one is held.
+  bool creator_holds_lock() const;
+  /// Removes the file; the mapping stays. A file that is gone is fine.
+  Status unlink() const;
+
+  std::byte* data() const { return data_; }
+  uint64_t size() const { return size_; }
+  MutableByteSpan bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+  bool valid() const { return data_ != nullptr; }
+
+ private:
+  static Result<SharedSegment> create_nameless(const std::string& path, uint64_t bytes);
+  Status publish();
+  Status map(uint64_t bytes);
+  void unmap();
+
+  std::string path_;
+  UniqueFd file_;
+  std::byte* data_ = nullptr;
+  uint64_t size_ = 0;
+  Access access_ = Access::read;
+};
+
+}  // namespace varve

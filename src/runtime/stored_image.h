@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "aggregate/set_files.h"
+#include "runtime/image.h"
+#include "store/set_record.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// The image of one rank in a set of the store. One thread at a time.
+class StoredImage {
+ public:
+  /// `group`: where to look first, the ordinal of the rank's group. invalid_argument: the set is of another number of
+  /// ranks; not_found: it has no image of this rank; corrupt.
+  static Result<std::unique_ptr<StoredImage>> open(const Store& store, const SetRecord& record, uint32_t rank,
+                                                   uint32_t rank_count, uint32_t group);
+
+  const ImageTable& image() const { return image_; }
+
+  /// Decodes all of it and checks every chunk against its score, on up to `thread_count` threads; each pack is read
+  /// once. What may be kept, at most `kept_bytes_max`, is kept for read().
+  Status verify(size_t thread_count, uint64_t kept_bytes_max);
+  /// Bytes of the image, checked as well.
+  Status read(uint64_t offset, MutableByteSpan into);
+
+ private:
+  /// A run of bytes that lie together in the image and in a stream.
+  struct Piece {
+    uint64_t offset = 0, bytes = 0;
+    size_t stream = 0;
+    uint64_t stream_offset = 0;
+  };
+  struct PackUse;
+
+  explicit StoredImage(const Store& store) : store_(store), streams_(store) {}
+  Status find(const SetRecord& record, uint32_t rank, uint32_t group);
+  Status read_table();
+  std::vector<PackUse> pack_uses() const;
+  Status check_pack(const PackUse& use);
+  void keep(size_t stream, uint64_t stream_offset, ByteSpan bytes);
+
+  const Store& store_;
+  StreamReader streams_;
+  Leaf leaf_;                  ///< with no file but the image's
+  std::vector<Piece> pieces_;  ///< in the order of the image
+  std::vector<std::vector<Piece>> pieces_of_stream_;
+  ImageTable image_;
+  Buffer kept_;  ///< the whole image, or nothing
+};
+
+}  // namespace varve
