@@ -76,7 +76,8 @@ struct Parts : testing::Test {
 };
 
 TEST(PartName, IsFoundAgainInItsFileName) {
-  for (const std::string job : {"run", "a.b", "x of y", "job-of-2.part", std::string(100, 'j').c_str()}) {
+  for (const std::string& job :
+       std::vector<std::string>{"run", "a.b", "x of y", "job-of-2.part", std::string(100, 'j')}) {
     for (uint64_t step : {uint64_t{0}, UINT64_MAX}) {
       const PartName name{{job, step}, kRun, 3, 17};
       EXPECT_LT(name.file_name().size(), 256u);
