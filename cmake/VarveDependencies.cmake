@@ -84,6 +84,9 @@ if(VARVE_WITH_BLAKE3)
   endif()
 endif()
 
+if(VARVE_EXAMPLES)
+  pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)                   # pictures of the flow solver in examples/
+endif()
 if(VARVE_TESTS)
   find_package(GTest REQUIRED)                                        # tests
   find_package(rapidcheck REQUIRED)                                   # property tests

@@ -1,5 +1,6 @@
 # What a build can leave out, and how it is checked.
 option(VARVE_TESTS "Build the tests (GoogleTest, RapidCheck)" ON)
+option(VARVE_EXAMPLES "Build the examples (examples/)" ON)
 option(VARVE_BENCH "Build the benchmarks (Google Benchmark)" OFF)
 option(VARVE_WITH_HDF5 "Read the layout of HDF5 files" ON)
 option(VARVE_WITH_LZ4 "The lz4 codec" ON)

@@ -4,6 +4,7 @@
 //   mpirun -n 4 heat [steps [rows [columns]]]
 #include <mpi.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -53,30 +54,30 @@ struct Plate {
   }
 };
 
-void run(int steps, int rows, int columns) {
+void run(uint64_t steps, int rows, int columns) {
   int rank = 0, rank_count = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &rank_count);
-  Plate plate(rows * (rank + 1) / rank_count - rows * rank / rank_count, columns);
-  if (rank == 0) plate.row(1)[columns / 2] = 1e6;  // a hot spot
-  int step = 0;
+  const int first_row = rows * rank / rank_count, end_row = rows * (rank + 1) / rank_count;
+  Plate plate(end_row - first_row, columns);
+  const int hot_row = rows / 2;  // a hot spot in the middle
+  if (hot_row >= first_row && hot_row < end_row) plate.row(hot_row - first_row + 1)[columns / 2] = 1e6;
+  uint64_t step = 0;
 
-  auto session =
-      varve::or_throw(varve::Session::open(varve::or_throw(varve::make_mpi_communicator(MPI_COMM_WORLD))));  // [varve]
-  varve::or_throw(session.protect("temperature", plate.now));                                                // [varve]
-  varve::or_throw(session.protect("step", step));                                                            // [varve]
-  varve::or_throw(session.restart());                                                                        // [varve]
+  auto ranks = varve::or_throw(varve::make_mpi_communicator(MPI_COMM_WORLD));  // [varve]
+  auto session = varve::or_throw(varve::Session::open(std::move(ranks)));      // [varve]
+  varve::or_throw(session.protect("temperature", plate.now));                  // [varve]
+  step = varve::or_throw(session.restart()).value_or(step);                    // [varve]
 
   while (step < steps) {
     plate.exchange_borders(rank, rank_count);
     plate.diffuse();
     ++step;
-    if (session.due(static_cast<uint64_t>(step)))
-      varve::or_throw(session.checkpoint(static_cast<uint64_t>(step)));  // [varve]
-    if (session.should_stop()) break;                                    // [varve]
+    if (session.due(step)) varve::or_throw(session.checkpoint(step));  // [varve]
+    if (session.should_stop()) break;                                  // [varve]
   }
   const double heat = plate.heat();
-  if (rank == 0) std::printf("after %d steps the plate holds %.17g\n", step, heat);
+  if (rank == 0) std::printf("after %llu steps the plate holds %.17g\n", static_cast<unsigned long long>(step), heat);
 }
 
 }  // namespace
@@ -84,12 +85,7 @@ void run(int steps, int rows, int columns) {
 int main(int argument_count, char** arguments) {
   MPI_Init(&argument_count, &arguments);
   auto argument = [&](int i, int otherwise) { return argument_count > i ? std::atoi(arguments[i]) : otherwise; };
-  try {
-    run(argument(1, 1000), argument(2, 512), argument(3, 512));
-  } catch (const std::exception& failure) {
-    std::fprintf(stderr, "heat: %s\n", failure.what());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
+  run(static_cast<uint64_t>(argument(1, 1000)), argument(2, 512), argument(3, 512));
   MPI_Finalize();
   return 0;
 }

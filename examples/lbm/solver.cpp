@@ -16,15 +16,29 @@ __attribute__((target_clones("avx512f", "avx2", "default"))) void relax_row(cons
                                                                             double antisymmetric_rate, double force) {
 #define ROW(q)                               \
   const double* __restrict__ f##q = from[q]; \
-  double* __restrict__ t##q = to[q];
-  ROW(0)
-  ROW(1)
-  ROW(2)
-  ROW(3) ROW(4) ROW(5) ROW(6) ROW(7) ROW(8) ROW(9) ROW(10) ROW(11) ROW(12) ROW(13) ROW(14) ROW(15) ROW(16) ROW(17)
-      ROW(18)
+  double* __restrict__ t##q = to[q]
+  ROW(0);
+  ROW(1);
+  ROW(2);
+  ROW(3);
+  ROW(4);
+  ROW(5);
+  ROW(6);
+  ROW(7);
+  ROW(8);
+  ROW(9);
+  ROW(10);
+  ROW(11);
+  ROW(12);
+  ROW(13);
+  ROW(14);
+  ROW(15);
+  ROW(16);
+  ROW(17);
+  ROW(18);
 #undef ROW
 #pragma GCC ivdep
-          for (int64_t i = 0; i < cells; ++i) {
+  for (int64_t i = 0; i < cells; ++i) {
     const double p0 = f0[i], p1 = f1[i], p2 = f2[i], p3 = f3[i], p4 = f4[i], p5 = f5[i], p6 = f6[i], p7 = f7[i],
                  p8 = f8[i], p9 = f9[i], p10 = f10[i], p11 = f11[i], p12 = f12[i], p13 = f13[i], p14 = f14[i],
                  p15 = f15[i], p16 = f16[i], p17 = f17[i], p18 = f18[i];
