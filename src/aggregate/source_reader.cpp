@@ -66,7 +66,7 @@ Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) 
   small_end_ = offset + into.size();
   if (!in_window && !follows) {
     VARVE_ASSIGN(size_t got, read_some(offset, into));
-    return got == into.size() ? Status() : shrunk;
+    return got == into.size() ? Status() : shrunk();
   }
   if (!in_window) {
     window_file_ = UINT32_MAX;
