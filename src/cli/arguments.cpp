@@ -70,6 +70,29 @@ void Arguments::seconds(const std::string& name, double& into, const std::string
   app_.add_option_function<double>(name, take, help)->type_name("SECONDS");
 }
 
+void Arguments::duration(const std::string& name, double& into_seconds, const std::string& help) {
+  auto take = [name, &into_seconds](const std::string& given) {
+    into_seconds = value_or_throw(name, parse_duration(given));
+    if (into_seconds <= 0) throw CLI::ValidationError(name, "a duration above 0 is wanted");
+  };
+  app_.add_option_function<std::string>(name, take, help)->type_name("DURATION");
+}
+
+void Arguments::amount(const std::string& name, double& into_bytes, const std::string& help) {
+  auto take = [name, &into_bytes](const std::string& given) {
+    into_bytes = value_or_throw(name, parse_amount(given));
+    if (into_bytes <= 0) throw CLI::ValidationError(name, "a size above 0 is wanted");
+  };
+  app_.add_option_function<std::string>(name, take, help)->type_name("SIZE");
+}
+
+void Arguments::bandwidth(const std::string& name, double& into_bytes_per_second, const std::string& help) {
+  auto take = [name, &into_bytes_per_second](const std::string& given) {
+    into_bytes_per_second = value_or_throw(name, parse_rate(given));
+  };
+  app_.add_option_function<std::string>(name, take, help)->type_name("RATE");
+}
+
 void Arguments::value(const std::string& name, const std::string& value_name,
                       std::function<Status(const std::string&)> take, const std::string& help) {
   auto checked = [name, take = std::move(take)](const std::string& given) {

@@ -37,6 +37,12 @@ class Arguments {
   /// From 1.
   void count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help);
   void seconds(const std::string& name, double& into, const std::string& help);
+  /// Seconds above 0, with units: "90", "30min".
+  void duration(const std::string& name, double& into_seconds, const std::string& help);
+  /// Bytes of a calculation above 0, in 1024s or 1000s: "6.1G", "6.25GB".
+  void amount(const std::string& name, double& into_bytes, const std::string& help);
+  /// Bytes per second: "40G", "100MB/s".
+  void bandwidth(const std::string& name, double& into_bytes_per_second, const std::string& help);
   /// Anything else: `take` makes sense of the value, or says what is wrong with it.
   void value(const std::string& name, const std::string& value_name, std::function<Status(const std::string&)> take,
              const std::string& help);

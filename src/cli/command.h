@@ -37,6 +37,7 @@ std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_drop_command();
 std::unique_ptr<Command> make_prune_command();
 std::unique_ptr<Command> make_cat_command();
+std::unique_ptr<Command> make_model_command();
 
 /// All of them, in the order of the help.
 std::vector<std::unique_ptr<Command>> make_all_commands();

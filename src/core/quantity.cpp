@@ -87,7 +87,7 @@ Result<double> parse_amount(std::string_view text) {
 
 Result<double> parse_rate(std::string_view text) {
   const std::string_view amount = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
-  const Result<double> rate = parse_amount(amount);
+  Result<double> rate = parse_amount(amount);
   if (!rate.ok() || *rate <= 0) {
     return Status::invalid_argument("not a bandwidth", std::string(text),
                                     "write bytes per second above 0, such as 100MB/s or 3G");

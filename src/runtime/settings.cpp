@@ -33,6 +33,7 @@ using SaidOptions = std::map<std::string, SaidOption, std::less<>>;
 
 // The options file.
 
+#ifdef VARVE_WITH_TOML
 std::string place(const std::string& path, uint64_t line) { return fmt::format("{}, line {}", path, line); }
 
 Status unknown_option(const std::string& name, const std::string& where) {
@@ -42,7 +43,6 @@ Status unknown_option(const std::string& name, const std::string& where) {
       nearest.empty() ? "docs/GUIDE.md lists them, \"Options of a run\"" : fmt::format("did you mean {}?", nearest));
 }
 
-#ifdef VARVE_WITH_TOML
 /// A value as text; none if its type is not one in which this option is written.
 std::optional<std::string> text_of(const toml::node& value, OptionForm form) {
   using enum OptionForm;

@@ -140,7 +140,6 @@ TEST_F(Options, ThatMakeNoSenseAreRefusedWithTheirPlace) {
                                                                   {"VARVE_GROUP", "rack"},
                                                                   {"VARVE_GROUP", "0"},
                                                                   {"VARVE_EFFORT", "heroic"},
-                                                                  {"VARVE_CODEC", "rot13"},
                                                                   {"VARVE_SCHEME", "clever"},
                                                                   {"VARVE_THREADS", "0"},
                                                                   {"VARVE_THREADS", "-1"},
@@ -161,6 +160,12 @@ TEST_F(Options, ThatMakeNoSenseAreRefusedWithTheirPlace) {
     EXPECT_EQ(settings.status().code(), StatusCode::invalid_argument) << name << "=" << value;
     EXPECT_NE(failure().find(name), std::string::npos) << failure();
   }
+}
+
+TEST_F(Options, AskForNoCodecThatThisBuildLacks) {
+  environment_ = {{"VARVE_CODEC", "rot13"}};
+  EXPECT_EQ(resolve().status().code(), StatusCode::unsupported);
+  EXPECT_NE(failure().find("VARVE_CODEC"), std::string::npos) << failure();
 }
 
 TEST_F(Options, OfTheProgramAreCheckedLikeOthers) {

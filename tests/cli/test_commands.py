@@ -11,7 +11,8 @@ RECORD_KEYS = {"name", "job", "step", "created_s", "scheme", "policy", "chunker"
 
 
 class Help(ProgramTest):
-    COMMANDS = ("init", "save", "restore", "list", "show", "diff", "stat", "cat", "verify", "drop", "prune")
+    COMMANDS = ("init", "save", "restore", "list", "show", "diff", "stat", "cat", "verify", "drop", "prune",
+                "model")
 
     def test_names_all_commands_and_exit_codes(self):
         text = self.varve("help")
@@ -259,6 +260,50 @@ class Retention(WithThreeSets):
         self.varve("drop", "implosion@5", "implosion@6", "implosion@7")
         self.assertEqual(self.facts("prune")["bytes_after"], 0)
         self.assertIn("no sets", self.varve("list"))
+
+
+class Model(ProgramTest):
+    PAPER = ("--memory-bandwidth", "40GB/s", "--io-bandwidth", "3GB/s")
+
+    def test_agrees_with_the_papers_own_number(self):
+        """Shahzad et al., section VI: n=2, S=6.25 GB, B_M=40 GB/s, m=7 give 2.2 s."""
+        (node,) = self.facts("model", "--size", "6.25GB", *self.PAPER, "--checkpoints", 2, "--m", 7)["nodes"]
+        self.assertAlmostEqual(node["asynchronous_seconds"], 2.1875)
+        self.assertAlmostEqual(node["synchronous_seconds"], 2 * 6.25 / 3)
+        self.assertIn("2.19 s", self.varve("model", "--size", "6.25GB", *self.PAPER, "--checkpoints", 2))
+
+    def test_counts_in_either_kind_of_unit(self):
+        binary = self.facts("model", "--size", "6.25G", "--memory-bandwidth", "40G", "--io-bandwidth", "3G")["nodes"][0]
+        decimal = self.facts("model", "--size", "6.25GB", *self.PAPER)["nodes"][0]
+        self.assertAlmostEqual(binary["asynchronous_seconds"], decimal["asynchronous_seconds"])
+        self.assertEqual(binary["checkpoint_bytes"], int(6.25 * 2**30))
+
+    def test_scales_sizes_but_not_the_file_system(self):
+        facts = self.facts("model", "--size", "4GB", *self.PAPER, "--checkpoints", 4, "--runtime", "1h", "--nodes", "1,2,128")
+        one, two, many = facts["nodes"]
+        self.assertEqual([node["node_count"] for node in facts["nodes"]], [1, 2, 128])
+        self.assertAlmostEqual(two["synchronous_seconds"], 2 * one["synchronous_seconds"])
+        self.assertAlmostEqual(many["synchronous_seconds"], 4 * 128 * 4 / 3)
+        self.assertAlmostEqual(many["asynchronous_seconds"], one["asynchronous_seconds"])
+        self.assertEqual(many["asynchronous_checkpoints_max"], 21)
+        self.assertAlmostEqual(many["synchronous_share"], 4 * 128 * 4 / 3 / 3600)
+
+    def test_makes_intervals_shorter_where_failures_are_more_frequent(self):
+        facts = self.facts("model", "--size", "4GB", *self.PAPER, "--nodes", "1,100", "--node-mtbf", "100d")
+        one, many = facts["nodes"]
+        self.assertAlmostEqual(many["mean_time_between_failures"], 86400)
+        self.assertLess(many["asynchronous_interval_seconds"], one["asynchronous_interval_seconds"])
+        self.assertGreaterEqual(many["asynchronous_interval_seconds"], many["write_seconds"])
+        self.assertLess(many["asynchronous_waste"], many["synchronous_waste"])
+
+    def test_says_where_checkpoints_would_wait_for_one_another(self):
+        arguments = ("model", "--size", "4GB", *self.PAPER, "--checkpoints", 30, "--nodes", "1,64,128")
+        self.assertTrue(self.varve(*arguments).endswith("on 128 nodes, asynchronous checkpoints would have to wait for one another\n"))
+
+    def test_needs_no_store(self):
+        code, _, err = self.run_program("model", "--size", "1G", "--memory-bandwidth", "1G", "--io-bandwidth", "1G",
+                                        environment={"PATH": os.environ["PATH"]})
+        self.assertEqual((code, err), (SUCCESS, ""))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,12 @@ from support import (BUSY, DAMAGED, EXISTS, FAILURE, NOT_FOUND, SAMPLE, USAGE, P
 
 
 class Usage(ProgramTest):
+    @staticmethod
+    def model(*wrong):
+        """One command line that would be right without `wrong`."""
+        right = ("--size", "1G", "--memory-bandwidth", "1G", "--io-bandwidth", "1G")
+        return [("model", *(word for i in (0, 2, 4) if right[i] not in wrong for word in right[i:i + 2]), *wrong)]
+
     def test_wrong_command_lines_end_with_a_hint(self):
         for arguments in ((), ("frobnicate",), ("save",), ("save", "a", "b"), ("save", ".", "--no-such-option"),
                           ("save", ".", "--scheme", "clever"), ("save", ".", "--effort", "heroic"), ("save", ".", "--codec", "rot13"),
@@ -17,7 +23,11 @@ class Usage(ProgramTest):
                           ("save", ".", "--rank-regex", "("), ("save", ".", "--job", "a/b"), ("save", ".", "--job", ".."),
                           ("restore", "a@1"), ("restore", "a@x", "b"), ("show", "a@1", "--rank", "x"), ("cat", "a@1"),
                           ("drop",), ("drop", "job"), ("prune", "--keep-last", "0"), ("prune", "--keep-last", "x"),
-                          ("prune", "--job", "a"), ("prune", "--wait", "-1"), ("init", "x", "--score-bits", "8"), ("list", "--store")):
+                          ("prune", "--job", "a"), ("prune", "--wait", "-1"), ("init", "x", "--score-bits", "8"), ("list", "--store"),
+                          ("model",), ("model", "--size", "1G", "--memory-bandwidth", "1G"), *self.model("--size", "0"), *self.model("--size", "1e20"),
+                          *self.model("--io-bandwidth", "fast"), *self.model("--nodes", "1,,2"), *self.model("--nodes", "0"),
+                          *self.model("--m", "0"), *self.model("--runtime", "5m"), *self.model("--checkpoints", "0"),
+                          *self.model("--mtbf", "1h", "--node-mtbf", "1h")):
             with self.subTest(arguments=arguments):
                 self.assertRegex(self.fails(USAGE, *arguments), r"^varve: \S")
         self.assertIn("hint:", self.fails(USAGE, "frobnicate"))
