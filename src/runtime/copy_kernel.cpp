@@ -98,6 +98,18 @@ VARVE_TARGET_SSE inline uint32_t remainder_of(__m128i sum) {
   return static_cast<uint32_t>(state);
 }
 
+/// Stores 64 bytes, and gives them.
+VARVE_TARGET_AVX2_CLMUL inline void copy_64(std::byte* to, const std::byte* from, __m128i (&copied)[4]) {
+  const __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  const __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32));
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), low);
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 32), high);
+  copied[0] = _mm256_castsi256_si128(low);
+  copied[1] = _mm256_extracti128_si256(low, 1);
+  copied[2] = _mm256_castsi256_si128(high);
+  copied[3] = _mm256_extracti128_si256(high, 1);
+}
+
 /// 64 bytes a turn: four sums of 128 bits side by side.
 VARVE_TARGET_AVX2_CLMUL uint32_t copy_avx2(std::byte* to, const std::byte* from, size_t bytes, uint32_t seed) {
   const size_t head = std::min(bytes, bytes_to_alignment(to, 32));
@@ -107,21 +119,12 @@ VARVE_TARGET_AVX2_CLMUL uint32_t copy_avx2(std::byte* to, const std::byte* from,
   bytes -= head;
   if (bytes >= 128) {
     const __m128i factors = fold_factors(kFold512);
-    __m128i sums[4] = {_mm_cvtsi32_si128(static_cast<int>(state)), _mm_setzero_si128(), _mm_setzero_si128(),
-                       _mm_setzero_si128()};
-    bool first = true;
-    for (; bytes >= 64; bytes -= 64, from += 64, to += 64) {
-      const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-      const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32));
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(to), a);
-      _mm256_stream_si256(reinterpret_cast<__m256i*>(to + 32), b);
-      const __m128i next[4] = {_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1), _mm256_castsi256_si128(b),
-                               _mm256_extracti128_si256(b, 1)};
-      if (first) {
-        for (int i = 0; i < 4; ++i) sums[i] = _mm_xor_si128(sums[i], next[i]);
-        first = false;
-        continue;
-      }
+    __m128i sums[4];
+    copy_64(to, from, sums);
+    sums[0] = _mm_xor_si128(sums[0], _mm_cvtsi32_si128(static_cast<int>(state)));
+    for (bytes -= 64, from += 64, to += 64; bytes >= 64; bytes -= 64, from += 64, to += 64) {
+      __m128i next[4];
+      copy_64(to, from, next);
       for (int i = 0; i < 4; ++i) sums[i] = fold(sums[i], factors, next[i]);
     }
     __m128i sum = fold(sums[0], fold_factors(kFold384), sums[3]);
