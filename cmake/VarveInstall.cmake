@@ -54,7 +54,15 @@ list(JOIN VARVE_PC_LIBS " " VARVE_PC_LIBS)
 set(varve_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/varve)
 install(TARGETS ${varve_exported} EXPORT VarveTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT VarveTargets NAMESPACE varve:: DESTINATION ${varve_package_dir})
-install(DIRECTORY include/varve DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+set(varve_headers_left_out "")
+if(NOT TARGET varve_mpi)
+  set(varve_headers_left_out REGEX "mpi\\.h$" EXCLUDE)
+endif()
+install(DIRECTORY include/varve DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${varve_headers_left_out})
+if(TARGET varve_mpi)  # a component of the package: who does not ask for it need not have MPI
+  install(TARGETS varve_mpi EXPORT VarveMpiTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT VarveMpiTargets NAMESPACE varve:: DESTINATION ${varve_package_dir})
+endif()
 
 configure_package_config_file(cmake/VarveConfig.cmake.in ${PROJECT_BINARY_DIR}/VarveConfig.cmake
   INSTALL_DESTINATION ${varve_package_dir})
@@ -64,6 +72,13 @@ install(FILES ${PROJECT_BINARY_DIR}/VarveConfig.cmake ${PROJECT_BINARY_DIR}/Varv
 
 configure_file(cmake/varve.pc.in ${PROJECT_BINARY_DIR}/varve.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/varve.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(TARGET varve_mpi)
+  list(TRANSFORM MPI_C_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE VARVE_PC_MPI_CFLAGS)
+  list(JOIN VARVE_PC_MPI_CFLAGS " " VARVE_PC_MPI_CFLAGS)
+  list(JOIN MPI_C_LIBRARIES " " VARVE_PC_MPI_LIBS)
+  configure_file(cmake/varve-mpi.pc.in ${PROJECT_BINARY_DIR}/varve-mpi.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/varve-mpi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
 
 if(TARGET varve_cli)
   # At the top of the build tree, where a person looks for it.

@@ -6,7 +6,8 @@ set(VARVE_MPI_ENVIRONMENT
   OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
   PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
   OMPI_MCA_mpi_yield_when_idle=1
-  OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none)  # containers forbid the copy by the kernel
+  OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none  # containers forbid the copy by the kernel
+  LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/mpi_leaks.txt)
 
 function(varve_mpi_test)
   cmake_parse_arguments(T "" "NAME;RANKS" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})

@@ -8,13 +8,6 @@
 #include "comm/mpi_pieces.h"
 #include "core/bytes.h"
 
-// What the MPI library never frees is not ours.
-extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() {
-  return "leak:libmpi\nleak:libopen-pal\nleak:libopen-rte\nleak:libpmix\nleak:mca_\nleak:libhwloc\nleak:libevent\n"
-         "leak:libfabric\nleak:libucs\nleak:libucp\nleak:libpsm\nleak:libfabric\nleak:libnl";
-}
-
 namespace varve {
 
 namespace {

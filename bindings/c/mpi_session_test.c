@@ -1,0 +1,44 @@
+/* The C interface over MPI: every rank gets its own numbers back. The folder to work in is its argument. */
+#include <string.h>
+
+#include "check.h"
+#include "varve/varve_mpi.h"
+
+static varve_session* open_in(const char* store, int32_t* numbers, uint64_t count) {
+  struct varve_options options = {0};
+  varve_session* session = NULL;
+  options.store = store;
+  options.job = "c-mpi";
+  options.stop_on_signals = VARVE_NO;
+  CHECK_OK(NULL, varve_open_mpi(MPI_COMM_WORLD, &options, &session));
+  CHECK_OK(session, varve_protect_array(session, "numbers", VARVE_INT32, numbers, count, NULL));
+  return session;
+}
+
+int main(int argument_count, char** arguments) {
+  enum { kCount = 1000 };
+  int32_t numbers[kCount];
+  varve_session* session;
+  uint64_t step = 0;
+  int rank = 0, restarted = 0, given = 0, i;
+  MPI_Init_thread(&argument_count, &arguments, MPI_THREAD_MULTIPLE, &given);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  CHECK(argument_count == 2);
+
+  for (i = 0; i < kCount; ++i) numbers[i] = rank * 10000 + i;
+  session = open_in(arguments[1], numbers, kCount);
+  CHECK_OK(session, varve_checkpoint(session, 3, VARVE_NOW));
+  CHECK_OK(NULL, varve_close(session));
+
+  memset(numbers, 0, sizeof numbers);
+  session = open_in(arguments[1], numbers, kCount);
+  CHECK_OK(session, varve_restart(session, &step, &restarted));
+  CHECK(restarted == 1 && step == 3);
+  for (i = 0; i < kCount; ++i) CHECK(numbers[i] == rank * 10000 + i);
+  CHECK_OK(NULL, varve_close(session));
+
+  CHECK_CODE(NULL, varve_open_mpi(MPI_COMM_NULL, NULL, &session), VARVE_INVALID_ARGUMENT);
+  CHECK(session == NULL);
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,61 @@
+#include "session_handle.h"
+
+namespace varve::c_binding {
+namespace {
+
+void say(std::optional<std::string>& option, const char* text) {
+  if (text != nullptr) option = text;
+}
+
+template <class Number>
+void say(std::optional<Number>& option, Number number) {
+  if (number != Number{}) option = number;
+}
+
+Status say(std::optional<bool>& option, std::string_view name, int choice) {
+  switch (choice) {
+    case VARVE_UNSAID: return {};
+    case VARVE_YES: option = true; return {};
+    case VARVE_NO: option = false; return {};
+    default: return Status::invalid_argument("an option is no varve_choice", std::string(name));
+  }
+}
+
+Status say(std::optional<WhenBusy>& option, int when_busy) {
+  switch (when_busy) {
+    case VARVE_BUSY_UNSAID: return {};
+    case VARVE_BUSY_WAIT: option = WhenBusy::wait; return {};
+    case VARVE_BUSY_SKIP: option = WhenBusy::skip; return {};
+    case VARVE_BUSY_TWO_SLOTS: option = WhenBusy::two_slots; return {};
+    default: return Status::invalid_argument("an option is no varve_when_busy", "when_busy");
+  }
+}
+
+}  // namespace
+
+Result<SessionOptions> session_options(const varve_options& options) {
+  SessionOptions said;
+  say(said.options_file, options.options_file);
+  say(said.store, options.store);
+  say(said.job, options.job);
+  say(said.group, options.group);
+  say(said.effort, options.effort);
+  say(said.codec, options.codec);
+  say(said.scheme, options.scheme);
+  say(said.threads, options.threads);
+  say(said.memory_bytes, options.memory_bytes);
+  say(said.every_steps, options.every_steps);
+  say(said.every_seconds, options.every_seconds);
+  say(said.mean_time_between_failures, options.mean_time_between_failures);
+  VARVE_TRY(say(said.when_busy, options.when_busy));
+  say(said.keep_last, options.keep_last);
+  say(said.write_bytes_per_second, options.write_bytes_per_second);
+  say(said.stop_after_seconds, options.stop_after_seconds);
+  say(said.stop_file, options.stop_file);
+  VARVE_TRY(say(said.stop_on_signals, "stop_on_signals", options.stop_on_signals));
+  VARVE_TRY(say(said.low_priority, "low_priority", options.low_priority));
+  say(said.shared_memory, options.shared_memory);
+  return said;
+}
+
+}  // namespace varve::c_binding

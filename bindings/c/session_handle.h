@@ -1,0 +1,69 @@
+#pragma once
+
+#include <deque>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "varve/session.h"
+#include "varve/varve.h"
+
+/// What a varve_session* of the C interface points at.
+struct varve_session {
+  explicit varve_session(varve::Session opened) : session(std::move(opened)) {}
+
+  varve::Session session;
+  bool finished = false;
+  std::string error_message;                ///< of the last call that failed
+  std::string text;                         ///< that was returned last
+  std::deque<varve::Status> warnings_left;  ///< taken from the session, not from here yet
+};
+
+namespace varve::c_binding {
+
+/// The number that is promised for a code.
+int code_number(StatusCode code);
+
+/// OK, or the failure with the text where varve_error_message(NULL) finds it.
+int report_without_session(const Status& status);
+
+/// The code of a number, if it is one.
+std::optional<StatusCode> code_of_number(int number);
+
+/// Puts the words of a failure where they are asked for later.
+void keep_message(std::string& message, const Status& status);
+
+/// Runs `call`, which gives a Status; what it throws becomes one too, since no exception may enter C.
+template <class Call>
+Status without_exceptions(Call call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return Status::resource_limit("out of memory");
+  } catch (const std::exception& exception) {
+    return Status::internal("a call failed unexpectedly", exception.what());
+  } catch (...) {
+    return Status::internal("a call failed unexpectedly");
+  }
+}
+
+/// What the C options say. invalid_argument: a number that is none of its enum.
+Result<SessionOptions> session_options(const varve_options& options);
+
+/// Opens a session for C on the ranks that `make_ranks` gives.
+template <class MakeRanks>
+int open_session(MakeRanks make_ranks, const varve_options* options, varve_session** session) {
+  const Status status = without_exceptions([&]() -> Status {
+    if (session == nullptr) return Status::invalid_argument("there is no place for the session: NULL");
+    *session = nullptr;
+    VARVE_ASSIGN(SessionOptions said, session_options(options != nullptr ? *options : varve_options{}));
+    VARVE_ASSIGN(std::unique_ptr<Communicator> ranks, make_ranks());
+    VARVE_ASSIGN(Session opened, Session::open(std::move(ranks), std::move(said)));
+    *session = new varve_session(std::move(opened));
+    return {};
+  });
+  return report_without_session(status);
+}
+
+}  // namespace varve::c_binding

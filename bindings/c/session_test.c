@@ -1,0 +1,204 @@
+/* The C interface, as a C99 program sees it. The folder to work in is its argument. */
+#include <string.h>
+
+#include "check.h"
+#include "varve/varve.h"
+
+enum { kRows = 6, kColumns = 8 };
+
+struct particles {
+  int count;
+  double masses[16];
+};
+
+/* All that a run has. */
+struct program {
+  double field[kRows][kColumns]; /* with one ghost cell around */
+  int32_t step;
+  struct particles particles;
+  void* grid; /* of 1000 floats, lent at each checkpoint */
+};
+
+static int save_particles(void* context, varve_bytes* to) {
+  const struct particles* particles = context;
+  const int code = varve_append(to, &particles->count, sizeof particles->count);
+  return code != VARVE_OK ? code : varve_append(to, particles->masses, sizeof(double) * (size_t)particles->count);
+}
+
+static int load_particles(void* context, const void* data, size_t bytes) {
+  struct particles* particles = context;
+  if (bytes < sizeof particles->count) return VARVE_CORRUPT;
+  memcpy(&particles->count, data, sizeof particles->count);
+  if (bytes != sizeof particles->count + sizeof(double) * (size_t)particles->count) return VARVE_CORRUPT;
+  memcpy(particles->masses, (const char*)data + sizeof particles->count, bytes - sizeof particles->count);
+  return VARVE_OK;
+}
+
+static int refuse_to_save(void* context, varve_bytes* to) {
+  (void)context;
+  (void)to;
+  return 4711;
+}
+
+static varve_session* open_in(const char* store) {
+  struct varve_options options = {0};
+  varve_session* session = NULL;
+  options.store = store;
+  options.job = "c";
+  options.every_steps = 2;
+  options.stop_on_signals = VARVE_NO;
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK(session != NULL);
+  return session;
+}
+
+static void protect_all(varve_session* session, struct program* program) {
+  const uint64_t cells[2] = {kRows, kColumns}, ghosts[2] = {1, 1};
+  struct varve_shape shape = {0};
+  shape.dimensions = 2;
+  shape.cells = cells;
+  shape.ghosts_low = ghosts;
+  shape.ghosts_high = ghosts;
+  CHECK_OK(session, varve_protect_array(session, "field", VARVE_DOUBLE, program->field, kRows * kColumns, &shape));
+  CHECK_OK(session, varve_protect_scalar(session, "step", VARVE_INT32, &program->step));
+  CHECK_OK(session, varve_protect_callbacks(session, "particles", save_particles, load_particles, &program->particles));
+  CHECK_OK(session, varve_make_grid(session, "grid", 1000 * sizeof(float), &program->grid));
+  CHECK_OK(session, varve_protect_array(session, "grid", VARVE_FLOAT, program->grid, 1000, NULL));
+}
+
+static void compute(struct program* program, int step) {
+  float* grid = program->grid;
+  int row, column, i;
+  for (row = 0; row < kRows; ++row) {
+    for (column = 0; column < kColumns; ++column) program->field[row][column] = step * 100.0 + row * 10.0 + column;
+  }
+  program->step = step;
+  program->particles.count = step % 16;
+  for (i = 0; i < program->particles.count; ++i) program->particles.masses[i] = step + i;
+  for (i = 0; i < 1000; ++i) grid[i] = (float)(step * i);
+}
+
+static void run_some_steps(const char* store) {
+  struct program program;
+  struct varve_state state;
+  varve_session* session = open_in(store);
+  uint64_t step = 7;
+  int restarted = 1, i;
+  memset(&program, 0, sizeof program);
+  protect_all(session, &program);
+  CHECK_OK(session, varve_restart(session, &step, &restarted));
+  CHECK(restarted == 0 && step == 7);
+  CHECK(strstr(varve_effective_options(session), "every_steps") != NULL);
+  for (i = 1; i <= 5; ++i) {
+    compute(&program, i);
+    CHECK(varve_due(session, (uint64_t)i) == (i % 2 == 0));
+    if (i % 2 != 0) continue;
+    CHECK_OK(session, varve_lend(session, "grid", &program.grid));
+    CHECK_OK(session, varve_checkpoint(session, (uint64_t)i, i == 4 ? VARVE_NOW : VARVE_LATER));
+    CHECK(varve_should_stop(session) == 0);
+  }
+  CHECK_OK(session, varve_wait(session));
+  CHECK_OK(session, varve_progress(session, &state));
+  CHECK(state.has_persistent == 1 && state.newest_persistent == 4);
+  CHECK(state.last_error == VARVE_OK && strcmp(varve_last_error(session), "") == 0);
+  CHECK(varve_next_warning(session) == NULL);
+  CHECK_OK(session, varve_finish(session, 60.0));
+  CHECK(strlen(varve_report(session)) > 0);
+  CHECK(varve_report_json(session)[0] == '{');
+  CHECK_OK(NULL, varve_close(session));
+}
+
+static void go_on(const char* store) {
+  struct program program, expected;
+  varve_session* session = open_in(store);
+  float expected_grid[1000];
+  uint64_t step = 0;
+  int restarted = 0, row, column;
+  memset(&program, 0, sizeof program);
+  memset(&expected, 0, sizeof expected);
+  expected.grid = expected_grid;
+  compute(&expected, 4);
+  program.field[0][0] = 42; /* a ghost cell: not in the checkpoint */
+  protect_all(session, &program);
+  CHECK_OK(session, varve_restart(session, &step, &restarted));
+  CHECK(restarted == 1 && step == 4 && program.step == 4);
+  for (row = 1; row + 1 < kRows; ++row) {
+    for (column = 1; column + 1 < kColumns; ++column) CHECK(program.field[row][column] == expected.field[row][column]);
+  }
+  CHECK(program.field[0][0] == 42);
+  CHECK(program.particles.count == 4);
+  CHECK(memcmp(program.particles.masses, expected.particles.masses, sizeof expected.particles.masses) == 0);
+  CHECK(memcmp(program.grid, expected_grid, sizeof expected_grid) == 0);
+  CHECK_OK(NULL, varve_close(session));
+}
+
+static void refuse_what_does_not_fit(const char* store) {
+  double numbers[3] = {1, 2, 3};
+  uint64_t step = 99;
+  int restarted = 7;
+  varve_session* session = open_in(store);
+  CHECK_OK(session, varve_protect_array(session, "field", VARVE_DOUBLE, numbers, 3, NULL));
+  CHECK_CODE(session, varve_restart(session, &step, &restarted), VARVE_INVALID_ARGUMENT);
+  CHECK(numbers[0] == 1 && numbers[1] == 2 && numbers[2] == 3 && step == 99);
+  CHECK(strstr(varve_error_message(session), "field") != NULL);
+  CHECK_CODE(session, varve_protect_array(session, "field", VARVE_INT64, numbers, 3, NULL), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_protect_array(session, "other", 99, numbers, 3, NULL), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_protect_array(session, "other", VARVE_DOUBLE, NULL, 3, NULL), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_protect_array(session, NULL, VARVE_DOUBLE, numbers, 3, NULL), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_protect_array(session, "other", VARVE_DOUBLE, numbers, UINT64_MAX, NULL),
+             VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_unprotect(session, "nothing"), VARVE_NOT_FOUND);
+  CHECK_OK(session, varve_unprotect(session, "field"));
+  CHECK_CODE(session, varve_checkpoint(session, 5, 3), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_finish(session, -1.0), VARVE_INVALID_ARGUMENT);
+  CHECK_OK(NULL, varve_close(session));
+}
+
+static void tell_of_callbacks_that_fail(const char* store) {
+  int nothing = 0;
+  varve_session* session = open_in(store);
+  CHECK_OK(session, varve_protect_callbacks(session, "odd", refuse_to_save, load_particles, &nothing));
+  CHECK_CODE(session, varve_checkpoint(session, 100, VARVE_NOW), VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), "4711") != NULL);
+  CHECK_CODE(session, varve_protect_callbacks(session, "odder", NULL, load_particles, &nothing),
+             VARVE_INVALID_ARGUMENT);
+  CHECK_OK(NULL, varve_close(session));
+}
+
+static void take_null_for_what_it_is(const char* store) {
+  struct varve_options options = {0};
+  varve_session* session = (varve_session*)&options;
+  struct varve_state state;
+  options.store = store;
+  options.when_busy = 17;
+  CHECK_CODE(NULL, varve_open(&options, &session), VARVE_INVALID_ARGUMENT);
+  CHECK(session == NULL);
+  CHECK(strstr(varve_error_message(NULL), "when_busy") != NULL);
+  CHECK_CODE(NULL, varve_open(&options, NULL), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(NULL, varve_checkpoint(NULL, 1, VARVE_LATER), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(NULL, varve_progress(NULL, &state), VARVE_INVALID_ARGUMENT);
+  CHECK(varve_due(NULL, 1) == 0 && varve_should_stop(NULL) == 0);
+  CHECK(strcmp(varve_report(NULL), "") == 0 && varve_next_warning(NULL) == NULL);
+  CHECK_OK(NULL, varve_close(NULL));
+}
+
+static void name_every_code(void) {
+  int code;
+  CHECK(strcmp(varve_code_name(VARVE_OK), "ok") == 0);
+  CHECK(strcmp(varve_code_name(VARVE_NOT_FOUND), "not_found") == 0);
+  CHECK(strcmp(varve_code_name(VARVE_INTERNAL), "internal") == 0);
+  for (code = VARVE_OK; code <= VARVE_INTERNAL; ++code) CHECK(strcmp(varve_code_name(code), "unknown") != 0);
+  CHECK(strcmp(varve_code_name(13), "unknown") == 0 && strcmp(varve_code_name(-1), "unknown") == 0);
+}
+
+int main(int argument_count, char** arguments) {
+  CHECK(argument_count == 2);
+  run_some_steps(arguments[1]);
+  go_on(arguments[1]);
+  refuse_what_does_not_fit(arguments[1]);
+  tell_of_callbacks_that_fail(arguments[1]);
+  take_null_for_what_it_is(arguments[1]);
+  name_every_code();
+  puts("all is well");
+  return 0;
+}

@@ -1,0 +1,194 @@
+#ifndef VARVE_VARVE_H
+#define VARVE_VARVE_H
+
+/*
+ * Checkpoints of a running program, for C (C99): what varve/session.h is for C++, with the same words. See there for
+ * what each call means; here is what differs.
+ *
+ * Every function that returns an int returns VARVE_OK (0) or an error (varve_code), unless it says otherwise. Then
+ * varve_error_message() tells what happened. Strings that are returned belong to the session, and stay until the next
+ * call with it. A session is used by one thread at a time; different ones are independent.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Errors. The numbers stay as they are. */
+enum varve_code {
+  VARVE_OK = 0,
+  VARVE_INVALID_ARGUMENT = 1,  /* the caller asked for something that makes no sense */
+  VARVE_NOT_FOUND = 2,         /* what was named does not exist */
+  VARVE_ALREADY_EXISTS = 3,    /* what was to be created exists */
+  VARVE_CORRUPT = 4,           /* stored bytes contradict their checksum, score or format */
+  VARVE_IO_ERROR = 5,          /* the operating system failed to read or write, or ranks cannot be reached */
+  VARVE_NO_SPACE = 6,          /* file system full, or quota reached */
+  VARVE_PERMISSION_DENIED = 7, /* the operating system refused access */
+  VARVE_UNSUPPORTED = 8,       /* a valid thing that this build or version cannot do */
+  VARVE_RESOURCE_LIMIT = 9,    /* a limit would be exceeded, or the memory is used up */
+  VARVE_BUSY = 10,             /* somebody else is in the way; trying again may help */
+  VARVE_CANCELLED = 11,        /* the caller asked to stop */
+  VARVE_INTERNAL = 12          /* a bug in Varve */
+};
+
+/* What an element is. The numbers stay as they are. */
+enum varve_type {
+  VARVE_BYTE = 0, /* of anything: structs, packed buffers; counted in bytes */
+  VARVE_INT8 = 1,
+  VARVE_INT16 = 2,
+  VARVE_INT32 = 3,
+  VARVE_INT64 = 4,
+  VARVE_UINT8 = 5,
+  VARVE_UINT16 = 6,
+  VARVE_UINT32 = 7,
+  VARVE_UINT64 = 8,
+  VARVE_FLOAT = 9,
+  VARVE_DOUBLE = 10
+};
+
+enum varve_choice { VARVE_UNSAID = 0, VARVE_YES = 1, VARVE_NO = 2 };
+
+/* What to do when a checkpoint is due and the one before is not persistent yet. */
+enum varve_when_busy {
+  VARVE_BUSY_UNSAID = 0,
+  VARVE_BUSY_WAIT = 1,     /* the program waits for it */
+  VARVE_BUSY_SKIP = 2,     /* the new checkpoint is left out */
+  VARVE_BUSY_TWO_SLOTS = 3 /* memory for a second snapshot; the program waits only if both are taken */
+};
+
+enum varve_persistence {
+  VARVE_LATER = 0, /* varve_checkpoint() returns after the snapshot */
+  VARVE_NOW = 1    /* varve_checkpoint() returns when the set is complete in the store, or has failed */
+};
+
+/*
+ * What a session can be told. Begin with zeros: `struct varve_options options = {0};`. What is zero is not said, and
+ * taken from elsewhere: the environment (VARVE_STORE, ...), the options file, or the default (docs/GUIDE.md, "Options
+ * of a run"). Members keep their meaning; later versions may add some at the end.
+ */
+struct varve_options {
+  const char* options_file; /* TOML */
+  const char* store;        /* folder, created if need be */
+  const char* job;
+  const char* group; /* ranks that share a checkpoint thread: "rank", "socket", "node" or a number */
+  const char* effort;
+  const char* codec;
+  const char* scheme;
+  uint32_t threads;      /* working for each group's checkpoint thread */
+  int when_busy;         /* enum varve_when_busy */
+  uint64_t memory_bytes; /* that a group's engine holds */
+  uint64_t every_steps;
+  double every_seconds;
+  double mean_time_between_failures; /* seconds, of the whole job */
+  uint64_t keep_last;                /* sets of this job; older ones go when a newer is complete */
+  double write_bytes_per_second;     /* that a group's thread writes at most */
+  double stop_after_seconds;         /* since varve_open() */
+  const char* stop_file;
+  int stop_on_signals;       /* enum varve_choice: SIGTERM and SIGUSR1 ask for a stop */
+  int low_priority;          /* enum varve_choice: of the checkpoint threads where no free core is found */
+  const char* shared_memory; /* folder of a memory file system */
+};
+
+/*
+ * How an array lies in memory, and in the whole that the ranks share. All in elements, slowest dimension first; each
+ * pointer is to `dimensions` numbers, or NULL where there is nothing to say. Begin with zeros.
+ */
+struct varve_shape {
+  size_t dimensions;
+  const uint64_t* cells;         /* of the buffer, ghost cells and padding included; NULL: one dimension */
+  const uint64_t* ghosts_low;    /* left out of the checkpoint at the low end of each dimension */
+  const uint64_t* ghosts_high;   /* and at the high end */
+  const uint64_t* global_cells;  /* of the array of which this rank has a part */
+  const uint64_t* global_offset; /* where the saved part lies in it */
+};
+
+/* How far stage 2 is. */
+struct varve_state {
+  int has_snapshot;           /* whether there is a newest_snapshot */
+  int has_persistent;         /* whether there is a newest_persistent */
+  uint64_t newest_snapshot;   /* step whose snapshot is complete in memory */
+  uint64_t newest_persistent; /* step whose set is complete in the store */
+  uint64_t bytes_to_write;    /* raw bytes of this rank's group that are on their way */
+  uint64_t bytes_written;     /* of them, dealt with */
+  uint64_t skipped;           /* checkpoints left out because the one before was busy */
+  int last_error;             /* of stage 2: a varve_code; the program goes on. In words: varve_last_error() */
+};
+
+typedef struct varve_session varve_session;
+
+/* Opens a session of one process; varve/varve_mpi.h has the one for ranks. `options` may be NULL. On failure *session
+ * is NULL. */
+int varve_open(const struct varve_options* options, varve_session** session);
+/* Ends the session as varve_finish() does, waiting as long as it takes, and frees it. NULL is nothing. Collective.
+ * The error is the last one of what was still on its way. */
+int varve_close(varve_session* session);
+
+/* What happened in the last call with this session that failed; with NULL: in the last varve_open() or
+ * varve_close() that failed on this thread. "" if none. Stays until the next failure. */
+const char* varve_error_message(const varve_session* session);
+/* The name of a varve_code: "not_found". */
+const char* varve_code_name(int code);
+
+/* Protects an array of `count` elements (enum varve_type), ghost cells included. `data` must stay where it is; protect
+ * it again (same type) after it moved or changed its size. `shape` may be NULL: one dimension. */
+int varve_protect_array(varve_session* session, const char* name, int type, void* data, uint64_t count,
+                        const struct varve_shape* shape);
+/* One number. (A struct is an array of VARVE_BYTE.) */
+int varve_protect_scalar(varve_session* session, const char* name, int type, void* value);
+
+/* Bytes that a callback gives. */
+typedef struct varve_bytes varve_bytes;
+int varve_append(varve_bytes* to, const void* data, size_t bytes);
+/* Both return 0, or anything else to fail the call in which they run; a varve_code then becomes its code. They run
+ * inside varve_checkpoint() and varve_restart(), on the calling thread. */
+typedef int (*varve_save_function)(void* context, varve_bytes* to);
+typedef int (*varve_load_function)(void* context, const void* data, size_t bytes);
+/* An object by callbacks: `save` appends its bytes, `load` takes them back. */
+int varve_protect_callbacks(varve_session* session, const char* name, varve_save_function save,
+                            varve_load_function load, void* context);
+int varve_unprotect(varve_session* session, const char* name);
+
+/* Memory for a grid that can be lent: zeroed, owned by the session until its end. Make all grids of a name with the
+ * same size. */
+int varve_make_grid(varve_session* session, const char* name, uint64_t bytes, void** grid);
+/* Hands *grid, which holds the present content of the variable `name`, to the next checkpoint, and puts a spare in its
+ * place to go on with. What was handed over may still be read, but not written, until it comes back as a spare. */
+int varve_lend(varve_session* session, const char* name, void** grid);
+
+/* Loads the newest set that is complete and intact on all ranks into what is protected, and puts its step into *step.
+ * *restarted (may be NULL) says whether there was one; if not, *step stays as it is. Collective. */
+int varve_restart(varve_session* session, uint64_t* step, int* restarted);
+
+/* 1: a checkpoint should be made at this step; 0: no. The same on all ranks. Collective. */
+int varve_due(varve_session* session, uint64_t step);
+/* Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next.
+ * Every rank must do it. `persistence` is an enum varve_persistence. */
+int varve_checkpoint(varve_session* session, uint64_t step, int persistence);
+/* 1: the program should end; the last checkpoint is made. 0: no. */
+int varve_should_stop(const varve_session* session);
+
+/* Waits until everything is persistent; the last error if it is not. */
+int varve_wait(varve_session* session);
+/* Waits so long at most, removes our memory, and ends the session: no call but varve_report(), varve_report_json() and
+ * varve_close() afterwards. VARVE_BUSY: time ran out, and the newest checkpoint was given up. Collective. */
+int varve_finish(varve_session* session, double limit_seconds);
+
+int varve_progress(const varve_session* session, struct varve_state* state);
+/* The last error of stage 2 in words; "" if there was none. */
+const char* varve_last_error(varve_session* session);
+/* Something that the user should know, the oldest first, and takes it off the list; NULL if there is nothing. */
+const char* varve_next_warning(varve_session* session);
+/* The options in effect and where each came from, one a line. */
+const char* varve_effective_options(varve_session* session);
+/* What checkpointing cost and would cost: a few lines for people, and as JSON. Rank 0's. */
+const char* varve_report(varve_session* session);
+const char* varve_report_json(varve_session* session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* VARVE_VARVE_H */
