@@ -94,7 +94,8 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
 /// Removes the parts that the set in the catalog was made of. They may be all that a power cut would leave of it, if
 /// its writer has not come to make it durable.
 Status remove_parts(const Store& store, const std::vector<PartName>& names) {
-  VARVE_TRY(store.fs().sync_directory(Catalog(store).job_path(names.front().set.job)));
+  const Status synced = store.fs().sync_directory(Catalog(store).job_path(names.front().set.job));
+  if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);  // dropped by now, with all of the job
   VARVE_TRY(store.fs().sync_directory(store.sets_path()));
   for (const PartName& name : names) VARVE_TRY(remove_part(store, name));
   return store.fs().sync_directory(store.parts_path());
@@ -179,7 +180,9 @@ Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const Se
   if (committed.code() == StatusCode::already_exists) {
     const Result<SetRecord> first = Catalog(store).read(name);
     // The writer that was first may have been killed before it removed the parts.
-    if (first.ok() && is_made_of_all(*first, parts)) VARVE_TRY(remove_parts(store, names));
+    if (first.ok() && is_made_of_all(*first, parts)) {
+      remove_parts(store, names).ignore("the next attempt, prune or drop removes them");
+    }
     return committed;
   }
   VARVE_TRY(committed);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "core/memory_file_system.h"
@@ -75,7 +76,8 @@ struct Parts : testing::Test {
 };
 
 TEST(PartName, IsFoundAgainInItsFileName) {
-  for (const std::string job : {"run", "a.b", "x of y", "job-of-2.part", std::string(100, 'j').c_str()}) {
+  for (const std::string& job :
+       std::vector<std::string>{"run", "a.b", "x of y", "job-of-2.part", std::string(100, 'j')}) {
     for (uint64_t step : {uint64_t{0}, UINT64_MAX}) {
       const PartName name{{job, step}, kRun, 3, 17};
       EXPECT_LT(name.file_name().size(), 256u);
@@ -276,6 +278,60 @@ TEST_F(Parts, AreNeededFromTheLeaseOnWhenTheCommitIsPrepared) {
   EXPECT_TRUE(holds(7, {numbers_between(1, 10)}));
   ASSERT_TRUE(prune_store(*own, options).ok());
   EXPECT_TRUE(holds(7, {numbers_between(1, 10)}));
+}
+
+/// Passes everything on; when arenas are made durable for the first time, the world goes on before it.
+class PausingFileSystem final : public FileSystem {
+ public:
+  PausingFileSystem(FileSystem& inner, std::function<void()> meanwhile)
+      : inner_(inner), meanwhile_(std::move(meanwhile)) {}
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override { return inner_.open_read(path); }
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options) override {
+    return inner_.create(path, options);
+  }
+  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override { return inner_.map(path); }
+  Status create_directory(const std::string& path) override { return inner_.create_directory(path); }
+  Status rename(const std::string& from, const std::string& to) override { return inner_.rename(from, to); }
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    return inner_.rename_no_replace(from, to);
+  }
+  Status remove(const std::string& path) override { return inner_.remove(path); }
+  Status remove_directory(const std::string& path) override { return inner_.remove_directory(path); }
+  Status sync_directory(const std::string& path) override {
+    if (path.ends_with("/arenas") && meanwhile_) std::exchange(meanwhile_, nullptr)();
+    return inner_.sync_directory(path);
+  }
+  Status touch(const std::string& path) override { return inner_.touch(path); }
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override { return inner_.list(path); }
+  Result<FileStatus> stat(const std::string& path) override { return inner_.stat(path); }
+
+ private:
+  FileSystem& inner_;
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(Parts, AreNotCompletedByAWriterThatSleptWhileTheSetWasMadeDroppedAndPruned) {
+  ASSERT_TRUE(test::save_numbers(*store, {"other", 1}, numbers_between(1, 10)).ok());
+  ASSERT_TRUE(publish(part(7, 0), numbers_between(1, 10)).ok());
+  ASSERT_TRUE(publish(part(7, 1), numbers_between(11, 20)).ok());
+  // The arenas are marked already, so that the prune does not wait for the writer that sleeps.
+  for (const ArenaId& arena : store->list_arenas().value()) {
+    const std::string mark = join_path(store->condemned_path(), arena.hex());
+    ASSERT_TRUE(fs.create(mark).value()->write_at(0, as_bytes("end 0\n")).ok());
+  }
+  PausingFileSystem pausing(fs, [&] {
+    ASSERT_TRUE(complete(7).ok());
+    ASSERT_TRUE(Catalog(*store).remove({"job", 7}).ok());
+    ASSERT_TRUE(Catalog(*store).remove({"other", 1}).ok());
+    PruneOptions options;
+    options.wait_seconds = 0;
+    ASSERT_TRUE(prune_store(*store, options).ok());
+    ASSERT_TRUE(store->list_arenas().value().empty());
+  });
+  const auto sleeper = Store::open(pausing, "/s").value();
+  EXPECT_EQ(complete_set(*sleeper, kRun, {"job", 7}, 2).status().code(), StatusCode::not_found);
+  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  EXPECT_TRUE(whole());
 }
 
 TEST_F(Parts, AndLeasesThatCannotBeUnderstoodKeepAPruneFromRemovingAnything) {

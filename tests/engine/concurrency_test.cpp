@@ -7,6 +7,9 @@
 #include <random>
 #include <thread>
 
+#include "aggregate/folder_source.h"
+#include "aggregate/save_groups.h"
+#include "aggregate/save_part.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 #include "store/prune.h"
@@ -58,6 +61,42 @@ struct AtOnce : testing::TestWithParam<bool> {
     }
   }
 
+  /// Saves and drops sets of a job of its own, each in parts that several writers publish at the same time.
+  void write_parts(uint64_t writer, int rounds, std::map<SetName, uint64_t>& kept) {
+    std::mt19937_64 random(writer);
+    const UniqueId run = UniqueId::random().value();
+    for (int round = 0; round < rounds; ++round) {
+      const SetName name{"job" + std::to_string(writer), static_cast<uint64_t>(round)};
+      const uint64_t i = random() % kSourceCount;
+      SaveOptions options = test::save_options(name.job, name.step);
+      options.group_size = 1;
+      const auto groups = group_folder(source(i), options, null_progress()).value();
+      const auto count = static_cast<uint32_t>(groups.size());
+      std::vector<std::thread> members;
+      std::atomic<int> completed{0};
+      for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+        members.emplace_back([&, ordinal] {
+          const auto own = test::open_store(fs(), path());
+          FolderSource folder(source(i), groups[ordinal], test::layout_service(), {});
+          const Status saved = save_part(*own, folder, {name, run, ordinal, count}, options).status();
+          EXPECT_TRUE(saved.ok() || saved.code() == StatusCode::busy) << saved.to_string();
+          if (saved.ok() && complete_set(*own, run, name, count).ok()) ++completed;
+        });
+      }
+      for (std::thread& member : members) member.join();
+      const auto store = test::open_store(fs(), path());
+      EXPECT_LE(completed, 1);
+      // Given up for dead: a member three times, or who completes. Then it is another's turn.
+      if (completed == 0 && !complete_set(*store, run, name, count).ok()) continue;
+      ASSERT_TRUE(test::restores_as(*store, name, snapshots[i]));
+      if (random() % 2 == 0) {
+        ASSERT_TRUE(Catalog(*store).remove(name).ok());
+      } else {
+        kept[name] = i;
+      }
+    }
+  }
+
   /// Reads any set again and again: it is whole, or it was dropped meanwhile.
   void read(const std::atomic<bool>& stop) {
     const auto store = test::open_store(fs(), path());
@@ -90,15 +129,16 @@ struct AtOnce : testing::TestWithParam<bool> {
   }
 
   void run(double wait_seconds, int rounds) {
-    std::vector<std::map<SetName, uint64_t>> kept(2);
+    std::vector<std::map<SetName, uint64_t>> kept(3);
     std::atomic<bool> stop{false};
     std::vector<std::thread> others;
     others.emplace_back([&] { read(stop); });
     others.emplace_back([&] { prune(wait_seconds, stop); });
     others.emplace_back([&] { prune(wait_seconds, stop); });
     std::vector<std::thread> writers;
-    for (uint64_t writer = 0; writer < kept.size(); ++writer)
+    for (uint64_t writer = 0; writer < 2; ++writer)
       writers.emplace_back([&, writer] { write(writer, rounds, kept[writer]); });
+    writers.emplace_back([&] { write_parts(2, rounds, kept[2]); });
     for (std::thread& writer : writers) writer.join();
     stop = true;
     for (std::thread& other : others) other.join();

@@ -1,10 +1,14 @@
-// A process or machine that stops, or a disk that fails, at any file-system operation of a save, a drop or a prune.
+// A process or machine that stops, or a disk that fails, at any file-system operation of a save, of the parts of a set,
+// of a drop or a prune.
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <set>
 
+#include "aggregate/folder_source.h"
+#include "aggregate/save_groups.h"
+#include "aggregate/save_part.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
@@ -58,6 +62,7 @@ struct Action {
 };
 
 const SetName kOther{"other", 5};
+const UniqueId kRun = UniqueId::parse("000102030405060708090a0b0c0d0e0f").value();
 
 struct Interrupted : testing::Test {
   static void SetUpTestSuite() {
@@ -91,6 +96,12 @@ struct Interrupted : testing::Test {
     options.silence_seconds = 0;
     return options;
   }
+  /// The same, which also gives up parts whose set was not completed.
+  static PruneOptions final_prune_options(double live_share_min) {
+    PruneOptions options = prune_options(live_share_min);
+    options.part_seconds_max = 0;
+    return options;
+  }
 
   static Action save_action() {
     return {[](const Store& store) { return test::save(store, sources->of(3), "run", 3).status(); }, {1, 2}, {3}, {}};
@@ -108,6 +119,46 @@ struct Interrupted : testing::Test {
             {2},
             {},
             {1}};
+  }
+
+  /// Step 3 as two parts, one of each rank, and then the set of them: what two groups of a program do.
+  static Action parts_action() {
+    return {[](const Store& store) { return save_in_parts(store, 3, IfExists::refuse); }, {1, 2}, {3}, {}};
+  }
+  static Status save_in_parts(
+      const Store& store, uint64_t step, IfExists if_exists,
+      const std::function<Status()>& between = [] { return Status(); }) {
+    SaveOptions options = test::save_options("run", step);
+    options.group_size = 1;
+    VARVE_ASSIGN(auto groups, group_folder(sources->of(step), options, null_progress()));
+    for (uint32_t ordinal = 0; ordinal < groups.size(); ++ordinal) {
+      FolderSource source(sources->of(step), groups[ordinal], test::layout_service(), {});
+      const PartName part{{"run", step}, kRun, ordinal, static_cast<uint32_t>(groups.size())};
+      VARVE_TRY(save_part(store, source, part, options).status());
+      VARVE_TRY(between());
+    }
+    return complete_set(store, kRun, {"run", step}, static_cast<uint32_t>(groups.size()), if_exists).status();
+  }
+  /// The same, with prunes of another process between all steps. The parts refer to an arena that only they keep.
+  static Action parts_and_prunes_action() {
+    return {[](const Store& store) -> Status {
+              auto prune = [&] { return prune_store(store, prune_options(0.99)).status(); };
+              bool dropped = false;
+              auto drop_and_prune = [&] {
+                const Status gone = std::exchange(dropped, true) ? Status() : Catalog(store).remove({"gone", 1});
+                return gone.ok() ? prune() : gone;
+              };
+              VARVE_TRY(test::save(store, sources->of(3), "gone", 1).status());
+              const Status saved = save_in_parts(store, 3, IfExists::refuse, drop_and_prune);
+              return saved.ok() ? prune() : saved;
+            },
+            {1, 2},
+            {3},
+            {}};
+  }
+  /// A run that has fallen back behind step 2 writes it again.
+  static Action replace_action() {
+    return {[](const Store& store) { return save_in_parts(store, 2, IfExists::replace); }, {1, 2}, {}, {}};
   }
 
   static FaultyFileSystem::OperationCount operations_of(const Action& action) {
@@ -131,7 +182,12 @@ struct Interrupted : testing::Test {
     const auto store = test::open_store(fs);
     const Result<SaveReport> next = test::save(*store, sources->of(4), "run", 9);
     ASSERT_TRUE(next.ok()) << next.status().to_string();
-    const Result<PruneReport> pruned = prune_store(*store, prune_options(0.5));
+    // A new run completes what it finds complete: it is whole, or not there.
+    const auto completed = complete_leftover_parts(*store, "run");
+    ASSERT_TRUE(completed.ok()) << completed.status().to_string();
+    ASSERT_TRUE(test::is_whole(*store));
+    check_sets(*store, action, said_done);
+    const Result<PruneReport> pruned = prune_store(*store, final_prune_options(0.5));
     ASSERT_TRUE(pruned.ok()) << pruned.status().to_string();
     ASSERT_TRUE(test::is_whole(*store));
     ASSERT_TRUE(test::restores_as(*store, {"run", 9}, sources->snapshot(4)));
@@ -158,6 +214,7 @@ struct Interrupted : testing::Test {
     for (const std::string& folder : {store.writers_path(), store.condemned_path()}) {
       ASSERT_TRUE(store.fs().list(folder).value().empty()) << folder;
     }
+    ASSERT_TRUE(list_parts(store).value().empty());
     for (const std::string& folder : {store.arenas_path(), store.index_path(), store.sets_path()}) {
       for (const DirectoryEntry& entry : store.fs().list(folder).value()) {
         ASSERT_FALSE(entry.name.ends_with(".part") || entry.name.ends_with(".tmp")) << entry.name;
@@ -239,12 +296,22 @@ MemoryFileSystem* Interrupted::base = nullptr;
 TEST_F(Interrupted, SaveThatCrashesAtAnyOperationLeavesAllEarlierSetsAndItsOwnWholeOrNot) {
   crash_everywhere(save_action());
 }
+TEST_F(Interrupted, PartsThatCrashAtAnyOperationLeaveAllEarlierSetsAndTheirOwnWholeOrNot) {
+  crash_everywhere(parts_action());
+}
+TEST_F(Interrupted, PartsAndPrunesBesideThemThatCrashAtAnyOperationLeaveAllKeptSets) {
+  crash_everywhere(parts_and_prunes_action());
+}
+TEST_F(Interrupted, ReplacingASetThatCrashesAtAnyOperationLeavesTheOldOneOrTheNewOneWhole) {
+  crash_everywhere(replace_action());
+}
 TEST_F(Interrupted, DropThatCrashesAtAnyOperationLeavesAllOtherSets) { crash_everywhere(drop_action()); }
 TEST_F(Interrupted, PruneThatCrashesAtAnyOperationLeavesAllKeptSets) { crash_everywhere(prune_action()); }
 
 struct Failing : Interrupted, testing::WithParamInterface<FaultKind> {};
 
 TEST_P(Failing, SaveLeavesAllEarlierSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(save_action(), GetParam()); }
+TEST_P(Failing, PartsLeaveAllEarlierSetsAndNeverClaimSuccessWrongly) { fail_everywhere(parts_action(), GetParam()); }
 TEST_P(Failing, DropLeavesAllOtherSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(drop_action(), GetParam()); }
 TEST_P(Failing, PruneLeavesAllKeptSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(prune_action(), GetParam()); }
 
