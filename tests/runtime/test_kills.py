@@ -16,7 +16,7 @@ WITH_MPI = os.environ.get("VARVE_KILL_PROGRAM_MPI", "")
 MPIRUN = shlex.split(os.environ.get("VARVE_MPIRUN", ""))
 NIGHTLY = os.environ.get("VARVE_NIGHTLY") == "1"
 
-STEPS, CELLS, EVERY = 60, 40_000, 2
+STEPS, CELLS, EVERY = 150, 100_000, 2
 MODES = ("copy", "lent", "two_slots", "skip")
 # Waiting for processes that were told to go.
 PATIENCE_SECONDS = 60
@@ -55,7 +55,11 @@ class Job:
             path.unlink()
         for path in self.folder.glob("log.*"):
             path.unlink()
-        return subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # What MPI leaves behind when it is killed goes with the test's folder.
+        environment = dict(os.environ, OMPI_MCA_btl_vader_backing_directory=str(self.folder),
+                           OMPI_MCA_orte_tmpdir_base=str(self.folder), PRTE_MCA_prte_tmpdir_base=str(self.folder))
+        return subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env=environment)
 
     def finish(self):
         process = self.start()
@@ -76,12 +80,20 @@ class Job:
     def results(self):
         return {path.name: path.read_text() for path in self.folder.glob("result.*")}
 
+    def wait_for_steps(self, process):
+        """Until all ranks compute."""
+        while process.poll() is None and len(self.restarted_from()[1]) < max(1, self.ranks):
+            time.sleep(0.001)
+
     def run_and_kill(self, whom, delay, draw):
-        """Returns whether the run was killed before its end."""
+        """Kills `delay` seconds after all ranks compute, or before that after the start if it is negative. Returns
+        whether the run was killed before its end."""
         process = self.start()
-        deadline = time.monotonic() + delay
+        if delay >= 0:
+            self.wait_for_steps(process)
+        deadline = time.monotonic() + abs(delay)
         while time.monotonic() < deadline and process.poll() is None:
-            time.sleep(0.002)
+            time.sleep(0.001)
         killed = process.poll() is None
         pids = self.pids()
         if whom == "launcher":
@@ -115,8 +127,11 @@ class Kills(unittest.TestCase):
 
     def in_peace(self, ranks, mode):
         job = Job(self.work / f"peace-{ranks}-{mode}", ranks, mode)
+        process = job.start()
+        job.wait_for_steps(process)
         begin = time.monotonic()
-        job.finish()
+        output, _ = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, output)
         self.assertEqual(list((job.folder / "memory").iterdir()), [], "memory is left after a clean end")
         results = job.results()
         shutil.rmtree(job.folder)
@@ -128,15 +143,21 @@ class Kills(unittest.TestCase):
         job = Job(self.work / "job", ranks, mode)
         for _ in range(kills):
             newest_before = job.newest_set()
-            killed, output = job.run_and_kill(whom, self.draw.uniform(0.1, max(0.2, seconds)), self.draw)
+            left_seconds = seconds * (1 - newest_before / STEPS)
+            killed, output = job.run_and_kill(whom, self.draw.uniform(-0.1 * left_seconds, 0.8 * left_seconds), self.draw)
             steps, logs = job.restarted_from()
             self.assertTrue(all(step >= newest_before for step in steps), f"{what}: {newest_before}, {logs}; {output}")
             self.assertLessEqual(len(steps), 1, f"{what}: {logs}")
+            if os.environ.get("VARVE_KILL_TRACE"):
+                print(what, newest_before, "->", logs, job.newest_set(), killed,
+                      sorted(path.name for path in (job.folder / "memory").iterdir()), flush=True)
             if not killed:
                 break
         newest_before = job.newest_set()
         job.finish()
         steps, logs = job.restarted_from()
+        if os.environ.get("VARVE_KILL_TRACE"):
+            print(what, newest_before, "=>", logs, flush=True)
         self.assertEqual(len(steps), 1, f"{what}: {logs}")
         self.assertGreaterEqual(min(steps), newest_before, f"{what}: {logs}")
         self.assertEqual(job.results(), expected, f"{what}: {logs}")
