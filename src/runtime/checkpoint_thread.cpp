@@ -217,6 +217,7 @@ Status CheckpointThread::complete(uint64_t step, const SetRecord& part) {
     const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
     const Result<std::optional<SetCompletion::Set>> set = completion.try_now();
     if (set.ok() && *set) {
+      retention_.note_complete();
       if ((*set)->by_us) {
         const Status kept = retention_.apply(*store_, duty_.job, step, progress_);
         if (!kept.ok()) warnings_.add(kept.with_context("older sets could not be dropped"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "store/catalog.h"
+#include "store/condemn.h"
 
 namespace varve {
 
@@ -28,8 +29,18 @@ Status RankRestart::check_memory(const RestartCandidate& candidate) {
 }
 
 Status RankRestart::check_store(const RestartCandidate& candidate) {
+  stored_ = std::make_unique<StoredImage>(store_);
+  const Status checked = check_stored(candidate);
+  const Status condemned = condemn_arenas(store_, stored_->damaged_arenas());
+  if (!condemned.ok()) {
+    warnings_.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
+  }
+  return checked;
+}
+
+Status RankRestart::check_stored(const RestartCandidate& candidate) {
   VARVE_ASSIGN(const SetRecord record, Catalog(store_).read({place_.job, candidate.step}));
-  VARVE_ASSIGN(stored_, StoredImage::open(store_, record, place_.rank, place_.rank_count, place_.group));
+  VARVE_TRY(stored_->open(record, place_.rank, place_.rank_count, place_.group));
   VARVE_TRY(variables_.check_loadable(stored_->image()));
   return stored_->verify(place_.thread_count, place_.kept_bytes_max);
 }

@@ -9,11 +9,13 @@
 #include "runtime/snapshot_reader.h"
 #include "runtime/stored_image.h"
 #include "runtime/variable_table.h"
+#include "runtime/warning_list.h"
 #include "store/store.h"
 
 namespace varve {
 
-/// A rank's side of a restart from the snapshots of dead runs on its node, and from the sets of a store.
+/// A rank's side of a restart from the snapshots of dead runs on its node, and from the sets of a store. Arenas that it
+/// finds damaged are condemned, so that the run, which will compute the same again, does not refer to them.
 class RankRestart final : public RestartSide {
  public:
   struct Place {
@@ -24,8 +26,9 @@ class RankRestart final : public RestartSide {
     size_t thread_count = 1;      ///< for checking
     uint64_t kept_bytes_max = 0;  ///< of a set's image, so that it need not be decoded twice
   };
-  RankRestart(const Store& store, Place place, std::vector<LeftSnapshot> left, VariableTable& variables)
-      : store_(store), place_(std::move(place)), left_(std::move(left)), variables_(variables) {}
+  RankRestart(const Store& store, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
+              WarningList& warnings)
+      : store_(store), warnings_(warnings), place_(std::move(place)), left_(std::move(left)), variables_(variables) {}
 
   /// What agree_on_candidates() is told of this rank.
   std::vector<MemoryStep> memory_steps() const;
@@ -34,10 +37,12 @@ class RankRestart final : public RestartSide {
   Status load() override;
 
  private:
+  Status check_stored(const RestartCandidate& candidate);
   Status check_memory(const RestartCandidate& candidate);
   Status check_store(const RestartCandidate& candidate);
 
   const Store& store_;
+  WarningList& warnings_;
   const Place place_;
   const std::vector<LeftSnapshot> left_;  ///< of this rank
   VariableTable& variables_;

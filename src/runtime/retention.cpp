@@ -9,10 +9,10 @@ namespace varve {
 
 namespace {
 /// A prune walks the trees of all sets, so it pays only for some dropped ones at a time.
-constexpr uint64_t kDroppedPerPrune = 4;
+constexpr uint64_t kSetsPerPrune = 4;
 }  // namespace
 
-Status Retention::apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress) {
+Status Retention::apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress) const {
   if (!keep_last_) return {};
   const Catalog catalog(store);
   VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job));
@@ -22,10 +22,8 @@ Status Retention::apply(const Store& store, const std::string& job, uint64_t ste
   for (size_t i = 0; i < dropped; ++i) {
     const Status removed = catalog.remove({job, steps[i]});
     if (!removed.ok() && removed.code() != StatusCode::not_found) return removed;
-    ++dropped_count_;
   }
-  if (dropped_count_ < kDroppedPerPrune) return {};
-  dropped_count_ = 0;
+  if (dropped == 0 || complete_count_ % kSetsPerPrune != 0) return {};
   PruneOptions options;
   options.wait_seconds = 0;  // what waits for a writer is for the next time
   return prune_store(store, options, progress).status();

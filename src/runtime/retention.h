@@ -14,13 +14,15 @@ class Retention {
   /// None: all stay.
   explicit Retention(std::optional<uint64_t> keep_last) : keep_last_(keep_last) {}
 
-  /// After the set of `step` was completed by this group. Sets of later steps do not count, and stay: they are of
-  /// another turn of history (damaged ones, say, behind which the run fell back). Gives space back now and then.
-  Status apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress);
+  /// A set is complete, whoever committed it: what all groups count alike decides when space is given back.
+  void note_complete() { ++complete_count_; }
+  /// After note_complete(), by the group that committed the set of `step`. Sets of later steps do not count, and stay:
+  /// they are of another turn of history (damaged ones, say, behind which the run fell back).
+  Status apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress) const;
 
  private:
   const std::optional<uint64_t> keep_last_;
-  uint64_t dropped_count_ = 0;  ///< since the last prune
+  uint64_t complete_count_ = 0;
 };
 
 }  // namespace varve

@@ -134,6 +134,8 @@ Status RunSession::prepare_memory() {
 
 Status RunSession::prepare_stage_two() {
   const uint32_t leader = plan_.own_group().leader();
+  FileSystem* const named = environment_.sources.files;
+  FileSystem& files = named != nullptr ? *named : posix_file_system();
   Status prepared = memory_->attach_leader(owner_of(leader));
   if (prepared.ok() && leader == ranks_->rank()) {
     Result<std::unique_ptr<CheckpointThread>> thread = make_thread();
@@ -142,7 +144,7 @@ Status RunSession::prepare_stage_two() {
   }
   if (prepared.ok()) {
     const StopRule rule{settings_.stop_on_signals, settings_.stop_after_seconds, settings_.stop_file};
-    Result<StopRequests> stop = StopRequests::start(rule, ranks_->rank() == 0, *environment_.sources.files, clock_);
+    Result<StopRequests> stop = StopRequests::start(rule, ranks_->rank() == 0, files, clock_);
     prepared = stop.status();
     if (stop.ok()) stop_.emplace(std::move(*stop));
   }
@@ -226,7 +228,7 @@ Result<std::optional<uint64_t>> RunSession::restart() {
   place.group = plan_.own;
   place.thread_count = std::max(1u, processor_count() / plan_.node_rank_count);
   place.kept_bytes_max = settings_.memory_bytes;
-  RankRestart side(*store_, place, left_.of_rank(place.rank), variables_);
+  RankRestart side(*store_, place, left_.of_rank(place.rank), variables_, warnings_);
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(side));
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
   store_->drop_arena_cache();

@@ -21,25 +21,26 @@ struct StoredImage::PackUse {
   std::vector<Range> ranges;
 };
 
-Result<std::unique_ptr<StoredImage>> StoredImage::open(const Store& store, const SetRecord& record, uint32_t rank,
-                                                       uint32_t rank_count, uint32_t group) {
+Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
   if (record.rank_count != rank_count) {
     return Status::invalid_argument(
         fmt::format("the set was made by {} ranks, and this run has {}", record.rank_count, rank_count),
         record.name.to_string(), "start as many ranks as before");
   }
-  std::unique_ptr<StoredImage> stored(new StoredImage(store));
-  VARVE_TRY(stored->find(record, rank, group));
-  VARVE_TRY(stored->read_table());
-  return stored;
+  VARVE_TRY(find(record, rank, group));
+  const Status table = read_table();
+  if (!table.ok()) verify(1, 0).ignore("it only tells where the damage is");
+  return table;
 }
 
 Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group) {
   const std::string path = image_file_name(rank);
   for (size_t i = 0; i < record.groups.size(); ++i) {
     const GroupRecord& candidate = record.groups[(group + i) % record.groups.size()];
+    damaged_arenas_ = {candidate.hint};  // unless what follows is found
     VARVE_ASSIGN(const Root root, store_.read_root(candidate.root, candidate.hint));
     for (const LeafLink& link : root.leaves) {
+      damaged_arenas_ = {link.hint};
       VARVE_ASSIGN(leaf_, store_.read_leaf(link));
       const auto found =
           std::find_if(leaf_.files.begin(), leaf_.files.end(), [&](const TreeFile& file) { return file.path == path; });
@@ -48,11 +49,13 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
       TreeFile file = std::move(*found);
       leaf_.files.clear();
       leaf_.files.push_back(std::move(file));
+      damaged_arenas_.clear();
       return {};
     }
   }
+  damaged_arenas_.clear();
   return Status::not_found(fmt::format("the set has nothing of rank {}", rank), record.name.to_string(),
-                           "it was not made by this library's sessions: `varve restore` gives its files");
+                           "it was not made by a session: `varve restore` gives its files");
 }
 
 Status StoredImage::read_table() {
@@ -145,16 +148,17 @@ Status StoredImage::check_pack(const PackUse& use) {
   return {};
 }
 
-Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
+void StoredImage::note_damage(const PackLink& link) {
+  // None of its copies was whole.
+  const Result<std::vector<Store::Place>> places = store_.find_pack(link.score, link.hint, /*all=*/true);
+  std::lock_guard lock(mutex_);
+  damaged_arenas_.insert(link.hint);
+  if (!places.ok()) return;
+  for (const Store::Place& place : *places) damaged_arenas_.insert(place.arena->id());
+}
+
+void StoredImage::keep_patterns() {
   const TreeFile& file = leaf_.files.front();
-  if (file.bytes <= kept_bytes_max) kept_ = Buffer(file.bytes);
-  const std::vector<PackUse> uses = pack_uses();
-  const Status checked = parallel_for(uses.size(), thread_count, [&](size_t i) { return check_pack(uses[i]); });
-  if (!checked.ok()) {
-    kept_ = Buffer();
-    return checked;
-  }
-  if (kept_.size() == 0) return {};
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
     uint64_t at = 0;
     for (const Reference& reference : file.streams[stream]) {
@@ -166,7 +170,27 @@ Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
       at += reference.bytes;
     }
   }
-  return {};
+}
+
+Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
+  const TreeFile& file = leaf_.files.front();
+  if (file.bytes <= kept_bytes_max) kept_ = Buffer(file.bytes);
+  const std::vector<PackUse> uses = pack_uses();
+  const Status finished = parallel_for(uses.size(), thread_count, [&](size_t i) -> Status {
+    const Status checked = check_pack(uses[i]);
+    if (checked.ok()) return {};
+    note_damage(leaf_.packs[uses[i].pack]);
+    std::lock_guard lock(mutex_);
+    if (first_damage_.ok()) first_damage_ = checked;
+    return {};
+  });
+  const Status outcome = finished.ok() ? first_damage_ : finished;
+  if (!outcome.ok()) {
+    kept_ = Buffer();
+  } else if (kept_.size() > 0) {
+    keep_patterns();
+  }
+  return outcome;
 }
 
 }  // namespace varve

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "aggregate/set_files.h"
@@ -14,18 +16,22 @@ namespace varve {
 /// The image of one rank in a set of the store. One thread at a time.
 class StoredImage {
  public:
-  /// `group`: where to look first, the ordinal of the rank's group. invalid_argument: the set is of another number of
-  /// ranks; not_found: it has no image of this rank; corrupt.
-  static Result<std::unique_ptr<StoredImage>> open(const Store& store, const SetRecord& record, uint32_t rank,
-                                                   uint32_t rank_count, uint32_t group);
+  explicit StoredImage(const Store& store) : store_(store), streams_(store) {}
+
+  /// Finds the image and reads its table. `group`: where to look first, the ordinal of the rank's group.
+  /// invalid_argument: the set is of another number of ranks; not_found: it has no image of this rank; corrupt.
+  Status open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
 
   const ImageTable& image() const { return image_; }
 
   /// Decodes all of it and checks every chunk against its score, on up to `thread_count` threads; each pack is read
-  /// once. What may be kept, at most `kept_bytes_max`, is kept for read().
+  /// once. An image of at most `kept_bytes_max` is kept for read(). Looks at all even if some is damaged.
   Status verify(size_t thread_count, uint64_t kept_bytes_max);
   /// Bytes of the image, checked as well.
   Status read(uint64_t offset, MutableByteSpan into);
+
+  /// Where open() and verify() found damage: nothing new should refer to these.
+  const std::set<ArenaId>& damaged_arenas() const { return damaged_arenas_; }
 
  private:
   /// A run of bytes that lie together in the image and in a stream.
@@ -36,11 +42,12 @@ class StoredImage {
   };
   struct PackUse;
 
-  explicit StoredImage(const Store& store) : store_(store), streams_(store) {}
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Status read_table();
   std::vector<PackUse> pack_uses() const;
   Status check_pack(const PackUse& use);
+  void note_damage(const PackLink& link);
+  void keep_patterns();
   void keep(size_t stream, uint64_t stream_offset, ByteSpan bytes);
 
   const Store& store_;
@@ -49,7 +56,10 @@ class StoredImage {
   std::vector<Piece> pieces_;  ///< in the order of the image
   std::vector<std::vector<Piece>> pieces_of_stream_;
   ImageTable image_;
-  Buffer kept_;  ///< the whole image, or nothing
+  Buffer kept_;       ///< the whole image, or nothing
+  std::mutex mutex_;  ///< guards all below while packs are checked
+  std::set<ArenaId> damaged_arenas_;
+  Status first_damage_;
 };
 
 }  // namespace varve

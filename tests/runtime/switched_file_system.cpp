@@ -1,0 +1,65 @@
+#include "runtime/switched_file_system.h"
+
+namespace varve::test {
+
+class SwitchedFileSystem::SwitchedFile final : public File {
+ public:
+  SwitchedFile(SwitchedFileSystem& files, std::unique_ptr<File> inner, std::string path)
+      : files_(files), inner_(std::move(inner)), path_(std::move(path)) {}
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return inner_->read_at(offset, into); }
+  Status write_at(uint64_t offset, ByteSpan from) override {
+    VARVE_TRY(files_.pass(path_));
+    return inner_->write_at(offset, from);
+  }
+  Status truncate(uint64_t bytes) override { return inner_->truncate(bytes); }
+  Status sync() override { return inner_->sync(); }
+  Result<uint64_t> size() override { return inner_->size(); }
+
+ private:
+  SwitchedFileSystem& files_;
+  const std::unique_ptr<File> inner_;
+  const std::string path_;
+};
+
+void SwitchedFileSystem::set(Mode mode) {
+  std::lock_guard lock(mutex_);
+  mode_ = mode;
+  changed_.notify_all();
+}
+
+void SwitchedFileSystem::await_held() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return held_ > 0; });
+}
+
+Status SwitchedFileSystem::pass(const std::string& path) {
+  std::unique_lock lock(mutex_);
+  ++held_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return mode_ != Mode::held; });
+  --held_;
+  return mode_ == Mode::full ? Status(StatusCode::no_space, "no space left on the device", path) : Status();
+}
+
+Result<std::unique_ptr<File>> SwitchedFileSystem::create(const std::string& path, CreateOptions options) {
+  VARVE_TRY(pass(path));
+  VARVE_ASSIGN(std::unique_ptr<File> inner, inner_.create(path, options));
+  return std::unique_ptr<File>(new SwitchedFile(*this, std::move(inner), path));
+}
+
+Status SwitchedFileSystem::create_directory(const std::string& path) {
+  VARVE_TRY(pass(path));
+  return inner_.create_directory(path);
+}
+
+Status SwitchedFileSystem::rename(const std::string& from, const std::string& to) {
+  VARVE_TRY(pass(to));
+  return inner_.rename(from, to);
+}
+
+Status SwitchedFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
+  VARVE_TRY(pass(to));
+  return inner_.rename_no_replace(from, to);
+}
+
+}  // namespace varve::test
