@@ -127,11 +127,6 @@ Result<ProcessorSet> bound_processors() {
   return Status::from_errno(errno, "ask for the processors of", "this thread");
 }
 
-uint32_t own_socket() {
-  const Result<ProcessorSet> bound = bound_processors();
-  return bound.ok() ? socket_of(usable_processors(), *bound) : 0;
-}
-
 Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, std::string_view node, bool leads_group) {
   const Result<ProcessorSet> bound = bound_processors();
   // Who cannot say where it runs is told of by the empty set, and fails on no other rank.

@@ -15,9 +15,6 @@ std::vector<Processor> usable_processors();
 /// The processors that the calling thread is bound to.
 Result<ProcessorSet> bound_processors();
 
-/// The socket on which the calling thread is, or may be most of the time; 0 if that is not known.
-uint32_t own_socket();
-
 /// The processors on which this rank's checkpoint threads are out of the program's way, if it leads a group; empty if
 /// there are none, or that is not known. The program is taken to use what its ranks are bound to: on the whole machine,
 /// if they are not bound. `node` is the same text for the ranks that share a machine. To be called by the program's
