@@ -44,6 +44,14 @@ def run(command, cwd=None, environment=None):
     return Cost(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
+def output(command):
+    """What a command prints; fails as run() does."""
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    if said.returncode != 0:
+        raise CommandFailed(f"{' '.join(map(str, command))} ended with {said.returncode}: {said.stderr[-2000:].strip()}")
+    return said.stdout
+
+
 def median(costs):
     return Cost(statistics.median(cost.wall_seconds for cost in costs),
                 statistics.median(cost.cpu_seconds for cost in costs),

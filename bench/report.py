@@ -116,6 +116,19 @@ def closing_sections(bench):
     return "\n\n".join(parts)
 
 
+def write_marked(path, name, text):
+    """Replaces what a Markdown file has between the marks of `name`; puts it at the end where there are none."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    old = path.read_text() if path.exists() else "# Benchmarks\n"
+    section = f"{begin}\n{text.strip()}\n{end}\n"
+    before, found, rest = old.partition(begin)
+    if not found:
+        path.write_text(f"{old.rstrip()}\n\n{section}")
+        return
+    after = rest.partition(end)[2].lstrip("\n")
+    path.write_text(before + section + (f"\n{after}" if after else ""))
+
+
 def write_section(path, text):
     """Replaces the measured section of a Markdown file, and makes the file where there is none."""
     section = f"{SECTION_BEGIN}\n\n{text}\n{SECTION_END}\n"

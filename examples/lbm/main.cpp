@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -6,6 +8,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -26,6 +29,30 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// What threads other than the calling one used of the processors so far.
+struct BackgroundTime {
+  double user_seconds = 0, system_seconds = 0;
+
+  static BackgroundTime now() {
+    auto seconds = [](const timeval& time) {
+      return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+    };
+    rusage process{}, thread{};
+    ::getrusage(RUSAGE_SELF, &process);
+    ::getrusage(RUSAGE_THREAD, &thread);
+    return {seconds(process.ru_utime) - seconds(thread.ru_utime), seconds(process.ru_stime) - seconds(thread.ru_stime)};
+  }
+};
+
+/// What rank 0 writes about a run.
+struct RunFigures {
+  uint64_t first_step = 0, last_step = 0, checksum = 0;
+  double compute_seconds = 0, total_seconds = 0;
+  BackgroundTime background;            ///< of all ranks
+  std::vector<double> blocked_seconds;  ///< for each checkpoint, of the slowest rank
+  double speed_max = 0;                 ///< in the plane of the picture, over the reference speed
+};
 
 varve::Session open_session([[maybe_unused]] const Ranks& ranks, const Options& options) {
   varve::SessionOptions session;
@@ -54,6 +81,7 @@ class Run {
     uint64_t step = resume();
     const uint64_t first_step = step;
     ranks_.barrier();
+    const BackgroundTime before = BackgroundTime::now();
     const Clock::time_point begin = Clock::now();
     while (step < options_.steps) {
       solver_->advance();
@@ -63,7 +91,17 @@ class Run {
     ranks_.barrier();
     const double compute_seconds = seconds_since(begin);
     if (session_) varve::or_throw(session_->finish());
-    report(first_step, step, compute_seconds, seconds_since(begin));
+    const double total_seconds = seconds_since(begin);
+    const BackgroundTime after = BackgroundTime::now();
+    RunFigures figures{first_step, step, solver_->checksum(), compute_seconds, total_seconds, {}, {}, 0};
+    figures.background = {sum_of(after.user_seconds - before.user_seconds),
+                          sum_of(after.system_seconds - before.system_seconds)};
+    // The slowest process is what the others wait for.
+    for (double mine : blocked_seconds_) figures.blocked_seconds.push_back(maximum_of(mine));
+    const std::vector<float> speeds = solver_->plane();
+    figures.speed_max = maximum_of(speeds.empty() ? 0.0 : *std::max_element(speeds.begin(), speeds.end()));
+    if (!options_.picture.empty()) write_flow();
+    if (ranks_.rank() == 0) report(figures);
   }
 
  private:
@@ -110,12 +148,13 @@ class Run {
   }
 
   void checkpoint(uint64_t step) {
-    const Clock::time_point begin = Clock::now();
+    Clock::time_point begin = Clock::now();
     if (options_.mode == Mode::files && options_.every > 0 && step % options_.every == 0) {
       std::filesystem::create_directories(options_.files_folder);
       write_plain_file(options_.files_folder + "/rank" + std::to_string(ranks_.rank()) + "-" + std::to_string(step),
                        solver_->current(), options_.files_bytes_per_second);
     } else if (session_ && session_->due(step)) {
+      begin = Clock::now();  // ranks wait for one another in due(), as they do in the solver
       // The grids toggle: say which one holds the state now.
       if (options_.mode == Mode::lent) {
         solver_->spare_current(varve::or_throw(session_->lend("populations", solver_->current())));
@@ -133,33 +172,35 @@ class Run {
     std::fflush(stdout);
   }
 
-  void report(uint64_t first_step, uint64_t last_step, double compute_seconds, double total_seconds) {
-    const uint64_t checksum = solver_->checksum();
-    // The slowest process is what the others wait for.
-    std::vector<double> blocked;
-    for (double mine : blocked_seconds_) {
-      const std::vector<double> all = ranks_.gather(mine);
-      blocked.push_back(*std::max_element(all.begin(), all.end()));
-    }
-    if (!options_.picture.empty()) write_flow();
-    if (ranks_.rank() != 0) return;
-    const double cells = static_cast<double>(options_.cells[0] * options_.cells[1] * options_.cells[2]);
-    const double updates = cells * static_cast<double>(last_step - first_step);
-    std::printf("steps %" PRIu64 " to %" PRIu64 " in %.2f s, %.1f million cell updates a second\n", first_step,
-                last_step, compute_seconds, updates / compute_seconds / 1e6);
-    if (session_) std::printf("%s", session_->report().c_str());
-    std::printf("state after step %" PRIu64 ": %016" PRIx64 "\n", last_step, checksum);
-    if (!options_.json.empty()) write_json(last_step, compute_seconds, total_seconds, blocked, checksum);
+  double maximum_of(double mine) const {
+    const std::vector<double> all = ranks_.gather(mine);
+    return *std::max_element(all.begin(), all.end());
+  }
+  double sum_of(double mine) const {
+    const std::vector<double> all = ranks_.gather(mine);
+    return std::accumulate(all.begin(), all.end(), 0.0);
   }
 
-  void write_json(uint64_t last_step, double compute_seconds, double total_seconds, const std::vector<double>& blocked,
-                  uint64_t checksum) const {
+  void report(const RunFigures& figures) {
+    const double cells = static_cast<double>(options_.cells[0] * options_.cells[1] * options_.cells[2]);
+    const double updates = cells * static_cast<double>(figures.last_step - figures.first_step);
+    std::printf("steps %" PRIu64 " to %" PRIu64 " in %.2f s, %.1f million cell updates a second\n", figures.first_step,
+                figures.last_step, figures.compute_seconds, updates / figures.compute_seconds / 1e6);
+    if (session_) std::printf("%s", session_->report().c_str());
+    std::printf("state after step %" PRIu64 ": %016" PRIx64 "\n", figures.last_step, figures.checksum);
+    if (!options_.json.empty()) write_json(figures);
+  }
+
+  void write_json(const RunFigures& figures) const {
     std::ofstream out(options_.json);
-    out << "{\"steps\": " << last_step << ", \"compute_seconds\": " << compute_seconds
-        << ", \"total_seconds\": " << total_seconds << ", \"rank_count\": " << ranks_.count()
-        << ", \"bytes_per_rank\": " << saved_bytes() << ", \"checksum\": \"" << std::hex << checksum << std::dec
-        << "\", \"blocked_seconds\": [";
-    for (size_t i = 0; i < blocked.size(); ++i) out << (i > 0 ? ", " : "") << blocked[i];
+    out << "{\"steps\": " << figures.last_step << ", \"compute_seconds\": " << figures.compute_seconds
+        << ", \"total_seconds\": " << figures.total_seconds << ", \"rank_count\": " << ranks_.count()
+        << ", \"bytes_per_rank\": " << saved_bytes() << ", \"checksum\": \"" << std::hex << figures.checksum << std::dec
+        << "\", \"speed_max\": " << figures.speed_max
+        << ", \"background_user_seconds\": " << figures.background.user_seconds
+        << ", \"background_system_seconds\": " << figures.background.system_seconds << ", \"blocked_seconds\": [";
+    for (size_t i = 0; i < figures.blocked_seconds.size(); ++i)
+      out << (i > 0 ? ", " : "") << figures.blocked_seconds[i];
     out << "], \"session\": " << (session_ ? session_->report_json() : "null") << "}\n";
     if (!out.flush()) throw std::runtime_error("cannot write " + options_.json);
   }

@@ -204,6 +204,7 @@ std::vector<float> Solver::plane() const {
       uy += f * e.y;
       uz += f * e.z;
     }
+    ux -= 0.5 * force_;  // the velocity in the middle of the step's push
     speeds.push_back(static_cast<float>(std::sqrt(ux * ux + uy * uy + uz * uz) / density / options_.speed));
   });
   return speeds;
