@@ -147,11 +147,35 @@ class VarveStore(Varve):
     name, save_options = "varve --codec store", ("--codec", "store", "--chunker", "fixed:8192")
 
 
+class VarveStoreNoSync(VarveStore):
+    """What the peers do: the restored files are left to the page cache."""
+
+    name = "varve --codec store, restore --no-sync"
+
+    def restore(self, step, target):
+        return self._run("restore", f"bench@{step}", target, "--no-sync")
+
+
+class Copy(Contender):
+    """No store at all: what the machine's disk allows whoever writes, or restores, all bytes durably."""
+
+    name, programs = "cp -r, sync", ("cp", "sync")
+
+    def _copy(self, source, target):
+        return measure.run(["bash", "-c", 'cp -r "$0"/. "$1" && sync -f "$1"', str(source), str(target)])
+
+    def save(self, folder, step):
+        return self._copy(folder, measure.fresh(self.store / str(step)))
+
+    def restore(self, step, target):
+        return self._copy(self.store / str(step), target)
+
+
 class VarveBounded(Varve):
     name = "varve --memory 512M"
     bound_bytes = 512 << 20
     save_options = ("--codec", "store", "--chunker", "fixed:8192", "--memory", "512M")
 
 
-ON_REAL_DATA = (Gzip, Pigz, Zstd, Restic, Borg, VarveFast, VarveBalanced, VarveBest)
-ON_SYNTHETIC_DATA = (Gzip, Pigz, Zstd, Restic, BorgFixed, VarveStore, VarveBalanced)
+ON_REAL_DATA = (Copy, Gzip, Pigz, Zstd, Restic, Borg, VarveFast, VarveBalanced, VarveBest)
+ON_SYNTHETIC_DATA = (Copy, Gzip, Pigz, Zstd, Restic, BorgFixed, VarveStore, VarveStoreNoSync, VarveBalanced)

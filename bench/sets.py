@@ -3,8 +3,9 @@
 
     bench/sets.py --varve build/bench/varve --make-series build/bench/bench/make_series [--quick] [--write FILE]
 
-Every tool works in a fresh folder, with its source in the page cache and earlier writes synced. Every restored set is
-compared with the saved one. Numbers are medians of --runs runs; the tools take turns, so that a slow minute of the
+Every tool works in a fresh folder, with its source in the page cache and earlier writes synced; it restores from a store
+that is not in the page cache. Varve (but for --no-sync) and cp with sync make durable what they restore, the others do
+not. Every restored set is compared with the saved one. Numbers are medians of --runs runs; the tools take turns, so that a slow minute of the
 machine does not fall on one of them. What is skipped is listed with the reason. Only Python's standard library is used.
 """
 
@@ -92,6 +93,7 @@ class Bench:
         identical = True
         for step, folder in series.sets:
             target = measure.fresh(self.work / "restored")
+            measure.cool(contender.store)
             restore += contender.restore(step, target)
             identical = identical and measure.same_trees(folder, target)
         shutil.rmtree(self.work / "restored")

@@ -9,13 +9,16 @@ set(VARVE_USED_Threads::Threads       "find_dependency(Threads)"       libs -pth
 set(VARVE_USED_hdf5::hdf5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
 set(VARVE_USED_HDF5::HDF5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
 set(VARVE_USED_BLAKE3::blake3         "find_dependency(BLAKE3)"        requires libblake3)
-foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO LZ4 HWLOC FUSE)
+foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO LZ4 FUSE)
   if(DEFINED ${prefix}_MODULE_NAME)
     set(VARVE_USED_PkgConfig::${prefix}
         "pkg_check_modules(${prefix} REQUIRED QUIET IMPORTED_TARGET ${${prefix}_MODULE_NAME})"
         requires ${${prefix}_MODULE_NAME})
   endif()
 endforeach()
+
+# The shared library: its static one needs others, which its package does not bring.
+set(VARVE_USED_PkgConfig::HWLOC "pkg_check_modules(HWLOC REQUIRED QUIET IMPORTED_TARGET hwloc)" libs -lhwloc)
 
 set(VARVE_FIND_DEPENDENCIES "")
 set(VARVE_PC_REQUIRES "")

@@ -17,12 +17,19 @@ std::optional<uint64_t> repeated_pattern(ByteSpan bytes) {
 }  // namespace
 
 void score_batch(ChunkBatch& batch, const ScoreFunction& score) {
+  std::vector<BatchChunk*> chunks;
+  std::vector<ByteSpan> inputs;
   for (BatchChunk& chunk : batch.chunks) {
     if (chunk.pattern) continue;
     const ByteSpan bytes = batch.bytes_of(chunk);
     chunk.pattern = repeated_pattern(bytes);
-    if (!chunk.pattern) chunk.score = score(bytes);
+    if (chunk.pattern) continue;
+    chunks.push_back(&chunk);
+    inputs.push_back(bytes);
   }
+  std::vector<Score> scores(inputs.size());
+  score.many(inputs, scores);
+  for (size_t i = 0; i < chunks.size(); ++i) chunks[i]->score = scores[i];
 }
 
 Status BatchReader::fill(ChunkBatch& batch) {

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
+#include <deque>
+#include <vector>
 
 #include "hash/score.h"
 
@@ -21,12 +22,31 @@ class FreshChunks {
 
  private:
   struct Known {
+    Score score;
     Place place;
     uint64_t bytes = 0;
   };
-  using Map = std::unordered_map<Score, Known, ScoreHash>;
+  /// Open addressing over what was laid down, in its order: a look-up that finds nothing, as most do, costs one access
+  /// to memory.
+  class Generation {
+   public:
+    const Known* find(const Score& score) const;
+    void insert(const Known& known);
+    size_t size() const { return known_.size(); }
+
+   private:
+    struct Slot {
+      uint32_t tag = 0;
+      uint32_t ordinal = 0;  ///< in known_, counted from 1; 0: free
+    };
+    /// The slot of a score: its own, or the free one where it belongs.
+    size_t slot_of(const Score& score) const;
+    void grow();
+    std::deque<Known> known_;
+    std::vector<Slot> slots_;  ///< a power of two, at most half of them taken
+  };
   const size_t generation_entries_max_;
-  Map current_, previous_;
+  Generation current_, previous_;
 };
 
 }  // namespace varve

@@ -169,9 +169,9 @@ Status GroupSaver::store_chunks() {
   const uint64_t chunk_bytes = options.chunker.bytes_average;
   const uint64_t block_bytes =
       (std::max(options.block_bytes, chunk_bytes) + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
-  // Small enough to stay in the cache between reading, scoring and laying down; large enough that the look-ahead of the
-  // chunker, which is read twice, is a small share.
-  const size_t batch_bytes = std::max<size_t>(256_KiB, 8 * context_.chunker.bytes_ahead());
+  // Small enough to stay in the cache between reading, scoring and laying down; large enough that waking the pool, and
+  // the look-ahead of the chunker, which is read twice, are a small share.
+  const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * context_.chunker.bytes_ahead());
   const uint64_t in_flight_max = 2 * std::max<size_t>(context_.pool.thread_count(), 1) + 1;
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
   encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);

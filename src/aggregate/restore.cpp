@@ -47,7 +47,9 @@ class Restorer {
         shares_(record.raw_bytes, ranks.rank_count()),
         tiles_(
             [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
-              return whole_tile ? target_.write_direct(number, offset, bytes) : target_.write(number, offset, bytes);
+              // What need not be durable stays in the page cache, where whoever restarts from it finds it.
+              return whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
+                                                 : target_.write(number, offset, bytes);
             },
             options.memory_bytes / 2) {}
 

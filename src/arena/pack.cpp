@@ -1,6 +1,8 @@
 #include "arena/pack.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 namespace varve {
 
@@ -141,16 +143,27 @@ Result<Pack> Pack::decode(PackMeta meta, Buffer storage, ByteSpan body, const Sc
   return pack;
 }
 
-Status Pack::verify_chunk(size_t index) {
-  ChunkPlace& place = places_[index];
-  if (place.verified) return {};
-  if (place.raw_offset == kMissing)
-    return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
-  const ChunkEntry& chunk = meta_.chunks[index];
-  if (score_(raw_.subspan(place.raw_offset, chunk.bytes)) != chunk.score) {
-    return Status::corrupt("a chunk does not match its score", meta_.class_key);
+Status Pack::verify_chunks(size_t first, size_t end) {
+  constexpr size_t kTogether = 16;  // as many as a score function may like to have at once
+  std::array<size_t, kTogether> indices;
+  std::array<ByteSpan, kTogether> inputs;
+  std::array<Score, kTogether> scores;
+  for (size_t i = first; i < end;) {
+    size_t count = 0;
+    for (; i < end && count < kTogether; ++i) {
+      if (places_[i].verified) continue;
+      if (places_[i].raw_offset == kMissing)
+        return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
+      indices[count] = i;
+      inputs[count++] = raw_.subspan(places_[i].raw_offset, meta_.chunks[i].bytes);
+    }
+    score_.many(std::span(inputs).first(count), scores);
+    for (size_t k = 0; k < count; ++k) {
+      if (scores[k] != meta_.chunks[indices[k]].score)
+        return Status::corrupt("a chunk does not match its score", meta_.class_key);
+      places_[indices[k]].verified = true;
+    }
   }
-  place.verified = true;
   return {};
 }
 
@@ -162,21 +175,27 @@ Result<ByteSpan> Pack::range(uint64_t offset, uint64_t bytes) {
   const size_t first = static_cast<size_t>(after - places_.begin()) - 1;
   uint64_t covered_to = places_[first].pack_offset;
   uint64_t raw_next = places_[first].raw_offset;
-  for (size_t i = first; covered_to - offset < bytes || covered_to <= offset; ++i) {
-    if (i == places_.size()) return outside;
-    VARVE_TRY(verify_chunk(i));
+  size_t end = first;
+  for (; covered_to - offset < bytes || covered_to <= offset; ++end) {
+    if (end == places_.size()) return outside;
+    covered_to += meta_.chunks[end].bytes;
+  }
+  VARVE_TRY(verify_chunks(first, end));
+  for (size_t i = first; i < end; ++i) {
     // Chunks that are neighbours in the pack may have lost a dead one between them in the body, never when all are
     // held.
     if (places_[i].raw_offset != raw_next) return outside;
     raw_next += meta_.chunks[i].bytes;
-    covered_to += meta_.chunks[i].bytes;
   }
   return raw_.subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
 }
 
 Status Pack::verify_all() {
-  for (size_t i = 0; i < places_.size(); ++i) {
-    if (places_[i].raw_offset != kMissing) VARVE_TRY(verify_chunk(i));
+  for (size_t first = 0; first < places_.size();) {
+    size_t end = first;
+    while (end < places_.size() && places_[end].raw_offset != kMissing) ++end;
+    VARVE_TRY(verify_chunks(first, end));
+    first = end + 1;
   }
   return {};
 }

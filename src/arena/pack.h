@@ -63,7 +63,8 @@ class Pack {
 
  private:
   explicit Pack(const ScoreFunction& score) : score_(score) {}
-  Status verify_chunk(size_t index);
+  /// Checks the chunks from `first` up to `end` that were not checked yet; corrupt if one is missing.
+  Status verify_chunks(size_t first, size_t end);
 
   struct ChunkPlace {
     uint64_t pack_offset;

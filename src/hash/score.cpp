@@ -9,6 +9,9 @@
 #ifdef VARVE_HAVE_BLAKE3
 #include <blake3.h>
 #endif
+#ifdef VARVE_HAVE_BLAKE3_MANY
+#include "hash/blake3_many.h"
+#endif
 
 namespace varve {
 
@@ -39,6 +42,10 @@ constexpr bool kHaveBlake3 = false;
 void hash_blake3(ByteSpan, Score&) {}  // never reached: create() refuses the algorithm
 void prepare_blake3() {}
 #endif
+
+void keep_first(Score& score, size_t score_bytes) {
+  std::fill(score.bytes.begin() + static_cast<ptrdiff_t>(score_bytes), score.bytes.end(), std::byte{0});
+}
 
 struct DigestDeleter {
   void operator()(EVP_MD* digest) const { EVP_MD_free(digest); }
@@ -103,13 +110,45 @@ ScoreFunction::ScoreFunction(ScoreAlgorithm algorithm, size_t score_bytes)
   if (algorithm == ScoreAlgorithm::blake3) prepare_blake3();
 }
 
+namespace {
+/// How many of the first `inputs` can be hashed together; fewer than two if the build or their length does not allow
+/// it.
+size_t joint_inputs([[maybe_unused]] ScoreAlgorithm algorithm, [[maybe_unused]] std::span<const ByteSpan> inputs) {
+#ifdef VARVE_HAVE_BLAKE3_MANY
+  if (algorithm != ScoreAlgorithm::blake3 || !blake3_takes_many(inputs[0].size())) return 0;
+  const auto end = inputs.begin() + static_cast<ptrdiff_t>(std::min(inputs.size(), kBlake3LanesMax));
+  const auto other =
+      std::find_if(inputs.begin(), end, [&](ByteSpan input) { return input.size() != inputs[0].size(); });
+  return static_cast<size_t>(other - inputs.begin());
+#else
+  return 0;
+#endif
+}
+}  // namespace
+
+void ScoreFunction::many(std::span<const ByteSpan> inputs, std::span<Score> scores) const {
+  for (size_t at = 0; at < inputs.size();) {
+    const size_t joint = joint_inputs(algorithm_, inputs.subspan(at));
+    if (joint < 2) {
+      scores[at] = (*this)(inputs[at]);
+      ++at;
+      continue;
+    }
+#ifdef VARVE_HAVE_BLAKE3_MANY
+    hash_blake3_many(inputs.subspan(at, joint), scores.subspan(at, joint));
+#endif
+    for (Score& score : scores.subspan(at, joint)) keep_first(score, score_bytes_);
+    at += joint;
+  }
+}
+
 Score ScoreFunction::operator()(ByteSpan data) const {
   Score score;
   switch (algorithm_) {
     case ScoreAlgorithm::blake3: hash_blake3(data, score); break;
     case ScoreAlgorithm::sha256: hash_sha256(data, score); break;
   }
-  std::fill(score.bytes.begin() + static_cast<ptrdiff_t>(score_bytes_), score.bytes.end(), std::byte{0});
+  keep_first(score, score_bytes_);
   return score;
 }
 

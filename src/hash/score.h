@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "core/bytes.h"
@@ -40,6 +41,9 @@ class ScoreFunction {
   static ScoreFunction preferred();
 
   Score operator()(ByteSpan data) const;
+  /// The scores of several inputs: the same, but equally long ones next to each other may be hashed together, which is
+  /// faster. `scores` are as many as `inputs`.
+  void many(std::span<const ByteSpan> inputs, std::span<Score> scores) const;
   ScoreAlgorithm algorithm() const { return algorithm_; }
   size_t score_bytes() const { return score_bytes_; }
 

@@ -70,6 +70,26 @@ TEST(ScoreFunction, MayBeUsedFirstByManyThreadsAtOnce) {
   for (const Score& one : scores) EXPECT_EQ(one, score(data));
 }
 
+TEST(ScoreFunction, GivesManyInputsTheScoresThatEachHasAlone) {
+  const ByteVector data = counting_bytes(3'000'000);
+  for (ScoreAlgorithm algorithm : {ScoreAlgorithm::blake3, ScoreAlgorithm::sha256}) {
+    for (size_t score_bytes : {20u, 32u}) {
+      auto score = ScoreFunction::create(algorithm, score_bytes);
+      if (!score.ok()) continue;
+      for (size_t length : {0u, 1u, 1000u, 1024u, 2048u, 3072u, 4096u, 8191u, 8192u, 8193u, 16384u, 32768u, 65536u}) {
+        for (size_t count : {0u, 1u, 2u, 15u, 16u, 17u, 40u}) {
+          std::vector<ByteSpan> inputs;
+          for (size_t i = 0; i < count; ++i) inputs.push_back(ByteSpan(data).subspan(i * (length + 1), length));
+          if (count == 40) inputs[20] = inputs[20].first(length / 2);  // one among them is of another length
+          std::vector<Score> scores(count);
+          score->many(inputs, scores);
+          for (size_t i = 0; i < count; ++i) EXPECT_EQ(scores[i], (*score)(inputs[i])) << length << " of " << count;
+        }
+      }
+    }
+  }
+}
+
 TEST(ScoreFunction, RefusesOtherLengthsAndUnknownAlgorithms) {
   for (size_t bytes : {0u, 16u, 19u, 21u, 31u, 33u, 64u}) {
     EXPECT_EQ(ScoreFunction::create(ScoreAlgorithm::sha256, bytes).status().code(), StatusCode::invalid_argument);
