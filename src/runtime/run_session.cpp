@@ -12,6 +12,7 @@
 #include "core/throttled_file_system.h"
 #include "runtime/agreement.h"
 #include "runtime/due.h"
+#include "runtime/placement.h"
 #include "runtime/remote_member.h"
 
 namespace varve {
@@ -116,6 +117,8 @@ Status RunSession::prepare_memory() {
   VARVE_TRY(agree(*ranks_, place.status()));
   VARVE_ASSIGN(plan_, agree_on_groups(*ranks_, *place, settings_.group));
   warnings_.add(plan_.warnings);
+  const bool leads_group = plan_.own_group().leader() == ranks_->rank();
+  VARVE_ASSIGN(free_processors_, agree_on_free_processors(*ranks_, place->node, leads_group));
 
   SnapshotOptions options;
   options.rank_count = ranks_->rank_count();
@@ -193,6 +196,10 @@ Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
   for (const RankGroup& group : plan_.groups) {
     if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
   }
+  duty.prepare_thread = [this] {
+    const Status placed = place_calling_thread(free_processors_, settings_.low_priority);
+    if (!placed.ok()) warnings_.add(placed.with_context("the checkpoint thread may get in the program's way"));
+  };
   duty.report = [this](const DrainReport& report) { note_drained(report); };
   return std::make_unique<CheckpointThread>(std::move(store), std::move(duty), std::move(members), memory_->bell(),
                                             warnings_, clock_);

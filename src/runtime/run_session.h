@@ -14,6 +14,7 @@
 #include "runtime/cadence.h"
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
+#include "runtime/processors.h"
 #include "runtime/rank_place.h"
 #include "runtime/rank_restart.h"
 #include "runtime/report.h"
@@ -101,7 +102,8 @@ class RunSession {
   std::unique_ptr<Store> store_;  ///< for reading; the checkpoint thread has its own
   SegmentFamily family_;
   GroupPlan plan_;
-  LeftRuns left_;  ///< of dead runs
+  ProcessorSet free_processors_;  ///< for the checkpoint thread, if this rank leads a group
+  LeftRuns left_;                 ///< of dead runs
   bool left_runs_remain_ = false;
   VariableTable variables_;
   std::unique_ptr<SnapshotMemory> memory_;

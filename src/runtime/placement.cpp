@@ -1,0 +1,179 @@
+#include "runtime/placement.h"
+
+#ifdef VARVE_WITH_HWLOC
+#include <hwloc.h>
+#endif
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "core/bytes.h"
+
+namespace varve {
+namespace {
+
+/// Against a program at nice 0 this is a tenth of a processor: enough to get on beside ranks that never sleep while
+/// they wait for messages, little enough not to be felt.
+constexpr int kLowPriorityNice = 10;
+
+/// A set of processors as the kernel takes it, for any number of them.
+class KernelSet {
+ public:
+  explicit KernelSet(size_t processor_count)
+      : bytes_(CPU_ALLOC_SIZE(processor_count)), set_(CPU_ALLOC(processor_count)) {
+    CPU_ZERO_S(bytes_, set_.get());
+  }
+  size_t bytes() const { return bytes_; }
+  cpu_set_t* get() { return set_.get(); }
+  void add(uint32_t number) { CPU_SET_S(number, bytes_, set_.get()); }
+  ProcessorSet numbers() const {
+    ProcessorSet numbers;
+    for (uint32_t number = 0; number < bytes_ * 8; ++number) {
+      if (CPU_ISSET_S(number, bytes_, set_.get())) numbers.push_back(number);
+    }
+    return numbers;
+  }
+
+ private:
+  struct Free {
+    void operator()(cpu_set_t* set) const { CPU_FREE(set); }
+  };
+  size_t bytes_;
+  std::unique_ptr<cpu_set_t, Free> set_;
+};
+
+#ifdef VARVE_WITH_HWLOC
+struct DestroyTopology {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+using Topology = std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, DestroyTopology>;
+
+/// Processors, cores and sockets, and nothing of devices, which takes long to look for. Null if it cannot be found out.
+Topology load_topology() {
+  hwloc_topology_t made = nullptr;
+  if (hwloc_topology_init(&made) != 0) return nullptr;
+  Topology topology(made);
+#if HWLOC_API_VERSION >= 0x00020100
+  // It would ask each processor about itself, for which it moves the calling thread there.
+  hwloc_topology_set_components(made, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+#endif
+  hwloc_topology_set_all_types_filter(made, HWLOC_TYPE_FILTER_KEEP_NONE);
+  hwloc_topology_set_type_filter(made, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  hwloc_topology_set_type_filter(made, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
+  if (hwloc_topology_load(made) != 0 || hwloc_topology_is_thissystem(made) == 0) return nullptr;
+  return topology;
+}
+#endif
+
+/// What a rank tells the others.
+struct RankProcessors {
+  std::string node;
+  bool leads_group = false;
+  ProcessorSet bound;
+};
+
+ByteVector encode(const RankProcessors& rank) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  out.text(rank.node);
+  out.u8(rank.leads_group ? 1 : 0);
+  out.text(processors_text(rank.bound));
+  return bytes;
+}
+
+Result<RankProcessors> decode(ByteSpan bytes) {
+  ByteReader in(bytes);
+  RankProcessors rank;
+  VARVE_ASSIGN(const std::string_view node, in.text());
+  VARVE_ASSIGN(const uint8_t leads, in.u8());
+  VARVE_ASSIGN(const std::string_view bound, in.text());
+  VARVE_ASSIGN(rank.bound, parse_processors(bound));
+  rank.node = node;
+  rank.leads_group = leads != 0;
+  return rank;
+}
+
+}  // namespace
+
+std::vector<Processor> usable_processors() {
+  std::vector<Processor> processors;
+#ifdef VARVE_WITH_HWLOC
+  const Topology topology = load_topology();
+  if (topology == nullptr) return processors;
+  const hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology.get());
+  hwloc_obj_t unit = nullptr;
+  while ((unit = hwloc_get_next_obj_by_type(topology.get(), HWLOC_OBJ_PU, unit)) != nullptr) {
+    if (hwloc_bitmap_isset(allowed, unit->os_index) == 0) continue;
+    const hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology.get(), HWLOC_OBJ_CORE, unit);
+    const hwloc_obj_t socket = hwloc_get_ancestor_obj_by_type(topology.get(), HWLOC_OBJ_PACKAGE, unit);
+    processors.push_back({unit->os_index, core != nullptr ? core->logical_index : unit->logical_index,
+                          socket != nullptr ? socket->logical_index : 0});
+  }
+#endif
+  return processors;
+}
+
+Result<ProcessorSet> bound_processors() {
+  // The kernel refuses sets that are smaller than its own, and does not say how large that is.
+  for (size_t processor_count = 1024; processor_count <= 65'536; processor_count *= 2) {
+    KernelSet bound(processor_count);
+    if (::sched_getaffinity(0, bound.bytes(), bound.get()) == 0) return bound.numbers();
+    if (errno != EINVAL) break;
+  }
+  return Status::from_errno(errno, "ask for the processors of", "this thread");
+}
+
+Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, std::string_view node, bool leads_group) {
+  const Result<ProcessorSet> bound = bound_processors();
+  // Who cannot say where it runs is told of by the empty set, and fails on no other rank.
+  const RankProcessors mine{std::string(node), leads_group, bound.ok() ? *bound : ProcessorSet()};
+  VARVE_ASSIGN(const auto told, ranks.all_gather(encode(mine)));
+  if (!leads_group || mine.bound.empty()) return ProcessorSet();
+  const std::vector<Processor> machine = usable_processors();
+  const uint32_t socket = socket_of(machine, mine.bound);
+  ProcessorSet taken;
+  uint32_t ordinal = 0, sharers = 0;
+  for (uint32_t rank = 0; rank < told.size(); ++rank) {
+    VARVE_ASSIGN(const RankProcessors other, decode(told[rank]));
+    if (other.node != mine.node) continue;
+    if (other.bound.empty()) return ProcessorSet();  // it may be anywhere
+    ProcessorSet both;
+    std::set_union(taken.begin(), taken.end(), other.bound.begin(), other.bound.end(), std::back_inserter(both));
+    taken = std::move(both);
+    if (!other.leads_group || socket_of(machine, other.bound) != socket) continue;
+    if (rank < ranks.rank()) ++ordinal;
+    ++sharers;
+  }
+  return choose_free_processors(machine, taken, mine.bound, ordinal, sharers);
+}
+
+Status place_calling_thread(const ProcessorSet& free, bool low_priority) {
+  if (!free.empty()) {
+    KernelSet set(size_t{free.back()} + 1);
+    for (const uint32_t number : free) set.add(number);
+    if (::sched_setaffinity(0, set.bytes(), set.get()) == 0) return {};
+    if (!low_priority) return Status::from_errno(errno, "bind a thread to processors", processors_text(free));
+  }
+  if (!low_priority) return {};
+  // Threads have priorities of their own on Linux, by the number of the thread.
+  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
+  sched_param no_priority{};
+  if (::sched_setscheduler(0, SCHED_BATCH, &no_priority) != 0) {
+    return Status::from_errno(errno, "lower the priority of", "the checkpoint thread");
+  }
+  errno = 0;
+  const int nice_now = ::getpriority(PRIO_PROCESS, thread);
+  if (nice_now >= kLowPriorityNice) return {};
+  if (::setpriority(PRIO_PROCESS, thread, kLowPriorityNice) == 0) return {};
+  return Status::from_errno(errno, "lower the priority of", "the checkpoint thread");
+}
+
+}  // namespace varve
