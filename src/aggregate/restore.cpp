@@ -9,6 +9,8 @@
 
 #include "aggregate/restore_target.h"
 #include "aggregate/tile_writer.h"
+#include "comm/agreement.h"
+#include "comm/process_share.h"
 #include "core/parallel.h"
 
 namespace varve {
@@ -16,6 +18,8 @@ namespace varve {
 namespace {
 constexpr size_t kPatternBufferBytes = 64 * 1024;
 constexpr size_t kReadsInFlight = 8;
+/// Where several processes share a machine and its disk.
+constexpr uint32_t kThreadsOfProcessMin = 4;
 
 /// A range of a pack that goes to a place of a staged file.
 struct Copy {
@@ -32,22 +36,28 @@ struct PackPlan {
 
 class Restorer {
  public:
-  Restorer(const Store& store, RestoreTarget& target, const RestoreOptions& options, ProgressSink& progress)
+  Restorer(const Store& store, RestoreTarget& target, const SetRecord& record, const RestoreOptions& options,
+           Communicator& ranks, ProgressSink& progress)
       : store_(store),
         target_(target),
+        record_(record),
         options_(options),
+        ranks_(ranks),
         progress_(progress),
+        shares_(record.raw_bytes, ranks.rank_count()),
         tiles_(
             [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
               return whole_tile ? target_.write_direct(number, offset, bytes) : target_.write(number, offset, bytes);
             },
             options.memory_bytes / 2) {}
 
-  /// Walks the tree and brings all wanted files into the staging folder.
-  Status stage(const SetRecord& record) {
-    Status planned = for_each_leaf(store_, record, [&](const Leaf& leaf) -> Status {
+  /// Walks the tree and brings the wanted files that are this process's into the staging folder.
+  Status stage() {
+    Status planned = for_each_leaf(store_, record_, [&](const Leaf& leaf) -> Status {
       for (const TreeFile& file : leaf.files) {
-        if (options_.filter.matches(file)) VARVE_TRY(plan_file(leaf, file));
+        // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
+        const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
+        if (options_.filter.matches(file)) VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
       }
       return copy_count_ > copies_max() ? execute() : Status();
     });
@@ -56,29 +66,38 @@ class Restorer {
     return execute();
   }
 
+  /// Puts everything at its place, one type after another on all processes. Collective.
   Status publish(RestoreReport& report) {
-    std::vector<const TreeFile*> folders;
     for (FileType type :
          {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
-      for (uint32_t number = 0; number < files_.size(); ++number) {
-        const TreeFile& file = files_[number];
-        if (file.type != type || lost_.contains(number)) continue;
-        VARVE_TRY(target_.publish(number, file));
-        ++report.file_count;
-        report.raw_bytes += file.bytes;
-        if (type == FileType::directory) folders.push_back(&file);
-      }
+      VARVE_TRY(agree(ranks_, publish_type(type, report)));
     }
     for (uint32_t number : lost_) report.lost_files.push_back(files_[number].path);
     report.read_bytes = read_bytes_;
-    return target_.finish_folders(folders, options_.sync);
+    std::vector<const TreeFile*> folders;
+    for (uint32_t number = 0; number < files_.size(); ++number) {
+      if (mine_[number] && files_[number].type == FileType::directory) folders.push_back(&files_[number]);
+    }
+    return agree(ranks_, ranks_.rank() == 0 ? target_.finish_folders(folders, options_.sync) : Status());
   }
 
+  /// Wanted files of all processes.
   size_t file_count() const { return files_.size(); }
   const Status& first_damage() const { return first_damage_; }
 
  private:
   size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
+
+  Status publish_type(FileType type, RestoreReport& report) {
+    for (uint32_t number = 0; number < files_.size(); ++number) {
+      const TreeFile& file = files_[number];
+      if (!mine_[number] || file.type != type || lost_.contains(number)) continue;
+      VARVE_TRY(target_.publish(number, file));
+      ++report.file_count;
+      report.raw_bytes += file.bytes;
+    }
+    return {};
+  }
 
   /// What lies below anything but a folder could not be put there, or a link would lead it elsewhere.
   Status check_nesting() const {
@@ -92,10 +111,10 @@ class Restorer {
     return {};
   }
 
-  Status plan_file(const Leaf& leaf, const TreeFile& file) {
+  Status plan_file(const Leaf& leaf, const TreeFile& file, bool mine) {
     const auto number = static_cast<uint32_t>(files_.size());
     if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
-    VARVE_TRY(target_.check_free(file));
+    if (mine) VARVE_TRY(target_.check_free(file));
     TreeFile kept;  // without layout and references, which the plan holds
     kept.path = file.path;
     kept.type = file.type;
@@ -105,12 +124,10 @@ class Restorer {
     kept.link_target = file.link_target;
     kept.bytes = file.bytes;
     files_.push_back(std::move(kept));
-    if (file.type != FileType::regular) {
-      tiled_.push_back(false);
-      return {};
-    }
+    mine_.push_back(mine);
+    tiled_.push_back(mine && is_tiled(file));
+    if (!mine || file.type != FileType::regular) return {};
     VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
-    tiled_.push_back(is_tiled(file));
     staged_.push_back(number);
     for (size_t position = 0; position < file.streams.size(); ++position) {
       VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
@@ -241,9 +258,13 @@ class Restorer {
 
   const Store& store_;
   RestoreTarget& target_;
+  const SetRecord& record_;
   const RestoreOptions& options_;
+  Communicator& ranks_;
   ProgressSink& progress_;
-  std::vector<TreeFile> files_;
+  ProcessShares shares_;
+  std::vector<TreeFile> files_;  ///< all that are wanted; of them:
+  std::vector<bool> mine_;       ///< this process restores it
   std::map<std::string, FileType> paths_;
   std::vector<bool> tiled_;
   std::vector<uint32_t> staged_;  ///< files of the plan
@@ -257,32 +278,109 @@ class Restorer {
   Status first_damage_;
   std::atomic<uint64_t> read_bytes_{0};
 };
+/// The record of the set, as the first process finds it.
+Result<SetRecord> share_record(const Store& store, const SetName& name, Communicator& ranks) {
+  Result<SetRecord> record = Status::internal("another process reads the record");
+  if (ranks.rank() == 0) record = Catalog(store).read(name);
+  VARVE_TRY(follow_first(ranks, record.status()));
+  VARVE_ASSIGN(const ByteVector raw,
+               ranks.broadcast(record.ok() ? encode_set_record(*record, store.score()) : ByteVector(), 0));
+  return decode_set_record(raw, store.score());
+}
+
+/// Opens the folder on all processes; the first one makes it.
+Status open_target(const std::string& folder, bool overwrite, Communicator& ranks,
+                   std::unique_ptr<RestoreTarget>& target) {
+  auto open = [&]() -> Status {
+    VARVE_ASSIGN(target, RestoreTarget::open(folder, overwrite));
+    return {};
+  };
+  VARVE_TRY(follow_first(ranks, ranks.rank() == 0 ? open() : Status()));
+  return agree(ranks, ranks.rank() == 0 ? Status() : open());
+}
+
+/// Takes the staging folders away. The first process, which may have made the folder itself, does it when the others
+/// have left it.
+Status leave_target(Communicator& ranks, std::unique_ptr<RestoreTarget>& target) {
+  if (ranks.rank() != 0) target.reset();
+  const Status left = ranks.barrier();
+  target.reset();
+  return left;
+}
+
+/// The same report on all processes, of what all have done.
+Result<RestoreReport> gather_report(const RestoreReport& of_this, Communicator& ranks) {
+  ByteVector mine;
+  ByteWriter w(mine);
+  for (uint64_t number : {of_this.file_count, of_this.raw_bytes, of_this.read_bytes}) w.varint(number);
+  for (const std::string& path : of_this.lost_files) w.text(path);
+  VARVE_ASSIGN(const auto all, ranks.all_gather(mine));
+  RestoreReport report;
+  report.set = of_this.set;
+  for (const std::vector<std::byte>& of_one : all) {
+    ByteReader reader(of_one);
+    for (uint64_t* sum : {&report.file_count, &report.raw_bytes, &report.read_bytes}) {
+      VARVE_ASSIGN(const uint64_t number, reader.varint());
+      *sum += number;
+    }
+    while (!reader.at_end()) {
+      VARVE_ASSIGN(const std::string_view path, reader.text());
+      report.lost_files.emplace_back(path);
+    }
+  }
+  return report;
+}
+
+Status cannot_restore(const SetName& name, const Status& staged) {
+  const std::string context = "cannot restore " + name.to_string();
+  if (staged.code() != StatusCode::corrupt && staged.code() != StatusCode::not_found) {
+    return staged.with_context(context);
+  }
+  return Status::corrupt(
+      context + ": " + std::string(staged.message()), std::string(staged.subject()),
+      "nothing was written; `varve verify --deep` tells what is affected, --keep-going restores what is whole");
+}
+
+Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, RestoreTarget& target,
+                                   const RestoreOptions& options, Communicator& ranks, ProgressSink& progress) {
+  Restorer restorer(store, target, record, options, ranks, progress);
+  const Status staged = agree(ranks, restorer.stage());
+  if (!staged.ok()) return cannot_restore(record.name, staged);
+  if (restorer.file_count() == 0 && !options.filter.all()) {
+    return Status::not_found("no file of the set matches", record.name.to_string(),
+                             "`varve show " + record.name.to_string() + "` lists its files");
+  }
+  RestoreReport report;
+  report.set = record.name;
+  VARVE_TRY(restorer.publish(report));
+  if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
+  return gather_report(report, ranks);
+}
 }  // namespace
 
 Result<RestoreReport> restore_set(const Store& store, const SetName& name, const std::string& folder,
                                   const RestoreOptions& options, ProgressSink& progress) {
-  progress.phase("restoring");
-  VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
-  progress.total(options.filter.all() ? record.raw_bytes : 0);
-  VARVE_ASSIGN(std::unique_ptr<RestoreTarget> target, RestoreTarget::open(folder, options.overwrite));
-  Restorer restorer(store, *target, options, progress);
-  const std::string context = "cannot restore " + name.to_string();
-  if (Status staged = restorer.stage(record); !staged.ok()) {
-    if (staged.code() == StatusCode::corrupt || staged.code() == StatusCode::not_found) {
-      return Status::corrupt(
-          context + ": " + std::string(staged.message()), std::string(staged.subject()),
-          "nothing was written; `varve verify --deep` tells what is affected, --keep-going restores what is whole");
-    }
-    return staged.with_context(context);
+  const std::unique_ptr<Communicator> alone = make_single_communicator();
+  return restore_set_together(store, name, folder, options, *alone, progress);
+}
+
+Result<RestoreReport> restore_set_together(const Store& store, const SetName& name, const std::string& folder,
+                                           RestoreOptions options, Communicator& ranks, ProgressSink& progress) {
+  SharedProgress shared(ranks, progress);
+  shared.phase("restoring");
+  VARVE_ASSIGN(const SetRecord record, share_record(store, name, ranks));
+  shared.total(options.filter.all() ? record.raw_bytes / ranks.rank_count() : 0);
+  if (options.thread_count == 0 && ranks.rank_count() > 1) {
+    VARVE_ASSIGN(const uint32_t threads, threads_of_process(ranks));
+    options.thread_count = std::max(2 * threads, kThreadsOfProcessMin);
   }
-  if (restorer.file_count() == 0 && !options.filter.all()) {
-    return Status::not_found("no file of the set matches", name.to_string(),
-                             "`varve show " + name.to_string() + "` lists its files");
-  }
-  RestoreReport report;
-  report.set = name;
-  VARVE_TRY(restorer.publish(report));
-  if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
+  std::unique_ptr<RestoreTarget> target;
+  const Status opened = open_target(folder, options.overwrite, ranks, target);
+  Result<RestoreReport> report =
+      opened.ok() ? restore_into(store, record, *target, options, ranks, shared) : Result<RestoreReport>(opened);
+  const Status left = leave_target(ranks, target);
+  const Status told = left.ok() ? shared.tell_warnings() : left;
+  if (report.ok() && !told.ok()) return told;
   return report;
 }
 

@@ -6,6 +6,7 @@
 
 #include "aggregate/set_files.h"
 #include "core/progress.h"
+#include "varve/communicator.h"
 
 namespace varve {
 
@@ -32,5 +33,13 @@ struct RestoreReport {
 /// it.
 Result<RestoreReport> restore_set(const Store& store, const SetName& name, const std::string& folder,
                                   const RestoreOptions& options, ProgressSink& progress = null_progress());
+
+/// The same with the files spread over several processes, which all see the folder and the store. No file gets its
+/// name before all processes have staged theirs; what fails on one fails on all, with the same Status. The first
+/// process says by `name` what is restored. All return the same report. Memory and threads are those of one process.
+/// Warnings go to the first process's `progress`. Collective.
+Result<RestoreReport> restore_set_together(const Store& store, const SetName& name, const std::string& folder,
+                                           RestoreOptions options, Communicator& ranks,
+                                           ProgressSink& progress = null_progress());
 
 }  // namespace varve

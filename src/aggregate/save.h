@@ -20,6 +20,7 @@ struct SaveOptions {
   std::string job;               ///< empty: the name of the folder that holds the saved one
   std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
   uint32_t group_size = 32;      ///< ranks whose data are laid together in one arena
+  bool smaller_groups = false;   ///< rather than leave one of several processes without a group (save_together.h)
   Scheme scheme = Scheme::aware;
   uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
   CodecPolicy codec;

@@ -16,9 +16,9 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 Status check_save_options(const SaveOptions& options);
 
 /// The files of a folder, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes
-/// with the first.
+/// with the first. With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
 Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& folder, const SaveOptions& options,
-                                                          ProgressSink& progress);
+                                                          ProgressSink& progress, uint32_t group_count_wanted = 1);
 
 /// Saves `sources`, each as one group, under one lease, and has the record of them all published; `name` is the set's.
 /// Some groups run at the same time. Starts over, three times at most, if a prune takes the writer for dead. Until

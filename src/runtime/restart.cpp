@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/agreement.h"
+#include "comm/agreement.h"
 
 namespace varve {
 

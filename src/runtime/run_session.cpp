@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "comm/agreement.h"
 #include "core/throttled_file_system.h"
-#include "runtime/agreement.h"
 #include "runtime/due.h"
 #include "runtime/placement.h"
 #include "runtime/remote_member.h"

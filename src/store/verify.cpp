@@ -1,12 +1,17 @@
 #include "store/verify.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
+#include "comm/agreement.h"
+#include "comm/process_share.h"
 #include "store/chunk_index_run.h"
 #include "store/pack_ranges.h"
 #include "store/set_part.h"
+#include "store/verify_findings.h"
 
 namespace varve {
 
@@ -30,14 +35,26 @@ struct PackUse {
 
 class Verifier {
  public:
-  Verifier(const Store& store, bool deep, ProgressSink& progress) : store_(store), deep_(deep), progress_(progress) {}
+  Verifier(const Store& store, bool deep, Communicator& ranks, ProgressSink& progress)
+      : store_(store), deep_(deep), ranks_(ranks), progress_(progress) {}
 
+  /// Every process reads what the sets need, and its share of the arenas; the first says what that means.
   Status run() {
     progress_.phase(deep_ ? "verifying every byte" : "verifying");
-    VARVE_TRY(check_sets());
-    VARVE_TRY(check_arenas());
-    check_packs();
-    return check_index();
+    VARVE_TRY(agree(ranks_, check_sets()));
+    // All have found the same.
+    if (ranks_.rank() != 0) report_.damages.clear();
+    VARVE_ASSIGN(const std::vector<ArenaId> arenas, share_arenas());
+    VARVE_TRY(agree(ranks_, check_arenas(arenas)));
+    VARVE_TRY(gather_findings());
+    if (ranks_.rank() == 0) check_packs();
+    VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? check_index() : Status()));
+    if (ranks_.rank_count() == 1) return {};
+    VARVE_ASSIGN(const ByteVector findings,
+                 ranks_.broadcast(ranks_.rank() == 0 ? encode_findings({report_, {}}) : ByteVector(), 0));
+    VARVE_ASSIGN(Findings final, decode_findings(findings));
+    report_ = std::move(final.report);
+    return {};
   }
   VerifyReport take() && { return std::move(report_); }
 
@@ -102,13 +119,63 @@ class Verifier {
     }
   }
 
-  Status check_arenas() {
-    VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
-    uint64_t total = 0;
-    for (const ArenaId& id : arenas) {
-      if (Result<FileStatus> status = store_.fs().stat(store_.arena_path(id)); status.ok()) total += status->bytes;
+  /// The arenas that this process is to check, of those that the first one finds.
+  Result<std::vector<ArenaId>> share_arenas() {
+    ByteVector raw;
+    Status listed;
+    if (ranks_.rank() == 0) {
+      listed = list_arenas(raw);
     }
-    progress_.total(total);
+    VARVE_TRY(follow_first(ranks_, listed));
+    VARVE_ASSIGN(const ByteVector all, ranks_.broadcast(raw, 0));
+    ByteReader reader(all);
+    VARVE_ASSIGN(const uint64_t total_bytes, reader.varint());
+    progress_.total(total_bytes / ranks_.rank_count());
+    ProcessShares shares(total_bytes, ranks_.rank_count());
+    std::vector<ArenaId> own;
+    while (!reader.at_end()) {
+      ArenaId id;
+      VARVE_ASSIGN(const ByteSpan id_bytes, reader.bytes(id.bytes.size()));
+      std::copy(id_bytes.begin(), id_bytes.end(), id.bytes.begin());
+      VARVE_ASSIGN(const uint64_t bytes, reader.varint());
+      if (shares.take(bytes) == ranks_.rank()) own.push_back(id);
+    }
+    return own;
+  }
+
+  /// The bytes of all arenas, then each with its own.
+  Status list_arenas(ByteVector& raw) const {
+    VARVE_ASSIGN(const std::vector<ArenaId> arenas, store_.list_arenas());
+    std::vector<uint64_t> bytes;
+    for (const ArenaId& id : arenas) {
+      const Result<FileStatus> status = store_.fs().stat(store_.arena_path(id));
+      bytes.push_back(status.ok() ? status->bytes : 0);
+    }
+    ByteWriter w(raw);
+    w.varint(std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}));
+    for (size_t i = 0; i < arenas.size(); ++i) {
+      w.bytes(arenas[i].bytes);
+      w.varint(bytes[i]);
+    }
+    return {};
+  }
+
+  /// What all processes have found is what the first one goes on with.
+  Status gather_findings() {
+    VARVE_ASSIGN(const auto all, ranks_.all_gather(encode_findings({report_, damaged_packs_})));
+    if (ranks_.rank() != 0) return {};
+    for (uint32_t rank = 1; rank < all.size(); ++rank) {
+      VARVE_ASSIGN(Findings other, decode_findings(all[rank]));
+      report_.arena_count += other.report.arena_count;
+      report_.pack_count += other.report.pack_count;
+      report_.checked_bytes += other.report.checked_bytes;
+      std::move(other.report.damages.begin(), other.report.damages.end(), std::back_inserter(report_.damages));
+      damaged_packs_.insert(other.damaged_packs.begin(), other.damaged_packs.end());
+    }
+    return {};
+  }
+
+  Status check_arenas(const std::vector<ArenaId>& arenas) {
     for (const ArenaId& id : arenas) {
       if (progress_.cancelled()) return Status::cancelled();
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
@@ -219,6 +286,7 @@ class Verifier {
 
   const Store& store_;
   const bool deep_;
+  Communicator& ranks_;
   ProgressSink& progress_;
   VerifyReport report_;
   std::unordered_map<Score, PackUse, ScoreHash> packs_;
@@ -232,7 +300,13 @@ bool VerifyReport::whole() const {
 }
 
 Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress) {
-  Verifier verifier(store, deep, progress);
+  const std::unique_ptr<Communicator> alone = make_single_communicator();
+  return verify_store_together(store, deep, *alone, progress);
+}
+
+Result<VerifyReport> verify_store_together(const Store& store, bool deep, Communicator& ranks, ProgressSink& progress) {
+  SharedProgress shared(ranks, progress);
+  Verifier verifier(store, deep, ranks, shared);
   VARVE_TRY(verifier.run());
   return std::move(verifier).take();
 }

@@ -7,6 +7,7 @@
 #include "core/progress.h"
 #include "store/catalog.h"
 #include "store/store.h"
+#include "varve/communicator.h"
 
 namespace varve {
 
@@ -32,5 +33,10 @@ struct VerifyReport {
 /// frame's header and table. With `deep` also every byte: bodies are decoded and every chunk is checked against its
 /// score.
 Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress = null_progress());
+
+/// The same by several processes that all see the store: the arenas are spread over them. All return the same report,
+/// or the same failure. Collective.
+Result<VerifyReport> verify_store_together(const Store& store, bool deep, Communicator& ranks,
+                                           ProgressSink& progress = null_progress());
 
 }  // namespace varve

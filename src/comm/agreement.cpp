@@ -1,4 +1,4 @@
-#include "runtime/agreement.h"
+#include "comm/agreement.h"
 
 #include <fmt/format.h>
 
@@ -53,6 +53,14 @@ Result<std::vector<RankFailure>> gather_failures(Communicator& ranks, const Stat
     failures.push_back(std::move(failure));
   }
   return failures;
+}
+
+Status follow_first(Communicator& ranks, const Status& mine) {
+  if (ranks.rank_count() == 1) return mine;
+  VARVE_ASSIGN(const ByteVector encoded, ranks.broadcast(ranks.rank() == 0 ? encode_status(mine) : ByteVector(), 0));
+  Status first;
+  VARVE_TRY(decode_status(encoded, first));
+  return first;
 }
 
 Status agree(Communicator& ranks, const Status& mine) {

@@ -12,6 +12,9 @@ namespace varve {
 /// if there are several ranks. Costs one reduction while all is well. Collective.
 Status agree(Communicator& ranks, const Status& mine);
 
+/// What the first rank gave, on all ranks: of what it alone decides. Collective.
+Status follow_first(Communicator& ranks, const Status& mine);
+
 /// What went wrong on a rank.
 struct RankFailure {
   uint32_t rank = 0;
