@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "hash/score.h"
 #include "layout/element_count.h"
@@ -16,6 +15,9 @@ constexpr std::string_view kMagic = "VARVEIMG";
 constexpr uint16_t kVersion = 1;
 constexpr uint64_t kChecksumBytes = 4;
 constexpr uint64_t kImageBytesMax = 1ULL << 60;
+// FORMAT.md, "Limits"
+constexpr uint64_t kElementBytesMax = 1ULL << 31;
+constexpr uint64_t kNumberBytesMax = 16;
 /// name, kind, order, element bytes, three counts, offset, bytes
 constexpr uint64_t kVariableBytesMin = 2 + 1 + 1 + 1 + 3 + 8 + 8;
 
@@ -59,11 +61,13 @@ Result<ElementType> get_type(ByteReader& in) {
   VARVE_ASSIGN(const uint8_t kind, in.u8());
   VARVE_ASSIGN(const uint8_t order, in.u8());
   VARVE_ASSIGN(const uint64_t bytes, in.varint());
-  if (kind > static_cast<uint8_t>(ElementKind::text) || order > static_cast<uint8_t>(ByteOrder::big) || bytes == 0 ||
-      bytes > std::numeric_limits<uint32_t>::max()) {
+  if (kind > static_cast<uint8_t>(ElementKind::text) || order > static_cast<uint8_t>(ByteOrder::big) ||
+      bytes > kElementBytesMax) {
     return Status::corrupt("a variable of the image has an impossible type");
   }
-  return ElementType{static_cast<ElementKind>(kind), static_cast<ByteOrder>(order), static_cast<uint32_t>(bytes)};
+  const ElementType type{static_cast<ElementKind>(kind), static_cast<ByteOrder>(order), static_cast<uint32_t>(bytes)};
+  if (!element_type_is_possible(type)) return Status::corrupt("a variable of the image has an impossible type");
+  return type;
 }
 
 Result<ImageVariable> get_variable(ByteReader& in) {
@@ -107,6 +111,12 @@ Result<uint64_t> check_places(const ImageTable& table) {
 }
 
 }  // namespace
+
+bool element_type_is_possible(const ElementType& type) {
+  const bool number = type.numeric();
+  if (type.order == ByteOrder::big && (!number || type.bytes == 1)) return false;
+  return type.bytes > 0 && type.bytes <= (number ? kNumberBytesMax : kElementBytesMax);
+}
 
 Status check_variable_name(std::string_view name) {
   auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };

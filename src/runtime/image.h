@@ -40,6 +40,9 @@ inline constexpr size_t kImageNameBytesMax = 1'000;
 /// Whether a variable can have this name: 1 to kImageNameBytesMax bytes, no control characters.
 Status check_variable_name(std::string_view name);
 
+/// Whether elements of an image can be of this type.
+bool element_type_is_possible(const ElementType& type);
+
 /// The image's file of a rank in a set: "rank-000007.varve".
 std::string image_file_name(uint32_t rank);
 

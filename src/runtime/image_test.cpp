@@ -69,6 +69,20 @@ TEST(Image, IsAValidLayoutForTheEngine) {
   EXPECT_EQ(skeleton_extents(layout, table.image_bytes).front(), (Extent{0, table.header_bytes}));
 }
 
+TEST(Image, IsAsDocumented) {
+  // FORMAT.md, "Snapshot image": its example.
+  constexpr std::string_view kExample =
+      "5641525645494d4701000000000000001c00000000000000"
+      "01017803000801020104010240000000000000001000000000000000"
+      "668cf80a0000000000000000";
+  ImageVariable part = variable("x", {2});
+  part.global_shape = {4};
+  part.global_offset = {2};
+  const ImageTable table = *plan_image({part});
+  EXPECT_EQ(to_hex(encode_image_header(table)), kExample);
+  EXPECT_EQ(table.image_bytes, 80U);
+}
+
 TEST(Image, NamesItsFileByTheRank) { EXPECT_EQ(image_file_name(7), "rank-000007.varve"); }
 
 TEST(Image, RejectsEveryFlippedBitAndEveryCut) {

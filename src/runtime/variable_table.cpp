@@ -33,10 +33,6 @@ void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry;
 
 namespace {
 
-// As for the layouts of files.
-constexpr uint32_t kElementBytesMax = 1U << 31;
-constexpr uint32_t kNumberBytesMax = 16;
-
 Status name_mistake(std::string_view name, std::string message) {
   return Status::invalid_argument(std::move(message), fmt::format("variable '{}'", name));
 }
@@ -108,15 +104,11 @@ Status guarded(std::string_view name, const Call& call) {
   }
 }
 
-bool type_is_possible(const ElementType& type) {
-  return type.bytes > 0 && type.bytes <= kElementBytesMax && (!type.numeric() || type.bytes <= kNumberBytesMax);
-}
-
 }  // namespace
 
 Status VariableTable::put(std::string_view name, EntryPointer entry) {
   VARVE_TRY(check_variable_name(name));
-  if (!type_is_possible(entry->image.type)) return name_mistake(name, "its elements have an impossible type");
+  if (!element_type_is_possible(entry->image.type)) return name_mistake(name, "its elements have an impossible type");
   const auto before = entries_.find(name);
   if (before != entries_.end()) {
     const Entry& old = *before->second;
