@@ -22,6 +22,8 @@ class Command {
   virtual void declare(Arguments& arguments) = 0;
   /// Whether it prints facts, and so has --json.
   virtual bool prints_facts() const { return true; }
+  /// Whether the processes that a launcher has started do it together.
+  virtual bool works_together() const { return false; }
   /// What went wrong without the command's own words about it is a Status, which the caller reports.
   virtual Result<ExitCode> run(Session& session) = 0;
 };

@@ -1,68 +1,47 @@
-#include <exception>
+#include <unistd.h>
+
+#include <filesystem>
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
-#include "cli/command_line.h"
-#include "cli/message_writer.h"
-#include "cli/session.h"
+#include "cli/launcher.h"
+#include "cli/program.h"
 
 namespace varve::cli {
 
-std::vector<std::unique_ptr<Command>> make_all_commands() {
-  std::vector<std::unique_ptr<Command>> commands;
-  commands.push_back(make_init_command());
-  commands.push_back(make_save_command());
-  commands.push_back(make_restore_command());
-  commands.push_back(make_list_command());
-  commands.push_back(make_show_command());
-  commands.push_back(make_diff_command());
-  commands.push_back(make_stat_command());
-  commands.push_back(make_cat_command());
-  commands.push_back(make_verify_command());
-  commands.push_back(make_drop_command());
-  commands.push_back(make_prune_command());
-  commands.push_back(make_model_command());
-  return commands;
-}
-
 namespace {
-Result<ExitCode> run_command(Command* command, const std::string& text, Session& session) {
-  if (command == nullptr) {
-    session.print(text);
-    return ExitCode::success;
-  }
-  try {
-    return command->run(session);
-  } catch (const std::bad_alloc&) {
-    return Status::resource_limit("out of memory", "", "give less with --memory, where the command has it");
-  } catch (const std::exception& unexpected) {
-    return Status::internal(unexpected.what());
-  }
-}
+constexpr const char* kProgramOfSeveral = "varve-mpi";
 
-ExitCode run_program(const std::vector<std::string>& arguments) {
-  const std::vector<std::unique_ptr<Command>> commands = make_all_commands();
-  CommonOptions common;
-  Result<ParsedCommandLine> parsed = parse_command_line(arguments, commands, common);
-  MessageWriter messages(common.json);
-  auto fail = [&messages](const Status& failure) {
-    messages.error(failure);
-    return exit_code_of(failure.code());
-  };
-  if (!parsed.ok()) return fail(parsed.status());
-  Session session(common, messages);
-  Result<ExitCode> outcome = run_command(parsed->command, parsed->text, session);
-  session.end_progress();
-  Status printed = session.finish_printing();
-  if (!outcome.ok()) return fail(outcome.status());
-  if (!printed.ok()) return fail(printed);
-  return *outcome;
-}
+/// This process alone. Where a launcher has started several, `varve-mpi` takes its place: it has MPI, which would cost
+/// every start of this program more than most commands take.
+class AloneRanks final : public ProgramRanks {
+ public:
+  Status prepare(const std::vector<std::string>& arguments) override {
+    if (find_launch().process_count == 1) return {};
+    std::error_code error;
+    const std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error) return Status::from_errno(error.value(), "find this program", "/proc/self/exe");
+    const std::string program = own.parent_path() / kProgramOfSeveral;
+    std::vector<char*> words = {const_cast<char*>(kProgramOfSeveral)};
+    for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+    words.push_back(nullptr);
+    ::execv(program.c_str(), words.data());
+    return Status(StatusCode::unsupported,
+                  "a launcher has started several processes, but the program for that is missing", program,
+                  "build Varve with MPI, or set VARVE_ALONE=1 to have each process work for itself");
+  }
+  Result<Communicator*> join() override { return alone_.get(); }
+  void give_up(ExitCode) override {}
+
+ private:
+  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
+};
 }  // namespace
 
 }  // namespace varve::cli
 
 int main(int argc, char** argv) {
-  return static_cast<int>(varve::cli::run_program(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc)));
+  varve::cli::AloneRanks ranks;
+  const std::vector<std::string> arguments(argv + (argc > 0 ? 1 : 0), argv + argc);
+  return static_cast<int>(varve::cli::run_program(arguments, ranks));
 }

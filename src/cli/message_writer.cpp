@@ -41,6 +41,7 @@ void MessageWriter::show_line(std::string line) {
 }
 
 void MessageWriter::write(std::string_view kind, std::string_view prefix, const Status& what) {
+  if (silent_) return;
   std::string text;
   if (json_) {
     text = json_line(Json{{kind, to_json(what)}});

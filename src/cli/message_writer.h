@@ -19,8 +19,11 @@ class MessageWriter {
   void error(const Status& what);
   void warning(const Status& what);
 
+  /// Of several processes that say the same, only one does. Before begin_progress().
+  void be_silent(bool silent) { silent_ = silent; }
+
   /// Whether standard error is a terminal that can redraw a line.
-  bool can_redraw() const { return can_redraw_; }
+  bool can_redraw() const { return can_redraw_ && !silent_; }
   /// Columns of the terminal.
   size_t columns() const;
   /// Replaces the line at the bottom; empty takes it away. Only where can_redraw().
@@ -31,6 +34,7 @@ class MessageWriter {
 
   const bool json_;
   const bool can_redraw_;
+  bool silent_ = false;
   std::mutex mutex_;  // guards line_ and the order of what is written
   std::string line_;
 };

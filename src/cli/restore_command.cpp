@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/file_filter.h"
 #include "cli/text.h"
+#include "comm/agreement.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -16,6 +17,8 @@ class RestoreCommand final : public Command {
  public:
   std::string_view name() const override { return "restore"; }
   std::string_view summary() const override { return "put the files of a set into a folder"; }
+
+  bool works_together() const override { return true; }
 
   void declare(Arguments& arguments) override {
     arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
@@ -36,15 +39,24 @@ class RestoreCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     const auto begin = std::chrono::steady_clock::now();
     options_.sync = !no_sync_;
-    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
-    VARVE_ASSIGN(SetName name, Catalog(*store).resolve(set_));
-    VARVE_ASSIGN(RestoreReport report, restore_set(*store, name, folder_, options_, session.begin_progress()));
+    VARVE_ASSIGN(Communicator* const ranks, session.join());
+    const Result<std::unique_ptr<Store>> store = session.open_store();
+    VARVE_TRY(agree(*ranks, store.status()));
+    SetName name;
+    VARVE_TRY(follow_first(*ranks, ranks->rank() == 0 ? resolve(**store, name) : Status()));
+    VARVE_ASSIGN(RestoreReport report,
+                 restore_set_together(**store, name, folder_, options_, *ranks, session.begin_progress()));
     session.end_progress();
     print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     return report.lost_files.empty() ? ExitCode::success : ExitCode::damaged;
   }
 
  private:
+  Status resolve(const Store& store, SetName& name) const {
+    VARVE_ASSIGN(name, Catalog(store).resolve(set_));
+    return {};
+  }
+
   static void print(Session& session, const RestoreReport& report, double seconds) {
     if (session.json()) {
       session.print_facts(Json{{"set", report.set.to_string()},

@@ -4,10 +4,11 @@
 #include <chrono>
 #include <thread>
 
-#include "aggregate/save.h"
+#include "aggregate/save_together.h"
 #include "cli/command.h"
 #include "cli/heap.h"
 #include "cli/text.h"
+#include "comm/agreement.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -20,6 +21,8 @@ class SaveCommand final : public Command {
  public:
   std::string_view name() const override { return "save"; }
   std::string_view summary() const override { return "save a folder as a checkpoint set"; }
+
+  bool works_together() const override { return true; }
 
   void declare(Arguments& arguments) override {
     arguments.positional("DIR", folder_, "the folder that holds the checkpoint");
@@ -38,13 +41,19 @@ class SaveCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     const auto begin = std::chrono::steady_clock::now();
     if (effort_given_ && codec_given_) return Status::invalid_argument("--effort and --codec exclude one another");
-    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
+    options_.smaller_groups = group_size_ == 0;
+    if (group_size_ > 0) options_.group_size = group_size_;
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
     reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
-    VARVE_ASSIGN(std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
+    const Result<std::unique_ptr<LayoutService>> layouts = LayoutService::start(std::move(reading));
     keep_freed_memory();
-    VARVE_ASSIGN(SaveReport report, save_folder(*store, folder_, options_, *layouts, session.begin_progress()));
+    VARVE_ASSIGN(Communicator* const ranks, session.join());
+    VARVE_TRY(agree(*ranks, layouts.status()));
+    const Result<std::unique_ptr<Store>> store = session.open_store();
+    VARVE_TRY(agree(*ranks, store.status()));
+    VARVE_ASSIGN(SaveReport report,
+                 save_folder_together(**store, folder_, options_, **layouts, *ranks, session.begin_progress()));
     session.end_progress();
     print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     return ExitCode::success;
@@ -58,7 +67,8 @@ class SaveCommand final : public Command {
     arguments.text(
         "--rank-regex", "REGEX", options_.rank_regex,
         "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
-    arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (32)");
+    arguments.count("--group-size", "G", group_size_,
+                    "ranks whose data are laid together (32; fewer, if\nseveral processes save)");
     auto take_raw = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.layouts.raw, parse_raw_description(text));
       return {};
@@ -129,6 +139,7 @@ class SaveCommand final : public Command {
 
   std::string folder_;
   SaveOptions options_;
+  uint32_t group_size_ = 0;  ///< not given
   bool effort_given_ = false, codec_given_ = false;
 };
 }  // namespace

@@ -19,7 +19,25 @@ Result<std::unique_ptr<Store>> Session::open_store() const {
   return Store::open(posix_file_system(), path);
 }
 
-void Session::print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+Result<Communicator*> Session::join() {
+  VARVE_ASSIGN(Communicator* const ranks, ranks_.join());
+  silent_ = ranks->rank() != 0;
+  messages_.be_silent(silent_);
+  return ranks;
+}
+
+Status Session::give_up(const Status& why) {
+  messages_.be_silent(false);
+  const Result<Communicator*> ranks = ranks_.join();
+  if (!ranks.ok() || (*ranks)->rank_count() == 1) return why;
+  messages_.error(why);
+  ranks_.give_up(exit_code_of(why.code()));
+  return why;
+}
+
+void Session::print(std::string_view text) {
+  if (!silent_) std::fwrite(text.data(), 1, text.size(), stdout);
+}
 
 Status Session::finish_printing() {
   errno = 0;

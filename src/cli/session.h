@@ -6,6 +6,7 @@
 
 #include "cli/json.h"
 #include "cli/message_writer.h"
+#include "cli/program.h"
 #include "cli/progress_bar.h"
 #include "store/store.h"
 
@@ -20,12 +21,19 @@ struct CommonOptions {
 /// What a sub-command works with: the store that the user named, and the ways to tell the user something. One thread.
 class Session {
  public:
-  Session(const CommonOptions& options, MessageWriter& messages) : options_(options), messages_(messages) {}
+  Session(const CommonOptions& options, MessageWriter& messages, ProgramRanks& ranks)
+      : options_(options), messages_(messages), ranks_(ranks) {}
 
   bool json() const { return options_.json; }
   /// Where the store is. invalid_argument: nobody said.
   Result<std::string> store_path() const;
   Result<std::unique_ptr<Store>> open_store() const;
+
+  /// The processes that do the command together, if it works_together(); what forks has to be done before. From then on
+  /// only the first one prints, and whatever fails must be agreed on (comm/agreement.h). Collective.
+  Result<Communicator*> join();
+  /// Fails in the middle of what processes do together: if there are several, all are ended.
+  Status give_up(const Status& why);
 
   /// Text for a person to standard output; Json for a program.
   void print(std::string_view text);
@@ -42,6 +50,8 @@ class Session {
  private:
   const CommonOptions& options_;
   MessageWriter& messages_;
+  ProgramRanks& ranks_;
+  bool silent_ = false;
   std::unique_ptr<ProgressBar> progress_;
 };
 

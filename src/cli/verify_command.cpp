@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "comm/agreement.h"
 
 namespace varve::cli {
 
@@ -18,6 +19,8 @@ class VerifyCommand final : public Command {
   std::string_view name() const override { return "verify"; }
   std::string_view summary() const override { return "look for damage in the store"; }
 
+  bool works_together() const override { return true; }
+
   void declare(Arguments& arguments) override {
     arguments.flag("--deep", deep_, "read every byte and check it against its hash");
     arguments.examples(
@@ -26,8 +29,10 @@ class VerifyCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
-    VARVE_ASSIGN(VerifyReport report, verify_store(*store, deep_, session.begin_progress()));
+    VARVE_ASSIGN(Communicator* const ranks, session.join());
+    const Result<std::unique_ptr<Store>> store = session.open_store();
+    VARVE_TRY(agree(*ranks, store.status()));
+    VARVE_ASSIGN(VerifyReport report, verify_store_together(**store, deep_, *ranks, session.begin_progress()));
     session.end_progress();
     if (session.json()) {
       print_json(session, report);

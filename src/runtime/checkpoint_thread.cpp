@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 #include <ctime>
 
 #include "aggregate/save_part.h"
+#include "runtime/blocked_signals.h"
 #include "runtime/snapshot_source.h"
 
 namespace varve {
@@ -17,22 +17,6 @@ namespace {
 constexpr std::chrono::milliseconds kLookInterval(200);
 /// Between looks whether the other groups are done: from the first to the last.
 constexpr std::chrono::milliseconds kFirstPause(1), kLongestPause(200);
-
-/// Signals are the program's.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
 }  // namespace
 
 CheckpointThread::CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty duty,
@@ -49,7 +33,8 @@ CheckpointThread::CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty 
             for (const auto& member : members_) member->post(news);
           },
           warnings, clock),
-      retention_(duty_.keep_last) {}
+      retention_(duty_.keep_last),
+      has_remote_(std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->remote(); })) {}
 
 CheckpointThread::~CheckpointThread() { stop(); }
 
@@ -124,23 +109,50 @@ std::optional<uint64_t> CheckpointThread::await_step() {
 /// The oldest step that all members have. Steps that some member will never have are given back on the way.
 std::optional<uint64_t> CheckpointThread::next_step() {
   for (;;) {
-    std::optional<uint64_t> oldest;
-    for (const auto& member : members_) {
-      const Result<std::optional<uint64_t>> step = member->next_step();
-      if (step.ok() && *step && (!oldest || **step < *oldest)) oldest = **step;
-    }
-    if (!oldest) return std::nullopt;
+    const std::optional<uint64_t> step = oldest_local_step();
+    if (!step) return std::nullopt;
     bool all = true;
     const GroupMember* lacking = nullptr;
     for (const auto& member : members_) {
-      if (member->will_lack(*oldest)) lacking = member.get();
-      const Result<std::optional<uint64_t>> step = member->next_step();
-      all = all && step.ok() && *step == oldest;
+      if (member->remote()) continue;
+      if (member->will_lack(*step)) lacking = member.get();
+      const Result<std::optional<uint64_t>> next = member->next_step();
+      all = all && next.ok() && *next == step;
     }
-    if (all) return oldest;
-    if (lacking == nullptr) return std::nullopt;
-    lose_step(*oldest, Status::io_error(fmt::format("rank {} has no snapshot of this step", lacking->rank()),
-                                        SetName{duty_.job, *oldest}.to_string()));
+    if (!all && lacking == nullptr) return std::nullopt;
+    // Only now are those on other nodes asked, as they keep us waiting until they are as far.
+    for (const auto& member : members_) {
+      if (member->remote() && !catch_up(*member, *step)) lacking = member.get();
+    }
+    if (lacking == nullptr) return step;
+    lose_step(*step, Status::io_error(fmt::format("rank {} has no snapshot of this step", lacking->rank()),
+                                      SetName{duty_.job, *step}.to_string()));
+  }
+}
+
+/// The oldest step of which a member on this node has a snapshot, or, if there are others elsewhere who wait to be
+/// told, that it has given up.
+std::optional<uint64_t> CheckpointThread::oldest_local_step() {
+  std::optional<uint64_t> oldest;
+  auto consider = [&oldest](uint64_t step) { oldest = std::min(oldest.value_or(step), step); };
+  for (const auto& member : members_) {
+    if (member->remote()) continue;
+    const std::optional<uint64_t> given_up = member->given_up();
+    if (has_remote_ && given_up && (!settled_ || *given_up > *settled_)) consider(*given_up);
+    const Result<std::optional<uint64_t>> step = member->next_step();
+    if (step.ok() && *step) consider(**step);
+  }
+  return oldest;
+}
+
+/// Waits until a remote member is at `step` or past it; whether it has a snapshot of it.
+bool CheckpointThread::catch_up(GroupMember& member, uint64_t step) {
+  for (;;) {
+    const Result<std::optional<uint64_t>> next = member.next_step();
+    if (!next.ok() || !*next) return false;
+    if (**next >= step) return !member.will_lack(step);
+    lose_step(**next,
+              Status::io_error("not all ranks have a snapshot of this step", SetName{duty_.job, **next}.to_string()));
   }
 }
 
@@ -149,6 +161,7 @@ void CheckpointThread::lose_step(uint64_t step, const Status& why) {
     member->end_drain(step, why).ignore("a snapshot that cannot be given back is given up with its member");
   }
   progress_.end(step, why);
+  settled_ = std::max(settled_.value_or(0), step);
   DrainReport report;
   report.step = step;
   report.outcome = why;
@@ -156,13 +169,13 @@ void CheckpointThread::lose_step(uint64_t step, const Status& why) {
   if (duty_.report) duty_.report(report);
 }
 
-/// At the end: snapshots that not all members have.
+/// At the end: snapshots that not all members have. Members on other nodes tell when they end.
 void CheckpointThread::release_all() {
   for (const auto& member : members_) {
     for (;;) {
       const Result<std::optional<uint64_t>> step = member->next_step();
       if (!step.ok() || !*step) break;
-      if (!member->end_drain(**step, Status::cancelled("the session ended before all ranks had this step")).ok()) break;
+      lose_step(**step, Status::cancelled("the session ended before all ranks had this step"));
     }
   }
 }
@@ -183,6 +196,7 @@ void CheckpointThread::drain(uint64_t step) {
   if (part.ok()) report.outcome = complete(step, *part);
   report.end_seconds = clock_.seconds();
   progress_.end(step, report.outcome);
+  settled_ = std::max(settled_.value_or(0), step);
   if (duty_.report) duty_.report(report);
 }
 

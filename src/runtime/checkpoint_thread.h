@@ -51,7 +51,7 @@ struct CheckpointDuty {
 /// next checkpoint is tried. Works however little the program calls us.
 class CheckpointThread {
  public:
-  /// `members` in the order of ranks; those on other nodes come after. The bell is the one that members ring: the
+  /// One member at least is on this node. The bell is the one that members ring: the
   /// leader's own.
   CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty duty, std::vector<std::unique_ptr<GroupMember>> members,
                    Bell& bell, WarningList& warnings, Clock& clock);
@@ -68,13 +68,16 @@ class CheckpointThread {
   void give_up(uint64_t step);
   /// Gives up what is being written at the next convenient point.
   void cancel();
-  /// Ends the thread when no snapshot of all members waits; the others are given back.
+  /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be
+  /// stopped, too.
   void stop();
 
  private:
   void run();
   std::optional<uint64_t> await_step();
   std::optional<uint64_t> next_step();
+  std::optional<uint64_t> oldest_local_step();
+  bool catch_up(GroupMember& member, uint64_t step);
   void lose_step(uint64_t step, const Status& why);
   void release_all();
 
@@ -93,6 +96,8 @@ class CheckpointThread {
   Clock& clock_;
   GroupProgress progress_;
   Retention retention_;
+  const bool has_remote_;
+  std::optional<uint64_t> settled_;  ///< the newest step that was dealt with
   std::optional<GroupSiblings> siblings_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;  ///< guards all below but the thread

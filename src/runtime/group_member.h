@@ -16,11 +16,15 @@ class GroupMember {
  public:
   virtual ~GroupMember() = default;
   virtual uint32_t rank() const = 0;
+  /// On another node: next_step() waits then, until the member says what it has or lacks next.
+  virtual bool remote() const { return false; }
 
-  /// The oldest step whose snapshot waits to be drained.
+  /// The oldest step whose snapshot waits to be drained (of a remote member: or that it lacks).
   virtual Result<std::optional<uint64_t>> next_step() = 0;
   /// Whether it has no snapshot of `step` and will have none: it failed to make one, has gone on, or died.
   virtual bool will_lack(uint64_t step) = 0;
+  /// The newest step that it has given up by itself.
+  virtual std::optional<uint64_t> given_up() const { return std::nullopt; }
 
   /// The snapshot of that step, which stays as it is until end_drain().
   virtual Result<DrainedImage*> begin_drain(uint64_t step) = 0;
@@ -39,10 +43,10 @@ class LocalMember final : public GroupMember {
   uint32_t rank() const override { return owner_.rank; }
   Result<std::optional<uint64_t>> next_step() override;
   bool will_lack(uint64_t step) override;
+  std::optional<uint64_t> given_up() const override { return view_->given_up(); }
   Result<DrainedImage*> begin_drain(uint64_t step) override;
   Status end_drain(uint64_t step, const Status& outcome) override;
   void post(const GroupNews& news) override { view_->post(news); }
-  const Bell& bell() const { return view_->bell(); }
 
  private:
   class Image final : public DrainedImage {

@@ -23,29 +23,33 @@ GroupKey key_of(uint32_t rank, const RankPlace& place, const GroupRule& rule, bo
   return {};
 }
 
-bool crosses_nodes(const std::vector<RankPlace>& places, const RankGroup& group) {
-  return std::any_of(group.members.begin(), group.members.end(),
-                     [&](uint32_t member) { return places[member].node != places[group.leader()].node; });
-}
-
 std::vector<RankGroup> split(const std::vector<RankPlace>& places, const GroupRule& rule, bool may_cross) {
   std::map<GroupKey, RankGroup> by_key;
   for (uint32_t rank = 0; rank < places.size(); ++rank) {
     by_key[key_of(rank, places[rank], rule, may_cross)].members.push_back(rank);
   }
   std::vector<RankGroup> groups;
-  for (auto& [key, group] : by_key) groups.push_back(std::move(group));
+  for (auto& [key, group] : by_key) {
+    for (uint32_t member : group.members) {
+      if (places[member].node != places[group.leader()].node) group.remote.push_back(member);
+    }
+    groups.push_back(std::move(group));
+  }
   std::sort(groups.begin(), groups.end(),
             [](const RankGroup& a, const RankGroup& b) { return a.leader() < b.leader(); });
   return groups;
 }
 }  // namespace
 
+bool GroupPlan::is_remote(uint32_t rank) const {
+  return std::binary_search(own_group().remote.begin(), own_group().remote.end(), rank);
+}
+
 GroupPlan plan_groups(const std::vector<RankPlace>& places, const GroupRule& rule, bool concurrent, uint32_t rank) {
   GroupPlan plan;
   plan.groups = split(places, rule, /*may_cross=*/true);
-  auto crosses = [&](const RankGroup& group) { return crosses_nodes(places, group); };
-  plan.crosses_nodes = std::any_of(plan.groups.begin(), plan.groups.end(), crosses);
+  plan.crosses_nodes =
+      std::any_of(plan.groups.begin(), plan.groups.end(), [](const RankGroup& group) { return !group.remote.empty(); });
   if (plan.crosses_nodes && !concurrent) {
     plan.groups = split(places, rule, /*may_cross=*/false);
     plan.crosses_nodes = false;

@@ -20,8 +20,10 @@ struct RankPlace {
 
 /// Ranks that share a checkpoint thread.
 struct RankGroup {
-  std::vector<uint32_t> members;                       ///< ascending, never empty
-  uint32_t leader() const { return members.front(); }  ///< the checkpoint thread is in its process
+  std::vector<uint32_t> members{};  ///< ascending, never empty
+  std::vector<uint32_t> remote{};   ///< of them, those on another node than the leader
+  /// The checkpoint thread is in its process.
+  uint32_t leader() const { return members.front(); }
   bool operator==(const RankGroup&) const = default;
 };
 
@@ -34,6 +36,8 @@ struct GroupPlan {
   std::vector<Status> warnings;   ///< the same on all ranks
 
   const RankGroup& own_group() const { return groups[own]; }
+  /// Whether a rank is on another node than its leader, in the group of the rank that asked.
+  bool is_remote(uint32_t rank) const;
   uint32_t count() const { return static_cast<uint32_t>(groups.size()); }
 };
 

@@ -48,6 +48,8 @@ TEST(GroupPlan, CrossesNodesOnlyIfRanksCanSendBesideTheProgram) {
   const GroupPlan crossing = plan_groups(two_nodes(), {Kind::count, 3}, true, 0);
   EXPECT_EQ(groups_of(two_nodes(), {Kind::count, 3}, true), (Groups{{0, 1, 2}, {3, 4, 5}, {6, 7}}));
   EXPECT_TRUE(crossing.crosses_nodes);
+  EXPECT_EQ(crossing.groups[0].remote, std::vector<uint32_t>{});
+  EXPECT_EQ(crossing.groups[1].remote, (std::vector<uint32_t>{4, 5}));
   EXPECT_TRUE(crossing.warnings.empty());
 
   const GroupPlan split = plan_groups(two_nodes(), {Kind::count, 3}, false, 0);

@@ -13,7 +13,7 @@
 #include "core/throttled_file_system.h"
 #include "runtime/due.h"
 #include "runtime/placement.h"
-#include "runtime/rank_place.h"
+#include "runtime/remote_member.h"
 
 namespace varve {
 
@@ -113,7 +113,7 @@ Status RunSession::prepare_store() {
 }
 
 Status RunSession::prepare_memory() {
-  const Result<RankPlace> place = find_rank_place(settings_.shared_memory);
+  const Result<RankPlace> place = environment_.find_place(settings_.shared_memory);
   VARVE_TRY(agree(*ranks_, place.status()));
   VARVE_ASSIGN(plan_, agree_on_groups(*ranks_, *place, settings_.group));
   warnings_.add(plan_.warnings);
@@ -136,16 +136,10 @@ Status RunSession::prepare_memory() {
 }
 
 Status RunSession::prepare_stage_two() {
-  const uint32_t leader = plan_.own_group().leader();
-  FileSystem* const named = environment_.sources.files;
-  FileSystem& files = named != nullptr ? *named : posix_file_system();
-  Status prepared = memory_->attach_leader(owner_of(leader));
-  if (prepared.ok() && leader == ranks_->rank()) {
-    Result<std::unique_ptr<CheckpointThread>> thread = make_thread();
-    prepared = thread.status();
-    if (thread.ok()) thread_ = std::move(*thread);
-  }
+  Status prepared = attach();
   if (prepared.ok()) {
+    FileSystem* const named = environment_.sources.files;
+    FileSystem& files = named != nullptr ? *named : posix_file_system();
     const StopRule rule{settings_.stop_on_signals, settings_.stop_after_seconds, settings_.stop_file};
     Result<StopRequests> stop = StopRequests::start(rule, ranks_->rank() == 0, files, clock_);
     prepared = stop.status();
@@ -153,6 +147,22 @@ Status RunSession::prepare_stage_two() {
   }
   VARVE_TRY(agree(*ranks_, prepared));
   if (thread_) thread_->start();
+  if (relay_) relay_->start();
+  return {};
+}
+
+/// Brings this rank and its checkpoint thread together.
+Status RunSession::attach() {
+  const uint32_t leader = plan_.own_group().leader();
+  if (plan_.is_remote(ranks_->rank())) {
+    VARVE_ASSIGN(std::unique_ptr<SnapshotView> view, SnapshotView::open(owner_of(ranks_->rank())));
+    relay_ = std::make_unique<SnapshotRelay>(*ranks_, leader, std::move(view));
+    return {};
+  }
+  VARVE_TRY(memory_->attach_leader(owner_of(leader)));
+  if (leader == ranks_->rank()) {
+    VARVE_ASSIGN(thread_, make_thread());
+  }
   return {};
 }
 
@@ -165,8 +175,12 @@ Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
   VARVE_ASSIGN(std::unique_ptr<Store> store, Store::open(*files, store_path_));
   std::vector<std::unique_ptr<GroupMember>> members;
   for (uint32_t rank : plan_.own_group().members) {
-    VARVE_ASSIGN(std::unique_ptr<LocalMember> member, LocalMember::open(owner_of(rank)));
-    members.push_back(std::move(member));
+    if (plan_.is_remote(rank)) {
+      members.push_back(std::make_unique<RemoteMember>(*ranks_, rank));
+    } else {
+      VARVE_ASSIGN(std::unique_ptr<LocalMember> member, LocalMember::open(owner_of(rank)));
+      members.push_back(std::move(member));
+    }
   }
   CheckpointDuty duty;
   duty.run = run_;
@@ -401,6 +415,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
     settled = settled.with_context("the newest checkpoint was given up");
   }
   ledger_.note_blocked(clock_.seconds() - begin);
+  if (relay_) relay_->stop();
   if (thread_) thread_->stop();
   // Nobody takes its memory away while a neighbour's thread may still read it.
   const Status together = ranks_->barrier();
@@ -409,6 +424,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
 }
 
 void RunSession::close() {
+  if (relay_) relay_->stop();
   if (thread_) thread_->stop();
   forget_left_runs();
   memory_->remove_files().ignore("the next run removes what is left");

@@ -15,11 +15,13 @@
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
 #include "runtime/processors.h"
+#include "runtime/rank_place.h"
 #include "runtime/rank_restart.h"
 #include "runtime/report.h"
 #include "runtime/settings.h"
 #include "runtime/snapshot.h"
 #include "runtime/snapshot_discovery.h"
+#include "runtime/snapshot_relay.h"
 #include "runtime/stop_requests.h"
 #include "runtime/variable_table.h"
 #include "runtime/warning_list.h"
@@ -32,6 +34,7 @@ struct SessionEnvironment {
   FileSystem* files = &posix_file_system();  ///< where the store is
   SettingsSources sources = SettingsSources::of_process();
   Clock* clock = &steady_clock();
+  std::function<Result<RankPlace>(const std::string& shared_folder)> find_place = find_rank_place;
 };
 
 /// A session (varve/session.h says what its functions do): it puts the parts of the runtime together, and tells the
@@ -68,6 +71,7 @@ class RunSession {
   Status prepare_store();
   Status prepare_memory();
   Status prepare_stage_two();
+  Status attach();
   Result<std::unique_ptr<CheckpointThread>> make_thread();
   SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
 
@@ -108,6 +112,7 @@ class RunSession {
   std::optional<StopRequests> stop_;
   std::unique_ptr<FileSystem> throttled_;     ///< the store's, if its bandwidth is limited
   std::unique_ptr<CheckpointThread> thread_;  ///< in the group's leader
+  std::unique_ptr<SnapshotRelay> relay_;      ///< in a member on another node than its leader
   std::optional<uint64_t> restarted_set_;     ///< of the store, that the run goes on from
   std::optional<uint64_t> last_step_;         ///< restarted from, or of the last checkpoint()
   std::optional<uint64_t> last_taken_;        ///< whose snapshot was made

@@ -1,0 +1,80 @@
+#include "cli/program.h"
+
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/command_line.h"
+#include "cli/launcher.h"
+#include "cli/message_writer.h"
+#include "cli/session.h"
+
+namespace varve::cli {
+
+std::vector<std::unique_ptr<Command>> make_all_commands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(make_init_command());
+  commands.push_back(make_save_command());
+  commands.push_back(make_restore_command());
+  commands.push_back(make_list_command());
+  commands.push_back(make_show_command());
+  commands.push_back(make_diff_command());
+  commands.push_back(make_stat_command());
+  commands.push_back(make_cat_command());
+  commands.push_back(make_verify_command());
+  commands.push_back(make_drop_command());
+  commands.push_back(make_prune_command());
+  commands.push_back(make_model_command());
+  return commands;
+}
+
+namespace {
+Result<ExitCode> run_command(Command* command, const std::string& text, Session& session) {
+  if (command == nullptr) {
+    session.print(text);
+    return ExitCode::success;
+  }
+  try {
+    return command->run(session);
+  } catch (const std::bad_alloc&) {
+    return session.give_up(
+        Status::resource_limit("out of memory", "", "give less with --memory, where the command has it"));
+  } catch (const std::exception& unexpected) {
+    return session.give_up(Status::internal(unexpected.what()));
+  }
+}
+
+/// Whether this process is one of several, and not the one that speaks for them.
+bool is_silent() {
+  const Launch launch = find_launch();
+  return launch.process_count > 1 && launch.process > 0;
+}
+}  // namespace
+
+ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ranks) {
+  const std::vector<std::unique_ptr<Command>> commands = make_all_commands();
+  CommonOptions common;
+  Result<ParsedCommandLine> parsed = parse_command_line(arguments, commands, common);
+  MessageWriter messages(common.json);
+  auto fail = [&messages](const Status& failure) {
+    messages.error(failure);
+    return exit_code_of(failure.code());
+  };
+  const bool together = parsed.ok() && parsed->command != nullptr && parsed->command->works_together();
+  if (!parsed.ok() || together) messages.be_silent(is_silent());
+  if (!parsed.ok()) return fail(parsed.status());
+  if (together) {
+    const Status ready = ranks.prepare(arguments);
+    if (!ready.ok()) return fail(ready);
+  }
+  Session session(common, messages, ranks);
+  Result<ExitCode> outcome = run_command(parsed->command, parsed->text, session);
+  session.end_progress();
+  Status printed = session.finish_printing();
+  if (!outcome.ok()) return fail(outcome.status());
+  if (!printed.ok()) return fail(printed);
+  return *outcome;
+}
+
+}  // namespace varve::cli
