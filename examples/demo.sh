@@ -62,4 +62,4 @@ if [ "$whole" != "$last" ]; then
 fi
 echo "  identical, bit by bit"
 picture=$(ls flow.* | head -1)
-cp "$picture" "${OLDPWD:-/tmp}/$picture" 2>/dev/null && echo "  the flow: ${OLDPWD:-/tmp}/$picture"
+if cp "$picture" "$OLDPWD/$picture" 2>/dev/null; then echo "  the flow: $OLDPWD/$picture"; fi
