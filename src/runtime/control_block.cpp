@@ -291,7 +291,7 @@ std::optional<GroupNews> ControlBlock::news() const {
   for (int attempt = 0; attempt < kNewsAttempts; ++attempt) {
     const uint64_t number = cell.number.load(std::memory_order_acquire);
     if (number == 0) return GroupNews{};  // nothing was posted yet
-    std::array<std::byte, kNewsWords * sizeof(uint64_t)> bytes;
+    std::array<std::byte, kNewsWords * sizeof(uint64_t)> bytes{};
     for (size_t i = 0; i < kNewsWords; ++i) {
       store_le(bytes.data() + i * sizeof(uint64_t), cell.words[i].load(std::memory_order_acquire));
     }

@@ -156,13 +156,13 @@ VARVE_TARGET_AVX512 uint32_t copy_avx512(std::byte* to, const std::byte* from, s
   if (bytes >= 512) {
     const __m512i factors = fold_factors_512(kFold2048);
     __m512i sums[4];
-    for (int i = 0; i < 4; ++i) {
+    for (size_t i = 0; i < 4; ++i) {
       sums[i] = _mm512_loadu_si512(from + 64 * i);
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 64 * i), sums[i]);
     }
     sums[0] = _mm512_xor_si512(sums[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(state))));
     for (bytes -= 256, from += 256, to += 256; bytes >= 256; bytes -= 256, from += 256, to += 256) {
-      for (int i = 0; i < 4; ++i) {
+      for (size_t i = 0; i < 4; ++i) {
         const __m512i next = _mm512_loadu_si512(from + 64 * i);
         _mm512_stream_si512(reinterpret_cast<__m512i*>(to + 64 * i), next);
         sums[i] = fold_512(sums[i], factors, next);

@@ -1,9 +1,9 @@
 #include "runtime/copy_team.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
+#include <csignal>
 
 #include "runtime/futex.h"
 

@@ -1,7 +1,6 @@
 #include "runtime/image_copy.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "runtime/copy_kernel.h"
@@ -12,6 +11,8 @@ namespace {
 /// Runs below this are gathered first: setting out on a copy past the caches costs as much as copying some hundred
 /// bytes, and unaligned ends make the memory read what it overwrites.
 constexpr uint64_t kDirectBytesMin = 4_KiB;
+/// What is gathered stays in the innermost cache until it is copied on.
+constexpr size_t kGatheredBytes = 16_KiB;
 
 /// Writes an image's bytes one after another.
 class ImageWriter {
@@ -71,8 +72,8 @@ class ImageWriter {
 
   /// The next bytes of the gathered ones, at least 1 and at most `bytes`.
   MutableByteSpan room_for(uint64_t bytes) {
-    if (gathered_bytes_ == gathered_.size()) flush();
-    const size_t room = std::min<uint64_t>(bytes, gathered_.size() - gathered_bytes_);
+    if (gathered_bytes_ == kGatheredBytes) flush();
+    const size_t room = std::min<uint64_t>(bytes, kGatheredBytes - gathered_bytes_);
     const MutableByteSpan next = MutableByteSpan(gathered_).subspan(gathered_bytes_, room);
     gathered_bytes_ += room;
     return next;
@@ -87,7 +88,8 @@ class ImageWriter {
   std::byte* to_;
   uint32_t crc_ = 0;
   size_t gathered_bytes_ = 0;
-  alignas(64) std::array<std::byte, 16_KiB> gathered_;
+  /// Not initialised: that would take as long as a small copy.
+  alignas(64) std::byte gathered_[kGatheredBytes];
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ranges>
 
 namespace varve {
 
@@ -33,9 +34,9 @@ uint64_t StridedRegion::locate(uint64_t dense_offset, uint64_t& run_bytes) const
   uint64_t row = dense_offset / row_bytes;
   run_bytes = row_bytes - in_row;
   uint64_t at = first_byte + in_row;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    at += (row % step->count) * step->stride_bytes;
-    row /= step->count;
+  for (const RowStep& step : std::views::reverse(steps)) {
+    at += (row % step.count) * step.stride_bytes;
+    row /= step.count;
   }
   return at;
 }
