@@ -1,6 +1,6 @@
 #include "runtime/relay_message.h"
 
-#include "runtime/agreement.h"
+#include "comm/agreement.h"
 
 namespace varve {
 

@@ -1,6 +1,6 @@
 #include "runtime/remote_member.h"
 
-#include "runtime/agreement.h"
+#include "comm/agreement.h"
 #include "runtime/relay_message.h"
 
 namespace varve {

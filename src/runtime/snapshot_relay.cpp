@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/agreement.h"
+#include "comm/agreement.h"
 #include "runtime/blocked_signals.h"
 
 namespace varve {
