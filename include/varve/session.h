@@ -169,7 +169,8 @@ class Session {
   /// Loads the newest set that is complete and intact on all ranks, from memory or the store, into what is protected,
   /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
   /// all ranks take the next older one, and warnings() says so. invalid_argument: it was made by another number of
-  /// ranks, or a variable has another type or size there; nothing is written then. Collective.
+  /// ranks, or a variable has another type or size there; nothing is written then. corrupt: there are some, but none is
+  /// whole. Before the first checkpoint. Collective.
   Result<std::optional<uint64_t>> restart();
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
@@ -177,13 +178,14 @@ class Session {
   bool due(uint64_t step);
   /// Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next.
   /// What fails later is in progress(). Collective in that every rank must do it, but ranks do not wait for each other
-  /// unless Persistence::now.
+  /// unless Persistence::now, or to agree whether to leave it out (WhenBusy::skip).
   Status checkpoint(uint64_t step, Persistence persistence = Persistence::later);
   /// Whether the program should end: a stop was asked for, and the last checkpoint is made. The same on all ranks after
   /// the same due() and checkpoint().
   bool should_stop() const;
 
-  /// Waits until everything is persistent; the last error if it is not.
+  /// Waits until everything is persistent; the last error if it is not. busy: a group on another node has not been
+  /// heard of for an hour (finish() knows sooner).
   Status wait();
   /// Waits so long at most, removes our memory, and ends the session: no call but report() afterwards. busy: time ran
   /// out, and the newest checkpoint was given up (earlier sets are there). Collective.

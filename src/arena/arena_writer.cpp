@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "core/processor_meter.h"
+
 namespace varve {
 
 Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(FileSystem& fs, std::string part_path,
@@ -126,7 +128,12 @@ Status ArenaWriter::flush_buffer() {
     writing_.used = whole;
     write_pending_ = true;
   }
-  if (!writer_.joinable()) writer_ = std::thread([this] { run_writer(); });
+  if (!writer_.joinable()) {
+    writer_ = std::thread([this, meter = ProcessorMeter::current()] {
+      const ProcessorMeter::Scope metered(meter);
+      run_writer();
+    });
+  }
   changed_.notify_all();
   return {};
 }

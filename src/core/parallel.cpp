@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/processor_meter.h"
+
 namespace varve {
 
 Status parallel_for(size_t count, size_t thread_count, const std::function<Status(size_t)>& body) {
@@ -33,7 +35,12 @@ Status parallel_for(size_t count, size_t thread_count, const std::function<Statu
   };
   std::vector<std::thread> threads;
   try {
-    for (size_t i = 1; i < std::min(thread_count, count); ++i) threads.emplace_back(work);
+    for (size_t i = 1; i < std::min(thread_count, count); ++i) {
+      threads.emplace_back([&work, meter = ProcessorMeter::current()] {
+        const ProcessorMeter::Scope metered(meter);
+        work();
+      });
+    }
   } catch (const std::system_error&) {
     // The system refuses more: those that there are do it all.
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "core/processor_meter.h"
+
 namespace varve {
 
 Status detail::status_from_current_exception() {
@@ -21,7 +23,12 @@ ThreadPool::ThreadPool(size_t thread_count) {
   if (thread_count == 0) thread_count = std::max(1u, std::thread::hardware_concurrency());
   threads_.reserve(thread_count);
   try {
-    while (threads_.size() < thread_count) threads_.emplace_back([this] { serve(); });
+    while (threads_.size() < thread_count) {
+      threads_.emplace_back([this, meter = ProcessorMeter::current()] {
+        const ProcessorMeter::Scope metered(meter);
+        serve();
+      });
+    }
   } catch (const std::system_error&) {
     // The user's limit of processes is reached: the threads that there are do the work.
   }

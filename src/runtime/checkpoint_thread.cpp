@@ -1,12 +1,12 @@
 #include "runtime/checkpoint_thread.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <ctime>
 
 #include "aggregate/save_part.h"
+#include "core/processor_meter.h"
 #include "runtime/blocked_signals.h"
 #include "runtime/snapshot_source.h"
 
@@ -217,8 +217,14 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();
   const PartName part_name{name, duty_.run, duty_.ordinal, duty_.group_count};
-  VARVE_ASSIGN(SetRecord part, save_part(*store_, source, part_name, duty_.save, progress_));
+  ProcessorMeter meter;
+  auto save_metered = [&] {
+    const ProcessorMeter::Scope metered(&meter);
+    return save_part(*store_, source, part_name, duty_.save, progress_);
+  };
+  VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;
+  report.processor_seconds = meter.seconds();
   report.stored_bytes = part.stored_bytes();
   return part;
 }

@@ -256,9 +256,12 @@ Result<std::optional<uint64_t>> RunSession::restart() {
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
   if (thread_) thread_->allow_replacement(decision->damaged_steps);
+  // What is in memory alone stays until a newer set is in the store, however this run ends.
+  const RestartCandidate in_store{decision->taken ? decision->taken->step : 0, std::nullopt};
+  left_runs_useful_ = decision->taken && std::find(candidates.begin(), candidates.end(), in_store) == candidates.end();
   if (!decision->taken) return std::optional<uint64_t>();
   last_step_ = decision->taken->step;
-  if (!decision->taken->memory_run) restarted_set_ = last_step_;
+  if (!left_runs_useful_) restarted_set_ = last_step_;
   cadence_.note_restart(*last_step_);
   return last_step_;
 }
@@ -304,8 +307,10 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence) {
   Status made = taken.ok() ? snapshot(step, begin) : taken.status();
   if (!made.ok()) memory_->give_up(step);
   if (persistence == Persistence::now) {
+    const double settle_begin = clock_.seconds();
     made = agree(*ranks_, made);
     if (made.ok()) made = settle(kForever);
+    ledger_.note_blocked(clock_.seconds() - settle_begin);
   }
   const double blocked = clock_.seconds() - begin;
   cadence_.note_checkpoint(step, blocked);
@@ -426,7 +431,8 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
 void RunSession::close() {
   if (relay_) relay_->stop();
   if (thread_) thread_->stop();
-  forget_left_runs();
+  const std::optional<GroupNews> news = memory_->news();
+  if (!left_runs_useful_ || (news && news->newest_persistent)) forget_left_runs();
   memory_->remove_files().ignore("the next run removes what is left");
   ledger_.note_end();
   stop_.reset();

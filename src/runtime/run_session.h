@@ -105,6 +105,7 @@ class RunSession {
   ProcessorSet free_processors_;  ///< for the checkpoint thread, if this rank leads a group
   LeftRuns left_;                 ///< of dead runs
   bool left_runs_remain_ = false;
+  bool left_runs_useful_ = true;  ///< nothing in the store is as new, as far as is known
   VariableTable variables_;
   std::unique_ptr<SnapshotMemory> memory_;
   Cadence cadence_;

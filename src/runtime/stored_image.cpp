@@ -54,8 +54,9 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
     }
   }
   damaged_arenas_.clear();
-  return Status::not_found(fmt::format("the set has nothing of rank {}", rank), record.name.to_string(),
-                           "it was not made by a session: `varve restore` gives its files");
+  // No damage that an older set would mend, and nothing that a run may replace.
+  return Status::invalid_argument(fmt::format("the set has nothing of rank {}: it was not made by a session", rank),
+                                  record.name.to_string(), "take another job name; `varve restore` gives its files");
 }
 
 Status StoredImage::read_table() {

@@ -19,7 +19,7 @@ class StoredImage {
   explicit StoredImage(const Store& store) : store_(store), streams_(store) {}
 
   /// Finds the image and reads its table. `group`: where to look first, the ordinal of the rank's group.
-  /// invalid_argument: the set is of another number of ranks; not_found: it has no image of this rank; corrupt.
+  /// invalid_argument: the set is of another number of ranks, or has no image of this rank; corrupt.
   Status open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
 
   const ImageTable& image() const { return image_; }

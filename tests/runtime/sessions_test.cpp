@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <filesystem>
 #include <fstream>
 
+#include "aggregate/save.h"
 #include "core/faulty_file_system.h"
 #include "runtime/ranks.h"
 #include "runtime/switched_file_system.h"
@@ -531,6 +537,102 @@ TEST(ASession, BringsBackVectorsOfAnySizeAndObjects) {
   EXPECT_EQ(grown[999], 3);
   EXPECT_EQ(grown[1000], 4);
   EXPECT_EQ(loaded, std::vector<std::byte>(17, std::byte{42}));
+}
+
+TEST(ASession, NeitherRestartsFromNorReplacesSetsThatNoSessionMade) {
+  const SessionPlace place;
+  {
+    auto session = Session::open(place.options());
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    run_to(*session, model, 1, 2);
+  }
+  const std::string folder = place.folder / "of-files";
+  test::write_file(folder + "/rank-0.bin", "something else");
+  test::write_file(folder + "/rank-1.bin", "of two ranks");
+  {
+    const auto store = Store::open(posix_file_system(), place.store).value();
+    const auto layouts = LayoutService::start().value();
+    SaveOptions options;
+    options.job = "job";
+    options.step = 3;
+    ASSERT_TRUE(save_folder(*store, folder, options, *layouts).ok());
+  }
+  auto session = Session::open(place.options());
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  EXPECT_EQ(session->restart().status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(session->checkpoint(3, Persistence::now).code(), StatusCode::already_exists);
+}
+
+// What a killed run left in memory
+
+/// Runs a session of one rank in a process of its own, which dies without an end: the set of step 1 is in the store,
+/// step 2 is in memory alone.
+void die_with_a_snapshot(const SessionPlace& place) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    SwitchedFileSystem files;
+    const auto session = open_on(files, make_single_communicator(), place.options());
+    Model model(0, kCells);
+    bool fine = protect(*session, model).ok();
+    model.step(1);
+    fine = fine && session->checkpoint(1, Persistence::now).ok();
+    files.set(Mode::full);
+    model.step(2);
+    fine = fine && session->checkpoint(2, Persistence::later).ok() && !session->wait().ok();
+    if (!fine) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(ASessionAfterAKill, GoesOnFromTheSnapshotInMemory) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
+  auto session = Session::open(place.options());
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  EXPECT_EQ(session->restart().value(), 2u);
+  EXPECT_EQ(model, model_at(0, kCells, 2));
+  run_to(*session, model, 3, 3);
+  EXPECT_EQ(place.memory_files(), 0u) << "the dead run's memory went, too";
+}
+
+TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  for (const auto& file : std::filesystem::directory_iterator(place.memory)) {
+    if (file.path().string().ends_with("slot0")) flip_bytes_in_the_middle(file.path());
+  }
+  auto session = Session::open(place.options());
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  EXPECT_EQ(session->restart().value(), 1u);
+  EXPECT_EQ(model, model_at(0, kCells, 1));
+  const std::vector<Status> warnings = session->warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].to_string().find("step 2 in memory"), std::string::npos) << warnings[0].to_string();
+}
+
+TEST(ASessionAfterAKill, OfAnotherNumberOfRanksLeavesTheSnapshotAlone) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), place.options());
+    Model model(rank, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    EXPECT_EQ(session->restart().status().code(), StatusCode::invalid_argument);
+    EXPECT_EQ(model, Model(rank, kCells));
+  });
+  auto session = Session::open(place.options());
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  EXPECT_EQ(session->restart().value(), 2u) << "it is still there";
 }
 
 // Groups across nodes
