@@ -74,11 +74,8 @@ Status callback_status(int returned, const char* what) {
 }  // namespace
 }  // namespace varve::c_binding
 
-// NOLINTBEGIN(misc-unused-using-decls): they are used in the functions with C linkage below.
-using varve::Session;
 using varve::Status;
 using varve::c_binding::with_session;
-// NOLINTEND(misc-unused-using-decls)
 namespace c_binding = varve::c_binding;
 
 extern "C" {

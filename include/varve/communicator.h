@@ -33,7 +33,9 @@ class Communicator {
 
   /// Whether threads of ours may send and receive while the program makes calls of its own (MPI_THREAD_MULTIPLE).
   virtual bool concurrent() const = 0;
-  /// Blocking messages between two ranks, in order for each pair and tag. Only if concurrent().
+  /// Blocking messages between two ranks, in order for each pair and tag; one thread at a time for each of these. Tags
+  /// up to 32,767 are there with every library. Only if concurrent(), else unsupported. A message may wait for its
+  /// receiver, so that a rank that sends to itself needs another thread to receive.
   virtual Status send(uint32_t to, uint32_t tag, std::span<const std::byte> message) = 0;
   /// Fills `into` with a message of exactly that size; corrupt if it has another.
   virtual Status receive(uint32_t from, uint32_t tag, std::span<std::byte> into) = 0;

@@ -10,6 +10,8 @@
  * call with it. A session is used by one thread at a time; different ones are independent.
  */
 
+/* NOLINTBEGIN(modernize-*): this is C */
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -190,5 +192,7 @@ const char* varve_report_json(varve_session* session);
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-*) */
 
 #endif /* VARVE_VARVE_H */
