@@ -50,11 +50,16 @@ class ExampleTest(unittest.TestCase):
                                 stderr=subprocess.STDOUT, text=True, cwd=self.work,
                                 env=self.environment(name, changes))
 
-    def run_to_end(self, name, ranks, *command, **changes):
-        """Returns what it printed. Nothing of it is left in memory."""
+    def run_alone(self, name, ranks, *command, **changes):
+        """Returns what it printed."""
         process = self.start(name, ranks, *command, **changes)
         out, _ = process.communicate(timeout=RUN_SECONDS_MAX)
         self.assertEqual(process.returncode, 0, out)
+        return out
+
+    def run_to_end(self, name, ranks, *command, **changes):
+        """Returns what it printed. Nothing of it is left in memory."""
+        out = self.run_alone(name, ranks, *command, **changes)
         self.assertEqual(list((self.work / f"{name}-memory").iterdir()), [])
         return out
 
