@@ -71,7 +71,7 @@ struct SessionOptions {
   std::optional<std::string> effort{};     ///< "fast", "balanced" (default) or "best"
   std::optional<std::string> codec{};      ///< a codec chain in place of an effort
   std::optional<std::string> scheme{};     ///< default "aware"
-  std::optional<uint32_t> threads{};       ///< working for each group's checkpoint thread; default 1
+  std::optional<uint32_t> threads{};       ///< working for each group's checkpoint thread; default: one a rank
   std::optional<uint64_t> memory_bytes{};  ///< that a group's engine holds; default 256 MiB
   std::optional<uint64_t> every_steps{};   ///< due() every so many steps
   std::optional<double> every_seconds{};   ///< due() every so many seconds
@@ -170,7 +170,8 @@ class Session {
   /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
   /// all ranks take the next older one, and warnings() says so. invalid_argument: it was made by another number of
   /// ranks, or a variable has another type or size there; nothing is written then. corrupt: there are some, but none is
-  /// whole. Before the first checkpoint. Collective.
+  /// whole. Makes the memory for checkpoints, too, so that the first one takes no longer than the others; call it also
+  /// where nothing can be there to restart from. Before the first checkpoint. Collective.
   Result<std::optional<uint64_t>> restart();
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a

@@ -36,7 +36,7 @@ CheckpointThread::CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty 
       retention_(duty_.keep_last),
       has_remote_(std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->remote(); })) {}
 
-CheckpointThread::~CheckpointThread() { stop(); }
+CheckpointThread::~CheckpointThread() { stop(std::chrono::hours(1)); }
 
 void CheckpointThread::start() {
   siblings_.emplace(duty_.siblings);
@@ -44,10 +44,15 @@ void CheckpointThread::start() {
   thread_ = std::thread([this] { run(); });
 }
 
-void CheckpointThread::stop() {
+void CheckpointThread::stop(std::chrono::nanoseconds limit) {
   stopping_ = true;
   bell_.ring();
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  {
+    std::unique_lock lock(mutex_);
+    if (!ended_bell_.wait_for(lock, limit, [this] { return ended_; })) progress_.cancel();
+  }
+  thread_.join();
 }
 
 void CheckpointThread::note_begin(uint64_t step, double seconds) {
@@ -94,6 +99,10 @@ void CheckpointThread::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
   while (const std::optional<uint64_t> step = await_step()) drain(*step);
   release_all();
+  if (keeps_house()) note_retention(retention_.finish(*store_, progress_));
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  ended_bell_.notify_all();
 }
 
 std::optional<uint64_t> CheckpointThread::await_step() {
@@ -198,6 +207,12 @@ void CheckpointThread::drain(uint64_t step) {
   progress_.end(step, report.outcome);
   settled_ = std::max(settled_.value_or(0), step);
   if (duty_.report) duty_.report(report);
+  if (report.outcome.ok() && keeps_house()) note_retention(retention_.apply(*store_, duty_.job, step, progress_));
+}
+
+void CheckpointThread::note_retention(const Status& outcome) {
+  if (outcome.ok() || outcome.code() == StatusCode::cancelled) return;
+  warnings_.add(outcome.with_context("the space of older sets could not be given back"));
 }
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
@@ -236,14 +251,7 @@ Status CheckpointThread::complete(uint64_t step, const SetRecord& part) {
   for (;;) {
     const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
     const Result<std::optional<SetCompletion::Set>> set = completion.try_now();
-    if (set.ok() && *set) {
-      retention_.note_complete();
-      if ((*set)->by_us) {
-        const Status kept = retention_.apply(*store_, duty_.job, step, progress_);
-        if (!kept.ok()) warnings_.add(kept.with_context("older sets could not be dropped"));
-      }
-      return {};
-    }
+    if (set.ok() && *set) return {};
     if (!set.ok() || hopeless) {
       completion.withdraw().ignore("the next prune removes it");
       return set.ok() ? Status::io_error("another group could not write its part", part.name.to_string())

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -69,8 +71,8 @@ class CheckpointThread {
   /// Gives up what is being written at the next convenient point.
   void cancel();
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be
-  /// stopped, too.
-  void stop();
+  /// stopped, too. After `limit` it is cancelled.
+  void stop(std::chrono::nanoseconds limit);
 
  private:
   void run();
@@ -87,6 +89,9 @@ class CheckpointThread {
   bool is_given_up(uint64_t step);
   IfExists policy_for(uint64_t step);
   double take_begin(uint64_t step);
+  /// Whether older sets are this group's concern.
+  bool keeps_house() const { return duty_.ordinal == 0; }
+  void note_retention(const Status& outcome);
 
   const std::unique_ptr<Store> store_;
   const CheckpointDuty duty_;
@@ -104,6 +109,8 @@ class CheckpointThread {
   std::map<uint64_t, double> begin_of_;
   std::set<uint64_t> replaceable_;
   std::optional<uint64_t> given_up_;
+  bool ended_ = false;
+  std::condition_variable ended_bell_;
   std::thread thread_;
 };
 

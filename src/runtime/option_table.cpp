@@ -54,11 +54,11 @@ Status take_count(uint64_t& into, const std::string& text, uint64_t max = UINT64
   return {};
 }
 
-Status take_optional_count(std::optional<uint64_t>& into, const std::string& text) {
+Status take_optional_count(std::optional<uint64_t>& into, const std::string& text, uint64_t max = UINT64_MAX) {
   into.reset();
   if (text == "none") return {};
   uint64_t count = 0;
-  VARVE_TRY(take_count(count, text));
+  VARVE_TRY(take_count(count, text, max));
   into = count;
   return {};
 }
@@ -131,13 +131,6 @@ Status take_scheme(Settings& settings, const std::string& text) {
   return {};
 }
 
-Status take_threads(Settings& settings, const std::string& text) {
-  uint64_t count = 0;
-  VARVE_TRY(take_count(count, text, 1024));
-  settings.threads = static_cast<uint32_t>(count);
-  return {};
-}
-
 Status take_memory(Settings& settings, const std::string& text) {
   VARVE_ASSIGN(settings.memory_bytes, parse_size(text));
   if (settings.memory_bytes < kMemoryBytesMin) return Status::invalid_argument("at least 32MiB is wanted", text);
@@ -183,7 +176,8 @@ const std::array kRules = {
     OptionRule{"effort", word, "balanced", said<&O::effort>, take_effort},
     OptionRule{"codec", word, "none", said<&O::codec>, take_codec},
     OptionRule{"scheme", word, "aware", said<&O::scheme>, take_scheme},
-    OptionRule{"threads", number, "1", said<&O::threads>, take_threads},
+    OptionRule{"threads", number, "none", said<&O::threads>,
+               [](S& s, T t) { return take_optional_count(s.threads, t, 1024); }},
     OptionRule{"memory_bytes", size, "256MiB", said<&O::memory_bytes>, take_memory},
     OptionRule{"every_steps", number, "none", said<&O::every_steps>,
                [](S& s, T t) { return take_optional_count(s.every_steps, t); }},

@@ -10,9 +10,10 @@ namespace varve {
 namespace {
 /// A prune walks the trees of all sets, so it pays only for some dropped ones at a time.
 constexpr uint64_t kSetsPerPrune = 4;
+constexpr double kLastWaitSeconds = 5;
 }  // namespace
 
-Status Retention::apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress) const {
+Status Retention::apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress) {
   if (!keep_last_) return {};
   const Catalog catalog(store);
   VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job));
@@ -23,10 +24,21 @@ Status Retention::apply(const Store& store, const std::string& job, uint64_t ste
     const Status removed = catalog.remove({job, steps[i]});
     if (!removed.ok() && removed.code() != StatusCode::not_found) return removed;
   }
-  if (dropped == 0 || complete_count_ % kSetsPerPrune != 0) return {};
+  dropped_count_ += dropped;
+  return dropped_count_ < kSetsPerPrune ? Status() : prune(store, 0, progress);
+}
+
+Status Retention::finish(const Store& store, ProgressSink& progress) {
+  return dropped_count_ == 0 ? Status() : prune(store, kLastWaitSeconds, progress);
+}
+
+Status Retention::prune(const Store& store, double wait_seconds, ProgressSink& progress) {
   PruneOptions options;
-  options.wait_seconds = 0;  // what waits for a writer is for the next time
-  return prune_store(store, options, progress).status();
+  options.wait_seconds = wait_seconds;
+  VARVE_ASSIGN(const PruneReport report, prune_store(store, options, progress));
+  // What waits for a writer is for the next time.
+  if (report.waiting_arenas == 0) dropped_count_ = 0;
+  return {};
 }
 
 }  // namespace varve

@@ -26,6 +26,9 @@ constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
+/// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
+constexpr uint32_t kUsefulWorkersMax = 16;
+
 /// What rank 0 decides for all.
 struct SharedStart {
   UniqueId run;
@@ -190,7 +193,7 @@ Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
   duty.save.scheme = settings_.scheme;
   duty.save.codec = settings_.codec;
   duty.save.memory_bytes = settings_.memory_bytes;
-  duty.save.thread_count = settings_.threads;
+  duty.save.thread_count = worker_count();
   duty.save.small_bytes = 0;  // each variable keeps its description
   duty.keep_last = settings_.keep_last;
   for (const RankGroup& group : plan_.groups) {
@@ -203,6 +206,16 @@ Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
   duty.report = [this](const DrainReport& report) { note_drained(report); };
   return std::make_unique<CheckpointThread>(std::move(store), std::move(duty), std::move(members), memory_->bell(),
                                             warnings_, clock_);
+}
+
+/// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's
+/// ranks is disturbed alike. One of them that falls behind alone holds up the others.
+uint32_t RunSession::worker_count() const {
+  if (settings_.threads) return static_cast<uint32_t>(*settings_.threads);
+  const RankGroup& group = plan_.own_group();
+  const size_t processors = free_processors_.empty() ? processor_count() : free_processors_.size();
+  return static_cast<uint32_t>(
+      std::min({group.members.size() - group.remote.size(), processors, size_t{kUsefulWorkersMax}}));
 }
 
 Status RunSession::check_running() const {
@@ -259,6 +272,9 @@ Result<std::optional<uint64_t>> RunSession::restart() {
   // What is in memory alone stays until a newer set is in the store, however this run ends.
   const RestartCandidate in_store{decision->taken ? decision->taken->step : 0, std::nullopt};
   left_runs_useful_ = decision->taken && std::find(candidates.begin(), candidates.end(), in_store) == candidates.end();
+  // What else is wrong with the variables is an error of the first checkpoint.
+  const Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
+  if (reserved.code() == StatusCode::no_space) warnings_.add(reserved.with_context("checkpoints will not be possible"));
   if (!decision->taken) return std::optional<uint64_t>();
   last_step_ = decision->taken->step;
   if (!left_runs_useful_) restarted_set_ = last_step_;
@@ -414,14 +430,15 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   const double begin = clock_.seconds();
   const double seconds_max = std::chrono::duration<double>(kForever).count();
   const std::chrono::duration<double> bounded(std::clamp(limit.count(), 0.0, seconds_max));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
   Status settled = settle(std::chrono::duration_cast<nanoseconds>(bounded));
   if (settled.code() == StatusCode::busy) {
     if (thread_) thread_->cancel();
     settled = settled.with_context("the newest checkpoint was given up");
   }
-  ledger_.note_blocked(clock_.seconds() - begin);
   if (relay_) relay_->stop();
-  if (thread_) thread_->stop();
+  if (thread_) thread_->stop(std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0)));
+  ledger_.note_blocked(clock_.seconds() - begin);
   // Nobody takes its memory away while a neighbour's thread may still read it.
   const Status together = ranks_->barrier();
   close();
@@ -430,7 +447,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
 
 void RunSession::close() {
   if (relay_) relay_->stop();
-  if (thread_) thread_->stop();
+  if (thread_) thread_->stop(kPatience);
   const std::optional<GroupNews> news = memory_->news();
   if (!left_runs_useful_ || (news && news->newest_persistent)) forget_left_runs();
   memory_->remove_files().ignore("the next run removes what is left");

@@ -73,6 +73,7 @@ class RunSession {
   Status prepare_stage_two();
   Status attach();
   Result<std::unique_ptr<CheckpointThread>> make_thread();
+  uint32_t worker_count() const;
   SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
 
   Status check_running() const;

@@ -40,7 +40,7 @@ struct Settings {
   GroupRule group;
   CodecPolicy codec;
   Scheme scheme = Scheme::aware;
-  uint32_t threads = 1;
+  std::optional<uint64_t> threads;
   uint64_t memory_bytes = 0;
   std::optional<uint64_t> every_steps;
   std::optional<double> every_seconds;

@@ -44,7 +44,7 @@ TEST_F(Options, HaveDefaults) {
   EXPECT_EQ(settings.group.kind, GroupRule::Kind::node);
   EXPECT_EQ(settings.codec.name(), "balanced");
   EXPECT_EQ(settings.scheme, Scheme::aware);
-  EXPECT_EQ(settings.threads, 1u);
+  EXPECT_FALSE(settings.threads);
   EXPECT_EQ(settings.memory_bytes, 256_MiB);
   EXPECT_FALSE(settings.every_steps || settings.every_seconds);
   EXPECT_EQ(settings.mean_time_between_failures, 86'400);

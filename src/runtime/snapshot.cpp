@@ -21,18 +21,21 @@ constexpr uint64_t kAloneBytesMax = 2_MiB;
 
 uint64_t align_up(uint64_t value, uint64_t alignment) { return (value + alignment - 1) / alignment * alignment; }
 
+/// The grid that a variable of an image is in, if its bytes stay there.
+using GridOf = std::function<std::optional<uint32_t>(size_t variable)>;
+
 /// Which parts of the image lie where. Lent variables stay in their grids; what is between them goes to the slot.
 class PartPlan {
  public:
-  explicit PartPlan(const VariableTable& variables) {
+  PartPlan(const VariableTable& variables, const GridOf& grid_of) {
     const ImageTable& image = variables.image();
     uint64_t begin = 0;  // of what is not in a part yet
     for (size_t i = 0; i < image.variables.size(); ++i) {
-      const VariableMemory& memory = variables.memory()[i];
       const ImageVariable& variable = image.variables[i];
-      if (!memory.lent_grid || variable.bytes == 0) continue;
+      const std::optional<uint32_t> grid = grid_of(i);
+      if (!grid || variable.bytes == 0) continue;
       add_copied(begin, variable.offset);
-      parts_.push_back({variable.offset, memory.lent_grid, memory.region});
+      parts_.push_back({variable.offset, grid, variables.memory()[i].region});
       begin = variable.offset + variable.bytes;
     }
     add_copied(begin, image.image_bytes);
@@ -57,8 +60,8 @@ class PartPlan {
 };
 
 /// Places for a snapshot of what is protected; step and fill number are still to be set, which changes no size.
-SlotDescription describe(const SegmentOwner& owner, const VariableTable& variables) {
-  PartPlan plan(variables);
+SlotDescription describe(const SegmentOwner& owner, const VariableTable& variables, const GridOf& grid_of) {
+  PartPlan plan(variables, grid_of);
   SlotDescription description;
   description.run = owner.run;
   description.rank = owner.rank;
@@ -199,16 +202,20 @@ Status SnapshotMemory::wait_for_step(uint64_t step, std::chrono::nanoseconds lim
 
 // Stage 1
 
-Status SnapshotMemory::make_room(uint32_t index, const VariableTable& variables) {
+Status SnapshotMemory::make_room(uint32_t index, uint64_t bytes) {
+  SharedSegment& memory = slots_[index].memory;
+  // Only ever longer: what an earlier snapshot has in it stays.
+  if (memory.valid()) return memory.grow(bytes);
+  VARVE_ASSIGN(memory, SharedSegment::create(owner_.slot_path(index), bytes));
+  return {};
+}
+
+Status SnapshotMemory::describe_slot(uint32_t index, const VariableTable& variables) {
   Slot& slot = slots_[index];
   if (slot.image_number == variables.image_number()) return {};
-  SlotDescription description = describe(owner_, variables);
-  if (!slot.memory.valid()) {
-    VARVE_ASSIGN(slot.memory, SharedSegment::create(owner_.slot_path(index), description.segment_bytes()));
-  } else {
-    // Only ever longer: what an earlier snapshot has in it stays.
-    VARVE_TRY(slot.memory.grow(description.segment_bytes()));
-  }
+  SlotDescription description =
+      describe(owner_, variables, [&](size_t variable) { return variables.memory()[variable].lent_grid; });
+  VARVE_TRY(make_room(index, description.segment_bytes()));
   slot.description = std::move(description);
   slot.image_number = variables.image_number();
   return {};
@@ -216,7 +223,10 @@ Status SnapshotMemory::make_room(uint32_t index, const VariableTable& variables)
 
 Status SnapshotMemory::reserve(VariableTable& variables) {
   VARVE_TRY(variables.refresh());
-  for (uint32_t i = 0; i < options_.slots; ++i) VARVE_TRY(make_room(i, variables));
+  const SlotDescription expected = describe(owner_, variables, [&](size_t variable) {
+    return grids_.find(variables.image().variables[variable].name, variables.memory()[variable].base);
+  });
+  for (uint32_t i = 0; i < options_.slots; ++i) VARVE_TRY(make_room(i, expected.segment_bytes()));
   return {};
 }
 
@@ -266,7 +276,7 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   const std::optional<uint32_t> index = free_slot();
   if (!index) return Status::busy("all snapshots wait to be written");
   VARVE_TRY(variables.refresh());
-  VARVE_TRY(make_room(*index, variables));
+  VARVE_TRY(describe_slot(*index, variables));
   step_done("room made");
 
   Slot& slot = slots_[*index];

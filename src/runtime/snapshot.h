@@ -39,7 +39,8 @@ class SnapshotMemory {
   /// process is dead. Before this, only the own bell is rung.
   Status attach_leader(const SegmentOwner& leader);
 
-  /// Makes memory for a snapshot of what is protected now, so that the first checkpoint need not.
+  /// Makes memory for snapshots of what is protected now, so that the first checkpoint need not. What lies in a grid
+  /// will be lent, it supposes.
   Status reserve(VariableTable& variables);
 
   bool has_free_slot() const;
@@ -88,7 +89,9 @@ class SnapshotMemory {
 
   SnapshotMemory(SegmentOwner owner, SnapshotOptions options);
   std::optional<uint32_t> free_slot() const;
-  Status make_room(uint32_t slot, const VariableTable& variables);
+  Status make_room(uint32_t slot, uint64_t bytes);
+  /// Lays the slot out for what is protected now, with room for it.
+  Status describe_slot(uint32_t slot, const VariableTable& variables);
   void copy(uint32_t slot, const VariableTable& variables);
   void publish(uint32_t slot, VariableTable& variables);
   void ring() const;

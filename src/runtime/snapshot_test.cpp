@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <numeric>
 #include <thread>
 
@@ -181,6 +183,26 @@ TEST(Snapshot, GrowsWithWhatIsProtected) {
   }
 }
 
+TEST(Snapshot, FindsTheMemoryThatWasReservedForIt) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  Program program;
+  const auto memory = make_memory(owner, 2);
+  const auto view = *SnapshotView::open(owner);
+  ASSERT_TRUE(memory->reserve(program.table).ok());
+  const std::array<uintmax_t, 2> reserved = {std::filesystem::file_size(owner.slot_path(0)),
+                                             std::filesystem::file_size(owner.slot_path(1))};
+  for (uint64_t step = 1; step <= 2; ++step) {
+    program.advance_to(step);
+    ASSERT_TRUE(memory->fill(step, program.table).ok());
+    const Result<const SnapshotReader*> reader = view->begin_drain(step);
+    ASSERT_TRUE(reader.ok() && (*reader)->verify().ok() && load(program, **reader).ok());
+    EXPECT_TRUE(program.is_at(step));
+    view->end_drain({});
+  }
+  for (uint32_t slot : {0U, 1U}) EXPECT_EQ(std::filesystem::file_size(owner.slot_path(slot)), reserved[slot]);
+}
+
 TEST(Snapshot, OfNothingIsASnapshotToo) {
   const test::SegmentFolder folder;
   VariableTable table;
@@ -300,6 +322,16 @@ TEST(LentGrid, IsTakenWithoutACopyAndGivenBackOnlyWhenDrained) {
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(*back, reinterpret_cast<std::byte*>(program.current.data()));
   EXPECT_EQ(program.memory->newest_step(), std::nullopt) << "the program writes over it now";
+}
+
+TEST(LentGrid, NeedsNoRoomInASlot) {
+  const test::SegmentFolder folder;
+  GridProgram program(folder.owner());
+  ASSERT_TRUE(program.memory->reserve(program.table).ok());
+  EXPECT_LT(std::filesystem::file_size(folder.owner().slot_path(0)), GridProgram::kCount * sizeof(double));
+  ASSERT_TRUE(program.lend(program.current).ok());
+  ASSERT_TRUE(program.memory->fill(1, program.table).ok());
+  EXPECT_LT(std::filesystem::file_size(folder.owner().slot_path(0)), GridProgram::kCount * sizeof(double));
 }
 
 TEST(LentGrid, CanHaveGhostCells) {

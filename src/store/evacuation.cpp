@@ -129,6 +129,7 @@ bool Evacuation::has_whole_home(const Score& node) {
 Status Evacuation::empty(const ArenaReader& arena) {
   const ArenaIndex& index = arena.index();
   for (size_t i = 0; i < index.packs.size(); ++i) {
+    if (progress_.cancelled()) return Status::cancelled();
     auto needed = needs_.packs.find(index.packs[i].score);
     if (needed == needs_.packs.end() || has_whole_home(needed->first, needed->second)) continue;
     if (!holds_ranges(arena, i, needed->second)) continue;  // another copy does, or this one stays

@@ -12,7 +12,6 @@
 #include "core/faulty_file_system.h"
 #include "runtime/ranks.h"
 #include "runtime/switched_file_system.h"
-#include "store/prune.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -826,9 +825,7 @@ TEST_P(ASessionOfRanks, KeepsTheNewestSetsOnly) {
   });
   EXPECT_EQ(steps_in(place), (std::vector<uint64_t>{11, 12}));
   const auto store = Store::open(posix_file_system(), place.store).value();
-  // The run prunes now and then, if no writer of the next set is in the way: what is left goes with the next prune.
-  ASSERT_TRUE(prune_store(*store, {}).ok());
-  EXPECT_LT(store->list_arenas().value().size(), 12u * GetParam()) << "space comes back";
+  EXPECT_LE(store->list_arenas().value().size(), 2u * GetParam() + 1) << "space comes back";
   run_ranks(GetParam(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
     auto session = Session::open(std::move(ranks), options);
     Model model(rank, kCells);
