@@ -134,6 +134,7 @@ std::string format_ratio(uint64_t raw_bytes, uint64_t stored_bytes) {
 }
 
 std::string format_seconds(double seconds) {
+  if (seconds > 0 && seconds < 0.001) return fmt::format("{:.2f} ms", seconds * 1e3);
   const int decimals = seconds < 0.1 ? 3 : seconds < 10 ? 2 : seconds < 100 ? 1 : 0;
   return fmt::format("{:.{}f} s", seconds, decimals);
 }

@@ -20,9 +20,9 @@
 namespace varve {
 namespace {
 
-/// Against a program at nice 0 this is a tenth of a processor: enough to get on beside ranks that never sleep while
+/// Against a program at nice 0 this is a quarter of a processor: enough to get on beside ranks that never sleep while
 /// they wait for messages, little enough not to be felt.
-constexpr int kLowPriorityNice = 10;
+constexpr int kLowPriorityNice = 5;
 
 /// A set of processors as the kernel takes it, for any number of them.
 class KernelSet {

@@ -12,6 +12,9 @@
 namespace varve {
 
 namespace {
+/// Copies of less say nothing of the memory's bandwidth: with lent grids, only small variables are copied.
+constexpr uint64_t kMeasuredBytesMin = 1'000'000;
+
 double mean(double sum, uint64_t count) { return count > 0 ? sum / static_cast<double>(count) : 0; }
 
 uint64_t mean_bytes(uint64_t sum, uint64_t count) { return count > 0 ? sum / count : 0; }
@@ -35,7 +38,7 @@ std::optional<OverheadModel> measured_model(const RunCosts& costs, const ReportC
   model.memory_passes = memory_passes(costs);
   if (context.memory_bytes_per_second) {
     model.memory_bytes_per_second = *context.memory_bytes_per_second;
-  } else if (costs.copied_bytes > 0 && costs.copy_seconds > 0) {
+  } else if (mean_bytes(costs.copied_bytes, costs.snapshot_count) >= kMeasuredBytesMin && costs.copy_seconds > 0) {
     model.memory_bytes_per_second =
         2 * static_cast<double>(costs.copied_bytes) / costs.copy_seconds * context.node_rank_count;
   }
@@ -86,10 +89,12 @@ std::string report_text(const RunCosts& costs, const ReportContext& context) {
                       format_seconds(costs.blocked_seconds_max));
   text += fmt::format("overhead            at most {}, with {} of processor time of the checkpoint thread\n",
                       with_share(judgement.overhead_seconds), format_duration(costs.drain_processor_seconds));
-  if (judgement.predicted_seconds)
-    text += fmt::format("  by the model      {}\n", with_share(*judgement.predicted_seconds));
-  if (judgement.synchronous_seconds)
+  if (judgement.synchronous_seconds) {
+    text += fmt::format("  by the model      {}\n", judgement.predicted_seconds
+                                                       ? with_share(*judgement.predicted_seconds)
+                                                       : "not known: too little was copied to measure the memory");
     text += fmt::format("  if it had waited  {}\n", with_share(*judgement.synchronous_seconds));
+  }
   if (costs.persistent_count > 0) {
     text += fmt::format("time to persistent  {} for each, {} at most\n",
                         format_duration(mean(costs.persistent_seconds, costs.persistent_count)),
