@@ -24,7 +24,9 @@ Status allocate(int file, uint64_t from, uint64_t bytes, const std::string& path
     failure = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(bytes - from));
   if (failure == 0) return {};
   const Status status = Status::from_errno(failure, fmt::format("allocate {} bytes of shared memory", bytes), path);
-  return status.with_hint("the memory file system is too small, or full");
+  if (status.code() != StatusCode::no_space) return status;
+  return {status.code(), std::string(status.message()), path,
+          "make the memory file system larger, or name another (shared_memory)"};
 }
 
 /// Asks for huge pages where the system gives them to who asks, and has all pages made now.

@@ -59,7 +59,8 @@ TEST(SharedSegment, ShowsWhatAnotherMappingWroteAndFollowsItsGrowth) {
 TEST(SharedSegment, ThatDoesNotFitIsAnErrorAtOnceAndLeavesNothing) {
   const test::SegmentFolder folder;
   const Result<SharedSegment> segment = SharedSegment::create(folder.owner().slot_path(0), 1ULL << 50);
-  EXPECT_FALSE(segment.ok());
+  EXPECT_EQ(segment.status().code(), StatusCode::no_space);
+  EXPECT_NE(segment.status().hint().find("shared_memory"), std::string_view::npos) << "what the user can do";
   EXPECT_EQ(folder.files(), std::vector<std::string>());
 }
 
