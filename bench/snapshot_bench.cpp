@@ -9,10 +9,10 @@
 #include <numeric>
 #include <vector>
 
-#include "runtime/copy_kernel.h"
-#include "runtime/copy_team.h"
-#include "runtime/snapshot.h"
-#include "runtime/snapshot_view.h"
+#include "snapshot/copy_kernel.h"
+#include "snapshot/copy_team.h"
+#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_view.h"
 
 namespace varve {
 namespace {

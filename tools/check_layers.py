@@ -19,7 +19,7 @@ import tempfile
 RANKS = {
     "varve": 0, "core": 0,
     "hash": 1, "codec": 1, "comm": 1, "layout": 1,
-    "chunk": 2, "arena": 2,
+    "chunk": 2, "arena": 2, "snapshot": 2,
     "store": 3,
     "aggregate": 4, "level": 4,
     "runtime": 5, "service": 5, "mount": 5, "watch": 5, "study": 5,

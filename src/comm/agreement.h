@@ -24,8 +24,4 @@ struct RankFailure {
 /// All failures, by rank, the same on all ranks; none if all have OK. Fails if the ranks cannot talk. Collective.
 Result<std::vector<RankFailure>> gather_failures(Communicator& ranks, const Status& mine);
 
-/// A Status as bytes, for messages; and back (corrupt if it is none). Texts are cut to `text_bytes_max` each.
-ByteVector encode_status(const Status& status, size_t text_bytes_max = 2000);
-Status decode_status(ByteSpan bytes, Status& status);
-
 }  // namespace varve

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "comm/agreement.h"
 #include "core/bytes.h"
+#include "core/status_codec.h"
 
 namespace varve {
 

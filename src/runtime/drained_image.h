@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "core/bytes.h"
-#include "runtime/image.h"
+#include "snapshot/image.h"
 #include "varve/status.h"
 
 namespace varve {

@@ -4,10 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/control_block.h"
 #include "runtime/drained_image.h"
-#include "runtime/segment_names.h"
-#include "runtime/snapshot_view.h"
+#include "snapshot/control_block.h"
+#include "snapshot/segment_names.h"
+#include "snapshot/snapshot_view.h"
 
 namespace varve {
 

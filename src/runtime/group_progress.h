@@ -7,8 +7,8 @@
 
 #include "core/clock.h"
 #include "core/progress.h"
-#include "runtime/control_block.h"
 #include "runtime/warning_list.h"
+#include "snapshot/control_block.h"
 
 namespace varve {
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "runtime/process_identity.h"
+#include "snapshot/process_identity.h"
 
 namespace varve {
 

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "runtime/restart.h"
-#include "runtime/snapshot_discovery.h"
-#include "runtime/snapshot_reader.h"
 #include "runtime/stored_image.h"
-#include "runtime/variable_table.h"
 #include "runtime/warning_list.h"
+#include "snapshot/snapshot_discovery.h"
+#include "snapshot/snapshot_reader.h"
+#include "snapshot/variable_table.h"
 #include "store/store.h"
 
 namespace varve {

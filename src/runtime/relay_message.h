@@ -3,7 +3,6 @@
 #include <array>
 
 #include "core/bytes.h"
-#include "runtime/control_block.h"
 #include "varve/communicator.h"
 
 namespace varve {
@@ -28,8 +27,5 @@ struct RelayMessage {
 Status send_relay(Communicator& ranks, uint32_t to, uint32_t tag, RelayMessage message, ByteSpan payload = {});
 /// Waits for a message and its payload. corrupt: it makes no sense.
 Result<RelayMessage> receive_relay(Communicator& ranks, uint32_t from, uint32_t tag, ByteVector& payload);
-
-ByteVector encode_news(const GroupNews& news);
-Result<GroupNews> decode_relayed_news(ByteSpan bytes);
 
 }  // namespace varve

@@ -1,6 +1,6 @@
 #include "runtime/remote_member.h"
 
-#include "comm/agreement.h"
+#include "core/status_codec.h"
 #include "runtime/relay_message.h"
 
 namespace varve {

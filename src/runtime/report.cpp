@@ -91,8 +91,8 @@ std::string report_text(const RunCosts& costs, const ReportContext& context) {
                       with_share(judgement.overhead_seconds), format_duration(costs.drain_processor_seconds));
   if (judgement.synchronous_seconds) {
     text += fmt::format("  by the model      {}\n", judgement.predicted_seconds
-                                                       ? with_share(*judgement.predicted_seconds)
-                                                       : "not known: too little was copied to measure the memory");
+                                                        ? with_share(*judgement.predicted_seconds)
+                                                        : "not known: too little was copied to measure the memory");
     text += fmt::format("  if it had waited  {}\n", with_share(*judgement.synchronous_seconds));
   }
   if (costs.persistent_count > 0) {

@@ -120,7 +120,8 @@ TEST(ReportOfARun, WithoutCheckpointsIsOneLineAndClaimsNothing) {
 TEST(ReportOfARun, OfLentGridsKnowsNoBandwidthFromTheLittleThatWasCopied) {
   ManualClock clock;
   RunLedger ledger(clock);
-  ledger.note_snapshot({.bytes = 1'000'000'000, .copied_bytes = 200, .blocked_seconds = 0.0005, .copy_seconds = 0.0004});
+  ledger.note_snapshot(
+      {.bytes = 1'000'000'000, .copied_bytes = 200, .blocked_seconds = 0.0005, .copy_seconds = 0.0004});
   ledger.note_persistent(
       {.bytes = 1'000'000'000, .stored_bytes = 0, .seconds_to_persistent = 2, .seconds = 2, .processor_seconds = 1});
   clock.advance(100);

@@ -19,12 +19,12 @@
 #include "runtime/rank_restart.h"
 #include "runtime/report.h"
 #include "runtime/settings.h"
-#include "runtime/snapshot.h"
-#include "runtime/snapshot_discovery.h"
 #include "runtime/snapshot_relay.h"
 #include "runtime/stop_requests.h"
-#include "runtime/variable_table.h"
 #include "runtime/warning_list.h"
+#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_discovery.h"
+#include "snapshot/variable_table.h"
 #include "varve/session.h"
 
 namespace varve {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/control_block.h"
-#include "runtime/segment_names.h"
+#include "snapshot/control_block.h"
+#include "snapshot/segment_names.h"
 #include "store/set_part.h"
 
 namespace varve {

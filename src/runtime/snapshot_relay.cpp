@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/agreement.h"
+#include "core/status_codec.h"
 #include "runtime/blocked_signals.h"
 
 namespace varve {
@@ -73,7 +73,7 @@ Status SnapshotRelay::serve(const RelayMessage& offer) {
       reader_ = nullptr;
       view_->end_drain(outcome);
     } else if (message.kind == Kind::finished) {
-      VARVE_ASSIGN(const GroupNews news, decode_relayed_news(payload));
+      VARVE_ASSIGN(const GroupNews news, decode_news(payload));
       finished_ = std::max(offer.step, news.finished_step.value_or(0));
       view_->post(news);
       return {};

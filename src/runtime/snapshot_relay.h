@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "runtime/relay_message.h"
-#include "runtime/snapshot_view.h"
+#include "snapshot/snapshot_view.h"
 #include "varve/communicator.h"
 
 namespace varve {

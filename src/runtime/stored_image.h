@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "aggregate/set_files.h"
-#include "runtime/image.h"
+#include "snapshot/image.h"
 #include "store/set_record.h"
 #include "store/store.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/agreement.h"
+#include "core/status_codec.h"
 
 namespace varve {
 

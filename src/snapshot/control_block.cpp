@@ -1,0 +1,249 @@
+#include "snapshot/control_block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "core/status_codec.h"
+#include "hash/score.h"
+
+namespace varve {
+namespace {
+
+constexpr std::string_view kMagic = "VARVECTL";
+constexpr uint32_t kVersion = 1;
+constexpr uint64_t kIdentityBytes = 128;
+constexpr size_t kOutcomeBytes = 1000;
+constexpr size_t kNewsWords = kNewsBytesMax / sizeof(uint64_t);
+constexpr size_t kTextBytesMax = 300;
+/// A writer that stopped in the middle leaves the news unreadable; one that is at work is done long before.
+constexpr int kNewsAttempts = 1000;
+
+/// magic 8 | version u32 | run 16 | boot 16 | PID namespace u64 | start u64 | pid u32 | rank u32 | ranks u32 | slots
+/// u32 | crc32c u32
+ByteVector encode_identity(const ControlBlock::Identity& identity) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  out.bytes(as_bytes(kMagic));
+  out.le32(kVersion);
+  out.bytes(identity.run.bytes);
+  out.bytes(identity.process.boot.bytes);
+  out.le64(identity.process.pid_namespace);
+  out.le64(identity.process.start_ticks);
+  out.le32(identity.process.pid);
+  out.le32(identity.rank);
+  out.le32(identity.rank_count);
+  out.le32(identity.slot_count);
+  out.le32(crc32c(bytes));
+  return bytes;
+}
+
+Result<UniqueId> get_id(ByteReader& in) {
+  UniqueId id;
+  VARVE_ASSIGN(const ByteSpan bytes, in.bytes(id.bytes.size()));
+  std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
+  return id;
+}
+
+Result<ControlBlock::Identity> decode_identity(ByteSpan bytes) {
+  ByteReader in(bytes);
+  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kMagic.size()));
+  if (as_text(magic) != kMagic) return Status::corrupt("this is no control segment");
+  VARVE_ASSIGN(const uint32_t version, in.le32());
+  if (version != kVersion) return Status::unsupported("a control segment of another version of varve");
+  ControlBlock::Identity identity;
+  VARVE_ASSIGN(identity.run, get_id(in));
+  VARVE_ASSIGN(identity.process.boot, get_id(in));
+  VARVE_ASSIGN(identity.process.pid_namespace, in.le64());
+  VARVE_ASSIGN(identity.process.start_ticks, in.le64());
+  VARVE_ASSIGN(identity.process.pid, in.le32());
+  VARVE_ASSIGN(identity.rank, in.le32());
+  VARVE_ASSIGN(identity.rank_count, in.le32());
+  VARVE_ASSIGN(identity.slot_count, in.le32());
+  const uint32_t expected = crc32c(bytes.first(in.position()));
+  VARVE_ASSIGN(const uint32_t crc, in.le32());
+  if (crc != expected || identity.rank >= identity.rank_count || identity.slot_count == 0 ||
+      identity.slot_count > kSlotsMax) {
+    return Status::corrupt("a control segment contradicts itself");
+  }
+  return identity;
+}
+
+struct SlotCell {
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> restartable;
+  std::atomic<uint64_t> step;
+  std::atomic<uint64_t> fill_number;
+  std::array<std::byte, kOutcomeBytes> outcome;  ///< written while draining, read when drained
+};
+
+/// Words, so that reading them while they are written is no data race; `number` is odd meanwhile.
+struct NewsCell {
+  std::atomic<uint64_t> number;
+  std::array<std::atomic<uint64_t>, kNewsWords> words;
+};
+
+}  // namespace
+
+struct ControlBlock::Shared {
+  std::array<std::byte, kIdentityBytes> identity;
+  alignas(64) Bell bell;
+  alignas(64) std::array<SlotCell, kSlotsMax> slots;
+  alignas(64) NewsCell news;
+  alignas(64) std::atomic<uint64_t> given_up_count;  ///< one more than the newest step that was given up; 0: none
+};
+
+Result<ControlBlock> ControlBlock::create(const SegmentOwner& owner, const Identity& identity) {
+  static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(SlotCell) == 1024);
+  static_assert(offsetof(Shared, bell) == 128 && offsetof(Shared, slots) == 192 && offsetof(Shared, news) == 2240);
+  ControlBlock block;
+  block.identity_ = identity;
+  auto fill = [&](MutableByteSpan bytes) {
+    // Of zeroes all else is as it should be: the slots are empty, nothing was posted.
+    const ByteVector encoded = encode_identity(identity);
+    std::copy(encoded.begin(), encoded.end(), bytes.begin());
+  };
+  VARVE_ASSIGN(block.segment_, SharedSegment::create(owner.control_path(), sizeof(Shared), fill));
+  return block;
+}
+
+Result<ControlBlock> ControlBlock::open(const SegmentOwner& owner, SharedSegment::Access access) {
+  ControlBlock block;
+  VARVE_ASSIGN(block.segment_, SharedSegment::open(owner.control_path(), access));
+  VARVE_ASSIGN(block.identity_, decode_identity(ByteSpan(block.segment_.bytes())));
+  if (block.segment_.size() < sizeof(Shared)) {
+    return Status::corrupt("a control segment is cut off", owner.control_path());
+  }
+  if (block.identity_.run != owner.run || block.identity_.rank != owner.rank) {
+    return Status::corrupt("a control segment is not that of its name", owner.control_path());
+  }
+  return block;
+}
+
+ControlBlock::Shared& ControlBlock::shared() const {
+  // The mapping is aligned to pages.
+  return *reinterpret_cast<Shared*>(segment_.data());
+}
+
+bool ControlBlock::owner_alive() const {
+  switch (liveness(identity_.process)) {
+    case Liveness::alive: return true;
+    case Liveness::dead: return false;
+    case Liveness::unknown: return segment_.creator_holds_lock();
+  }
+  return true;
+}
+
+Bell& ControlBlock::bell() const { return shared().bell; }
+
+SlotNews ControlBlock::slot(uint32_t slot) const {
+  const SlotCell& cell = shared().slots[slot];
+  SlotNews news;
+  const uint32_t state = cell.state.load(std::memory_order_acquire);
+  if (slot >= identity_.slot_count || state > static_cast<uint32_t>(SlotState::drained)) return news;
+  news.state = static_cast<SlotState>(state);
+  news.step = cell.step.load(std::memory_order_relaxed);
+  news.fill_number = cell.fill_number.load(std::memory_order_relaxed);
+  news.restartable = cell.restartable.load(std::memory_order_acquire) == 1;
+  if (news.state == SlotState::drained) {
+    const auto bytes = cell.outcome;
+    ByteReader in(bytes);
+    Status outcome;
+    const Status readable = get_status(in, outcome);
+    news.outcome = readable.ok() ? outcome : readable;
+  }
+  return news;
+}
+
+void ControlBlock::begin_fill(uint32_t slot, uint64_t step, uint64_t fill_number) const {
+  SlotCell& cell = shared().slots[slot];
+  // First of all: from here on until end_fill() there is nothing in it, whenever the process dies.
+  cell.state.store(static_cast<uint32_t>(SlotState::filling), std::memory_order_seq_cst);
+  cell.restartable.store(0, std::memory_order_seq_cst);
+  cell.step.store(step, std::memory_order_relaxed);
+  cell.fill_number.store(fill_number, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void ControlBlock::end_fill(uint32_t slot, bool restartable) const {
+  SlotCell& cell = shared().slots[slot];
+  cell.restartable.store(restartable ? 1 : 0, std::memory_order_release);
+  cell.state.store(static_cast<uint32_t>(SlotState::full), std::memory_order_release);
+}
+
+void ControlBlock::cancel_fill(uint32_t slot) const {
+  shared().slots[slot].state.store(static_cast<uint32_t>(SlotState::empty), std::memory_order_release);
+}
+
+bool ControlBlock::begin_drain(uint32_t slot, uint64_t step) const {
+  SlotCell& cell = shared().slots[slot];
+  auto state = static_cast<uint32_t>(SlotState::full);
+  if (cell.state.load(std::memory_order_acquire) != state || cell.step.load(std::memory_order_relaxed) != step) {
+    return false;
+  }
+  return cell.state.compare_exchange_strong(state, static_cast<uint32_t>(SlotState::draining),
+                                            std::memory_order_acq_rel);
+}
+
+void ControlBlock::mark_restartable(uint32_t slot) const {
+  shared().slots[slot].restartable.store(1, std::memory_order_release);
+}
+
+void ControlBlock::mark_overwritten(uint32_t slot) const {
+  // Before the first byte is overwritten.
+  shared().slots[slot].restartable.store(0, std::memory_order_seq_cst);
+}
+
+void ControlBlock::end_drain(uint32_t slot, const Status& outcome) const {
+  SlotCell& cell = shared().slots[slot];
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  put_status(out, outcome, kTextBytesMax);
+  std::copy(bytes.begin(), bytes.end(), cell.outcome.begin());
+  cell.state.store(static_cast<uint32_t>(SlotState::drained), std::memory_order_release);
+}
+
+void ControlBlock::give_up(uint64_t step) const {
+  if (step == UINT64_MAX) --step;
+  shared().given_up_count.store(step + 1, std::memory_order_release);
+}
+
+std::optional<uint64_t> ControlBlock::given_up() const {
+  const uint64_t count = shared().given_up_count.load(std::memory_order_acquire);
+  return count == 0 ? std::nullopt : std::optional(count - 1);
+}
+
+void ControlBlock::post(const GroupNews& news) const {
+  ByteVector bytes = encode_news(news);
+  bytes.resize(kNewsWords * sizeof(uint64_t));
+
+  NewsCell& cell = shared().news;
+  const uint64_t number = cell.number.load(std::memory_order_relaxed) | 1;
+  cell.number.store(number, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  for (size_t i = 0; i < kNewsWords; ++i) {
+    // Release, so that who reads a new word also sees the odd number.
+    cell.words[i].store(load_le<uint64_t>(bytes.data() + i * sizeof(uint64_t)), std::memory_order_release);
+  }
+  cell.number.store(number + 1, std::memory_order_release);
+}
+
+std::optional<GroupNews> ControlBlock::news() const {
+  const NewsCell& cell = shared().news;
+  for (int attempt = 0; attempt < kNewsAttempts; ++attempt) {
+    const uint64_t number = cell.number.load(std::memory_order_acquire);
+    if (number == 0) return GroupNews{};  // nothing was posted yet
+    std::array<std::byte, kNewsWords * sizeof(uint64_t)> bytes{};
+    for (size_t i = 0; i < kNewsWords; ++i) {
+      store_le(bytes.data() + i * sizeof(uint64_t), cell.words[i].load(std::memory_order_acquire));
+    }
+    if (number % 2 != 0 || cell.number.load(std::memory_order_relaxed) != number) continue;
+    const Result<GroupNews> news = decode_news(bytes);
+    return news.ok() ? std::optional(*news) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace varve

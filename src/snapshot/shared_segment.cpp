@@ -1,0 +1,150 @@
+#include "snapshot/shared_segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace varve {
+namespace {
+
+/// Also on kernels before 5.14, whose headers lack it.
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+
+/// Makes the file that large, with all of its memory.
+Status allocate(int file, uint64_t from, uint64_t bytes, const std::string& path) {
+  int failure = EINTR;
+  // A signal of the program's may interrupt it.
+  while (failure == EINTR)
+    failure = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(bytes - from));
+  if (failure == 0) return {};
+  const Status status = Status::from_errno(failure, fmt::format("allocate {} bytes of shared memory", bytes), path);
+  if (status.code() != StatusCode::no_space) return status;
+  return {status.code(), std::string(status.message()), path,
+          "make the memory file system larger, or name another (shared_memory)"};
+}
+
+/// Asks for huge pages where the system gives them to who asks, and has all pages made now.
+void touch(std::byte* data, uint64_t bytes) {
+  if (bytes == 0) return;
+  (void)::madvise(data, bytes, MADV_HUGEPAGE);
+  if (::madvise(data, bytes, kPopulateWrite) == 0) return;
+  const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  for (uint64_t at = 0; at < bytes; at += page_bytes) {
+    auto* const touched = const_cast<volatile std::byte*>(data + at);
+    *touched = *touched;
+  }
+}
+
+}  // namespace
+
+SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
+  if (this == &other) return *this;
+  unmap();
+  path_ = std::move(other.path_);
+  file_ = std::move(other.file_);
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  access_ = other.access_;
+  return *this;
+}
+
+SharedSegment::~SharedSegment() { unmap(); }
+
+void SharedSegment::unmap() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+  data_ = nullptr;
+  size_ = 0;
+}
+
+Status SharedSegment::map(uint64_t bytes) {
+  const int protection = access_ == Access::read ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const data = ::mmap(nullptr, bytes, protection, MAP_SHARED, file_.get(), 0);
+  if (data == MAP_FAILED) return Status::from_errno(errno, "map", path_);
+  unmap();
+  data_ = static_cast<std::byte*>(data);
+  size_ = bytes;
+  return {};
+}
+
+Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, uint64_t bytes) {
+  SharedSegment segment;
+  segment.path_ = path;
+  segment.access_ = Access::read_write;
+  const std::string folder = path.substr(0, path.rfind('/'));
+  // It gets its name when it is whole (publish()); a process that dies before leaves nothing.
+  segment.file_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!segment.file_.valid()) {
+    if (errno == EOPNOTSUPP || errno == EISDIR) {
+      return Status::unsupported("this folder's file system cannot hold shared memory", folder,
+                                 "name a folder of a memory file system, such as /dev/shm");
+    }
+    return Status::from_errno(errno, "make shared memory in", folder);
+  }
+  // For as long as this process, or one that it forked, has the file open: see creator_holds_lock().
+  if (::flock(segment.file_.get(), LOCK_EX | LOCK_NB) != 0) return Status::from_errno(errno, "lock", path);
+  VARVE_TRY(allocate(segment.file_.get(), 0, bytes, path));
+  VARVE_TRY(segment.map(bytes));
+  touch(segment.data_, bytes);
+  return segment;
+}
+
+Status SharedSegment::publish() {
+  const std::string nameless = fmt::format("/proc/self/fd/{}", file_.get());
+  if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    return Status::from_errno(errno, "name", path_);
+  }
+  return {};
+}
+
+Result<SharedSegment> SharedSegment::open(const std::string& path, Access access) {
+  SharedSegment segment;
+  segment.path_ = path;
+  segment.access_ = access;
+  const int mode = access == Access::read ? O_RDONLY : O_RDWR;
+  // Anybody may make files in such folders: no links, no pipes that would make open() wait.
+  segment.file_.reset(::open(path.c_str(), mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!segment.file_.valid()) return Status::from_errno(errno, "open", path);
+  struct stat info {};
+  if (::fstat(segment.file_.get(), &info) != 0) return Status::from_errno(errno, "stat", path);
+  if (!S_ISREG(info.st_mode) || info.st_uid != ::geteuid()) {
+    return Status(StatusCode::permission_denied, "this is no shared memory of this user", path);
+  }
+  if (info.st_size <= 0) return Status::corrupt("shared memory of no size", path);
+  VARVE_TRY(segment.map(static_cast<uint64_t>(info.st_size)));
+  return segment;
+}
+
+Status SharedSegment::grow(uint64_t bytes) {
+  if (bytes <= size_) return {};
+  const uint64_t before = size_;
+  VARVE_TRY(allocate(file_.get(), before, bytes, path_));
+  VARVE_TRY(map(bytes));
+  touch(data_ + before, bytes - before);
+  return {};
+}
+
+Status SharedSegment::follow_growth() {
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0) return Status::from_errno(errno, "stat", path_);
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  return bytes > size_ ? map(bytes) : Status();
+}
+
+bool SharedSegment::creator_holds_lock() const {
+  if (::flock(file_.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  (void)::flock(file_.get(), LOCK_UN);
+  return false;
+}
+
+Status SharedSegment::unlink() const {
+  if (path_.empty() || ::unlink(path_.c_str()) == 0 || errno == ENOENT) return {};
+  return Status::from_errno(errno, "remove", path_);
+}
+
+}  // namespace varve

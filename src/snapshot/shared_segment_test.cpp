@@ -1,0 +1,160 @@
+#include "snapshot/shared_segment.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "snapshot/process_identity.h"
+#include "snapshot/test_segments.h"
+
+namespace varve {
+namespace {
+
+using Access = SharedSegment::Access;
+
+TEST(SharedSegment, IsZeroedAndForItsUserAlone) {
+  const test::SegmentFolder folder;
+  const std::string path = folder.owner().slot_path(0);
+  const Result<SharedSegment> segment = SharedSegment::create(path, 10'000);
+  ASSERT_TRUE(segment.ok()) << segment.status().to_string();
+  EXPECT_EQ(segment->size(), 10'000U);
+  const MutableByteSpan bytes = segment->bytes();
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; }));
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  EXPECT_TRUE(segment->unlink().ok());
+  EXPECT_TRUE(segment->unlink().ok()) << "a file that is gone is fine";
+}
+
+TEST(SharedSegment, IsNeverTakenFromAnother) {
+  const test::SegmentFolder folder;
+  const std::string path = folder.owner().slot_path(0);
+  const Result<SharedSegment> first = SharedSegment::create(path, 4096);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(SharedSegment::create(path, 4096).status().code(), StatusCode::already_exists);
+  ASSERT_TRUE(first->unlink().ok());
+}
+
+TEST(SharedSegment, ShowsWhatAnotherMappingWroteAndFollowsItsGrowth) {
+  const test::SegmentFolder folder;
+  Result<SharedSegment> writer = SharedSegment::create(folder.owner().slot_path(0), 4096);
+  ASSERT_TRUE(writer.ok());
+  writer->data()[7] = std::byte{7};
+  Result<SharedSegment> reader = SharedSegment::open(writer->path(), Access::read);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->data()[7], std::byte{7});
+  ASSERT_TRUE(writer->grow(9'000'000).ok());
+  EXPECT_EQ(writer->data()[7], std::byte{7});
+  writer->data()[8'999'999] = std::byte{9};
+  ASSERT_TRUE(reader->follow_growth().ok());
+  EXPECT_EQ(reader->size(), 9'000'000U);
+  EXPECT_EQ(reader->data()[8'999'999], std::byte{9});
+  ASSERT_TRUE(writer->unlink().ok());
+}
+
+TEST(SharedSegment, ThatDoesNotFitIsAnErrorAtOnceAndLeavesNothing) {
+  const test::SegmentFolder folder;
+  const Result<SharedSegment> segment = SharedSegment::create(folder.owner().slot_path(0), 1ULL << 50);
+  EXPECT_EQ(segment.status().code(), StatusCode::no_space);
+  EXPECT_NE(segment.status().hint().find("shared_memory"), std::string_view::npos) << "what the user can do";
+  EXPECT_EQ(folder.files(), std::vector<std::string>());
+}
+
+TEST(SharedSegment, IsNotReadThroughLinksNorFromWhatIsNoFile) {
+  const test::SegmentFolder folder;
+  const std::string link = folder.owner().slot_path(0), fifo = folder.owner().slot_path(1),
+                    empty = folder.owner().control_path();
+  ASSERT_EQ(::symlink("/etc/passwd", link.c_str()), 0);
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  ASSERT_EQ(::close(::creat(empty.c_str(), 0600)), 0);
+  EXPECT_FALSE(SharedSegment::open(link, Access::read).ok());
+  EXPECT_EQ(SharedSegment::open(fifo, Access::read).status().code(), StatusCode::permission_denied);
+  EXPECT_EQ(SharedSegment::open(empty, Access::read).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(SharedSegment::open(folder.owner().grid_path(0), Access::read).status().code(), StatusCode::not_found);
+  folder.clear();
+}
+
+TEST(SharedSegment, IsLockedAsLongAsItsCreatorLives) {
+  const test::SegmentFolder folder;
+  const std::string path = folder.owner().control_path();
+  Result<SharedSegment> other = Status::not_found("not opened");
+  {
+    const Result<SharedSegment> segment = SharedSegment::create(path, 4096);
+    ASSERT_TRUE(segment.ok());
+    other = SharedSegment::open(path, Access::read);
+    ASSERT_TRUE(other.ok());
+    EXPECT_TRUE(other->creator_holds_lock());
+    EXPECT_TRUE(other->creator_holds_lock());
+  }
+  EXPECT_FALSE(other->creator_holds_lock());
+  ASSERT_TRUE(other->unlink().ok());
+}
+
+TEST(SegmentNames, ReadBackWhatTheySay) {
+  const SegmentFamily family{.folder = "/memory", .user = 1000, .job_key = make_job_key("/store", "job")};
+  const UniqueId run = *UniqueId::random();
+  const SegmentOwner owner{family, run, 12};
+  EXPECT_EQ(owner.grid_path(3), "/memory/varve-1000-" + family.job_key + "-" + run.hex() + "-12-grid-3");
+  const std::string path = owner.grid_path(3);
+  const std::optional<SegmentName> name = parse_segment_name(family, path.substr(path.rfind('/') + 1));
+  ASSERT_TRUE(name);
+  EXPECT_EQ(name->run, run);
+  EXPECT_EQ(name->rank, 12U);
+  EXPECT_EQ(name->what, "grid-3");
+  const std::string prefix = family.file_prefix() + run.hex();
+  for (const std::string& other :
+       {std::string("varve-1000"), prefix, prefix + "-", prefix + "-x-control", prefix + "-7", prefix + "-7-",
+        prefix + "-99999999999-control", family.file_prefix() + "short-7-control"}) {
+    EXPECT_FALSE(parse_segment_name(family, other)) << other;
+  }
+}
+
+TEST(SegmentNames, DifferByStoreAndJob) {
+  EXPECT_EQ(make_job_key("/store", "job").size(), 16U);
+  EXPECT_EQ(make_job_key("/store", "job"), make_job_key("/store", "job"));
+  EXPECT_NE(make_job_key("/store", "job"), make_job_key("/store", "job2"));
+  EXPECT_NE(make_job_key("/store", "job"), make_job_key("/storej", "ob"));
+}
+
+TEST(ProcessIdentity, TellsTheLivingFromTheDead) {
+  const Result<ProcessIdentity> own = ProcessIdentity::own();
+  ASSERT_TRUE(own.ok()) << own.status().to_string();
+  EXPECT_EQ(liveness(*own), Liveness::alive);
+
+  ProcessIdentity other = *own;
+  other.start_ticks += 1;
+  EXPECT_EQ(liveness(other), Liveness::dead) << "another process got its number";
+  other = *own;
+  other.boot = *UniqueId::random();
+  EXPECT_EQ(liveness(other), Liveness::dead) << "the machine was started anew";
+  other = *own;
+  other.pid_namespace += 1;
+  EXPECT_EQ(liveness(other), Liveness::unknown);
+
+  int channel[2];
+  ASSERT_EQ(::pipe(channel), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Result<ProcessIdentity> mine = ProcessIdentity::own();
+    (void)!::write(channel[1], &*mine, sizeof(ProcessIdentity));
+    ::pause();
+  }
+  ProcessIdentity process;
+  ASSERT_EQ(::read(channel[0], &process, sizeof process), static_cast<ssize_t>(sizeof process));
+  EXPECT_EQ(liveness(process), Liveness::alive);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  siginfo_t info;
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(liveness(process), Liveness::dead) << "a zombie";
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(liveness(process), Liveness::dead);
+  ::close(channel[0]);
+  ::close(channel[1]);
+}
+
+}  // namespace
+}  // namespace varve

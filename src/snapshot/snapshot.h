@@ -1,0 +1,119 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "snapshot/control_block.h"
+#include "snapshot/copy_team.h"
+#include "snapshot/grid_pool.h"
+#include "snapshot/segment_names.h"
+#include "snapshot/slot_description.h"
+#include "snapshot/variable_table.h"
+
+namespace varve {
+
+struct SnapshotOptions {
+  uint32_t rank_count = 1;
+  uint32_t slots = 1;         ///< 1 or 2
+  uint32_t copy_threads = 1;  ///< of stage 1, the caller's among them
+  /// For tests: called between the steps of a fill, with the name of the one that ended.
+  std::function<void(std::string_view)> after_step = {};
+};
+
+/// The snapshots of one rank: its control segment, slots and grids, and stage 1. The program's thread only; the other
+/// side is SnapshotView, in whatever process. Removes its files at its end (not in a process forked from its own).
+class SnapshotMemory {
+ public:
+  /// invalid_argument; already_exists; no_space; unsupported: the folder is in no memory file system.
+  static Result<std::unique_ptr<SnapshotMemory>> create(const SegmentOwner& owner, const SnapshotOptions& options);
+  SnapshotMemory(const SnapshotMemory&) = delete;
+  SnapshotMemory& operator=(const SnapshotMemory&) = delete;
+  ~SnapshotMemory();
+
+  /// The rank whose process has the checkpoint thread: its bell is rung when a slot is full, and waiting ends when that
+  /// process is dead. Before this, only the own bell is rung.
+  Status attach_leader(const SegmentOwner& leader);
+
+  /// Makes memory for snapshots of what is protected now, so that the first checkpoint need not. What lies in a grid
+  /// will be lent, it supposes.
+  Status reserve(VariableTable& variables);
+
+  bool has_free_slot() const;
+  /// busy: time ran out; io_error: the process that drains is dead.
+  Status wait_for_free_slot(std::chrono::nanoseconds limit) const;
+
+  /// Stage 1: refresh()es the table, copies all of it that is not lent into a free slot, and publishes it. No
+  /// allocation, hash or system call per variable unless something changed its size. busy: no slot is free (the lent
+  /// grids stay lent). no_space: the memory is full; then and when a callback failed, the slot is empty, and an earlier
+  /// snapshot in another slot stays.
+  Status fill(uint64_t step, VariableTable& variables);
+  /// The checkpoint is left out: what was lent for it is lent no longer.
+  void skip(VariableTable& variables);
+  /// Tells the checkpoint thread not to wait for a snapshot of this step: fill() failed, or was not called.
+  void give_up(uint64_t step);
+
+  /// Session::make_grid() and lend(). lend() gives back only a grid that no snapshot refers to, or whose drain has
+  /// ended; then that snapshot cannot be restarted from memory any more.
+  Result<std::byte*> make_grid(std::string_view name, uint64_t bytes) { return grids_.make(name, bytes); }
+  Result<std::byte*> lend(std::string_view name, std::byte* grid, VariableTable& variables,
+                          std::chrono::nanoseconds limit);
+
+  /// Waits until the group has dealt with `step` (GroupNews::finished_step) or a later one; busy and io_error as above.
+  Status wait_for_step(uint64_t step, std::chrono::nanoseconds limit) const;
+  /// Waits for any change, or the limit. For loops of the caller's own: note bell().count() first.
+  Bell& bell() const { return control_.bell(); }
+  SlotNews slot(uint32_t slot) const { return control_.slot(slot); }
+  uint32_t slot_count() const { return options_.slots; }
+  std::optional<GroupNews> news() const { return control_.news(); }
+  /// Whether the process with the checkpoint thread lives; true before attach_leader().
+  bool leader_alive() const;
+  /// The newest step whose snapshot is complete here.
+  std::optional<uint64_t> newest_step() const;
+  const SegmentOwner& owner() const { return owner_; }
+
+  /// Removes all files now; the grids' memory stays usable until the end.
+  Status remove_files();
+
+ private:
+  struct Slot {
+    SharedSegment memory;
+    uint64_t image_number = 0;  ///< of the table for which `description` was made; 0: none
+    SlotDescription description;
+    std::vector<uint32_t> lent;  ///< grids that it refers to
+  };
+
+  SnapshotMemory(SegmentOwner owner, SnapshotOptions options);
+  std::optional<uint32_t> free_slot() const;
+  Status make_room(uint32_t slot, uint64_t bytes);
+  /// Lays the slot out for what is protected now, with room for it.
+  Status describe_slot(uint32_t slot, const VariableTable& variables);
+  void copy(uint32_t slot, const VariableTable& variables);
+  void publish(uint32_t slot, VariableTable& variables);
+  void ring() const;
+  void release_grids(Slot& slot);
+  std::optional<uint32_t> spare_grid(std::string_view name) const;
+  bool snapshot_is_drained(uint64_t fill_number) const;
+  std::byte* hand_out(uint32_t grid);
+  Status wait_until(const std::function<bool()>& done, std::chrono::nanoseconds limit, std::string_view what) const;
+  void step_done(std::string_view step) const {
+    if (options_.after_step) options_.after_step(step);
+  }
+
+  const SegmentOwner owner_;
+  const SnapshotOptions options_;
+  const int creator_pid_;
+  ControlBlock control_;
+  ControlBlock leader_;
+  std::array<Slot, kSlotsMax> slots_;
+  GridPool grids_;
+  CopyTeam team_;
+  ByteVector encoded_;  ///< the description, kept for its capacity
+  uint64_t next_fill_number_ = 1;
+};
+
+}  // namespace varve

@@ -1,0 +1,218 @@
+#include "snapshot/snapshot_discovery.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <random>
+
+#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_view.h"
+#include "snapshot/test_segments.h"
+
+namespace varve {
+namespace {
+
+constexpr size_t kCount = 300'000;
+
+/// A program whose variable holds its step in every element.
+struct Program {
+  std::vector<uint64_t> field = std::vector<uint64_t>(kCount);
+  VariableTable table;
+  Program() { EXPECT_TRUE(table.protect_array("field", element_type_of<uint64_t>(), field.data(), kCount, {}).ok()); }
+};
+
+/// Fills step after step, draining all but the last, and kills itself at `fatal_step` of the last fill.
+void fill_and_die(const SegmentOwner& owner, uint32_t slots, uint64_t last, const std::string& fatal_step) {
+  Program program;
+  uint64_t now = 0;
+  SnapshotOptions options;
+  options.rank_count = owner.rank + 1;
+  options.slots = slots;
+  options.after_step = [&](std::string_view step) {
+    if (now == last && step == fatal_step) ::kill(::getpid(), SIGKILL);
+  };
+  const auto memory = std::move(SnapshotMemory::create(owner, options)).value();
+  const auto view = std::move(SnapshotView::open(owner)).value();
+  for (now = 1; now <= last; ++now) {
+    std::fill(program.field.begin(), program.field.end(), now);
+    if (!memory->fill(now, program.table).ok()) ::_exit(3);
+    if (now == last || !view->begin_drain(now).ok()) continue;
+    view->end_drain({});
+  }
+  ::kill(::getpid(), SIGKILL);
+}
+
+/// The steps that are found, newest first; each must be whole.
+std::vector<uint64_t> steps_found(const test::SegmentFolder& folder, const UniqueId& own) {
+  const Result<LeftRuns> left = find_left_runs(folder.family(), own);
+  EXPECT_TRUE(left.ok()) << left.status().to_string();
+  std::vector<uint64_t> steps;
+  for (const LeftSnapshot& snapshot : left->of_rank(0)) {
+    const Result<std::unique_ptr<SnapshotReader>> reader = snapshot.open_verified();
+    EXPECT_TRUE(reader.ok()) << reader.status().to_string();
+    Program program;
+    EXPECT_TRUE(program.table
+                    .load((*reader)->image(),
+                          [&](uint64_t offset, MutableByteSpan into) { return (*reader)->read(offset, into); })
+                    .ok());
+    EXPECT_TRUE(std::all_of(program.field.begin(), program.field.end(), [&](uint64_t value) {
+      return value == snapshot.step;
+    })) << "a torn snapshot";
+    steps.push_back(snapshot.step);
+  }
+  EXPECT_TRUE(remove_left_runs(folder.family(), left->runs).ok());
+  return steps;
+}
+
+TEST(SnapshotDiscovery, SeesTheOldOrTheNewOneWheneverTheProgramIsKilled) {
+  for (const std::string step : {"room made", "filling", "copied", "described", "full", "the end"}) {
+    for (const uint32_t slots : {1U, 2U}) {
+      const test::SegmentFolder folder;
+      const SegmentOwner owner = folder.owner();
+      const int status = test::run_in_child([&] { fill_and_die(owner, slots, 3, step); });
+      ASSERT_TRUE(WIFSIGNALED(status)) << status;
+      const std::vector<uint64_t> steps = steps_found(folder, *UniqueId::random());
+      const bool complete = step == "full" || step == "the end";
+      std::vector<uint64_t> expected;
+      if (complete) expected.push_back(3);
+      if (slots == 2 || step == "room made") expected.push_back(2);
+      if (slots == 2 && step == "room made") expected.push_back(1);
+      EXPECT_EQ(steps, expected) << step << ", " << slots << " slots";
+    }
+  }
+}
+
+TEST(SnapshotDiscovery, SeesNothingTornWhenTheProgramIsKilledAnywhere) {
+  std::mt19937_64 random(5);
+  uint64_t found = 0;
+  for (int round = 0; round < 25; ++round) {
+    const test::SegmentFolder folder;
+    const SegmentOwner owner = folder.owner();
+    int channel[2];
+    ASSERT_EQ(::pipe(channel), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      Program program;
+      SnapshotOptions options{.slots = 2, .copy_threads = 2};
+      const auto memory = std::move(SnapshotMemory::create(owner, options)).value();
+      const auto view = std::move(SnapshotView::open(owner)).value();
+      for (uint64_t step = 1;; ++step) {
+        std::fill(program.field.begin(), program.field.end(), step);
+        if (!memory->fill(step, program.table).ok() || !view->begin_drain(step).ok()) ::_exit(3);
+        view->end_drain({});
+        if (step == 2) (void)!::write(channel[1], "x", 1);
+      }
+    }
+    char ready = 0;
+    ASSERT_EQ(::read(channel[0], &ready, 1), 1);
+    ::usleep(static_cast<useconds_t>(random() % 8000));
+    ::kill(child, SIGKILL);
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    ::close(channel[0]);
+    ::close(channel[1]);
+    const std::vector<uint64_t> steps = steps_found(folder, *UniqueId::random());
+    EXPECT_GE(steps.size(), 1U) << "with two slots one is always complete";
+    found += steps.size();
+  }
+  EXPECT_GE(found, 25U);
+}
+
+TEST(SnapshotDiscovery, RefusesAJobThatIsRunning) {
+  const test::SegmentFolder folder;
+  const auto memory = std::move(SnapshotMemory::create(folder.owner(), {})).value();
+  const Result<LeftRuns> other = find_left_runs(folder.family(), *UniqueId::random());
+  EXPECT_EQ(other.status().code(), StatusCode::busy);
+  const Result<LeftRuns> own = find_left_runs(folder.family(), folder.owner().run);
+  ASSERT_TRUE(own.ok());
+  EXPECT_TRUE(own->runs.empty());
+  EXPECT_TRUE(remove_left_runs(folder.family(), {folder.owner().run}).ok());
+  EXPECT_FALSE(folder.files().empty()) << "a living run's files stay";
+  SegmentFamily another_job = folder.family();
+  another_job.job_key = make_job_key("other", "job");
+  EXPECT_TRUE(find_left_runs(another_job, *UniqueId::random()).ok());
+}
+
+TEST(SnapshotDiscovery, TellsRanksRunsAndStepsApart) {
+  const test::SegmentFolder folder;
+  const SegmentOwner first = folder.owner(0), second = folder.owner(1), later = folder.owner_in_new_run(0);
+  for (const SegmentOwner& owner : {first, second, later}) {
+    const int status = test::run_in_child([&] { fill_and_die(owner, 1, owner == later ? 2 : 5, "the end"); });
+    ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  }
+  const Result<LeftRuns> left = find_left_runs(folder.family(), *UniqueId::random());
+  ASSERT_TRUE(left.ok());
+  EXPECT_EQ(left->runs.size(), 2U);
+  EXPECT_EQ(left->of_rank(1).size(), 1U);
+  ASSERT_EQ(left->of_rank(0).size(), 2U);
+  EXPECT_EQ(left->of_rank(0)[0].owner.run, first.run);
+  EXPECT_EQ(left->of_rank(0)[0].step, 5U);
+  EXPECT_EQ(left->of_rank(0)[1].owner.run, later.run);
+  EXPECT_TRUE(remove_left_runs(folder.family(), {first.run}).ok());
+  EXPECT_EQ(find_left_runs(folder.family(), *UniqueId::random())->runs, std::vector<UniqueId>{later.run});
+  EXPECT_TRUE(remove_left_runs(folder.family(), {later.run}).ok());
+}
+
+TEST(SnapshotDiscovery, FindsLentGridsOnlyAfterTheyWereSummed) {
+  for (const bool summed : {false, true}) {
+    const test::SegmentFolder folder;
+    const SegmentOwner owner = folder.owner();
+    test::run_in_child([&] {
+      Program program;
+      const auto memory = std::move(SnapshotMemory::create(owner, {})).value();
+      std::byte* const grid = *memory->make_grid("field", kCount * sizeof(uint64_t));
+      std::fill_n(reinterpret_cast<uint64_t*>(grid), kCount, 8);
+      if (!memory->lend("field", grid, program.table, std::chrono::seconds(0)).ok()) ::_exit(3);
+      if (!memory->fill(8, program.table).ok()) ::_exit(3);
+      const auto view = std::move(SnapshotView::open(owner)).value();
+      if (summed && !view->begin_drain(8).ok()) ::_exit(3);
+      ::kill(::getpid(), SIGKILL);
+    });
+    EXPECT_EQ(steps_found(folder, *UniqueId::random()), summed ? std::vector<uint64_t>{8} : std::vector<uint64_t>{});
+  }
+}
+
+TEST(SnapshotDiscovery, FindsDamage) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  test::run_in_child([&] { fill_and_die(owner, 1, 1, "the end"); });
+  const LeftRuns left = *find_left_runs(folder.family(), *UniqueId::random());
+  ASSERT_EQ(left.snapshots.size(), 1U);
+  {
+    const SharedSegment slot = *SharedSegment::open(owner.slot_path(0), SharedSegment::Access::read_write);
+    std::mt19937_64 random(2);
+    for (int round = 0; round < 200; ++round) {
+      // In the description, or in the data.
+      const uint64_t at = round % 2 == 0 ? random() % 128 : slot.size() - 1 - random() % (kCount * sizeof(uint64_t));
+      slot.data()[at] ^= std::byte{1};
+      EXPECT_FALSE(left.snapshots[0].open_verified().ok()) << at;
+      slot.data()[at] ^= std::byte{1};
+    }
+    EXPECT_TRUE(left.snapshots[0].open_verified().ok());
+  }
+  ASSERT_EQ(::truncate(owner.slot_path(0).c_str(), 100'000), 0);
+  EXPECT_EQ(left.snapshots[0].open_verified().status().code(), StatusCode::corrupt);
+  EXPECT_TRUE(remove_left_runs(folder.family(), left.runs).ok());
+}
+
+TEST(SnapshotDiscovery, RemovesWhatMakesNoSense) {
+  const test::SegmentFolder folder;
+  const SegmentOwner no_control = folder.owner(0), garbage = folder.owner_in_new_run(0);
+  ASSERT_TRUE(SharedSegment::create(no_control.slot_path(0), 4096).ok());
+  ASSERT_TRUE(SharedSegment::create(garbage.control_path(), 4096).ok());
+  ASSERT_TRUE(SharedSegment::create(garbage.path("what is this"), 4096).ok());
+  const Result<LeftRuns> left = find_left_runs(folder.family(), *UniqueId::random());
+  ASSERT_TRUE(left.ok()) << left.status().to_string();
+  EXPECT_EQ(left->runs.size(), 2U);
+  EXPECT_TRUE(left->snapshots.empty());
+  EXPECT_TRUE(remove_left_runs(folder.family(), left->runs).ok());
+}
+
+TEST(SnapshotDiscovery, TakesADamagedControlSegmentThatIsHeldForAlive) {
+  const test::SegmentFolder folder;
+  const SharedSegment held = *SharedSegment::create(folder.owner().control_path(), 4096);
+  EXPECT_EQ(find_left_runs(folder.family(), *UniqueId::random()).status().code(), StatusCode::busy);
+  ASSERT_TRUE(held.unlink().ok());
+}
+
+}  // namespace
+}  // namespace varve

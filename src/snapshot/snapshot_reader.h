@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "snapshot/image.h"
+#include "snapshot/segment_names.h"
+#include "snapshot/shared_segment.h"
+#include "snapshot/slot_description.h"
+
+namespace varve {
+
+/// A complete snapshot in shared memory, of this process, another one, or a dead one. Reading is for any number of
+/// threads at once.
+class SnapshotReader {
+ public:
+  /// Of the slot in its present state. The slot's file is mapped along with the grids to which it refers.
+  /// not_found; corrupt: what it says of itself is not true.
+  static Result<std::unique_ptr<SnapshotReader>> open(const SegmentOwner& owner, uint32_t slot,
+                                                      SharedSegment::Access access);
+
+  uint64_t step() const { return description_.step; }
+  uint64_t fill_number() const { return description_.fill_number; }
+  const ImageTable& image() const { return image_; }
+
+  /// Bytes of the image, dense. corrupt past its end.
+  Status read(uint64_t offset, MutableByteSpan into) const;
+  /// As many of them as lie together from `offset` on, without a copy; at most `bytes_max`.
+  ByteSpan view(uint64_t offset, uint64_t bytes_max) const;
+
+  /// Whether every block has its checksum. corrupt naming the first variable that is damaged.
+  Status verify() const;
+  /// The checkpoint thread's: sums the lent grids, which stage 1 left out. Opened with read_write only.
+  void sum_lent_grids();
+  bool has_lent_grids() const;
+
+ private:
+  friend class SnapshotView;
+
+  struct MappedPart {
+    const std::byte* base = nullptr;  ///< of its segment
+    uint64_t first_crc = 0;
+  };
+
+  explicit SnapshotReader(SegmentOwner owner) : owner_(std::move(owner)) {}
+  /// Reads what the slot holds now; what is mapped stays mapped.
+  Status reload();
+  Status map_parts();
+  Status read_table();
+  size_t part_at(uint64_t offset) const;
+  uint32_t block_crc(size_t part, uint64_t block, MutableByteSpan scratch) const;
+  std::string variable_at(uint64_t offset) const;
+
+  const SegmentOwner owner_;
+  SlotDescription description_;
+  ImageTable image_;
+  SharedSegment slot_;
+  std::map<uint32_t, SharedSegment> grids_;
+  std::vector<MappedPart> mapped_;  ///< for each part
+};
+
+}  // namespace varve

@@ -1,0 +1,69 @@
+#include "snapshot/snapshot_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace varve {
+
+Result<std::unique_ptr<SnapshotView>> SnapshotView::open(const SegmentOwner& member) {
+  std::unique_ptr<SnapshotView> view(new SnapshotView(member));
+  VARVE_ASSIGN(view->control_, ControlBlock::open(member, SharedSegment::Access::read_write));
+  return view;
+}
+
+std::vector<uint64_t> SnapshotView::full_steps() const {
+  std::vector<uint64_t> steps;
+  for (uint32_t slot = 0; slot < control_.identity().slot_count; ++slot) {
+    const SlotNews news = control_.slot(slot);
+    if (news.state == SlotState::full) steps.push_back(news.step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+Result<const SnapshotReader*> SnapshotView::begin_drain(uint64_t step) {
+  const std::string subject = fmt::format("step {} of rank {}", step, member_.rank);
+  if (drained_slot_) return Status::internal("a snapshot is being drained already", subject);
+  for (uint32_t slot = 0; slot < control_.identity().slot_count && !drained_slot_; ++slot) {
+    if (control_.begin_drain(slot, step)) drained_slot_ = slot;
+  }
+  if (!drained_slot_) return Status::not_found("no snapshot of this step is complete", subject);
+  Result<const SnapshotReader*> reader = open_drained(step);
+  if (!reader.ok()) end_drain(reader.status());
+  return reader;
+}
+
+Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
+  std::unique_ptr<SnapshotReader>& reader = readers_[*drained_slot_];
+  const Status mapped = reader ? reader->reload() : Status();
+  if (!reader || !mapped.ok()) {
+    reader.reset();
+    VARVE_ASSIGN(reader, SnapshotReader::open(member_, *drained_slot_, SharedSegment::Access::read_write));
+  }
+  const SlotNews news = control_.slot(*drained_slot_);
+  if (reader->step() != step || reader->fill_number() != news.fill_number) {
+    return Status::corrupt("a snapshot is not the one that its control segment announces",
+                           fmt::format("step {} of rank {}", step, member_.rank));
+  }
+  if (reader->has_lent_grids()) {
+    // As soon as their sums are there, the memory level has this step, too.
+    reader->sum_lent_grids();
+    control_.mark_restartable(*drained_slot_);
+  }
+  return reader.get();
+}
+
+void SnapshotView::end_drain(const Status& outcome) {
+  if (!drained_slot_) return;
+  control_.end_drain(*drained_slot_, outcome);
+  drained_slot_.reset();
+  control_.bell().ring();
+}
+
+void SnapshotView::post(const GroupNews& news) {
+  control_.post(news);
+  control_.bell().ring();
+}
+
+}  // namespace varve

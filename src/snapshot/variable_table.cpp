@@ -1,0 +1,351 @@
+#include "snapshot/variable_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "layout/element_count.h"
+
+namespace varve {
+
+/// One protected variable: `image` is what the table says of it, without its place.
+struct VariableTable::Entry {
+  ImageVariable image;
+  VariableMemory memory;
+  std::function<ByteSpan()> vector_bytes;
+  std::function<MutableByteSpan(uint64_t)> vector_resize;
+  std::function<Status(ByteVector&)> object_save;
+  std::function<Status(ByteSpan)> object_load;
+  ByteVector object;  ///< what the last save callback gave
+
+  uint64_t array_bytes = 0;          ///< of the whole array, ghost cells included; only such can be lent
+  std::optional<LentGrid> lent;      ///< for the next checkpoint
+  bool own_memory_is_stale = false;  ///< it was lent before
+
+  bool is_array() const { return !vector_bytes && !object_save && !image.shape.empty(); }
+  bool any_size() const { return vector_bytes || object_save; }
+};
+
+void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry; }
+
+namespace {
+
+Status name_mistake(std::string_view name, std::string message) {
+  return Status::invalid_argument(std::move(message), fmt::format("variable '{}'", name));
+}
+
+std::string shape_text(const std::vector<uint64_t>& shape) {
+  return shape.empty() ? "a scalar" : fmt::format("{}", fmt::join(shape, " x "));
+}
+
+bool fits_dimensions(const std::vector<uint64_t>& values, size_t dimensions) {
+  return values.empty() || values.size() == dimensions;
+}
+
+Status check_ghosts(std::string_view name, const ArrayShape& shape, std::vector<uint64_t>& saved) {
+  saved.clear();
+  for (size_t d = 0; d < shape.cells.size(); ++d) {
+    const uint64_t low = shape.ghosts_low.empty() ? 0 : shape.ghosts_low[d];
+    const uint64_t high = shape.ghosts_high.empty() ? 0 : shape.ghosts_high[d];
+    if (low > shape.cells[d] || high > shape.cells[d] - low) {
+      return name_mistake(
+          name, fmt::format("dimension {} has {} cells, but {} + {} ghost cells", d, shape.cells[d], low, high));
+    }
+    saved.push_back(shape.cells[d] - low - high);
+  }
+  return {};
+}
+
+Status check_global(std::string_view name, const ArrayShape& shape, const std::vector<uint64_t>& saved) {
+  if (shape.global_cells.empty()) {
+    return shape.global_offset.empty() ? Status() : name_mistake(name, "it has a global offset, but no global shape");
+  }
+  for (size_t d = 0; d < saved.size(); ++d) {
+    const uint64_t offset = shape.global_offset.empty() ? 0 : shape.global_offset[d];
+    if (saved[d] > shape.global_cells[d] || offset > shape.global_cells[d] - saved[d]) {
+      return name_mistake(name, fmt::format("dimension {}: {} cells from {} on do not lie in {} global cells", d,
+                                            saved[d], offset, shape.global_cells[d]));
+    }
+  }
+  return {};
+}
+
+/// Checks a shape whose `cells` are set; gives the saved cells.
+Status check_shape(std::string_view name, const ArrayShape& shape, uint64_t count, std::vector<uint64_t>& saved) {
+  const size_t dimensions = shape.cells.size();
+  if (dimensions > kDimensionsMax) return name_mistake(name, fmt::format("it has {} dimensions", dimensions));
+  if (array_bytes(shape.cells, 1) != count) {
+    return name_mistake(name, fmt::format("its shape {} does not fit its {} elements", shape_text(shape.cells), count));
+  }
+  for (const auto* values : {&shape.ghosts_low, &shape.ghosts_high, &shape.global_cells, &shape.global_offset}) {
+    if (!fits_dimensions(*values, dimensions)) {
+      return name_mistake(name,
+                          fmt::format("it has {} dimensions, but {} numbers for them", dimensions, values->size()));
+    }
+  }
+  VARVE_TRY(check_ghosts(name, shape, saved));
+  return check_global(name, shape, saved);
+}
+
+/// Runs a callback of the program: what it throws stops here.
+template <class Call>
+Status guarded(std::string_view name, const Call& call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return Status::resource_limit("no memory is left", fmt::format("variable '{}'", name));
+  } catch (const std::exception& failure) {
+    return name_mistake(name, fmt::format("its callback threw: {}", failure.what()));
+  } catch (...) {
+    return name_mistake(name, "its callback threw");
+  }
+}
+
+}  // namespace
+
+Status VariableTable::put(std::string_view name, EntryPointer entry) {
+  VARVE_TRY(check_variable_name(name));
+  if (!element_type_is_possible(entry->image.type)) return name_mistake(name, "its elements have an impossible type");
+  const auto before = entries_.find(name);
+  if (before != entries_.end()) {
+    const Entry& old = *before->second;
+    if (static_cast<bool>(old.object_save) != static_cast<bool>(entry->object_save)) {
+      return name_mistake(name, "it is protected already, of another kind");
+    }
+    if (old.image.type != entry->image.type) {
+      return name_mistake(
+          name, fmt::format("it is protected already, as {}, not {}", old.image.type.name(), entry->image.type.name()));
+    }
+    if (old.lent) return name_mistake(name, "it has been lent for the next checkpoint");
+  }
+  entry->image.name = name;
+  changed_ = true;
+  entries_.insert_or_assign(std::string(name), std::move(entry));
+  return {};
+}
+
+Status VariableTable::protect_array(std::string_view name, ElementType type, void* data, uint64_t count,
+                                    const ArrayShape& shape) {
+  if (data == nullptr && count > 0) return name_mistake(name, "it has no memory");
+  ArrayShape whole = shape;
+  if (whole.cells.empty()) whole.cells = {count};
+  EntryPointer entry(new Entry);
+  VARVE_TRY(check_shape(name, whole, count, entry->image.shape));
+  const std::optional<uint64_t> bytes = array_bytes(whole.cells, type.bytes);
+  if (!bytes) return name_mistake(name, "it is larger than memory can be");
+  entry->image.type = type;
+  entry->image.global_shape = whole.global_cells;
+  entry->image.global_offset = whole.global_offset;
+  entry->array_bytes = *bytes;
+  entry->memory.base = static_cast<std::byte*>(data);
+  entry->memory.region = saved_region(whole, type.bytes);
+  entry->image.bytes = entry->memory.region.bytes();
+  return put(name, std::move(entry));
+}
+
+Status VariableTable::protect_scalar(std::string_view name, ElementType type, void* data) {
+  if (data == nullptr) return name_mistake(name, "it has no memory");
+  EntryPointer entry(new Entry);
+  entry->image.type = type;
+  entry->image.bytes = type.bytes;
+  entry->memory.base = static_cast<std::byte*>(data);
+  entry->memory.region = dense_region(type.bytes);
+  return put(name, std::move(entry));
+}
+
+Status VariableTable::protect_vector(std::string_view name, ElementType type, std::function<ByteSpan()> bytes,
+                                     std::function<MutableByteSpan(uint64_t count)> resize) {
+  if (!bytes || !resize) return name_mistake(name, "it lacks a callback");
+  EntryPointer entry(new Entry);
+  entry->image.type = type;
+  entry->image.shape = {0};
+  entry->vector_bytes = std::move(bytes);
+  entry->vector_resize = std::move(resize);
+  return put(name, std::move(entry));
+}
+
+Status VariableTable::protect_object(std::string_view name, std::function<Status(ByteVector&)> save,
+                                     std::function<Status(ByteSpan)> load) {
+  if (!save || !load) return name_mistake(name, "it lacks a callback");
+  EntryPointer entry(new Entry);
+  entry->image.shape = {0};
+  entry->object_save = std::move(save);
+  entry->object_load = std::move(load);
+  return put(name, std::move(entry));
+}
+
+Status VariableTable::unprotect(std::string_view name) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
+  if (found->second->lent) return name_mistake(name, "it has been lent for the next checkpoint");
+  entries_.erase(found);
+  changed_ = true;
+  return {};
+}
+
+Status VariableTable::check_lend(std::string_view name, const LentGrid& grid) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return name_mistake(name, "it is not protected, so that no grid can be lent for it");
+  const Entry& entry = *found->second;
+  if (!entry.is_array()) return name_mistake(name, "only for an array a grid can be lent");
+  if (entry.array_bytes != grid.bytes) {
+    return name_mistake(
+        name, fmt::format("the lent grid has {} bytes, the protected array {}", grid.bytes, entry.array_bytes));
+  }
+  return {};
+}
+
+Status VariableTable::lend(std::string_view name, const LentGrid& grid) {
+  VARVE_TRY(check_lend(name, grid));
+  entries_.find(name)->second->lent = grid;
+  return {};
+}
+
+std::optional<uint32_t> VariableTable::lent_grid(std::string_view name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || !found->second->lent) return std::nullopt;
+  return found->second->lent->grid;
+}
+
+std::vector<uint32_t> VariableTable::take_lent() {
+  std::vector<uint32_t> taken;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry->lent) continue;
+    taken.push_back(entry->lent->grid);
+    entry->lent.reset();
+    entry->own_memory_is_stale = true;
+  }
+  return taken;
+}
+
+Status VariableTable::refresh_entry(const std::string& name, Entry& entry) {
+  VariableMemory& memory = entry.memory;
+  const uint64_t bytes_before = entry.image.bytes;
+  if (entry.vector_bytes) {
+    ByteSpan bytes;
+    VARVE_TRY(guarded(name, [&] {
+      bytes = entry.vector_bytes();
+      return Status();
+    }));
+    if (bytes.size() % entry.image.type.bytes != 0) return name_mistake(name, "its bytes are no whole elements");
+    // What is saved is only read; load() takes its address from the resize callback.
+    memory.base = const_cast<std::byte*>(bytes.data());
+    entry.image.bytes = memory.region.row_bytes = bytes.size();
+    entry.image.shape[0] = bytes.size() / entry.image.type.bytes;
+  } else if (entry.object_save) {
+    entry.object.clear();
+    VARVE_TRY(guarded(name, [&] { return entry.object_save(entry.object); }));
+    memory.base = entry.object.data();
+    entry.image.bytes = entry.image.shape[0] = memory.region.row_bytes = entry.object.size();
+  } else if (entry.own_memory_is_stale && !entry.lent) {
+    return Status::invalid_argument("it was lent before, but not for this checkpoint",
+                                    fmt::format("variable '{}'", name),
+                                    "lend the grid with its present content, or protect it anew");
+  }
+  if (entry.image.bytes != bytes_before) changed_ = true;
+  return {};
+}
+
+Status VariableTable::replan() {
+  std::vector<ImageVariable> variables;
+  variables.reserve(entries_.size());
+  for (const auto& [name, entry] : entries_) variables.push_back(entry->image);
+  VARVE_ASSIGN(image_, plan_image(std::move(variables)));
+  image_header_ = encode_image_header(image_);
+  ++image_number_;
+  changed_ = false;
+  return {};
+}
+
+Status VariableTable::refresh() {
+  for (const auto& [name, entry] : entries_) VARVE_TRY(refresh_entry(name, *entry));
+
+  const uint64_t number_before = image_number_;
+  if (changed_) VARVE_TRY(replan());
+
+  memory_.resize(entries_.size());
+  size_t at = 0;
+  bool places_changed = false;
+  for (const auto& [name, entry] : entries_) {
+    VariableMemory& memory = memory_[at++];
+    const std::optional<uint32_t> lent = entry->lent ? std::optional(entry->lent->grid) : std::nullopt;
+    places_changed = places_changed || memory.lent_grid != lent;
+    memory = entry->memory;  // steps keep their capacity
+    memory.lent_grid = lent;
+    if (entry->lent) memory.base = entry->lent->data;
+  }
+  if (places_changed && image_number_ == number_before) ++image_number_;
+  return {};
+}
+
+Status VariableTable::check_loadable(const ImageTable& image) const {
+  auto entry = entries_.begin();
+  for (const ImageVariable& variable : image.variables) {
+    if (entry != entries_.end() && entry->first < variable.name) break;  // it is not in the image
+    if (entry == entries_.end() || entry->first != variable.name) {
+      return name_mistake(variable.name, "it is in the checkpoint, but is not protected");
+    }
+    const Entry& own = *entry->second;
+    if (own.image.type != variable.type) {
+      return name_mistake(variable.name, fmt::format("it is {} in the checkpoint, but protected as {}",
+                                                     variable.type.name(), own.image.type.name()));
+    }
+    const bool fits = own.any_size() ? variable.shape.size() == 1 : own.image.shape == variable.shape;
+    if (!fits) {
+      return name_mistake(variable.name, fmt::format("it has the shape {} in the checkpoint, but is protected as {}",
+                                                     shape_text(variable.shape), shape_text(own.image.shape)));
+    }
+    ++entry;
+  }
+  if (entry == entries_.end()) return {};
+  return name_mistake(entry->first, "it is protected, but is not in the checkpoint");
+}
+
+Status VariableTable::load(const ImageTable& image, const ImageRead& read) {
+  VARVE_TRY(check_loadable(image));
+  auto entry = entries_.begin();
+  for (const ImageVariable& variable : image.variables) {
+    const Status status = load_entry(entry->first, *entry->second, variable, read);
+    if (!status.ok()) return status.with_context(fmt::format("while '{}' was loaded", variable.name));
+    ++entry;
+  }
+  return {};
+}
+
+Status VariableTable::load_entry(const std::string& name, Entry& entry, const ImageVariable& variable,
+                                 const ImageRead& read) {
+  if (entry.object_load) {
+    ByteVector bytes;
+    return guarded(name, [&] {
+      bytes.resize(variable.bytes);
+      VARVE_TRY(read(variable.offset, bytes));
+      return entry.object_load(bytes);
+    });
+  }
+  if (entry.vector_resize) {
+    MutableByteSpan into;
+    VARVE_TRY(guarded(name, [&] {
+      into = entry.vector_resize(variable.bytes / variable.type.bytes);
+      return Status();
+    }));
+    if (into.size() != variable.bytes) return name_mistake(name, "its resize callback gave another size");
+    return read(variable.offset, into);
+  }
+  const StridedRegion& region = entry.memory.region;
+  entry.own_memory_is_stale = false;
+  if (region.dense()) {
+    return read(variable.offset, {entry.memory.base + region.first_byte, static_cast<size_t>(variable.bytes)});
+  }
+  Buffer dense(std::min<uint64_t>(variable.bytes, 1_MiB));
+  for (uint64_t done = 0; done < variable.bytes; done += dense.size()) {
+    const MutableByteSpan piece(dense.data(), std::min<uint64_t>(dense.size(), variable.bytes - done));
+    VARVE_TRY(read(variable.offset + done, piece));
+    scatter(entry.memory.base, region, done, piece);
+  }
+  return {};
+}
+
+}  // namespace varve

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "snapshot/image.h"
+#include "snapshot/strided_region.h"
+#include "varve/session.h"
+
+namespace varve {
+
+/// Memory of a grid that was lent in place of a variable's own.
+struct LentGrid {
+  uint32_t grid = 0;  ///< its number in the GridPool
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// Where a variable's bytes are at this checkpoint.
+struct VariableMemory {
+  std::byte* base = nullptr;  ///< the saved cells lie in `region` from here
+  StridedRegion region;
+  std::optional<uint32_t> lent_grid;  ///< they are in this grid, and need no copy
+};
+
+/// Reads bytes of an image from `offset` on; fills all of `into` or fails.
+using ImageRead = std::function<Status(uint64_t offset, MutableByteSpan into)>;
+
+/// What a program protects, and the rules about it. One thread at a time.
+///
+/// Rules (invalid_argument unless said): a name is one (check_variable_name()); protecting it again takes the place of
+/// what was there, with the same element type, and neither turns an object into data nor data into an object; an
+/// array's shape fits its count; null memory has no elements; lent is only what is protected as an array of as many
+/// bytes, and once a variable was lent, each later checkpoint needs it lent or protected anew, since the memory that
+/// was protected then need not hold its content any more.
+class VariableTable {
+ public:
+  Status protect_array(std::string_view name, ElementType type, void* data, uint64_t count, const ArrayShape& shape);
+  Status protect_scalar(std::string_view name, ElementType type, void* data);
+  Status protect_vector(std::string_view name, ElementType type, std::function<ByteSpan()> bytes,
+                        std::function<MutableByteSpan(uint64_t count)> resize);
+  Status protect_object(std::string_view name, std::function<Status(ByteVector&)> save,
+                        std::function<Status(ByteSpan)> load);
+  /// not_found if it is not protected.
+  Status unprotect(std::string_view name);
+  /// Whether lend() would take it.
+  Status check_lend(std::string_view name, const LentGrid& grid) const;
+  /// The next checkpoint takes the variable from this grid, in place of one that was lent before and not used.
+  Status lend(std::string_view name, const LentGrid& grid);
+  /// The grid that is lent for the next checkpoint.
+  std::optional<uint32_t> lent_grid(std::string_view name) const;
+  /// After a checkpoint took the grids, or was left out: returns those that were lent, which are not any longer.
+  std::vector<uint32_t> take_lent();
+
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+
+  /// Looks where everything is now and how large: asks the vectors, runs the objects' save callbacks. Returns the
+  /// image's table, which stays the same object, with the same number, while nothing changed its size or place.
+  /// Allocates only when something did, or an object grew. Fails as a callback does, and by the rules above.
+  Status refresh();
+  /// As of the last refresh(), both in the order of names.
+  const ImageTable& image() const { return image_; }
+  const std::vector<VariableMemory>& memory() const { return memory_; }
+  /// The encoded header of image(), image().header_bytes long.
+  const ByteVector& image_header() const { return image_header_; }
+  /// Grows when image() changes, or which of the variables are lent.
+  uint64_t image_number() const { return image_number_; }
+
+  /// Whether what an image holds can be loaded: the same names, types and shapes (vectors and objects may have any
+  /// size). invalid_argument naming the variable and both sides. Writes nothing.
+  Status check_loadable(const ImageTable& image) const;
+  /// Puts an image's bytes into what is protected: check_loadable() first; then resizes vectors, reads, and runs load
+  /// callbacks, in the order of names. The caller has verified the bytes; a failure on the way leaves what was loaded
+  /// before it loaded, and says so.
+  Status load(const ImageTable& image, const ImageRead& read);
+
+ private:
+  struct Entry;
+  struct EntryDeleter {
+    void operator()(Entry* entry) const;
+  };
+  using EntryPointer = std::unique_ptr<Entry, EntryDeleter>;
+
+  Status put(std::string_view name, EntryPointer entry);
+  Status refresh_entry(const std::string& name, Entry& entry);
+  Status replan();
+  Status load_entry(const std::string& name, Entry& entry, const ImageVariable& variable, const ImageRead& read);
+
+  std::map<std::string, EntryPointer, std::less<>> entries_;
+  bool changed_ = true;  ///< what is protected, since the last plan
+  ImageTable image_;
+  ByteVector image_header_;
+  std::vector<VariableMemory> memory_;
+  uint64_t image_number_ = 0;
+};
+
+}  // namespace varve
