@@ -183,7 +183,9 @@ Status GroupSaver::store_chunks() {
   bool ended = false;
   while (!ended || !scoring.empty()) {
     if (context_.progress.cancelled()) return Status::cancelled();
-    if (!ended && scoring.size() < scoring_max) {
+    // What is scored is placed first: its buffer, still in the cache, serves the next batch.
+    const bool scored = !scoring.empty() && scoring.front().task.ready();
+    if (!ended && !scored && scoring.size() < scoring_max) {
       if (idle.empty()) idle.push_back(std::make_shared<ChunkBatch>(batch_bytes));
       std::shared_ptr<ChunkBatch> batch = std::move(idle.back());
       idle.pop_back();

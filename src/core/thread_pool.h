@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -115,6 +116,8 @@ class Task {
   /// Waits for the task; once only. Must not be called from a task of the same pool, which could wait for itself.
   Outcome wait() { return future_.get(); }
   bool valid() const { return future_.valid(); }
+  /// Whether wait() would not have to.
+  bool ready() const { return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 
  private:
   std::future<Outcome> future_;
