@@ -7,7 +7,9 @@ set(VARVE_MPI_ENVIRONMENT
   PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
   OMPI_MCA_mpi_yield_when_idle=1
   OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none  # containers forbid the copy by the kernel
-  LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/mpi_leaks.txt)
+  # An MPI library never frees all of its modules, and has unloaded them when leaks are looked for: no telling whose they
+  # are. Leaks of ours are found by the same tests with ranks that are threads.
+  LSAN_OPTIONS=detect_leaks=0)
 
 function(varve_mpi_test)
   cmake_parse_arguments(T "" "NAME;RANKS" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
