@@ -164,7 +164,10 @@ class Bench:
             self.target(f"{series.name}: stored with codec store", f"<= {report.percent(share_max)} of the sets",
                         report.percent(ours.stored_bytes / ours.set_bytes),
                         ours.stored_bytes <= share_max * ours.set_bytes)
-            self.restore_target(f"{series.name}, codec store", ours, 1.5e9)
+            self.restore_target(f"{series.name}, codec store, durable", ours, 1.5e9)
+        like_peers = results.get(contenders.VarveStoreNoSync.name)
+        if like_peers:
+            self.restore_target(f"{series.name}, codec store, as little durable as the peers", like_peers, 1.5e9)
         if ours and borg:
             for what, theirs, mine in (("CPU", borg.save.cpu_seconds, ours.save.cpu_seconds),
                                        ("wall time", borg.save.wall_seconds, ours.save.wall_seconds)):
