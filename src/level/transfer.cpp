@@ -53,14 +53,14 @@ class Sender {
     return {};
   }
 
-  /// Makes what was sent durable, but for its name in the folder of arenas.
-  Status seal() {
-    if (writer_ == nullptr) return {};
+  /// Makes what was sent durable, but for its name in the folder of arenas. Returns how much that has added.
+  Result<uint64_t> seal() {
+    if (writer_ == nullptr) return uint64_t{0};
+    const uint64_t before = writer_->bytes();
     VARVE_TRY(writer_->seal(to_.arena_path(writer_->id())));
     report_.sent_bytes = writer_->bytes();
-    return {};
+    return writer_->bytes() - before;
   }
-  bool sent_anything() const { return writer_ != nullptr; }
   /// Raw bytes of the set that the target had not.
   uint64_t new_bytes() const { return new_bytes_; }
 
@@ -238,7 +238,8 @@ class Transfer {
     progress_.total(lacking_bytes);
     Sender sender(from_, to_, lease, needs_, held, options_, progress_, report_);
     for (GroupRecord& group : report_.record.groups) VARVE_TRY(sender.send_group(group));
-    VARVE_TRY(sender.seal());
+    VARVE_ASSIGN(const uint64_t index_bytes, sender.seal());
+    if (!report_.record.groups.empty()) report_.record.groups.back().arena_bytes += index_bytes;
     report_.record.new_bytes = sender.new_bytes();
     if (report_.recoded_packs > 0) report_.record.policy = options_.recode->name();
     return {};
@@ -292,9 +293,12 @@ Result<TransferReport> copy_set(const Store& from, const Store& to, const SetNam
 
 Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, const std::string& job) {
   VARVE_ASSIGN(std::vector<SetName> names, Catalog(from).sets());
-  VARVE_ASSIGN(const std::vector<SetName> there, Catalog(to).sets());
   std::erase_if(names, [&](const SetName& name) {
-    return (!job.empty() && name.job != job) || std::binary_search(there.begin(), there.end(), name);
+    if (!job.empty() && name.job != job) return true;
+    const Result<SetRecord> there = Catalog(to).read(name);
+    if (!there.ok()) return false;
+    const Result<SetRecord> source = Catalog(from).read(name);
+    return source.ok() && same_content(*source, *there);
   });
   return names;
 }

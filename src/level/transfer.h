@@ -46,7 +46,8 @@ struct TransferReport {
 Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name,
                                 const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 
-/// The sets of `job` (of all jobs, if it is empty) that `from` has and `to` has not under their names, by job and step.
+/// The sets of `job` (of all jobs, if it is empty) that `from` has, and `to` has not, or has otherwise; by job and
+/// step. Whether those that are there are whole is not looked at.
 Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, const std::string& job);
 
 }  // namespace varve
