@@ -1,18 +1,59 @@
 #include "aggregate/inspect.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
+#include <optional>
 
 namespace varve {
+
+namespace {
+/// Tells which set an arena was written for. Hints go first by what they say: after a prune, the arena that they name
+/// may be gone, but not whose it was. In a set that was copied from another store they name arenas of that one, so that
+/// it counts where the packs are here.
+class ArenaOwners {
+ public:
+  ArenaOwners(const Store& store, const SetRecord& record) : store_(store) {
+    for (const GroupRecord& group : record.groups) owners_[group.hint] = "";
+  }
+
+  /// Empty: the set itself.
+  Result<std::string> owner_of(const PackLink& link) {
+    if (auto own = owners_.find(link.hint); own != owners_.end()) return own->second;
+    if (!others_known_) VARVE_TRY(read_others());
+    if (auto other = owners_.find(link.hint); other != owners_.end()) return other->second;
+    const std::string dropped = "a set that was dropped";
+    if (store_.fs().stat(store_.arena_path(link.hint)).ok()) return owners_[link.hint] = dropped;
+    const Result<std::vector<Store::Place>> places = store_.find_pack(link.score, link.hint);
+    if (!places.ok() || places->empty()) return dropped;
+    return owners_.try_emplace(places->front().arena->id(), dropped).first->second;
+  }
+
+ private:
+  Status read_others() {
+    const Catalog catalog(store_);
+    VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
+    for (const SetName& name : sets) {
+      Result<SetRecord> record = catalog.read(name);
+      if (!record.ok()) continue;
+      for (const GroupRecord& group : record->groups) owners_.try_emplace(group.hint, name.to_string());
+    }
+    others_known_ = true;
+    return {};
+  }
+
+  const Store& store_;
+  std::map<ArenaId, std::string> owners_;
+  bool others_known_ = false;
+};
+}  // namespace
 
 Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter) {
   const Catalog catalog(store);
   SetDetails details;
   VARVE_ASSIGN(details.record, catalog.read(name));
-  std::set<ArenaId> own;
-  for (const GroupRecord& group : details.record.groups) own.insert(group.hint);
-  std::map<ArenaId, uint64_t> shared;
+  ArenaOwners owners(store, details.record);
   Status walked = for_each_leaf(store, details.record, [&](const Leaf& leaf) -> Status {
+    std::vector<std::optional<std::string>> owner_of(leaf.packs.size());
     for (const TreeFile& file : leaf.files) {
       if (!filter.matches(file)) continue;
       FileDetails described;
@@ -33,12 +74,14 @@ Result<SetDetails> inspect_set(const Store& store, const SetName& name, const Fi
         for (const Reference& reference : stream) {
           if (reference.pack == Reference::kPattern) {
             details.pattern_bytes += reference.bytes;
-          } else if (own.contains(leaf.packs[reference.pack].hint)) {
-            details.own_bytes += reference.bytes;
-          } else {
-            details.shared_bytes += reference.bytes;
-            shared[leaf.packs[reference.pack].hint] += reference.bytes;
+            continue;
           }
+          std::optional<std::string>& owner = owner_of[reference.pack];
+          if (!owner) {
+            VARVE_ASSIGN(owner, owners.owner_of(leaf.packs[reference.pack]));
+          }
+          (owner->empty() ? details.own_bytes : details.shared_bytes) += reference.bytes;
+          if (!owner->empty()) details.shared_with[*owner] += reference.bytes;
         }
       }
       details.files.push_back(std::move(described));
@@ -46,18 +89,6 @@ Result<SetDetails> inspect_set(const Store& store, const SetName& name, const Fi
     return {};
   });
   VARVE_TRY(walked);
-  if (shared.empty()) return details;
-  VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
-  std::map<ArenaId, std::string> writers;
-  for (const SetName& other : sets) {
-    Result<SetRecord> record = catalog.read(other);
-    if (!record.ok()) continue;
-    for (const GroupRecord& group : record->groups) writers[group.hint] = other.to_string();
-  }
-  for (const auto& [arena, bytes] : shared) {
-    auto found = writers.find(arena);
-    details.shared_with[found == writers.end() ? "a set that was dropped" : found->second] += bytes;
-  }
   return details;
 }
 

@@ -38,6 +38,8 @@ std::unique_ptr<Command> make_stat_command();
 std::unique_ptr<Command> make_verify_command();
 std::unique_ptr<Command> make_drop_command();
 std::unique_ptr<Command> make_prune_command();
+std::unique_ptr<Command> make_push_command();
+std::unique_ptr<Command> make_pull_command();
 std::unique_ptr<Command> make_cat_command();
 std::unique_ptr<Command> make_model_command();
 

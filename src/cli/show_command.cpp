@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "aggregate/inspect.h"
 #include "cli/command.h"
@@ -100,13 +101,15 @@ class ShowCommand final : public Command {
 
   void print_summary(Session& session, const SetDetails& details) const {
     const SetRecord& record = details.record;
+    std::set<ArenaId> arenas;
+    for (const GroupRecord& group : record.groups) arenas.insert(group.hint);
     session.print(fmt::format("{}: {}, {}, {}, saved {}\n", quote_name(record.name.to_string()),
                               format_count(record.file_count, "file", "files"),
                               format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
                               format_time(record.created_s)));
     session.print(fmt::format("  stored   {} ({}) in {}\n", format_size(record.stored_bytes()),
                               format_ratio(record.raw_bytes, record.stored_bytes()),
-                              format_count(record.groups.size(), "arena", "arenas")));
+                              format_count(arenas.size(), "arena", "arenas")));
     session.print(escape_text(fmt::format("  options  scheme {}, codec {}, chunker {}, match {}", record.scheme,
                                           record.policy, record.chunker, record.match)) +
                   "\n");

@@ -3,50 +3,29 @@
 #include <algorithm>
 
 #include "store/pack_ranges.h"
+#include "store/partial_pack.h"
 
 namespace varve {
 
 namespace {
-/// The pack without its dead chunks: a shorter body, the same table, so the same score. Nothing if that saves too
-/// little.
-Result<std::optional<std::pair<PackMeta, ByteVector>>> thin_pack(const ArenaReader& arena, size_t ordinal,
-                                                                 const std::vector<Extent>& ranges, size_t body_bytes) {
+/// The pack without its dead chunks. Nothing if that saves too little.
+Result<std::optional<EncodedPack>> thin_pack(const ArenaReader& arena, size_t ordinal,
+                                             const std::vector<Extent>& ranges, size_t body_bytes) {
   VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
-  PackMeta meta = pack.meta();
-  const std::vector<bool> live = chunks_in_ranges(meta, ranges);
+  const std::vector<bool> live = chunks_in_ranges(pack.meta(), ranges);
   ByteVector raw;
-  meta.held_runs.clear();
   uint64_t offset = 0;
-  for (size_t i = 0; i < meta.chunks.size(); ++i) {
-    // Runs alternate, beginning with held chunks: an even number of them means that the next run is of held ones.
-    const bool last_run_held = meta.held_runs.size() % 2 == 1;
-    if (meta.held_runs.empty() || last_run_held != live[i]) {
-      if (meta.held_runs.empty() && !live[i]) meta.held_runs.push_back(0);
-      meta.held_runs.push_back(0);
-    }
-    ++meta.held_runs.back();
+  for (size_t i = 0; i < live.size(); ++i) {
+    const uint32_t chunk_bytes = pack.meta().chunks[i].bytes;
     if (live[i]) {
-      VARVE_ASSIGN(ByteSpan bytes, pack.range(offset, meta.chunks[i].bytes));
+      VARVE_ASSIGN(ByteSpan bytes, pack.range(offset, chunk_bytes));
       raw.insert(raw.end(), bytes.begin(), bytes.end());
     }
-    offset += meta.chunks[i].bytes;
+    offset += chunk_bytes;
   }
-  VARVE_ASSIGN(std::string chain_name, recipe_name(meta.recipe));
-  ElementType type;
-  if (size_t mark = meta.class_key.rfind("_Array"); mark != std::string::npos) {
-    const size_t begin = meta.class_key.rfind('_', mark - 1) + 1;
-    if (Result<ElementType> named = ElementType::parse(meta.class_key.substr(begin, mark - begin));
-        named.ok() && raw.size() % named->bytes == 0) {
-      type = *named;
-    }
-  }
-  const PackShape shape{type, {Run{raw.size() / type.bytes, {}, false}}};
-  VARVE_ASSIGN(CodecChain chain, CodecChain::parse(chain_name));
-  VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
-  if (encoded.body.size() + encoded.body.size() / 8 >= body_bytes)
-    return std::optional<std::pair<PackMeta, ByteVector>>();
-  meta.recipe = std::move(encoded.recipe);
-  return std::optional(std::pair(std::move(meta), std::move(encoded.body)));
+  VARVE_ASSIGN(EncodedPack thinned, encode_partial_pack(pack.meta(), live, raw));
+  if (thinned.body.size() + thinned.body.size() / 8 >= body_bytes) return std::optional<EncodedPack>();
+  return std::optional(std::move(thinned));
 }
 }  // namespace
 
@@ -164,7 +143,7 @@ Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std
   for (const Extent& range : ranges) needed_bytes += range.bytes;
   if (needed_bytes < entry.raw_bytes) {
     auto thinned = thin_pack(arena, ordinal, ranges, entry.body_bytes);
-    if (thinned.ok() && *thinned) return writer_->append_pack((*thinned)->first, (*thinned)->second).status();
+    if (thinned.ok() && *thinned) return writer_->append_pack((*thinned)->meta, (*thinned)->body).status();
     // With a codec that this build lacks the pack is copied whole.
     if (!thinned.ok() && thinned.status().code() != StatusCode::unsupported) return thinned.status();
   }

@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <algorithm>
+#include <set>
 
 namespace varve {
 
@@ -123,10 +124,13 @@ void Store::drop_arena_cache() const {
 }
 
 template <class Find>
-Result<std::vector<Store::Place>> Store::find(const ArenaId& hint, bool all, const Find& find_in) const {
+Result<std::vector<Store::Place>> Store::find(const Score& score, const ArenaId& hint, bool all,
+                                              const Find& find_in) const {
   std::vector<Place> places;
+  std::set<ArenaId> looked;
   Status first_failure;
   auto look_in = [&](const ArenaId& id) {
+    if (!looked.insert(id).second) return;
     Result<std::shared_ptr<ArenaReader>> reader = arena(id);
     if (!reader.ok()) {
       if (first_failure.ok()) first_failure = reader.status();
@@ -134,19 +138,21 @@ Result<std::vector<Store::Place>> Store::find(const ArenaId& hint, bool all, con
     }
     if (std::optional<size_t> ordinal = find_in(**reader)) places.push_back({*reader, *ordinal});
   };
+  auto look_where_it_was_seen = [&] {
+    for (const ArenaId& id : directory_.candidates(score)) look_in(id);
+  };
   look_in(hint);
+  if (places.empty() && !all) look_where_it_was_seen();
   if (places.empty() || all) {
-    VARVE_ASSIGN(std::vector<ArenaId> ids, list_arenas());
-    for (const ArenaId& id : ids) {
-      if (id != hint) look_in(id);
-    }
+    VARVE_TRY(directory_.refresh(*this, directory_.rounds()));
+    look_where_it_was_seen();
   }
   if (places.empty() && !first_failure.ok()) return first_failure;
   return places;
 }
 
 Result<std::vector<Store::Place>> Store::find_pack(const Score& score, const ArenaId& hint, bool all) const {
-  return find(hint, all, [&](const ArenaReader& reader) { return reader.find_pack(score); });
+  return find(score, hint, all, [&](const ArenaReader& reader) { return reader.find_pack(score); });
 }
 
 namespace {
@@ -190,7 +196,9 @@ Result<Pack> Store::read_pack(const PackLink& link, std::span<const Extent> rang
 
 Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) const {
   return read_first_whole<ByteVector>(
-      [&](bool all) { return find(hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); }); },
+      [&](bool all) {
+        return find(score, hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); });
+      },
       [](const Place& place) { return place.arena->read_node(place.ordinal); },
       "no arena holds a tree node that a set needs", arena_path(hint));
 }

@@ -10,6 +10,7 @@
 
 #include "arena/arena_reader.h"
 #include "core/file_system.h"
+#include "store/arena_directory.h"
 #include "store/tree.h"
 
 namespace varve {
@@ -73,7 +74,7 @@ class Store {
       : fs_(fs), path_(std::move(path)), id_(id), score_(score) {}
   Result<std::vector<ArenaId>> list_ids(const std::string& folder, std::string_view suffix) const;
   template <class Find>
-  Result<std::vector<Place>> find(const ArenaId& hint, bool all, const Find& find_in) const;
+  Result<std::vector<Place>> find(const Score& score, const ArenaId& hint, bool all, const Find& find_in) const;
 
   FileSystem& fs_;
   const std::string path_;
@@ -88,6 +89,8 @@ class Store {
   mutable uint64_t cache_generation_ = 0;
   mutable std::map<ArenaId, CachedArena> arenas_;
   mutable std::list<ArenaId> recently_used_;
+
+  mutable ArenaDirectory directory_;
 };
 
 }  // namespace varve

@@ -11,8 +11,8 @@ RECORD_KEYS = {"name", "job", "step", "created_s", "scheme", "policy", "chunker"
 
 
 class Help(ProgramTest):
-    COMMANDS = ("init", "save", "restore", "list", "show", "diff", "stat", "cat", "verify", "drop", "prune",
-                "model")
+    COMMANDS = ("init", "save", "restore", "list", "show", "diff", "stat", "cat", "verify", "drop", "prune", "push",
+                "pull", "model")
 
     def test_names_all_commands_and_exit_codes(self):
         text = self.varve("help")

@@ -24,6 +24,8 @@ class Usage(ProgramTest):
                           ("restore", "a@1"), ("restore", "a@x", "b"), ("show", "a@1", "--rank", "x"), ("cat", "a@1"),
                           ("drop",), ("drop", "job"), ("prune", "--keep-last", "0"), ("prune", "--keep-last", "x"),
                           ("prune", "--job", "a"), ("prune", "--wait", "-1"), ("init", "x", "--score-bits", "8"), ("list", "--store"),
+                          ("push", "a@1"), ("push", "--to", "x"), ("push", "a@1", "--all", "--to", "x"), ("push", "a@1", "--to", "x", "--recode", "rot13"),
+                          ("push", "a@1", "--to", "x", "--bandwidth", "0"), ("push", "a@1", "--to", "x", "--quick", "--recode", "best"), ("pull", "a@1"),
                           ("model",), ("model", "--size", "1G", "--memory-bandwidth", "1G"), *self.model("--size", "0"), *self.model("--size", "1e20"),
                           *self.model("--io-bandwidth", "fast"), *self.model("--nodes", "1,,2"), *self.model("--nodes", "0"),
                           *self.model("--m", "0"), *self.model("--runtime", "5m"), *self.model("--checkpoints", "0"),
@@ -53,7 +55,9 @@ class NotThere(ProgramTest):
                           ("show", "job@2"), ("show", "nojob"), ("restore", "job@2", "x"), ("drop", "job@2"), ("diff", "job@1", "job@2"),
                           ("cat", "job@1:nofile"), ("cat", "job@1:file", "--variable", "none"), ("save", self.work / "nowhere"),
                           ("restore", "job@1", "x", "--rank", "77"), ("restore", "job@1", "x", "--files", "*.none"),
-                          ("show", "job@1", "--files", "*.none"), ("prune", "--job", "nojob", "--keep-last", "1")):
+                          ("show", "job@1", "--files", "*.none"), ("push", "job@1", "--to", self.work / "nowhere"),
+                          ("push", "job@2", "--to", self.store), ("push", "nojob", "--all", "--to", self.store),
+                          ("pull", "job@1", "--from", self.work / "nowhere"), ("pull", "nojob", "--from", self.store), ("prune", "--job", "nojob", "--keep-last", "1")):
             with self.subTest(arguments=arguments):
                 self.fails(NOT_FOUND, *arguments)
         self.assertFalse((self.work / "x").exists())

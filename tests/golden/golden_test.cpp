@@ -4,6 +4,7 @@
 
 #include "aggregate/inspect.h"
 #include "core/memory_file_system.h"
+#include "level/transfer.h"
 #include "store/prune.h"
 
 namespace varve {
@@ -90,6 +91,23 @@ TEST_P(Golden, StoreTakesNewSetsThatShareWithTheOldOnes) {
   ASSERT_TRUE(saved.ok()) << saved.status().to_string();
   EXPECT_EQ(saved->record.new_bytes, 0u);
   EXPECT_TRUE(test::restores_as(*store, {"new", 1}, test::snapshot_of(folder.path())));
+}
+
+TEST_P(Golden, SetsCanBeCopiedToANewStoreAndEncodedAnew) {
+  for (const char* recode : {"", "balanced"}) {
+    MemoryFileSystem target_fs;
+    ASSERT_TRUE(Store::create(target_fs, "/t", {GetParam().algorithm, GetParam().score_bytes}).ok());
+    const auto target = Store::open(target_fs, "/t").value();
+    TransferOptions options;
+    if (*recode != 0) options.recode = CodecPolicy::parse(recode).value();
+    for (const GoldenSet& set : test::golden_sets()) {
+      const Result<TransferReport> report = copy_set(*store, *target, set.name, options);
+      ASSERT_TRUE(report.ok()) << report.status().to_string();
+      EXPECT_TRUE(!readable(set) || test::restores_as(*target, set.name, expected(set.name))) << set.way.name();
+    }
+    EXPECT_TRUE(sets_lacking(*store, *target, "").value().empty());
+    EXPECT_EQ(target->fs().list("/t/writers").value().size(), 0u);
+  }
 }
 
 TEST_P(Golden, StoreCanBePruned) {

@@ -1,0 +1,72 @@
+#include "level/held_frames.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "core/parallel.h"
+#include "store/pack_ranges.h"
+
+namespace varve {
+
+namespace {
+bool reads_whole(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
+  Result<Pack> pack = arena.read_pack(ordinal);
+  return pack.ok() && std::all_of(ranges.begin(), ranges.end(),
+                                  [&](const Extent& range) { return pack->range(range.offset, range.bytes).ok(); });
+}
+
+class Search {
+ public:
+  Search(const SetNeeds& needs, bool read_packs) : needs_(needs), read_packs_(read_packs) {}
+
+  void look_in(const ArenaReader& arena) {
+    const ArenaIndex& index = arena.index();
+    for (size_t i = 0; i < index.packs.size(); ++i) {
+      const auto need = needs_.packs.find(index.packs[i].score);
+      if (need == needs_.packs.end() || has_pack(need->first)) continue;
+      if (!holds_ranges(arena, i, need->second.ranges)) continue;
+      if (read_packs_ && !reads_whole(arena, i, need->second.ranges)) continue;
+      const std::lock_guard lock(mutex_);
+      if (held_.packs.insert(need->first).second)
+        held_.pack_bytes += kFrameHeaderBytes + index.packs[i].meta_bytes + index.packs[i].body_bytes;
+    }
+    for (size_t i = 0; i < index.nodes.size(); ++i) {
+      const Score& score = index.nodes[i].score;
+      if (!needs_.nodes.contains(score) || !arena.read_node(i).ok()) continue;
+      const std::lock_guard lock(mutex_);
+      held_.nodes.try_emplace(score, arena.id());
+    }
+  }
+
+  HeldFrames take() { return std::move(held_); }
+
+ private:
+  bool has_pack(const Score& score) {
+    const std::lock_guard lock(mutex_);
+    return held_.packs.contains(score);
+  }
+
+  const SetNeeds& needs_;
+  const bool read_packs_;
+  std::mutex mutex_;  ///< guards held_; not held while reading
+  HeldFrames held_;
+};
+}  // namespace
+
+Result<HeldFrames> find_held(const Store& store, const std::set<ArenaId>& excluded, const SetNeeds& needs,
+                             bool read_packs, size_t thread_count, ProgressSink& progress) {
+  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
+  std::erase_if(arenas, [&](const ArenaId& id) { return excluded.contains(id); });
+  Search search(needs, read_packs);
+  const Status looked = parallel_for(arenas.size(), thread_count, [&](size_t i) -> Status {
+    if (progress.cancelled()) return Status::cancelled();
+    const Result<std::shared_ptr<ArenaReader>> arena = store.arena(arenas[i]);
+    // What a damaged index leaves out is sent again: nothing new is to rest on such an arena.
+    if (arena.ok() && (*arena)->index_status().ok()) search.look_in(**arena);
+    return {};
+  });
+  VARVE_TRY(looked);
+  return search.take();
+}
+
+}  // namespace varve
