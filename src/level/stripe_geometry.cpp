@@ -6,6 +6,11 @@
 
 namespace varve {
 
+ByteRange piece_of_stream(uint64_t stream_bytes, uint32_t data_parts, uint32_t piece) {
+  const uint64_t piece_bytes = (stream_bytes + data_parts - 1) / data_parts;
+  return {std::min(stream_bytes, piece * piece_bytes), std::min(stream_bytes, (piece + 1) * piece_bytes)};
+}
+
 Result<StripeGeometry> StripeGeometry::create(uint32_t data_parts, uint32_t parity_parts,
                                               std::vector<uint64_t> stream_bytes) {
   const uint64_t parts = uint64_t{data_parts} + parity_parts;
@@ -19,12 +24,6 @@ Result<StripeGeometry> StripeGeometry::create(uint32_t data_parts, uint32_t pari
     }
   }
   return StripeGeometry(data_parts, parity_parts, std::move(stream_bytes));
-}
-
-ByteRange StripeGeometry::piece(uint32_t member, uint32_t piece) const {
-  const uint64_t bytes = stream_bytes_[member];
-  const uint64_t piece_bytes = (bytes + data_parts_ - 1) / data_parts_;
-  return {std::min(bytes, piece * piece_bytes), std::min(bytes, (piece + 1) * piece_bytes)};
 }
 
 ByteRange StripeGeometry::block_of_piece(uint32_t member, uint32_t piece_number, uint64_t block) const {

@@ -20,6 +20,11 @@ struct ByteRange {
   bool operator==(const ByteRange&) const = default;
 };
 
+/// One of the pieces, as many as data parts, into which a stream is cut: ⌈bytes / pieces⌉ each, while there are any.
+ByteRange piece_of_stream(uint64_t stream_bytes, uint32_t data_parts, uint32_t piece);
+/// How many blocks so many bytes of a piece or stripe have.
+inline uint64_t parity_blocks(uint64_t bytes) { return (bytes + kParityBlockBytes - 1) / kParityBlockBytes; }
+
 /// Who holds what in a failure group of G members (FORMAT.md, "Redundancy files").
 ///
 /// The bytes that a member protects are its stream; it is cut into K pieces. There are G stripes. A stripe is a code
@@ -55,7 +60,9 @@ class StripeGeometry {
   uint32_t stripe_of_parity(uint32_t member, uint32_t row) const { return (member + members() - row) % members(); }
 
   /// A piece, as a range of its member's stream.
-  ByteRange piece(uint32_t member, uint32_t piece) const;
+  ByteRange piece(uint32_t member, uint32_t piece) const {
+    return piece_of_stream(stream_bytes_[member], data_parts_, piece);
+  }
   /// Of a piece, what lies in a block of its stripe; empty behind the piece's end.
   ByteRange block_of_piece(uint32_t member, uint32_t piece, uint64_t block) const;
   /// The longest piece of a stripe: the length of its parity parts.
@@ -69,8 +76,5 @@ class StripeGeometry {
   uint32_t data_parts_, parity_parts_;
   std::vector<uint64_t> stream_bytes_;
 };
-
-/// How many blocks so many bytes of a piece or stripe have.
-inline uint64_t parity_blocks(uint64_t bytes) { return (bytes + kParityBlockBytes - 1) / kParityBlockBytes; }
 
 }  // namespace varve
