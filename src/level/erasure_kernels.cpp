@@ -41,6 +41,11 @@ void sum_piece(std::span<const ByteSpan> sources, std::byte* to, size_t at, size
   for (; next < sources.size(); ++next) add(to, sources[next].data() + at, bytes);
 }
 
+/// isa-l gives blocks that are shorter than its vectors to a plain kernel, which calls its gf_mul() by that name.
+/// OpenSSL has another function of this name, and where it is linked statically, isa-l's shared library finds that one.
+/// So it gets no such blocks; our own kernel is as good for them.
+constexpr size_t kIsalBytesMin = 64;
+
 #ifdef VARVE_HAVE_ISAL_ERASURE
 constexpr bool kHaveIsal = true;
 
@@ -90,7 +95,7 @@ void BlockMatrix::apply(std::span<const ByteSpan> sources, std::span<const Mutab
   const size_t block_bytes = sources.empty() ? 0 : sources[0].size();
   for (size_t at = 0; at < block_bytes; at += kPieceBytes) {
     const size_t bytes = std::min(kPieceBytes, block_bytes - at);
-    if (method_ == Method::isal) {
+    if (method_ == Method::isal && bytes >= kIsalBytesMin) {
       isal_piece(isal_tables_, sources, targets, at, bytes);
       continue;
     }

@@ -90,7 +90,10 @@ ParityFileWriter::ParityFileWriter(std::unique_ptr<File> file, const ParityGroup
 Result<ParityFileWriter> ParityFileWriter::create(FileSystem& fs, const std::string& path, const ParityGroup& group,
                                                   uint32_t position) {
   VARVE_ASSIGN(std::unique_ptr<File> file, fs.create(path));
-  VARVE_TRY(file->write_at(0, encode_parity_header(group, position)));
+  if (const Status written = file->write_at(0, encode_parity_header(group, position)); !written.ok()) {
+    fs.remove(path).ignore("the first failure is the one to report");
+    return written;
+  }
   return ParityFileWriter(std::move(file), group, position);
 }
 

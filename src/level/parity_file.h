@@ -27,7 +27,8 @@ Result<ParityHeader> read_parity_header(File& file, const std::string& path);
 /// Writes a new redundancy file from its begin to its end. One thread at a time.
 class ParityFileWriter {
  public:
-  /// Makes the file, which must not exist, and writes its header. `group` must outlive the writer.
+  /// Makes the file, which must not exist, and writes its header; removes it if that fails. `group` must outlive the
+  /// writer.
   static Result<ParityFileWriter> create(FileSystem& fs, const std::string& path, const ParityGroup& group,
                                          uint32_t position);
   /// The next block, in the order of rows and blocks; as long as the geometry says (internal otherwise).

@@ -22,8 +22,8 @@ namespace varve {
 // Both may be stopped at any point, by a crash too, and done again: what was whole before stays whole, and no file gets
 // its name before it is complete, checked and durable. A member that fails goes on with the rounds of the exchange, so
 // that the others need not wait for it, and returns its first failure. The others' parity or files are good all the
-// same; only all members' OK together mean that the whole group is protected. Not two at a time in one folder; files there whose names
-// end in kUnfinishedSuffix are taken for leftovers, and removed.
+// same; only all members' OK together mean that the whole group is protected. Not two at a time in one folder; files
+// there whose names end in kUnfinishedSuffix are taken for leftovers, and removed.
 
 /// Makes a member's redundancy file anew, durably. corrupt if a file of a member is not what the group says of it.
 Status make_parity(FileSystem& fs, const std::string& folder, const ParityGroup& group, uint32_t position,
