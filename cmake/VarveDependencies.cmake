@@ -7,7 +7,7 @@ find_package(nlohmann_json REQUIRED)                                  # --json
 find_package(CLI11 REQUIRED)                                          # the command line
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)              # the general codec
 pkg_check_modules(LZMA REQUIRED IMPORTED_TARGET liblzma)              # the smallest codec, for --effort best
-pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)              # CRC-32C
+pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)              # CRC-32C, erasure codes
 pkg_check_modules(DEFLATE REQUIRED IMPORTED_TARGET libdeflate)        # gzip, three times as fast as zlib
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)          # SHA-256 scores, random ids
 

@@ -8,6 +8,7 @@
 
 #include "arena/arena_writer.h"
 #include "core/memory_file_system.h"
+#include "level/parity_file.h"
 #include "store/catalog.h"
 #include "store/store.h"
 #include "store/verify.h"
@@ -191,6 +192,31 @@ TEST(FormatExample, IsAWholeStore) {
   EXPECT_TRUE(report->damages.empty()) << report->damages[0].what.to_string();
   EXPECT_EQ(report->set_count, 1u);
   EXPECT_EQ(report->arena_count, 1u);
+}
+
+/// What a node protects: one file, with these contents.
+ProtectedMember protecting(const std::string& node, const std::string& name, std::string_view contents) {
+  const ScoreFunction score = *ScoreFunction::create(ScoreAlgorithm::sha256, 32);
+  return {node, {{name, contents.size(), score(as_bytes(contents))}}, {crc32c(as_bytes(contents))}};
+}
+
+TEST(FormatExample, OfARedundancyFileIsWhatTheLibraryWritesAndReads) {
+  const Result<ParityGroup> group =
+      ParityGroup::create({"example@7",
+                           Redundancy{},
+                           ScoreAlgorithm::sha256,
+                           {protecting("a", "x", "tick"), protecting("b", "y", "tock!")}});
+  ASSERT_TRUE(group.ok()) << group.status().to_string();
+  MemoryFileSystem fs;
+  Result<ParityFileWriter> writer = ParityFileWriter::create(fs, "/written", *group, 0);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->append(as_bytes("tock!")).ok());
+  ASSERT_TRUE(writer->finish().ok());
+  EXPECT_EQ(to_hex(documented("redundancy file")), to_hex(read_file(fs, "/written", 64_KiB).value()));
+
+  put_file(fs, "/documented", documented("redundancy file"));
+  const Status whole = verify_parity_file(fs, "/documented", *group, 0);
+  EXPECT_TRUE(whole.ok()) << whole.to_string();
 }
 
 }  // namespace
