@@ -26,7 +26,7 @@ struct ScoreStream::State {
   ScoreAlgorithm algorithm = ScoreAlgorithm::sha256;
   std::unique_ptr<EVP_MD_CTX, DigestContextDeleter> sha256;
 #ifdef VARVE_HAVE_BLAKE3
-  blake3_hasher blake3;
+  blake3_hasher blake3{};
 #endif
 };
 

@@ -120,6 +120,8 @@ Status ErasureCode::rebuild(const std::vector<bool>& present, std::span<const Mu
   }
   std::vector<ByteSpan> from;
   std::vector<MutableByteSpan> to;
+  from.reserve(sources.size());
+  to.reserve(targets.size());
   for (uint32_t source : sources) from.emplace_back(blocks[source]);
   for (uint32_t target : targets) to.push_back(blocks[target]);
   VARVE_ASSIGN(const Repair made, repair(std::move(sources), std::move(targets)));

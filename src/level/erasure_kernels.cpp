@@ -59,7 +59,7 @@ std::vector<uint8_t> make_isal_tables(std::vector<uint8_t> coefficients, uint32_
 
 void isal_piece(const std::vector<uint8_t>& tables, std::span<const ByteSpan> sources,
                 std::span<const MutableByteSpan> targets, size_t at, size_t bytes) {
-  std::array<unsigned char*, kErasurePartsMax> from, to;
+  std::array<unsigned char*, kErasurePartsMax> from{}, to{};
   // isa-l's parameters lack a const: it writes neither to the sources nor to the tables.
   for (size_t i = 0; i < sources.size(); ++i) {
     from[i] = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(sources[i].data() + at));

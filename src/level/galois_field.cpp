@@ -37,7 +37,7 @@ struct MatrixPair {
 
   void swap_rows(uint32_t a, uint32_t b) {
     for (auto* matrix : {&left, &right}) {
-      std::swap_ranges(matrix->begin() + a * size, matrix->begin() + (a + 1) * size, matrix->begin() + b * size);
+      for (uint32_t i = 0; i < size; ++i) std::swap((*matrix)[a * size + i], (*matrix)[b * size + i]);
     }
   }
   void scale_row(uint32_t row, uint8_t factor) {

@@ -33,7 +33,7 @@ class LostFilesWriter {
 
  private:
   struct LostFile {
-    const ProtectedFile* file;
+    const ProtectedFile* file = nullptr;
     ByteRange range;  ///< of the stream
   };
   std::string unfinished_path(const ProtectedFile& file) const;

@@ -246,7 +246,7 @@ uint64_t ParityGroup::record_bytes(uint32_t position, uint32_t row, uint64_t blo
 }
 
 uint32_t ParityGroup::record_sum(uint32_t position, uint64_t offset, ByteSpan block) const {
-  std::array<std::byte, kTagBytes + 2 + 8> place;
+  std::array<std::byte, kTagBytes + 2 + 8> place{};
   std::copy_n(description_score_.bytes.begin(), kTagBytes, place.begin());
   store_le<uint16_t>(place.data() + kTagBytes, static_cast<uint16_t>(position));
   store_le<uint64_t>(place.data() + kTagBytes + 2, offset);
