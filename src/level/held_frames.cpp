@@ -55,7 +55,11 @@ class Search {
 
 Result<HeldFrames> find_held(const Store& store, const std::set<ArenaId>& excluded, const SetNeeds& needs,
                              bool read_packs, size_t thread_count, ProgressSink& progress) {
-  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
+  std::vector<Score> scores;
+  for (const auto& [score, need] : needs.packs) scores.push_back(score);
+  for (const auto& [score, hint] : needs.nodes) scores.push_back(score);
+  // Each of them is opened by its name now; where it was seen before only tells that it is worth it.
+  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.arenas_listing(scores));
   std::erase_if(arenas, [&](const ArenaId& id) { return excluded.contains(id); });
   Search search(needs, read_packs);
   const Status looked = parallel_for(arenas.size(), thread_count, [&](size_t i) -> Status {

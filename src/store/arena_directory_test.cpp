@@ -64,6 +64,17 @@ TEST_F(Directory, GivesAllCopiesWhereAllAreWanted) {
   EXPECT_EQ(store->find_pack(packs[3].score, packs[3].hint, false).value().size(), 1u);
 }
 
+TEST_F(Directory, TellsWhichArenasAreWorthALook) {
+  const ArenaId arena = packs[3].hint;
+  EXPECT_EQ(store->arenas_listing(std::vector<Score>{packs[3].score, Score{}}).value(), std::vector<ArenaId>{arena});
+  const PackLink again = add(3);
+  EXPECT_EQ(store->arenas_listing(std::vector<Score>{packs[3].score}).value().size(), 2u);
+  ASSERT_TRUE(fs.remove(store->arena_path(arena)).ok());
+  EXPECT_EQ(store->arenas_listing(std::vector<Score>{packs[3].score}).value(), std::vector<ArenaId>{again.hint});
+  const uint64_t reads = reads_of([&] { ASSERT_TRUE(store->arenas_listing(std::vector<Score>{again.score}).ok()); });
+  EXPECT_LT(reads, 5u);
+}
+
 TEST_F(Directory, LooksIntoArenasWithADamagedIndexEachTime) {
   const std::string path = store->arena_path(packs[5].hint);
   ByteVector raw = read_file(fs, path, 1_MiB).value();

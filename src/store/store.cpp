@@ -155,6 +155,16 @@ Result<std::vector<Store::Place>> Store::find_pack(const Score& score, const Are
   return find(score, hint, all, [&](const ArenaReader& reader) { return reader.find_pack(score); });
 }
 
+Result<std::vector<ArenaId>> Store::arenas_listing(std::span<const Score> scores) const {
+  VARVE_TRY(directory_.refresh(*this, directory_.rounds()));
+  std::set<ArenaId> arenas;
+  for (const Score& score : scores) {
+    const std::vector<ArenaId> candidates = directory_.candidates(score);
+    arenas.insert(candidates.begin(), candidates.end());
+  }
+  return std::vector<ArenaId>(arenas.begin(), arenas.end());
+}
+
 namespace {
 /// Tries `read` at the first place, and after a damage at all others. `places(all)` finds them.
 template <class T, class Places, class Read>

@@ -61,6 +61,10 @@ class Store {
   /// All places of a pack, the hinted arena first; the others are looked for only if that lacks it, or if `all`.
   Result<std::vector<Place>> find_pack(const Score& score, const ArenaId& hint, bool all = false) const;
 
+  /// The arenas that are there now and list any of these packs and nodes, or may list more than can be told; by their
+  /// ids. Opens only arenas that were not seen before.
+  Result<std::vector<ArenaId>> arenas_listing(std::span<const Score> scores) const;
+
   /// A pack from wherever a copy is that has all of `ranges`, verified. not_found if no arena has the pack; corrupt if
   /// every copy is damaged or lacks some.
   Result<Pack> read_pack(const PackLink& link, std::span<const Extent> ranges) const;
