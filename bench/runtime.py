@@ -212,7 +212,7 @@ def slow_level(runner, ranks, rate):
                                                     "VARVE_CODEC": "store"}),
         Kind("asynchronous, balanced", "async", {"VARVE_WRITE_BYTES_PER_SECOND": str(int(rate))}),
     ]
-    cells, every = options.slow_cells, options.slow_every
+    cells, every = options.cells, options.slow_every
     found = runner.take_turns(kinds, lambda kind: runner.solve(kind, ranks, cells, 2 * every - 1, every))
     size = found["plain files"][0]["bytes_per_rank"] * ranks
     seconds = {"plain files": blocked_each(found["plain files"])[0]}
@@ -302,7 +302,7 @@ def parse_options():
     options.every = options.every or (15 if quick else 120)
     # The last checkpoint has as long as the others before the end, at which none is due.
     options.steps = (CHECKPOINTS + 1) * options.every - 1
-    options.slow_cells, options.slow_every = ((32,) * 3, 20) if quick else ((80,) * 3, 100)
+    options.slow_every = 20 if quick else 100
     options.scaling_edge = 32 if quick else 64
     options.lbm = str(pathlib.Path(options.lbm).resolve())
     options.memory_copy = str(pathlib.Path(options.memory_copy).resolve())

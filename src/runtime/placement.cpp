@@ -166,7 +166,9 @@ Status place_calling_thread(const ProcessorSet& free, bool low_priority) {
   // Threads have priorities of their own on Linux, by the number of the thread.
   const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
   sched_param no_priority{};
-  if (::sched_setscheduler(0, SCHED_BATCH, &no_priority) != 0) {
+  // A program of real-time priority must not pass it on. Not SCHED_BATCH either: the thread that writes sleeps most of
+  // the time, and would wait for a rank's whole slice whenever it wakes up, a fifth of a slow level's bandwidth.
+  if (::sched_setscheduler(0, SCHED_OTHER, &no_priority) != 0) {
     return Status::from_errno(errno, "lower the priority of", "the checkpoint thread");
   }
   errno = 0;
