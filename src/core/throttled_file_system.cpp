@@ -20,30 +20,25 @@ void BandwidthLimit::take(uint64_t bytes) {
 }
 
 namespace {
-class ThrottledFile final : public File {
+class ThrottledFile final : public ForwardingFile {
  public:
-  ThrottledFile(std::unique_ptr<File> inner, BandwidthLimit& limit) : inner_(std::move(inner)), limit_(limit) {}
+  ThrottledFile(std::unique_ptr<File> inner, BandwidthLimit& limit) : ForwardingFile(std::move(inner)), limit_(limit) {}
 
-  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return inner_->read_at(offset, into); }
   Status write_at(uint64_t offset, ByteSpan from) override {
     limit_.take(from.size());
-    return inner_->write_at(offset, from);
+    return ForwardingFile::write_at(offset, from);
   }
-  Status truncate(uint64_t bytes) override { return inner_->truncate(bytes); }
-  Status sync() override { return inner_->sync(); }
-  Result<uint64_t> size() override { return inner_->size(); }
 
  private:
-  std::unique_ptr<File> inner_;
   BandwidthLimit& limit_;
 };
 }  // namespace
 
 ThrottledFileSystem::ThrottledFileSystem(FileSystem& inner, double write_bytes_per_second, Clock& clock)
-    : inner_(inner), limit_(write_bytes_per_second, clock) {}
+    : ForwardingFileSystem(inner), limit_(write_bytes_per_second, clock) {}
 
 Result<std::unique_ptr<File>> ThrottledFileSystem::create(const std::string& path, CreateOptions options) {
-  VARVE_ASSIGN(auto file, inner_.create(path, options));
+  VARVE_ASSIGN(auto file, ForwardingFileSystem::create(path, options));
   return std::unique_ptr<File>(std::make_unique<ThrottledFile>(std::move(file), limit_));
 }
 

@@ -9,12 +9,6 @@
 namespace varve {
 
 namespace {
-bool reads_whole(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
-  Result<Pack> pack = arena.read_pack(ordinal);
-  return pack.ok() && std::all_of(ranges.begin(), ranges.end(),
-                                  [&](const Extent& range) { return pack->range(range.offset, range.bytes).ok(); });
-}
-
 class Search {
  public:
   Search(const SetNeeds& needs, bool read_packs) : needs_(needs), read_packs_(read_packs) {}
@@ -25,7 +19,7 @@ class Search {
       const auto need = needs_.packs.find(index.packs[i].score);
       if (need == needs_.packs.end() || has_pack(need->first)) continue;
       if (!holds_ranges(arena, i, need->second.ranges)) continue;
-      if (read_packs_ && !reads_whole(arena, i, need->second.ranges)) continue;
+      if (read_packs_ && !reads_ranges(arena, i, need->second.ranges)) continue;
       const std::lock_guard lock(mutex_);
       if (held_.packs.insert(need->first).second)
         held_.pack_bytes += kFrameHeaderBytes + index.packs[i].meta_bytes + index.packs[i].body_bytes;

@@ -83,10 +83,7 @@ bool Evacuation::has_whole_home(const Score& pack, const std::vector<Extent>& ra
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(home.second);
     if (!arena.ok()) return false;
     const std::optional<size_t> ordinal = (*arena)->find_pack(pack);
-    if (!ordinal) return false;
-    Result<Pack> copy = (*arena)->read_pack(*ordinal);
-    return copy.ok() && std::all_of(ranges.begin(), ranges.end(),
-                                    [&](const Extent& range) { return copy->range(range.offset, range.bytes).ok(); });
+    return ordinal && reads_ranges(**arena, *ordinal, ranges);
   });
   if (whole) safe_.insert(pack);
   return whole;

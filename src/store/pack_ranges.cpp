@@ -60,4 +60,10 @@ bool holds_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Ex
   return true;
 }
 
+bool reads_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
+  Result<Pack> pack = arena.read_pack(ordinal);
+  return pack.ok() && std::all_of(ranges.begin(), ranges.end(),
+                                  [&](const Extent& range) { return pack->range(range.offset, range.bytes).ok(); });
+}
+
 }  // namespace varve

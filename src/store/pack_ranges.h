@@ -20,4 +20,7 @@ std::vector<bool> chunks_in_ranges(const PackMeta& meta, const std::vector<Exten
 /// Whether the copy of a pack in `arena` is long enough for the (joined) ranges and holds every chunk in them.
 bool holds_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
 
+/// Whether that copy can be read, and every chunk in the ranges is what its score says.
+bool reads_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
+
 }  // namespace varve

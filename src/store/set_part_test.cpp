@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "core/forwarding_file_system.h"
 #include "core/memory_file_system.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
@@ -281,32 +282,16 @@ TEST_F(Parts, AreNeededFromTheLeaseOnWhenTheCommitIsPrepared) {
 }
 
 /// Passes everything on; when arenas are made durable for the first time, the world goes on before it.
-class PausingFileSystem final : public FileSystem {
+class PausingFileSystem final : public ForwardingFileSystem {
  public:
   PausingFileSystem(FileSystem& inner, std::function<void()> meanwhile)
-      : inner_(inner), meanwhile_(std::move(meanwhile)) {}
-  Result<std::unique_ptr<File>> open_read(const std::string& path) override { return inner_.open_read(path); }
-  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options) override {
-    return inner_.create(path, options);
-  }
-  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override { return inner_.map(path); }
-  Status create_directory(const std::string& path) override { return inner_.create_directory(path); }
-  Status rename(const std::string& from, const std::string& to) override { return inner_.rename(from, to); }
-  Status rename_no_replace(const std::string& from, const std::string& to) override {
-    return inner_.rename_no_replace(from, to);
-  }
-  Status remove(const std::string& path) override { return inner_.remove(path); }
-  Status remove_directory(const std::string& path) override { return inner_.remove_directory(path); }
+      : ForwardingFileSystem(inner), meanwhile_(std::move(meanwhile)) {}
   Status sync_directory(const std::string& path) override {
     if (path.ends_with("/arenas") && meanwhile_) std::exchange(meanwhile_, nullptr)();
-    return inner_.sync_directory(path);
+    return ForwardingFileSystem::sync_directory(path);
   }
-  Status touch(const std::string& path) override { return inner_.touch(path); }
-  Result<std::vector<DirectoryEntry>> list(const std::string& path) override { return inner_.list(path); }
-  Result<FileStatus> stat(const std::string& path) override { return inner_.stat(path); }
 
  private:
-  FileSystem& inner_;
   std::function<void()> meanwhile_;
 };
 

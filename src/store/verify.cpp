@@ -215,10 +215,7 @@ class Verifier {
     Result<std::vector<Store::Place>> places = store_.find_pack(score, arena, true);
     if (!places.ok()) return false;
     return std::any_of(places->begin(), places->end(), [&](const Store::Place& place) {
-      if (place.arena->id() == arena) return false;
-      Result<Pack> pack = place.arena->read_pack(place.ordinal);
-      return pack.ok() && std::all_of(ranges.begin(), ranges.end(),
-                                      [&](const Extent& range) { return pack->range(range.offset, range.bytes).ok(); });
+      return place.arena->id() != arena && reads_ranges(*place.arena, place.ordinal, ranges);
     });
   }
 

@@ -12,6 +12,7 @@
 #include "aggregate/save_part.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "engine/fault_kinds.h"
 #include "engine/saving.h"
 #include "store/prune.h"
 
@@ -322,23 +323,7 @@ TEST_P(Failing, ReplacingASetLeavesTheOldOneOrTheNewOneWhole) { fail_everywhere(
 TEST_P(Failing, DropLeavesAllOtherSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(drop_action(), GetParam()); }
 TEST_P(Failing, PruneLeavesAllKeptSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(prune_action(), GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Disk, Failing,
-                         testing::Values(FaultKind::no_space, FaultKind::io_error, FaultKind::short_write,
-                                         FaultKind::failed_sync, FaultKind::failed_rename, FaultKind::failed_read,
-                                         FaultKind::flipped_bit),
-                         [](const testing::TestParamInfo<FaultKind>& kind) {
-                           switch (kind.param) {
-                             case FaultKind::no_space: return "NoSpace";
-                             case FaultKind::io_error: return "IoError";
-                             case FaultKind::short_write: return "ShortWrite";
-                             case FaultKind::failed_sync: return "FailedSync";
-                             case FaultKind::failed_rename: return "FailedRename";
-                             case FaultKind::failed_read: return "FailedRead";
-                             case FaultKind::flipped_bit: return "FlippedBit";
-                             case FaultKind::crash: break;
-                           }
-                           return "Crash";
-                         });
+INSTANTIATE_TEST_SUITE_P(Disk, Failing, test::every_fault(), test::fault_name);
 
 /// A restore either gives what was saved, or an error and not a single file.
 TEST_F(Interrupted, RestoreNeverGivesWrongBytesWhateverReadFailsOrLies) {

@@ -10,6 +10,7 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "engine/fault_kinds.h"
 #include "engine/saving.h"
 #include "level/transfer.h"
 #include "store/prune.h"
@@ -224,23 +225,7 @@ TEST_P(FailingTransfer, TargetStaysWholeAndNoSuccessIsClaimedWrongly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Disk, FailingTransfer,
-                         testing::Values(FaultKind::no_space, FaultKind::io_error, FaultKind::short_write,
-                                         FaultKind::failed_sync, FaultKind::failed_rename, FaultKind::failed_read,
-                                         FaultKind::flipped_bit),
-                         [](const testing::TestParamInfo<FaultKind>& kind) {
-                           switch (kind.param) {
-                             case FaultKind::no_space: return "NoSpace";
-                             case FaultKind::io_error: return "IoError";
-                             case FaultKind::short_write: return "ShortWrite";
-                             case FaultKind::failed_sync: return "FailedSync";
-                             case FaultKind::failed_rename: return "FailedRename";
-                             case FaultKind::failed_read: return "FailedRead";
-                             case FaultKind::flipped_bit: return "FlippedBit";
-                             case FaultKind::crash: break;
-                           }
-                           return "Crash";
-                         });
+INSTANTIATE_TEST_SUITE_P(Disk, FailingTransfer, test::every_fault(), test::fault_name);
 
 /// Calls something once, just before a given operation.
 class InterruptedFileSystem final : public FileSystem {

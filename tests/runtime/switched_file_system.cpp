@@ -2,22 +2,17 @@
 
 namespace varve::test {
 
-class SwitchedFileSystem::SwitchedFile final : public File {
+class SwitchedFileSystem::SwitchedFile final : public ForwardingFile {
  public:
   SwitchedFile(SwitchedFileSystem& files, std::unique_ptr<File> inner, std::string path)
-      : files_(files), inner_(std::move(inner)), path_(std::move(path)) {}
-  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return inner_->read_at(offset, into); }
+      : ForwardingFile(std::move(inner)), files_(files), path_(std::move(path)) {}
   Status write_at(uint64_t offset, ByteSpan from) override {
     VARVE_TRY(files_.pass(path_));
-    return inner_->write_at(offset, from);
+    return ForwardingFile::write_at(offset, from);
   }
-  Status truncate(uint64_t bytes) override { return inner_->truncate(bytes); }
-  Status sync() override { return inner_->sync(); }
-  Result<uint64_t> size() override { return inner_->size(); }
 
  private:
   SwitchedFileSystem& files_;
-  const std::unique_ptr<File> inner_;
   const std::string path_;
 };
 
@@ -43,23 +38,23 @@ Status SwitchedFileSystem::pass(const std::string& path) {
 
 Result<std::unique_ptr<File>> SwitchedFileSystem::create(const std::string& path, CreateOptions options) {
   VARVE_TRY(pass(path));
-  VARVE_ASSIGN(std::unique_ptr<File> inner, inner_.create(path, options));
+  VARVE_ASSIGN(std::unique_ptr<File> inner, ForwardingFileSystem::create(path, options));
   return std::unique_ptr<File>(new SwitchedFile(*this, std::move(inner), path));
 }
 
 Status SwitchedFileSystem::create_directory(const std::string& path) {
   VARVE_TRY(pass(path));
-  return inner_.create_directory(path);
+  return ForwardingFileSystem::create_directory(path);
 }
 
 Status SwitchedFileSystem::rename(const std::string& from, const std::string& to) {
   VARVE_TRY(pass(to));
-  return inner_.rename(from, to);
+  return ForwardingFileSystem::rename(from, to);
 }
 
 Status SwitchedFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
   VARVE_TRY(pass(to));
-  return inner_.rename_no_replace(from, to);
+  return ForwardingFileSystem::rename_no_replace(from, to);
 }
 
 }  // namespace varve::test
