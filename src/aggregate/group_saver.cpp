@@ -46,25 +46,25 @@ GroupSaver::GroupSaver(const SaveContext& context, Source& source, uint32_t ordi
       source_(source),
       files_(source.files()),
       score_(context.store.score()),
+      ordinal_(ordinal),
       cursor_(context.index),
       fresh_(context.group_memory_bytes / 4),
       builder_(context.options.pack_bytes) {
-  outcome_.arena = context.lease.arena_id(ordinal);
   entries_max_ = context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry);
 }
 
 Result<GroupOutcome> GroupSaver::run() {
   VARVE_TRY(read_layouts());
   make_streams();
-  VARVE_ASSIGN(arena_, ArenaWriter::create(context_.store.fs(), context_.store.part_path(outcome_.arena),
-                                           context_.store.arena_header(outcome_.arena),
-                                           {.direct = context_.options.direct_io, .buffer_bytes = 1_MiB}));
+  arenas_ = std::make_unique<SpreadWriter>(
+      context_.store, context_.lease, ordinal_,
+      ArenaWriterOptions{.direct = context_.options.direct_io, .buffer_bytes = 1_MiB});
   VARVE_TRY(store_chunks());
   VARVE_TRY(source_.check_unchanged());
   VARVE_TRY(write_tree());
-  VARVE_TRY(arena_->seal(context_.store.arena_path(outcome_.arena)));
-  outcome_.record.hint = outcome_.arena;
-  outcome_.record.arena_bytes = arena_->bytes();
+  VARVE_TRY(arenas_->seal());
+  outcome_.arenas = arenas_->arenas();
+  outcome_.record.arena_bytes = arenas_->bytes();
   return std::move(outcome_);
 }
 
@@ -232,7 +232,7 @@ Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const Batc
   if (!builder_.accepts(stream, chunk.bytes)) VARVE_TRY(finish_pack());
   if (builder_.empty()) {
     building_ = static_cast<uint32_t>(packs_.size());
-    packs_.push_back({{}, outcome_.arena});
+    packs_.emplace_back();  // finish_pack() says which
   }
   const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score);
   fresh_.insert(chunk.score, chunk.bytes, {building_, offset});
@@ -251,7 +251,7 @@ uint32_t GroupSaver::pack_ordinal(const PackLink& link) {
 Status GroupSaver::finish_pack() {
   if (builder_.empty()) return {};
   auto pack = std::make_shared<PendingPack>(builder_.take(class_keys_[encoding_class_], score_));
-  packs_[building_].score = pack->meta.score;
+  packs_[building_] = {pack->meta.score, arenas_->home(pack->meta.score)};
   while (encoding_.size() >= encoding_max_) VARVE_TRY(append_oldest_pack());
   Task<Result<EncodedBytes>> task = context_.pool.submit(
       [pack, stored = context_.options.codec.stores(), encoder = encoders_[encoding_class_]]() -> Result<EncodedBytes> {
@@ -269,15 +269,14 @@ Status GroupSaver::append_oldest_pack() {
   PackMeta& meta = oldest.pack->meta;
   meta.recipe = std::move(encoded.recipe);
   const ByteSpan body = context_.options.codec.stores() ? oldest.pack->raw : encoded.body;
-  VARVE_ASSIGN(size_t ordinal, arena_->append_pack(meta, body));
+  VARVE_ASSIGN(const SpreadWriter::Place place, arenas_->append_pack(meta, body));
   entries_dropped_ = entries_dropped_ || outcome_.entries.size() + meta.chunks.size() > entries_max_;
   if (entries_dropped_) {
     outcome_.entries = {};
     return {};
   }
   for (size_t i = 0; i < meta.chunks.size(); ++i) {
-    outcome_.entries.push_back(
-        {meta.chunks[i].score.prefix(), 0, static_cast<uint32_t>(ordinal), static_cast<uint32_t>(i)});
+    outcome_.entries.push_back({meta.chunks[i].score.prefix(), place.arena, place.ordinal, static_cast<uint32_t>(i)});
   }
   return {};
 }
@@ -297,7 +296,8 @@ Status GroupSaver::write_tree() {
   }
   const ByteVector content = encode_root(root, score_.score_bytes());
   outcome_.record.root = score_(content);
-  return arena_->append_node(outcome_.record.root, content).status();
+  outcome_.record.hint = arenas_->home(outcome_.record.root);
+  return arenas_->append_node(outcome_.record.root, content);
 }
 
 Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
@@ -324,10 +324,10 @@ Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
     leaf.files.push_back(std::move(file));
   }
   link.file_count = leaf.files.size();
-  link.hint = outcome_.arena;
   const ByteVector content = encode_leaf(leaf, score_.score_bytes());
   link.score = score_(content);
-  VARVE_TRY(arena_->append_node(link.score, content).status());
+  link.hint = arenas_->home(link.score);
+  VARVE_TRY(arenas_->append_node(link.score, content));
   return link;
 }
 

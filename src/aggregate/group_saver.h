@@ -9,10 +9,9 @@
 #include "aggregate/fresh_chunks.h"
 #include "aggregate/pack_builder.h"
 #include "aggregate/save.h"
-#include "arena/arena_writer.h"
 #include "core/thread_pool.h"
 #include "store/chunk_index.h"
-#include "store/writer_lease.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 
@@ -31,14 +30,14 @@ struct SaveContext {
 /// What became of one group.
 struct GroupOutcome {
   GroupRecord record;
-  ArenaId arena;
-  std::vector<ChunkIndexEntry> entries;  ///< of the new arena, for the index; empty if there were too many to hold
+  std::vector<ArenaId> arenas;           ///< the new ones: one, unless the store is spread
+  std::vector<ChunkIndexEntry> entries;  ///< of the new arenas, for the index; empty if there were too many to hold
   uint64_t raw_bytes = 0, new_bytes = 0, known_bytes = 0, pattern_bytes = 0, variable_count = 0;
 };
 
-/// Saves the source of one group of ranks into one arena: layouts → streams → chunks in the order of the scheme → packs
-/// → tree → sealed arena. One thread drives it; scoring and encoding run in the pool, and results are taken in order,
-/// so that the arena does not depend on timing.
+/// Saves the source of one group of ranks into arenas of its own: layouts → streams → chunks in the order of the scheme →
+/// packs → tree → sealed arenas. One thread drives it; scoring and encoding run in the pool, and results are taken in order,
+/// so that the arenas do not depend on timing.
 class GroupSaver {
  public:
   GroupSaver(const SaveContext& context, Source& source, uint32_t ordinal);
@@ -75,7 +74,8 @@ class GroupSaver {
   const std::vector<SourceFile>& files_;
   const ScoreFunction& score_;
   GroupOutcome outcome_;
-  std::unique_ptr<ArenaWriter> arena_;
+  const uint32_t ordinal_;
+  std::unique_ptr<SpreadWriter> arenas_;
 
   std::vector<TreeFile> tree_files_;
   std::vector<std::string> class_keys_;

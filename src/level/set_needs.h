@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -22,5 +23,11 @@ struct SetNeeds {
 
 /// Goes through a set's trees. Fails if a node cannot be read.
 Result<SetNeeds> needs_of_set(const Store& store, const SetRecord& record, ProgressSink& progress);
+
+/// The content of a node, by its score and where it may be.
+using ReadNode = std::function<Result<ByteVector>(const Score& score, const ArenaId& hint)>;
+/// The same, with nodes from wherever `read` finds them.
+Result<SetNeeds> needs_of_set(const SetRecord& record, size_t score_bytes, ProgressSink& progress,
+                              const ReadNode& read);
 
 }  // namespace varve

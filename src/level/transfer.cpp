@@ -6,13 +6,12 @@
 #include <thread>
 #include <unordered_set>
 
-#include "arena/arena_writer.h"
 #include "core/thread_pool.h"
 #include "level/held_frames.h"
 #include "level/pack_fetcher.h"
 #include "level/pack_shapes.h"
 #include "level/set_needs.h"
-#include "store/writer_lease.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 
@@ -24,42 +23,43 @@ size_t threads_of(const TransferOptions& options) {
   return options.thread_count > 0 ? options.thread_count : std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// Writes what the target lacks of a set into one new arena of its own.
+/// Writes what the target lacks of a set into new arenas of its own.
 class Sender {
  public:
-  Sender(const Store& from, const Store& to, WriterLease& lease, const SetNeeds& needs, const HeldFrames& held,
+  Sender(const Store& from, const Store& to, const WriterLease& lease, const SetNeeds& needs, const HeldFrames& held,
          const TransferOptions& options, ProgressSink& progress, TransferReport& report)
       : from_(from),
-        to_(to),
-        lease_(lease),
         needs_(needs),
         held_(held),
         options_(options),
         progress_(progress),
         report_(report),
         fetcher_(from, options.check_chunks, options.recode),
-        pool_(threads_of(options)) {}
+        pool_(threads_of(options)),
+        writer_(to, lease, 0,
+                {.direct = options.direct_io,
+                 .background = pool_.thread_count() > 1,
+                 .buffer_bytes = kWriteBufferBytes}) {}
 
   /// Sends what is lacking of a group; says where its root is then, and how many bytes were written for the group.
   Status send_group(GroupRecord& group) {
-    const uint64_t before = bytes_written();
+    const uint64_t before = writer_.bytes();
     VARVE_ASSIGN(const ByteVector content, from_.read_node(group.root, group.hint));
     VARVE_ASSIGN(const Root root, decode_root(content, from_.score().score_bytes()));
     for (const LeafLink& link : root.leaves) VARVE_TRY(send_leaf(link));
     VARVE_TRY(send_node(group.root, content));
     const auto home = held_.nodes.find(group.root);
-    group.hint = home == held_.nodes.end() ? lease_.arena_id(0) : home->second;
-    group.arena_bytes = bytes_written() - before;
+    group.hint = home == held_.nodes.end() ? writer_.home(group.root) : home->second;
+    group.arena_bytes = writer_.bytes() - before;
     return {};
   }
 
   /// Makes what was sent durable, but for its name in the folder of arenas. Returns how much that has added.
   Result<uint64_t> seal() {
-    if (writer_ == nullptr) return uint64_t{0};
-    const uint64_t before = writer_->bytes();
-    VARVE_TRY(writer_->seal(to_.arena_path(writer_->id())));
-    report_.sent_bytes = writer_->bytes();
-    return writer_->bytes() - before;
+    const uint64_t before = writer_.bytes();
+    VARVE_TRY(writer_.seal());
+    report_.sent_bytes = writer_.bytes();
+    return writer_.bytes() - before;
   }
   /// Raw bytes of the set that the target had not.
   uint64_t new_bytes() const { return new_bytes_; }
@@ -69,18 +69,6 @@ class Sender {
     Task<Result<FetchedPack>> task;
     uint64_t needed_bytes, memory_bytes;
   };
-
-  uint64_t bytes_written() const { return writer_ == nullptr ? 0 : writer_->bytes(); }
-
-  Status open_writer() {
-    if (writer_ != nullptr) return {};
-    const ArenaId id = lease_.arena_id(0);
-    VARVE_ASSIGN(writer_, ArenaWriter::create(to_.fs(), to_.part_path(id), to_.arena_header(id),
-                                              {.direct = options_.direct_io,
-                                               .background = pool_.thread_count() > 1,
-                                               .buffer_bytes = kWriteBufferBytes}));
-    return {};
-  }
 
   Status send_leaf(const LeafLink& link) {
     VARVE_ASSIGN(const ByteVector content, from_.read_node(link.score, link.hint));
@@ -130,12 +118,11 @@ class Sender {
     fetching_.pop_front();
     fetching_bytes_ -= oldest.memory_bytes;
     VARVE_ASSIGN(const FetchedPack pack, oldest.task.wait());
-    VARVE_TRY(open_writer());
-    const uint64_t before = writer_->bytes();
+    const uint64_t before = writer_.bytes();
     if (pack.anew) {
-      VARVE_TRY(writer_->append_pack(pack.anew->meta, pack.anew->body).status());
+      VARVE_TRY(writer_.append_pack(pack.anew->meta, pack.anew->body).status());
     } else {
-      VARVE_TRY(writer_->append_copy(FrameKind::pack, pack.entry, pack.frame.meta, pack.frame.body));
+      VARVE_TRY(writer_.append_copy(FrameKind::pack, pack.entry, pack.frame.meta, pack.frame.body));
     }
     ++report_.sent_packs;
     new_bytes_ += oldest.needed_bytes;
@@ -143,7 +130,7 @@ class Sender {
     if (pack.recoded_from_bytes > 0) {
       ++report_.recoded_packs;
       report_.recoded_from_bytes += pack.recoded_from_bytes;
-      report_.recoded_to_bytes += writer_->bytes() - before;
+      report_.recoded_to_bytes += writer_.bytes() - before;
     }
     progress_.advance(oldest.needed_bytes);
     return {};
@@ -151,27 +138,24 @@ class Sender {
 
   Status send_node(const Score& score, const ByteVector& content) {
     if (held_.nodes.contains(score) || !sent_.insert(score).second) return {};
-    VARVE_TRY(open_writer());
-    VARVE_TRY(writer_->append_node(score, content).status());
+    VARVE_TRY(writer_.append_node(score, content));
     ++report_.sent_nodes;
     return {};
   }
 
   const Store& from_;
-  const Store& to_;
-  WriterLease& lease_;
   const SetNeeds& needs_;
   const HeldFrames& held_;
   const TransferOptions& options_;
   ProgressSink& progress_;
   TransferReport& report_;
-  std::unique_ptr<ArenaWriter> writer_;
   std::unordered_set<Score, ScoreHash> sent_;
   uint64_t new_bytes_ = 0;
   PackFetcher fetcher_;
   std::deque<Fetching> fetching_;
   uint64_t fetching_bytes_ = 0;
-  ThreadPool pool_;  ///< last: its tasks use what is above, and are over when it goes
+  ThreadPool pool_;  ///< its tasks use what is above, and are over when it goes
+  SpreadWriter writer_;
 };
 
 bool same_content(const SetRecord& a, const SetRecord& b) {

@@ -162,7 +162,8 @@ uint64_t ChunkIndex::entry_count() const {
   return sum;
 }
 
-std::optional<KnownChunk> ChunkIndex::Cursor::find(const Score& score, size_t bytes) {
+template <class Take>
+void ChunkIndex::Cursor::visit(const Score& score, size_t bytes, const Take& take) {
   candidates_.clear();
   const uint64_t prefix = score.prefix();
   for (const auto& run : index_.runs_) run->find(prefix, candidates_);
@@ -170,9 +171,26 @@ std::optional<KnownChunk> ChunkIndex::Cursor::find(const Score& score, size_t by
     const PackTable* found = table(candidate.arena, candidate.pack);
     if (found == nullptr || candidate.chunk >= found->chunks.size() || !found->held[candidate.chunk]) continue;
     const ChunkEntry& chunk = found->chunks[candidate.chunk];
-    if (chunk.score == score && chunk.bytes == bytes) return KnownChunk{found->link, found->offsets[candidate.chunk]};
+    if (chunk.score == score && chunk.bytes == bytes && !take({found->link, found->offsets[candidate.chunk]})) return;
   }
-  return std::nullopt;
+}
+
+std::optional<KnownChunk> ChunkIndex::Cursor::find(const Score& score, size_t bytes) {
+  std::optional<KnownChunk> first;
+  visit(score, bytes, [&](const KnownChunk& known) {
+    first = known;
+    return false;
+  });
+  return first;
+}
+
+std::vector<KnownChunk> ChunkIndex::Cursor::find_all(const Score& score, size_t bytes) {
+  std::vector<KnownChunk> all;
+  visit(score, bytes, [&](const KnownChunk& known) {
+    all.push_back(known);
+    return true;
+  });
+  return all;
 }
 
 const ChunkIndex::Cursor::PackTable* ChunkIndex::Cursor::table(const ArenaId& arena, uint32_t pack) {

@@ -31,6 +31,8 @@ class ChunkIndex {
    public:
     explicit Cursor(const ChunkIndex& index) : index_(index) {}
     std::optional<KnownChunk> find(const Score& score, size_t bytes);
+    /// Every place of a chunk, for those who may find the first ones damaged.
+    std::vector<KnownChunk> find_all(const Score& score, size_t bytes);
 
    private:
     struct PackTable {
@@ -48,6 +50,9 @@ class ChunkIndex {
       std::list<Key>::iterator used;
     };
     const PackTable* table(const ArenaId& arena, uint32_t pack);
+    /// Gives the places of a chunk to `take`, until it returns false.
+    template <class Take>
+    void visit(const Score& score, size_t bytes, const Take& take);
 
     const ChunkIndex& index_;
     std::vector<ChunkCandidate> candidates_;

@@ -113,6 +113,10 @@ void ChunkIndexRun::find(uint64_t prefix, std::vector<ChunkCandidate>& candidate
   }
 }
 
+void ChunkIndexRun::prefetch(uint64_t prefix) const {
+  __builtin_prefetch(filter_ + kFilterBlockBytes * filter_block(prefix, filter_blocks_));
+}
+
 Status ChunkIndexRun::verify() const {
   const ByteSpan raw = mapping_->bytes();
   if (crc32c(raw.first(raw.size() - 4)) == load_le<uint32_t>(raw.data() + raw.size() - 4)) return {};

@@ -36,9 +36,14 @@ class ChunkIndexRun {
   const std::string& path() const { return path_; }
   const std::vector<ArenaId>& arenas() const { return arenas_; }
   uint64_t entry_count() const { return entry_count_; }
+  uint64_t file_bytes() const { return mapping_->bytes().size(); }
+  /// Of the file: what every look-up touches.
+  uint64_t filter_bytes() const { return static_cast<uint64_t>(buckets_ - filter_); }
   ChunkIndexEntry entry(uint64_t position) const;
   /// Appends the candidates with this prefix.
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
+  /// Has the memory that find() looks at first brought near: for who looks up many, some ahead.
+  void prefetch(uint64_t prefix) const;
   /// Checks the whole file against its checksum.
   Status verify() const;
 

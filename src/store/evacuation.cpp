@@ -32,6 +32,8 @@ Result<std::optional<EncodedPack>> thin_pack(const ArenaReader& arena, size_t or
 Status Evacuation::run(const std::set<ArenaId>& victims) {
   VARVE_TRY(find_homes());
   VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
+  writer_ = std::make_unique<SpreadWriter>(store_, *lease_, 0,
+                                           ArenaWriterOptions{.background = false, .buffer_bytes = 1_MiB});
   for (const ArenaId& id : victims) {
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     if (arena.ok()) {
@@ -40,8 +42,8 @@ Status Evacuation::run(const std::set<ArenaId>& victims) {
       progress_.warning(arena.status().with_context("a damaged arena is left alone"));
     }
   }
-  if (writer_ != nullptr) {
-    VARVE_TRY(writer_->seal(store_.arena_path(writer_->id())));
+  if (writer_->bytes() > 0) {
+    VARVE_TRY(writer_->seal());
     VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // durable before what it replaces goes
   }
   find_staying(victims);
@@ -126,15 +128,13 @@ Status Evacuation::empty(const ArenaReader& arena) {
       progress_.warning(content.status().with_context("a damaged tree node is left where it is"));
       continue;
     }
-    VARVE_TRY(open_writer());
-    VARVE_TRY(writer_->append_node(score, *content).status());
+    VARVE_TRY(writer_->append_node(score, *content));
     safe_.insert(score);
   }
   return {};
 }
 
 Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
-  VARVE_TRY(open_writer());
   const FrameEntry& entry = arena.index().packs[ordinal];
   uint64_t needed_bytes = 0;
   for (const Extent& range : ranges) needed_bytes += range.bytes;
@@ -146,14 +146,6 @@ Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std
   }
   VARVE_ASSIGN(ArenaReader::RawFrame frame, arena.read_raw(FrameKind::pack, ordinal));
   return writer_->append_copy(FrameKind::pack, entry, frame.meta, frame.body);
-}
-
-Status Evacuation::open_writer() {
-  if (writer_ != nullptr) return {};
-  const ArenaId id = lease_->arena_id(0);
-  VARVE_ASSIGN(writer_, ArenaWriter::create(store_.fs(), store_.part_path(id), store_.arena_header(id),
-                                            {.background = false, .buffer_bytes = 1_MiB}));
-  return {};
 }
 
 void Evacuation::find_staying(const std::set<ArenaId>& victims) {

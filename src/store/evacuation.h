@@ -4,10 +4,9 @@
 #include <memory>
 #include <set>
 
-#include "arena/arena_writer.h"
 #include "core/progress.h"
 #include "store/needs.h"
-#include "store/writer_lease.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 
@@ -18,7 +17,7 @@ class Evacuation {
   Evacuation(const Store& store, const Needs& needs, ProgressSink& progress)
       : store_(store), needs_(needs), progress_(progress) {}
 
-  /// Empties `victims`, which are all marked, into a new sealed and durable arena. Copies in any marked arena do not
+  /// Empties `victims`, which are all marked, into new sealed and durable arenas. Copies in any marked arena do not
   /// count, whoever marked it.
   Status run(const std::set<ArenaId>& victims);
 
@@ -32,7 +31,6 @@ class Evacuation {
   bool has_whole_home(const Score& pack, const std::vector<Extent>& ranges);
   bool has_whole_home(const Score& node);
   Status copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
-  Status open_writer();
   void find_staying(const std::set<ArenaId>& victims);
   bool everything_is_safe();
 
@@ -44,7 +42,7 @@ class Evacuation {
   std::multimap<Score, ArenaId> pack_homes_, node_homes_;
   std::set<Score> safe_;  ///< those of which a home was read and found whole, or that were copied
   std::unique_ptr<WriterLease> lease_;
-  std::unique_ptr<ArenaWriter> writer_;
+  std::unique_ptr<SpreadWriter> writer_;
   std::set<ArenaId> staying_;
   uint64_t copied_packs_ = 0;
 };

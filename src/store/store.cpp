@@ -1,5 +1,7 @@
 #include "store/store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -9,7 +11,6 @@ namespace {
 constexpr std::string_view kStoreMagic = "VARVESTO";
 constexpr uint16_t kStoreVersion = 1;
 constexpr size_t kStoreHeaderBytes = 48;
-constexpr std::string_view kHeaderName = "varve.store";
 /// Readers kept open: each holds a file descriptor and its arena's index.
 constexpr size_t kOpenArenasMax = 256;
 
@@ -34,43 +35,58 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
   VARVE_TRY(fs.create_directory(path));
   VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs.list(path));
   for (const DirectoryEntry& entry : entries) {
-    if (entry.name == kHeaderName) return Status::already_exists("there is a store already", path);
+    if (entry.name == base_name(header_path(path))) return Status::already_exists("there is a store already", path);
   }
   if (!entries.empty()) {
     return Status::already_exists("the folder is not empty", path, "name a new or empty folder for the store");
   }
-  VARVE_ASSIGN(UniqueId id, UniqueId::random());
+  VARVE_ASSIGN(UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
+  if (options.member) VARVE_TRY(write_spread_member(fs, path, *options.member));
   for (const char* folder : {"sets", "arenas", "writers", "condemned", "index"}) {
     VARVE_TRY(fs.create_directory(join_path(path, folder)));
   }
   // The header comes last: a folder without it is not a store yet, and may be removed.
-  VARVE_TRY(write_file_durably(fs, join_path(path, kHeaderName), encode_store_header(id, options)));
-  // The store's own name: without it, a power cut could take all that is saved from now on.
+  VARVE_TRY(write_file_durably(fs, header_path(path), encode_store_header(id, options)));
+  return sync_name(fs, path);
+}
+
+Status Store::sync_name(FileSystem& fs, const std::string& path) {
+  // Without it, a power cut could take all that is saved from now on.
   const Status named = fs.sync_directory(parent_path(path));
   return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
-Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path) {
-  const std::string header_path = join_path(path, kHeaderName);
-  Result<ByteVector> raw = read_file(fs, header_path, 4096);
+Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ArenaSpread spread) {
+  Result<ByteVector> raw = read_file(fs, header_path(path), 4096);
   if (!raw.ok()) {
     if (raw.status().code() != StatusCode::not_found) return raw.status();
     return Status::not_found("no store here", path, "create one with `varve init " + path + "`");
   }
-  if (raw->size() != kStoreHeaderBytes || as_text(ByteSpan(*raw).first(8)) != kStoreMagic ||
-      crc32c(ByteSpan(*raw).first(kStoreHeaderBytes - 4)) != load_le<uint32_t>(raw->data() + kStoreHeaderBytes - 4)) {
-    return Status::corrupt("the store's header is damaged", header_path,
-                           "put the file back from another copy of the store");
-  }
-  const auto version = load_le<uint16_t>(raw->data() + 8);
-  if (version != kStoreVersion) {
-    return Status::unsupported("the store has format version " + std::to_string(version), path, "use a newer Varve");
+  VARVE_ASSIGN(const UniqueId id, id_of_header(*raw, path));
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, path));
+  if ((member ? member->count : 1) != spread.places()) {
+    return Status::invalid_argument(
+        fmt::format("this is one of {} places of a store, and cannot be used alone", member ? member->count : 1), path,
+        "name all of its servers");
   }
   VARVE_ASSIGN(ScoreFunction score,
                ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
+  return std::unique_ptr<Store>(new Store(fs, path, id, score, spread));
+}
+
+Result<UniqueId> Store::id_of_header(ByteSpan header, const std::string& path) {
+  if (header.size() != kStoreHeaderBytes || as_text(header.first(8)) != kStoreMagic ||
+      crc32c(header.first(kStoreHeaderBytes - 4)) != load_le<uint32_t>(header.data() + kStoreHeaderBytes - 4)) {
+    return Status::corrupt("the store's header is damaged", header_path(path),
+                           "put the file back from another copy of the store");
+  }
+  const auto version = load_le<uint16_t>(header.data() + 8);
+  if (version != kStoreVersion) {
+    return Status::unsupported("the store has format version " + std::to_string(version), path, "use a newer Varve");
+  }
   UniqueId id;
-  std::copy_n(raw->begin() + 12, 16, id.bytes.begin());
-  return std::unique_ptr<Store>(new Store(fs, path, id, score));
+  std::copy_n(header.begin() + 12, 16, id.bytes.begin());
+  return id;
 }
 
 ArenaHeader Store::arena_header(const ArenaId& arena) const {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "arena/arena_reader.h"
 #include "core/file_system.h"
 #include "store/arena_directory.h"
+#include "store/arena_spread.h"
+#include "store/spread_member.h"
 #include "store/tree.h"
 
 namespace varve {
@@ -18,6 +21,8 @@ namespace varve {
 struct CreateStoreOptions {
   ScoreAlgorithm algorithm = ScoreFunction::preferred().algorithm();
   size_t score_bytes = 32;
+  std::optional<UniqueId> id{};          ///< a new one, unless said
+  std::optional<SpreadMember> member{};  ///< of a store over several places (spread.h)
 };
 
 /// A store in one directory (FORMAT.md, "The folder of a store"): its header, and its arenas. The catalog of sets
@@ -27,12 +32,20 @@ class Store {
   /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
   /// anything.
   static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
-  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path);
+  /// `spread`: how `fs` spreads the arenas. invalid_argument if the store has another number of places.
+  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ArenaSpread spread = {});
+
+  /// Makes the name of the store's folder durable, so far as this user may.
+  static Status sync_name(FileSystem& fs, const std::string& path);
+  static std::string header_path(const std::string& path) { return join_path(path, "varve.store"); }
+  /// From a header as it lies in `path`, which is checked.
+  static Result<UniqueId> id_of_header(ByteSpan header, const std::string& path);
 
   FileSystem& fs() const { return fs_; }
   const std::string& path() const { return path_; }
   const UniqueId& id() const { return id_; }
   const ScoreFunction& score() const { return score_; }
+  const ArenaSpread& spread() const { return spread_; }
   ArenaHeader arena_header(const ArenaId& arena) const;
 
   std::string sets_path() const { return join_path(path_, "sets"); }
@@ -74,8 +87,8 @@ class Store {
   Result<Leaf> read_leaf(const LeafLink& link) const;
 
  private:
-  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score)
-      : fs_(fs), path_(std::move(path)), id_(id), score_(score) {}
+  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score, ArenaSpread spread)
+      : fs_(fs), path_(std::move(path)), id_(id), score_(score), spread_(spread) {}
   Result<std::vector<ArenaId>> list_ids(const std::string& folder, std::string_view suffix) const;
   template <class Find>
   Result<std::vector<Place>> find(const Score& score, const ArenaId& hint, bool all, const Find& find_in) const;
@@ -84,6 +97,7 @@ class Store {
   const std::string path_;
   const UniqueId id_;
   const ScoreFunction score_;
+  const ArenaSpread spread_;
 
   struct CachedArena {
     std::shared_ptr<ArenaReader> reader;

@@ -59,8 +59,9 @@ class Verifier {
   VerifyReport take() && { return std::move(report_); }
 
  private:
-  void report(const Status& what, const Users& users, bool disposable = false) {
-    Damage damage{what, {users.sets.begin(), users.sets.end()}, {users.files.begin(), users.files.end()}, disposable};
+  void report(const Status& what, const Users& users, std::optional<ArenaId> arena = {}, bool disposable = false) {
+    Damage damage{what, {users.sets.begin(), users.sets.end()}, {users.files.begin(), users.files.end()}, disposable,
+                  arena};
     report_.damages.push_back(std::move(damage));
   }
 
@@ -180,7 +181,7 @@ class Verifier {
       if (progress_.cancelled()) return Status::cancelled();
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
       if (!arena.ok()) {
-        report(arena.status(), users_of_arena(id));
+        report(arena.status(), users_of_arena(id), id);
         continue;
       }
       ++report_.arena_count;
@@ -195,7 +196,7 @@ class Verifier {
   void report_frame(const Status& what, const ArenaId& arena, const std::optional<Score>& score) {
     if (!score) {
       // The arena's own index: what it lists was found by going through the file.
-      report(what, {});
+      report(what, {}, arena);
       return;
     }
     auto pack = packs_.find(*score);
@@ -203,11 +204,11 @@ class Verifier {
     // Another arena may hold a whole copy; then nobody is hurt.
     if (pack != packs_.end() && !whole_elsewhere(*score, arena, pack->second.ranges)) {
       damaged_packs_.insert(*score);
-      report(what, pack->second.users);
+      report(what, pack->second.users, arena);
     } else if (node != node_users_.end()) {
-      report(what, node->second);
+      report(what, node->second, arena);
     } else {
-      report(what, {});
+      report(what, {}, arena);
     }
   }
 
@@ -276,7 +277,7 @@ class Verifier {
       const bool removed = store_.fs().remove(path).ok();
       report(status.with_hint(removed ? "it was removed, and is rebuilt by the next save"
                                       : "remove it; the next save rebuilds it"),
-             {}, true);
+             {}, {}, true);
     }
     return {};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct Damage {
       affected_sets;  ///< "job@3", "job@4 (part 1 of 2)", sorted; empty: no set needs it, or it heals
   std::vector<std::string> affected_files;  ///< "job@3:path", sorted, at most kAffectedFilesMax
   bool disposable = false;                  ///< part of the index, which the next save rebuilds
+  std::optional<ArenaId> arena{};           ///< in which it is, if it is in one
 };
 inline constexpr size_t kAffectedFilesMax = 100;
 

@@ -20,6 +20,11 @@ Result<Damage> decode_damage(ByteReader& reader) {
   }
   VARVE_ASSIGN(const uint8_t disposable, reader.u8());
   damage.disposable = disposable != 0;
+  VARVE_ASSIGN(const uint8_t in_arena, reader.u8());
+  if (in_arena != 0) {
+    VARVE_ASSIGN(const ByteSpan id, reader.bytes(sizeof(ArenaId::bytes)));
+    std::copy(id.begin(), id.end(), damage.arena.emplace().bytes.begin());
+  }
   return damage;
 }
 }  // namespace
@@ -40,6 +45,8 @@ ByteVector encode_findings(const Findings& findings) {
       for (const std::string& text : *texts) w.text(text);
     }
     w.u8(damage.disposable ? 1 : 0);
+    w.u8(damage.arena ? 1 : 0);
+    if (damage.arena) w.bytes(damage.arena->bytes);
   }
   return raw;
 }

@@ -57,12 +57,6 @@ WriterLease::~WriterLease() {
   if (!committed_) store_.fs().remove(path_).ignore("prune removes the leases of dead writers");
 }
 
-ArenaId WriterLease::arena_id(uint32_t ordinal) const {
-  ArenaId arena = id_;
-  store_le<uint32_t>(arena.bytes.data(), load_le<uint32_t>(id_.bytes.data()) + ordinal);
-  return arena;
-}
-
 bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
   Result<UniqueId> writer = UniqueId::parse(lease_name);
   return writer.ok() && std::equal(writer->bytes.begin() + 4, writer->bytes.end(), arena.bytes.begin() + 4);

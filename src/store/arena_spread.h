@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "arena/frame.h"
+
+namespace varve {
+
+/// How the arenas of a store are spread over several places, such as servers (FORMAT.md, "Several servers"): each place
+/// has an equal range of ids and of scores. What has a score lies in an arena of the score's place, unless it was
+/// written when there were fewer places; so it is looked for by name, never by place alone.
+class ArenaSpread {
+ public:
+  ArenaSpread() = default;
+  /// `places` > 0.
+  explicit ArenaSpread(uint32_t places) : places_(places) {}
+
+  uint32_t places() const { return places_; }
+  /// By the first word of the id.
+  uint32_t place_of(const ArenaId& arena) const { return range_of(load_le<uint32_t>(arena.bytes.data())); }
+  uint32_t place_of(const Score& score) const { return range_of(static_cast<uint32_t>(score.prefix() >> 32)); }
+
+  /// The id of the `ordinal`-th arena that a writer makes at a place. Ids of different ordinals and places differ, as
+  /// long as ordinals are below 2^32 / places().
+  ArenaId arena_at(const UniqueId& writer, uint32_t ordinal, uint32_t place) const {
+    const uint64_t begin = range_begin(place), length = range_begin(place + 1) - begin;
+    ArenaId arena = writer;
+    const uint64_t word = begin + (uint64_t{load_le<uint32_t>(writer.bytes.data())} + ordinal) % length;
+    store_le<uint32_t>(arena.bytes.data(), static_cast<uint32_t>(word));
+    return arena;
+  }
+
+ private:
+  uint32_t range_of(uint32_t word) const { return static_cast<uint32_t>((uint64_t{word} * places_) >> 32); }
+  /// The first word of a place's range.
+  uint64_t range_begin(uint32_t place) const { return ((uint64_t{place} << 32) + places_ - 1) / places_; }
+
+  uint32_t places_ = 1;
+};
+
+}  // namespace varve

@@ -1,0 +1,290 @@
+#include "store/spread.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "store/spread_file_system.h"
+#include "store/spread_member.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kCopyBytes = 4_MiB;
+
+struct Place {
+  FileSystem* fs = nullptr;
+  std::optional<SpreadMember> member;
+};
+
+Result<std::vector<Place>> look_at(const std::vector<FileSystem*>& places, const std::string& path) {
+  if (places.empty() || places.size() > kSpreadPlacesMax)
+    return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
+  std::vector<Place> found;
+  for (FileSystem* fs : places) {
+    VARVE_ASSIGN(std::optional<SpreadMember> member, read_spread_member(*fs, path));
+    found.push_back({fs, member});
+  }
+  return found;
+}
+
+/// The members among `places`, by their position; those between that were not named are null. invalid_argument: they
+/// are of different stores, or two are the same place.
+Result<std::vector<FileSystem*>> members_by_position(const std::vector<Place>& places) {
+  std::vector<FileSystem*> members;
+  std::optional<UniqueId> store;
+  for (const Place& place : places) {
+    if (!place.member) continue;
+    if (store && *store != place.member->store)
+      return Status::invalid_argument("these are places of different stores", "", "name the places of one store");
+    store = place.member->store;
+    const uint32_t position = place.member->position;
+    if (members.size() <= position) members.resize(position + 1, nullptr);
+    if (members[position] != nullptr)
+      return Status::invalid_argument("two of these are the same place of a store", "", "name each place once");
+    members[position] = place.fs;
+  }
+  return members;
+}
+
+Status wrong_places(const SpreadMember& home, size_t named) {
+  return Status::invalid_argument("the store is spread over " + std::to_string(home.count) + " places, and " +
+                                      std::to_string(named) + " of them are here",
+                                  home.store.hex(), "name all of its places, in any order");
+}
+
+/// Whether there is a store in one folder.
+Result<bool> has_header(FileSystem& fs, const std::string& path) {
+  const Status status = fs.stat(Store::header_path(path)).status();
+  if (status.ok()) return true;
+  if (status.code() == StatusCode::not_found) return false;
+  return status;
+}
+
+Status check_empty(FileSystem& fs, const std::string& path) {
+  const Result<std::vector<DirectoryEntry>> entries = fs.list(path);
+  if (entries.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(entries.status());
+  if (entries->empty()) return {};
+  return Status::already_exists("the folder of a new place is not empty", path, "name a new or empty folder");
+}
+
+/// Moves arenas to where they belong.
+class Mover {
+ public:
+  Mover(const std::vector<FileSystem*>& places, const std::string& path, ProgressSink& progress)
+      : places_(places), arenas_path_(join_path(path, "arenas")), spread_(static_cast<uint32_t>(places.size())),
+        progress_(progress) {}
+
+  Result<RebalanceReport> run() {
+    RebalanceReport report;
+    report.bytes_of_places.resize(places_.size());
+    std::vector<Arena> wrong;
+    uint64_t wrong_bytes = 0;
+    for (uint32_t place = 0; place < places_.size(); ++place) {
+      VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, places_[place]->list(arenas_path_));
+      for (const DirectoryEntry& entry : entries) {
+        if (!entry.name.ends_with(kSuffix)) continue;
+        const Result<ArenaId> id =
+            ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - kSuffix.size()));
+        if (!id.ok()) continue;
+        const Result<FileStatus> status = places_[place]->stat(join_path(arenas_path_, entry.name));
+        if (status.status().code() == StatusCode::not_found) continue;  // pruned meanwhile
+        VARVE_TRY(status.status());
+        const uint32_t home = spread_.place_of(*id);
+        ++report.arenas;
+        report.bytes += status->bytes;
+        report.bytes_of_places[home] += status->bytes;
+        if (home == place) continue;
+        wrong.push_back({*id, place, home, status->bytes});
+        wrong_bytes += status->bytes;
+      }
+    }
+    progress_.phase("moving");
+    progress_.total(wrong_bytes);
+    for (const Arena& arena : wrong) {
+      if (progress_.cancelled()) return Status::cancelled();
+      VARVE_TRY(move(arena));
+      ++report.moved_arenas;
+      report.moved_bytes += arena.bytes;
+      progress_.advance(arena.bytes);
+    }
+    return report;
+  }
+
+ private:
+  static constexpr std::string_view kSuffix = ".arena";
+  struct Arena {
+    ArenaId id;
+    uint32_t from = 0, to = 0;
+    uint64_t bytes = 0;
+  };
+
+  Status move(const Arena& arena) {
+    FileSystem& from = *places_[arena.from];
+    FileSystem& to = *places_[arena.to];
+    const std::string path = join_path(arenas_path_, arena.id.hex() + std::string(kSuffix));
+    const std::string part = join_path(arenas_path_, arena.id.hex() + ".part");
+    to.remove(part).ignore("there is none, unless an earlier move was stopped");
+    VARVE_ASSIGN(const std::unique_ptr<File> source, from.open_read(path));
+    const Status copied = copy(*source, to, part, path, arena.bytes);
+    if (!copied.ok()) {
+      to.remove(part).ignore("prune removes it");
+      return copied;
+    }
+    const Status named = to.rename_no_replace(part, path);
+    if (named.code() == StatusCode::already_exists) {
+      // An earlier move was stopped after this point. Arenas are immutable: it is the same.
+      to.remove(part).ignore("prune removes it");
+    } else {
+      VARVE_TRY(named);
+    }
+    VARVE_TRY(to.sync_directory(arenas_path_));
+    const Status removed = from.remove(path);
+    if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
+    return from.sync_directory(arenas_path_);
+  }
+
+  Status copy(File& source, FileSystem& to, const std::string& part, const std::string& path, uint64_t bytes) {
+    VARVE_ASSIGN(const std::unique_ptr<File> copy, to.create(part));
+    uint32_t sum = 0;
+    ByteVector buffer(static_cast<size_t>(std::min(kCopyBytes, bytes)));
+    auto for_each_piece = [&](const auto& work) -> Status {
+      for (uint64_t at = 0; at < bytes; at += kCopyBytes) {
+        VARVE_TRY(work(at, MutableByteSpan(buffer).first(static_cast<size_t>(std::min(kCopyBytes, bytes - at)))));
+      }
+      return {};
+    };
+    const Status written = for_each_piece([&](uint64_t at, MutableByteSpan piece) -> Status {
+      VARVE_TRY(read_exactly(source, at, piece, path));
+      sum = crc32c(piece, sum);
+      return copy->write_at(at, piece);
+    });
+    VARVE_TRY(written);
+    VARVE_TRY(copy->sync());
+    uint32_t there = 0;
+    const Status read = for_each_piece([&](uint64_t at, MutableByteSpan piece) -> Status {
+      VARVE_TRY(read_exactly(*copy, at, piece, part));
+      there = crc32c(piece, there);
+      return {};
+    });
+    VARVE_TRY(read);
+    if (sum == there) return {};
+    return Status::corrupt("what was written is not what is read back; the arena stays where it was", part,
+                           "check that place's disk");
+  }
+
+  const std::vector<FileSystem*>& places_;
+  const std::string arenas_path_;
+  const ArenaSpread spread_;
+  ProgressSink& progress_;
+};
+
+/// The store's header and id, and all places in their new order: members first. Changes nothing.
+struct Growth {
+  UniqueId store;
+  ByteVector header;
+  uint32_t count_before = 1;
+  std::vector<FileSystem*> places;
+};
+
+Result<Growth> plan_growth(const std::vector<Place>& places, const std::string& path) {
+  Growth growth;
+  VARVE_ASSIGN(growth.places, members_by_position(places));
+  std::vector<FileSystem*> added;
+  for (const Place& place : places) {
+    if (place.member) continue;
+    VARVE_ASSIGN(const bool is_store, has_header(*place.fs, path));
+    if (!is_store) {
+      VARVE_TRY(check_empty(*place.fs, path));
+      added.push_back(place.fs);
+    } else if (growth.places.empty()) {
+      growth.places.push_back(place.fs);
+    } else {
+      return Status::invalid_argument("one of these places has another store", path,
+                                      "a new place must be an empty folder");
+    }
+  }
+  if (growth.places.empty() || growth.places.front() == nullptr)
+    return Status::invalid_argument("the first place of the store is not among these", path, "name all of its places");
+  std::optional<SpreadMember> home;
+  for (const Place& place : places) {
+    if (place.fs == growth.places.front()) home = place.member;
+  }
+  if (home) growth.count_before = home->count;
+  // A growth that was stopped has named some of the new places already; the others take what is free.
+  growth.places.resize(std::max<size_t>(growth.places.size(), places.size()), nullptr);
+  for (FileSystem*& place : growth.places) {
+    if (place != nullptr || added.empty()) continue;
+    place = added.front();
+    added.erase(added.begin());
+  }
+  const bool complete = std::find(growth.places.begin(), growth.places.end(), nullptr) == growth.places.end();
+  if (!complete || growth.places.size() < growth.count_before)
+    return wrong_places(home.value_or(SpreadMember{growth.store, 0, growth.count_before}), places.size());
+  VARVE_ASSIGN(growth.header, read_file(*growth.places.front(), Store::header_path(path), 4096));
+  VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, path));
+  return growth;
+}
+}  // namespace
+
+Status create_spread_store(const std::vector<FileSystem*>& places, const std::string& path,
+                           CreateStoreOptions options) {
+  if (places.size() == 1) return Store::create(*places.front(), path, options);
+  if (places.empty() || places.size() > kSpreadPlacesMax)
+    return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
+  VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+  options.id = id;
+  // The first place comes last: without it there is no store yet.
+  for (size_t place = places.size(); place-- > 0;) {
+    options.member = SpreadMember{id, static_cast<uint32_t>(place), static_cast<uint32_t>(places.size())};
+    VARVE_TRY(Store::create(*places[place], path, options));
+  }
+  return {};
+}
+
+Result<std::vector<FileSystem*>> order_places(const std::vector<FileSystem*>& places, const std::string& path) {
+  VARVE_ASSIGN(const std::vector<Place> found, look_at(places, path));
+  VARVE_ASSIGN(std::vector<FileSystem*> members, members_by_position(found));
+  if (members.empty()) {
+    if (places.size() == 1) return places;
+    for (FileSystem* place : places) {
+      VARVE_ASSIGN(const bool is_store, has_header(*place, path));
+      if (is_store)
+        return Status::invalid_argument("one of these places is a store of its own", path,
+                                        "name it alone, or spread it over the others with `varve rebalance`");
+    }
+    return places;
+  }
+  for (const Place& place : found) {
+    if (!place.member || place.member->position != 0) continue;
+    if (place.member->count != places.size() || members.size() != places.size())
+      return wrong_places(*place.member, places.size());
+    return members;
+  }
+  return Status::invalid_argument("the first place of the store is not among these", path,
+                                  "name all of its places, in any order");
+}
+
+Result<RebalanceReport> rebalance(const std::vector<FileSystem*>& places, const std::string& path,
+                                  ProgressSink& progress) {
+  VARVE_ASSIGN(const std::vector<Place> found, look_at(places, path));
+  VARVE_ASSIGN(const Growth growth, plan_growth(found, path));
+  const auto count = static_cast<uint32_t>(growth.places.size());
+  if (count != growth.count_before) {
+    // The first place comes last: until then the store has as many places as before.
+    for (uint32_t place = count; place-- > 0;) {
+      FileSystem& fs = *growth.places[place];
+      const bool added = place >= growth.count_before;
+      if (added) VARVE_TRY(fs.create_directory(path));
+      VARVE_TRY(write_spread_member(fs, path, {growth.store, place, count}));
+      if (added) {
+        for (const char* folder : {"arenas", "index"}) VARVE_TRY(fs.create_directory(join_path(path, folder)));
+        VARVE_TRY(write_file_durably(fs, Store::header_path(path), growth.header));
+        VARVE_TRY(Store::sync_name(fs, path));
+      }
+    }
+  }
+  return Mover(growth.places, path, progress).run();
+}
+
+}  // namespace varve

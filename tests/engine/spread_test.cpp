@@ -1,0 +1,230 @@
+// A store over several places: where things go, that it behaves as any store, and how it grows.
+
+#include "store/spread.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "core/faulty_file_system.h"
+#include "core/memory_file_system.h"
+#include "engine/fault_kinds.h"
+#include "engine/saving.h"
+#include "store/prune.h"
+#include "store/spread_file_system.h"
+
+namespace varve {
+namespace {
+
+const std::string kPath = "/store";
+
+/// So many places in memory, each a file system of its own.
+struct Places {
+  explicit Places(size_t count) : disks(count) {}
+  Places(const Places& other) {
+    for (const auto& disk : other.disks) disks.push_back(disk->after_crash({.kind = CrashPolicy::Kind::keep_all}));
+  }
+  struct Disk {
+    std::unique_ptr<MemoryFileSystem> fs = std::make_unique<MemoryFileSystem>();
+    Disk() = default;
+    Disk(std::unique_ptr<MemoryFileSystem> made) : fs(std::move(made)) {}
+    MemoryFileSystem* operator->() const { return fs.get(); }
+  };
+  std::vector<FileSystem*> all() const { return first(disks.size()); }
+  std::vector<FileSystem*> first(size_t count) const {
+    std::vector<FileSystem*> list;
+    for (size_t i = 0; i < count; ++i) list.push_back(disks[i].fs.get());
+    return list;
+  }
+  std::vector<Disk> disks;
+};
+
+/// An open store over places named in any order.
+struct OpenSpread {
+  explicit OpenSpread(const std::vector<FileSystem*>& named)
+      : fs(order_places(named, kPath).value()), store(Store::open(fs, kPath, fs.spread()).value()) {}
+  SpreadFileSystem fs;
+  std::unique_ptr<Store> store;
+};
+
+PruneOptions thorough_prune() {
+  PruneOptions options;
+  options.live_share_min = 0.99;
+  options.wait_seconds = 0;
+  options.silence_seconds = 0;
+  return options;
+}
+
+size_t arena_count(FileSystem& fs) {
+  const auto entries = fs.list(kPath + "/arenas");
+  return entries.ok() ? entries->size() : 0;
+}
+
+struct SpreadStores : testing::Test {
+  void SetUp() override {
+    // Enough packs for every place to get some.
+    std::string text;
+    for (int i = 0; text.size() < 3'000'000; ++i) text += std::to_string(i * 7919) + ",";
+    test::write_file(folder.path() + "/rank0.dat", text);
+    test::write_file(folder.path() + "/rank1.dat", text.substr(500'000));
+    saved = test::snapshot_of(folder.path());
+  }
+  test::TempFolder folder;
+  test::Snapshot saved;
+};
+
+TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
+  Places places(3);
+  ASSERT_TRUE(create_spread_store(places.all(), kPath).ok());
+  OpenSpread open(places.all());
+  ASSERT_TRUE(test::save(*open.store, folder.path(), "run", 1).ok());
+  for (uint32_t place = 0; place < 3; ++place) {
+    ASSERT_EQ(arena_count(*places.disks[place].fs), 1u) << place;
+    const auto name = places.disks[place]->list(kPath + "/arenas").value().front().name;
+    const ArenaId id = ArenaId::parse(name.substr(0, 32)).value();
+    EXPECT_EQ(open.fs.spread().place_of(id), place);
+    const auto arena = open.store->arena(id).value();
+    for (const FrameEntry& pack : arena->index().packs) EXPECT_EQ(open.fs.spread().place_of(pack.score), place);
+  }
+  EXPECT_TRUE(test::restores_as(*open.store, {"run", 1}, saved));
+  EXPECT_TRUE(test::is_whole(*open.store));
+}
+
+TEST_F(SpreadStores, BehaveAsAnyStore) {
+  Places places(2);
+  ASSERT_TRUE(create_spread_store(places.all(), kPath).ok());
+  OpenSpread open(places.all());
+  ASSERT_TRUE(test::save(*open.store, folder.path(), "run", 1).ok());
+  const auto again = test::save(*open.store, folder.path(), "run", 2);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->record.new_bytes, 0u);
+  ASSERT_TRUE(Catalog(*open.store).remove({"run", 1}).ok());
+  ASSERT_TRUE(prune_store(*open.store, thorough_prune()).ok());
+  EXPECT_TRUE(test::restores_as(*open.store, {"run", 2}, saved));
+  ASSERT_TRUE(Catalog(*open.store).remove({"run", 2}).ok());
+  ASSERT_TRUE(prune_store(*open.store, thorough_prune()).ok());
+  EXPECT_EQ(arena_count(*places.disks[0].fs) + arena_count(*places.disks[1].fs), 0u);
+}
+
+TEST_F(SpreadStores, MayBeNamedInAnyOrderButOnlyWhole) {
+  Places places(3);
+  ASSERT_TRUE(create_spread_store(places.all(), kPath).ok());
+  const auto disks = places.all();
+  const std::vector<FileSystem*> mixed = {disks[2], disks[0], disks[1]};
+  EXPECT_EQ(order_places(mixed, kPath).value(), disks);
+  EXPECT_EQ(order_places(places.first(2), kPath).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(order_places({disks[1], disks[2]}, kPath).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(order_places({disks[0], disks[1], disks[1]}, kPath).status().code(), StatusCode::invalid_argument);
+  for (FileSystem* alone : disks)
+    EXPECT_EQ(Store::open(*alone, kPath).status().code(), StatusCode::invalid_argument) << "a place is no store";
+  Places strangers(1);
+  ASSERT_TRUE(Store::create(*strangers.disks[0].fs, kPath).ok());
+  EXPECT_FALSE(order_places({disks[0], disks[1], strangers.disks[0].fs.get()}, kPath).ok() &&
+               Store::open(*disks[0], kPath).ok());
+}
+
+TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
+  Places places(4);
+  ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
+  {
+    const auto store = Store::open(*places.disks[0].fs, kPath).value();
+    for (uint64_t step = 1; step <= 12; ++step) {
+      test::write_file(folder.path() + "/extra.dat", "step " + std::to_string(step));
+      ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
+    }
+  }
+  const test::Snapshot last = test::snapshot_of(folder.path());
+  for (size_t count : {2u, 3u, 4u}) {
+    const auto report = rebalance(places.first(count), kPath);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_EQ(report->arenas, 12u);
+    EXPECT_GT(report->moved_arenas, 0u);
+    OpenSpread open(places.first(count));
+    EXPECT_TRUE(test::restores_as(*open.store, {"run", 12}, last));
+    EXPECT_TRUE(test::is_whole(*open.store));
+    size_t arenas = 0;
+    for (size_t i = 0; i < count; ++i) arenas += arena_count(*places.disks[i].fs);
+    EXPECT_EQ(arenas, 12u) << "each once";
+  }
+  EXPECT_EQ(rebalance(places.all(), kPath)->moved_arenas, 0u) << "nothing is left to do";
+  EXPECT_FALSE(rebalance(places.first(3), kPath).ok()) << "a place cannot be left out";
+}
+
+TEST_F(SpreadStores, AreReadWhileTheyGrow) {
+  Places places(2);
+  ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
+  {
+    const auto store = Store::open(*places.disks[0].fs, kPath).value();
+    ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  }
+  // Nothing was moved yet: all is at the first place, as likely as not where it does not belong.
+  ASSERT_TRUE(places.disks[1]->create_directory(kPath).ok());
+  ASSERT_TRUE(places.disks[1]->create_directory(kPath + "/arenas").ok());
+  SpreadFileSystem both(places.all());
+  const std::string arena = both.list(kPath + "/arenas").value().front().name;
+  const auto file = both.open_read(kPath + "/arenas/" + arena).value();
+  EXPECT_TRUE(both.stat(kPath + "/arenas/" + arena).ok());
+  EXPECT_GT(file->size().value(), 0u);
+}
+
+TEST_F(SpreadStores, DoNotGrowOverWhatIsNotEmpty) {
+  Places places(2);
+  ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
+  ASSERT_TRUE(places.disks[1]->create_directory(kPath).ok());
+  ASSERT_TRUE(places.disks[1]->create(kPath + "/thesis.tex").ok());
+  EXPECT_EQ(rebalance(places.all(), kPath).status().code(), StatusCode::already_exists);
+  EXPECT_TRUE(Store::open(*places.disks[0].fs, kPath).ok()) << "the store is as before";
+  Places stores(2);
+  ASSERT_TRUE(Store::create(*stores.disks[0].fs, kPath).ok());
+  ASSERT_TRUE(Store::create(*stores.disks[1].fs, kPath).ok());
+  EXPECT_FALSE(rebalance(stores.all(), kPath).ok());
+}
+
+struct InterruptedRebalance : SpreadStores, testing::WithParamInterface<FaultKind> {};
+
+TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
+  Places before(3);
+  {
+    ASSERT_TRUE(create_spread_store(before.first(2), kPath).ok());
+    OpenSpread open(before.first(2));
+    for (uint64_t step = 1; step <= 4; ++step) {
+      test::write_file(folder.path() + "/extra.dat", "step " + std::to_string(step));
+      ASSERT_TRUE(test::save(*open.store, folder.path(), "run", step).ok());
+    }
+  }
+  const test::Snapshot last = test::snapshot_of(folder.path());
+  size_t struck_count = 0;
+  for (size_t faulty_place = 0; faulty_place < 3; ++faulty_place) {
+    for (uint64_t operation = 0;; ++operation) {
+      Places places(before);
+      auto named = places.all();
+      FaultyFileSystem faulty(*named[faulty_place], {{.kind = GetParam(), .at_operation = operation}});
+      named[faulty_place] = &faulty;
+      const auto report = rebalance(named, kPath);
+      if (!faulty.struck()) break;
+      ++struck_count;
+      if (GetParam() == FaultKind::crash)
+        places.disks[faulty_place].fs = places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+      // Either still a store of two places, or one of three.
+      const bool grown = order_places(places.all(), kPath).ok();
+      {
+        OpenSpread open(grown ? places.all() : places.first(2));
+        ASSERT_TRUE(test::restores_as(*open.store, {"run", 4}, last)) << faulty.trace();
+      }
+      const auto again = rebalance(places.all(), kPath);
+      ASSERT_TRUE(again.ok()) << again.status().to_string() << "\n" << faulty.trace();
+      OpenSpread open(places.all());
+      ASSERT_TRUE(test::is_whole(*open.store)) << faulty.trace();
+      ASSERT_TRUE(test::restores_as(*open.store, {"run", 4}, last)) << faulty.trace();
+    }
+  }
+  EXPECT_GT(struck_count, 20u);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryFault, InterruptedRebalance,
+                         testing::Values(FaultKind::crash, FaultKind::no_space, FaultKind::io_error,
+                                         FaultKind::short_write, FaultKind::failed_sync, FaultKind::failed_rename),
+                         test::fault_name);
+
+}  // namespace
+}  // namespace varve
