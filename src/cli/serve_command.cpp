@@ -1,7 +1,7 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "cli/command.h"
@@ -24,21 +24,27 @@ class ServeCommand final : public Command {
     arguments.text("--dir", "DIR", folder_, "the store's folder; made, if it is missing or empty");
     arguments.text("--key-file", "FILE", key_file_,
                    "the key that clients over TCP share (else\nVARVE_KEY_FILE of the environment)");
+    arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
     arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
     arguments.count("--connections", "N", connections_, "connections at a time (256)");
     arguments.flag("--log", log_, "say on standard error what happens");
     arguments.examples(
         "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
-        "  varve save --store unix:/run/varve/store.sock output\n");
+        "  varve save --store unix:/run/varve/store.sock output\n"
+        "  varve serve --new-key secret\n"
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file secret --dir /nvme/store\n");
   }
 
   Result<ExitCode> run(Session& session) override {
+    if (!new_key_.empty()) return make_key(session);
     if (listen_.empty()) return Status::invalid_argument("listen where?", "", "give --listen unix:/path");
     if (folder_.empty()) return Status::invalid_argument("serve which folder?", "", "give --dir DIR");
     ServerOptions options;
     VARVE_ASSIGN(options.listen, ServerAddress::parse(listen_));
     options.folder = folder_;
     options.key_file = key_file_;
+    if (const char* environment = std::getenv("VARVE_KEY_FILE"); key_file_.empty() && environment != nullptr)
+      options.key_file = environment;
     options.next = next_;
     if (connections_ > 0) options.connections_max = connections_;
     if (log_) options.log = [](const std::string& line) { fmt::print(stderr, "varve serve: {}\n", line); };
@@ -53,6 +59,13 @@ class ServeCommand final : public Command {
   }
 
  private:
+  Result<ExitCode> make_key(Session& session) const {
+    VARVE_TRY(make_key_file(new_key_));
+    session.print(
+        fmt::format("made a key in {}: copy it to where clients are, for them alone to read\n", quote_name(new_key_)));
+    return ExitCode::success;
+  }
+
   Status make_store() const {
     FileSystem& fs = posix_file_system();
     const Result<std::vector<DirectoryEntry>> entries = fs.list(folder_);
@@ -66,7 +79,7 @@ class ServeCommand final : public Command {
     return Store::open(fs, folder_).status();
   }
 
-  std::string listen_, folder_, key_file_, next_;
+  std::string listen_, folder_, key_file_, new_key_, next_;
   uint32_t connections_ = 0;
   bool log_ = false;
 };

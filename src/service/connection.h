@@ -13,8 +13,8 @@ struct ConnectionLimits {
   double frame_seconds = 60;  ///< for the rest of a message that has begun, and for sending an answer
 };
 
-/// The server's end of a connection: receives requests, has them carried out, and answers, until the client or
-/// shut_down() ends it.
+/// The server's end of a connection: receives requests, has them carried out, and answers, until the client
+/// ends it, or nothing more can be read.
 class Connection {
  public:
   Connection(ServedStore& store, std::unique_ptr<Stream> stream, const ConnectionLimits& limits)
@@ -22,10 +22,6 @@ class Connection {
 
   /// Returns why it ended; OK: the client had no more requests.
   Status run();
-  /// Ends run() when the request at hand is answered. Any thread.
-  void shut_down() { wire_.shut_down(); }
-  /// Ends it as soon as can be. Any thread.
-  void cut() { wire_.cut(); }
 
  private:
   Status serve_one(const Wire::Head& head);

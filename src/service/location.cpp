@@ -52,6 +52,11 @@ class ServerPlace final : public StorePlace {
   FileSystem& fs() override { return servers_.front()->fs; }
   const std::string& path() const override { return servers_.front()->fs.root(); }
   ChunkLookup* chunk_lookup() override { return &servers_.front()->chunks; }
+  std::vector<ServerLink*> servers() override {
+    std::vector<ServerLink*> links;
+    for (const auto& server : servers_) links.push_back(server->link.get());
+    return links;
+  }
 
  private:
   std::vector<std::unique_ptr<ReachedServer>> servers_;  ///< at least one

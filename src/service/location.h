@@ -11,6 +11,8 @@
 
 namespace varve {
 
+class ServerLink;
+
 /// What a user writes for a store: a path, `dir:/path`, `unix:/path[,/path…]` or `tcp://host:port[,host:port…]`.
 struct Location {
   std::string folder;                  ///< empty: it is on servers
@@ -37,6 +39,8 @@ class StorePlace {
   virtual const std::string& path() const = 0;
   /// Who knows what chunks the store has; null for a folder, whose index is looked into directly.
   virtual ChunkLookup* chunk_lookup() = 0;
+  /// The servers that have it, as many as there are; none for a folder.
+  virtual std::vector<ServerLink*> servers() { return {}; }
 };
 
 /// Connects to a server before it returns; may then start threads. A folder need not be there. unsupported: several

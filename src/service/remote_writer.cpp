@@ -35,7 +35,7 @@ Status RemoteWriter::start() {
   request.token = token_;
   request.path = served_path_;
   request.direct = direct_;
-  Persistence persistence(link_.options().reconnect_seconds);
+  Persistence persistence = link_.persistence();
   while (true) {
     Result<std::unique_ptr<ServerConnection>> connection = link_.take_own();
     Status failure = connection.status();
@@ -125,7 +125,7 @@ Status RemoteWriter::take_answer() {
 
 Status RemoteWriter::resume(const Status& failure) {
   Status why = failure;
-  Persistence persistence(link_.options().reconnect_seconds);
+  Persistence persistence = link_.persistence();
   while (persistence.goes_on(why)) {
     connection_.reset();
     why = try_to_resume();

@@ -1,5 +1,6 @@
 #include "service/server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -8,6 +9,8 @@
 
 #include <cerrno>
 
+#include "service/location.h"
+#include "service/tcp_socket.h"
 #include "service/unix_socket.h"
 
 namespace varve {
@@ -42,19 +45,39 @@ Status Server::begin() {
   chunks_ = std::make_unique<ChunkService>(options_.folder, options_.index_memory_bytes);
   store_ = std::make_unique<ServedStore>(*folder_);
   store_->chunks = chunks_.get();
+  if (!options_.next.empty()) {
+    VARVE_TRY(Location::parse(options_.next).status());
+    next_ = std::make_unique<NextLevel>(options_.folder, options_.next, options_.key_file);
+    store_->transfer = [this](const Request& request, const std::function<void()>& alive) {
+      return next_->transfer(request, alive);
+    };
+  }
   store_->connections_max = options_.connections_max;
   VARVE_ASSIGN(store_->server, UniqueId::random());
   store_->boot = boot_id();
   wake_.reset(::eventfd(0, EFD_CLOEXEC));
   if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
-  if (options_.listen.kind == ServerAddress::Kind::tcp)
-    return Status::unsupported("TCP is not there yet", options_.listen.to_string());
-  VARVE_ASSIGN(listener_, listen_unix(options_.listen.path));
+  VARVE_TRY(listen());
   try {
     acceptor_ = std::thread([this] { accept_clients(); });
   } catch (const std::system_error&) {
     return Status::resource_limit("the system refuses another thread");
   }
+  return {};
+}
+
+Status Server::listen() {
+  if (options_.listen.kind == ServerAddress::Kind::unix_socket) {
+    VARVE_ASSIGN(listener_, listen_unix(options_.listen.path));
+    return {};
+  }
+  if (options_.key_file.empty()) {
+    return Status::invalid_argument("who listens at TCP needs a key that the clients share",
+                                    options_.listen.to_string(), "give --key-file FILE");
+  }
+  VARVE_ASSIGN(const SharedKey key, read_key_file(options_.key_file));
+  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::server, key));
+  VARVE_ASSIGN(listener_, listen_tcp(options_.listen));
   return {};
 }
 
@@ -76,13 +99,18 @@ void Server::accept_clients() {
 }
 
 void Server::admit(UniqueFd socket) {
-  if (clients_.size() >= options_.connections_max) {
-    options_.log("a client was turned away: too many connections");
-    return;  // closes it; a client tries again for a while
-  }
+  if (clients_.size() >= options_.connections_max) return turn_away(socket);
   Client& client = clients_.emplace_back();
+  client.control.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!client.control.valid()) {
+    clients_.pop_back();
+    return options_.log("a client was turned away: too many open files");
+  }
   try {
-    client.thread = std::thread([this, &client, raw = socket.get()] { serve(client, UniqueFd(raw)); });
+    client.thread = std::thread([this, &client, raw = socket.get()] {
+      serve(UniqueFd(raw));
+      client.ended = true;
+    });
     socket.release();
   } catch (const std::system_error&) {
     clients_.pop_back();
@@ -90,27 +118,35 @@ void Server::admit(UniqueFd socket) {
   }
 }
 
+void Server::turn_away(const UniqueFd& socket) {
+  options_.log("a client was turned away: too many connections");
+  if (tls_) return;  // to say why would need a handshake
+  Reply reply;
+  reply.outcome = Outcome::failed;
+  reply.status = Status::busy("the server has as many connections as it takes");
+  Wire wire(make_socket_stream(UniqueFd(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0))));
+  WireHeader header;
+  header.message = static_cast<uint8_t>(Message::hello);
+  header.flags = WireHeader::kReply;
+  header.request = 1;
+  wire.send(header, encode_reply_fields(Message::hello, reply), {}, std::chrono::steady_clock::now())
+      .ignore("a client that is not told tries again as well");
+}
+
 Result<std::unique_ptr<Stream>> Server::make_stream(UniqueFd socket) const {
+  if (tls_) {
+    tune_tcp(socket.get());
+    return tls_->shake_hands(std::move(socket), after_seconds(options_.limits.hello_seconds));
+  }
   VARVE_TRY(check_peer(socket.get()));
   return make_socket_stream(std::move(socket));
 }
 
-void Server::serve(Client& client, UniqueFd socket) {
-  Status ended;
-  if (Result<std::unique_ptr<Stream>> stream = make_stream(std::move(socket)); stream.ok()) {
-    Connection connection(*store_, std::move(*stream), options_.limits);
-    {
-      const std::lock_guard lock(client.mutex);
-      client.connection = &connection;
-    }
-    if (!stopping_) ended = connection.run();
-    const std::lock_guard lock(client.mutex);
-    client.connection = nullptr;
-  } else {
-    ended = stream.status();
-  }
+void Server::serve(UniqueFd socket) {
+  Result<std::unique_ptr<Stream>> stream = make_stream(std::move(socket));
+  Status ended = stream.status();
+  if (stream.ok()) ended = Connection(*store_, std::move(*stream), options_.limits).run();
   if (!ended.ok()) options_.log("a connection ended: " + ended.to_string());
-  client.ended = true;
 }
 
 void Server::reap() {
@@ -127,24 +163,22 @@ void Server::reap() {
 void Server::stop() {
   if (!acceptor_.joinable()) return;
   stopping_ = true;
+  if (next_) next_->stop();
   const uint64_t one = 1;
   if (::write(wake_.get(), &one, sizeof one) < 0) options_.log("stopping late");
   acceptor_.join();
   listener_.reset();
   if (options_.listen.kind == ServerAddress::Kind::unix_socket) ::unlink(options_.listen.path.c_str());
-  auto each = [this](void (Connection::*what)()) {
-    for (Client& client : clients_) {
-      const std::lock_guard lock(client.mutex);
-      if (client.connection != nullptr) (client.connection->*what)();
-    }
+  auto end_all = [this](int what) {
+    for (const Client& client : clients_) ::shutdown(client.control.get(), what);
   };
-  each(&Connection::shut_down);
+  end_all(SHUT_RD);  // what has been asked is answered yet
   const Deadline patience = after_seconds(options_.stop_seconds);
   while (!clients_.empty() && std::chrono::steady_clock::now() < patience) {
     reap();
     if (!clients_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
-  each(&Connection::cut);
+  end_all(SHUT_RDWR);
   for (Client& client : clients_) client.thread.join();
   clients_.clear();
 }

@@ -4,14 +4,15 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "service/address.h"
 #include "service/chunk_service.h"
 #include "service/connection.h"
+#include "service/next_level.h"
 #include "service/store_names.h"
+#include "service/tcp_tls.h"
 
 namespace varve {
 
@@ -46,26 +47,28 @@ class Server {
   ServedStore& store() { return *store_; }
 
  private:
-  /// A connection's thread, and what it works on once the stream is there.
   struct Client {
     std::thread thread;
-    std::mutex mutex;  // guards connection
-    Connection* connection = nullptr;
+    UniqueFd control;  ///< the same socket once more, by which the connection can be ended from outside
     std::atomic<bool> ended{false};
   };
 
   explicit Server(ServerOptions options) : options_(std::move(options)) {}
   Status begin();
+  Status listen();
   void accept_clients();
   void admit(UniqueFd socket);
-  void serve(Client& client, UniqueFd socket);
+  void turn_away(const UniqueFd& socket);
+  void serve(UniqueFd socket);
   Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket) const;
   void reap();
 
   ServerOptions options_;
   std::unique_ptr<ServedFolder> folder_;
   std::unique_ptr<ChunkService> chunks_;
+  std::unique_ptr<NextLevel> next_;
   std::unique_ptr<ServedStore> store_;
+  std::unique_ptr<TlsParty> tls_;  ///< of TCP
   UniqueFd listener_;
   UniqueFd wake_;  ///< readable once it is to stop
   std::thread acceptor_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "service/tcp_socket.h"
 #include "service/unix_socket.h"
 
 namespace varve {
@@ -133,6 +134,7 @@ bool Persistence::goes_on(const Status& failure) {
 Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, LinkOptions options) {
   std::unique_ptr<ServerLink> link(new ServerLink(std::move(address), std::move(options)));
   VARVE_ASSIGN(link->client_, UniqueId::random());
+  if (link->address_.kind == ServerAddress::Kind::tcp) VARVE_TRY(link->prepare_tls());
   Result<std::unique_ptr<ServerConnection>> connection = link->connect();
   // A server that is there, but has no room just now, may have some soon.
   Persistence persistence(link->options_.connect_seconds);
@@ -146,7 +148,18 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
   return link;
 }
 
-Status ServerLink::unreachable(const Status& failure) const {
+Status ServerLink::prepare_tls() {
+  if (options_.key_file.empty()) {
+    return Status::invalid_argument("a server over TCP needs the key that it shares with its clients", name(),
+                                    "give --key-file FILE, or `export VARVE_KEY_FILE=FILE`");
+  }
+  VARVE_ASSIGN(const SharedKey key, read_key_file(options_.key_file));
+  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::client, key));
+  return {};
+}
+
+Status ServerLink::unreachable(const Status& failure) {
+  was_unreachable_ = true;
   const bool full = failure.code() == StatusCode::busy;
   return Status(full ? StatusCode::busy : StatusCode::io_error,
                 "the server " + name() + " does not answer: " + failure.to_string(), "",
@@ -154,15 +167,19 @@ Status ServerLink::unreachable(const Status& failure) const {
 }
 
 Result<std::unique_ptr<Stream>> ServerLink::make_stream(Deadline deadline) const {
-  (void)deadline;
-  if (address_.kind == ServerAddress::Kind::tcp) return Status::unsupported("TCP is not there yet", name());
+  if (tls_) {
+    VARVE_ASSIGN(UniqueFd socket, connect_tcp(address_, deadline));
+    return tls_->shake_hands(std::move(socket), deadline);
+  }
   VARVE_ASSIGN(UniqueFd socket, connect_unix(address_.path));
   return make_socket_stream(std::move(socket));
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
   VARVE_ASSIGN(std::unique_ptr<Stream> stream, make_stream(after_seconds(options_.connect_seconds)));
-  return ServerConnection::open(std::move(stream), client_, options_);
+  Result<std::unique_ptr<ServerConnection>> connection = ServerConnection::open(std::move(stream), client_, options_);
+  if (connection.ok()) was_unreachable_ = false;
+  return connection;
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::take() {
@@ -214,7 +231,7 @@ void ServerLink::give_back(std::unique_ptr<ServerConnection> connection) {
 }
 
 Status ServerLink::with_connection(const std::function<Status(ServerConnection&, bool again)>& act) {
-  Persistence persistence(options_.reconnect_seconds);
+  Persistence persistence = this->persistence();
   bool again = false;
   while (true) {
     Result<std::unique_ptr<ServerConnection>> connection = take();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include "service/address.h"
 #include "service/protocol.h"
+#include "service/tcp_tls.h"
 #include "service/wire.h"
 
 namespace varve {
@@ -89,13 +91,16 @@ class ServerLink {
   std::unique_ptr<ServerConnection> take_idle();
   void give_back(std::unique_ptr<ServerConnection> connection);
 
-  const LinkOptions& options() const { return options_; }
+  /// How long to go on after the connection was lost: once the server was not reached for all that time, the next
+  /// operations do not wait as long again, until it is back.
+  Persistence persistence() const { return Persistence(was_unreachable_ ? 0 : options_.reconnect_seconds); }
   /// Says that the server cannot be reached, because of `failure`.
-  Status unreachable(const Status& failure) const;
+  Status unreachable(const Status& failure);
   std::string name() const { return address_.to_string(); }
 
  private:
   ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {}
+  Status prepare_tls();
   Result<std::unique_ptr<ServerConnection>> connect() const;
   Result<std::unique_ptr<ServerConnection>> take();
   void drop(std::unique_ptr<ServerConnection> connection);
@@ -104,7 +109,9 @@ class ServerLink {
   const ServerAddress address_;
   const LinkOptions options_;
   UniqueId client_;
+  std::unique_ptr<TlsParty> tls_;  ///< of TCP
 
+  mutable std::atomic<bool> was_unreachable_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable returned_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;

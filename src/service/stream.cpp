@@ -67,9 +67,6 @@ class SocketStream final : public Stream {
     }
   }
 
-  void shut_down() override { ::shutdown(socket_.get(), SHUT_RD); }
-  void cut() override { ::shutdown(socket_.get(), SHUT_RDWR); }
-
  private:
   const UniqueFd socket_;
 };

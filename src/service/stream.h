@@ -17,8 +17,8 @@ inline Deadline after_seconds(double seconds) {
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// Bytes both ways between two programs. One thread at a time, but for shut_down(). After a failure, or a missed
-/// deadline, it is of no more use.
+/// Bytes both ways between two programs. One thread at a time. After a failure, or a missed deadline, it is of no more
+/// use.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -27,12 +27,8 @@ class Stream {
   virtual Result<size_t> read_some(MutableByteSpan into, Deadline deadline) = 0;
   /// Writes all parts, one after another.
   virtual Status write(std::span<const ByteSpan> parts, Deadline deadline) = 0;
-  /// Waits without a limit until something can be read, or the other side has closed, or shut_down() was called.
+  /// Waits without a limit until something can be read, or the other side has closed.
   virtual void wait_readable() = 0;
-  /// Nothing more is read: read_some() returns 0 once what has come is read, in whatever thread it waits. Any thread.
-  virtual void shut_down() = 0;
-  /// Nothing more is read or written. Any thread.
-  virtual void cut() = 0;
 };
 
 /// Waits until the descriptor is ready for `events` (POLLIN, POLLOUT). io_error: not in time.

@@ -8,7 +8,7 @@
 
 namespace varve {
 
-/// Sends and receives frames over a stream. One thread at a time, but for shut_down().
+/// Sends and receives frames over a stream. One thread at a time.
 class Wire {
  public:
   explicit Wire(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
@@ -28,8 +28,6 @@ class Wire {
 
   /// Waits without a limit for the next frame, or for the end.
   void wait() { stream_->wait_readable(); }
-  void shut_down() { stream_->shut_down(); }
-  void cut() { stream_->cut(); }
 
  private:
   /// Returns how much came before the other side closed.
