@@ -21,9 +21,12 @@ if(VARVE_WITH_HDF5)
   find_package(HDF5 REQUIRED COMPONENTS C)                            # where an HDF5 file's variables lie
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
 endif()
+if(VARVE_WITH_TLS)
+  pkg_check_modules(SSL REQUIRED IMPORTED_TARGET libssl)              # stores on servers over TCP
+endif()
 
 # The static libraries, where there are: what the dynamic loader does for libcrypto alone takes as long as saving a small file.
-foreach(prefix ZSTD LZMA DEFLATE CRYPTO LZ4)
+foreach(prefix ZSTD LZMA DEFLATE CRYPTO SSL LZ4)
   if(TARGET PkgConfig::${prefix})
     get_target_property(libraries PkgConfig::${prefix} INTERFACE_LINK_LIBRARIES)
     set(preferred "")

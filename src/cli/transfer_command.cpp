@@ -7,10 +7,14 @@
 #include "cli/text.h"
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
+#include "service/next_level.h"
 
 namespace varve::cli {
 
 namespace {
+/// What stands for the store that the server of the other one was started with.
+constexpr std::string_view kNextLevel = "next";
+
 /// What one of a command's sets came to.
 struct CopiedSet {
   SetName name;
@@ -32,9 +36,11 @@ class TransferCommand final : public Command {
   void declare(Arguments& arguments) override {
     arguments.optional_positional("SET", set_, "JOB@STEP, or JOB for its newest set; with --all: JOB");
     if (push_) {
-      arguments.text("--to", "STORE", other_, "the store that the sets are copied to");
+      arguments.text("--to", "STORE", other_,
+                     "the store that the sets are copied to; next: its server\ncopies to its own next level");
     } else {
-      arguments.text("--from", "STORE", other_, "the store that the sets are copied from");
+      arguments.text("--from", "STORE", other_,
+                     "the store that the sets are copied from; next: its\nserver copies from its own next level");
     }
     arguments.flag("--all", all_, "every set that is lacking there, oldest first; of one\njob, or of all");
     auto take_recode = [this](const std::string& text) -> Status {
@@ -63,11 +69,13 @@ class TransferCommand final : public Command {
     options_.thread_count = thread_count_;
     keep_freed_memory();
     VARVE_ASSIGN(const std::string own_path, session.store_path());
+    if (other_ == kNextLevel) return run_on_server(session, own_path);
+    VARVE_ASSIGN(const auto from, session.open_store(push_ ? own_path : other_));
+    VARVE_ASSIGN(StorePlace* const target, session.open_place(push_ ? other_ : own_path));
     std::optional<ThrottledFileSystem> slow;
-    if (bytes_per_second_ > 0) slow.emplace(posix_file_system(), bytes_per_second_);
-    FileSystem& target_fs = slow ? static_cast<FileSystem&>(*slow) : posix_file_system();
-    VARVE_ASSIGN(const auto from, Store::open(posix_file_system(), push_ ? own_path : other_));
-    VARVE_ASSIGN(const auto to, Store::open(target_fs, push_ ? other_ : own_path));
+    if (bytes_per_second_ > 0) slow.emplace(target->fs(), bytes_per_second_);
+    FileSystem& target_fs = slow ? static_cast<FileSystem&>(*slow) : target->fs();
+    VARVE_ASSIGN(const auto to, Store::open(target_fs, target->path(), target->chunk_lookup()));
     VARVE_ASSIGN(const std::vector<SetName> names, choose_sets(*from, *to));
     const Status copied = copy(session, *from, *to, names);
     session.end_progress();
@@ -79,6 +87,47 @@ class TransferCommand final : public Command {
   }
 
  private:
+  /// The store's server copies the set to or from its next level: nothing travels through this process.
+  Result<ExitCode> run_on_server(Session& session, const std::string& location) {
+    const auto begin = std::chrono::steady_clock::now();
+    if (all_) return Status::invalid_argument("a server copies one set at a time", "", "leave --all out");
+    VARVE_ASSIGN(StorePlace* const place, session.open_place(location));
+    const std::vector<ServerLink*> servers = place->servers();
+    if (servers.size() != 1) {
+      return Status::unsupported("only a store on one server has a next level", location,
+                                 "name the other store, or let --store be a server's");
+    }
+    VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(place->fs(), place->path()));
+    ServerTransfer what{.set = set_,
+                        .recode = options_.recode ? options_.recode->name() : "",
+                        .check_held = options_.check_held,
+                        .bytes_per_second = bytes_per_second_};
+    VARVE_ASSIGN(const TransferNumbers numbers,
+                 transfer_on_server(*servers.front(), push_ ? Message::push : Message::pull, what));
+    CopiedSet copied;
+    if (Result<SetName> name = Catalog(*own).resolve(set_); name.ok()) copied.name = *name;
+    copied.report = report_of(numbers);
+    copied_.push_back(std::move(copied));
+    print(session, push_ ? "the server's next level" : place->path(), true,
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    return ExitCode::success;
+  }
+
+  static TransferReport report_of(const TransferNumbers& numbers) {
+    TransferReport report;
+    report.was_there = numbers.was_there != 0;
+    report.sent_packs = numbers.sent_packs;
+    report.sent_nodes = numbers.sent_nodes;
+    report.sent_bytes = numbers.sent_bytes;
+    report.held_packs = numbers.held_packs;
+    report.held_bytes = numbers.held_bytes;
+    report.recoded_packs = numbers.recoded_packs;
+    report.recoded_from_bytes = numbers.recoded_from_bytes;
+    report.recoded_to_bytes = numbers.recoded_to_bytes;
+    report.unchecked_packs = numbers.unchecked_packs;
+    return report;
+  }
+
   Status check_arguments() const {
     if (other_.empty()) {
       return push_ ? Status::invalid_argument("copy to which store?", "", "give --to STORE")

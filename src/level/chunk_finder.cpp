@@ -37,7 +37,10 @@ Result<ByteVector> ChunkFinder::find_chunk(const ChunkEntry& chunk) {
   for (const Store* store : stores_) {
     const ChunkIndex* index = index_of(*store);
     if (index == nullptr) continue;
-    for (const KnownChunk& known : ChunkIndex::Cursor(*index).find_all(chunk.score, chunk.bytes)) {
+    ChunkIndex::Cursor cursor(*index);
+    const uint64_t prefix = chunk.score.prefix();
+    if (!cursor.prefetch({&prefix, 1}).ok()) continue;
+    for (const KnownChunk& known : cursor.find_all(chunk.score, chunk.bytes)) {
       const Extent range{known.offset, chunk.bytes};
       Result<Pack> pack = store->read_pack(known.pack, {&range, 1});
       if (!pack.ok()) continue;

@@ -56,7 +56,8 @@ Status Store::sync_name(FileSystem& fs, const std::string& path) {
   return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
-Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ArenaSpread spread) {
+Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ChunkLookup* chunks,
+                                           ArenaSpread spread) {
   Result<ByteVector> raw = read_file(fs, header_path(path), 4096);
   if (!raw.ok()) {
     if (raw.status().code() != StatusCode::not_found) return raw.status();
@@ -71,7 +72,7 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
   }
   VARVE_ASSIGN(ScoreFunction score,
                ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
-  return std::unique_ptr<Store>(new Store(fs, path, id, score, spread));
+  return std::unique_ptr<Store>(new Store(fs, path, id, score, chunks, spread));
 }
 
 Result<UniqueId> Store::id_of_header(ByteSpan header, const std::string& path) {

@@ -18,6 +18,8 @@
 
 namespace varve {
 
+class ChunkLookup;
+
 struct CreateStoreOptions {
   ScoreAlgorithm algorithm = ScoreFunction::preferred().algorithm();
   size_t score_bytes = 32;
@@ -32,8 +34,11 @@ class Store {
   /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
   /// anything.
   static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
-  /// `spread`: how `fs` spreads the arenas. invalid_argument if the store has another number of places.
-  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ArenaSpread spread = {});
+  /// `chunks`: who answers for an index of chunks that is not to be fetched (chunk_lookup.h), and outlives the store;
+  /// null: the index in the store is looked into. `spread`: how `fs` spreads the arenas; invalid_argument if the store
+  /// has another number of places.
+  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ChunkLookup* chunks = nullptr,
+                                             ArenaSpread spread = {});
 
   /// Makes the name of the store's folder durable, so far as this user may.
   static Status sync_name(FileSystem& fs, const std::string& path);
@@ -43,6 +48,7 @@ class Store {
 
   FileSystem& fs() const { return fs_; }
   const std::string& path() const { return path_; }
+  ChunkLookup* chunk_lookup() const { return chunks_; }
   const UniqueId& id() const { return id_; }
   const ScoreFunction& score() const { return score_; }
   const ArenaSpread& spread() const { return spread_; }
@@ -87,8 +93,9 @@ class Store {
   Result<Leaf> read_leaf(const LeafLink& link) const;
 
  private:
-  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score, ArenaSpread spread)
-      : fs_(fs), path_(std::move(path)), id_(id), score_(score), spread_(spread) {}
+  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score, ChunkLookup* chunks,
+        ArenaSpread spread)
+      : fs_(fs), path_(std::move(path)), id_(id), score_(score), chunks_(chunks), spread_(spread) {}
   Result<std::vector<ArenaId>> list_ids(const std::string& folder, std::string_view suffix) const;
   template <class Find>
   Result<std::vector<Place>> find(const Score& score, const ArenaId& hint, bool all, const Find& find_in) const;
@@ -97,6 +104,7 @@ class Store {
   const std::string path_;
   const UniqueId id_;
   const ScoreFunction score_;
+  ChunkLookup* const chunks_;
   const ArenaSpread spread_;
 
   struct CachedArena {

@@ -42,7 +42,7 @@ struct Places {
 /// An open store over places named in any order.
 struct OpenSpread {
   explicit OpenSpread(const std::vector<FileSystem*>& named)
-      : fs(order_places(named, kPath).value()), store(Store::open(fs, kPath, fs.spread()).value()) {}
+      : fs(order_places(named, kPath).value()), store(Store::open(fs, kPath, nullptr, fs.spread()).value()) {}
   SpreadFileSystem fs;
   std::unique_ptr<Store> store;
 };

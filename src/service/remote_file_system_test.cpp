@@ -1,0 +1,213 @@
+#include "service/remote_file_system.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "core/file_system_contract.h"
+#include "service/test_server.h"
+
+namespace varve {
+namespace {
+
+struct RemoteSubject final : FileSystemSubject {
+  explicit RemoteSubject(TestServer::Kind kind) : server(kind), link(server.connect()), remote(*link) {
+    fs = &remote;
+    directory = remote.root();
+  }
+  TestServer server;
+  std::unique_ptr<ServerLink> link;
+  RemoteFileSystem remote;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, EveryFileSystem,
+    testing::Values(FileSystemKind{"unix_socket",
+                                   [] { return std::make_unique<RemoteSubject>(TestServer::Kind::unix_socket); }}
+#ifdef VARVE_HAVE_TLS
+                    ,
+                    FileSystemKind{"tls", [] { return std::make_unique<RemoteSubject>(TestServer::Kind::tls); }}
+#endif
+                    ),
+    [](const auto& parameter) { return std::string(parameter.param.name); });
+
+class RemoteFiles : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return join_path(fs_.root(), name); }
+  std::string read(const std::string& name) {
+    const auto contents = read_file(fs_, path(name), 64_MiB);
+    return contents.ok() ? std::string(as_text(*contents)) : "error: " + contents.status().to_string();
+  }
+  void restart() {
+    server_.stop();
+    server_.start();
+  }
+
+  TestServer server_;
+  std::unique_ptr<ServerLink> link_ = server_.connect();
+  RemoteFileSystem fs_{*link_};
+};
+
+TEST_F(RemoteFiles, StayInTheFolderThatIsServed) {
+  for (const std::string& outside : {std::string("/etc/passwd"), parent_path(fs_.root()), fs_.root() + "x",
+                                     path("../x"), path("a/../../x"), path("/etc/passwd")}) {
+    EXPECT_EQ(fs_.stat(outside).status().code(), StatusCode::permission_denied) << outside;
+    EXPECT_EQ(fs_.open_read(outside).status().code(), StatusCode::permission_denied) << outside;
+    EXPECT_EQ(fs_.create(outside).status().code(), StatusCode::permission_denied) << outside;
+    EXPECT_EQ(fs_.rename(path("a"), outside).code() == StatusCode::ok, false) << outside;
+  }
+}
+
+TEST_F(RemoteFiles, DoNotFollowLinks) {
+  const std::string folder = server_.options.folder;
+  std::filesystem::create_symlink("/etc", folder + "/out");
+  std::filesystem::create_symlink("/etc/passwd", folder + "/file");
+  EXPECT_EQ(fs_.open_read(path("out/passwd")).status().code(), StatusCode::permission_denied);
+  EXPECT_EQ(fs_.open_read(path("file")).status().code(), StatusCode::permission_denied);
+  EXPECT_EQ(fs_.list(path("out")).status().code(), StatusCode::permission_denied);
+  EXPECT_EQ(fs_.create(path("out/x")).status().code(), StatusCode::permission_denied);
+  EXPECT_FALSE(fs_.stat(path("out/passwd")).ok());
+}
+
+TEST_F(RemoteFiles, OfAnyStoreAreServedAndNoOthers) {
+  TestServer strict(TestServer::Kind::unix_socket, is_store_path);
+  const auto link = strict.connect();
+  RemoteFileSystem fs(*link);
+  EXPECT_TRUE(fs.create_directory(fs.root() + "/arenas").ok());
+  EXPECT_EQ(fs.create(fs.root() + "/arenas/x").status().code(), StatusCode::permission_denied);
+  EXPECT_EQ(fs.create(fs.root() + "/.bashrc").status().code(), StatusCode::permission_denied);
+  EXPECT_TRUE(fs.create(fs.root() + "/arenas/0123456789abcdef0123456789abcdef.part").ok());
+}
+
+TEST_F(RemoteFiles, LargeReadsAndWritesAreWhole) {
+  Buffer block(8_MiB + 4096);
+  std::byte* const aligned = block.data() + (4096 - reinterpret_cast<uintptr_t>(block.data()) % 4096) % 4096;
+  const MutableByteSpan contents(aligned, 7_MiB + 4096);
+  uint32_t random = 7;
+  for (std::byte& byte : contents) byte = static_cast<std::byte>((random = random * 1664525 + 1013904223) >> 24);
+  auto file = fs_.create(path("large"), {.direct = true}).value();
+  ASSERT_TRUE(file->write_at(0, contents).ok());
+  ASSERT_TRUE(file->truncate(7_MiB + 5).ok());
+  ASSERT_TRUE(file->sync().ok());
+  ByteVector back(8_MiB);
+  EXPECT_EQ(fs_.open_read(path("large")).value()->read_at(1, back).value(), 7_MiB + 4);
+  EXPECT_TRUE(std::equal(contents.begin() + 1, contents.begin() + 7_MiB + 5, back.begin()));
+  EXPECT_EQ(fs_.map(path("large")).value()->bytes().size(), 7_MiB + 5);
+}
+
+TEST_F(RemoteFiles, LongListsAreWhole) {
+  const std::string folder = server_.options.folder + "/many";
+  std::filesystem::create_directory(folder);
+  for (int i = 0; i < 6000; ++i)
+    ASSERT_TRUE(posix_file_system().create(folder + "/" + std::string(200, 'a') + std::to_string(i)).ok());
+  const auto entries = fs_.list(path("many")).value();
+  EXPECT_EQ(entries.size(), 6000u);
+}
+
+TEST_F(RemoteFiles, AreReadOnAfterARestart) {
+  ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("text")).ok());
+  auto file = fs_.open_read(path("a")).value();
+  restart();
+  ByteVector buffer(4);
+  EXPECT_EQ(file->read_at(0, buffer).value(), 4u);
+  EXPECT_EQ(as_text(buffer), "text");
+  EXPECT_EQ(read("a"), "text");
+}
+
+TEST_F(RemoteFiles, AreNotMistakenForOthersAfterARestart) {
+  ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("old text")).ok());
+  auto file = fs_.open_read(path("a")).value();
+  server_.stop();
+  std::filesystem::remove(server_.options.folder + "/a");
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(20));  // a kernel's clock may tick only a hundred times a second
+  ASSERT_TRUE(write_file_durably(posix_file_system(), server_.options.folder + "/a", as_bytes("new text")).ok());
+  server_.start();
+  ByteVector buffer(4);
+  EXPECT_EQ(file->read_at(0, buffer).status().code(), StatusCode::not_found);
+}
+
+TEST_F(RemoteFiles, AreWrittenOnAfterARestart) {
+  for (const bool direct : {false, true}) {
+    SCOPED_TRACE(direct);
+    const std::string name = direct ? "direct" : "buffered";
+    auto file = fs_.create(path(name), {.direct = direct}).value();
+    alignas(kDirectAlignment) static std::byte block[kDirectAlignment];
+    std::string expected;
+    for (char letter = 'a'; letter < 'h'; ++letter) {
+      std::fill_n(block, sizeof block, static_cast<std::byte>(letter));
+      ASSERT_TRUE(file->write_at(expected.size(), block).ok());
+      expected.append(sizeof block, letter);
+      if (letter % 2 == 0) restart();
+    }
+    EXPECT_EQ(file->size().value(), expected.size());
+    ASSERT_TRUE(file->sync().ok());
+    EXPECT_EQ(read(name), expected);
+  }
+}
+
+TEST_F(RemoteFiles, AreGivenUpIfTheyAreNotThereAfterARestart) {
+  auto file = fs_.create(path("a")).value();
+  ASSERT_TRUE(file->write_at(0, as_bytes("text")).ok());
+  server_.stop();
+  std::filesystem::remove(server_.options.folder + "/a");
+  server_.start();
+  EXPECT_FALSE(file->write_at(4, as_bytes("more")).ok());
+  EXPECT_FALSE(file->sync().ok());
+  EXPECT_FALSE(file->write_at(0, as_bytes("again")).ok());
+  EXPECT_EQ(fs_.stat(path("a")).status().code(), StatusCode::not_found);
+}
+
+TEST_F(RemoteFiles, AreGivenUpIfTheMachineWasRestarted) {
+  auto file = fs_.create(path("a")).value();
+  ASSERT_TRUE(file->write_at(0, as_bytes("text")).ok());
+  restart();
+  server_.server->store().boot = UniqueId::random().value();
+  const Status written = file->write_at(4, as_bytes("more"));
+  EXPECT_EQ(written.code(), StatusCode::io_error);
+  EXPECT_NE(written.message().find("machine was restarted"), std::string_view::npos) << written.to_string();
+  EXPECT_FALSE(file->sync().ok());
+}
+
+TEST_F(RemoteFiles, AreGivenUpIfASyncIsNotAnswered) {
+  auto file = fs_.create(path("a")).value();
+  ASSERT_TRUE(file->write_at(0, as_bytes("text")).ok());
+  server_.stop();
+  std::thread starter([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    server_.start();
+  });
+  EXPECT_EQ(file->sync().code(), StatusCode::io_error);
+  starter.join();
+  EXPECT_EQ(file->sync().code(), StatusCode::io_error);
+  EXPECT_EQ(file->write_at(0, as_bytes("x")).code(), StatusCode::io_error);
+}
+
+TEST_F(RemoteFiles, WaitForAServerThatComesBack) {
+  ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("text")).ok());
+  server_.stop();
+  std::thread starter([this] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    server_.start();
+  });
+  EXPECT_EQ(read("a"), "text");
+  starter.join();
+}
+
+TEST_F(RemoteFiles, GiveUpOnAServerThatDoesNotComeBack) {
+  LinkOptions impatient = server_.link_options;
+  impatient.reconnect_seconds = 0.2;
+  const auto link = ServerLink::open(server_.options.listen, impatient).value();
+  RemoteFileSystem fs(*link);
+  auto file = fs.create(path("a")).value();
+  server_.stop();
+  const Status failed = fs.stat(path("a")).status();
+  EXPECT_EQ(failed.code(), StatusCode::io_error);
+  EXPECT_NE(failed.message().find("does not answer"), std::string_view::npos) << failed.to_string();
+  EXPECT_FALSE(failed.hint().empty());
+  EXPECT_EQ(file->write_at(0, as_bytes("x")).code(), StatusCode::io_error);
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,186 @@
+#include "service/server.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "service/location.h"
+#include "service/tcp_socket.h"
+#include "service/unix_socket.h"
+
+namespace varve {
+
+namespace {
+/// This run of the machine; zero if that cannot be told.
+UniqueId boot_id() {
+  Result<std::unique_ptr<File>> file = posix_file_system().open_read("/proc/sys/kernel/random/boot_id");
+  if (!file.ok()) return {};
+  ByteVector raw(64);
+  const Result<size_t> got = (*file)->read_at(0, raw);
+  if (!got.ok()) return {};
+  std::string digits;
+  for (const char c : as_text(ByteSpan(raw).first(*got))) {
+    if (c != '-' && c != '\n') digits.push_back(c);
+  }
+  const Result<UniqueId> id = UniqueId::parse(digits);
+  return id.ok() ? *id : UniqueId{};
+}
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
+  std::unique_ptr<Server> server(new Server(std::move(options)));
+  VARVE_TRY(server->begin());
+  return server;
+}
+
+Server::~Server() { stop(); }
+
+Status Server::begin() {
+  VARVE_ASSIGN(folder_, ServedFolder::open(options_.folder, options_.rule));
+  chunks_ = std::make_unique<ChunkService>(options_.folder, options_.index_memory_bytes);
+  store_ = std::make_unique<ServedStore>(*folder_);
+  store_->chunks = chunks_.get();
+  if (!options_.next.empty()) {
+    VARVE_TRY(Location::parse(options_.next).status());
+    next_ = std::make_unique<NextLevel>(options_.folder, options_.next, options_.key_file);
+    store_->transfer = [this](const Request& request, const std::function<void()>& alive) {
+      return next_->transfer(request, alive);
+    };
+  }
+  store_->connections_max = options_.connections_max;
+  VARVE_ASSIGN(store_->server, UniqueId::random());
+  store_->boot = boot_id();
+  wake_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
+  VARVE_TRY(listen());
+  try {
+    acceptor_ = std::thread([this] { accept_clients(); });
+  } catch (const std::system_error&) {
+    return Status::resource_limit("the system refuses another thread");
+  }
+  return {};
+}
+
+Status Server::listen() {
+  if (options_.listen.kind == ServerAddress::Kind::unix_socket) {
+    VARVE_ASSIGN(listener_, listen_unix(options_.listen.path));
+    return {};
+  }
+  if (options_.key_file.empty()) {
+    return Status::invalid_argument("who listens at TCP needs a key that the clients share",
+                                    options_.listen.to_string(), "give --key-file FILE");
+  }
+  VARVE_ASSIGN(const SharedKey key, read_key_file(options_.key_file));
+  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::server, key));
+  VARVE_ASSIGN(listener_, listen_tcp(options_.listen));
+  return {};
+}
+
+void Server::accept_clients() {
+  while (!stopping_) {
+    pollfd waited[2] = {{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    if (::poll(waited, 2, -1) < 0 && errno != EINTR) break;
+    reap();
+    if (waited[1].revents != 0 || stopping_) break;
+    if (waited[0].revents == 0) continue;
+    UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (socket.valid()) {
+      admit(std::move(socket));
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      options_.log("no room for another connection: " + Status::from_errno(errno, "accept", "").to_string());
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it is still there, and would be met at once
+    }
+  }
+}
+
+void Server::admit(UniqueFd socket) {
+  if (clients_.size() >= options_.connections_max) return turn_away(socket);
+  Client& client = clients_.emplace_back();
+  client.control.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!client.control.valid()) {
+    clients_.pop_back();
+    return options_.log("a client was turned away: too many open files");
+  }
+  try {
+    client.thread = std::thread([this, &client, raw = socket.get()] {
+      serve(UniqueFd(raw));
+      client.ended = true;
+    });
+    socket.release();
+  } catch (const std::system_error&) {
+    clients_.pop_back();
+    options_.log("a client was turned away: the system refuses another thread");
+  }
+}
+
+void Server::turn_away(const UniqueFd& socket) {
+  options_.log("a client was turned away: too many connections");
+  if (tls_) return;  // to say why would need a handshake
+  Reply reply;
+  reply.outcome = Outcome::failed;
+  reply.status = Status::busy("the server has as many connections as it takes");
+  Wire wire(make_socket_stream(UniqueFd(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0))));
+  WireHeader header;
+  header.message = static_cast<uint8_t>(Message::hello);
+  header.flags = WireHeader::kReply;
+  header.request = 1;
+  wire.send(header, encode_reply_fields(Message::hello, reply), {}, std::chrono::steady_clock::now())
+      .ignore("a client that is not told tries again as well");
+}
+
+Result<std::unique_ptr<Stream>> Server::make_stream(UniqueFd socket) const {
+  if (tls_) {
+    tune_tcp(socket.get());
+    return tls_->shake_hands(std::move(socket), after_seconds(options_.limits.hello_seconds));
+  }
+  VARVE_TRY(check_peer(socket.get()));
+  return make_socket_stream(std::move(socket));
+}
+
+void Server::serve(UniqueFd socket) {
+  Result<std::unique_ptr<Stream>> stream = make_stream(std::move(socket));
+  Status ended = stream.status();
+  if (stream.ok()) ended = Connection(*store_, std::move(*stream), options_.limits).run();
+  if (!ended.ok()) options_.log("a connection ended: " + ended.to_string());
+}
+
+void Server::reap() {
+  for (auto client = clients_.begin(); client != clients_.end();) {
+    if (!client->ended) {
+      ++client;
+      continue;
+    }
+    client->thread.join();
+    client = clients_.erase(client);
+  }
+}
+
+void Server::stop() {
+  if (!acceptor_.joinable()) return;
+  stopping_ = true;
+  if (next_) next_->stop();
+  const uint64_t one = 1;
+  if (::write(wake_.get(), &one, sizeof one) < 0) options_.log("stopping late");
+  acceptor_.join();
+  listener_.reset();
+  if (options_.listen.kind == ServerAddress::Kind::unix_socket) ::unlink(options_.listen.path.c_str());
+  auto end_all = [this](int what) {
+    for (const Client& client : clients_) ::shutdown(client.control.get(), what);
+  };
+  end_all(SHUT_RD);  // what has been asked is answered yet
+  const Deadline patience = after_seconds(options_.stop_seconds);
+  while (!clients_.empty() && std::chrono::steady_clock::now() < patience) {
+    reap();
+    if (!clients_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  end_all(SHUT_RDWR);
+  for (Client& client : clients_) client.thread.join();
+  clients_.clear();
+}
+
+}  // namespace varve

@@ -1,0 +1,397 @@
+#include "service/server.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "hash/score.h"
+#include "service/tcp_socket.h"
+#include "service/test_server.h"
+#include "service/unix_socket.h"
+
+namespace varve {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// A connection over which a test may send what it likes.
+class RawClient {
+ public:
+  explicit RawClient(const TestServer& server) : socket_(connect_unix(server.options.listen.path).value()) {
+    const timeval patience{5, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  void send(ByteSpan bytes) const { (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  /// Whether the server ends the connection, whatever it sends before that.
+  bool is_ended() const {
+    std::byte bytes[4096];
+    while (true) {
+      const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, 0);
+      if (got == 0) return true;
+      if (got < 0) return errno == ECONNRESET;
+    }
+  }
+
+ private:
+  const UniqueFd socket_;
+};
+
+ByteVector frame(Message message, ByteSpan fields, ByteSpan data = {}) {
+  WireHeader header;
+  header.message = static_cast<uint8_t>(message);
+  header.request = 1;
+  header.fields_bytes = static_cast<uint32_t>(fields.size());
+  header.data_bytes = static_cast<uint32_t>(data.size());
+  header.fields_crc = crc32c(fields);
+  header.data_crc = crc32c(data);
+  std::byte raw[kWireHeaderBytes];
+  encode_wire_header(header, raw);
+  ByteVector bytes(raw, raw + sizeof raw);
+  bytes.insert(bytes.end(), fields.begin(), fields.end());
+  bytes.insert(bytes.end(), data.begin(), data.end());
+  return bytes;
+}
+
+ByteVector hello() {
+  Request request;
+  request.message = Message::hello;
+  request.client = UniqueId::random().value();
+  return frame(Message::hello, encode_request_fields(request));
+}
+
+TEST(Server, EndsConnectionsThatSendGarbage) {
+  TestServer server;
+  const ByteVector fields(UniqueId().bytes.begin(), UniqueId().bytes.end());
+  ByteVector wrong_crc = hello();
+  wrong_crc.back() ^= std::byte{1};
+  for (const ByteVector& bytes :
+       {ByteVector(4000, std::byte{'G'}), wrong_crc, frame(Message::read, fields), frame(Message::hello, ByteVector(3)),
+        frame(Message::write, fields, ByteVector(1000))}) {
+    RawClient client(server);
+    client.send(bytes);
+    if (bytes.size() < 200) client.send(ByteVector(200));
+    EXPECT_TRUE(client.is_ended());
+  }
+  EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, DoesNotWaitForThoseWhoSayNothing) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 0.2, .frame_seconds = 0.2};
+  server.start();
+  RawClient silent(server), half(server);
+  half.send(ByteSpan(hello()).first(20));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(silent.is_ended());
+  EXPECT_TRUE(half.is_ended());
+  EXPECT_LT(seconds_since(begin), 3);
+}
+
+TEST(Server, EndsConnectionsThatStopInTheMiddleOfAMessage) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 5, .frame_seconds = 0.2};
+  server.start();
+  RawClient client(server);
+  client.send(hello());
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // who is idle may stay …
+  client.send(ByteSpan(frame(Message::ping, {})).first(7));     // … but not with half a message
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_LT(seconds_since(begin), 3);
+}
+
+TEST(Server, LetsClientsBeIdle) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 0.1, .frame_seconds = 0.1};
+  server.start();
+  const auto link = server.connect();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  Request ping;
+  const auto reply = link->ask(ping);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->outcome, Outcome::done);
+}
+
+TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.start();
+  std::optional<RawClient> first(server), second(server);
+  first->send(hello());
+  second->send(hello());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  RawClient third(server);
+  EXPECT_TRUE(third.is_ended());
+  LinkOptions impatient = server.link_options;
+  impatient.connect_seconds = 0.1;
+  EXPECT_EQ(ServerLink::open(server.options.listen, impatient).status().code(), StatusCode::busy);
+  std::thread leaver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    first.reset();
+  });
+  EXPECT_TRUE(ServerLink::open(server.options.listen, server.link_options).ok());  // which waits for a place
+  leaver.join();
+}
+
+TEST(Server, ServesOnlyItsUserAndRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  TestServer server;
+  ASSERT_EQ(::chmod(server.work().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(server.options.listen.path.c_str(), 0777), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    const Result<UniqueFd> socket = connect_unix(server.options.listen.path);
+    if (!socket.ok()) ::_exit(3);
+    std::byte byte{};
+    ::_exit(::recv(socket->get(), &byte, 1, 0) == 0 ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Server, HasItsFolderAlone) {
+  TestServer server;
+  ServerOptions other = server.options;
+  other.listen.path += "2";
+  EXPECT_EQ(Server::start(other).status().code(), StatusCode::busy);
+  other.folder += "2";
+  other.listen.path = server.options.listen.path;
+  EXPECT_EQ(Server::start(other).status().code(), StatusCode::busy);
+}
+
+TEST(Server, TakesTheSocketOfOneThatIsGone) {
+  TestServer server;
+  server.stop();
+  const UniqueFd left(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, server.options.listen.path.c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(left.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  server.start();
+  EXPECT_NE(server.connect(), nullptr);
+  server.stop();
+  std::ofstream(server.options.listen.path) << "somebody's file";
+  EXPECT_EQ(Server::start(server.options).status().code(), StatusCode::already_exists);
+}
+
+TEST(Server, RefusesTcpWithoutAKeyOnBothSides) {
+  TestServer server;
+  ServerOptions tcp = server.options;
+  tcp.folder += "2";
+  tcp.listen = {.kind = ServerAddress::Kind::tcp, .path = "", .host = "127.0.0.1", .port = 0};
+  EXPECT_EQ(Server::start(tcp).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(ServerLink::open(tcp.listen, {}).status().code(), StatusCode::invalid_argument);
+}
+
+#ifdef VARVE_HAVE_TLS
+TEST(Server, GivesNothingToWhoLacksTheKey) {
+  TestServer server(TestServer::Kind::tls);
+  LinkOptions other = server.link_options;
+  other.key_file = server.work() + "/other";
+  ASSERT_TRUE(make_key_file(other.key_file).ok());
+  const Status refused = ServerLink::open(server.options.listen, other).status();
+  EXPECT_EQ(refused.code(), StatusCode::permission_denied) << refused.to_string();
+  EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, GivesNothingToWhoDoesNotSpeakTls) {
+  TestServer server(TestServer::Kind::tls);
+  UniqueFd socket = connect_tcp(server.options.listen, after_seconds(5)).value();
+  auto stream = make_socket_stream(std::move(socket));
+  const ByteVector bytes = hello();
+  const std::array<ByteSpan, 1> parts{ByteSpan(bytes)};
+  ASSERT_TRUE(stream->write(parts, after_seconds(5)).ok());
+  ByteVector answer(1000);
+  const Result<size_t> got = stream->read_some(answer, after_seconds(5));
+  if (got.ok() && *got > 0) EXPECT_EQ(answer[0], std::byte{21}) << "an alert of TLS, and no message";
+  EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, RefusesAKeyThatOthersCanRead) {
+  TestServer server(TestServer::Kind::tls);
+  ASSERT_EQ(::chmod(server.options.key_file.c_str(), 0644), 0);
+  EXPECT_EQ(ServerLink::open(server.options.listen, server.link_options).status().code(),
+            StatusCode::permission_denied);
+  server.stop();
+  EXPECT_EQ(Server::start(server.options).status().code(), StatusCode::permission_denied);
+}
+#endif
+
+TEST(Server, DoesNotRepeatWhatItHasDone) {
+  TestServer server;
+  const auto link = server.connect();
+  RemoteFileSystem fs(*link);
+  ASSERT_TRUE(write_file_durably(fs, fs.root() + "/a", as_bytes("text")).ok());
+  Request rename;
+  rename.message = Message::rename;
+  rename.token = UniqueId::random().value();
+  rename.path = "a";
+  rename.to = "b";
+  auto ask = [&](const Request& request) {
+    Reply reply;
+    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
+                      Request copy = request;
+                      VARVE_ASSIGN(reply, connection.ask(copy));
+                      return {};
+                    })
+                    .ok());
+    return reply;
+  };
+  EXPECT_EQ(ask(rename).outcome, Outcome::done);
+  rename.again = true;
+  EXPECT_EQ(ask(rename).outcome, Outcome::done);  // known by its token
+  rename.token = UniqueId::random().value();
+  EXPECT_EQ(ask(rename).outcome, Outcome::cannot_tell);  // another one, of a file whose identity is not known
+}
+
+TEST(Server, KnowsARenamedFileAgainAfterARestart) {
+  TestServer server;
+  const auto link = server.connect();
+  RemoteFileSystem fs(*link);
+  ASSERT_TRUE(write_file_durably(fs, fs.root() + "/a", as_bytes("text")).ok());
+  Request stat;
+  stat.message = Message::stat;
+  stat.path = "a";
+  const Reply found = link->ask(stat).value();
+  if (!found.identity.certain()) GTEST_SKIP() << "the file system does not say when files were made";
+  // Renamed by a server that is gone, without an answer.
+  std::filesystem::rename(server.options.folder + "/a", server.options.folder + "/b");
+  auto ask_again = [&](const FileIdentity& identity) {
+    Reply reply;
+    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
+                      Request rename;
+                      rename.message = Message::rename;
+                      rename.again = true;
+                      rename.token = UniqueId::random().value();
+                      rename.path = "a";
+                      rename.to = "b";
+                      rename.identity = identity;
+                      VARVE_ASSIGN(reply, connection.ask(rename));
+                      return {};
+                    })
+                    .ok());
+    return reply;
+  };
+  EXPECT_EQ(ask_again(found.identity).outcome, Outcome::done);
+  FileIdentity another = found.identity;
+  ++another.born_ns;
+  EXPECT_EQ(ask_again(another).outcome, Outcome::failed);
+  another.born_ns = 0;
+  EXPECT_EQ(ask_again(another).outcome, Outcome::cannot_tell);
+  std::ofstream(server.options.folder + "/a") << "another file";
+  EXPECT_EQ(ask_again(found.identity).status.code(), StatusCode::already_exists);
+}
+
+TEST(Server, LetsNobodyWriteToAFileThatAnotherConnectionHasTakenOver) {
+  TestServer server;
+  const auto link = server.connect();
+  Request create;
+  create.message = Message::create;
+  create.token = UniqueId::random().value();
+  create.path = "a";
+  auto first = link->take_own().value();
+  const Reply created = first->ask(create).value();
+  ASSERT_EQ(created.outcome, Outcome::done);
+  auto second = link->take_own().value();
+  Request resume = create;
+  resume.message = Message::resume;
+  resume.identity = created.identity;
+  const Reply resumed = second->ask(resume).value();
+  ASSERT_EQ(resumed.outcome, Outcome::done);
+  Request write;
+  write.message = Message::write;
+  write.handle = created.handle;
+  EXPECT_EQ(first->ask(write, as_bytes("late"))->outcome, Outcome::unknown_handle);
+  write.handle = resumed.handle;
+  EXPECT_EQ(second->ask(write, as_bytes("text"))->outcome, Outcome::done);
+}
+
+TEST(Server, StopsWhileClientsAreConnected) {
+  TestServer server;
+  const auto link = server.connect();
+  const auto begin = std::chrono::steady_clock::now();
+  server.stop();
+  EXPECT_LT(seconds_since(begin), 3);
+}
+
+/// A server that answers every connection with the same bytes.
+class HostileServer {
+ public:
+  HostileServer(const std::string& path, ByteVector answer) : listener_(listen_unix(path).value()) {
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      while (true) {
+        const UniqueFd socket(::accept(listener_.get(), nullptr, nullptr));
+        if (!socket.valid()) return;
+        std::byte request[4096];
+        (void)::recv(socket.get(), request, sizeof request, 0);
+        (void)::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+        while (stuck && ::recv(socket.get(), request, sizeof request, 0) > 0) {
+        }
+      }
+    });
+  }
+  ~HostileServer() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::atomic<bool> stuck{false};
+
+ private:
+  const UniqueFd listener_;
+  std::thread thread_;
+};
+
+TEST(Client, RefusesWhatMakesNoSense) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  Reply reply;
+  ByteVector fields = encode_reply_fields(Message::hello, reply);
+  auto answer = [&](uint8_t flags, uint64_t number, ByteSpan data) {
+    ByteVector bytes = frame(Message::hello, fields, data);
+    WireHeader header = decode_wire_header(reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*bytes.data())).value();
+    header.flags = flags;
+    header.request = number;
+    encode_wire_header(header, reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*bytes.data()));
+    return bytes;
+  };
+  for (const ByteVector& bytes : {ByteVector(100, std::byte{'x'}), answer(0, 1, {}), answer(WireHeader::kReply, 2, {}),
+                                  answer(WireHeader::kReply, 1, ByteVector(5000)),
+                                  answer(WireHeader::kReply | WireHeader::kMore, 1, ByteVector(9))}) {
+    HostileServer hostile(path, bytes);
+    const Status refused =
+        ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
+    EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
+  }
+}
+
+TEST(Client, DoesNotWaitForeverForAServerThatIsStuck) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  HostileServer hostile(path, {});
+  hostile.stuck = true;
+  LinkOptions impatient;
+  impatient.connect_seconds = 0.3;
+  const auto begin = std::chrono::steady_clock::now();
+  const Status refused =
+      ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, impatient)
+          .status();
+  EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
+  EXPECT_LT(seconds_since(begin), 5);
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,255 @@
+#include "service/tcp_tls.h"
+
+#ifdef VARVE_HAVE_TLS
+
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+namespace varve {
+
+namespace {
+// PROTOCOL.md, "TLS"
+constexpr std::string_view kIdentity = "varve-1";
+constexpr const char* kCipherSuite = "TLS_AES_128_GCM_SHA256";
+constexpr std::array<unsigned char, 2> kCipherNumber{0x13, 0x01};
+
+struct ContextFreer {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+struct SslFreer {
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+};
+struct MethodFreer {
+  void operator()(BIO_METHOD* method) const { BIO_meth_free(method); }
+};
+using Ssl = std::unique_ptr<SSL, SslFreer>;
+
+std::string last_error() {
+  std::array<char, 256> text{};
+  ERR_error_string_n(ERR_peek_last_error(), text.data(), text.size());
+  ERR_clear_error();
+  return text.data();
+}
+
+// OpenSSL's own way to a socket raises SIGPIPE where the other side is gone.
+int descriptor_of(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
+int put(BIO* bio, const char* data, int bytes) {
+  BIO_clear_retry_flags(bio);
+  const ssize_t done = ::send(descriptor_of(bio), data, static_cast<size_t>(bytes), MSG_NOSIGNAL);
+  if (done < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  return static_cast<int>(done);
+}
+int get(BIO* bio, char* data, int bytes) {
+  BIO_clear_retry_flags(bio);
+  const ssize_t done = ::recv(descriptor_of(bio), data, static_cast<size_t>(bytes), 0);
+  if (done < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  return static_cast<int>(done);
+}
+long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+
+BIO* make_bio(int descriptor) {
+  static const std::unique_ptr<BIO_METHOD, MethodFreer> method = [] {
+    std::unique_ptr<BIO_METHOD, MethodFreer> made(BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "varve"));
+    if (made) {
+      BIO_meth_set_write(made.get(), put);
+      BIO_meth_set_read(made.get(), get);
+      BIO_meth_set_ctrl(made.get(), control);
+    }
+    return made;
+  }();
+  BIO* const bio = method ? BIO_new(method.get()) : nullptr;
+  if (bio == nullptr) return nullptr;
+  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)));
+  BIO_set_init(bio, 1);
+  return bio;
+}
+
+SSL_SESSION* make_session(SSL* ssl) {
+  const auto* key = static_cast<const SharedKey*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kCipherNumber.data());
+  SSL_SESSION* const session = SSL_SESSION_new();
+  if (session == nullptr || cipher == nullptr ||
+      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(key->data()), key->size()) != 1 ||
+      SSL_SESSION_set_cipher(session, cipher) != 1 || SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
+    SSL_SESSION_free(session);
+    return nullptr;
+  }
+  return session;
+}
+
+int find_session(SSL* ssl, const unsigned char* identity, size_t bytes, SSL_SESSION** session) {
+  *session = nullptr;
+  if (std::string_view(reinterpret_cast<const char*>(identity), bytes) == kIdentity) *session = make_session(ssl);
+  return 1;
+}
+
+int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t* bytes, SSL_SESSION** session) {
+  *identity = reinterpret_cast<const unsigned char*>(kIdentity.data());
+  *bytes = kIdentity.size();
+  *session = make_session(ssl);
+  return *session != nullptr ? 1 : 0;
+}
+
+class TlsStream final : public Stream {
+ public:
+  TlsStream(UniqueFd socket, Ssl ssl) : socket_(std::move(socket)), ssl_(std::move(ssl)) {}
+  ~TlsStream() override {
+    // One try: who has closed already, or reads no more, need not be told.
+    ERR_clear_error();
+    SSL_shutdown(ssl_.get());
+    ERR_clear_error();
+  }
+
+  Status shake_hands(TlsParty::Role role, Deadline deadline) {
+    const bool accepts = role == TlsParty::Role::server;
+    VARVE_TRY(repeat(deadline, [&] { return accepts ? SSL_accept(ssl_.get()) : SSL_connect(ssl_.get()); }));
+    // Without the key there is no session to take up, and nobody else has certificates.
+    if (SSL_session_reused(ssl_.get()) == 1 && SSL_version(ssl_.get()) == TLS1_3_VERSION) return {};
+    return Status(StatusCode::permission_denied, "the other side did not prove that it has the key");
+  }
+
+  Result<size_t> read_some(MutableByteSpan into, Deadline deadline) override {
+    size_t got = 0;
+    const Status read = repeat(deadline, [&] { return SSL_read_ex(ssl_.get(), into.data(), into.size(), &got); });
+    if (closed_) return size_t{0};
+    VARVE_TRY(read);
+    return got;
+  }
+
+  Status write(std::span<const ByteSpan> parts, Deadline deadline) override {
+    // Header and fields are small, and go with the beginning of the data into one record.
+    gathered_.clear();
+    for (ByteSpan part : parts) {
+      if (gathered_.size() < kRecordBytes) {
+        const ByteSpan begin = part.first(std::min(part.size(), kRecordBytes - gathered_.size()));
+        gathered_.insert(gathered_.end(), begin.begin(), begin.end());
+        part = part.subspan(begin.size());
+        if (part.empty()) continue;
+        VARVE_TRY(write_all(gathered_, deadline));
+      }
+      VARVE_TRY(write_all(part, deadline));
+    }
+    return gathered_.size() < kRecordBytes ? write_all(gathered_, deadline) : Status();
+  }
+
+  void wait_readable() override {
+    if (SSL_has_pending(ssl_.get()) == 1) return;
+    pollfd waited{socket_.get(), POLLIN, 0};
+    while (::poll(&waited, 1, -1) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  static constexpr size_t kRecordBytes = 16384;
+
+  Status write_all(ByteSpan from, Deadline deadline) {
+    while (!from.empty()) {
+      size_t done = 0;
+      VARVE_TRY(repeat(deadline, [&] { return SSL_write_ex(ssl_.get(), from.data(), from.size(), &done); }));
+      if (closed_) return Status::io_error("the connection was closed");
+      from = from.subspan(done);
+    }
+    return {};
+  }
+
+  /// Calls `act` until it is done, waiting for the socket in between.
+  template <class Act>
+  Status repeat(Deadline deadline, const Act& act) {
+    while (true) {
+      ERR_clear_error();
+      errno = 0;
+      const int done = act();
+      if (done == 1) return {};
+      switch (SSL_get_error(ssl_.get(), done)) {
+        case SSL_ERROR_WANT_READ: VARVE_TRY(wait_for(socket_.get(), POLLIN, deadline)); break;
+        case SSL_ERROR_WANT_WRITE: VARVE_TRY(wait_for(socket_.get(), POLLOUT, deadline)); break;
+        case SSL_ERROR_ZERO_RETURN: closed_ = true; return Status::io_error("the connection was closed");
+        case SSL_ERROR_SYSCALL:
+          return Status::io_error(errno != 0 ? std::strerror(errno) : "the connection was closed");
+        default: return Status(StatusCode::permission_denied, "TLS failed: " + last_error());
+      }
+    }
+  }
+
+  const UniqueFd socket_;
+  const Ssl ssl_;
+  ByteVector gathered_;
+  bool closed_ = false;  ///< the other side has closed
+};
+
+class OpenSslParty final : public TlsParty {
+ public:
+  OpenSslParty(Role role, const SharedKey& key) : role_(role), key_(key) {}
+
+  Status set_up() {
+    context_.reset(SSL_CTX_new(role_ == Role::server ? TLS_server_method() : TLS_client_method()));
+    SSL_CTX* const context = context_.get();
+    if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_ciphersuites(context, kCipherSuite) != 1 || SSL_CTX_set_num_tickets(context, 0) != 1) {
+      return Status::internal("TLS cannot be set up: " + last_error());
+    }
+    SSL_CTX_set_app_data(context, &key_);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    // A message says itself where it ends.
+    SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (role_ == Role::server) {
+      SSL_CTX_set_psk_find_session_callback(context, find_session);
+    } else {
+      SSL_CTX_set_psk_use_session_callback(context, use_session);
+      SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);  // no certificate is trusted
+    }
+    return {};
+  }
+
+  Result<std::unique_ptr<Stream>> shake_hands(UniqueFd socket, Deadline deadline) const override {
+    ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
+    Ssl ssl(SSL_new(context_.get()));
+    BIO* const bio = ssl ? make_bio(socket.get()) : nullptr;
+    if (bio == nullptr) return Status::internal("TLS cannot be set up: " + last_error());
+    SSL_set_bio(ssl.get(), bio, bio);
+    auto stream = std::make_unique<TlsStream>(std::move(socket), std::move(ssl));
+    const Status done = stream->shake_hands(role_, deadline);
+    if (done.code() == StatusCode::permission_denied) {
+      return Status(StatusCode::permission_denied, "the two sides do not share a key: " + std::string(done.message()),
+                    "", "give both the same --key-file");
+    }
+    VARVE_TRY(done);
+    return std::unique_ptr<Stream>(std::move(stream));
+  }
+
+ private:
+  const Role role_;
+  SharedKey key_;
+  std::unique_ptr<SSL_CTX, ContextFreer> context_;
+};
+}  // namespace
+
+Result<std::unique_ptr<TlsParty>> TlsParty::create(Role role, const SharedKey& key) {
+  auto party = std::make_unique<OpenSslParty>(role, key);
+  VARVE_TRY(party->set_up());
+  return std::unique_ptr<TlsParty>(std::move(party));
+}
+
+}  // namespace varve
+
+#else
+
+namespace varve {
+
+Result<std::unique_ptr<TlsParty>> TlsParty::create(Role, const SharedKey&) {
+  return Status::unsupported("this build has no TLS, and so no connections over TCP", "",
+                             "build with -DVARVE_WITH_TLS=ON");
+}
+
+}  // namespace varve
+
+#endif

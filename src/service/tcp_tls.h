@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include "core/unique_fd.h"
+#include "service/key_file.h"
+#include "service/stream.h"
+
+namespace varve {
+
+/// TLS 1.3 between two programs that share a key, which each proves to the other (PROTOCOL.md, "TLS"). There are no
+/// certificates: who lacks the key gets nothing but a refusal. Thread-safe.
+class TlsParty {
+ public:
+  enum class Role : uint8_t { client, server };
+  /// unsupported: this build has no TLS.
+  static Result<std::unique_ptr<TlsParty>> create(Role role, const SharedKey& key);
+  virtual ~TlsParty() = default;
+  /// Takes a connected socket. permission_denied: the other side does not share the key. io_error: the connection
+  /// failed, or the other side took too long.
+  virtual Result<std::unique_ptr<Stream>> shake_hands(UniqueFd socket, Deadline deadline) const = 0;
+};
+
+}  // namespace varve

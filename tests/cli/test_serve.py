@@ -1,0 +1,215 @@
+"""A store on a server is as good as a folder, also when the server is killed."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+import unittest
+
+from support import (FAILURE, NIGHTLY, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest, compressible_bytes, default_signals)
+
+HAS_TLS = os.environ.get("VARVE_WITH_TLS", "1") == "1"
+KILLS = 100 if NIGHTLY else 6
+
+
+class ServeTest(ProgramTest):
+    """Has a folder of its own and servers, which end with the test."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.work / "served"
+        self.socket = f"unix:{self.work}/socket"
+        self.key = self.work / "key"
+        self.servers = []
+        self.addCleanup(self.stop_all)
+
+    def stop_all(self):
+        for server in self.servers:
+            if server.poll() is None:
+                server.kill()
+            server.communicate()
+
+    def serve(self, *options, listen=None, folder=None):
+        """Starts a server; returns it and where it listens."""
+        server = subprocess.Popen([PROGRAM, "serve", "--listen", listen or self.socket, "--dir", folder or self.folder,
+                                   *map(str, options)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  cwd=self.work, preexec_fn=default_signals)
+        self.servers.append(server)
+        line = server.stdout.readline().decode()
+        self.assertIn(" at ", line, server.stderr.read().decode() if not line else "")
+        return server, line.rsplit(" at ", 1)[1].strip()
+
+    def use(self, store, key=None):
+        self.environment = lambda **changes: {**{name: value for name, value in os.environ.items() if not name.startswith("VARVE_STORE")},
+                                              "VARVE_STORE": str(store), **({"VARVE_KEY_FILE": str(key)} if key else {}), **changes}
+
+
+class EverythingWorks(ServeTest):
+    def do_everything(self):
+        """All that works on a folder, and the folder is what it would have been."""
+        first = self.varve("save", SAMPLE / "DD0005")
+        self.varve("save", SAMPLE / "DD0006")
+        self.assertIn("known", first)
+        again = self.facts("save", SAMPLE / "DD0006", "--job", "again", "--step", "6")
+        self.assertEqual(again["record"]["new_bytes"], 0, "the server knows all chunks")
+        self.assertEqual(len(self.facts("list")["sets"]), 3)
+        self.assert_restores("implosion@5", SAMPLE / "DD0005")
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+        self.assert_whole()
+        self.varve("diff", "implosion@5", "implosion@6")
+        self.varve("show", "implosion@6")
+        self.varve("stat")
+        self.varve("drop", "implosion@5")
+        self.varve("prune")
+        self.assert_whole()
+        self.assert_restores("again@6", SAMPLE / "DD0006")
+
+    def check_folder(self):
+        """What is left in the served folder is a store like any other."""
+        self.use(self.folder)
+        self.assert_whole()
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+        self.assertEqual(list((self.folder / "writers").iterdir()), [])
+        self.assertEqual(list((self.folder / "arenas").glob("*.part")), [])
+
+    def test_over_a_unix_socket(self):
+        server, place = self.serve()
+        self.use(place)
+        self.do_everything()
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(timeout=20), SUCCESS)
+        self.assertFalse(os.path.exists(self.work / "socket"))
+        self.check_folder()
+
+    @unittest.skipUnless(HAS_TLS, "a build without TLS")
+    def test_over_tcp(self):
+        self.varve("serve", "--new-key", self.key)
+        server, place = self.serve("--key-file", self.key, listen="tcp://127.0.0.1:0")
+        self.use(place, self.key)
+        self.do_everything()
+        server.send_signal(signal.SIGINT)
+        self.assertEqual(server.wait(timeout=20), SUCCESS)
+        self.check_folder()
+
+    def test_stores_the_same_as_a_folder(self):
+        _, place = self.serve()
+        stored = []
+        for store in (self.store, place):
+            self.use(store)
+            for step in (5, 6, 7):
+                self.varve("save", SAMPLE / f"DD000{step}")
+            stored.append([(record["name"], record["new_bytes"]) for record in self.facts("list")["sets"]])
+        self.assertEqual(stored[0], stored[1])
+
+    def test_push_and_pull_between_places(self):
+        _, place = self.serve()
+        self.varve("save", SAMPLE / "DD0005")
+        self.varve("push", "implosion@5", "--to", place)
+        self.varve("drop", "implosion@5")
+        self.varve("prune")
+        self.varve("pull", "implosion@5", "--from", place)
+        self.assert_restores("implosion@5", SAMPLE / "DD0005")
+
+    def test_the_server_copies_to_its_next_level(self):
+        self.varve("save", SAMPLE / "DD0006")
+        _, place = self.serve("--next", self.store)
+        self.use(place)
+        self.varve("save", SAMPLE / "DD0005")
+        pushed = self.facts("push", "implosion@5", "--to", "next")["sets"][0]
+        self.assertFalse(pushed["was_there"])
+        self.assertGreater(pushed["sent_packs"], 0)
+        self.varve("pull", "implosion@6", "--from", "next")
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+        self.assertIn("is in", self.varve("push", "implosion@5", "--to", "next"))
+        self.fails(NOT_FOUND, "push", "nothing@1", "--to", "next")
+        self.use(self.store)
+        self.assert_restores("implosion@5", SAMPLE / "DD0005")
+
+    def test_init_makes_no_second_store(self):
+        _, place = self.serve()
+        self.assertIn("a store already", self.fails(5, "init", place))
+
+
+class WrongUse(ServeTest):
+    def test_is_told(self):
+        self.fails(USAGE, "serve", "--listen", "unix:x")
+        self.fails(USAGE, "serve", "--dir", "x")
+        self.fails(USAGE, "serve", "--listen", "x", "--dir", "x")
+        self.fails(USAGE, "serve", "--listen", "tcp://127.0.0.1:0", "--dir", self.folder)
+        self.fails(USAGE, "list", "--store", "tcp://127.0.0.1:1")
+        self.fails(FAILURE, "list", "--store", f"unix:{self.work}/nobody")
+        self.write("plain/file")
+        self.assertIn("no store here", self.fails(NOT_FOUND, "serve", "--listen", self.socket, "--dir", self.work / "plain"))
+
+    def test_a_key_that_others_can_read_is_refused(self):
+        self.varve("serve", "--new-key", self.key)
+        self.key.chmod(0o644)
+        self.assertIn("chmod 600", self.fails(FAILURE, "serve", "--listen", "tcp://127.0.0.1:0", "--dir", self.folder, "--key-file", self.key))
+
+    @unittest.skipUnless(HAS_TLS, "a build without TLS")
+    def test_another_key_opens_nothing(self):
+        self.varve("serve", "--new-key", self.key)
+        other = self.work / "other"
+        self.varve("serve", "--new-key", other)
+        _, place = self.serve("--key-file", self.key, listen="tcp://127.0.0.1:0")
+        err = self.fails(FAILURE, "list", "--store", place, "--key-file", other)
+        self.assertIn("do not share a key", err)
+        self.varve("list", "--store", place, "--key-file", self.key)
+
+
+class KilledServers(ServeTest):
+    """A server is killed and started again while a save runs: the save ends well or fails, and nothing is lost."""
+
+    def setUp(self):
+        super().setUp()
+        for rank in range(4):
+            self.write(f"large/x.cpu000{rank}", compressible_bytes(4 << 20, seed=rank))
+
+    def test_lose_nothing(self):
+        server, place = self.serve()
+        self.use(place)
+        begin = time.monotonic()
+        self.varve("save", self.work / "large", "--job", "large", "--step", "0", "--codec", "store")
+        seconds = time.monotonic() - begin
+        for step in range(1, KILLS + 1):
+            # Other data each time, so that there is something to write.
+            for rank in range(4):
+                self.write(f"large/x.cpu000{rank}", compressible_bytes(4 << 20, seed=1000 * step + rank))
+            process = self.start("save", self.work / "large", "--job", "large", "--step", step, "--codec", "store")
+            time.sleep(random.uniform(0, 1.2 * seconds))
+            server.send_signal(signal.SIGKILL)
+            server.wait()
+            time.sleep(random.uniform(0, 0.2))
+            server, _ = self.serve()
+            out, err = process.communicate(timeout=200)
+            names = [record["name"] for record in self.facts("list")["sets"]]
+            if process.returncode == SUCCESS:
+                self.assertIn(f"large@{step}", names, err)
+            else:
+                self.assertNotIn(b"bug", err)
+                self.assertTrue(err)
+                if f"large@{step}" not in names:
+                    self.varve("save", self.work / "large", "--job", "large", "--step", step, "--codec", "store")
+            self.assert_restores(f"large@{step}", self.work / "large")
+        self.assert_whole()
+        self.varve("prune", "--wait", "0")
+        self.assert_whole()
+
+    def test_are_waited_for_by_a_restore(self):
+        server, place = self.serve()
+        self.use(place)
+        self.varve("save", self.work / "large", "--job", "large", "--step", "1")
+        process = self.start("restore", "large@1", self.work / "back")
+        time.sleep(0.02)
+        server.kill()
+        server.wait()
+        time.sleep(0.3)
+        self.serve()
+        _, err = process.communicate(timeout=100)
+        self.assertIn(process.returncode, (SUCCESS, FAILURE), err)
+        self.assert_restores("large@1", self.work / "large")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,143 @@
+// The example in docs/PROTOCOL.md is what the library sends and understands.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "service/protocol.h"
+#include "service/wire.h"
+
+namespace varve {
+namespace {
+
+UniqueId id_from(uint8_t first) {
+  UniqueId id;
+  for (size_t i = 0; i < id.bytes.size(); ++i) id.bytes[i] = static_cast<std::byte>(first + i);
+  return id;
+}
+
+/// Keeps what is written to it, and gives what it was given.
+class RecordedStream final : public Stream {
+ public:
+  RecordedStream(ByteVector& written, ByteVector given) : written_(written), given_(std::move(given)) {}
+  Result<size_t> read_some(MutableByteSpan into, Deadline) override {
+    const size_t bytes = std::min(into.size(), given_.size() - at_);
+    std::copy_n(given_.begin() + static_cast<ptrdiff_t>(at_), bytes, into.begin());
+    at_ += bytes;
+    return bytes;
+  }
+  Status write(std::span<const ByteSpan> parts, Deadline) override {
+    for (const ByteSpan part : parts) written_.insert(written_.end(), part.begin(), part.end());
+    return {};
+  }
+  void wait_readable() override {}
+
+ private:
+  ByteVector& written_;
+  const ByteVector given_;
+  size_t at_ = 0;
+};
+
+ByteVector sent(Message message, uint8_t flags, uint64_t number, const ByteVector& fields, ByteSpan data = {}) {
+  ByteVector bytes;
+  WireHeader header;
+  header.message = static_cast<uint8_t>(message);
+  header.flags = flags;
+  header.request = number;
+  Wire wire(std::make_unique<RecordedStream>(bytes, ByteVector()));
+  EXPECT_TRUE(wire.send(header, fields, data, after_seconds(1)).ok());
+  return bytes;
+}
+
+Request hello() {
+  Request request;
+  request.message = Message::hello;
+  request.client = id_from(0xc0);
+  return request;
+}
+
+Reply reply_to_hello() {
+  Reply reply;
+  reply.server = id_from(0xd0);
+  reply.boot = id_from(0xe0);
+  reply.connections = 256;
+  return reply;
+}
+
+Request write() {
+  Request request;
+  request.message = Message::write;
+  request.handle = 3;
+  request.offset = 4096;
+  return request;
+}
+
+Reply reply_to_write() {
+  Reply reply;
+  reply.outcome = Outcome::failed;
+  reply.status = Status(StatusCode::no_space, "cannot write to the file: No space left on device");
+  return reply;
+}
+
+Request rename() {
+  Request request;
+  request.message = Message::rename;
+  request.token = id_from(0xf0);
+  request.path = "writers/" + id_from(0xb0).hex();
+  request.to = "sets/example/7.set";
+  request.identity = {2049, 131, 1'700'000'000'000'000'000};
+  return request;
+}
+
+/// The bytes of the dump after the comment `<!-- example: NAME -->`: lines of an offset, the bytes in hexadecimal, two
+/// spaces and a remark.
+ByteVector documented(const std::string& name) {
+  std::ifstream stream(VARVE_PROTOCOL_DOCUMENT);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const size_t mark = text.find("<!-- example: " + name + " -->");
+  const size_t begin = text.find("```text\n", mark);
+  const size_t end = text.find("\n```", begin);
+  ByteVector bytes;
+  if (mark == std::string::npos || begin == std::string::npos || end == std::string::npos) {
+    ADD_FAILURE() << VARVE_PROTOCOL_DOCUMENT << " has no dump of the " << name;
+    return bytes;
+  }
+  for (size_t at = begin + 8; at < end; at = text.find('\n', at) + 1) {
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    EXPECT_EQ(std::stoul(line.substr(0, 4), nullptr, 16), bytes.size()) << line;
+    const std::string digits = line.substr(6, line.find("  ", 6) - 6);
+    for (size_t i = 0; i + 1 < digits.size(); i += 3)
+      bytes.push_back(static_cast<std::byte>(std::stoul(digits.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+TEST(ProtocolExample, IsWhatIsSent) {
+  EXPECT_EQ(to_hex(sent(Message::hello, 0, 1, encode_request_fields(hello()))), to_hex(documented("hello")));
+  EXPECT_EQ(to_hex(sent(Message::hello, WireHeader::kReply, 1, encode_reply_fields(Message::hello, reply_to_hello()))),
+            to_hex(documented("reply to hello")));
+  EXPECT_EQ(to_hex(sent(Message::write, 0, 2, encode_request_fields(write()), as_bytes("text"))),
+            to_hex(documented("write")));
+  EXPECT_EQ(to_hex(sent(Message::write, WireHeader::kReply, 2, encode_reply_fields(Message::write, reply_to_write()))),
+            to_hex(documented("reply to write")));
+  EXPECT_EQ(to_hex(sent(Message::rename, WireHeader::kAgain, 3, encode_request_fields(rename()))),
+            to_hex(documented("rename")));
+}
+
+TEST(ProtocolExample, IsUnderstood) {
+  ByteVector none;
+  Wire wire(std::make_unique<RecordedStream>(none, documented("rename")));
+  const Wire::Head head = wire.receive_head(after_seconds(1)).value();
+  const Request request = decode_request(head.header, head.fields).value();
+  EXPECT_TRUE(request.again);
+  EXPECT_EQ(request.to, "sets/example/7.set");
+  EXPECT_EQ(request.identity, rename().identity);
+
+  Wire failing(std::make_unique<RecordedStream>(none, documented("reply to write")));
+  const Wire::Head failed = failing.receive_head(after_seconds(1)).value();
+  EXPECT_EQ(decode_reply(Message::write, failed.fields)->status.code(), StatusCode::no_space);
+}
+
+}  // namespace
+}  // namespace varve
