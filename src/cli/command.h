@@ -42,6 +42,8 @@ std::unique_ptr<Command> make_drop_command();
 std::unique_ptr<Command> make_prune_command();
 std::unique_ptr<Command> make_push_command();
 std::unique_ptr<Command> make_pull_command();
+std::unique_ptr<Command> make_repair_command();
+std::unique_ptr<Command> make_rebalance_command();
 std::unique_ptr<Command> make_cat_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_model_command();

@@ -37,8 +37,8 @@ class InitCommand final : public Command {
       VARVE_ASSIGN(path_, session.store_path());
     }
     VARVE_ASSIGN(StorePlace* const place, session.open_place(path_));
-    VARVE_TRY(Store::create(place->fs(), place->path(), options_));
-    VARVE_ASSIGN(std::unique_ptr<Store> store, Store::open(place->fs(), place->path()));
+    VARVE_TRY(create_store(*place, options_));
+    VARVE_ASSIGN(std::unique_ptr<Store> store, open_store(*place));
     const std::string_view algorithm = algorithm_name(store->score().algorithm());
     const size_t score_bits = store->score().score_bytes() * 8;
     if (session.json()) {

@@ -27,6 +27,8 @@ class ServeCommand final : public Command {
     arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
     arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
     arguments.count("--connections", "N", connections_, "connections at a time (256)");
+    arguments.flag("--place", place_,
+                   "make no store: the folder is to be one of several\nplaces (varve init, varve rebalance)");
     arguments.flag("--log", log_, "say on standard error what happens");
     arguments.examples(
         "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
@@ -71,6 +73,8 @@ class ServeCommand final : public Command {
     const Result<std::vector<DirectoryEntry>> entries = fs.list(folder_);
     const bool missing = entries.status().code() == StatusCode::not_found;
     if (!missing) VARVE_TRY(entries.status());
+    if (place_ && missing) return fs.create_directory(folder_);
+    if (place_ || read_spread_member(fs, folder_)->has_value()) return {};
     if (missing || entries->empty()) {
       const Status made = Store::create(fs, folder_);
       // Made by somebody else just now.
@@ -82,6 +86,7 @@ class ServeCommand final : public Command {
   std::string listen_, folder_, key_file_, new_key_, next_;
   uint32_t connections_ = 0;
   bool log_ = false;
+  bool place_ = false;
 };
 }  // namespace
 

@@ -21,12 +21,20 @@ Result<std::unique_ptr<Store>> Session::open_store() {
 
 Result<std::unique_ptr<Store>> Session::open_store(const std::string& location) {
   VARVE_ASSIGN(StorePlace* const place, open_place(location));
-  return Store::open(place->fs(), place->path(), place->chunk_lookup());
+  return varve::open_store(*place);
 }
 
 Result<StorePlace*> Session::open_place(const std::string& location) {
-  VARVE_ASSIGN(std::unique_ptr<StorePlace> place, open_location(location, {.key_file = options_.key_file}));
-  places_.push_back(std::move(place));
+  return keep(open_location(location, {.key_file = options_.key_file}));
+}
+
+Result<StorePlace*> Session::open_any_servers(const std::string& location) {
+  return keep(open_location(location, {.key_file = options_.key_file, .any_servers = true}));
+}
+
+Result<StorePlace*> Session::keep(Result<std::unique_ptr<StorePlace>> opened) {
+  VARVE_TRY(opened.status());
+  places_.push_back(std::move(*opened));
   return places_.back().get();
 }
 

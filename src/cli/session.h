@@ -34,6 +34,8 @@ class Session {
   Result<std::unique_ptr<Store>> open_store();
   Result<std::unique_ptr<Store>> open_store(const std::string& location);
   Result<StorePlace*> open_place(const std::string& location);
+  /// The servers that are named, whatever they have, or the one folder.
+  Result<StorePlace*> open_any_servers(const std::string& location);
 
   /// The processes that do the command together, if it works_together(); what forks has to be done before. From then on
   /// only the first one prints, and whatever fails must be agreed on (comm/agreement.h). Collective.
@@ -54,6 +56,8 @@ class Session {
   void end_progress() { progress_.reset(); }
 
  private:
+  Result<StorePlace*> keep(Result<std::unique_ptr<StorePlace>> opened);
+
   const CommonOptions& options_;
   MessageWriter& messages_;
   ProgramRanks& ranks_;

@@ -38,9 +38,11 @@ class TransferCommand final : public Command {
     if (push_) {
       arguments.text("--to", "STORE", other_,
                      "the store that the sets are copied to; next: its server\ncopies to its own next level");
+      arguments.text("--from", "STORE", own_, "the store that they are copied from (--store)");
     } else {
       arguments.text("--from", "STORE", other_,
                      "the store that the sets are copied from; next: its\nserver copies from its own next level");
+      arguments.text("--to", "STORE", own_, "the store that they are copied to (--store)");
     }
     arguments.flag("--all", all_, "every set that is lacking there, oldest first; of one\njob, or of all");
     auto take_recode = [this](const std::string& text) -> Status {
@@ -68,14 +70,14 @@ class TransferCommand final : public Command {
     options_.check_chunks = !quick_;
     options_.thread_count = thread_count_;
     keep_freed_memory();
-    VARVE_ASSIGN(const std::string own_path, session.store_path());
+    VARVE_ASSIGN(const std::string own_path, own_.empty() ? session.store_path() : Result<std::string>(own_));
     if (other_ == kNextLevel) return run_on_server(session, own_path);
     VARVE_ASSIGN(const auto from, session.open_store(push_ ? own_path : other_));
     VARVE_ASSIGN(StorePlace* const target, session.open_place(push_ ? other_ : own_path));
     std::optional<ThrottledFileSystem> slow;
     if (bytes_per_second_ > 0) slow.emplace(target->fs(), bytes_per_second_);
     FileSystem& target_fs = slow ? static_cast<FileSystem&>(*slow) : target->fs();
-    VARVE_ASSIGN(const auto to, Store::open(target_fs, target->path(), target->chunk_lookup()));
+    VARVE_ASSIGN(const auto to, Store::open(target_fs, target->path(), target->chunk_lookup(), target->spread()));
     VARVE_ASSIGN(const std::vector<SetName> names, choose_sets(*from, *to));
     const Status copied = copy(session, *from, *to, names);
     session.end_progress();
@@ -97,7 +99,7 @@ class TransferCommand final : public Command {
       return Status::unsupported("only a store on one server has a next level", location,
                                  "name the other store, or let --store be a server's");
     }
-    VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(place->fs(), place->path()));
+    VARVE_ASSIGN(const std::unique_ptr<Store> own, open_store(*place));
     ServerTransfer what{.set = set_,
                         .recode = options_.recode ? options_.recode->name() : "",
                         .check_held = options_.check_held,
@@ -225,7 +227,7 @@ class TransferCommand final : public Command {
   }
 
   const bool push_;
-  std::string set_, other_;
+  std::string set_, other_, own_;
   bool all_ = false, quick_ = false;
   double bytes_per_second_ = 0;
   uint32_t thread_count_ = 0;

@@ -2,18 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cli/command.h"
+#include "cli/damage_text.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
 
 namespace varve::cli {
 
 namespace {
-/// Files of one damage that are named to a person; --json has more.
-constexpr size_t kFilesShownMax = 10;
-
 class VerifyCommand final : public Command {
  public:
   std::string_view name() const override { return "verify"; }
@@ -44,19 +40,12 @@ class VerifyCommand final : public Command {
 
  private:
   static void print_json(Session& session, const VerifyReport& report) {
-    Json damages = Json::array();
-    for (const Damage& damage : report.damages) {
-      damages.push_back({{"what", to_json(damage.what)},
-                         {"affected_sets", damage.affected_sets},
-                         {"affected_files", damage.affected_files},
-                         {"disposable", damage.disposable}});
-    }
     session.print_facts(Json{{"whole", report.whole()},
                              {"set_count", report.set_count},
                              {"arena_count", report.arena_count},
                              {"pack_count", report.pack_count},
                              {"checked_bytes", report.checked_bytes},
-                             {"damages", std::move(damages)}});
+                             {"damages", damages_json(report)}});
   }
 
   void print_text(Session& session, const VerifyReport& report) const {
@@ -66,20 +55,6 @@ class VerifyCommand final : public Command {
                               format_count(report.pack_count, "pack", "packs"), format_size(report.checked_bytes),
                               deep_ ? ", every byte" : "",
                               report.whole() ? "no damage" : format_count(report.damages.size(), "damage", "damages")));
-  }
-
-  static void print_damage(Session& session, const Damage& damage) {
-    session.print(std::string(damage.disposable ? "disposable: " : "damage: ") + escape_text(damage.what.message()) +
-                  ": " + quote_name(damage.what.subject()) + "\n");
-    if (!damage.what.hint().empty()) session.print("  hint: " + escape_text(damage.what.hint()) + "\n");
-    if (damage.affected_sets.empty()) {
-      session.print("  affects no set\n");
-      return;
-    }
-    for (const std::string& set : damage.affected_sets) session.print("  affects " + quote_name(set) + "\n");
-    const size_t shown = std::min(damage.affected_files.size(), kFilesShownMax);
-    for (size_t i = 0; i < shown; ++i) session.print("    " + quote_name(damage.affected_files[i]) + "\n");
-    if (damage.affected_files.size() > shown) session.print("    and more\n");
   }
 
   bool deep_ = false;

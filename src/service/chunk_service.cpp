@@ -62,7 +62,9 @@ std::shared_ptr<const ChunkService::Snapshot> ChunkService::current() {
 Result<std::shared_ptr<const ChunkService::Snapshot>> ChunkService::open() const {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->arenas_changed_ns = arenas_changed(store_path_);
-  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_));
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(posix_file_system(), store_path_));
+  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_, nullptr,
+                                            member ? ArenaSpread(member->count) : ArenaSpread()));
   VARVE_ASSIGN(snapshot->index, ChunkIndex::open(*snapshot->store, {}, memory_bytes_));
   snapshot->store->drop_arena_cache();
   return std::shared_ptr<const Snapshot>(std::move(snapshot));

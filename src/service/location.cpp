@@ -1,9 +1,12 @@
 #include "service/location.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "service/remote_file_system.h"
+#include "store/spread_chunk_lookup.h"
 
 namespace varve {
 
@@ -46,12 +49,21 @@ class ServerPlace final : public StorePlace {
       VARVE_ASSIGN(std::unique_ptr<ServerLink> link, ServerLink::open(address, link_options));
       place->servers_.push_back(std::make_unique<ReachedServer>(std::move(link)));
     }
+    if (addresses.size() > 1 && !options.any_servers) VARVE_TRY(place->spread_over_servers());
     return place;
   }
 
-  FileSystem& fs() override { return servers_.front()->fs; }
-  const std::string& path() const override { return servers_.front()->fs.root(); }
-  ChunkLookup* chunk_lookup() override { return &servers_.front()->chunks; }
+  FileSystem& fs() override { return spread_fs_ ? static_cast<FileSystem&>(*spread_fs_) : servers_.front()->fs; }
+  const std::string& path() const override { return spread_fs_ ? spread_fs_->root() : servers_.front()->fs.root(); }
+  ArenaSpread spread() const override { return spread_fs_ ? spread_fs_->spread() : ArenaSpread(); }
+  ChunkLookup* chunk_lookup() override {
+    return spread_chunks_ ? static_cast<ChunkLookup*>(&*spread_chunks_) : &servers_.front()->chunks;
+  }
+  std::vector<SpreadPlace> places() override {
+    std::vector<SpreadPlace> places;
+    for (const auto& server : servers_) places.push_back({&server->fs, server->fs.root()});
+    return places;
+  }
   std::vector<ServerLink*> servers() override {
     std::vector<ServerLink*> links;
     for (const auto& server : servers_) links.push_back(server->link.get());
@@ -59,7 +71,26 @@ class ServerPlace final : public StorePlace {
   }
 
  private:
+  /// Brings the servers into their order, which the store knows.
+  Status spread_over_servers() {
+    VARVE_ASSIGN(std::vector<SpreadPlace> ordered, order_places(places()));
+    std::vector<std::unique_ptr<ReachedServer>> servers;
+    std::vector<ChunkLookup*> lookups;
+    for (const SpreadPlace& place : ordered) {
+      auto found = std::find_if(servers_.begin(), servers_.end(),
+                                [&](const auto& server) { return server != nullptr && &server->fs == place.fs; });
+      lookups.push_back(&(*found)->chunks);
+      servers.push_back(std::move(*found));
+    }
+    servers_ = std::move(servers);
+    spread_fs_.emplace(std::move(ordered));
+    spread_chunks_.emplace(std::move(lookups));
+    return {};
+  }
+
   std::vector<std::unique_ptr<ReachedServer>> servers_;  ///< at least one
+  std::optional<SpreadFileSystem> spread_fs_;            ///< over several
+  std::optional<SpreadChunkLookup> spread_chunks_;
 };
 
 /// The servers of `unix:/a,/b` and the like: what stands before the first stands before all.
@@ -92,11 +123,16 @@ Result<Location> Location::parse(std::string_view text) {
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options) {
   VARVE_ASSIGN(const Location location, Location::parse(text));
   if (location.is_folder()) return std::unique_ptr<StorePlace>(std::make_unique<FolderPlace>(location.folder));
-  if (location.servers.size() > 1) {
-    return Status::unsupported("a store that is spread over several servers", std::string(text), "name one server");
-  }
   VARVE_ASSIGN(std::unique_ptr<ServerPlace> place, ServerPlace::open(location.servers, options));
   return std::unique_ptr<StorePlace>(std::move(place));
+}
+
+Result<std::unique_ptr<Store>> open_store(StorePlace& place) {
+  return Store::open(place.fs(), place.path(), place.chunk_lookup(), place.spread());
+}
+
+Status create_store(StorePlace& place, const CreateStoreOptions& options) {
+  return create_spread_store(place.places(), options);
 }
 
 }  // namespace varve

@@ -8,6 +8,7 @@
 #include "core/file_system.h"
 #include "service/address.h"
 #include "store/chunk_lookup.h"
+#include "store/spread.h"
 
 namespace varve {
 
@@ -27,6 +28,8 @@ struct LocationOptions {
   std::string key_file;  ///< of servers over TCP; empty: VARVE_KEY_FILE of the environment
   /// How long an operation goes on trying to reach a server that has gone away.
   double reconnect_seconds = 30;
+  /// The servers may be any, in any order: nothing but places() is of use then.
+  bool any_servers = false;
 };
 
 /// A store's place, with what reaches it: a folder of this machine, or one or several servers.
@@ -37,14 +40,23 @@ class StorePlace {
   virtual FileSystem& fs() = 0;
   /// The store's root in it, for Store::open() and for messages.
   virtual const std::string& path() const = 0;
+  /// How it spreads arenas.
+  virtual ArenaSpread spread() const { return ArenaSpread(); }
+  /// The folder, or what there is of it on each server, in their order.
+  virtual std::vector<SpreadPlace> places() { return {{&fs(), path()}}; }
   /// Who knows what chunks the store has; null for a folder, whose index is looked into directly.
   virtual ChunkLookup* chunk_lookup() = 0;
   /// The servers that have it, as many as there are; none for a folder.
   virtual std::vector<ServerLink*> servers() { return {}; }
 };
 
-/// Connects to a server before it returns; may then start threads. A folder need not be there. unsupported: several
-/// servers; this build has no TLS.
+/// Connects to all servers before it returns; may then start threads. A folder need not be there. unsupported: this build
+/// has no TLS. invalid_argument: several servers that are not those of one store.
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options = {});
+
+/// The store at a place, which outlives it.
+Result<std::unique_ptr<Store>> open_store(StorePlace& place);
+/// Makes one there.
+Status create_store(StorePlace& place, const CreateStoreOptions& options = {});
 
 }  // namespace varve

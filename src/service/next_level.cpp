@@ -109,7 +109,7 @@ Result<TransferNumbers> NextLevel::copy(const Request& request) {
   FileSystem& written = slow ? static_cast<FileSystem&>(*slow) : target;
   VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(push ? posix_file_system() : written, store_path_));
   VARVE_ASSIGN(const std::unique_ptr<Store> other,
-               Store::open(push ? written : next->fs(), next->path(), next->chunk_lookup()));
+               Store::open(push ? written : next->fs(), next->path(), next->chunk_lookup(), next->spread()));
   const Store& from = push ? *own : *other;
   const Store& to = push ? *other : *own;
   VARVE_ASSIGN(const SetName name, Catalog(from).resolve(request.path));

@@ -38,10 +38,14 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
 /// ID.SUFFIX
 bool is_id_with(std::string_view text, std::string_view suffix) { return take_suffix(text, suffix) && is_id(text); }
 
+/// varve.store, varve.spread, or one of them that is being written
 bool is_header(std::string_view name) {
-  if (!name.starts_with("varve.store")) return false;
-  name.remove_prefix(std::string_view("varve.store").size());
-  return name.empty() || (name[0] == '.' && is_id_with(name.substr(1), ".tmp"));
+  for (const std::string_view header : {"varve.store", "varve.spread"}) {
+    if (!name.starts_with(header)) continue;
+    const std::string_view rest = name.substr(header.size());
+    return rest.empty() || (rest[0] == '.' && is_id_with(rest.substr(1), ".tmp"));
+  }
+  return false;
 }
 
 /// JOB@STEP.RUN.K-of-N.part

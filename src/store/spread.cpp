@@ -11,26 +11,26 @@ namespace varve {
 namespace {
 constexpr uint64_t kCopyBytes = 4_MiB;
 
-struct Place {
-  FileSystem* fs = nullptr;
+struct Place : SpreadPlace {
   std::optional<SpreadMember> member;
 };
 
-Result<std::vector<Place>> look_at(const std::vector<FileSystem*>& places, const std::string& path) {
+Result<std::vector<Place>> look_at(const std::vector<SpreadPlace>& places) {
   if (places.empty() || places.size() > kSpreadPlacesMax)
     return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
   std::vector<Place> found;
-  for (FileSystem* fs : places) {
-    VARVE_ASSIGN(std::optional<SpreadMember> member, read_spread_member(*fs, path));
-    found.push_back({fs, member});
+  for (const SpreadPlace& place : places) {
+    VARVE_ASSIGN(std::optional<SpreadMember> member, read_spread_member(*place.fs, place.path));
+    found.push_back({place, member});
   }
   return found;
 }
 
-/// The members among `places`, by their position; those between that were not named are null. invalid_argument: they
+/// The members among `places`, by their position; those between that were not named have no file system.
+/// invalid_argument: they
 /// are of different stores, or two are the same place.
-Result<std::vector<FileSystem*>> members_by_position(const std::vector<Place>& places) {
-  std::vector<FileSystem*> members;
+Result<std::vector<SpreadPlace>> members_by_position(const std::vector<Place>& places) {
+  std::vector<SpreadPlace> members;
   std::optional<UniqueId> store;
   for (const Place& place : places) {
     if (!place.member) continue;
@@ -38,10 +38,10 @@ Result<std::vector<FileSystem*>> members_by_position(const std::vector<Place>& p
       return Status::invalid_argument("these are places of different stores", "", "name the places of one store");
     store = place.member->store;
     const uint32_t position = place.member->position;
-    if (members.size() <= position) members.resize(position + 1, nullptr);
-    if (members[position] != nullptr)
+    if (members.size() <= position) members.resize(position + 1);
+    if (members[position].fs != nullptr)
       return Status::invalid_argument("two of these are the same place of a store", "", "name each place once");
-    members[position] = place.fs;
+    members[position] = place;
   }
   return members;
 }
@@ -53,27 +53,26 @@ Status wrong_places(const SpreadMember& home, size_t named) {
 }
 
 /// Whether there is a store in one folder.
-Result<bool> has_header(FileSystem& fs, const std::string& path) {
-  const Status status = fs.stat(Store::header_path(path)).status();
+Result<bool> has_header(const SpreadPlace& place) {
+  const Status status = place.fs->stat(Store::header_path(place.path)).status();
   if (status.ok()) return true;
   if (status.code() == StatusCode::not_found) return false;
   return status;
 }
 
-Status check_empty(FileSystem& fs, const std::string& path) {
-  const Result<std::vector<DirectoryEntry>> entries = fs.list(path);
+Status check_empty(const SpreadPlace& place) {
+  const Result<std::vector<DirectoryEntry>> entries = place.fs->list(place.path);
   if (entries.status().code() == StatusCode::not_found) return {};
   VARVE_TRY(entries.status());
   if (entries->empty()) return {};
-  return Status::already_exists("the folder of a new place is not empty", path, "name a new or empty folder");
+  return Status::already_exists("the folder of a new place is not empty", place.path, "name a new or empty folder");
 }
 
 /// Moves arenas to where they belong.
 class Mover {
  public:
-  Mover(const std::vector<FileSystem*>& places, const std::string& path, ProgressSink& progress)
-      : places_(places), arenas_path_(join_path(path, "arenas")), spread_(static_cast<uint32_t>(places.size())),
-        progress_(progress) {}
+  Mover(const std::vector<SpreadPlace>& places, ProgressSink& progress)
+      : places_(places), spread_(static_cast<uint32_t>(places.size())), progress_(progress) {}
 
   Result<RebalanceReport> run() {
     RebalanceReport report;
@@ -81,13 +80,14 @@ class Mover {
     std::vector<Arena> wrong;
     uint64_t wrong_bytes = 0;
     for (uint32_t place = 0; place < places_.size(); ++place) {
-      VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, places_[place]->list(arenas_path_));
+      FileSystem& fs = *places_[place].fs;
+      VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(arenas_of(place)));
       for (const DirectoryEntry& entry : entries) {
         if (!entry.name.ends_with(kSuffix)) continue;
         const Result<ArenaId> id =
             ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - kSuffix.size()));
         if (!id.ok()) continue;
-        const Result<FileStatus> status = places_[place]->stat(join_path(arenas_path_, entry.name));
+        const Result<FileStatus> status = fs.stat(join_path(arenas_of(place), entry.name));
         if (status.status().code() == StatusCode::not_found) continue;  // pruned meanwhile
         VARVE_TRY(status.status());
         const uint32_t home = spread_.place_of(*id);
@@ -120,10 +120,11 @@ class Mover {
   };
 
   Status move(const Arena& arena) {
-    FileSystem& from = *places_[arena.from];
-    FileSystem& to = *places_[arena.to];
-    const std::string path = join_path(arenas_path_, arena.id.hex() + std::string(kSuffix));
-    const std::string part = join_path(arenas_path_, arena.id.hex() + ".part");
+    FileSystem& from = *places_[arena.from].fs;
+    FileSystem& to = *places_[arena.to].fs;
+    const std::string name = arena.id.hex() + std::string(kSuffix);
+    const std::string path = join_path(arenas_of(arena.from), name), target = join_path(arenas_of(arena.to), name);
+    const std::string part = join_path(arenas_of(arena.to), arena.id.hex() + ".part");
     to.remove(part).ignore("there is none, unless an earlier move was stopped");
     VARVE_ASSIGN(const std::unique_ptr<File> source, from.open_read(path));
     const Status copied = copy(*source, to, part, path, arena.bytes);
@@ -131,17 +132,17 @@ class Mover {
       to.remove(part).ignore("prune removes it");
       return copied;
     }
-    const Status named = to.rename_no_replace(part, path);
+    const Status named = to.rename_no_replace(part, target);
     if (named.code() == StatusCode::already_exists) {
       // An earlier move was stopped after this point. Arenas are immutable: it is the same.
       to.remove(part).ignore("prune removes it");
     } else {
       VARVE_TRY(named);
     }
-    VARVE_TRY(to.sync_directory(arenas_path_));
+    VARVE_TRY(to.sync_directory(arenas_of(arena.to)));
     const Status removed = from.remove(path);
     if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
-    return from.sync_directory(arenas_path_);
+    return from.sync_directory(arenas_of(arena.from));
   }
 
   Status copy(File& source, FileSystem& to, const std::string& part, const std::string& path, uint64_t bytes) {
@@ -173,8 +174,9 @@ class Mover {
                            "check that place's disk");
   }
 
-  const std::vector<FileSystem*>& places_;
-  const std::string arenas_path_;
+  std::string arenas_of(uint32_t place) const { return join_path(places_[place].path, "arenas"); }
+
+  const std::vector<SpreadPlace>& places_;
   const ArenaSpread spread_;
   ProgressSink& progress_;
 };
@@ -184,52 +186,53 @@ struct Growth {
   UniqueId store;
   ByteVector header;
   uint32_t count_before = 1;
-  std::vector<FileSystem*> places;
+  std::vector<SpreadPlace> places;
 };
 
-Result<Growth> plan_growth(const std::vector<Place>& places, const std::string& path) {
+Result<Growth> plan_growth(const std::vector<Place>& places) {
   Growth growth;
   VARVE_ASSIGN(growth.places, members_by_position(places));
-  std::vector<FileSystem*> added;
+  std::vector<SpreadPlace> added;
   for (const Place& place : places) {
     if (place.member) continue;
-    VARVE_ASSIGN(const bool is_store, has_header(*place.fs, path));
+    VARVE_ASSIGN(const bool is_store, has_header(place));
     if (!is_store) {
-      VARVE_TRY(check_empty(*place.fs, path));
-      added.push_back(place.fs);
+      VARVE_TRY(check_empty(place));
+      added.push_back(place);
     } else if (growth.places.empty()) {
-      growth.places.push_back(place.fs);
+      growth.places.push_back(place);
     } else {
-      return Status::invalid_argument("one of these places has another store", path,
+      return Status::invalid_argument("one of these places has another store", place.path,
                                       "a new place must be an empty folder");
     }
   }
-  if (growth.places.empty() || growth.places.front() == nullptr)
-    return Status::invalid_argument("the first place of the store is not among these", path, "name all of its places");
+  if (growth.places.empty() || growth.places.front().fs == nullptr)
+    return Status::invalid_argument("the first place of the store is not among these", "", "name all of its places");
   std::optional<SpreadMember> home;
   for (const Place& place : places) {
-    if (place.fs == growth.places.front()) home = place.member;
+    if (place.member && place.member->position == 0) home = place.member;
   }
   if (home) growth.count_before = home->count;
   // A growth that was stopped has named some of the new places already; the others take what is free.
-  growth.places.resize(std::max<size_t>(growth.places.size(), places.size()), nullptr);
-  for (FileSystem*& place : growth.places) {
-    if (place != nullptr || added.empty()) continue;
+  growth.places.resize(std::max<size_t>(growth.places.size(), places.size()));
+  for (SpreadPlace& place : growth.places) {
+    if (place.fs != nullptr || added.empty()) continue;
     place = added.front();
     added.erase(added.begin());
   }
-  const bool complete = std::find(growth.places.begin(), growth.places.end(), nullptr) == growth.places.end();
+  const bool complete = std::all_of(growth.places.begin(), growth.places.end(),
+                                    [](const SpreadPlace& place) { return place.fs != nullptr; });
   if (!complete || growth.places.size() < growth.count_before)
     return wrong_places(home.value_or(SpreadMember{growth.store, 0, growth.count_before}), places.size());
-  VARVE_ASSIGN(growth.header, read_file(*growth.places.front(), Store::header_path(path), 4096));
-  VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, path));
+  const SpreadPlace& first = growth.places.front();
+  VARVE_ASSIGN(growth.header, read_file(*first.fs, Store::header_path(first.path), 4096));
+  VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.path));
   return growth;
 }
 }  // namespace
 
-Status create_spread_store(const std::vector<FileSystem*>& places, const std::string& path,
-                           CreateStoreOptions options) {
-  if (places.size() == 1) return Store::create(*places.front(), path, options);
+Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOptions options) {
+  if (places.size() == 1) return Store::create(*places.front().fs, places.front().path, options);
   if (places.empty() || places.size() > kSpreadPlacesMax)
     return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
@@ -237,20 +240,20 @@ Status create_spread_store(const std::vector<FileSystem*>& places, const std::st
   // The first place comes last: without it there is no store yet.
   for (size_t place = places.size(); place-- > 0;) {
     options.member = SpreadMember{id, static_cast<uint32_t>(place), static_cast<uint32_t>(places.size())};
-    VARVE_TRY(Store::create(*places[place], path, options));
+    VARVE_TRY(Store::create(*places[place].fs, places[place].path, options));
   }
   return {};
 }
 
-Result<std::vector<FileSystem*>> order_places(const std::vector<FileSystem*>& places, const std::string& path) {
-  VARVE_ASSIGN(const std::vector<Place> found, look_at(places, path));
-  VARVE_ASSIGN(std::vector<FileSystem*> members, members_by_position(found));
+Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& places) {
+  VARVE_ASSIGN(const std::vector<Place> found, look_at(places));
+  VARVE_ASSIGN(std::vector<SpreadPlace> members, members_by_position(found));
   if (members.empty()) {
     if (places.size() == 1) return places;
-    for (FileSystem* place : places) {
-      VARVE_ASSIGN(const bool is_store, has_header(*place, path));
+    for (const SpreadPlace& place : places) {
+      VARVE_ASSIGN(const bool is_store, has_header(place));
       if (is_store)
-        return Status::invalid_argument("one of these places is a store of its own", path,
+        return Status::invalid_argument("one of these places is a store of its own", place.path,
                                         "name it alone, or spread it over the others with `varve rebalance`");
     }
     return places;
@@ -261,19 +264,19 @@ Result<std::vector<FileSystem*>> order_places(const std::vector<FileSystem*>& pl
       return wrong_places(*place.member, places.size());
     return members;
   }
-  return Status::invalid_argument("the first place of the store is not among these", path,
+  return Status::invalid_argument("the first place of the store is not among these", "",
                                   "name all of its places, in any order");
 }
 
-Result<RebalanceReport> rebalance(const std::vector<FileSystem*>& places, const std::string& path,
-                                  ProgressSink& progress) {
-  VARVE_ASSIGN(const std::vector<Place> found, look_at(places, path));
-  VARVE_ASSIGN(const Growth growth, plan_growth(found, path));
+Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, ProgressSink& progress) {
+  VARVE_ASSIGN(const std::vector<Place> found, look_at(places));
+  VARVE_ASSIGN(const Growth growth, plan_growth(found));
   const auto count = static_cast<uint32_t>(growth.places.size());
   if (count != growth.count_before) {
     // The first place comes last: until then the store has as many places as before.
     for (uint32_t place = count; place-- > 0;) {
-      FileSystem& fs = *growth.places[place];
+      FileSystem& fs = *growth.places[place].fs;
+      const std::string& path = growth.places[place].path;
       const bool added = place >= growth.count_before;
       if (added) VARVE_TRY(fs.create_directory(path));
       VARVE_TRY(write_spread_member(fs, path, {growth.store, place, count}));
@@ -284,7 +287,7 @@ Result<RebalanceReport> rebalance(const std::vector<FileSystem*>& places, const 
       }
     }
   }
-  return Mover(growth.places, path, progress).run();
+  return Mover(growth.places, progress).run();
 }
 
 }  // namespace varve

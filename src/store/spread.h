@@ -4,23 +4,22 @@
 #include <vector>
 
 #include "core/progress.h"
+#include "store/spread_file_system.h"
 #include "store/store.h"
 
 namespace varve {
 
-// A store that is spread over several places, such as servers: how it is made, opened and grown. A place is a file
-// system, and `path` is the same folder in all of them. Place 0 has the catalog, the leases and the marks; every place
+// A store that is spread over several places, such as servers: how it is made, opened and grown. Place 0 has the catalog, the leases and the marks; every place
 // has the store's header, arenas, and a file that says which place it is (spread_member.h), so that nobody takes it for
 // a store of its own, and loses what the others have.
 
 /// Makes a store over `places`, in this order. already_exists if one of them has anything in its folder.
-Status create_spread_store(const std::vector<FileSystem*>& places, const std::string& path,
-                           CreateStoreOptions options = {});
+Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOptions options = {});
 
 /// Brings places that were named in any order into theirs. A single place may be a usual store. For several that have
 /// nothing yet, the order stays: a store may be made over them. invalid_argument: they are not all the places of one
 /// store.
-Result<std::vector<FileSystem*>> order_places(const std::vector<FileSystem*>& places, const std::string& path);
+Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& places);
 
 struct RebalanceReport {
   uint64_t moved_arenas = 0, moved_bytes = 0;
@@ -32,7 +31,6 @@ struct RebalanceReport {
 /// or missing; without new ones, what lies at the wrong place is moved. Each arena is durable and compared where it
 /// belongs before it goes from where it was. May be stopped at any time, and done again. Who has opened the store with
 /// fewer places goes on without harm, but may not find what has moved: it fails, and has to open it anew.
-Result<RebalanceReport> rebalance(const std::vector<FileSystem*>& places, const std::string& path,
-                                  ProgressSink& progress = null_progress());
+Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, ProgressSink& progress = null_progress());
 
 }  // namespace varve

@@ -1,5 +1,6 @@
 #include "store/spread_file_system.h"
 
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -31,8 +32,8 @@ class MovableFile final : public ForwardingFile {
 };
 }  // namespace
 
-SpreadFileSystem::SpreadFileSystem(std::vector<FileSystem*> places)
-    : places_(std::move(places)), spread_(static_cast<uint32_t>(places_.size())) {}
+SpreadFileSystem::SpreadFileSystem(std::vector<SpreadPlace> places)
+    : places_(std::move(places)), root_(places_.front().path), spread_(static_cast<uint32_t>(places_.size())) {}
 
 std::optional<uint32_t> SpreadFileSystem::place_of(const std::string& path) const {
   if (!is_arenas_folder(parent_path(path))) return std::nullopt;
@@ -42,16 +43,23 @@ std::optional<uint32_t> SpreadFileSystem::place_of(const std::string& path) cons
   return spread_.place_of(*arena);
 }
 
-FileSystem& SpreadFileSystem::home_of(const std::string& path) const { return *places_[place_of(path).value_or(0)]; }
+const SpreadPlace& SpreadFileSystem::home_of(const std::string& path) const {
+  return places_[place_of(path).value_or(0)];
+}
 
-template <class T>
-Result<T> SpreadFileSystem::ask(const std::string& path, const std::function<Result<T>(FileSystem&)>& question) const {
-  const std::optional<uint32_t> place = place_of(path);
-  Result<T> answer = question(*places_[place.value_or(0)]);
-  if (!place || answer.status().code() != StatusCode::not_found) return answer;
+std::string SpreadFileSystem::at(const SpreadPlace& place, const std::string& path) const {
+  return path.starts_with(root_) ? place.path + path.substr(root_.size()) : path;
+}
+
+template <class T, class Question>
+Result<T> SpreadFileSystem::ask(const std::string& path, const Question& question) const {
+  const std::optional<uint32_t> home = place_of(path);
+  auto ask_one = [&](const SpreadPlace& place) -> Result<T> { return question(*place.fs, at(place, path)); };
+  Result<T> answer = ask_one(places_[home.value_or(0)]);
+  if (!home || answer.status().code() != StatusCode::not_found) return answer;
   for (uint32_t other = 0; other < places_.size(); ++other) {
-    if (other == *place) continue;
-    Result<T> found = question(*places_[other]);
+    if (other == *home) continue;
+    Result<T> found = ask_one(places_[other]);
     // A place that cannot answer may be the one that has it.
     if (found.status().code() != StatusCode::not_found) return found;
   }
@@ -60,7 +68,8 @@ Result<T> SpreadFileSystem::ask(const std::string& path, const std::function<Res
 
 Result<std::unique_ptr<File>> SpreadFileSystem::open_read(const std::string& path) {
   auto open = [this, path] {
-    return ask<std::unique_ptr<File>>(path, [&](FileSystem& place) { return place.open_read(path); });
+    return ask<std::unique_ptr<File>>(
+        path, [](FileSystem& fs, const std::string& there) { return fs.open_read(there); });
   };
   VARVE_ASSIGN(std::unique_ptr<File> file, open());
   if (!place_of(path)) return file;
@@ -68,64 +77,77 @@ Result<std::unique_ptr<File>> SpreadFileSystem::open_read(const std::string& pat
 }
 
 Result<std::unique_ptr<File>> SpreadFileSystem::create(const std::string& path, CreateOptions options) {
-  return home_of(path).create(path, options);
+  const SpreadPlace& home = home_of(path);
+  return home.fs->create(at(home, path), options);
 }
 
 Result<std::unique_ptr<FileMapping>> SpreadFileSystem::map(const std::string& path) {
-  return ask<std::unique_ptr<FileMapping>>(path, [&](FileSystem& place) { return place.map(path); });
+  return ask<std::unique_ptr<FileMapping>>(path,
+                                           [](FileSystem& fs, const std::string& there) { return fs.map(there); });
 }
 
 Status SpreadFileSystem::create_directory(const std::string& path) {
-  if (!is_arenas_folder(path)) return places_.front()->create_directory(path);
-  for (FileSystem* place : places_) VARVE_TRY(place->create_directory(path));
+  for (const SpreadPlace& place : places_) {
+    VARVE_TRY(place.fs->create_directory(at(place, path)));
+    if (!is_arenas_folder(path)) break;
+  }
   return {};
 }
 
 Status SpreadFileSystem::rename(const std::string& from, const std::string& to) {
-  return home_of(from).rename(from, to);
+  const SpreadPlace& home = home_of(from);
+  return home.fs->rename(at(home, from), at(home, to));
 }
 
 Status SpreadFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
-  return home_of(from).rename_no_replace(from, to);
+  const SpreadPlace& home = home_of(from);
+  return home.fs->rename_no_replace(at(home, from), at(home, to));
 }
 
 Status SpreadFileSystem::remove(const std::string& path) {
-  if (!place_of(path)) return places_.front()->remove(path);
+  if (!place_of(path)) return places_.front().fs->remove(at(places_.front(), path));
   Status failure = Status::not_found("there is no such arena", path);
   bool removed = false;
-  for (FileSystem* place : places_) {
-    const Status outcome = place->remove(path);
+  for (const SpreadPlace& place : places_) {
+    const Status outcome = place.fs->remove(at(place, path));
     removed = removed || outcome.ok();
     if (!outcome.ok() && outcome.code() != StatusCode::not_found) failure = outcome;
   }
   return removed && failure.code() == StatusCode::not_found ? Status() : failure;
 }
 
-Status SpreadFileSystem::remove_directory(const std::string& path) { return places_.front()->remove_directory(path); }
+Status SpreadFileSystem::remove_directory(const std::string& path) {
+  return places_.front().fs->remove_directory(at(places_.front(), path));
+}
 
 Status SpreadFileSystem::sync_directory(const std::string& path) {
-  if (!is_arenas_folder(path)) return places_.front()->sync_directory(path);
-  for (FileSystem* place : places_) VARVE_TRY(place->sync_directory(path));
+  for (const SpreadPlace& place : places_) {
+    VARVE_TRY(place.fs->sync_directory(at(place, path)));
+    if (!is_arenas_folder(path)) break;
+  }
   return {};
 }
 
-Status SpreadFileSystem::touch(const std::string& path) { return home_of(path).touch(path); }
+Status SpreadFileSystem::touch(const std::string& path) {
+  const SpreadPlace& home = home_of(path);
+  return home.fs->touch(at(home, path));
+}
 
 Result<std::vector<DirectoryEntry>> SpreadFileSystem::list(const std::string& path) {
-  if (!is_arenas_folder(path)) return places_.front()->list(path);
   std::vector<DirectoryEntry> all;
   std::set<std::string> names;
-  for (FileSystem* place : places_) {
-    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, place->list(path));
+  for (const SpreadPlace& place : places_) {
+    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, place.fs->list(at(place, path)));
     for (DirectoryEntry& entry : entries) {
       if (names.insert(entry.name).second) all.push_back(std::move(entry));
     }
+    if (!is_arenas_folder(path)) break;
   }
   return all;
 }
 
 Result<FileStatus> SpreadFileSystem::stat(const std::string& path) {
-  return ask<FileStatus>(path, [&](FileSystem& place) { return place.stat(path); });
+  return ask<FileStatus>(path, [](FileSystem& fs, const std::string& there) { return fs.stat(there); });
 }
 
 }  // namespace varve

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,13 +9,22 @@
 
 namespace varve {
 
+/// A folder on some file system that is one place of a store.
+struct SpreadPlace {
+  FileSystem* fs = nullptr;
+  std::string path;
+};
+
 /// Makes several places, such as servers, one file system for one store: each arena is at the place of its id's range
 /// (arena_spread.h), everything else at the first place. An arena that is not where it belongs, since it was written
 /// when there were fewer places, is looked for at all. Thread-safe.
 class SpreadFileSystem final : public FileSystem {
  public:
-  /// The places in their order, which all who use the store must agree on; at least one. They outlive it.
-  explicit SpreadFileSystem(std::vector<FileSystem*> places);
+  /// The places in their order, which all who use the store must agree on; at least one. Their file systems outlive it.
+  explicit SpreadFileSystem(std::vector<SpreadPlace> places);
+
+  /// What paths begin with: it stands for the folders of all places.
+  const std::string& root() const { return root_; }
 
   const ArenaSpread& spread() const { return spread_; }
 
@@ -38,12 +46,15 @@ class SpreadFileSystem final : public FileSystem {
  private:
   /// The place of an arena's file; nothing for other paths.
   std::optional<uint32_t> place_of(const std::string& path) const;
-  FileSystem& home_of(const std::string& path) const;
+  const SpreadPlace& home_of(const std::string& path) const;
+  /// `path` as a place knows it.
+  std::string at(const SpreadPlace& place, const std::string& path) const;
   /// Asks the place where `path` belongs, and then, for an arena that is not there, the others.
-  template <class T>
-  Result<T> ask(const std::string& path, const std::function<Result<T>(FileSystem&)>& question) const;
+  template <class T, class Question>
+  Result<T> ask(const std::string& path, const Question& question) const;
 
-  const std::vector<FileSystem*> places_;
+  const std::vector<SpreadPlace> places_;
+  const std::string root_;
   const ArenaSpread spread_;
 };
 

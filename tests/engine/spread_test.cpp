@@ -30,10 +30,10 @@ struct Places {
     Disk(std::unique_ptr<MemoryFileSystem> made) : fs(std::move(made)) {}
     MemoryFileSystem* operator->() const { return fs.get(); }
   };
-  std::vector<FileSystem*> all() const { return first(disks.size()); }
-  std::vector<FileSystem*> first(size_t count) const {
-    std::vector<FileSystem*> list;
-    for (size_t i = 0; i < count; ++i) list.push_back(disks[i].fs.get());
+  std::vector<SpreadPlace> all() const { return first(disks.size()); }
+  std::vector<SpreadPlace> first(size_t count) const {
+    std::vector<SpreadPlace> list;
+    for (size_t i = 0; i < count; ++i) list.push_back({disks[i].fs.get(), kPath});
     return list;
   }
   std::vector<Disk> disks;
@@ -41,8 +41,8 @@ struct Places {
 
 /// An open store over places named in any order.
 struct OpenSpread {
-  explicit OpenSpread(const std::vector<FileSystem*>& named)
-      : fs(order_places(named, kPath).value()), store(Store::open(fs, kPath, nullptr, fs.spread()).value()) {}
+  explicit OpenSpread(const std::vector<SpreadPlace>& named)
+      : fs(order_places(named).value()), store(Store::open(fs, kPath, nullptr, fs.spread()).value()) {}
   SpreadFileSystem fs;
   std::unique_ptr<Store> store;
 };
@@ -75,7 +75,7 @@ struct SpreadStores : testing::Test {
 
 TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
   Places places(3);
-  ASSERT_TRUE(create_spread_store(places.all(), kPath).ok());
+  ASSERT_TRUE(create_spread_store(places.all()).ok());
   OpenSpread open(places.all());
   ASSERT_TRUE(test::save(*open.store, folder.path(), "run", 1).ok());
   for (uint32_t place = 0; place < 3; ++place) {
@@ -92,7 +92,7 @@ TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
 
 TEST_F(SpreadStores, BehaveAsAnyStore) {
   Places places(2);
-  ASSERT_TRUE(create_spread_store(places.all(), kPath).ok());
+  ASSERT_TRUE(create_spread_store(places.all()).ok());
   OpenSpread open(places.all());
   ASSERT_TRUE(test::save(*open.store, folder.path(), "run", 1).ok());
   const auto again = test::save(*open.store, folder.path(), "run", 2);
@@ -108,19 +108,19 @@ TEST_F(SpreadStores, BehaveAsAnyStore) {
 
 TEST_F(SpreadStores, MayBeNamedInAnyOrderButOnlyWhole) {
   Places places(3);
-  ASSERT_TRUE(create_spread_store(places.all(), kPath).ok());
+  ASSERT_TRUE(create_spread_store(places.all()).ok());
   const auto disks = places.all();
-  const std::vector<FileSystem*> mixed = {disks[2], disks[0], disks[1]};
-  EXPECT_EQ(order_places(mixed, kPath).value(), disks);
-  EXPECT_EQ(order_places(places.first(2), kPath).status().code(), StatusCode::invalid_argument);
-  EXPECT_EQ(order_places({disks[1], disks[2]}, kPath).status().code(), StatusCode::invalid_argument);
-  EXPECT_EQ(order_places({disks[0], disks[1], disks[1]}, kPath).status().code(), StatusCode::invalid_argument);
-  for (FileSystem* alone : disks)
-    EXPECT_EQ(Store::open(*alone, kPath).status().code(), StatusCode::invalid_argument) << "a place is no store";
+  const std::vector<SpreadPlace> mixed = {disks[2], disks[0], disks[1]};
+  const std::vector<SpreadPlace> ordered = order_places(mixed).value();
+  for (size_t i = 0; i < disks.size(); ++i) EXPECT_EQ(ordered.at(i).fs, disks[i].fs);
+  EXPECT_EQ(order_places(places.first(2)).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(order_places({disks[1], disks[2]}).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(order_places({disks[0], disks[1], disks[1]}).status().code(), StatusCode::invalid_argument);
+  for (const SpreadPlace& alone : disks)
+    EXPECT_EQ(Store::open(*alone.fs, kPath).status().code(), StatusCode::invalid_argument) << "a place is no store";
   Places strangers(1);
   ASSERT_TRUE(Store::create(*strangers.disks[0].fs, kPath).ok());
-  EXPECT_FALSE(order_places({disks[0], disks[1], strangers.disks[0].fs.get()}, kPath).ok() &&
-               Store::open(*disks[0], kPath).ok());
+  EXPECT_FALSE(order_places({disks[0], disks[1], strangers.all()[0]}).ok());
 }
 
 TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
@@ -135,7 +135,7 @@ TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
   }
   const test::Snapshot last = test::snapshot_of(folder.path());
   for (size_t count : {2u, 3u, 4u}) {
-    const auto report = rebalance(places.first(count), kPath);
+    const auto report = rebalance(places.first(count));
     ASSERT_TRUE(report.ok()) << report.status().to_string();
     EXPECT_EQ(report->arenas, 12u);
     EXPECT_GT(report->moved_arenas, 0u);
@@ -146,8 +146,8 @@ TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
     for (size_t i = 0; i < count; ++i) arenas += arena_count(*places.disks[i].fs);
     EXPECT_EQ(arenas, 12u) << "each once";
   }
-  EXPECT_EQ(rebalance(places.all(), kPath)->moved_arenas, 0u) << "nothing is left to do";
-  EXPECT_FALSE(rebalance(places.first(3), kPath).ok()) << "a place cannot be left out";
+  EXPECT_EQ(rebalance(places.all())->moved_arenas, 0u) << "nothing is left to do";
+  EXPECT_FALSE(rebalance(places.first(3)).ok()) << "a place cannot be left out";
 }
 
 TEST_F(SpreadStores, AreReadWhileTheyGrow) {
@@ -172,12 +172,12 @@ TEST_F(SpreadStores, DoNotGrowOverWhatIsNotEmpty) {
   ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
   ASSERT_TRUE(places.disks[1]->create_directory(kPath).ok());
   ASSERT_TRUE(places.disks[1]->create(kPath + "/thesis.tex").ok());
-  EXPECT_EQ(rebalance(places.all(), kPath).status().code(), StatusCode::already_exists);
+  EXPECT_EQ(rebalance(places.all()).status().code(), StatusCode::already_exists);
   EXPECT_TRUE(Store::open(*places.disks[0].fs, kPath).ok()) << "the store is as before";
   Places stores(2);
   ASSERT_TRUE(Store::create(*stores.disks[0].fs, kPath).ok());
   ASSERT_TRUE(Store::create(*stores.disks[1].fs, kPath).ok());
-  EXPECT_FALSE(rebalance(stores.all(), kPath).ok());
+  EXPECT_FALSE(rebalance(stores.all()).ok());
 }
 
 struct InterruptedRebalance : SpreadStores, testing::WithParamInterface<FaultKind> {};
@@ -185,7 +185,7 @@ struct InterruptedRebalance : SpreadStores, testing::WithParamInterface<FaultKin
 TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
   Places before(3);
   {
-    ASSERT_TRUE(create_spread_store(before.first(2), kPath).ok());
+    ASSERT_TRUE(create_spread_store(before.first(2)).ok());
     OpenSpread open(before.first(2));
     for (uint64_t step = 1; step <= 4; ++step) {
       test::write_file(folder.path() + "/extra.dat", "step " + std::to_string(step));
@@ -198,20 +198,20 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
     for (uint64_t operation = 0;; ++operation) {
       Places places(before);
       auto named = places.all();
-      FaultyFileSystem faulty(*named[faulty_place], {{.kind = GetParam(), .at_operation = operation}});
-      named[faulty_place] = &faulty;
-      const auto report = rebalance(named, kPath);
+      FaultyFileSystem faulty(*named[faulty_place].fs, {{.kind = GetParam(), .at_operation = operation}});
+      named[faulty_place].fs = &faulty;
+      const auto report = rebalance(named);
       if (!faulty.struck()) break;
       ++struck_count;
       if (GetParam() == FaultKind::crash)
         places.disks[faulty_place].fs = places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
       // Either still a store of two places, or one of three.
-      const bool grown = order_places(places.all(), kPath).ok();
+      const bool grown = order_places(places.all()).ok();
       {
         OpenSpread open(grown ? places.all() : places.first(2));
         ASSERT_TRUE(test::restores_as(*open.store, {"run", 4}, last)) << faulty.trace();
       }
-      const auto again = rebalance(places.all(), kPath);
+      const auto again = rebalance(places.all());
       ASSERT_TRUE(again.ok()) << again.status().to_string() << "\n" << faulty.trace();
       OpenSpread open(places.all());
       ASSERT_TRUE(test::is_whole(*open.store)) << faulty.trace();

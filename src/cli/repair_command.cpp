@@ -1,0 +1,97 @@
+#include "level/repair.h"
+
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/damage_text.h"
+#include "cli/text.h"
+
+namespace varve::cli {
+
+namespace {
+class RepairCommand final : public Command {
+ public:
+  std::string_view name() const override { return "repair"; }
+  std::string_view summary() const override { return "make good what a store has lost, from other stores"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.list("--from", "STORE", from_, "a store that may have what is lost; may be given\nseveral times, nearest first");
+    arguments.count("--threads", "N", thread_count_, "threads (as many as processors)");
+    arguments.examples(
+        "  varve repair --from /lustre/store                        damaged packs are taken from there\n"
+        "  varve repair --from /nvme/store --from tcp://archive:7070\n"
+        "  varve repair                                             from other sets of the same store\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    std::vector<std::unique_ptr<Store>> stores;
+    std::vector<RepairSource> sources;
+    for (const std::string& location : from_) {
+      VARVE_ASSIGN(std::unique_ptr<Store> source, session.open_store(location));
+      sources.push_back({location, source.get()});
+      stores.push_back(std::move(source));
+    }
+    RepairOptions options;
+    options.thread_count = thread_count_;
+    VARVE_ASSIGN(const RepairReport report, repair_store(*store, sources, options, session.begin_progress()));
+    session.end_progress();
+    if (session.json()) {
+      print_json(session, report);
+    } else {
+      print_text(session, report);
+    }
+    return report.after.whole() ? ExitCode::success : ExitCode::damaged;
+  }
+
+ private:
+  static void print_json(Session& session, const RepairReport& report) {
+    Json mended = Json::array();
+    for (const MendedFrom& from : report.mended) {
+      mended.push_back({{"from", from.source},
+                        {"packs", from.packs},
+                        {"nodes", from.nodes},
+                        {"records", from.records},
+                        {"bytes", from.bytes}});
+    }
+    session.print_facts(Json{{"whole", report.after.whole()},
+                             {"was_whole", report.before.whole()},
+                             {"mended_sets", to_json(report.mended_sets)},
+                             {"mended", std::move(mended)},
+                             {"removed_arenas", report.removed_arenas},
+                             {"damages", damages_json(report.after)}});
+  }
+
+  static void print_text(Session& session, const RepairReport& report) {
+    if (report.before.whole()) {
+      session.print(fmt::format("{}, {} checked, every byte: no damage\n",
+                                format_count(report.before.set_count, "set", "sets"),
+                                format_size(report.before.checked_bytes)));
+      return;
+    }
+    for (const MendedFrom& from : report.mended) {
+      session.print(fmt::format("from {}: {}, {}, {}, {}\n", quote_name(from.source),
+                                format_count(from.packs, "pack", "packs"),
+                                format_count(from.nodes, "tree node", "tree nodes"),
+                                format_count(from.records, "record", "records"), format_size(from.bytes)));
+    }
+    if (report.removed_arenas > 0) {
+      session.print(fmt::format("removed {}, after all that is needed was brought out of {}\n",
+                                format_count(report.removed_arenas, "damaged arena", "damaged arenas"),
+                                report.removed_arenas == 1 ? "it" : "them"));
+    }
+    for (const Damage& damage : report.after.damages) print_damage(session, damage);
+    session.print(fmt::format("{} mended; {}\n", format_count(report.mended_sets.size(), "set", "sets"),
+                              report.after.whole()
+                                  ? "no damage is left"
+                                  : format_count(report.after.damages.size(), "damage", "damages") + " left"));
+  }
+
+  std::vector<std::string> from_;
+  uint32_t thread_count_ = 0;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_repair_command() { return std::make_unique<RepairCommand>(); }
+
+}  // namespace varve::cli
