@@ -109,6 +109,7 @@ void Server::admit(UniqueFd socket) {
   try {
     client.thread = std::thread([this, &client, raw = socket.get()] {
       serve(UniqueFd(raw));
+      ::shutdown(client.control.get(), SHUT_RDWR);  // which is closed later, and would keep the other side waiting
       client.ended = true;
     });
     socket.release();

@@ -79,9 +79,13 @@ Result<Reply> ServerConnection::receive(const Request& request, MutableByteSpan 
 }
 
 Result<Reply> ServerConnection::ask(Request& request, ByteSpan data, MutableByteSpan into) {
-  VARVE_TRY(send(request, data));
+  const Status sent = send(request, data);
+  // A server that has no room says so to whoever connects, and does not listen.
+  if (!sent.ok() && request.message != Message::hello) return sent;
   size_t data_bytes = 0;
-  VARVE_ASSIGN(Reply reply, receive(request, into, data_bytes));
+  Result<Reply> received = receive(request, into, data_bytes);
+  if (!sent.ok() && !received.ok()) return sent;
+  VARVE_ASSIGN(Reply reply, std::move(received));
   if (request.message == Message::read && reply.outcome == Outcome::done) {
     uint64_t sum = 0;
     for (size_t i = 0; i < reply.counts.size(); ++i) {

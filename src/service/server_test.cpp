@@ -217,7 +217,8 @@ TEST(Server, GivesNothingToWhoDoesNotSpeakTls) {
   ASSERT_TRUE(stream->write(parts, after_seconds(5)).ok());
   ByteVector answer(1000);
   const Result<size_t> got = stream->read_some(answer, after_seconds(5));
-  if (got.ok() && *got > 0) EXPECT_EQ(answer[0], std::byte{21}) << "an alert of TLS, and no message";
+  const bool alert_of_tls = got.ok() && *got > 0 && answer[0] == std::byte{21};
+  EXPECT_TRUE(!got.ok() || *got == 0 || alert_of_tls);
   EXPECT_NE(server.connect(), nullptr);
 }
 
