@@ -50,7 +50,7 @@ Result<ProtectionReport> protect_set(Communicator& leaders, const NodePlace& pla
 
 struct RestoreOptions {
   /// Only sets of this job; empty: of all.
-  std::string job;
+  std::string job{};
   /// Read all that is protected, so that damage is found too; else only what is missing or of another length counts as
   /// lost.
   bool read_everything = true;
