@@ -26,6 +26,13 @@ struct CommunicatorExchange::Transfer {
 CommunicatorExchange::CommunicatorExchange(Communicator& ranks, std::vector<uint32_t> rank_of_member, MemberReader* own)
     : ranks_(ranks), rank_of_member_(std::move(rank_of_member)), own_(own), block_(kRequestBytesMax) {}
 
+Status CommunicatorExchange::prepare() {
+  if (!ranks_.concurrent() || sender_) return {};
+  sender_.emplace(1);
+  if (sender_->thread_count() > 0) return {};
+  return Status::resource_limit("the system refuses a thread that sends what other nodes ask for");
+}
+
 Status CommunicatorExchange::check_requests(std::span<const BlockRequest> requests,
                                             std::span<const MutableByteSpan> into) const {
   if (requests.size() != into.size() || requests.size() > kRequestsMax) {
@@ -79,7 +86,9 @@ Result<CommunicatorExchange::Round> CommunicatorExchange::tell(std::span<const B
   for (uint32_t rank = 0; rank < all.size(); ++rank) {
     bool rank_done = false;
     std::optional<std::vector<Request>> asked = decode(all[rank], ranks_.rank_count(), rank_done);
-    if (!asked && rank == ranks_.rank()) return Status::internal("what this rank asks for makes no sense");
+    if (rank == ranks_.rank() && (!asked || asked->size() != requests.size())) {
+      return Status::internal("what this rank asks for is not what it told");
+    }
     round.requests.push_back(asked ? std::move(*asked) : std::vector<Request>());
     round.all_done = round.all_done && rank_done;
   }
@@ -130,8 +139,7 @@ Status CommunicatorExchange::not_served(uint32_t server, StatusCode code) const 
 // to by all at once.
 
 Status CommunicatorExchange::exchange_by_messages(const Round& round, std::span<const MutableByteSpan> into) {
-  if (!sender_) sender_.emplace(1);
-  if (sender_->thread_count() == 0) return Status::resource_limit("the system refuses another thread");
+  VARVE_TRY(prepare());
   auto serving = sender_->submit([&] { serve_by_messages(round); });
   const std::vector<Request>& wanted = round.requests[ranks_.rank()];
   Status status;

@@ -29,6 +29,9 @@ class CommunicatorExchange final : public BlockExchange {
   /// reader outlive the exchange.
   CommunicatorExchange(Communicator& ranks, std::vector<uint32_t> rank_of_member, MemberReader* own);
 
+  /// Starts the thread that sends, if there are messages. All ranks have to be OK before any begins with rounds.
+  /// resource_limit: the system refuses a thread.
+  Status prepare();
   Status fetch(std::span<const BlockRequest> requests, std::span<const MutableByteSpan> into) override;
 
   /// Takes part in the rounds of the others until all ranks have called it.
@@ -66,7 +69,7 @@ class CommunicatorExchange final : public BlockExchange {
   const std::vector<uint32_t> rank_of_member_;
   MemberReader* const own_;
   Buffer block_;
-  std::optional<ThreadPool> sender_;  ///< one thread; from the first round with messages on
+  std::optional<ThreadPool> sender_;  ///< one thread, if there are messages
 };
 
 }  // namespace varve

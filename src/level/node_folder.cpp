@@ -72,7 +72,14 @@ Status NodeFolder::create_with_parents(const std::string& path) {
   const std::string parent = parent_path(path);
   if (created.code() != StatusCode::not_found || parent == path) return created;
   VARVE_TRY(create_with_parents(parent));
+  VARVE_TRY(sync_name(parent));
   return fs_.create_directory(path);
+}
+
+/// Makes a folder's name durable, as far as we may.
+Status NodeFolder::sync_name(const std::string& path) {
+  const Status named = fs_.sync_directory(parent_path(path));
+  return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
 Status NodeFolder::prepare() {
@@ -83,8 +90,7 @@ Status NodeFolder::prepare() {
   VARVE_TRY(fs_.create_directory(set_path(store_path_, set_)));
   VARVE_TRY(fs_.sync_directory(redundancy_path(store_path_)));
   VARVE_TRY(fs_.sync_directory(store_path_));
-  const Status named = fs_.sync_directory(parent_path(store_path_));
-  return named.code() == StatusCode::permission_denied ? Status() : named;
+  return sync_name(store_path_);
 }
 
 Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {

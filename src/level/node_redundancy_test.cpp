@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <filesystem>
 
 #include "level/failure_groups.h"
 #include "level/node_folder.h"
@@ -492,6 +493,39 @@ TEST(NodeRedundancy, KeepsTheNewestThatAreProtectedOnAllNodes) {
   const auto left = nodes.restore().value();
   ASSERT_EQ(left.size(), 1u);
   EXPECT_EQ(left[0].set.job, "other");
+}
+
+TEST(NodeRedundancy, WorksInRealFolders) {
+  std::string folder = std::filesystem::path(testing::TempDir()) / "varve-nodes-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::vector<NodePlace> places;
+  for (uint32_t node = 0; node < 4; ++node) {
+    places.push_back(
+        {&posix_file_system(), folder + "/" + std::to_string(node) + "/local/store", std::to_string(node)});
+    std::filesystem::create_directories(std::filesystem::path(places[node].path).parent_path());
+    ASSERT_TRUE(Store::create(*places[node].fs, places[node].path).ok());
+    const auto store = Store::open(*places[node].fs, places[node].path).value();
+    ASSERT_TRUE(test::save_numbers(*store, kFirst, Nodes::numbers(node, 1)).ok());
+  }
+  std::vector<std::thread> threads;
+  for (auto& ranks : make_thread_communicators(4)) {
+    threads.emplace_back([&, leaders = std::move(ranks)] {
+      const NodePlace& place = places[leaders->rank()];
+      EXPECT_TRUE(protect_set(*leaders, place, kFirst, Redundancy::parse("rs:2+2").value()).ok());
+      ASSERT_TRUE(leaders->barrier().ok());
+      if (leaders->rank() % 2 == 1) std::filesystem::remove_all(folder + "/" + place.node);
+      const auto restored = restore_lost(*leaders, place).value();
+      EXPECT_TRUE(restored.at(0).status.ok()) << restored[0].status.to_string();
+      EXPECT_EQ(restored[0].rebuilt.size(), 2u);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t node = 0; node < 4; ++node) {
+    const auto store = Store::open(*places[node].fs, places[node].path).value();
+    EXPECT_TRUE(test::check_numbers(*store, kFirst, Nodes::numbers(node, 1)).ok());
+    EXPECT_TRUE(verify_store(*store, true).value().whole());
+  }
+  std::filesystem::remove_all(folder);
 }
 
 TEST(NodeRedundancy, LooksAtTheSetsOfOneJob) {

@@ -112,15 +112,17 @@ class SetProtector {
   }
 
   Status make() {
-    Status status, finished;
+    std::optional<MemberReader> reader;
+    if (folder_) reader.emplace(*folder_, folder_->path(), parity_->member(group_->position()).files);
+    const auto exchange = group_->make_exchange(reader ? &*reader : nullptr);
+    Status status = group_->takes_part() ? exchange->prepare() : Status();
+    VARVE_TRY(agree(status));
     if (group_->takes_part()) {
-      std::optional<MemberReader> reader;
-      if (folder_) reader.emplace(*folder_, folder_->path(), parity_->member(group_->position()).files);
-      const auto exchange = group_->make_exchange(reader ? &*reader : nullptr);
       if (folder_) status = make_parity(*folder_, folder_->path(), *parity_, group_->position(), *exchange);
-      finished = exchange->finish();
+      const Status finished = exchange->finish();
+      if (status.ok()) status = finished;
     }
-    return agree(status.ok() ? finished : status);
+    return agree(status);
   }
 
   Result<ProtectionReport> report() {

@@ -236,16 +236,18 @@ Result<bool> SetRestorer::anything_lost() {
 
 Status SetRestorer::rebuild(std::vector<std::string>& rebuilt) {
   const bool lost = is_member() && plan_->survey(own_at_->position).anything_lost();
-  VARVE_TRY(agree(lost ? folder_->prepare() : Status()));
-  Status status, finished;
+  std::optional<MemberReader> reader;
+  if (is_member()) reader.emplace(*folder_, folder_->path(), own_group().member(own_at_->position).files);
+  const auto exchange = group_->make_exchange(reader ? &*reader : nullptr);
+  Status status = lost ? folder_->prepare() : Status();
+  if (status.ok() && group_->takes_part()) status = exchange->prepare();
+  VARVE_TRY(agree(status));
   if (group_->takes_part()) {
-    std::optional<MemberReader> reader;
-    if (is_member()) reader.emplace(*folder_, folder_->path(), own_group().member(own_at_->position).files);
-    const auto exchange = group_->make_exchange(reader ? &*reader : nullptr);
     if (is_member()) status = varve::rebuild(*folder_, folder_->path(), *plan_, own_at_->position, *exchange);
-    finished = exchange->finish();
+    const Status finished = exchange->finish();
+    if (status.ok()) status = finished;
   }
-  VARVE_TRY(agree(status.ok() ? finished : status));
+  VARVE_TRY(agree(status));
   VARVE_ASSIGN(const std::vector<ByteVector> lines,
                leaders_.all_gather(as_bytes(lost ? say_what_was_rebuilt() : std::string())));
   for (const ByteVector& line : lines) {
