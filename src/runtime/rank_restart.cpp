@@ -29,20 +29,27 @@ Status RankRestart::check_memory(const RestartCandidate& candidate) {
 }
 
 Status RankRestart::check_store(const RestartCandidate& candidate) {
-  stored_ = std::make_unique<StoredImage>(store_);
-  const Status checked = check_stored(candidate);
-  const Status condemned = condemn_arenas(store_, stored_->damaged_arenas());
+  const Shelf& shelf = shelves_.at(candidate.level);
+  stored_ = std::make_unique<StoredImage>(*shelf.store);
+  of_node_ = shelf.of_node;
+  const Status checked = check_stored(shelf, candidate);
+  const Status condemned = condemn_arenas(*shelf.store, stored_->damaged_arenas());
   if (!condemned.ok()) {
     warnings_.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
   }
   return checked;
 }
 
-Status RankRestart::check_stored(const RestartCandidate& candidate) {
-  VARVE_ASSIGN(const SetRecord record, Catalog(store_).read({place_.job, candidate.step}));
-  VARVE_TRY(stored_->open(record, place_.rank, place_.rank_count, place_.group));
+Status RankRestart::check_stored(const Shelf& shelf, const RestartCandidate& candidate) {
+  VARVE_ASSIGN(const SetRecord record, Catalog(*shelf.store).read({place_.job, candidate.step}));
+  VARVE_TRY(shelf.of_node ? stored_->open_of_node(record, place_.rank, place_.rank_count, shelf.group)
+                          : stored_->open(record, place_.rank, place_.rank_count, shelf.group));
   VARVE_TRY(variables_.check_loadable(stored_->image()));
   return stored_->verify(place_.thread_count, place_.kept_bytes_max);
+}
+
+std::optional<SetOrigin> RankRestart::origin() const {
+  return stored_ && of_node_ ? std::optional(stored_->origin()) : std::nullopt;
 }
 
 Status RankRestart::load() {
