@@ -206,7 +206,17 @@ Status GroupSaver::store_chunks() {
   return {};
 }
 
+Status GroupSaver::ask_ahead(const ChunkBatch& batch) {
+  if (!cursor_.asks_ahead()) return {};
+  std::vector<uint64_t> prefixes;
+  for (const BatchChunk& chunk : batch.chunks) {
+    if (!chunk.pattern && fresh_.find(chunk.score, chunk.bytes) == nullptr) prefixes.push_back(chunk.score.prefix());
+  }
+  return cursor_.prefetch(prefixes);
+}
+
 Status GroupSaver::place_batch(const ChunkBatch& batch) {
+  VARVE_TRY(ask_ahead(batch));
   uint64_t raw_bytes = 0;
   for (const BatchChunk& chunk : batch.chunks) {
     Stream& stream = streams_[chunk.stream];

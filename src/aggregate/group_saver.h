@@ -61,6 +61,8 @@ class GroupSaver {
   void sort_classes();
 
   Status store_chunks();
+  /// Where the index of known chunks is elsewhere: asks once for all chunks of a batch.
+  Status ask_ahead(const ChunkBatch& batch);
   Status place_batch(const ChunkBatch& batch);
   Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
   uint32_t pack_ordinal(const PackLink& link);

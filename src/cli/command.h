@@ -22,6 +22,8 @@ class Command {
   virtual void declare(Arguments& arguments) = 0;
   /// Whether it prints facts, and so has --json.
   virtual bool prints_facts() const { return true; }
+  /// Whether it takes --store.
+  virtual bool works_on_store() const { return true; }
   /// Whether the processes that a launcher has started do it together.
   virtual bool works_together() const { return false; }
   /// What went wrong without the command's own words about it is a Status, which the caller reports.
@@ -41,6 +43,7 @@ std::unique_ptr<Command> make_prune_command();
 std::unique_ptr<Command> make_push_command();
 std::unique_ptr<Command> make_pull_command();
 std::unique_ptr<Command> make_cat_command();
+std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_model_command();
 
 /// All of them, in the order of the help.

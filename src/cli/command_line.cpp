@@ -48,8 +48,7 @@ class Parser {
       : app_(kDescription, "varve"), common_(common) {
     app_.set_help_flag("-h,--help", "print this help");
     app_.set_version_flag("--version", "varve " VARVE_VERSION, "print the version");
-    app_.add_option("--store", common.store, "the folder of the store (else VARVE_STORE of the environment)")
-        ->type_name("DIR");
+    add_store_option(app_);
     app_.get_formatter()->column_width(kOptionColumnWidth);
     app_.get_formatter()->label("REQUIRED", "");
     app_.require_subcommand(0, 1);
@@ -85,10 +84,18 @@ class Parser {
     sub->set_help_flag("-h,--help", "print this help");
     Arguments arguments(*sub);
     command.declare(arguments);
-    sub->add_option("--store", common_.store, "the folder of the store (else VARVE_STORE of the environment)")
-        ->type_name("DIR");
+    if (command.works_on_store()) add_store_option(*sub);
     if (command.prints_facts()) sub->add_flag("--json", common_.json, "print one JSON object instead of text");
     subs_.emplace_back(&command, sub);
+  }
+
+  void add_store_option(CLI::App& app) {
+    app.add_option("--store", common_.store,
+                   "the store: its folder, or the server that has it\n(else VARVE_STORE of the environment)")
+        ->type_name("STORE");
+    app.add_option("--key-file", common_.key_file,
+                   "the key that a server over TCP shares (else\nVARVE_KEY_FILE of the environment)")
+        ->type_name("FILE");
   }
 
   Result<ParsedCommandLine> help() const {

@@ -36,8 +36,9 @@ class InitCommand final : public Command {
     if (path_.empty()) {
       VARVE_ASSIGN(path_, session.store_path());
     }
-    VARVE_TRY(Store::create(posix_file_system(), path_, options_));
-    VARVE_ASSIGN(std::unique_ptr<Store> store, Store::open(posix_file_system(), path_));
+    VARVE_ASSIGN(StorePlace* const place, session.open_place(path_));
+    VARVE_TRY(Store::create(place->fs(), place->path(), options_));
+    VARVE_ASSIGN(std::unique_ptr<Store> store, Store::open(place->fs(), place->path()));
     const std::string_view algorithm = algorithm_name(store->score().algorithm());
     const size_t score_bits = store->score().score_bytes() * 8;
     if (session.json()) {

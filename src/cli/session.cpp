@@ -10,13 +10,24 @@ Result<std::string> Session::store_path() const {
   if (!options_.store.empty()) return options_.store;
   const char* environment = std::getenv("VARVE_STORE");
   if (environment != nullptr && *environment != '\0') return std::string(environment);
-  return Status::invalid_argument("no store is named", "",
-                                  "give --store DIR, or `export VARVE_STORE=DIR`; `varve init DIR` makes a new one");
+  return Status::invalid_argument(
+      "no store is named", "", "give --store STORE, or `export VARVE_STORE=STORE`; `varve init DIR` makes a new one");
 }
 
-Result<std::unique_ptr<Store>> Session::open_store() const {
-  VARVE_ASSIGN(const std::string path, store_path());
-  return Store::open(posix_file_system(), path);
+Result<std::unique_ptr<Store>> Session::open_store() {
+  VARVE_ASSIGN(const std::string location, store_path());
+  return open_store(location);
+}
+
+Result<std::unique_ptr<Store>> Session::open_store(const std::string& location) {
+  VARVE_ASSIGN(StorePlace* const place, open_place(location));
+  return Store::open(place->fs(), place->path(), place->chunk_lookup());
+}
+
+Result<StorePlace*> Session::open_place(const std::string& location) {
+  VARVE_ASSIGN(std::unique_ptr<StorePlace> place, open_location(location, {.key_file = options_.key_file}));
+  places_.push_back(std::move(place));
+  return places_.back().get();
 }
 
 Result<Communicator*> Session::join() {

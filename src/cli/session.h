@@ -3,18 +3,21 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/json.h"
 #include "cli/message_writer.h"
 #include "cli/program.h"
 #include "cli/progress_bar.h"
+#include "service/location.h"
 #include "store/store.h"
 
 namespace varve::cli {
 
 /// What the command line says to all sub-commands.
 struct CommonOptions {
-  std::string store;  ///< empty: the environment's VARVE_STORE
+  std::string store;     ///< empty: the environment's VARVE_STORE
+  std::string key_file;  ///< of servers over TCP; empty: the environment's VARVE_KEY_FILE
   bool json = false;
 };
 
@@ -25,9 +28,12 @@ class Session {
       : options_(options), messages_(messages), ranks_(ranks) {}
 
   bool json() const { return options_.json; }
-  /// Where the store is. invalid_argument: nobody said.
+  /// Where the store is (service/location.h). invalid_argument: nobody said.
   Result<std::string> store_path() const;
-  Result<std::unique_ptr<Store>> open_store() const;
+  /// The store that the user named, or another one. What reaches it is kept as long as the session. May start threads.
+  Result<std::unique_ptr<Store>> open_store();
+  Result<std::unique_ptr<Store>> open_store(const std::string& location);
+  Result<StorePlace*> open_place(const std::string& location);
 
   /// The processes that do the command together, if it works_together(); what forks has to be done before. From then on
   /// only the first one prints, and whatever fails must be agreed on (comm/agreement.h). Collective.
@@ -53,6 +59,7 @@ class Session {
   ProgramRanks& ranks_;
   bool silent_ = false;
   std::unique_ptr<ProgressBar> progress_;
+  std::vector<std::unique_ptr<StorePlace>> places_;
 };
 
 }  // namespace varve::cli

@@ -63,11 +63,12 @@ class TransferCommand final : public Command {
     options_.thread_count = thread_count_;
     keep_freed_memory();
     VARVE_ASSIGN(const std::string own_path, session.store_path());
+    VARVE_ASSIGN(const auto from, session.open_store(push_ ? own_path : other_));
+    VARVE_ASSIGN(StorePlace* const target, session.open_place(push_ ? other_ : own_path));
     std::optional<ThrottledFileSystem> slow;
-    if (bytes_per_second_ > 0) slow.emplace(posix_file_system(), bytes_per_second_);
-    FileSystem& target_fs = slow ? static_cast<FileSystem&>(*slow) : posix_file_system();
-    VARVE_ASSIGN(const auto from, Store::open(posix_file_system(), push_ ? own_path : other_));
-    VARVE_ASSIGN(const auto to, Store::open(target_fs, push_ ? other_ : own_path));
+    if (bytes_per_second_ > 0) slow.emplace(target->fs(), bytes_per_second_);
+    FileSystem& target_fs = slow ? static_cast<FileSystem&>(*slow) : target->fs();
+    VARVE_ASSIGN(const auto to, Store::open(target_fs, target->path(), target->chunk_lookup()));
     VARVE_ASSIGN(const std::vector<SetName> names, choose_sets(*from, *to));
     const Status copied = copy(session, *from, *to, names);
     session.end_progress();

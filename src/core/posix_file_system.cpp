@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/file_system.h"
+#include "core/posix_file.h"
 #include "core/unique_fd.h"
 
 namespace varve {
@@ -45,13 +46,15 @@ bool is_direct_aligned(uint64_t offset, ByteSpan from) {
 
 class PosixFile final : public File {
  public:
-  PosixFile(std::string path, UniqueFd descriptor) : path_(std::move(path)), descriptor_(std::move(descriptor)) {}
+  /// `reopen_path`: by which the file is opened once more.
+  PosixFile(std::string path, UniqueFd descriptor, std::string reopen_path)
+      : path_(std::move(path)), descriptor_(std::move(descriptor)), reopen_path_(std::move(reopen_path)) {}
 
   /// Switches to O_DIRECT where the file system allows it. Reads, which need not be aligned, go through a second,
   /// buffered descriptor; the kernel keeps the two coherent.
   void make_direct() {
     aligned_only_ = true;
-    UniqueFd reader = open_descriptor(path_, O_RDONLY);
+    UniqueFd reader = open_descriptor(reopen_path_, O_RDONLY);
     if (!reader.valid() || !set_direct(descriptor_.get(), true)) return;
     reader_ = std::move(reader);
   }
@@ -120,7 +123,7 @@ class PosixFile final : public File {
   /// is filled, in whole blocks; 0 if the file system cannot, and the caller goes the ordinary way. (RWF_NOWAIT could
   /// tell what is cached, but starts read-ahead.)
   size_t read_direct(uint64_t offset, MutableByteSpan into) {
-    std::call_once(direct_reader_opened_, [&] { direct_reader_ = open_descriptor(path_, O_RDONLY | O_DIRECT); });
+    std::call_once(direct_reader_opened_, [&] { direct_reader_ = open_descriptor(reopen_path_, O_RDONLY | O_DIRECT); });
     if (!direct_reader_.valid()) return 0;
     ssize_t got = retry_on_interrupt(
         [&] { return ::pread(direct_reader_.get(), into.data(), into.size(), static_cast<off_t>(offset)); });
@@ -134,6 +137,7 @@ class PosixFile final : public File {
 
   const std::string path_;
   UniqueFd descriptor_;
+  const std::string reopen_path_;
   UniqueFd reader_;  ///< buffered; only beside a direct descriptor_
   std::once_flag direct_reader_opened_;
   UniqueFd direct_reader_;     ///< for large aligned reads; opened with the first
@@ -164,14 +168,14 @@ class PosixFileSystem final : public FileSystem {
  public:
   Result<std::unique_ptr<File>> open_read(const std::string& path) override {
     VARVE_ASSIGN(UniqueFd descriptor, open_regular(path));
-    return std::unique_ptr<File>(std::make_unique<PosixFile>(path, std::move(descriptor)));
+    return std::unique_ptr<File>(std::make_unique<PosixFile>(path, std::move(descriptor), path));
   }
 
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options) override {
     // O_DIRECT is set afterwards: open() with it may fail and yet leave the new file behind.
     UniqueFd descriptor = open_descriptor(path, O_RDWR | O_CREAT | O_EXCL, 0666);
     if (!descriptor.valid()) return Status::from_errno(errno, "create the file", path);
-    auto file = std::make_unique<PosixFile>(path, std::move(descriptor));
+    auto file = std::make_unique<PosixFile>(path, std::move(descriptor), path);
     if (options.direct) file->make_direct();
     return std::unique_ptr<File>(std::move(file));
   }
@@ -288,6 +292,14 @@ class PosixFileSystem final : public FileSystem {
 };
 
 }  // namespace
+
+std::unique_ptr<File> make_posix_file(std::string path, UniqueFd descriptor, bool direct) {
+  // By the descriptor itself: whatever its path has come to mean by then, it is the same file.
+  std::string reopen_path = "/proc/self/fd/" + std::to_string(descriptor.get());
+  auto file = std::make_unique<PosixFile>(std::move(path), std::move(descriptor), std::move(reopen_path));
+  if (direct) file->make_direct();
+  return file;
+}
 
 FileSystem& posix_file_system() {
   static PosixFileSystem file_system;

@@ -1,6 +1,9 @@
 #include "service/location.h"
 
+#include <cstdlib>
 #include <utility>
+
+#include "service/remote_file_system.h"
 
 namespace varve {
 
@@ -18,6 +21,40 @@ class FolderPlace final : public StorePlace {
 
  private:
   const std::string path_;
+};
+
+/// What reaches one server.
+struct ReachedServer {
+  explicit ReachedServer(std::unique_ptr<ServerLink> opened) : link(std::move(opened)), fs(*link), chunks(*link) {}
+  std::unique_ptr<ServerLink> link;
+  RemoteFileSystem fs;
+  RemoteChunkLookup chunks;
+};
+
+class ServerPlace final : public StorePlace {
+ public:
+  static Result<std::unique_ptr<ServerPlace>> open(const std::vector<ServerAddress>& addresses,
+                                                   const LocationOptions& options) {
+    LinkOptions link_options;
+    link_options.key_file = options.key_file;
+    if (link_options.key_file.empty()) {
+      if (const char* environment = std::getenv("VARVE_KEY_FILE")) link_options.key_file = environment;
+    }
+    link_options.reconnect_seconds = options.reconnect_seconds;
+    auto place = std::make_unique<ServerPlace>();
+    for (const ServerAddress& address : addresses) {
+      VARVE_ASSIGN(std::unique_ptr<ServerLink> link, ServerLink::open(address, link_options));
+      place->servers_.push_back(std::make_unique<ReachedServer>(std::move(link)));
+    }
+    return place;
+  }
+
+  FileSystem& fs() override { return servers_.front()->fs; }
+  const std::string& path() const override { return servers_.front()->fs.root(); }
+  ChunkLookup* chunk_lookup() override { return &servers_.front()->chunks; }
+
+ private:
+  std::vector<std::unique_ptr<ReachedServer>> servers_;  ///< at least one
 };
 
 /// The servers of `unix:/a,/b` and the like: what stands before the first stands before all.
@@ -48,10 +85,13 @@ Result<Location> Location::parse(std::string_view text) {
 }
 
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options) {
-  (void)options;
   VARVE_ASSIGN(const Location location, Location::parse(text));
   if (location.is_folder()) return std::unique_ptr<StorePlace>(std::make_unique<FolderPlace>(location.folder));
-  return Status::unsupported("stores on servers are not there yet", std::string(text));
+  if (location.servers.size() > 1) {
+    return Status::unsupported("a store that is spread over several servers", std::string(text), "name one server");
+  }
+  VARVE_ASSIGN(std::unique_ptr<ServerPlace> place, ServerPlace::open(location.servers, options));
+  return std::unique_ptr<StorePlace>(std::move(place));
 }
 
 }  // namespace varve

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <queue>
 
+#include "store/chunk_lookup.h"
+
 namespace varve {
 
 namespace {
@@ -14,6 +16,7 @@ constexpr uint64_t kPackTableBytesTypical = 8_KiB;
 Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded,
                                                      uint64_t memory_bytes) {
   std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes));
+  if (store.chunk_lookup() != nullptr) return index;
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
   const std::set<ArenaId> present(arenas.begin(), arenas.end());
   VARVE_TRY(index->load_runs(present));
@@ -86,7 +89,7 @@ Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
 }
 
 Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
-  if (arenas.empty()) return {};
+  if (arenas.empty() || store_.chunk_lookup() != nullptr) return {};
   std::sort(entries.begin(), entries.end());
   VARVE_ASSIGN(UniqueId name, UniqueId::random());
   const std::string path = join_path(store_.index_path(), name.hex() + ".run");
@@ -162,10 +165,12 @@ uint64_t ChunkIndex::entry_count() const {
   return sum;
 }
 
+void ChunkIndex::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
+  for (const auto& run : runs_) run->find(prefix, candidates);
+}
+
 std::optional<KnownChunk> ChunkIndex::Cursor::find(const Score& score, size_t bytes) {
-  candidates_.clear();
-  const uint64_t prefix = score.prefix();
-  for (const auto& run : index_.runs_) run->find(prefix, candidates_);
+  find_candidates(score.prefix());
   for (const ChunkCandidate& candidate : candidates_) {
     const PackTable* found = table(candidate.arena, candidate.pack);
     if (found == nullptr || candidate.chunk >= found->chunks.size() || !found->held[candidate.chunk]) continue;
@@ -173,6 +178,56 @@ std::optional<KnownChunk> ChunkIndex::Cursor::find(const Score& score, size_t by
     if (chunk.score == score && chunk.bytes == bytes) return KnownChunk{found->link, found->offsets[candidate.chunk]};
   }
   return std::nullopt;
+}
+
+Status ChunkIndex::Cursor::prefetch(std::span<const uint64_t> prefixes) {
+  ChunkLookup* const lookup = index_.store_.chunk_lookup();
+  if (lookup == nullptr) return {};
+  asked_.clear();
+  std::vector<uint64_t> unknown;
+  for (const uint64_t prefix : prefixes) {
+    if (!beside_.contains(prefix)) unknown.push_back(prefix);
+  }
+  if (unknown.empty()) return {};
+  std::sort(unknown.begin(), unknown.end());
+  unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
+  std::vector<uint32_t> counts(unknown.size());
+  std::vector<ChunkCandidate> found;
+  VARVE_TRY(lookup->find(unknown, counts, found));
+  size_t at = 0;
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    for (uint32_t k = 0; k < counts[i] && at < found.size(); ++k) asked_.emplace_back(unknown[i], found[at++]);
+  }
+  return {};
+}
+
+void ChunkIndex::Cursor::find_candidates(uint64_t prefix) {
+  candidates_.clear();
+  if (!asks_ahead()) return index_.find(prefix, candidates_);
+  if (const auto beside = beside_.find(prefix); beside != beside_.end()) candidates_.push_back(beside->second);
+  auto found = std::lower_bound(asked_.begin(), asked_.end(), prefix,
+                                [](const auto& entry, uint64_t wanted) { return entry.first < wanted; });
+  for (; found != asked_.end() && found->first == prefix; ++found) candidates_.push_back(found->second);
+}
+
+void ChunkIndex::Cursor::remember_beside(const Key& key, const PackTable& table) {
+  for (size_t i = 0; i < table.chunks.size(); ++i) {
+    if (!table.held[i]) continue;
+    beside_.emplace(table.chunks[i].score.prefix(), ChunkCandidate{key.first, key.second, static_cast<uint32_t>(i)});
+  }
+}
+
+void ChunkIndex::Cursor::forget_oldest() {
+  const auto oldest = tables_.find(recently_used_.back());
+  if (asks_ahead() && oldest->second.table) {
+    for (const ChunkEntry& chunk : oldest->second.table->chunks) {
+      const auto beside = beside_.find(chunk.score.prefix());
+      if (beside != beside_.end() && Key(beside->second.arena, beside->second.pack) == oldest->first)
+        beside_.erase(beside);
+    }
+  }
+  tables_.erase(oldest);
+  recently_used_.pop_back();
 }
 
 const ChunkIndex::Cursor::PackTable* ChunkIndex::Cursor::table(const ArenaId& arena, uint32_t pack) {
@@ -200,11 +255,9 @@ const ChunkIndex::Cursor::PackTable* ChunkIndex::Cursor::table(const ArenaId& ar
   }
   recently_used_.push_front(key);
   const PackTable* result = table.get();
+  if (result != nullptr && asks_ahead()) remember_beside(key, *result);
   tables_.emplace(key, Cached{std::move(table), recently_used_.begin()});
-  if (tables_.size() > std::max<uint64_t>(index_.memory_bytes_ / kPackTableBytesTypical, 64)) {
-    tables_.erase(recently_used_.back());
-    recently_used_.pop_back();
-  }
+  if (tables_.size() > std::max<uint64_t>(index_.memory_bytes_ / kPackTableBytesTypical, 64)) forget_oldest();
   return result;
 }
 

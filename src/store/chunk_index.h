@@ -19,7 +19,8 @@ struct KnownChunk {
 };
 
 /// Which chunks the store's sealed arenas hold: soft state in `index/` that only finds duplicates. Opening it indexes
-/// arenas that no run covers yet, so that a lost or damaged index heals by itself.
+/// arenas that no run covers yet, so that a lost or damaged index heals by itself. Of a store with a ChunkLookup
+/// (Store::chunk_lookup()), that one is asked instead, and has to keep the index itself.
 class ChunkIndex {
  public:
   /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the mapped files.
@@ -30,6 +31,10 @@ class ChunkIndex {
   class Cursor {
    public:
     explicit Cursor(const ChunkIndex& index) : index_(index) {}
+    /// Whether find() knows only what prefetch() was asked for before, and what lies beside that.
+    bool asks_ahead() const { return index_.store_.chunk_lookup() != nullptr; }
+    /// Asks for all chunks with these score prefixes at once. What was asked for before is forgotten.
+    Status prefetch(std::span<const uint64_t> prefixes);
     std::optional<KnownChunk> find(const Score& score, size_t bytes);
 
    private:
@@ -48,15 +53,24 @@ class ChunkIndex {
       std::list<Key>::iterator used;
     };
     const PackTable* table(const ArenaId& arena, uint32_t pack);
+    void find_candidates(uint64_t prefix);
+    void remember_beside(const Key& key, const PackTable& table);
+    void forget_oldest();
 
     const ChunkIndex& index_;
     std::vector<ChunkCandidate> candidates_;
     std::unordered_map<Key, Cached, KeyHash> tables_;
     std::list<Key> recently_used_;
+    /// Of a store with a ChunkLookup: what it answered, in the order of prefixes, and the chunks of the tables above.
+    std::vector<std::pair<uint64_t, ChunkCandidate>> asked_;
+    std::unordered_map<uint64_t, ChunkCandidate> beside_;
   };
 
-  /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in
-  /// `arenas`).
+  /// Appends the candidates with this score prefix, unchecked. Thread-safe.
+  void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
+
+  /// Adds arenas that were sealed since (nothing to do for a ChunkLookup's client), with all their entries (in any
+  /// order; ChunkIndexEntry::arena is an ordinal in `arenas`).
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
 
   uint64_t entry_count() const;

@@ -50,7 +50,7 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
   return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
-Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path) {
+Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ChunkLookup* chunks) {
   const std::string header_path = join_path(path, kHeaderName);
   Result<ByteVector> raw = read_file(fs, header_path, 4096);
   if (!raw.ok()) {
@@ -70,7 +70,7 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
                ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
   UniqueId id;
   std::copy_n(raw->begin() + 12, 16, id.bytes.begin());
-  return std::unique_ptr<Store>(new Store(fs, path, id, score));
+  return std::unique_ptr<Store>(new Store(fs, path, id, score, chunks));
 }
 
 ArenaHeader Store::arena_header(const ArenaId& arena) const {

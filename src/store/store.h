@@ -15,6 +15,8 @@
 
 namespace varve {
 
+class ChunkLookup;
+
 struct CreateStoreOptions {
   ScoreAlgorithm algorithm = ScoreFunction::preferred().algorithm();
   size_t score_bytes = 32;
@@ -27,10 +29,13 @@ class Store {
   /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
   /// anything.
   static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
-  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path);
+  /// `chunks`: who answers for an index of chunks that is not to be fetched (chunk_lookup.h); null: the index in the
+  /// store is looked into. It outlives the store.
+  static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ChunkLookup* chunks = nullptr);
 
   FileSystem& fs() const { return fs_; }
   const std::string& path() const { return path_; }
+  ChunkLookup* chunk_lookup() const { return chunks_; }
   const UniqueId& id() const { return id_; }
   const ScoreFunction& score() const { return score_; }
   ArenaHeader arena_header(const ArenaId& arena) const;
@@ -74,8 +79,8 @@ class Store {
   Result<Leaf> read_leaf(const LeafLink& link) const;
 
  private:
-  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score)
-      : fs_(fs), path_(std::move(path)), id_(id), score_(score) {}
+  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score, ChunkLookup* chunks)
+      : fs_(fs), path_(std::move(path)), id_(id), score_(score), chunks_(chunks) {}
   Result<std::vector<ArenaId>> list_ids(const std::string& folder, std::string_view suffix) const;
   template <class Find>
   Result<std::vector<Place>> find(const Score& score, const ArenaId& hint, bool all, const Find& find_in) const;
@@ -84,6 +89,7 @@ class Store {
   const std::string path_;
   const UniqueId id_;
   const ScoreFunction score_;
+  ChunkLookup* const chunks_;
 
   struct CachedArena {
     std::shared_ptr<ArenaReader> reader;

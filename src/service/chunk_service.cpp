@@ -1,0 +1,85 @@
+#include "service/chunk_service.h"
+
+#include <chrono>
+
+#include "service/protocol.h"
+
+namespace varve {
+
+namespace {
+/// How long a question waits for an index of all arenas: longer only costs space.
+constexpr std::chrono::seconds kPatience(5);
+
+int64_t arenas_changed(const std::string& store_path) {
+  const Result<FileStatus> status = posix_file_system().stat(join_path(store_path, "arenas"));
+  return status.ok() ? status->modified_ns : 0;
+}
+}  // namespace
+
+ChunkService::ChunkService(std::string store_path, uint64_t memory_bytes)
+    : store_path_(std::move(store_path)), memory_bytes_(memory_bytes) {}
+
+ChunkService::~ChunkService() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (opener_.joinable()) opener_.join();
+}
+
+Status ChunkService::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
+                          std::vector<ChunkCandidate>& candidates) {
+  const std::shared_ptr<const Snapshot> snapshot = current();
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const size_t before = candidates.size();
+    if (snapshot) snapshot->index->find(prefixes[i], candidates);
+    if (candidates.size() > before + kFindCandidatesMax) candidates.resize(before + kFindCandidatesMax);
+    counts[i] = static_cast<uint32_t>(candidates.size() - before);
+  }
+  return {};
+}
+
+std::shared_ptr<const ChunkService::Snapshot> ChunkService::current() {
+  const int64_t changed_ns = arenas_changed(store_path_);
+  std::unique_lock lock(mutex_);
+  auto up_to_date = [&] { return snapshot_ && snapshot_->arenas_changed_ns >= changed_ns; };
+  if (up_to_date()) return snapshot_;
+  try {
+    if (!opener_.joinable()) opener_ = std::thread([this] { keep_up(); });
+  } catch (const std::system_error&) {
+    return snapshot_;  // the system refuses another thread
+  }
+  if (!wanted_) {
+    wanted_ = true;
+    opening_began_ = std::chrono::steady_clock::now();
+    changed_.notify_all();
+  }
+  changed_.wait_until(lock, opening_began_ + kPatience, [&] { return up_to_date() || ending_ || !wanted_; });
+  return snapshot_;
+}
+
+Result<std::shared_ptr<const ChunkService::Snapshot>> ChunkService::open() const {
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->arenas_changed_ns = arenas_changed(store_path_);
+  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_));
+  VARVE_ASSIGN(snapshot->index, ChunkIndex::open(*snapshot->store, {}, memory_bytes_));
+  snapshot->store->drop_arena_cache();
+  return std::shared_ptr<const Snapshot>(std::move(snapshot));
+}
+
+void ChunkService::keep_up() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return wanted_ || ending_; });
+    if (ending_) return;
+    lock.unlock();
+    Result<std::shared_ptr<const Snapshot>> opened = open();
+    lock.lock();
+    if (opened.ok()) snapshot_ = std::move(*opened);
+    wanted_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace varve

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+
+#include "service/request_handler.h"
+#include "service/wire.h"
+
+namespace varve {
+
+struct ConnectionLimits {
+  double hello_seconds = 10;  ///< until a client must have said who it is
+  double frame_seconds = 60;  ///< for the rest of a message that has begun, and for sending an answer
+};
+
+/// The server's end of a connection: receives requests, has them carried out, and answers, until the client or
+/// shut_down() ends it.
+class Connection {
+ public:
+  Connection(ServedStore& store, std::unique_ptr<Stream> stream, const ConnectionLimits& limits)
+      : limits_(limits), wire_(std::move(stream)), handler_(store, buffer_) {}
+
+  /// Returns why it ended; OK: the client had no more requests.
+  Status run();
+  /// Ends run() when the request at hand is answered. Any thread.
+  void shut_down() { wire_.shut_down(); }
+  /// Ends it as soon as can be. Any thread.
+  void cut() { wire_.cut(); }
+
+ private:
+  Status serve_one(const Wire::Head& head);
+  Status answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message);
+  Status answer_list(const WireHeader& to, const RequestHandler::Answer& answer);
+  Status send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more);
+
+  const ConnectionLimits limits_;
+  Wire wire_;
+  AlignedBuffer buffer_;
+  RequestHandler handler_;
+  std::mutex sending_;  ///< signs of life come from threads of a transfer
+};
+
+}  // namespace varve

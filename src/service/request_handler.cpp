@@ -1,0 +1,226 @@
+#include "service/request_handler.h"
+
+#include <cstdlib>
+
+namespace varve {
+
+namespace {
+Reply reply_of(const Status& status) {
+  Reply reply;
+  if (!status.ok()) reply.outcome = Outcome::failed;
+  reply.status = status;
+  return reply;
+}
+
+Reply cannot_tell() {
+  Reply reply;
+  reply.outcome = Outcome::cannot_tell;
+  return reply;
+}
+}  // namespace
+
+AlignedBuffer::~AlignedBuffer() { std::free(data_); }
+
+std::byte* AlignedBuffer::get(size_t bytes) {
+  if (bytes > kWireDataBytesMax) return nullptr;
+  if (data_ == nullptr) data_ = static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kWireDataBytesMax));
+  return data_;
+}
+
+RequestHandler::~RequestHandler() {
+  if (greeted_) store_.files.end_connection(client_);
+}
+
+template <class Act>
+Reply RequestHandler::with_file(const Request& request, const Act& act) {
+  const std::shared_ptr<OpenFiles::OpenFile> file = store_.files.find(client_, request.handle);
+  return file ? file->use(act) : OpenFiles::unknown();
+}
+
+RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data,
+                                              const std::function<void()>& alive) {
+  Answer answer;
+  auto with_reply = [&answer](Reply reply) {
+    answer.reply = std::move(reply);
+    return std::move(answer);
+  };
+  if (!greeted_ && request.message != Message::hello)
+    return with_reply(reply_of(Status(StatusCode::permission_denied, "a connection begins with hello")));
+  const ServedFolder& folder = store_.folder;
+  switch (request.message) {
+    case Message::hello: return with_reply(greet(request));
+    case Message::ping:
+    case Message::goodbye: return answer;
+    case Message::open: return with_reply(open(request, folder.open_read(request.path), false));
+    case Message::resume:
+      store_.files.take_over(client_, request.token);
+      return with_reply(open(request, folder.open_again(request.path, request.direct, request.identity), true));
+    case Message::read: return read(request);
+    case Message::write:
+      return with_reply(with_file(request, [&](File& file) { return reply_of(file.write_at(request.offset, data)); }));
+    case Message::truncate:
+      return with_reply(with_file(request, [&](File& file) { return reply_of(file.truncate(request.bytes)); }));
+    case Message::sync: return with_reply(with_file(request, [](File& file) { return reply_of(file.sync()); }));
+    case Message::size:
+      return with_reply(with_file(request, [](File& file) {
+        const Result<uint64_t> bytes = file.size();
+        Reply reply = reply_of(bytes.status());
+        if (bytes.ok()) reply.file.bytes = *bytes;
+        return reply;
+      }));
+    case Message::close: store_.files.close(client_, request.handle); return answer;
+    case Message::stat: {
+      const Result<ServedFolder::Found> found = folder.stat(request.path);
+      answer.reply = reply_of(found.status());
+      if (!found.ok()) return answer;
+      answer.reply.file = found->status;
+      answer.reply.identity = found->identity;
+      return answer;
+    }
+    case Message::list: {
+      Result<std::vector<DirectoryEntry>> entries = folder.list(request.path);
+      answer.reply = reply_of(entries.status());
+      if (entries.ok()) answer.entries = std::move(*entries);
+      return answer;
+    }
+    case Message::create_directory: return with_reply(reply_of(folder.create_directory(request.path)));
+    case Message::touch: return with_reply(reply_of(folder.touch(request.path)));
+    case Message::sync_directory: return with_reply(reply_of(folder.sync_directory(request.path)));
+    case Message::create:
+    case Message::remove:
+    case Message::remove_directory:
+    case Message::rename: return with_reply(store_.log.once(request.token, [&] { return act_once(request); }));
+    case Message::find: return find(request, data);
+    case Message::push:
+    case Message::pull:
+      if (!store_.transfer)
+        return with_reply(reply_of(Status::unsupported("this server has no next level", "", "start it with --next")));
+      return with_reply(store_.log.once(request.token, [&] { return store_.transfer(request, alive); }));
+  }
+  return with_reply(reply_of(Status::unsupported("this server does not know that request")));
+}
+
+Reply RequestHandler::greet(const Request& request) {
+  if (greeted_) return reply_of(Status::invalid_argument("hello is said once"));
+  client_ = request.client;
+  greeted_ = true;
+  store_.files.begin_connection(client_);
+  Reply reply;
+  reply.server = store_.server;
+  reply.boot = store_.boot;
+  reply.connections = store_.connections_max;
+  return reply;
+}
+
+Reply RequestHandler::open(const Request& request, Result<ServedFolder::OpenFile> file, bool written) {
+  if (!file.ok()) return reply_of(file.status());
+  const Result<uint64_t> handle = store_.files.add(client_, std::move(file->file), written ? &request.token : nullptr);
+  if (!handle.ok()) return reply_of(handle.status());
+  Reply reply;
+  reply.handle = *handle;
+  reply.identity = file->identity;
+  reply.file.bytes = file->bytes;
+  return reply;
+}
+
+RequestHandler::Answer RequestHandler::read(const Request& request) {
+  Answer answer;
+  uint64_t wanted = 0;
+  for (const ReadRange& range : request.ranges) {
+    if (range.bytes > kWireDataBytesMax || (wanted += range.bytes) > kWireDataBytesMax) {
+      answer.reply = reply_of(Status::resource_limit("more is to be read than fits into one answer"));
+      return answer;
+    }
+  }
+  std::byte* const into = buffer_.get(wanted);
+  if (into == nullptr) {
+    answer.reply = reply_of(Status::resource_limit("the server is out of memory"));
+    return answer;
+  }
+  size_t done = 0;
+  answer.reply = with_file(request, [&](File& file) {
+    Reply reply;
+    for (const ReadRange& range : request.ranges) {
+      const Result<size_t> got = file.read_at(range.offset, MutableByteSpan(into + done, range.bytes));
+      if (!got.ok()) return reply_of(got.status());
+      done += *got;
+      reply.counts.push_back(*got);
+    }
+    return reply;
+  });
+  if (answer.reply.outcome == Outcome::done) answer.data = ByteSpan(into, done);
+  return answer;
+}
+
+RequestHandler::Answer RequestHandler::find(const Request& request, ByteSpan data) {
+  Answer answer;
+  answer.reply.counts.resize(request.prefix_count);
+  if (store_.chunks == nullptr) return answer;
+  std::vector<uint64_t> prefixes(request.prefix_count);
+  for (size_t i = 0; i < prefixes.size(); ++i) prefixes[i] = load_le<uint64_t>(data.data() + 8 * i);
+  std::vector<uint32_t> counts(prefixes.size());
+  std::vector<ChunkCandidate> candidates;
+  if (const Status found = store_.chunks->find(prefixes, counts, candidates); !found.ok()) {
+    answer.reply = reply_of(found);
+    return answer;
+  }
+  ByteWriter writer(answer.stored);
+  for (const ChunkCandidate& candidate : candidates) {
+    writer.bytes(candidate.arena.bytes);
+    writer.le32(candidate.pack);
+    writer.le32(candidate.chunk);
+  }
+  answer.reply.counts.assign(counts.begin(), counts.end());
+  answer.data = answer.stored;
+  return answer;
+}
+
+Reply RequestHandler::act_once(const Request& request) {
+  switch (request.message) {
+    case Message::create: {
+      Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
+      if (request.again && file.status().code() == StatusCode::already_exists) file = adopt(request, file.status());
+      return open(request, std::move(file), true);
+    }
+    case Message::rename: return rename(request);
+    default: return remove(request);
+  }
+}
+
+Result<ServedFolder::OpenFile> RequestHandler::adopt(const Request& request, const Status& taken) {
+  // Sent before, to a server that is gone. Names of new files hold a random id of their writer's, so that an empty file
+  // of that name is that request's. Marks alone are named after what they mark, and any prune may have made one.
+  if (request.path.starts_with("condemned/")) return taken;
+  const Result<ServedFolder::Found> there = store_.folder.stat(request.path);
+  if (!there.ok() || there->status.is_directory || there->status.bytes > 0) return taken;
+  return store_.folder.open_again(request.path, request.direct, there->identity);
+}
+
+Reply RequestHandler::remove(const Request& request) {
+  const Status removed = request.message == Message::remove ? store_.folder.remove(request.path)
+                                                            : store_.folder.remove_directory(request.path);
+  // Sent before, to a server that is gone: the name is not there, as was wished.
+  if (request.again && removed.code() == StatusCode::not_found) return {};
+  return reply_of(removed);
+}
+
+Reply RequestHandler::rename(const Request& request) {
+  const Status renamed = store_.folder.rename(request.path, request.to, request.replace);
+  const bool gone = renamed.code() == StatusCode::not_found;
+  const bool taken = renamed.code() == StatusCode::already_exists;
+  if (!request.again || (!gone && !taken)) return reply_of(renamed);
+  // Sent before, to a server that is gone. If the file is where it was to go, that one has renamed it.
+  const Result<ServedFolder::Found> source = store_.folder.stat(request.path);
+  const Result<ServedFolder::Found> target = store_.folder.stat(request.to);
+  if (source.ok()) {
+    // Unless it was stopped between the two halves of a rename that the file system cannot do at once.
+    const bool half_done = target.ok() && target->identity == source->identity && source->identity.certain();
+    return reply_of(half_done ? store_.folder.remove(request.path) : renamed);
+  }
+  if (source.status().code() != StatusCode::not_found) return cannot_tell();
+  if (!target.ok()) return target.status().code() == StatusCode::not_found ? reply_of(renamed) : cannot_tell();
+  if (!request.identity.certain()) return cannot_tell();
+  return target->identity == request.identity ? Reply{} : reply_of(renamed);
+}
+
+}  // namespace varve

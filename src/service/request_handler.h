@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "service/open_files.h"
+#include "service/request_log.h"
+#include "service/served_folder.h"
+#include "store/chunk_lookup.h"
+
+namespace varve {
+
+/// What all connections of a server work on.
+struct ServedStore {
+  explicit ServedStore(ServedFolder& served) : folder(served) {}
+
+  ServedFolder& folder;
+  OpenFiles files;
+  RequestLog log;
+  ChunkLookup* chunks = nullptr;  ///< null: nothing is known
+  /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
+  /// level.
+  std::function<Reply(const Request&, const std::function<void()>& alive)> transfer;
+  UniqueId server, boot;
+  uint64_t connections_max = 0;
+};
+
+/// Memory in whole blocks, for file access past the page cache.
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  AlignedBuffer(const AlignedBuffer&) = delete;
+  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
+  ~AlignedBuffer();
+  /// `bytes` bytes of it; null if there is no memory.
+  std::byte* get(size_t bytes);
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
+/// Carries out the requests of one connection, one at a time.
+class RequestHandler {
+ public:
+  RequestHandler(ServedStore& store, AlignedBuffer& buffer) : store_(store), buffer_(buffer) {}
+  ~RequestHandler();
+  RequestHandler(const RequestHandler&) = delete;
+  RequestHandler& operator=(const RequestHandler&) = delete;
+
+  struct Answer {
+    Reply reply;
+    ByteSpan data;                        ///< in the connection's buffer, or in `stored`
+    std::vector<DirectoryEntry> entries;  ///< list: to be sent as data
+    ByteVector stored;
+  };
+  /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
+  Answer handle(const Request& request, ByteSpan data, const std::function<void()>& alive);
+  bool greeted() const { return greeted_; }
+
+ private:
+  Reply greet(const Request& request);
+  Reply open(const Request& request, Result<ServedFolder::OpenFile> file, bool written);
+  Answer read(const Request& request);
+  Answer find(const Request& request, ByteSpan data);
+  Reply act_once(const Request& request);
+  /// The file that an earlier try of a `create` has made; `taken` if it may be another's.
+  Result<ServedFolder::OpenFile> adopt(const Request& request, const Status& taken);
+  Reply remove(const Request& request);
+  Reply rename(const Request& request);
+  template <class Act>
+  Reply with_file(const Request& request, const Act& act);
+
+  ServedStore& store_;
+  AlignedBuffer& buffer_;
+  UniqueId client_;
+  bool greeted_ = false;
+};
+
+}  // namespace varve

@@ -1,0 +1,263 @@
+#include "service/server_link.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "service/unix_socket.h"
+
+namespace varve {
+
+namespace {
+constexpr double kFirstPauseSeconds = 0.01;
+constexpr double kPauseSecondsMax = 1;
+
+/// What another try may mend: the connection was lost, or the server had no room.
+bool may_pass(const Status& failure) {
+  return failure.code() == StatusCode::io_error || failure.code() == StatusCode::busy;
+}
+}  // namespace
+
+Result<std::unique_ptr<ServerConnection>> ServerConnection::open(std::unique_ptr<Stream> stream, const UniqueId& client,
+                                                                 const LinkOptions& options) {
+  std::unique_ptr<ServerConnection> connection(new ServerConnection(std::move(stream), options));
+  Request hello;
+  hello.message = Message::hello;
+  hello.client = client;
+  VARVE_ASSIGN(const Reply reply, connection->ask(hello));
+  if (reply.outcome == Outcome::failed) return reply.status;
+  if (reply.outcome != Outcome::done) return Status::corrupt("the server did not understand a greeting");
+  connection->server_ = reply.server;
+  connection->boot_ = reply.boot;
+  return connection;
+}
+
+double ServerConnection::patience(Message message) const {
+  switch (message) {
+    case Message::hello: return options_.connect_seconds;
+    case Message::sync:
+    case Message::sync_directory:
+    case Message::truncate:
+    case Message::write: return options_.sync_seconds;
+    default: return options_.answer_seconds;
+  }
+}
+
+Status ServerConnection::send(Request& request, ByteSpan data) {
+  request.number = next_number_++;
+  WireHeader header;
+  header.message = static_cast<uint8_t>(request.message);
+  header.request = request.number;
+  header.flags = request.again ? WireHeader::kAgain : 0;
+  return wire_.send(header, encode_request_fields(request), data, after_seconds(patience(request.message)));
+}
+
+Result<Wire::Head> ServerConnection::receive_head(const Request& request) {
+  VARVE_ASSIGN(Wire::Head head, wire_.receive_head(after_seconds(patience(request.message))));
+  if (head.closed) return Status::io_error("the server closed the connection");
+  const WireHeader& header = head.header;
+  if (!header.has(WireHeader::kReply) || header.request != request.number ||
+      header.message != static_cast<uint8_t>(request.message)) {
+    return Status::corrupt("the server answered what was not asked");
+  }
+  return head;
+}
+
+Result<Reply> ServerConnection::receive(const Request& request, MutableByteSpan into, size_t& data_bytes) {
+  while (true) {
+    VARVE_ASSIGN(const Wire::Head head, receive_head(request));
+    // A sign of life while the server is at work.
+    if (head.header.has(WireHeader::kMore) && head.header.data_bytes == 0) continue;
+    if (head.header.has(WireHeader::kMore) || head.header.data_bytes > into.size())
+      return Status::corrupt("the server sent more than was asked for");
+    VARVE_ASSIGN(Reply reply, decode_reply(request.message, head.fields));
+    data_bytes = head.header.data_bytes;
+    if (data_bytes > 0)
+      VARVE_TRY(wire_.receive_data(head.header, into.first(data_bytes), after_seconds(patience(request.message))));
+    return reply;
+  }
+}
+
+Result<Reply> ServerConnection::ask(Request& request, ByteSpan data, MutableByteSpan into) {
+  VARVE_TRY(send(request, data));
+  size_t data_bytes = 0;
+  VARVE_ASSIGN(Reply reply, receive(request, into, data_bytes));
+  if (request.message == Message::read && reply.outcome == Outcome::done) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < reply.counts.size(); ++i) {
+      if (i >= request.ranges.size() || reply.counts[i] > request.ranges[i].bytes)
+        return Status::corrupt("the server sent more than was asked for");
+      sum += reply.counts[i];
+    }
+    if (reply.counts.size() != request.ranges.size() || sum != data_bytes)
+      return Status::corrupt("the server sent other bytes than it says");
+  }
+  if (request.message == Message::find && reply.outcome == Outcome::done) {
+    uint64_t sum = 0;
+    for (const uint64_t count : reply.counts) {
+      if (count > kFindCandidatesMax) return Status::corrupt("the server knows a chunk in too many places");
+      sum += count;
+    }
+    if (reply.counts.size() != request.prefix_count || sum * kCandidateBytes != data_bytes)
+      return Status::corrupt("the server answered other questions than were asked");
+  }
+  return reply;
+}
+
+Result<Reply> ServerConnection::ask_list(Request& request, std::vector<DirectoryEntry>& entries) {
+  constexpr size_t entries_max = 4'000'000;
+  entries.clear();
+  VARVE_TRY(send(request, {}));
+  while (true) {
+    VARVE_ASSIGN(const Wire::Head head, receive_head(request));
+    const bool more = head.header.has(WireHeader::kMore);
+    VARVE_ASSIGN(Reply reply, decode_reply(request.message, head.fields));
+    ByteVector data(head.header.data_bytes);
+    if (!data.empty()) VARVE_TRY(wire_.receive_data(head.header, data, after_seconds(patience(request.message))));
+    VARVE_TRY(decode_entries(data, entries));
+    if (entries.size() > entries_max) return Status::corrupt("the server lists more files than there can be");
+    if (!more) return reply;
+    if (data.empty()) return Status::corrupt("the server's list has no end");
+  }
+}
+
+Persistence::Persistence(double seconds) : deadline_(after_seconds(seconds)) {}
+
+bool Persistence::goes_on(const Status& failure) {
+  if (!may_pass(failure) || std::chrono::steady_clock::now() >= deadline_) return false;
+  // The first time at once: often only an old connection was dead.
+  std::this_thread::sleep_for(std::chrono::duration<double>(pause_seconds_));
+  pause_seconds_ = pause_seconds_ == 0 ? kFirstPauseSeconds : std::min(2 * pause_seconds_, kPauseSecondsMax);
+  return true;
+}
+
+Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, LinkOptions options) {
+  std::unique_ptr<ServerLink> link(new ServerLink(std::move(address), std::move(options)));
+  VARVE_ASSIGN(link->client_, UniqueId::random());
+  Result<std::unique_ptr<ServerConnection>> connection = link->connect();
+  // A server that is there, but has no room just now, may have some soon.
+  Persistence persistence(link->options_.connect_seconds);
+  while (!connection.ok() && connection.status().code() == StatusCode::busy && persistence.goes_on(connection.status()))
+    connection = link->connect();
+  if (!connection.ok()) {
+    return may_pass(connection.status()) ? link->unreachable(connection.status())
+                                         : connection.status().with_context("cannot use the server " + link->name());
+  }
+  link->idle_.push_back(std::move(*connection));
+  return link;
+}
+
+Status ServerLink::unreachable(const Status& failure) const {
+  const bool full = failure.code() == StatusCode::busy;
+  return Status(full ? StatusCode::busy : StatusCode::io_error,
+                "the server " + name() + " does not answer: " + failure.to_string(), "",
+                full ? "try again, or start it with more --connections" : "start it, or check what has become of it");
+}
+
+Result<std::unique_ptr<Stream>> ServerLink::make_stream(Deadline deadline) const {
+  (void)deadline;
+  if (address_.kind == ServerAddress::Kind::tcp) return Status::unsupported("TCP is not there yet", name());
+  VARVE_ASSIGN(UniqueFd socket, connect_unix(address_.path));
+  return make_socket_stream(std::move(socket));
+}
+
+Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
+  VARVE_ASSIGN(std::unique_ptr<Stream> stream, make_stream(after_seconds(options_.connect_seconds)));
+  return ServerConnection::open(std::move(stream), client_, options_);
+}
+
+Result<std::unique_ptr<ServerConnection>> ServerLink::take() {
+  {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !idle_.empty() || lent_ < options_.connections_max; });
+    ++lent_;
+    if (!idle_.empty()) {
+      std::unique_ptr<ServerConnection> connection = std::move(idle_.back());
+      idle_.pop_back();
+      return connection;
+    }
+  }
+  Result<std::unique_ptr<ServerConnection>> connection = connect();
+  if (!connection.ok()) drop(nullptr);
+  return connection;
+}
+
+void ServerLink::drop(std::unique_ptr<ServerConnection> connection) {
+  std::vector<std::unique_ptr<ServerConnection>> closed;
+  {
+    const std::lock_guard lock(mutex_);
+    --lent_;
+    // If one is dead, the others are, too, most likely.
+    if (connection) closed.swap(idle_);
+  }
+  returned_.notify_one();
+}
+
+std::unique_ptr<ServerConnection> ServerLink::take_idle() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  std::unique_ptr<ServerConnection> connection = std::move(idle_.back());
+  idle_.pop_back();
+  return connection;
+}
+
+Result<std::unique_ptr<ServerConnection>> ServerLink::take_own() {
+  if (std::unique_ptr<ServerConnection> idle = take_idle()) return idle;
+  return connect();
+}
+
+void ServerLink::give_back(std::unique_ptr<ServerConnection> connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < options_.connections_max) idle_.push_back(std::move(connection));
+  }
+  returned_.notify_one();
+}
+
+Status ServerLink::with_connection(const std::function<Status(ServerConnection&, bool again)>& act) {
+  Persistence persistence(options_.reconnect_seconds);
+  bool again = false;
+  while (true) {
+    Result<std::unique_ptr<ServerConnection>> connection = take();
+    Status failure = connection.status();
+    if (connection.ok()) {
+      failure = act(**connection, again);
+      if (failure.ok()) {
+        {
+          const std::lock_guard lock(mutex_);
+          --lent_;
+        }
+        give_back(std::move(*connection));
+        return {};
+      }
+      again = true;
+      drop(std::move(*connection));
+    }
+    if (!persistence.goes_on(failure)) return may_pass(failure) ? unreachable(failure) : failure;
+  }
+}
+
+Result<Reply> ServerLink::ask(Request request, ByteSpan data, MutableByteSpan into) {
+  if (needs_token(request.message)) {
+    VARVE_ASSIGN(request.token, UniqueId::random());
+  }
+  Reply reply;
+  VARVE_TRY(with_connection([&](ServerConnection& connection, bool again) -> Status {
+    request.again = again;
+    VARVE_ASSIGN(reply, connection.ask(request, data, into));
+    return {};
+  }));
+  return reply;
+}
+
+Result<Reply> ServerLink::ask_list(const Request& request, std::vector<DirectoryEntry>& entries) {
+  Reply reply;
+  VARVE_TRY(with_connection([&](ServerConnection& connection, bool again) -> Status {
+    Request copy = request;
+    copy.again = again;
+    VARVE_ASSIGN(reply, connection.ask_list(copy, entries));
+    return {};
+  }));
+  return reply;
+}
+
+}  // namespace varve

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "service/address.h"
+#include "service/protocol.h"
+#include "service/wire.h"
+
+namespace varve {
+
+struct LinkOptions {
+  std::string key_file;           ///< of TCP
+  double connect_seconds = 10;    ///< for connecting and saying hello
+  double answer_seconds = 60;     ///< without a sign of life from the server while a request waits
+  double sync_seconds = 120;      ///< the same, of what waits for a disk
+  double reconnect_seconds = 30;  ///< for which what can be repeated is repeated
+  size_t connections_max = 16;    ///< of requests; files that are written have their own
+};
+
+/// A connection that has said hello. One request at a time; of no more use after a failure.
+class ServerConnection {
+ public:
+  using Open = std::function<Result<std::unique_ptr<Stream>>(Deadline)>;
+  static Result<std::unique_ptr<ServerConnection>> open(std::unique_ptr<Stream> stream, const UniqueId& client,
+                                                        const LinkOptions& options);
+
+  /// Sends a request, and waits for its answer: what failed here is the connection; what the server says is in the
+  /// reply. Data of the answer go to `into`, and must fit.
+  Result<Reply> ask(Request& request, ByteSpan data = {}, MutableByteSpan into = {});
+  /// The same of `list`.
+  Result<Reply> ask_list(Request& request, std::vector<DirectoryEntry>& entries);
+
+  /// The two halves of ask(), of requests that are sent one after another; answers come in the same order.
+  Status send(Request& request, ByteSpan data);
+  /// Returns the answer to `request`, and in `data_bytes` how many of the bytes of `into` it has filled.
+  Result<Reply> receive(const Request& request, MutableByteSpan into, size_t& data_bytes);
+
+  const UniqueId& server() const { return server_; }
+  const UniqueId& boot() const { return boot_; }
+
+ private:
+  ServerConnection(std::unique_ptr<Stream> stream, const LinkOptions& options)
+      : options_(options), wire_(std::move(stream)) {}
+  Result<Wire::Head> receive_head(const Request& request);
+  double patience(Message message) const;
+
+  const LinkOptions options_;
+  Wire wire_;
+  UniqueId server_, boot_;
+  uint64_t next_number_ = 1;
+};
+
+/// Tries again for a bounded time, ever more slowly.
+class Persistence {
+ public:
+  explicit Persistence(double seconds);
+  /// Waits, and says whether to try again after `failure`: only a connection that was lost is worth it.
+  bool goes_on(const Status& failure);
+
+ private:
+  const Deadline deadline_;
+  double pause_seconds_ = 0;
+};
+
+/// The way to one server: connections to it, made when they are needed and kept. Repeats what may be repeated when the
+/// connection is lost, for a bounded time (PROTOCOL.md, "What is repeated"). Thread-safe.
+class ServerLink {
+ public:
+  /// Connects once, so that a server that is not there is noticed at once.
+  static Result<std::unique_ptr<ServerLink>> open(ServerAddress address, LinkOptions options);
+
+  /// Carries a request out, whose token is chosen here if it needs one. What the server says is in the reply; a
+  /// Status: it could not be reached, or makes no sense.
+  Result<Reply> ask(Request request, ByteSpan data = {}, MutableByteSpan into = {});
+  Result<Reply> ask_list(const Request& request, std::vector<DirectoryEntry>& entries);
+
+  /// Calls `act` with a connection, and again with another one as long as that fails for want of a connection; `again`
+  /// tells it that it is not the first time.
+  Status with_connection(const std::function<Status(ServerConnection&, bool again)>& act);
+
+  /// A connection for one's own use; give_back() it, unless it failed.
+  Result<std::unique_ptr<ServerConnection>> take_own();
+  /// The same, but null if none is idle.
+  std::unique_ptr<ServerConnection> take_idle();
+  void give_back(std::unique_ptr<ServerConnection> connection);
+
+  const LinkOptions& options() const { return options_; }
+  /// Says that the server cannot be reached, because of `failure`.
+  Status unreachable(const Status& failure) const;
+  std::string name() const { return address_.to_string(); }
+
+ private:
+  ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {}
+  Result<std::unique_ptr<ServerConnection>> connect() const;
+  Result<std::unique_ptr<ServerConnection>> take();
+  void drop(std::unique_ptr<ServerConnection> connection);
+  Result<std::unique_ptr<Stream>> make_stream(Deadline deadline) const;
+
+  const ServerAddress address_;
+  const LinkOptions options_;
+  UniqueId client_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<ServerConnection>> idle_;
+  size_t lent_ = 0;  ///< connections that requests have
+};
+
+}  // namespace varve

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/bytes.h"
+#include "core/unique_fd.h"
+
+namespace varve {
+
+/// Until when something must be done.
+using Deadline = std::chrono::steady_clock::time_point;
+inline Deadline after_seconds(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// Bytes both ways between two programs. One thread at a time, but for shut_down(). After a failure, or a missed
+/// deadline, it is of no more use.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  /// Reads at least one byte, and returns how many; 0: the other side has closed. io_error: the connection failed, or
+  /// nothing came in time.
+  virtual Result<size_t> read_some(MutableByteSpan into, Deadline deadline) = 0;
+  /// Writes all parts, one after another.
+  virtual Status write(std::span<const ByteSpan> parts, Deadline deadline) = 0;
+  /// Waits without a limit until something can be read, or the other side has closed, or shut_down() was called.
+  virtual void wait_readable() = 0;
+  /// Nothing more is read: read_some() returns 0 once what has come is read, in whatever thread it waits. Any thread.
+  virtual void shut_down() = 0;
+  /// Nothing more is read or written. Any thread.
+  virtual void cut() = 0;
+};
+
+/// Waits until the descriptor is ready for `events` (POLLIN, POLLOUT). io_error: not in time.
+Status wait_for(int descriptor, short events, Deadline deadline);
+
+/// A connected socket, which becomes non-blocking. For Unix sockets; TCP goes through TLS only (tcp_tls.h).
+std::unique_ptr<Stream> make_socket_stream(UniqueFd socket);
+
+}  // namespace varve

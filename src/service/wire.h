@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "service/stream.h"
+#include "service/wire_frame.h"
+
+namespace varve {
+
+/// Sends and receives frames over a stream. One thread at a time, but for shut_down().
+class Wire {
+ public:
+  explicit Wire(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+
+  /// Fills in sizes and checksums of `header`.
+  Status send(WireHeader header, ByteSpan fields, ByteSpan data, Deadline deadline);
+
+  struct Head {
+    WireHeader header;
+    ByteSpan fields;      ///< until the next receive_head()
+    bool closed = false;  ///< the other side has closed instead, between two frames
+  };
+  /// Receives header and fields. If the header announces data, receive_data() or skip_data() must follow.
+  Result<Head> receive_head(Deadline deadline);
+  /// The data of the frame, straight into `into`, which is as large as header.data_bytes says.
+  Status receive_data(const WireHeader& header, MutableByteSpan into, Deadline deadline);
+
+  /// Waits without a limit for the next frame, or for the end.
+  void wait() { stream_->wait_readable(); }
+  void shut_down() { stream_->shut_down(); }
+  void cut() { stream_->cut(); }
+
+ private:
+  /// Returns how much came before the other side closed.
+  Result<size_t> receive(MutableByteSpan into, Deadline deadline);
+
+  const std::unique_ptr<Stream> stream_;
+  ByteVector fields_;
+};
+
+}  // namespace varve
