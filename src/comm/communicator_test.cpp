@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "comm/communicator_contract.h"
+#include "comm/subset_communicator.h"
 #include "core/bytes.h"
 
 namespace varve {
@@ -19,6 +20,19 @@ void run_on_threads(uint32_t rank_count, const std::function<void(Communicator&)
   for (std::thread& thread : threads) thread.join();
 }
 
+/// Every second of twice as many ranks, in the reverse order; the others do nothing.
+void run_on_subset(uint32_t rank_count, const std::function<void(Communicator&)>& body) {
+  std::vector<uint32_t> members;
+  for (uint32_t member = 0; member < rank_count; ++member) members.push_back(2 * (rank_count - member) - 1);
+  run_on_threads(2 * rank_count, [&](Communicator& parent) {
+    if (parent.rank() % 2 == 0) return;
+    auto subset = make_subset_communicator(parent, members, 40);
+    ASSERT_TRUE(subset.ok()) << subset.status().to_string();
+    EXPECT_EQ(members[(*subset)->rank()], parent.rank());
+    body(**subset);
+  });
+}
+
 }  // namespace
 
 std::vector<TestRanks> ranks_under_test() {
@@ -26,6 +40,9 @@ std::vector<TestRanks> ranks_under_test() {
   kinds.push_back({"single", [](const auto& body) { body(*make_single_communicator()); }});
   for (const uint32_t count : {1, 2, 3, 8}) {
     kinds.push_back({"threads_" + std::to_string(count), [count](const auto& body) { run_on_threads(count, body); }});
+  }
+  for (const uint32_t count : {1, 2, 5, 8}) {
+    kinds.push_back({"subset_" + std::to_string(count), [count](const auto& body) { run_on_subset(count, body); }});
   }
   return kinds;
 }

@@ -75,12 +75,17 @@ Result<std::vector<ProtectedFile>> measure_files(FileSystem& fs, const std::stri
   return files;
 }
 
-Status check_file(FileSystem& fs, const std::string& path, const ProtectedFile& expected, ScoreAlgorithm algorithm) {
+/// So large a file is small enough to be read whenever it is looked at.
+constexpr uint64_t kSmallFileBytes = 64_KiB;
+
+Status check_file(FileSystem& fs, const std::string& path, const ProtectedFile& expected, ScoreAlgorithm algorithm,
+                  bool contents) {
   VARVE_ASSIGN(const std::unique_ptr<File> file, fs.open_read(path));
   VARVE_ASSIGN(const uint64_t bytes, file->size());
   if (bytes != expected.bytes) {
     return Status::corrupt(fmt::format("a protected file has {} bytes instead of {}", bytes, expected.bytes), path);
   }
+  if (!contents && bytes > kSmallFileBytes) return {};
   VARVE_ASSIGN(ScoreStream stream, ScoreStream::create(algorithm));
   Buffer block(std::min(bytes, kParityBlockBytes));
   for (uint64_t at = 0; at < bytes; at += kParityBlockBytes) {
@@ -150,7 +155,8 @@ bool MemberSurvey::anything_lost() const {
   return parity_lost || std::find(lost_files.begin(), lost_files.end(), true) != lost_files.end();
 }
 
-MemberSurvey survey_member(FileSystem& fs, const std::string& folder, const ParityGroup& group, uint32_t position) {
+MemberSurvey survey_member(FileSystem& fs, const std::string& folder, const ParityGroup& group, uint32_t position,
+                           const SurveyOptions& options) {
   MemberSurvey survey = MemberSurvey::all_whole(group, position);
   // A file that cannot be read is as good as lost, whatever the reason. One that is not there needs no words.
   const auto is_lost = [&](const Status& status) {
@@ -159,9 +165,19 @@ MemberSurvey survey_member(FileSystem& fs, const std::string& folder, const Pari
   };
   const std::vector<ProtectedFile>& files = group.member(position).files;
   for (size_t i = 0; i < files.size(); ++i) {
-    survey.lost_files[i] = is_lost(check_file(fs, join_path(folder, files[i].name), files[i], group.group().algorithm));
+    const std::string path = join_path(folder, files[i].name);
+    bool contents = options.contents;
+    if (options.known_whole != nullptr) {
+      const auto known = options.known_whole->find(files[i].name);
+      contents = contents && (known == options.known_whole->end() || known->second != files[i].sum);
+    }
+    survey.lost_files[i] = is_lost(check_file(fs, path, files[i], group.group().algorithm, contents));
+    if (contents && !survey.lost_files[i] && options.known_whole != nullptr) {
+      options.known_whole->insert_or_assign(files[i].name, files[i].sum);
+    }
   }
-  survey.parity_lost = is_lost(verify_parity_file(fs, join_path(folder, kParityFileName), group, position));
+  const std::string parity_path = join_path(folder, kParityFileName);
+  survey.parity_lost = is_lost(verify_parity_file(fs, parity_path, group, position, options.contents));
   return survey;
 }
 

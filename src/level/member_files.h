@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,8 +42,16 @@ struct MemberSurvey {
   bool anything_lost() const;
 };
 
+struct SurveyOptions {
+  /// Read all bytes; else only those of small files, and the rest is whole if it is as long as it should be.
+  bool contents = true;
+  /// Files that were found whole, by name with their sums: they are not read again, and others are added. Null: none.
+  std::map<std::string, Score>* known_whole = nullptr;
+};
+
 /// Reads all files of a member, its redundancy file among them, and compares them with what the group says of them.
-MemberSurvey survey_member(FileSystem& fs, const std::string& folder, const ParityGroup& group, uint32_t position);
+MemberSurvey survey_member(FileSystem& fs, const std::string& folder, const ParityGroup& group, uint32_t position,
+                           const SurveyOptions& options = {});
 
 /// Serves ranges of what a member has to the others. Checks nothing but that the bytes are there: who asked does. One
 /// thread at a time; keeps one file open.

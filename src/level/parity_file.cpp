@@ -126,7 +126,8 @@ Result<ByteSpan> open_parity_record(const ParityGroup& group, uint32_t position,
   return block;
 }
 
-Status verify_parity_file(FileSystem& fs, const std::string& path, const ParityGroup& group, uint32_t position) {
+Status verify_parity_file(FileSystem& fs, const std::string& path, const ParityGroup& group, uint32_t position,
+                          bool blocks) {
   VARVE_ASSIGN(const std::unique_ptr<File> file, fs.open_read(path));
   {
     VARVE_ASSIGN(const ParityHeader header, read_parity_header(*file, path));
@@ -134,6 +135,7 @@ Status verify_parity_file(FileSystem& fs, const std::string& path, const ParityG
       return Status::corrupt("a redundancy file of another group or node", path);
     }
   }
+  if (!blocks) return {};
   uint32_t row = 0;
   uint64_t block = 0;
   ByteVector record;

@@ -51,7 +51,9 @@ class ParityFileWriter {
 Result<ByteSpan> open_parity_record(const ParityGroup& group, uint32_t position, uint64_t offset, ByteSpan record);
 
 /// Reads all of a member's redundancy file, with one block in memory: OK if it is the one of this very group and
-/// position, and whole. not_found, corrupt, unsupported, or what the file system says.
-Status verify_parity_file(FileSystem& fs, const std::string& path, const ParityGroup& group, uint32_t position);
+/// position, and whole. Without `blocks` only its header. not_found, corrupt, unsupported, or what the file system
+/// says.
+Status verify_parity_file(FileSystem& fs, const std::string& path, const ParityGroup& group, uint32_t position,
+                          bool blocks = true);
 
 }  // namespace varve

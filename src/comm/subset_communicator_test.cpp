@@ -1,0 +1,83 @@
+// What only subsets promise; the contract of all communicators is in communicator_contract.cpp.
+#include "comm/subset_communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/bytes.h"
+
+namespace varve {
+namespace {
+
+TEST(SubsetCommunicator, WorksBesideCollectiveCallsOfItsParent) {
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Communicator>& ranks : make_thread_communicators(4)) {
+    threads.emplace_back([parent = std::move(ranks)] {
+      std::thread beside([&parent] {
+        if (parent->rank() == 2) return;  // need not know of it
+        auto subset = make_subset_communicator(*parent, {0, 1, 3}, 7).value();
+        for (uint64_t round = 0; round < 100; ++round) {
+          uint64_t value = parent->rank() + round;
+          ASSERT_TRUE(subset->all_max(std::span(&value, 1)).ok());
+          EXPECT_EQ(value, 3 + round);
+        }
+      });
+      for (int round = 0; round < 100; ++round) EXPECT_TRUE(parent->barrier().ok());
+      beside.join();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SubsetCommunicator, OfASubsetUsesItsTags) {
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Communicator>& ranks : make_thread_communicators(6)) {
+    threads.emplace_back([parent = std::move(ranks)] {
+      if (parent->rank() == 0) return;
+      auto outer = make_subset_communicator(*parent, {5, 4, 3, 2, 1}, 7).value();
+      if (parent->rank() % 2 == 1) {
+        auto inner = make_subset_communicator(*outer, {0, 2, 4}, 0).value();
+        const auto all = inner->all_gather(as_bytes(std::to_string(parent->rank()))).value();
+        EXPECT_EQ(as_text(all[0]), "5");
+        EXPECT_EQ(as_text(all[2]), "1");
+      }
+      EXPECT_TRUE(outer->barrier().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(SubsetCommunicator, FailsOnAllMembersWhenOneHasEnded) {
+  for (uint32_t gone = 0; gone < 5; ++gone) {
+    std::vector<std::thread> threads;
+    for (std::unique_ptr<Communicator>& ranks : make_thread_communicators(5)) {
+      threads.emplace_back([gone, parent = std::move(ranks)] {
+        if (parent->rank() == gone) return;
+        auto subset = make_subset_communicator(*parent, {0, 1, 2, 3, 4}, 0).value();
+        EXPECT_EQ(subset->all_gather({}).status().code(), StatusCode::io_error);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST(SubsetCommunicator, HasDifferentRanksOfItsParentThisOneAmongThem) {
+  auto parents = make_thread_communicators(3);
+  const std::vector<std::vector<uint32_t>> wrong = {{}, {1, 2}, {0, 0}, {0, 3}};
+  for (const std::vector<uint32_t>& members : wrong) {
+    EXPECT_EQ(make_subset_communicator(*parents[0], members, 0).status().code(), StatusCode::invalid_argument);
+  }
+}
+
+TEST(SubsetCommunicator, RefusesGarbageThatClaimsToBeLong) {
+  auto parents = make_thread_communicators(2);
+  auto subset = make_subset_communicator(*parents[0], {0, 1}, 3).value();
+  ByteVector header(9, std::byte{0xff});
+  header[0] = std::byte{0};
+  ASSERT_TRUE(parents[1]->send(0, 3, header).ok());
+  EXPECT_EQ(subset->barrier().code(), StatusCode::corrupt);
+}
+
+}  // namespace
+}  // namespace varve

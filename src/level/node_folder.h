@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/file_system.h"
+#include "store/set_record.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// What redundancy sees of a node's store for one set: a folder of flat names (FORMAT.md, "Redundancy of node-local
+/// stores"), at the store's own path. The store's header, the set's record, arenas, the set's redundancy file, and
+/// unfinished files of all these; there is nothing else in it, and nothing else can be made.
+///
+/// A rename gives a file its place only with the next sync_directory(): first the header, then arenas, then the record,
+/// then the redundancy file, each kind made durable before the next. So a set that is rebuilt appears once all that it
+/// needs is there, whatever the order of the renames, and a rebuild that is stopped leaves nothing but unfinished files
+/// in the set's redundancy folder. One thread at a time may rename.
+class NodeFolder final : public FileSystem {
+ public:
+  /// `fs` outlives it. The store need not be there yet.
+  NodeFolder(FileSystem& fs, const std::string& store_path, SetName set);
+
+  static constexpr std::string_view kHeaderName = "store-header";
+  static constexpr std::string_view kRecordName = "record";
+  static std::string arena_name(const ArenaId& arena);
+  /// The arena of that name; none for other names.
+  static std::optional<ArenaId> parse_arena_name(std::string_view name);
+  /// Whether it is the name of something that can be protected.
+  static bool is_protected_name(std::string_view name);
+
+  static std::string redundancy_path(const std::string& store_path) { return join_path(store_path, "redundancy"); }
+  static std::string set_path(const std::string& store_path, const SetName& set) {
+    return join_path(redundancy_path(store_path), set.to_string());
+  }
+
+  /// The folder's path in this file system.
+  const std::string& path() const { return store_path_; }
+  /// Makes the folders of a store that are missing, durably: before the first file is made.
+  Status prepare();
+  /// Where a name of the folder really is; invalid_argument for what is not in it.
+  Result<std::string> place_of(std::string_view name) const;
+
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override;
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
+  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override;
+  Status create_directory(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status rename_no_replace(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status remove_directory(const std::string& path) override;
+  Status sync_directory(const std::string& path) override;
+  Status touch(const std::string& path) override;
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
+  Result<FileStatus> stat(const std::string& path) override;
+
+ private:
+  /// In the order in which they appear.
+  enum class Kind : uint8_t { header, arena, record, parity };
+  static std::optional<Kind> kind_of(std::string_view name);
+  struct Rename {
+    Kind kind;
+    std::string from, to;  ///< real paths
+  };
+  Result<std::string> place_of_path(const std::string& path) const;
+  Status create_with_parents(const std::string& path);
+  Status make_parents_durable(Kind kind);
+
+  FileSystem& fs_;
+  const std::string store_path_;
+  const SetName set_;
+  std::vector<Rename> waiting_;
+};
+
+}  // namespace varve
