@@ -61,11 +61,25 @@ void CheckpointThread::note_begin(uint64_t step, double seconds, const LevelDuty
 }
 
 CheckpointThread::Begin CheckpointThread::take_begin(uint64_t step) {
-  std::lock_guard lock(mutex_);
-  const auto found = begin_of_.find(step);
-  const Begin begin = found == begin_of_.end() ? Begin{clock_.seconds(), {}} : found->second;
-  begin_of_.erase(begin_of_.begin(), begin_of_.upper_bound(step));
+  std::map<uint64_t, Begin> begun;
+  {
+    std::lock_guard lock(mutex_);
+    const auto end = begin_of_.upper_bound(step);
+    begun.insert(begin_of_.begin(), end);
+    begin_of_.erase(begin_of_.begin(), end);
+  }
+  const auto found = begun.find(step);
+  const Begin begin = found == begun.end() ? Begin{clock_.seconds(), {}} : found->second;
+  begun.erase(step);
+  for (const auto& [skipped, of_skipped] : begun) {
+    tell(skipped, of_skipped.levels,
+         Status::io_error("there is no snapshot of this step", SetName{duty_.job, skipped}.to_string()));
+  }
   return begin;
+}
+
+void CheckpointThread::tell(uint64_t step, const LevelDuty& levels, const Status& outcome) {
+  if (duty_.spread && levels.save) duty_.spread(step, levels, outcome);
 }
 
 void CheckpointThread::allow_replacement(uint64_t step) {
@@ -173,8 +187,10 @@ void CheckpointThread::lose_step(uint64_t step, const Status& why) {
   DrainReport report;
   report.step = step;
   report.outcome = why;
-  report.begin_seconds = take_begin(step).seconds;
+  const Begin begin = take_begin(step);
+  report.begin_seconds = begin.seconds;
   if (duty_.report) duty_.report(report);
+  tell(step, begin.levels, why);
 }
 
 /// At the end: snapshots that not all members have. Members on other nodes tell when they end.
@@ -217,7 +233,7 @@ void CheckpointThread::drain(uint64_t step) {
   progress_.end(step, report.outcome);
   settled_ = std::max(settled_.value_or(0), step);
   if (duty_.report) duty_.report(report);
-  if (duty_.spread) duty_.spread(step, begin.levels, report.outcome);
+  tell(step, begin.levels, report.outcome);
   if (!report.outcome.ok()) return;
   complete_ = step;
   if (keeps_house()) note_retention(retention_.apply(store_, duty_.job, step, progress_));

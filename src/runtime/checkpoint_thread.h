@@ -49,8 +49,8 @@ struct CheckpointDuty {
   std::vector<SegmentOwner> siblings;              ///< leaders of other groups on this node
   std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
-  /// Called on the thread after each checkpoint that was to be saved, before older sets are dropped: what else is to be
-  /// done with it, and whether it is complete.
+  /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped: what else is to be
+  /// done with it, and whether it is complete. Of those of which nobody had a snapshot, with the next one.
   std::function<void(uint64_t step, const LevelDuty& levels, const Status& outcome)> spread;
 };
 
@@ -100,6 +100,7 @@ class CheckpointThread {
     LevelDuty levels;
   };
   Begin take_begin(uint64_t step);
+  void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
   void leave_in_memory(uint64_t step);
   /// Whether older sets are this group's concern.
   bool keeps_house() const { return duty_.ordinal == 0; }

@@ -66,6 +66,7 @@ void LevelPush::start() {
 // What comes from other threads
 
 void LevelPush::note_set(uint64_t step, bool of_end) {
+  Status late;
   {
     std::lock_guard lock(mutex_);
     if (noted_ && *noted_ >= step) return;
@@ -75,15 +76,15 @@ void LevelPush::note_set(uint64_t step, bool of_end) {
       noted_ = step;
       left_out_ = false;
     } else {
-      const Status late = Status::resource_limit(
+      last_error_ = Status::resource_limit(
           fmt::format("the level falls behind: {} sets wait for it, and step {} is left out", waiting_.size(), step),
           duty_.level, "let sets go there less often (every=), or give it more bandwidth");
-      if (!left_out_) warnings_.add(late);
+      if (!left_out_) late = last_error_;
       left_out_ = true;
-      last_error_ = late;
     }
   }
   changed_.notify_all();
+  if (!late.ok()) warnings_.add(late);
 }
 
 bool LevelPush::waits_for(uint64_t step) const {
@@ -240,10 +241,13 @@ void LevelPush::note_outcome(uint64_t step, const Status& outcome) {
 void LevelPush::record(const Status& failure) {
   if (failure.code() == StatusCode::cancelled) return;
   const Status what = failure.with_context(fmt::format("push to {}", duty_.level));
-  std::lock_guard lock(mutex_);
-  // The same again is not news.
-  if (last_error_.to_string() != what.to_string()) warnings_.add(what);
-  last_error_ = what;
+  bool news = false;
+  {
+    std::lock_guard lock(mutex_);
+    news = last_error_.to_string() != what.to_string();
+    last_error_ = what;
+  }
+  if (news) warnings_.add(what);
 }
 
 }  // namespace varve

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
+#include <array>
+#include <iterator>
 
 #include "comm/agreement.h"
+#include "comm/subset_communicator.h"
 #include "runtime/placement.h"
 #include "runtime/remote_member.h"
 #include "runtime/run_session.h"
@@ -14,6 +16,9 @@ namespace varve {
 
 namespace {
 constexpr const char* kNodeVariable = "VARVE_NODE";
+
+/// Messages between the leaders of nodes have tags from this one on, above all others of ours.
+constexpr uint32_t kLeadersTag = 1024;
 
 /// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
 constexpr uint32_t kUsefulWorkersMax = 16;
@@ -157,11 +162,52 @@ Status RunSession::prepare_node_level() {
   const LevelSpec spec = *std::find_if(settings_.levels.begin(), settings_.levels.end(), is_local);
   const std::string path = StoreLevel::path_of(spec, node_name_);
   FileSystem& files = *environment_.files;
+  VARVE_TRY(restore_node_levels(spec, path));
   VARVE_TRY(agree(*ranks_, speaks_for_node() ? StoreLevel::prepare(files, spec, path).status() : Status()));
   Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, spec, path, clock_);
   VARVE_TRY(agree(*ranks_, level.status()));
   levels_.front() = std::move(*level);
   return {};
+}
+
+/// Lets the nodes rebuild each other's stores, if they have redundancy.
+Status RunSession::restore_node_levels(const LevelSpec& local, const std::string& path) {
+  const auto spec = std::find_if(settings_.levels.begin(), settings_.levels.end(),
+                                 [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::redundancy; });
+  if (spec == settings_.levels.end()) return {};
+  if (plan_.nodes.size() < spec->redundancy.nodes_min()) {
+    return Status::invalid_argument(
+        fmt::format("redundancy needs {} nodes, and this run has {}", spec->redundancy.nodes_min(), plan_.nodes.size()),
+        spec->name());
+  }
+  std::array<uint64_t, 1> concurrent = {ranks_->concurrent() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks_->all_min(concurrent));
+  if (concurrent[0] == 0) {
+    return Status::unsupported("redundancy over the nodes needs MPI_THREAD_MULTIPLE", spec->name(),
+                               "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)");
+  }
+  Status restored;
+  if (speaks_for_node()) {
+    restored = StoreLevel::prepare_parent(*environment_.files, local, path);
+    Result<std::unique_ptr<SetProtection>> made = make_protection(*spec, path);
+    if (made.ok()) protection_ = std::move(*made);
+    // All leaders come here, or the others would wait.
+    const Status rebuilt = protection_ ? protection_->restore() : made.status();
+    if (restored.ok()) restored = rebuilt;
+  }
+  return agree(*ranks_, restored);
+}
+
+Result<std::unique_ptr<SetProtection>> RunSession::make_protection(const LevelSpec& spec, const std::string& path) {
+  std::vector<uint32_t> leaders;
+  for (const RankNode& node : plan_.nodes) leaders.push_back(node.leader());
+  VARVE_ASSIGN(std::unique_ptr<Communicator> subset, make_subset_communicator(*ranks_, leaders, kLeadersTag));
+  ProtectionDuty duty;
+  duty.place = {environment_.files, path, plan_.node().name};
+  duty.job = settings_.job;
+  duty.redundancy = spec.redundancy;
+  duty.keep = spec.keep;
+  return std::make_unique<SetProtection>(std::move(subset), std::move(duty), warnings_);
 }
 
 Status RunSession::prepare_stage_two() {
@@ -258,14 +304,20 @@ CheckpointDuty RunSession::make_duty() {
   duty.retention.must_stay = [this](uint64_t step) {
     return std::any_of(pushes_.begin(), pushes_.end(), [&](const auto& push) { return push->waits_for(step); });
   };
+  if (protection_) {
+    duty.retention.before_drop = [this](uint64_t step) { return protection_->forget(step); };
+    duty.retention.whole_arenas = true;
+  }
   for (const RankGroup& group : plan_.groups) {
     if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
   }
   duty.prepare_thread = [this] { place_thread(); };
   duty.report = [this](const DrainReport& report) { note_drained(report); };
   duty.spread = [this](uint64_t step, const LevelDuty& levels, const Status& outcome) {
-    if (pushes_.empty() || !outcome.ok()) return;
-    for (const uint32_t store : levels.push_to) pushes_[store - 1]->note_set(step);
+    if (outcome.ok() && !pushes_.empty()) {
+      for (const uint32_t store : levels.push_to) pushes_[store - 1]->note_set(step);
+    }
+    if (protection_ && levels.protect) protection_->protect(step, outcome);
   };
   return duty;
 }

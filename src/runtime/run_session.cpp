@@ -105,6 +105,10 @@ std::vector<RankRestart::Shelf> RunSession::shelves() const {
 /// What was damaged may be replaced; what is near alone is to go far, too.
 void RunSession::take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates) {
   for (const RestartCandidate& damaged : decision.damaged) {
+    if (damaged.level == 0 && protection_) {
+      // What is saved again is not what was protected.
+      protection_->forget(damaged.step).ignore("what is left of it is refused when it does not fit the new set");
+    }
     if (damaged.level == 0 && thread_) thread_->allow_replacement(damaged.step);
     if (damaged.level > 0 && !pushes_.empty()) pushes_[damaged.level - 1]->allow_replacement(damaged.step);
   }
@@ -166,6 +170,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence) {
     return {};
   }
   const LevelDuty levels = schedule_.next(persistence == Persistence::now, stop_agreed_);
+  if (thread_) thread_->note_begin(step, begin, levels);
   Status made = taken.ok() ? snapshot(step, begin, levels) : taken.status();
   if (!made.ok()) memory_->give_up(step);
   if (persistence == Persistence::now) {
@@ -192,7 +197,6 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
 
 Status RunSession::snapshot(uint64_t step, double begin_seconds, const LevelDuty& levels) {
   if (variables_.empty()) return Status::invalid_argument("nothing is protected");
-  if (thread_) thread_->note_begin(step, begin_seconds, levels);
   const double copy_begin = clock_.seconds();
   VARVE_TRY(memory_->fill(step, variables_));
   last_taken_ = step;
@@ -285,6 +289,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   }
   if (relay_) relay_->stop();
   if (thread_) thread_->stop(time_left(end));
+  if (protection_) protection_->end();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
   const Status pushed = finish_pushes(settled.ok() ? last_saved_ : std::nullopt, end);
   ledger_.note_blocked(clock_.seconds() - begin);
@@ -389,6 +394,7 @@ std::vector<LevelProgress> RunSession::level_progress(const SessionProgress& pro
     } else if (spec.holds_sets() && store <= pushes_.size()) {
       level = pushes_[store - 1]->progress();
     }
+    if (spec.kind == LevelSpec::Kind::redundancy && protection_) level = protection_->progress();
     if (spec.holds_sets()) ++store;
     level.level = spec.name();
     levels.push_back(std::move(level));

@@ -20,6 +20,7 @@
 #include "runtime/rank_place.h"
 #include "runtime/rank_restart.h"
 #include "runtime/report.h"
+#include "runtime/set_protection.h"
 #include "runtime/settings.h"
 #include "runtime/snapshot_relay.h"
 #include "runtime/stop_requests.h"
@@ -74,6 +75,8 @@ class RunSession {
   Status prepare_shared_levels();
   Status prepare_memory();
   Status prepare_node_level();
+  Status restore_node_levels(const LevelSpec& local, const std::string& path);
+  Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
   Status prepare_stage_two();
   Status attach();
   Result<std::unique_ptr<CheckpointThread>> make_thread();
@@ -129,6 +132,7 @@ class RunSession {
   RunLedger ledger_;
   std::optional<StopRequests> stop_;
   LevelSchedule schedule_;
+  std::unique_ptr<SetProtection> protection_;  ///< of the nodes' stores, if there is any; in the leader of the node
   /// To the levels behind the nearest; in the leader of the node, or in rank 0 if the nodes share the nearest.
   std::vector<std::unique_ptr<LevelPush>> pushes_;
   std::unique_ptr<CheckpointThread> thread_;  ///< in the group's leader

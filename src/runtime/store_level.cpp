@@ -31,14 +31,18 @@ std::string StoreLevel::path_of(const LevelSpec& spec, const std::string& node) 
   return named ? join_path(spec.place, "node-" + node) : spec.place;
 }
 
+Status StoreLevel::prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path) {
+  // Store::create() makes one folder.
+  return path == spec.place ? Status() : files.create_directory(spec.place);
+}
+
 Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path) {
   if (on_servers(spec)) {
     VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name()));
     VARVE_TRY(create_store(place->fs(), place->path()).with_context(spec.name()));
     return spec.name();
   }
-  // Store::create() makes one folder.
-  if (path != spec.place) VARVE_TRY(files.create_directory(spec.place));
+  VARVE_TRY(prepare_parent(files, spec, path));
   VARVE_TRY(create_store(files, path));
   return canonical(path);
 }

@@ -17,6 +17,8 @@ class StoreLevel {
   /// Where the level is, for a rank on a node of this name; `node` is empty unless VARVE_NODE says it: nodes that are
   /// named so may be on one machine, and each has a folder of its own.
   static std::string path_of(const LevelSpec& spec, const std::string& node);
+  /// Makes the folder that `path` is to be in, if it is one that path_of() has added.
+  static Status prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path);
   /// Makes the level if it is not there, and says by which path it is known from everywhere. For one rank of those that
   /// see it.
   static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path);
