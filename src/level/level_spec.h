@@ -40,6 +40,7 @@ struct LevelSpec {
 
   /// Whether it is a store: neither memory nor redundancy.
   bool holds_sets() const { return kind != Kind::memory && kind != Kind::redundancy; }
+  bool is_on_servers() const { return kind == Kind::tcp || kind == Kind::unix_socket; }
   /// The level in one text that parse_level() takes, options that say nothing left out.
   std::string to_string() const;
   /// The place alone, for people and for open_location(): "memory", "local:/nvme/varve", "xor:8", "tcp://a:7000".

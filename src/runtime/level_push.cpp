@@ -172,6 +172,7 @@ Status LevelPush::push(uint64_t step) {
   if (duty_.count > 1) return push_part(step, if_exists);
   TransferOptions options;
   options.thread_count = duty_.thread_count;
+  options.memory_bytes = duty_.memory_bytes;
   options.if_exists = if_exists;
   // What was damaged may be the same content still.
   options.check_held = if_exists == IfExists::replace;
@@ -186,6 +187,7 @@ Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
   if (part.status().code() == StatusCode::not_found) {
     TransferOptions options;
     options.thread_count = duty_.thread_count;
+    options.memory_bytes = duty_.memory_bytes;
     options.check_held = if_exists == IfExists::replace;
     VARVE_ASSIGN(const TransferReport report, copy_part(*duty_.from, *duty_.to, name, options, *sink_));
     part = report.record;

@@ -32,6 +32,7 @@ struct PushDuty {
   uint32_t count = 1;
   std::optional<uint64_t> keep;          ///< newest sets that stay in `to`; not for all parts, but for the first alone
   size_t thread_count = 1;               ///< that work for it
+  uint64_t memory_bytes = 256_MiB;       ///< that it holds at most, about
   std::function<void()> prepare_thread;  ///< run first on the thread: priority, place
 };
 

@@ -43,14 +43,16 @@ class RankRestart final : public RestartSide {
   /// What agree_on_candidates() is told of this rank.
   std::vector<MemoryStep> memory_steps() const;
 
-  Status check(const RestartCandidate& candidate) override;
+  Status look(const RestartCandidate& candidate) override;
+  Status check() override;
   std::optional<SetOrigin> origin() const override;
   Status load() override;
 
  private:
-  Status check_stored(const Shelf& shelf, const RestartCandidate& candidate);
-  Status check_memory(const RestartCandidate& candidate);
-  Status check_store(const RestartCandidate& candidate);
+  Status look_in_memory(const RestartCandidate& candidate);
+  Status look_in_store(const RestartCandidate& candidate);
+  /// Has what was found damaged in the store of the image marked.
+  Status with_condemned(const Status& outcome);
 
   const std::vector<Shelf> shelves_;
   WarningList& warnings_;
@@ -59,7 +61,7 @@ class RankRestart final : public RestartSide {
   VariableTable& variables_;
   std::unique_ptr<SnapshotReader> memory_;  ///< what was checked last: one of these
   std::unique_ptr<StoredImage> stored_;
-  bool of_node_ = false;  ///< that one
+  const Shelf* shelf_ = nullptr;  ///< of that
 };
 
 }  // namespace varve

@@ -32,6 +32,16 @@ Status check_origins(Communicator& ranks, const std::optional<SetOrigin>& origin
   return Status::corrupt("what the nodes have of it was made by different runs");
 }
 
+/// What is wrong with a candidate. All ranks look before one of them reads it all. Collective.
+Result<std::vector<RankFailure>> examine(Communicator& ranks, const RestartCandidate& candidate, RestartSide& side) {
+  VARVE_ASSIGN(std::vector<RankFailure> failures, gather_failures(ranks, side.look(candidate)));
+  if (!failures.empty()) return failures;
+  const Status together = check_origins(ranks, side.origin());
+  if (together.code() == StatusCode::corrupt) return std::vector<RankFailure>{{0, together}};
+  VARVE_TRY(together);
+  return gather_failures(ranks, side.check());
+}
+
 /// One warning for a candidate, however many ranks cannot use it.
 Status pass_over(const Communicator& ranks, const RestartCandidate& candidate,
                  const std::vector<RankFailure>& failures) {
@@ -45,16 +55,11 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
                                             RestartSide& side) {
   RestartDecision decision;
   for (const RestartCandidate& candidate : candidates) {
-    VARVE_ASSIGN(std::vector<RankFailure> failures, gather_failures(ranks, side.check(candidate)));
+    VARVE_ASSIGN(std::vector<RankFailure> failures, examine(ranks, candidate, side));
     const auto refusal = std::find_if(failures.begin(), failures.end(),
                                       [](const RankFailure& failure) { return !is_damage(failure.what); });
     if (refusal != failures.end()) {
       return on_rank(ranks, *refusal).with_context(fmt::format("cannot restart from {}", candidate.to_string()));
-    }
-    if (failures.empty()) {
-      const Status together = check_origins(ranks, side.origin());
-      if (!together.ok() && together.code() != StatusCode::corrupt) return together;
-      if (!together.ok()) failures.push_back({0, together});
     }
     if (!failures.empty()) {
       decision.passed_over.push_back(candidate);

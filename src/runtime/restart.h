@@ -14,11 +14,13 @@ namespace varve {
 class RestartSide {
  public:
   virtual ~RestartSide() = default;
-  /// Whether this rank's part is there, is what its checksums say, and fits what is protected. Changes nothing.
-  /// corrupt, not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart;
-  /// invalid_argument: it is of another number of ranks, or does not fit.
-  virtual Status check(const RestartCandidate& candidate) = 0;
-  /// Of which run is what was checked last, if not all ranks have it from one set: only parts of one run belong
+  /// Whether this rank's part is there, and fits what is protected, as far as a glance tells. Changes nothing. corrupt,
+  /// not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart; invalid_argument: it
+  /// is of another number of ranks, or does not fit.
+  virtual Status look(const RestartCandidate& candidate) = 0;
+  /// Whether all of what was looked at last is what its checksums say. After all ranks have looked; outcomes as above.
+  virtual Status check() = 0;
+  /// Of which run is what was looked at last, if not all ranks have it from one set: only parts of one run belong
   /// together. On all ranks or on none.
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// Puts what was checked last where it belongs.

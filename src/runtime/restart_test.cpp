@@ -55,14 +55,19 @@ TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
 
 /// A rank's checks and loads, as a test wants them.
 struct FakeSide final : RestartSide {
-  std::map<uint64_t, Status> outcome_of;
+  std::map<uint64_t, Status> outcome_of, glance_of;
+  uint32_t checks = 0;
   Status load_outcome;
   std::optional<uint64_t> checked, loaded;
   std::map<uint64_t, SetOrigin> origin_of;
 
-  Status check(const RestartCandidate& candidate) override {
+  Status look(const RestartCandidate& candidate) override {
     checked = candidate.step;
-    return outcome_of[candidate.step];
+    return glance_of[candidate.step];
+  }
+  Status check() override {
+    ++checks;
+    return outcome_of[*checked];
   }
   std::optional<SetOrigin> origin() const override {
     const auto found = origin_of.find(checked.value_or(0));
@@ -119,6 +124,17 @@ TEST(Restart, OfAllRanksFallsBackTogetherAndSaysWhatWasWrongWhere) {
     EXPECT_NE(decision.warnings[0].to_string().find("rank 2"), std::string::npos);
     EXPECT_NE(decision.warnings[0].to_string().find("step 30"), std::string::npos);
     EXPECT_NE(decision.warnings[1].to_string().find("rank 3"), std::string::npos);
+  }
+}
+
+TEST(Restart, ReadsNothingOfWhatAnotherRankLacks) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 1) side.glance_of[30] = Status::not_found("there is no such set on this node");
+  });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(outcome.decisions[rank].value().taken->step, 20u);
+    EXPECT_EQ(outcome.decisions[rank].value().damaged, (Candidates{{30, {}}}));
+    EXPECT_EQ(outcome.sides[rank].checks, 1u);
   }
 }
 

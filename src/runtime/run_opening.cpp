@@ -84,6 +84,7 @@ Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicato
   VARVE_TRY(session->prepare_shared_levels());
   VARVE_TRY(session->prepare_memory());
   VARVE_TRY(session->prepare_node_level());
+  VARVE_TRY(session->open_levels(/*all=*/false));
   VARVE_TRY(session->prepare_stage_two());
   session->finished_ = false;
   return session;
@@ -113,15 +114,8 @@ Status RunSession::prepare_shared_levels() {
                [](const LevelSpec& spec) { return spec.holds_sets(); });
   VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores));
   run_ = start.run;
-  Status opened;
-  for (size_t i = 0; i < stores.size(); ++i) {
-    levels_.emplace_back();
-    if (stores[i].kind == LevelSpec::Kind::local || !opened.ok()) continue;
-    Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, stores[i], start.paths[i], clock_);
-    opened = level.status();
-    if (level.ok()) levels_.back() = std::move(*level);
-  }
-  VARVE_TRY(agree(*ranks_, opened));
+  for (size_t i = 0; i < stores.size(); ++i) level_places_.push_back({stores[i], start.paths[i]});
+  levels_.resize(stores.size());
   // What a job leaves in memory is found by where it saves.
   const std::string place = start.paths.front().empty() ? stores.front().name() : start.paths.front();
   const std::string of_node = node_name_.empty() ? std::string() : "\n" + node_name_;
@@ -168,6 +162,31 @@ Status RunSession::prepare_node_level() {
   VARVE_TRY(agree(*ranks_, level.status()));
   levels_.front() = std::move(*level);
   return {};
+}
+
+/// Whether this rank has to do with a level also while it computes. Servers need not know those who have not.
+bool RunSession::works_on(uint32_t level) const {
+  if (!level_places_[level].spec.is_on_servers() || ranks_->rank() == 0) return true;
+  return level == 0 ? plan_.own_group().leader() == ranks_->rank() : has_node_level() && speaks_for_node();
+}
+
+/// Opens what is not open, or only that with which this rank works. Collective.
+Status RunSession::open_levels(bool all) {
+  Status opened;
+  for (uint32_t level = 0; level < levels_.size() && opened.ok(); ++level) {
+    if (levels_[level] || (!all && !works_on(level))) continue;
+    Result<std::unique_ptr<StoreLevel>> made =
+        StoreLevel::open(*environment_.files, level_places_[level].spec, level_places_[level].path, clock_);
+    opened = made.status();
+    if (made.ok()) levels_[level] = std::move(*made);
+  }
+  return agree(*ranks_, opened);
+}
+
+void RunSession::close_idle_levels() {
+  for (uint32_t level = 0; level < levels_.size(); ++level) {
+    if (!works_on(level)) levels_[level].reset();
+  }
 }
 
 /// Lets the nodes rebuild each other's stores, if they have redundancy.
@@ -258,6 +277,7 @@ void RunSession::make_pushes() {
     }
     if (duty.ordinal == 0) duty.keep = levels_[level]->spec().keep;
     duty.thread_count = worker_count();
+    duty.memory_bytes = settings_.memory_bytes;
     duty.prepare_thread = [this] { place_thread(); };
     pushes_.push_back(std::make_unique<LevelPush>(std::move(duty), warnings_));
   }

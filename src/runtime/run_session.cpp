@@ -71,6 +71,13 @@ Result<std::vector<RestartCandidate>> RunSession::find_candidates(const RankRest
 Result<std::optional<uint64_t>> RunSession::restart() {
   VARVE_TRY(check_running());
   if (last_taken_) return Status::invalid_argument("a restart comes before the first checkpoint");
+  VARVE_TRY(open_levels(/*all=*/true));
+  Result<std::optional<uint64_t>> restarted = restart_from_levels();
+  close_idle_levels();
+  return restarted;
+}
+
+Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   RankRestart::Place place;
   place.job = settings_.job;
   place.rank = ranks_->rank();

@@ -75,6 +75,9 @@ class RunSession {
   Status prepare_shared_levels();
   Status prepare_memory();
   Status prepare_node_level();
+  bool works_on(uint32_t level) const;
+  Status open_levels(bool all);
+  void close_idle_levels();
   Status restore_node_levels(const LevelSpec& local, const std::string& path);
   Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
   Status prepare_stage_two();
@@ -92,6 +95,7 @@ class RunSession {
   bool has_node_level() const;
   bool speaks_for_node() const { return plan_.node().leader() == ranks_->rank(); }
 
+  Result<std::optional<uint64_t>> restart_from_levels();
   Result<std::vector<RestartCandidate>> find_candidates(const RankRestart& side);
   std::vector<RankRestart::Shelf> shelves() const;
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
@@ -119,7 +123,12 @@ class RunSession {
   const std::string node_name_;  ///< if VARVE_NODE says it
   WarningList warnings_;
   UniqueId run_;
-  std::vector<std::unique_ptr<StoreLevel>> levels_;  ///< that hold sets, nearest first
+  struct LevelPlace {
+    LevelSpec spec;
+    std::string path;  ///< as all ranks know it; empty if it is each node's own
+  };
+  std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first
+  std::vector<std::unique_ptr<StoreLevel>> levels_;  ///< the same; none where it is not open
   SegmentFamily family_;
   GroupPlan plan_;
   ProcessorSet free_processors_;  ///< for the checkpoint thread, if this rank leads a group

@@ -7,10 +7,6 @@
 namespace varve {
 
 namespace {
-bool on_servers(const LevelSpec& spec) {
-  return spec.kind == LevelSpec::Kind::tcp || spec.kind == LevelSpec::Kind::unix_socket;
-}
-
 /// Two jobs, or two ranks, may do it at once.
 Status create_store(FileSystem& files, const std::string& path) {
   const Status there = Store::open(files, path).status();
@@ -37,7 +33,7 @@ Status StoreLevel::prepare_parent(FileSystem& files, const LevelSpec& spec, cons
 }
 
 Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path) {
-  if (on_servers(spec)) {
+  if (spec.is_on_servers()) {
     VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name()));
     VARVE_TRY(create_store(place->fs(), place->path()).with_context(spec.name()));
     return spec.name();
@@ -50,17 +46,18 @@ Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec
 Result<std::unique_ptr<StoreLevel>> StoreLevel::open(FileSystem& files, const LevelSpec& spec, const std::string& path,
                                                      Clock& clock) {
   std::unique_ptr<StorePlace> place;
-  if (on_servers(spec)) {
+  if (spec.is_on_servers()) {
     VARVE_ASSIGN(place, open_location(spec.name()));
   }
   FileSystem& where = place ? place->fs() : files;
+  ChunkLookup* const chunks = place ? place->chunk_lookup() : nullptr;
   const std::string root = place ? place->path() : path;
   std::unique_ptr<StoreLevel> level(new StoreLevel(spec, std::move(place), where, root));
-  VARVE_ASSIGN(level->store_, Store::open(where, root));
+  VARVE_ASSIGN(level->store_, Store::open(where, root, chunks));
   if (spec.bytes_per_second) {
     level->throttled_ =
         std::make_unique<ThrottledFileSystem>(where, static_cast<double>(*spec.bytes_per_second), clock);
-    VARVE_ASSIGN(level->slowed_, Store::open(*level->throttled_, root));
+    VARVE_ASSIGN(level->slowed_, Store::open(*level->throttled_, root, chunks));
   }
   return level;
 }
