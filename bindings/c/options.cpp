@@ -37,6 +37,7 @@ Result<SessionOptions> session_options(const varve_options& options) {
   SessionOptions said;
   say(said.options_file, options.options_file);
   say(said.store, options.store);
+  say(said.levels, options.levels);
   say(said.job, options.job);
   say(said.group, options.group);
   say(said.effort, options.effort);

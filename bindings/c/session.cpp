@@ -237,6 +237,47 @@ int varve_progress(const varve_session* session, struct varve_state* state) {
   return c_binding::code_number(status.code());
 }
 
+uint32_t varve_level_count(const varve_session* session) {
+  uint32_t count = 0;
+  if (session == nullptr) return count;
+  c_binding::without_exceptions([&]() -> Status {
+    count = static_cast<uint32_t>(session->session.progress().levels.size());
+    return {};
+  }).ignore("no level can be told of then");
+  return count;
+}
+
+const char* varve_level_name(varve_session* session, uint32_t level) {
+  return c_binding::text_of(session, [level](varve_session& of) {
+    const std::vector<varve::LevelProgress> levels = of.session.progress().levels;
+    return level < levels.size() ? levels[level].level : std::string();
+  });
+}
+
+int varve_level_progress(const varve_session* session, uint32_t level, struct varve_level_state* state) {
+  if (session == nullptr || state == nullptr) return VARVE_INVALID_ARGUMENT;
+  const Status status = c_binding::without_exceptions([&]() -> Status {
+    const std::vector<varve::LevelProgress> levels = session->session.progress().levels;
+    *state = {};
+    if (level >= levels.size()) return Status::not_found("there are not so many levels");
+    const varve::LevelProgress& now = levels[level];
+    state->has_newest = now.newest ? 1 : 0;
+    state->newest = now.newest.value_or(0);
+    state->waiting = now.waiting;
+    state->last_error = c_binding::code_number(now.last_error.code());
+    return {};
+  });
+  return c_binding::code_number(status.code());
+}
+
+const char* varve_level_error(varve_session* session, uint32_t level) {
+  return c_binding::text_of(session, [level](varve_session& of) {
+    const std::vector<varve::LevelProgress> levels = of.session.progress().levels;
+    const bool failed = level < levels.size() && !levels[level].last_error.ok();
+    return failed ? levels[level].last_error.to_string() : std::string();
+  });
+}
+
 const char* varve_last_error(varve_session* session) {
   return c_binding::text_of(session, [](varve_session& of) {
     const Status last = of.session.progress().last_error;

@@ -81,6 +81,7 @@ static void compute(struct program* program, int step) {
 static void run_some_steps(const char* store) {
   struct program program;
   struct varve_state state;
+  struct varve_level_state level;
   varve_session* session = open_in(store);
   uint64_t step = 7;
   int restarted = 1, i;
@@ -101,6 +102,14 @@ static void run_some_steps(const char* store) {
   CHECK_OK(session, varve_progress(session, &state));
   CHECK(state.has_persistent == 1 && state.newest_persistent == 4);
   CHECK(state.last_error == VARVE_OK && strcmp(varve_last_error(session), "") == 0);
+  CHECK(varve_level_count(session) == 2);
+  CHECK(strcmp(varve_level_name(session, 0), "memory") == 0);
+  CHECK(strncmp(varve_level_name(session, 1), "dir:", 4) == 0 && strcmp(varve_level_name(session, 2), "") == 0);
+  CHECK_OK(session, varve_level_progress(session, 1, &level));
+  CHECK(level.has_newest == 1 && level.newest == 4 && level.waiting == 0 && level.last_error == VARVE_OK);
+  CHECK(strcmp(varve_level_error(session, 1), "") == 0);
+  CHECK(varve_level_progress(session, 2, &level) == VARVE_NOT_FOUND);
+  CHECK(varve_level_count(NULL) == 0);
   CHECK(varve_next_warning(session) == NULL);
   CHECK_OK(session, varve_finish(session, 60.0));
   CHECK(strlen(varve_report(session)) > 0);
@@ -130,6 +139,22 @@ static void go_on(const char* store) {
   CHECK(memcmp(program.particles.masses, expected.particles.masses, sizeof expected.particles.masses) == 0);
   CHECK(memcmp(program.grid, expected_grid, sizeof expected_grid) == 0);
   CHECK_OK(NULL, varve_close(session));
+}
+
+static void name_levels(const char* store) {
+  struct varve_options options = {0};
+  varve_session* session = NULL;
+  char levels[1000];
+  snprintf(levels, sizeof levels, "memory; local:%s-near keep=1; dir:%s-far every=2", store, store);
+  options.levels = levels;
+  options.job = "c";
+  options.stop_on_signals = VARVE_NO;
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK(varve_level_count(session) == 3 && strncmp(varve_level_name(session, 2), "dir:", 4) == 0);
+  CHECK_OK(NULL, varve_close(session));
+  options.store = store;
+  CHECK(varve_open(&options, &session) == VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(NULL), "levels") != NULL);
 }
 
 static void refuse_what_does_not_fit(const char* store) {
@@ -195,6 +220,7 @@ int main(int argument_count, char** arguments) {
   CHECK(argument_count == 2);
   run_some_steps(arguments[1]);
   go_on(arguments[1]);
+  name_levels(arguments[1]);
   refuse_what_does_not_fit(arguments[1]);
   tell_of_callbacks_that_fail(arguments[1]);
   take_null_for_what_it_is(arguments[1]);

@@ -65,7 +65,10 @@ enum class WhenBusy {
 struct SessionOptions {
   std::optional<std::string> options_file{};  ///< TOML; default: varve.toml in the working directory if there
   std::optional<std::string> store{};         ///< folder, created if need be; default "varve-store"
-  std::optional<std::string> job{};           ///< default: the program's name
+  /// In place of `store`: the places that hold checkpoints, nearest first, separated by ";", such as
+  /// "memory; local:/nvme/varve keep=2; xor:8 every=2; dir:/lustre/varve every=10" (docs/GUIDE.md, "Levels").
+  std::optional<std::string> levels{};
+  std::optional<std::string> job{};  ///< default: the program's name
   /// Ranks that share a checkpoint thread: "rank", "socket", "node" (default) or a number.
   std::optional<std::string> group{};
   std::optional<std::string> effort{};     ///< "fast", "balanced" (default) or "best"
@@ -87,14 +90,25 @@ struct SessionOptions {
   std::optional<std::string> shared_memory{};  ///< folder of a memory file system; default /dev/shm
 };
 
+/// How far one level is.
+struct LevelProgress {
+  std::string level;               ///< as the option names it: "dir:/lustre/varve"
+  std::optional<uint64_t> newest;  ///< step of the newest set that this run brought there, or snapshot
+  uint64_t waiting = 0;            ///< sets that are on their way there, or wait for their turn
+  Status last_error;               ///< of bringing sets there; the program goes on, and the next set is tried
+};
+
 /// How far stage 2 is.
 struct SessionProgress {
   std::optional<uint64_t> newest_snapshot;    ///< step whose snapshot is complete in memory
-  std::optional<uint64_t> newest_persistent;  ///< step whose set is complete in the store
+  std::optional<uint64_t> newest_persistent;  ///< step whose set is complete in the nearest store
   uint64_t bytes_to_write = 0;                ///< raw bytes of this rank's group that are on their way
   uint64_t bytes_written = 0;                 ///< of them, dealt with
   uint64_t skipped = 0;                       ///< checkpoints left out because the one before was busy
   Status last_error;                          ///< of stage 2; the program goes on
+  /// Of all levels, nearest first. What is behind the nearest store is known to the first rank of each node alone, or,
+  /// if all nodes share that store, to rank 0.
+  std::vector<LevelProgress> levels;
 };
 
 enum class Persistence {

@@ -74,6 +74,7 @@ enum varve_persistence {
 struct varve_options {
   const char* options_file; /* TOML */
   const char* store;        /* folder, created if need be */
+  const char* levels;       /* in its place: "memory; local:/nvme/varve keep=2; dir:/lustre/varve every=10" */
   const char* job;
   const char* group; /* ranks that share a checkpoint thread: "rank", "socket", "node" or a number */
   const char* effort;
@@ -117,6 +118,14 @@ struct varve_state {
   uint64_t bytes_written;     /* of them, dealt with */
   uint64_t skipped;           /* checkpoints left out because the one before was busy */
   int last_error;             /* of stage 2: a varve_code; the program goes on. In words: varve_last_error() */
+};
+
+/* How far one level is. */
+struct varve_level_state {
+  int has_newest;   /* whether there is a newest */
+  uint64_t newest;  /* step of the newest set that this run brought there, or snapshot */
+  uint64_t waiting; /* sets that are on their way there, or wait for their turn */
+  int last_error;   /* of bringing sets there: a varve_code. In words: varve_level_error() */
 };
 
 typedef struct varve_session varve_session;
@@ -180,6 +189,12 @@ int varve_wait(varve_session* session);
 int varve_finish(varve_session* session, double limit_seconds);
 
 int varve_progress(const varve_session* session, struct varve_state* state);
+/* The levels, nearest first: their number, the name of one ("dir:/lustre/varve"; "" if there are not so many), how far
+ * it is (VARVE_NOT_FOUND if there are not so many), and its last error in words ("" if there was none). */
+uint32_t varve_level_count(const varve_session* session);
+const char* varve_level_name(varve_session* session, uint32_t level);
+int varve_level_progress(const varve_session* session, uint32_t level, struct varve_level_state* state);
+const char* varve_level_error(varve_session* session, uint32_t level);
 /* The last error of stage 2 in words; "" if there was none. */
 const char* varve_last_error(varve_session* session);
 /* Something that the user should know, the oldest first, and takes it off the list; NULL if there is nothing. */

@@ -23,43 +23,47 @@ size_t threads_of(const TransferOptions& options) {
   return options.thread_count > 0 ? options.thread_count : std::max(1u, std::thread::hardware_concurrency());
 }
 
-/// Writes what the target lacks of a set into new arenas of its own.
+/// Writes what the target lacks of a set into new arenas of its own: one for each of its places, unless it is told to
+/// begin others.
 class Sender {
  public:
   Sender(const Store& from, const Store& to, const WriterLease& lease, const SetNeeds& needs, const HeldFrames& held,
          const TransferOptions& options, ProgressSink& progress, TransferReport& report)
       : from_(from),
+        to_(to),
+        lease_(lease),
         needs_(needs),
         held_(held),
         options_(options),
         progress_(progress),
         report_(report),
         fetcher_(from, options.check_chunks, options.recode),
-        pool_(threads_of(options)),
-        writer_(to, lease, 0,
-                {.direct = options.direct_io,
-                 .background = pool_.thread_count() > 1,
-                 .buffer_bytes = kWriteBufferBytes}) {}
+        pool_(threads_of(options)) {}
 
   /// Sends what is lacking of a group; says where its root is then, and how many bytes were written for the group.
   Status send_group(GroupRecord& group) {
-    const uint64_t before = writer_.bytes();
+    const uint64_t before = bytes_written();
     VARVE_ASSIGN(const ByteVector content, from_.read_node(group.root, group.hint));
     VARVE_ASSIGN(const Root root, decode_root(content, from_.score().score_bytes()));
     for (const LeafLink& link : root.leaves) VARVE_TRY(send_leaf(link));
     VARVE_TRY(send_node(group.root, content));
     const auto home = held_.nodes.find(group.root);
-    group.hint = home == held_.nodes.end() ? writer_.home(group.root) : home->second;
-    group.arena_bytes = writer_.bytes() - before;
+    group.hint = home == held_.nodes.end() ? node_homes_.at(group.root) : home->second;
+    group.arena_bytes = bytes_written() - before;
     return {};
   }
 
-  /// Makes what was sent durable, but for its name in the folder of arenas. Returns how much that has added.
+  /// Makes what was sent durable, but for its name in the folder of arenas. What is sent next goes to another arena.
+  /// Returns how much that has added.
   Result<uint64_t> seal() {
-    const uint64_t before = writer_.bytes();
-    VARVE_TRY(writer_.seal());
-    report_.sent_bytes = writer_.bytes();
-    return writer_.bytes() - before;
+    if (!writer_) return uint64_t{0};
+    const uint64_t before = writer_->bytes();
+    VARVE_TRY(writer_->seal());
+    const uint64_t after = writer_->bytes();
+    report_.sent_bytes += after;
+    writer_.reset();
+    ++ordinal_;
+    return after - before;
   }
   /// Raw bytes of the set that the target had not.
   uint64_t new_bytes() const { return new_bytes_; }
@@ -69,6 +73,18 @@ class Sender {
     Task<Result<FetchedPack>> task;
     uint64_t needed_bytes, memory_bytes;
   };
+
+  uint64_t bytes_written() const { return writer_ ? writer_->bytes() : 0; }
+
+  SpreadWriter& writer() {
+    if (!writer_) {
+      writer_.emplace(to_, lease_, ordinal_,
+                      ArenaWriterOptions{.direct = options_.direct_io,
+                                         .background = pool_.thread_count() > 1,
+                                         .buffer_bytes = kWriteBufferBytes});
+    }
+    return *writer_;
+  }
 
   Status send_leaf(const LeafLink& link) {
     VARVE_ASSIGN(const ByteVector content, from_.read_node(link.score, link.hint));
@@ -118,11 +134,11 @@ class Sender {
     fetching_.pop_front();
     fetching_bytes_ -= oldest.memory_bytes;
     VARVE_ASSIGN(const FetchedPack pack, oldest.task.wait());
-    const uint64_t before = writer_.bytes();
+    const uint64_t before = bytes_written();
     if (pack.anew) {
-      VARVE_TRY(writer_.append_pack(pack.anew->meta, pack.anew->body).status());
+      VARVE_TRY(writer().append_pack(pack.anew->meta, pack.anew->body).status());
     } else {
-      VARVE_TRY(writer_.append_copy(FrameKind::pack, pack.entry, pack.frame.meta, pack.frame.body));
+      VARVE_TRY(writer().append_copy(FrameKind::pack, pack.entry, pack.frame.meta, pack.frame.body));
     }
     ++report_.sent_packs;
     new_bytes_ += oldest.needed_bytes;
@@ -130,7 +146,7 @@ class Sender {
     if (pack.recoded_from_bytes > 0) {
       ++report_.recoded_packs;
       report_.recoded_from_bytes += pack.recoded_from_bytes;
-      report_.recoded_to_bytes += writer_.bytes() - before;
+      report_.recoded_to_bytes += bytes_written() - before;
     }
     progress_.advance(oldest.needed_bytes);
     return {};
@@ -138,24 +154,29 @@ class Sender {
 
   Status send_node(const Score& score, const ByteVector& content) {
     if (held_.nodes.contains(score) || !sent_.insert(score).second) return {};
-    VARVE_TRY(writer_.append_node(score, content));
+    VARVE_TRY(writer().append_node(score, content));
+    node_homes_.emplace(score, writer_->home(score));
     ++report_.sent_nodes;
     return {};
   }
 
   const Store& from_;
+  const Store& to_;
+  const WriterLease& lease_;
   const SetNeeds& needs_;
   const HeldFrames& held_;
   const TransferOptions& options_;
   ProgressSink& progress_;
   TransferReport& report_;
+  uint32_t ordinal_ = 0;  ///< of what is being written, or comes next
   std::unordered_set<Score, ScoreHash> sent_;
+  std::unordered_map<Score, ArenaId, ScoreHash> node_homes_;  ///< of the nodes among them
   uint64_t new_bytes_ = 0;
   PackFetcher fetcher_;
   std::deque<Fetching> fetching_;
   uint64_t fetching_bytes_ = 0;
   ThreadPool pool_;  ///< its tasks use what is above, and are over when it goes
-  SpreadWriter writer_;
+  std::optional<SpreadWriter> writer_;
 };
 
 bool same_content(const SetRecord& a, const SetRecord& b) {
@@ -163,12 +184,13 @@ bool same_content(const SetRecord& a, const SetRecord& b) {
                     [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
 }
 
-/// The set's record in `to`; none if it is not there. already_exists: another set has its name.
-Result<std::optional<SetRecord>> record_there(const Store& to, const SetRecord& source) {
+/// The set's record in `to`; none if it is not there, or is to be replaced. already_exists: another set has its name.
+Result<std::optional<SetRecord>> record_there(const Store& to, const SetRecord& source, IfExists if_exists) {
   Result<SetRecord> there = Catalog(to).read(source.name);
   if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
   VARVE_TRY(there.status().with_context("the target has the set, but"));
   if (same_content(source, *there)) return std::optional(std::move(*there));
+  if (if_exists == IfExists::replace) return std::optional<SetRecord>();
   return Status::already_exists(
       "the target has another set of this name", source.name.to_string(),
       "`varve drop " + source.name.to_string() + "` in one of the stores, or keep both apart");
@@ -189,28 +211,48 @@ class Transfer {
       : from_(from), to_(to), options_(options), progress_(progress) {}
 
   Result<TransferReport> run(const SetName& name) {
+    VARVE_TRY(look(name));
+    VARVE_ASSIGN(there_, record_there(to_, source_, options_.if_exists));
+    VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
+    VARVE_TRY(or_lost(*lease, send(*lease)));
+    VARVE_TRY(publish(*lease));
+    return finished();
+  }
+
+  Result<TransferReport> run_part(const PartName& part) {
+    VARVE_TRY(look(part.set));
+    VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
+    VARVE_TRY(or_lost(*lease, send_part(*lease)));
+    VARVE_TRY(lease->publish_part(part, report_.record));  // the commit point
+    return finished();
+  }
+
+ private:
+  Status look(const SetName& name) {
     progress_.phase("looking");
     VARVE_ASSIGN(source_, Catalog(from_).read(name));
-    VARVE_ASSIGN(there_, record_there(to_, source_));
     VARVE_ASSIGN(needs_, needs_of_set(from_, source_, progress_));
-    VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
-    const Status sent = send(*lease);
-    if (!sent.ok() && lease->lost()) return WriterLease::lost_status(name);
-    VARVE_TRY(sent);
-    VARVE_TRY(publish(*lease));
+    return {};
+  }
+
+  Status or_lost(const WriterLease& lease, const Status& sent) const {
+    return !sent.ok() && lease.lost() ? WriterLease::lost_status(source_.name) : sent;
+  }
+
+  Result<TransferReport> finished() {
     if (report_.unchecked_packs > 0) {
-      progress_.warning(Status::unsupported(
-          "packs were copied whose codec this build lacks; only their checksums were checked", name.to_string()));
+      progress_.warning(
+          Status::unsupported("packs were copied whose codec this build lacks; only their checksums were checked",
+                              source_.name.to_string()));
     }
     return std::move(report_);
   }
 
- private:
-  Status send(WriterLease& lease) {
+  Result<HeldFrames> begin_sending(const WriterLease& lease) {
     std::set<ArenaId> excluded;
     // What a set that is there has in marked arenas is brought to safety by the prune that empties them.
     if (!there_) excluded.insert(lease.condemned().begin(), lease.condemned().end());
-    VARVE_ASSIGN(const HeldFrames held,
+    VARVE_ASSIGN(HeldFrames held,
                  find_held(to_, excluded, needs_, options_.check_held, threads_of(options_), progress_));
     report_ = {};
     report_.held_packs = held.packs.size();
@@ -220,22 +262,45 @@ class Transfer {
     uint64_t lacking_bytes = 0;
     for (const auto& [score, need] : needs_.packs) lacking_bytes += held.packs.contains(score) ? 0 : need.bytes();
     progress_.total(lacking_bytes);
+    return held;
+  }
+
+  void end_sending(const Sender& sender) {
+    report_.record.new_bytes = sender.new_bytes();
+    if (report_.recoded_packs > 0) report_.record.policy = options_.recode->name();
+  }
+
+  Status send(WriterLease& lease) {
+    VARVE_ASSIGN(const HeldFrames held, begin_sending(lease));
     Sender sender(from_, to_, lease, needs_, held, options_, progress_, report_);
     for (GroupRecord& group : report_.record.groups) VARVE_TRY(sender.send_group(group));
     VARVE_ASSIGN(const uint64_t index_bytes, sender.seal());
     if (!report_.record.groups.empty()) report_.record.groups.back().arena_bytes += index_bytes;
-    report_.record.new_bytes = sender.new_bytes();
-    if (report_.recoded_packs > 0) report_.record.policy = options_.recode->name();
+    end_sending(sender);
+    return {};
+  }
+
+  /// An arena for each group, which tells a part that was written again from one that was used and removed.
+  Status send_part(WriterLease& lease) {
+    VARVE_ASSIGN(HeldFrames held, begin_sending(lease));
+    for (const GroupRecord& group : source_.groups) held.nodes.erase(group.root);
+    Sender sender(from_, to_, lease, needs_, held, options_, progress_, report_);
+    for (GroupRecord& group : report_.record.groups) {
+      VARVE_TRY(sender.send_group(group));
+      VARVE_ASSIGN(const uint64_t index_bytes, sender.seal());
+      group.arena_bytes += index_bytes;
+    }
+    end_sending(sender);
     return {};
   }
 
   /// The commit point, unless the set is there.
   Status publish(WriterLease& lease) {
     if (!there_) {
-      const Status committed = lease.commit(report_.record);
+      const Status committed = lease.commit(report_.record, options_.if_exists);
       if (committed.code() != StatusCode::already_exists) return committed;
       // Somebody else was faster. What was sent is there twice, and goes with the next prune of the target.
-      VARVE_ASSIGN(there_, record_there(to_, source_));
+      VARVE_ASSIGN(there_, record_there(to_, source_, IfExists::refuse));
       if (!there_) return committed;
     }
     // What was lost of a set that is there is needed: it stays once the lease is gone.
@@ -257,14 +322,16 @@ class Transfer {
   SetNeeds needs_;
   TransferReport report_;
 };
-}  // namespace
 
-Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name, const TransferOptions& options,
-                                ProgressSink& progress) {
+/// Runs a transfer, again if a prune of the target took its writer for dead.
+template <class Run>
+Result<TransferReport> with_retries(const Store& from, const Store& to, const SetName& name,
+                                    const TransferOptions& options, ProgressSink& progress, const Run& run) {
   VARVE_TRY(check_scores(from, to));
   Result<TransferReport> report = Status::internal("no attempt was made");
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
-    report = Transfer(from, to, options, progress).run(name);
+    Transfer transfer(from, to, options, progress);
+    report = run(transfer);
     const bool lease_lost =
         !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
     if (!lease_lost) break;
@@ -273,6 +340,18 @@ Result<TransferReport> copy_set(const Store& from, const Store& to, const SetNam
   const StatusCode code = report.status().code();
   if (report.ok() || code == StatusCode::already_exists || code == StatusCode::cancelled) return report;
   return report.status().with_context("cannot copy " + name.to_string());
+}
+}  // namespace
+
+Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name, const TransferOptions& options,
+                                ProgressSink& progress) {
+  return with_retries(from, to, name, options, progress, [&](Transfer& transfer) { return transfer.run(name); });
+}
+
+Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,
+                                 const TransferOptions& options, ProgressSink& progress) {
+  return with_retries(from, to, part.set, options, progress,
+                      [&](Transfer& transfer) { return transfer.run_part(part); });
 }
 
 Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, const std::string& job) {

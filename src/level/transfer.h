@@ -6,6 +6,7 @@
 #include "codec/chooser.h"
 #include "core/progress.h"
 #include "store/catalog.h"
+#include "store/set_part.h"
 #include "store/store.h"
 
 namespace varve {
@@ -19,9 +20,10 @@ struct TransferOptions {
   /// Read what the target has already, and send again what is damaged there. Without it, a pack counts as there if its
   /// table says so.
   bool check_held = false;
-  size_t thread_count = 0;          ///< 0: as many as processors
-  uint64_t memory_bytes = 256_MiB;  ///< for packs on their way; beside it, 150 bytes for each pack of the set
-  bool direct_io = true;            ///< write past the page cache where the file system can
+  size_t thread_count = 0;                ///< 0: as many as processors
+  uint64_t memory_bytes = 256_MiB;        ///< for packs on their way; beside it, 150 bytes for each pack of the set
+  bool direct_io = true;                  ///< write past the page cache where the file system can
+  IfExists if_exists = IfExists::refuse;  ///< what to do with another set of that name in the target
 };
 
 struct TransferReport {
@@ -41,10 +43,19 @@ struct TransferReport {
 /// whole or not at all. If it is there, but something of it was lost, that is made good.
 ///
 /// not_found: `from` has no such set (any more), or lacks something of it. corrupt: something of it is damaged in
-/// `from`. already_exists: `to` has another set of that name. invalid_argument: the stores have scores of different
-/// kinds. busy: a prune of `to` took this writer for dead, time and again.
+/// `from`. already_exists: `to` has another set of that name, and it is not to be replaced. invalid_argument: the
+/// stores have scores of different kinds. busy: a prune of `to` took this writer for dead, time and again.
 Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name,
                                 const TransferOptions& options = {}, ProgressSink& progress = null_progress());
+
+/// The same for what one of several writers has of a set, each in a store of its own: makes a part (store/set_part.h)
+/// of `to` of the set `part.set` of `from`, durably. complete_set() makes the set of all parts. Each group of the part
+/// has an arena of its own in `to`, with its root at least, as FORMAT.md wants it ("Parts of a set").
+///
+/// Fails as copy_set(). already_exists: that part is there already. Of the report, was_there says nothing, and `record`
+/// is the part's.
+Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,
+                                 const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 
 /// The sets of `job` (of all jobs, if it is empty) that `from` has, and `to` has not, or has otherwise; by job and
 /// step. Whether those that are there are whole is not looked at.

@@ -371,6 +371,94 @@ TEST_F(Transferring, OverASlowLinkTakesItsTime) {
   EXPECT_LT(clock.seconds(), 20);
 }
 
+// Parts: what several stores have of one set
+
+struct TransferringParts : Transferring {
+  const UniqueId run = UniqueId::parse("000102030405060708090a0b0c0d0e0f").value();
+  MemoryFileSystem other_fs;
+  std::unique_ptr<Store> other = new_store(other_fs);
+
+  PartName part(uint32_t ordinal, uint32_t count = 2) const { return {{"job", 7}, run, ordinal, count}; }
+  /// A set of two groups, made of parts as well.
+  static void save_two_groups(const Store& store, const UniqueId& of_run) {
+    for (uint32_t ordinal = 0; ordinal < 2; ++ordinal) {
+      SetMaker maker(store);
+      const LeafLink root =
+          test::lay_numbers(store, maker, numbers_between(100 * ordinal + 1, 100 * ordinal + 50)).value();
+      ASSERT_TRUE(maker.seal().ok());
+      SetRecord record;
+      record.name = {"job", 7};
+      record.rank_count = 1;
+      record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+      ASSERT_TRUE(maker.lease().publish_part({record.name, of_run, ordinal, 2}, record).ok());
+    }
+    ASSERT_TRUE(complete_set(store, of_run, {"job", 7}, 2).ok());
+  }
+};
+
+TEST_F(TransferringParts, MakesOneSetOfWhatSeveralStoresHave) {
+  save_two_groups(*from, run);
+  ASSERT_TRUE(save_numbers(*other, {"job", 7}, numbers_between(1, 80)).ok());
+  const Result<TransferReport> first = copy_part(*from, *to, part(0), in_turn());
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  EXPECT_EQ(first->record.groups.size(), 2u);
+  EXPECT_TRUE(Catalog(*to).sets().value().empty()) << "a part is no set";
+  EXPECT_EQ(complete_set(*to, run, {"job", 7}, 2).status().code(), StatusCode::not_found);
+  const Result<TransferReport> second = copy_part(*other, *to, part(1), in_turn());
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_GT(second->held_packs, 0u) << "what the first part brought is not sent again";
+  const Result<SetRecord> set = complete_set(*to, run, {"job", 7}, 2);
+  ASSERT_TRUE(set.ok()) << set.status().to_string();
+  ASSERT_EQ(set->groups.size(), 3u);
+  EXPECT_EQ(set->groups[0].root, Catalog(*from).read({"job", 7}).value().groups[0].root);
+  EXPECT_TRUE(test::check_group_numbers(*to, set->groups[0], numbers_between(1, 50)).ok());
+  EXPECT_TRUE(test::check_group_numbers(*to, set->groups[1], numbers_between(101, 150)).ok());
+  EXPECT_TRUE(test::check_group_numbers(*to, set->groups[2], numbers_between(1, 80)).ok());
+  EXPECT_TRUE(test::is_whole(*to));
+}
+
+TEST_F(TransferringParts, GivesEachGroupAnArenaOfItsOwnEvenIfTheTargetHasAllOfIt) {
+  save_two_groups(*from, run);
+  const Result<TransferReport> first = copy_part(*from, *to, part(0, 1), in_turn());
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(copy_part(*from, *to, part(0, 1), in_turn()).status().code(), StatusCode::already_exists);
+  ASSERT_TRUE(remove_part(*to, part(0, 1)).ok());
+  const Result<TransferReport> second = copy_part(*from, *to, part(0, 1), in_turn());
+  ASSERT_TRUE(second.ok()) << second.status().to_string();
+  EXPECT_EQ(second->sent_packs, 0u);
+  std::set<ArenaId> arenas;
+  for (const auto* report : {&*first, &*second}) {
+    for (const GroupRecord& group : report->record.groups) {
+      EXPECT_TRUE(arenas.insert(group.hint).second) << "a part that was there before does not come back the same";
+      EXPECT_TRUE(to->arena(group.hint).ok());
+    }
+  }
+  EXPECT_EQ(arenas.size(), 4u);
+  ASSERT_TRUE(complete_set(*to, run, {"job", 7}, 1).ok());
+  EXPECT_TRUE(test::is_whole(*to));
+}
+
+TEST_F(TransferringParts, LeavesNothingBehindThatCountsIfTheSourceIsDamaged) {
+  save_two_groups(*from, run);
+  const auto arena = from->arena(Catalog(*from).read({"job", 7}).value().groups[1].hint).value();
+  damage(from_fs, *from, arena->id(), body_offset(arena->index().packs[0]));
+  EXPECT_EQ(copy_part(*from, *to, part(0), in_turn()).status().code(), StatusCode::corrupt);
+  EXPECT_TRUE(list_parts(*to).value().empty());
+  EXPECT_TRUE(to->fs().list(to->writers_path()).value().empty());
+}
+
+TEST_F(Transferring, ReplacesAnotherSetOfThatNameOnlyIfItIsTold) {
+  ASSERT_TRUE(save_numbers(*from, {"job", 1}, numbers_between(1, 100)).ok());
+  ASSERT_TRUE(save_numbers(*to, {"job", 1}, numbers_between(50, 150)).ok());
+  EXPECT_EQ(copy({"job", 1}).status().code(), StatusCode::already_exists);
+  TransferOptions options = in_turn();
+  options.if_exists = IfExists::replace;
+  const Result<TransferReport> report = copy({"job", 1}, options);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_FALSE(report->was_there);
+  EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 100)).ok());
+}
+
 TEST_F(Transferring, ListsTheSetsThatTheTargetLacks) {
   for (const SetName& name : {SetName{"a", 1}, SetName{"a", 10}, SetName{"a", 9}, SetName{"b", 2}})
     ASSERT_TRUE(save_numbers(*from, name, {name.step}).ok());

@@ -19,10 +19,10 @@ constexpr std::chrono::milliseconds kLookInterval(200);
 constexpr std::chrono::milliseconds kFirstPause(1), kLongestPause(200);
 }  // namespace
 
-CheckpointThread::CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty duty,
+CheckpointThread::CheckpointThread(const Store& store, CheckpointDuty duty,
                                    std::vector<std::unique_ptr<GroupMember>> members, Bell& bell, WarningList& warnings,
                                    Clock& clock)
-    : store_(std::move(store)),
+    : store_(store),
       duty_(std::move(duty)),
       members_(std::move(members)),
       bell_(bell),
@@ -33,7 +33,7 @@ CheckpointThread::CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty 
             for (const auto& member : members_) member->post(news);
           },
           warnings, clock),
-      retention_(duty_.keep_last),
+      retention_(duty_.retention),
       has_remote_(std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->remote(); })) {}
 
 CheckpointThread::~CheckpointThread() { stop(std::chrono::hours(1)); }
@@ -55,22 +55,36 @@ void CheckpointThread::stop(std::chrono::nanoseconds limit) {
   thread_.join();
 }
 
-void CheckpointThread::note_begin(uint64_t step, double seconds) {
+void CheckpointThread::note_begin(uint64_t step, double seconds, const LevelDuty& levels) {
   std::lock_guard lock(mutex_);
-  begin_of_[step] = seconds;
+  begin_of_[step] = {seconds, levels};
 }
 
-double CheckpointThread::take_begin(uint64_t step) {
-  std::lock_guard lock(mutex_);
-  const auto found = begin_of_.find(step);
-  const double begin = found == begin_of_.end() ? clock_.seconds() : found->second;
-  begin_of_.erase(begin_of_.begin(), begin_of_.upper_bound(step));
+CheckpointThread::Begin CheckpointThread::take_begin(uint64_t step) {
+  std::map<uint64_t, Begin> begun;
+  {
+    std::lock_guard lock(mutex_);
+    const auto end = begin_of_.upper_bound(step);
+    begun.insert(begin_of_.begin(), end);
+    begin_of_.erase(begin_of_.begin(), end);
+  }
+  const auto found = begun.find(step);
+  const Begin begin = found == begun.end() ? Begin{clock_.seconds(), {}} : found->second;
+  begun.erase(step);
+  for (const auto& [skipped, of_skipped] : begun) {
+    tell(skipped, of_skipped.levels,
+         Status::io_error("there is no snapshot of this step", SetName{duty_.job, skipped}.to_string()));
+  }
   return begin;
 }
 
-void CheckpointThread::allow_replacement(const std::vector<uint64_t>& steps) {
+void CheckpointThread::tell(uint64_t step, const LevelDuty& levels, const Status& outcome) {
+  if (duty_.spread && levels.save) duty_.spread(step, levels, outcome);
+}
+
+void CheckpointThread::allow_replacement(uint64_t step) {
   std::lock_guard lock(mutex_);
-  replaceable_.insert(steps.begin(), steps.end());
+  replaceable_.insert(step);
 }
 
 IfExists CheckpointThread::policy_for(uint64_t step) {
@@ -99,7 +113,6 @@ void CheckpointThread::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
   while (const std::optional<uint64_t> step = await_step()) drain(*step);
   release_all();
-  if (keeps_house()) note_retention(retention_.finish(*store_, progress_));
   std::lock_guard lock(mutex_);
   ended_ = true;
   ended_bell_.notify_all();
@@ -174,8 +187,10 @@ void CheckpointThread::lose_step(uint64_t step, const Status& why) {
   DrainReport report;
   report.step = step;
   report.outcome = why;
-  report.begin_seconds = take_begin(step);
+  const Begin begin = take_begin(step);
+  report.begin_seconds = begin.seconds;
   if (duty_.report) duty_.report(report);
+  tell(step, begin.levels, why);
 }
 
 /// At the end: snapshots that not all members have. Members on other nodes tell when they end.
@@ -191,10 +206,21 @@ void CheckpointThread::release_all() {
 
 // One checkpoint
 
+void CheckpointThread::leave_in_memory(uint64_t step) {
+  for (const auto& member : members_) {
+    const Status ended = member->end_drain(step, Status());
+    if (!ended.ok()) warnings_.add(ended);
+  }
+  progress_.pass_over(step);
+  settled_ = std::max(settled_.value_or(0), step);
+}
+
 void CheckpointThread::drain(uint64_t step) {
+  const Begin begin = take_begin(step);
+  if (!begin.levels.save) return leave_in_memory(step);
   DrainReport report;
   report.step = step;
-  report.begin_seconds = take_begin(step);
+  report.begin_seconds = begin.seconds;
   const Result<SetRecord> part = save(step, report);
   report.outcome = part.status();
   // The slots are free for the next snapshot from here on, whether other groups are done or not.
@@ -207,7 +233,16 @@ void CheckpointThread::drain(uint64_t step) {
   progress_.end(step, report.outcome);
   settled_ = std::max(settled_.value_or(0), step);
   if (duty_.report) duty_.report(report);
-  if (report.outcome.ok() && keeps_house()) note_retention(retention_.apply(*store_, duty_.job, step, progress_));
+  tell(step, begin.levels, report.outcome);
+  if (!report.outcome.ok()) return;
+  complete_ = step;
+  if (keeps_house()) note_retention(retention_.apply(store_, duty_.job, step, progress_));
+}
+
+void CheckpointThread::tidy() {
+  if (!keeps_house() || thread_.joinable()) return;
+  if (complete_) note_retention(retention_.apply(store_, duty_.job, *complete_, progress_));
+  note_retention(retention_.finish(store_, progress_));
 }
 
 void CheckpointThread::note_retention(const Status& outcome) {
@@ -217,7 +252,7 @@ void CheckpointThread::note_retention(const Status& outcome) {
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   const SetName name{duty_.job, step};
-  if (policy_for(step) == IfExists::refuse && Catalog(*store_).read(name).status().code() != StatusCode::not_found) {
+  if (policy_for(step) == IfExists::refuse && Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
   }
@@ -227,7 +262,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
     parts.push_back({member->rank(), image});
   }
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  SnapshotSource source(std::move(parts), static_cast<int64_t>(std::time(nullptr)));
+  SnapshotSource source(std::move(parts), static_cast<int64_t>(std::time(nullptr)), duty_.origin);
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();
@@ -235,7 +270,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   ProcessorMeter meter;
   auto save_metered = [&] {
     const ProcessorMeter::Scope metered(&meter);
-    return save_part(*store_, source, part_name, duty_.save, progress_);
+    return save_part(store_, source, part_name, duty_.save, progress_);
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;
@@ -246,7 +281,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
 
 Status CheckpointThread::complete(uint64_t step, const SetRecord& part) {
   const PartName own{part.name, duty_.run, duty_.ordinal, duty_.group_count};
-  SetCompletion completion(*store_, own, part, policy_for(step));
+  SetCompletion completion(store_, own, part, policy_for(step));
   std::chrono::milliseconds pause = kFirstPause;
   for (;;) {
     const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();

@@ -16,8 +16,10 @@
 #include "core/clock.h"
 #include "runtime/group_member.h"
 #include "runtime/group_progress.h"
+#include "runtime/level_schedule.h"
 #include "runtime/retention.h"
 #include "runtime/set_completion.h"
+#include "runtime/set_origin.h"
 #include "runtime/warning_list.h"
 #include "store/set_part.h"
 
@@ -39,13 +41,17 @@ struct DrainReport {
 struct CheckpointDuty {
   UniqueId run;
   std::string job;
-  uint32_t ordinal = 0;  ///< of the group
+  uint32_t ordinal = 0;  ///< of the group among those that save to this store
   uint32_t group_count = 1;
   SaveOptions save;
-  std::optional<uint64_t> keep_last;
+  std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
+  Retention::Rules retention;
   std::vector<SegmentOwner> siblings;              ///< leaders of other groups on this node
   std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+  /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped: what else is to be
+  /// done with it, and whether it is complete. Of those of which nobody had a snapshot, with the next one.
+  std::function<void(uint64_t step, const LevelDuty& levels, const Status& outcome)> spread;
 };
 
 /// A group's checkpoint thread (stage 2): waits until the snapshots of all members are full for the same step, saves
@@ -53,19 +59,18 @@ struct CheckpointDuty {
 /// next checkpoint is tried. Works however little the program calls us.
 class CheckpointThread {
  public:
-  /// One member at least is on this node. The bell is the one that members ring: the
-  /// leader's own.
-  CheckpointThread(std::unique_ptr<Store> store, CheckpointDuty duty, std::vector<std::unique_ptr<GroupMember>> members,
+  /// One member at least is on this node. The bell is the one that members ring: the leader's own. `store` outlives it.
+  CheckpointThread(const Store& store, CheckpointDuty duty, std::vector<std::unique_ptr<GroupMember>> members,
                    Bell& bell, WarningList& warnings, Clock& clock);
   CheckpointThread(const CheckpointThread&) = delete;
   CheckpointThread& operator=(const CheckpointThread&) = delete;
   ~CheckpointThread();
 
   void start();
-  /// When the leader's checkpoint() of this step began, by the clock.
-  void note_begin(uint64_t step, double seconds);
-  /// Sets of these steps were damaged: new ones may take their places.
-  void allow_replacement(const std::vector<uint64_t>& steps);
+  /// When the leader's checkpoint() of this step began, by the clock, and where it goes; the latter as for all leaders.
+  void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
+  /// The set of this step was damaged: a new one may take its place.
+  void allow_replacement(uint64_t step);
   /// Sets up to this step that are not complete will not be: another group failed. Thread-safe, as are these all.
   void give_up(uint64_t step);
   /// Gives up what is being written at the next convenient point.
@@ -73,6 +78,8 @@ class CheckpointThread {
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be
   /// stopped, too. After `limit` it is cancelled.
   void stop(std::chrono::nanoseconds limit);
+  /// After that: drops what more sets than are kept, and gives their space back.
+  void tidy();
 
  private:
   void run();
@@ -88,12 +95,18 @@ class CheckpointThread {
   Status complete(uint64_t step, const SetRecord& part);
   bool is_given_up(uint64_t step);
   IfExists policy_for(uint64_t step);
-  double take_begin(uint64_t step);
+  struct Begin {
+    double seconds = 0;
+    LevelDuty levels;
+  };
+  Begin take_begin(uint64_t step);
+  void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
+  void leave_in_memory(uint64_t step);
   /// Whether older sets are this group's concern.
   bool keeps_house() const { return duty_.ordinal == 0; }
   void note_retention(const Status& outcome);
 
-  const std::unique_ptr<Store> store_;
+  const Store& store_;
   const CheckpointDuty duty_;
   const std::vector<std::unique_ptr<GroupMember>> members_;
   Bell& bell_;
@@ -102,11 +115,12 @@ class CheckpointThread {
   GroupProgress progress_;
   Retention retention_;
   const bool has_remote_;
-  std::optional<uint64_t> settled_;  ///< the newest step that was dealt with
+  std::optional<uint64_t> settled_;   ///< the newest step that was dealt with
+  std::optional<uint64_t> complete_;  ///< whose set is complete
   std::optional<GroupSiblings> siblings_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;  ///< guards all below but the thread
-  std::map<uint64_t, double> begin_of_;
+  std::map<uint64_t, Begin> begin_of_;
   std::set<uint64_t> replaceable_;
   std::optional<uint64_t> given_up_;
   bool ended_ = false;

@@ -39,7 +39,48 @@ std::vector<RankGroup> split(const std::vector<RankPlace>& places, const GroupRu
             [](const RankGroup& a, const RankGroup& b) { return a.leader() < b.leader(); });
   return groups;
 }
+
+std::vector<RankNode> nodes_of(const std::vector<RankPlace>& places) {
+  std::vector<RankNode> nodes;
+  std::map<std::string, size_t> ordinal_of;
+  std::map<std::string, uint32_t> named;
+  for (uint32_t rank = 0; rank < places.size(); ++rank) {
+    const auto [found, added] = ordinal_of.emplace(places[rank].node, nodes.size());
+    if (added) {
+      const uint32_t number = ++named[places[rank].name];
+      nodes.push_back({number == 1 ? places[rank].name : fmt::format("{}#{}", places[rank].name, number), {}});
+    }
+    nodes[found->second].ranks.push_back(rank);
+  }
+  return nodes;
+}
+
+Status split_groups(const GroupRule& rule) {
+  if (rule.stay_on_nodes) {
+    return Status::unsupported(
+        fmt::format("groups of {} ranks would cross nodes, and each node has a store of its own: they were split",
+                    rule.count),
+        {}, "take group = \"node\"");
+  }
+  return Status::unsupported(
+      fmt::format("groups of {} ranks would cross nodes, which needs MPI_THREAD_MULTIPLE: they were split", rule.count),
+      {}, "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), or take group = \"node\"");
+}
 }  // namespace
+
+std::vector<uint32_t> GroupPlan::groups_of_node() const {
+  std::vector<uint32_t> ordinals;
+  for (uint32_t ordinal = 0; ordinal < groups.size(); ++ordinal) {
+    if (std::binary_search(node().ranks.begin(), node().ranks.end(), groups[ordinal].leader()))
+      ordinals.push_back(ordinal);
+  }
+  return ordinals;
+}
+
+uint32_t GroupPlan::own_of_node() const {
+  const std::vector<uint32_t> ordinals = groups_of_node();
+  return static_cast<uint32_t>(std::lower_bound(ordinals.begin(), ordinals.end(), own) - ordinals.begin());
+}
 
 bool GroupPlan::is_remote(uint32_t rank) const {
   return std::binary_search(own_group().remote.begin(), own_group().remote.end(), rank);
@@ -50,20 +91,21 @@ GroupPlan plan_groups(const std::vector<RankPlace>& places, const GroupRule& rul
   plan.groups = split(places, rule, /*may_cross=*/true);
   plan.crosses_nodes =
       std::any_of(plan.groups.begin(), plan.groups.end(), [](const RankGroup& group) { return !group.remote.empty(); });
-  if (plan.crosses_nodes && !concurrent) {
+  if (plan.crosses_nodes && (!concurrent || rule.stay_on_nodes)) {
     plan.groups = split(places, rule, /*may_cross=*/false);
     plan.crosses_nodes = false;
-    plan.warnings.push_back(Status::unsupported(
-        fmt::format("groups of {} ranks would cross nodes, which needs MPI_THREAD_MULTIPLE: they were split",
-                    rule.count),
-        {}, "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...), or take group = \"node\""));
+    plan.warnings.push_back(split_groups(rule));
   }
   for (uint32_t ordinal = 0; ordinal < plan.groups.size(); ++ordinal) {
     const std::vector<uint32_t>& members = plan.groups[ordinal].members;
     if (std::binary_search(members.begin(), members.end(), rank)) plan.own = ordinal;
   }
-  plan.node_rank_count = static_cast<uint32_t>(std::count_if(
-      places.begin(), places.end(), [&](const RankPlace& place) { return place.node == places[rank].node; }));
+  plan.nodes = nodes_of(places);
+  for (uint32_t ordinal = 0; ordinal < plan.nodes.size(); ++ordinal) {
+    const std::vector<uint32_t>& ranks = plan.nodes[ordinal].ranks;
+    if (std::binary_search(ranks.begin(), ranks.end(), rank)) plan.own_node = ordinal;
+  }
+  plan.node_rank_count = static_cast<uint32_t>(plan.node().ranks.size());
   return plan;
 }
 
@@ -74,6 +116,7 @@ Result<GroupPlan> agree_on_groups(Communicator& ranks, const RankPlace& own_plac
   ByteWriter out(mine);
   out.text(own_place.node);
   out.le32(own_place.socket);
+  out.text(own_place.name);
   VARVE_ASSIGN(const auto gathered, ranks.all_gather(mine));
   std::vector<RankPlace> places;
   for (const ByteVector& encoded : gathered) {
@@ -82,6 +125,8 @@ Result<GroupPlan> agree_on_groups(Communicator& ranks, const RankPlace& own_plac
     VARVE_ASSIGN(const std::string_view node, in.text());
     place.node = node;
     VARVE_ASSIGN(place.socket, in.le32());
+    VARVE_ASSIGN(const std::string_view name, in.text());
+    place.name = name;
     places.push_back(std::move(place));
   }
   if (places.size() != ranks.rank_count()) return Status::internal("a rank did not say where it runs");

@@ -33,6 +33,25 @@ TEST(GroupPlan, GathersTheRanksOfASocketOfEachNode) {
   EXPECT_EQ(groups_of(two_nodes(), {Kind::socket}), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
 }
 
+TEST(GroupPlan, NamesTheNodesAndKnowsTheirGroups) {
+  const std::vector<RankPlace> places = {{"1", 0, "a"}, {"2", 0, "b"}, {"1", 0, "a"}, {"2", 1, "b"}, {"3", 0, "a"}};
+  const GroupPlan plan = plan_groups(places, {Kind::socket}, false, 3);
+  EXPECT_EQ(plan.nodes, (std::vector<RankNode>{{"a", {0, 2}}, {"b", {1, 3}}, {"a#2", {4}}}));
+  EXPECT_EQ(plan.own_node, 1u);
+  EXPECT_EQ(plan.node().leader(), 1u);
+  EXPECT_EQ(plan.groups_of_node(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(plan.own, 2u);
+  EXPECT_EQ(plan.own_of_node(), 1u);
+}
+
+TEST(GroupPlan, SplitsGroupsThatAreToStayOnNodes) {
+  const GroupRule rule{.kind = Kind::count, .count = 3, .stay_on_nodes = true};
+  EXPECT_EQ(groups_of(two_nodes(), rule, /*concurrent=*/true), (Groups{{0, 1, 2}, {3}, {4, 5}, {6, 7}}));
+  const GroupPlan plan = plan_groups(two_nodes(), rule, true, 0);
+  ASSERT_EQ(plan.warnings.size(), 1u);
+  EXPECT_NE(plan.warnings[0].to_string().find("store of its own"), std::string::npos);
+}
+
 TEST(GroupPlan, FindsNodesThatAreFilledInTurns) {
   const std::vector<RankPlace> places = {{"b", 0}, {"a", 0}, {"b", 0}, {"a", 0}};
   EXPECT_EQ(groups_of(places, {Kind::node}), (Groups{{0, 2}, {1, 3}}));

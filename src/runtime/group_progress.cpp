@@ -39,4 +39,10 @@ void GroupProgress::end(uint64_t step, const Status& outcome) {
   post_(news_);
 }
 
+void GroupProgress::pass_over(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  news_.finished_step = std::max(news_.finished_step.value_or(0), step);
+  post_(news_);
+}
+
 }  // namespace varve

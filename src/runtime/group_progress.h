@@ -25,6 +25,8 @@ class GroupProgress final : public ProgressSink {
   void begin(uint64_t bytes);
   /// It ended: persistent, or as `outcome` says; up to `step` nothing more will be tried.
   void end(uint64_t step, const Status& outcome);
+  /// Nothing is to be written of it.
+  void pass_over(uint64_t step);
   /// From now on the engine is asked to stop at the next convenient point.
   void cancel() { cancelled_ = true; }
 

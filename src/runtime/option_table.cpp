@@ -154,6 +154,27 @@ Status take_write_rate(Settings& settings, const std::string& text) {
   return {};
 }
 
+/// A folder, or what LevelSpec calls a place that holds sets. The memory before it is a level, too.
+Status take_store(Settings& settings, const std::string& text) {
+  VARVE_TRY(take_path(settings.store, text));
+  LevelSpec store;
+  store.place = text;
+  for (const std::string_view kind : {"dir:", "tcp://", "unix:"}) {
+    if (text.starts_with(kind)) {
+      VARVE_ASSIGN(store, parse_level(std::string(kind) + escape_place(text.substr(kind.size()))));
+    }
+  }
+  LevelSpec memory;
+  memory.kind = LevelSpec::Kind::memory;
+  settings.levels = {memory, store};
+  return {};
+}
+
+Status take_levels(Settings& settings, const std::string& text) {
+  VARVE_ASSIGN(settings.levels, parse_levels(text));
+  return {};
+}
+
 Status take_stop_file(Settings& settings, const std::string& text) {
   settings.stop_file.reset();
   if (text == "none") return {};
@@ -169,7 +190,8 @@ using T = const std::string&;
 using enum OptionForm;
 
 const std::array kRules = {
-    OptionRule{"store", text, "varve-store", said<&O::store>, [](S& s, T t) { return take_path(s.store, t); }},
+    OptionRule{"store", text, "varve-store", said<&O::store>, take_store},
+    OptionRule{"levels", list, "none", said<&O::levels>, take_levels},
     OptionRule{"job", text, "", said<&O::job>, take_job},
     OptionRule{"group", word, "node", said<&O::group>, take_group},
     // The codec after the effort, which it replaces.

@@ -17,6 +17,7 @@ enum class OptionForm : uint8_t {
   size,      ///< an integer of bytes, or a string such as "512M"
   duration,  ///< a number of seconds, or a string such as "30min"
   rate,      ///< a number of bytes per second, or a string such as "100MB/s"
+  list,      ///< a string, or an array of strings, which are joined by ";"
   yes_no,    ///< a boolean; in the environment true, false, yes, no, on, off, 1 or 0
 };
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <thread>
 #include <tuple>
 
 namespace varve {
@@ -37,6 +38,8 @@ Nearness nearness(const Processor& processor, const std::set<uint32_t>& busy_cor
 }
 
 }  // namespace
+
+uint32_t processor_count() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 std::string processors_text(const ProcessorSet& processors) {
   std::string text;

@@ -13,13 +13,16 @@ std::vector<MemoryStep> RankRestart::memory_steps() const {
   return steps;
 }
 
-Status RankRestart::check(const RestartCandidate& candidate) {
+Status RankRestart::look(const RestartCandidate& candidate) {
   memory_.reset();
   stored_.reset();
-  return candidate.memory_run ? check_memory(candidate) : check_store(candidate);
+  if (candidate.memory_run) return look_in_memory(candidate);
+  shelf_ = &shelves_.at(candidate.level);
+  stored_ = std::make_unique<StoredImage>(*shelf_->store);
+  return with_condemned(look_in_store(candidate));
 }
 
-Status RankRestart::check_memory(const RestartCandidate& candidate) {
+Status RankRestart::look_in_memory(const RestartCandidate& candidate) {
   const auto left = std::find_if(left_.begin(), left_.end(), [&](const LeftSnapshot& snapshot) {
     return snapshot.owner.run == *candidate.memory_run && snapshot.step == candidate.step;
   });
@@ -28,21 +31,29 @@ Status RankRestart::check_memory(const RestartCandidate& candidate) {
   return variables_.check_loadable(memory_->image());
 }
 
-Status RankRestart::check_store(const RestartCandidate& candidate) {
-  stored_ = std::make_unique<StoredImage>(store_);
-  const Status checked = check_stored(candidate);
-  const Status condemned = condemn_arenas(store_, stored_->damaged_arenas());
+Status RankRestart::look_in_store(const RestartCandidate& candidate) {
+  VARVE_ASSIGN(const SetRecord record, Catalog(*shelf_->store).read({place_.job, candidate.step}));
+  VARVE_TRY(shelf_->of_node ? stored_->open_of_node(record, place_.rank, place_.rank_count, shelf_->group)
+                            : stored_->open(record, place_.rank, place_.rank_count, shelf_->group));
+  return variables_.check_loadable(stored_->image());
+}
+
+Status RankRestart::check() {
+  if (memory_) return {};  // it was verified when it was opened
+  if (!stored_) return Status::internal("nothing was looked at before it was checked");
+  return with_condemned(stored_->verify(place_.thread_count, place_.kept_bytes_max));
+}
+
+Status RankRestart::with_condemned(const Status& outcome) {
+  const Status condemned = condemn_arenas(*shelf_->store, stored_->damaged_arenas());
   if (!condemned.ok()) {
     warnings_.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
   }
-  return checked;
+  return outcome;
 }
 
-Status RankRestart::check_stored(const RestartCandidate& candidate) {
-  VARVE_ASSIGN(const SetRecord record, Catalog(store_).read({place_.job, candidate.step}));
-  VARVE_TRY(stored_->open(record, place_.rank, place_.rank_count, place_.group));
-  VARVE_TRY(variables_.check_loadable(stored_->image()));
-  return stored_->verify(place_.thread_count, place_.kept_bytes_max);
+std::optional<SetOrigin> RankRestart::origin() const {
+  return stored_ && shelf_->of_node ? std::optional(stored_->origin()) : std::nullopt;
 }
 
 Status RankRestart::load() {

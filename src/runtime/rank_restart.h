@@ -14,40 +14,54 @@
 
 namespace varve {
 
-/// A rank's side of a restart from the snapshots of dead runs on its node, and from the sets of a store. Arenas that it
-/// finds damaged are condemned, so that the run, which will compute the same again, does not refer to them.
+/// A rank's side of a restart from the snapshots of dead runs on its node, and from the sets of its stores. Arenas that
+/// it finds damaged are condemned, so that the run, which will compute the same again, does not refer to them.
 class RankRestart final : public RestartSide {
  public:
   struct Place {
     std::string job;
     uint32_t rank = 0;
     uint32_t rank_count = 1;
-    uint32_t group = 0;           ///< ordinal of its group, where its image is most likely
     size_t thread_count = 1;      ///< for checking
     uint64_t kept_bytes_max = 0;  ///< of a set's image, so that it need not be decoded twice
   };
-  RankRestart(const Store& store, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
+  /// A store of a run, which outlives this.
+  struct Shelf {
+    const Store* store = nullptr;
+    bool of_node = false;  ///< it is the node's own, and has only its ranks
+    uint32_t group = 0;    ///< ordinal of the rank's group in the sets there, where its image is most likely
+  };
+  /// `shelves`: nearest first.
+  RankRestart(std::vector<Shelf> shelves, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
               WarningList& warnings)
-      : store_(store), warnings_(warnings), place_(std::move(place)), left_(std::move(left)), variables_(variables) {}
+      : shelves_(std::move(shelves)),
+        warnings_(warnings),
+        place_(std::move(place)),
+        left_(std::move(left)),
+        variables_(variables) {}
 
   /// What agree_on_candidates() is told of this rank.
   std::vector<MemoryStep> memory_steps() const;
 
-  Status check(const RestartCandidate& candidate) override;
+  Status look(const RestartCandidate& candidate) override;
+  Status check() override;
+  std::optional<SetOrigin> origin() const override;
   Status load() override;
 
  private:
-  Status check_stored(const RestartCandidate& candidate);
-  Status check_memory(const RestartCandidate& candidate);
-  Status check_store(const RestartCandidate& candidate);
+  Status look_in_memory(const RestartCandidate& candidate);
+  Status look_in_store(const RestartCandidate& candidate);
+  /// Has what was found damaged in the store of the image marked.
+  Status with_condemned(const Status& outcome);
 
-  const Store& store_;
+  const std::vector<Shelf> shelves_;
   WarningList& warnings_;
   const Place place_;
   const std::vector<LeftSnapshot> left_;  ///< of this rank
   VariableTable& variables_;
   std::unique_ptr<SnapshotReader> memory_;  ///< what was checked last: one of these
   std::unique_ptr<StoredImage> stored_;
+  const Shelf* shelf_ = nullptr;  ///< of that
 };
 
 }  // namespace varve

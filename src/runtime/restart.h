@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/restart_candidates.h"
+#include "runtime/set_origin.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
 
@@ -13,10 +14,15 @@ namespace varve {
 class RestartSide {
  public:
   virtual ~RestartSide() = default;
-  /// Whether this rank's part is there, is what its checksums say, and fits what is protected. Changes nothing.
-  /// corrupt, not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart;
-  /// invalid_argument: it is of another number of ranks, or does not fit.
-  virtual Status check(const RestartCandidate& candidate) = 0;
+  /// Whether this rank's part is there, and fits what is protected, as far as a glance tells. Changes nothing. corrupt,
+  /// not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart; invalid_argument: it
+  /// is of another number of ranks, or does not fit.
+  virtual Status look(const RestartCandidate& candidate) = 0;
+  /// Whether all of what was looked at last is what its checksums say. After all ranks have looked; outcomes as above.
+  virtual Status check() = 0;
+  /// Of which run is what was looked at last, if not all ranks have it from one set: only parts of one run belong
+  /// together. On all ranks or on none.
+  virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// Puts what was checked last where it belongs.
   virtual Status load() = 0;
 };
@@ -25,8 +31,8 @@ class RestartSide {
 struct RestartDecision {
   std::optional<RestartCandidate> taken;      ///< none: there was nothing
   std::vector<RestartCandidate> passed_over;  ///< newer ones that could not be used, newest first
-  /// Of their sets in the store, those that are damaged for good: new ones may take their places.
-  std::vector<uint64_t> damaged_steps;
+  /// Of their sets in stores, those that are damaged for good: new ones may take their places.
+  std::vector<RestartCandidate> damaged;
   std::vector<Status> warnings;  ///< what was wrong with them, and on which ranks
 };
 

@@ -38,19 +38,34 @@ Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
   return memory;
 }
 
-Result<std::vector<uint64_t>> broadcast_steps(Communicator& ranks, const std::vector<uint64_t>& steps) {
-  ByteVector mine;
-  ByteWriter out(mine);
-  out.varint(steps.size());
-  for (uint64_t step : steps) out.le64(step);
-  VARVE_ASSIGN(const ByteVector bytes, ranks.broadcast(mine, 0));
-  ByteReader in(bytes);
-  VARVE_ASSIGN(const uint64_t count, in.count(sizeof(uint64_t)));
-  std::vector<uint64_t> all(count);
-  for (uint64_t& step : all) {
-    VARVE_ASSIGN(step, in.le64());
+ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  for (const StoreSteps& store : stores) {
+    out.varint(store.steps.size());
+    for (const uint64_t step : store.steps) out.le64(step);
   }
-  return all;
+  return bytes;
+}
+
+/// Adds what a rank sees to what is known.
+Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
+  ByteReader in(bytes);
+  for (StoreSteps& store : stores) {
+    VARVE_ASSIGN(const uint64_t count, in.count(sizeof(uint64_t)));
+    for (uint64_t i = 0; i < count; ++i) {
+      VARVE_ASSIGN(const uint64_t step, in.le64());
+      store.steps.push_back(step);
+    }
+  }
+  return {};
+}
+
+void sort_steps(std::vector<StoreSteps>& stores) {
+  for (StoreSteps& store : stores) {
+    std::sort(store.steps.begin(), store.steps.end());
+    store.steps.erase(std::unique(store.steps.begin(), store.steps.end()), store.steps.end());
+  }
 }
 
 bool has(const std::vector<MemoryStep>& memory, const MemoryStep& step) {
@@ -83,17 +98,22 @@ std::optional<MemoryStep> newest_foreign(const std::vector<std::vector<MemorySte
 }  // namespace
 
 std::string RestartCandidate::to_string() const {
-  return fmt::format("step {} in {}", step, memory_run ? "memory" : "the store");
+  return fmt::format("step {} in {}", step, memory_run ? "memory" : place);
 }
 
 Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                                         const std::vector<uint64_t>& store_steps) {
+                                                         const std::vector<StoreSteps>& stores) {
   std::vector<RestartCandidate> candidates;
-  for (const MemoryStep& step : common_steps(memory_by_rank)) candidates.push_back({step.step, step.run});
-  for (uint64_t step : store_steps) candidates.push_back({step, std::nullopt});
+  for (const MemoryStep& step : common_steps(memory_by_rank)) candidates.push_back({step.step, step.run, 0, "memory"});
+  for (uint32_t level = 0; level < stores.size(); ++level) {
+    for (const uint64_t step : stores[level].steps) {
+      candidates.push_back({step, std::nullopt, level, stores[level].place});
+    }
+  }
   std::sort(candidates.begin(), candidates.end(), [](const RestartCandidate& a, const RestartCandidate& b) {
     if (a.step != b.step) return a.step > b.step;
     if (a.memory_run.has_value() != b.memory_run.has_value()) return a.memory_run.has_value();
+    if (a.level != b.level) return a.level < b.level;
     return a.memory_run < b.memory_run;
   });
   const std::optional<MemoryStep> foreign = newest_foreign(memory_by_rank);
@@ -107,15 +127,18 @@ Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::
 }
 
 Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                                          const std::vector<uint64_t>& store_steps) {
+                                                          std::vector<StoreSteps> stores) {
   VARVE_ASSIGN(const auto gathered, ranks.all_gather(encode_memory(memory)));
   std::vector<std::vector<MemoryStep>> memory_by_rank;
   for (const ByteVector& encoded : gathered) {
     VARVE_ASSIGN(std::vector<MemoryStep> steps, decode_memory(encoded));
     memory_by_rank.push_back(std::move(steps));
   }
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, broadcast_steps(ranks, store_steps));
-  return restart_candidates(memory_by_rank, steps);
+  VARVE_ASSIGN(const auto seen, ranks.all_gather(encode_steps(stores)));
+  for (StoreSteps& store : stores) store.steps.clear();
+  for (const ByteVector& encoded : seen) VARVE_TRY(add_steps(encoded, stores));
+  sort_steps(stores);
+  return restart_candidates(memory_by_rank, stores);
 }
 
 }  // namespace varve

@@ -22,21 +22,31 @@ struct MemoryStep {
 /// Something that all ranks could restart from.
 struct RestartCandidate {
   uint64_t step = 0;
-  std::optional<UniqueId> memory_run;  ///< all ranks have that run's snapshot in memory; none: it is a set of the store
+  std::optional<UniqueId> memory_run{};  ///< all ranks have that run's snapshot in memory; none: it is a set of a store
+  uint32_t level = 0;                    ///< of the set: ordinal of the store, nearest first
+  std::string place = "the store";       ///< of the set, for people
   bool operator==(const RestartCandidate&) const = default;
 
   /// "step 7 in memory", "step 7 in the store".
   std::string to_string() const;
 };
 
-/// What there is, the newest step first, and of one step what is in memory first. Of memory only what all ranks have
-/// counts, of the same run: snapshots of different runs do not belong together. invalid_argument if the newest of all
-/// was left in memory by a run of another number of ranks, as to go on without it would give it up.
-Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                                         const std::vector<uint64_t>& store_steps);
+/// The steps of the sets in a store, nearest store first.
+struct StoreSteps {
+  std::vector<uint64_t> steps{};
+  std::string place = "the store";  ///< for people
+};
 
-/// The same on all ranks: each tells what it has in memory, rank 0 what is in the store. Collective.
+/// What there is, the newest step first, and of one step what is in memory first, then what is in the nearest store. Of
+/// memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A set
+/// counts if any rank sees it. invalid_argument if the newest of all was left in memory by a run of another number of
+/// ranks, as to go on without it would give it up.
+Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
+                                                         const std::vector<StoreSteps>& stores);
+
+/// The same on all ranks: each tells what it has in memory, and which sets it sees in the stores, whose places are the
+/// same on all. Of a store that all ranks share, one rank's word is enough. Collective.
 Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                                          const std::vector<uint64_t>& store_steps);
+                                                          std::vector<StoreSteps> stores);
 
 }  // namespace varve

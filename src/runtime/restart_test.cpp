@@ -18,36 +18,60 @@ UniqueId run(uint8_t number) {
 using Memory = std::vector<std::vector<MemoryStep>>;
 using Candidates = std::vector<RestartCandidate>;
 
+std::vector<StoreSteps> in_store(std::vector<uint64_t> steps) { return {{std::move(steps)}}; }
+
+/// What memory candidates compare with.
+RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory"}; }
+
 TEST(RestartCandidates, AreNewestFirstAndMemoryBeforeTheStore) {
   const Memory memory = {{{run(1), 7, 2}, {run(1), 9, 2}}, {{run(1), 9, 2}, {run(1), 7, 2}}};
-  EXPECT_EQ(restart_candidates(memory, {5, 7, 8}).value(),
-            (Candidates{{9, run(1)}, {8, {}}, {7, run(1)}, {7, {}}, {5, {}}}));
+  EXPECT_EQ(restart_candidates(memory, in_store({5, 7, 8})).value(),
+            (Candidates{in_memory(9, run(1)), {8, {}}, in_memory(7, run(1)), {7, {}}, {5, {}}}));
 }
 
 TEST(RestartCandidates, InMemoryAreOnesThatAllRanksHaveOfTheSameRun) {
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {}}, {5}).value(), (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(2), 9, 2}}}, {5}).value(), (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(1), 8, 2}}}, {}).value(), Candidates{});
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {}}, in_store({5})).value(), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(2), 9, 2}}}, in_store({5})).value(), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(1), 8, 2}}}, in_store({})).value(), Candidates{});
 }
 
 TEST(RestartCandidates, RefuseToGiveUpWhatAnotherNumberOfRanksLeftInMemory) {
   const Memory of_four = {{{run(1), 9, 4}}, {{run(1), 9, 4}}};
-  const Status refused = restart_candidates(of_four, {5}).status();
+  const Status refused = restart_candidates(of_four, in_store({5})).status();
   EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
   EXPECT_NE(refused.to_string().find("4 ranks"), std::string::npos);
   EXPECT_NE(refused.to_string().find("has 2"), std::string::npos);
-  EXPECT_TRUE(restart_candidates(of_four, {9}).ok()) << "the store has as new a one";
+  EXPECT_TRUE(restart_candidates(of_four, in_store({9})).ok()) << "the store has as new a one";
+}
+
+TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
+  const std::vector<StoreSteps> stores = {{{7, 8}, "near"}, {{5, 7, 9}, "far"}};
+  std::vector<std::string> order;
+  for (const RestartCandidate& candidate : restart_candidates({{{run(1), 7, 1}}}, stores).value())
+    order.push_back(candidate.to_string());
+  EXPECT_EQ(order, (std::vector<std::string>{"step 9 in far", "step 8 in near", "step 7 in memory", "step 7 in near",
+                                             "step 7 in far", "step 5 in far"}));
 }
 
 /// A rank's checks and loads, as a test wants them.
 struct FakeSide final : RestartSide {
-  std::map<uint64_t, Status> outcome_of;
+  std::map<uint64_t, Status> outcome_of, glance_of;
+  uint32_t checks = 0;
   Status load_outcome;
   std::optional<uint64_t> checked, loaded;
+  std::map<uint64_t, SetOrigin> origin_of;
 
-  Status check(const RestartCandidate& candidate) override {
+  Status look(const RestartCandidate& candidate) override {
     checked = candidate.step;
-    return outcome_of[candidate.step];
+    return glance_of[candidate.step];
+  }
+  Status check() override {
+    ++checks;
+    return outcome_of[*checked];
+  }
+  std::optional<SetOrigin> origin() const override {
+    const auto found = origin_of.find(checked.value_or(0));
+    return found == origin_of.end() ? std::nullopt : std::optional(found->second);
   }
   Status load() override {
     if (load_outcome.ok()) loaded = checked;
@@ -100,6 +124,31 @@ TEST(Restart, OfAllRanksFallsBackTogetherAndSaysWhatWasWrongWhere) {
     EXPECT_NE(decision.warnings[0].to_string().find("rank 2"), std::string::npos);
     EXPECT_NE(decision.warnings[0].to_string().find("step 30"), std::string::npos);
     EXPECT_NE(decision.warnings[1].to_string().find("rank 3"), std::string::npos);
+  }
+}
+
+TEST(Restart, ReadsNothingOfWhatAnotherRankLacks) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 1) side.glance_of[30] = Status::not_found("there is no such set on this node");
+  });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(outcome.decisions[rank].value().taken->step, 20u);
+    EXPECT_EQ(outcome.decisions[rank].value().damaged, (Candidates{{30, {}}}));
+    EXPECT_EQ(outcome.sides[rank].checks, 1u);
+  }
+}
+
+TEST(Restart, DoesNotMixWhatDifferentRunsMade) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    side.origin_of[30] = {run(rank == 1 ? 2 : 1), 3};
+    side.origin_of[20] = {run(1), 3};
+  });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const RestartDecision& decision = outcome.decisions[rank].value();
+    EXPECT_EQ(decision.taken->step, 20u);
+    EXPECT_EQ(decision.damaged, (Candidates{{30, {}}}));
+    ASSERT_EQ(decision.warnings.size(), 1u);
+    EXPECT_NE(decision.warnings[0].to_string().find("different runs"), std::string::npos);
   }
 }
 

@@ -1,19 +1,14 @@
 #include "runtime/run_session.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <exception>
-#include <filesystem>
-#include <thread>
 
 #include "comm/agreement.h"
-#include "core/throttled_file_system.h"
 #include "runtime/due.h"
-#include "runtime/placement.h"
-#include "runtime/remote_member.h"
+#include "runtime/processors.h"
 
 namespace varve {
 
@@ -26,197 +21,10 @@ constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
-/// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
-constexpr uint32_t kUsefulWorkersMax = 16;
-
-/// What rank 0 decides for all.
-struct SharedStart {
-  UniqueId run;
-  std::string store_path;
-};
-
-Result<std::string> open_or_create(FileSystem& files, const std::string& path) {
-  const Status there = Store::open(files, path).status();
-  if (there.code() == StatusCode::not_found) {
-    const Status created = Store::create(files, path);
-    // Another job may have been faster.
-    if (!created.ok() && created.code() != StatusCode::already_exists) return created;
-  } else if (!there.ok()) {
-    return there;
-  }
-  std::error_code error;
-  const std::filesystem::path canonical = std::filesystem::canonical(path, error);
-  return error ? path : canonical.string();
+nanoseconds time_left(std::chrono::steady_clock::time_point end) {
+  return std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0));
 }
-
-Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const std::string& path) {
-  SharedStart start;
-  Status prepared;
-  if (ranks.rank() == 0) {
-    Result<UniqueId> run = UniqueId::random();
-    Result<std::string> opened = run.ok() ? open_or_create(files, path) : run.status();
-    prepared = opened.status();
-    if (opened.ok()) start = {*run, *opened};
-  }
-  VARVE_TRY(agree(ranks, prepared));
-  ByteVector mine;
-  ByteWriter out(mine);
-  out.bytes(start.run.bytes);
-  out.text(start.store_path);
-  VARVE_ASSIGN(const ByteVector bytes, ranks.broadcast(mine, 0));
-  ByteReader in(bytes);
-  VARVE_ASSIGN(const ByteSpan run, in.bytes(start.run.bytes.size()));
-  std::copy(run.begin(), run.end(), start.run.bytes.begin());
-  VARVE_ASSIGN(const std::string_view store_path, in.text());
-  start.store_path = store_path;
-  return start;
-}
-
-CadenceRule cadence_rule(const Settings& settings) {
-  return {settings.every_steps, settings.every_seconds, settings.mean_time_between_failures};
-}
-
-uint32_t processor_count() { return std::max(1u, std::thread::hardware_concurrency()); }
 }  // namespace
-
-// Opening
-
-Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicator> ranks, const SessionOptions& options,
-                                                     SessionEnvironment environment) {
-  if (!ranks) return Status::invalid_argument("a session needs a communicator");
-  VARVE_ASSIGN(Settings settings, agree_on_settings(*ranks, options, environment.sources));
-  std::unique_ptr<RunSession> session(new RunSession(std::move(ranks), std::move(settings), std::move(environment)));
-  VARVE_TRY(session->prepare_store());
-  VARVE_TRY(session->prepare_memory());
-  VARVE_TRY(session->prepare_stage_two());
-  session->finished_ = false;
-  return session;
-}
-
-RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, SessionEnvironment environment)
-    : ranks_(std::move(ranks)),
-      settings_(std::move(settings)),
-      environment_(std::move(environment)),
-      clock_(*environment_.clock),
-      cadence_(cadence_rule(settings_), clock_),
-      ledger_(clock_) {
-  warnings_.add(settings_.warnings);
-}
-
-Status RunSession::prepare_store() {
-  FileSystem& files = *environment_.files;
-  VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, settings_.store));
-  run_ = start.run;
-  store_path_ = start.store_path;
-  family_ = {settings_.shared_memory, static_cast<uint32_t>(::getuid()), make_job_key(store_path_, settings_.job)};
-  Result<std::unique_ptr<Store>> opened = Store::open(files, store_path_);
-  VARVE_TRY(agree(*ranks_, opened.status()));
-  store_ = std::move(*opened);
-  return {};
-}
-
-Status RunSession::prepare_memory() {
-  const Result<RankPlace> place = environment_.find_place(settings_.shared_memory);
-  VARVE_TRY(agree(*ranks_, place.status()));
-  VARVE_ASSIGN(plan_, agree_on_groups(*ranks_, *place, settings_.group));
-  warnings_.add(plan_.warnings);
-  const bool leads_group = plan_.own_group().leader() == ranks_->rank();
-  VARVE_ASSIGN(free_processors_, agree_on_free_processors(*ranks_, place->node, leads_group));
-
-  SnapshotOptions options;
-  options.rank_count = ranks_->rank_count();
-  options.slots = settings_.when_busy == WhenBusy::two_slots ? 2 : 1;
-  options.copy_threads = std::max(1u, processor_count() / plan_.node_rank_count);
-  Result<std::unique_ptr<SnapshotMemory>> memory = SnapshotMemory::create(owner_of(ranks_->rank()), options);
-  VARVE_TRY(agree(*ranks_, memory.status()));
-  memory_ = std::move(*memory);
-  // Our own memory is there before we look for others': of two jobs that start together, at least one sees the other.
-  Result<LeftRuns> left = find_left_runs(family_, run_);
-  VARVE_TRY(agree(*ranks_, left.status()));
-  left_ = std::move(*left);
-  left_runs_remain_ = !left_.runs.empty();
-  return {};
-}
-
-Status RunSession::prepare_stage_two() {
-  Status prepared = attach();
-  if (prepared.ok()) {
-    FileSystem* const named = environment_.sources.files;
-    FileSystem& files = named != nullptr ? *named : posix_file_system();
-    const StopRule rule{settings_.stop_on_signals, settings_.stop_after_seconds, settings_.stop_file};
-    Result<StopRequests> stop = StopRequests::start(rule, ranks_->rank() == 0, files, clock_);
-    prepared = stop.status();
-    if (stop.ok()) stop_.emplace(std::move(*stop));
-  }
-  VARVE_TRY(agree(*ranks_, prepared));
-  if (thread_) thread_->start();
-  if (relay_) relay_->start();
-  return {};
-}
-
-/// Brings this rank and its checkpoint thread together.
-Status RunSession::attach() {
-  const uint32_t leader = plan_.own_group().leader();
-  if (plan_.is_remote(ranks_->rank())) {
-    VARVE_ASSIGN(std::unique_ptr<SnapshotView> view, SnapshotView::open(owner_of(ranks_->rank())));
-    relay_ = std::make_unique<SnapshotRelay>(*ranks_, leader, std::move(view));
-    return {};
-  }
-  VARVE_TRY(memory_->attach_leader(owner_of(leader)));
-  if (leader == ranks_->rank()) {
-    VARVE_ASSIGN(thread_, make_thread());
-  }
-  return {};
-}
-
-Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
-  FileSystem* files = environment_.files;
-  if (settings_.write_bytes_per_second) {
-    throttled_ = std::make_unique<ThrottledFileSystem>(*files, *settings_.write_bytes_per_second, clock_);
-    files = throttled_.get();
-  }
-  VARVE_ASSIGN(std::unique_ptr<Store> store, Store::open(*files, store_path_));
-  std::vector<std::unique_ptr<GroupMember>> members;
-  for (uint32_t rank : plan_.own_group().members) {
-    if (plan_.is_remote(rank)) {
-      members.push_back(std::make_unique<RemoteMember>(*ranks_, rank));
-    } else {
-      VARVE_ASSIGN(std::unique_ptr<LocalMember> member, LocalMember::open(owner_of(rank)));
-      members.push_back(std::move(member));
-    }
-  }
-  CheckpointDuty duty;
-  duty.run = run_;
-  duty.job = settings_.job;
-  duty.ordinal = plan_.own;
-  duty.group_count = plan_.count();
-  duty.save.scheme = settings_.scheme;
-  duty.save.codec = settings_.codec;
-  duty.save.memory_bytes = settings_.memory_bytes;
-  duty.save.thread_count = worker_count();
-  duty.save.small_bytes = 0;  // each variable keeps its description
-  duty.keep_last = settings_.keep_last;
-  for (const RankGroup& group : plan_.groups) {
-    if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
-  }
-  duty.prepare_thread = [this] {
-    const Status placed = place_calling_thread(free_processors_, settings_.low_priority);
-    if (!placed.ok()) warnings_.add(placed.with_context("the checkpoint thread may get in the program's way"));
-  };
-  duty.report = [this](const DrainReport& report) { note_drained(report); };
-  return std::make_unique<CheckpointThread>(std::move(store), std::move(duty), std::move(members), memory_->bell(),
-                                            warnings_, clock_);
-}
-
-/// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's
-/// ranks is disturbed alike. One of them that falls behind alone holds up the others.
-uint32_t RunSession::worker_count() const {
-  if (settings_.threads) return static_cast<uint32_t>(*settings_.threads);
-  const RankGroup& group = plan_.own_group();
-  const size_t processors = free_processors_.empty() ? processor_count() : free_processors_.size();
-  return static_cast<uint32_t>(
-      std::min({group.members.size() - group.remote.size(), processors, size_t{kUsefulWorkersMax}}));
-}
 
 Status RunSession::check_running() const {
   return finished_ ? Status::invalid_argument("the session has ended") : Status();
@@ -237,41 +45,52 @@ Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
 // Restart
 
 Result<std::vector<RestartCandidate>> RunSession::find_candidates(const RankRestart& side) {
-  std::vector<uint64_t> steps;
-  Status listed;
-  if (ranks_->rank() == 0) {
-    const Result<std::vector<SetName>> completed = complete_leftover_parts(*store_, settings_.job);
+  // What a rank completes is seen by all who list later.
+  for (const auto& level : levels_) {
+    if (level->of_node() ? !speaks_for_node() : ranks_->rank() != 0) continue;
+    const Result<std::vector<SetName>> completed = complete_leftover_parts(level->store(), settings_.job);
     if (!completed.ok()) {
       warnings_.add(completed.status().with_context("a checkpoint that was nearly complete could not be completed"));
     }
-    Result<std::vector<uint64_t>> in_store = Catalog(*store_).steps(settings_.job);
-    listed = in_store.status();
-    if (in_store.ok()) steps = std::move(*in_store);
+  }
+  VARVE_TRY(ranks_->barrier());
+  std::vector<StoreSteps> stores;
+  Status listed;
+  for (const auto& level : levels_) {
+    StoreSteps& store = stores.emplace_back();
+    if (levels_.size() > 1 || level->of_node()) store.place = level->name();
+    if (!level->of_node() && ranks_->rank() != 0) continue;
+    Result<std::vector<uint64_t>> steps = Catalog(level->store()).steps(settings_.job);
+    if (!steps.ok() && listed.ok()) listed = steps.status();
+    if (steps.ok()) store.steps = std::move(*steps);
   }
   VARVE_TRY(agree(*ranks_, listed));
-  return agree_on_candidates(*ranks_, side.memory_steps(), steps);
+  return agree_on_candidates(*ranks_, has_memory_level() ? side.memory_steps() : std::vector<MemoryStep>(), stores);
 }
 
 Result<std::optional<uint64_t>> RunSession::restart() {
   VARVE_TRY(check_running());
   if (last_taken_) return Status::invalid_argument("a restart comes before the first checkpoint");
+  VARVE_TRY(open_levels(/*all=*/true));
+  Result<std::optional<uint64_t>> restarted = restart_from_levels();
+  close_idle_levels();
+  return restarted;
+}
+
+Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   RankRestart::Place place;
   place.job = settings_.job;
   place.rank = ranks_->rank();
   place.rank_count = ranks_->rank_count();
-  place.group = plan_.own;
   place.thread_count = std::max(1u, processor_count() / plan_.node_rank_count);
   place.kept_bytes_max = settings_.memory_bytes;
-  RankRestart side(*store_, place, left_.of_rank(place.rank), variables_, warnings_);
+  RankRestart side(shelves(), place, left_.of_rank(place.rank), variables_, warnings_);
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(side));
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
-  store_->drop_arena_cache();
+  for (const auto& level : levels_) level->store().drop_arena_cache();
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
-  if (thread_) thread_->allow_replacement(decision->damaged_steps);
-  // What is in memory alone stays until a newer set is in the store, however this run ends.
-  const RestartCandidate in_store{decision->taken ? decision->taken->step : 0, std::nullopt};
-  left_runs_useful_ = decision->taken && std::find(candidates.begin(), candidates.end(), in_store) == candidates.end();
+  take_consequences(*decision, candidates);
   // What else is wrong with the variables is an error of the first checkpoint.
   const Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
   if (reserved.code() == StatusCode::no_space) warnings_.add(reserved.with_context("checkpoints will not be possible"));
@@ -280,6 +99,43 @@ Result<std::optional<uint64_t>> RunSession::restart() {
   if (!left_runs_useful_) restarted_set_ = last_step_;
   cadence_.note_restart(*last_step_);
   return last_step_;
+}
+
+std::vector<RankRestart::Shelf> RunSession::shelves() const {
+  std::vector<RankRestart::Shelf> shelves;
+  for (const auto& level : levels_) {
+    shelves.push_back({&level->store(), level->of_node(), level->of_node() ? plan_.own_of_node() : plan_.own});
+  }
+  return shelves;
+}
+
+/// What was damaged may be replaced; what is near alone is to go far, too.
+void RunSession::take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates) {
+  for (const RestartCandidate& damaged : decision.damaged) {
+    if (damaged.level == 0 && protection_) {
+      // What is saved again is not what was protected.
+      protection_->forget(damaged.step).ignore("what is left of it is refused when it does not fit the new set");
+    }
+    if (damaged.level == 0 && thread_) thread_->allow_replacement(damaged.step);
+    if (damaged.level > 0 && !pushes_.empty()) pushes_[damaged.level - 1]->allow_replacement(damaged.step);
+  }
+  const auto in_store = [&](uint32_t level) {
+    return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
+      return !candidate.memory_run && candidate.level == level && candidate.step == decision.taken->step;
+    });
+  };
+  left_runs_useful_ = false;
+  if (!decision.taken) return;
+  bool in_any = !decision.taken->memory_run;
+  // Of a store that all share, one look tells; a node's own may be the only one that has it.
+  for (uint32_t level = 0; level < levels_.size(); ++level)
+    in_any = in_any || (!levels_[level]->of_node() && in_store(level));
+  // What is in memory alone stays until a newer set is in the store, however this run ends.
+  left_runs_useful_ = !in_any;
+  if (decision.taken->memory_run || decision.taken->level > 0) return;
+  for (uint32_t push = 0; push < pushes_.size(); ++push) {
+    if (!in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
+  }
 }
 
 // Checkpoints
@@ -320,7 +176,9 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence) {
     cadence_.note_checkpoint(step, clock_.seconds() - begin);
     return {};
   }
-  Status made = taken.ok() ? snapshot(step, begin) : taken.status();
+  const LevelDuty levels = schedule_.next(persistence == Persistence::now, stop_agreed_);
+  if (thread_) thread_->note_begin(step, begin, levels);
+  Status made = taken.ok() ? snapshot(step, begin, levels) : taken.status();
   if (!made.ok()) memory_->give_up(step);
   if (persistence == Persistence::now) {
     const double settle_begin = clock_.seconds();
@@ -344,12 +202,12 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
   return true;
 }
 
-Status RunSession::snapshot(uint64_t step, double begin_seconds) {
+Status RunSession::snapshot(uint64_t step, double begin_seconds, const LevelDuty& levels) {
   if (variables_.empty()) return Status::invalid_argument("nothing is protected");
-  if (thread_) thread_->note_begin(step, begin_seconds);
   const double copy_begin = clock_.seconds();
   VARVE_TRY(memory_->fill(step, variables_));
   last_taken_ = step;
+  if (levels.save) last_saved_ = step;
   RunLedger::Snapshot cost;
   cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
   for (size_t i = 0; i < variables_.memory().size(); ++i) {
@@ -398,27 +256,27 @@ Status RunSession::await_part(uint64_t step, nanoseconds limit) const {
 
 Status RunSession::settle(nanoseconds limit) {
   const auto begin = std::chrono::steady_clock::now();
-  const Status part = agree(*ranks_, last_taken_ ? await_part(*last_taken_, limit) : Status());
+  const Status part = agree(*ranks_, last_saved_ ? await_part(*last_saved_, limit) : Status());
   if (!part.ok()) {
     // The set will never be complete, and the groups that have written their parts need not wait for it.
-    if (thread_ && last_taken_) thread_->give_up(*last_taken_);
+    if (thread_ && last_saved_) thread_->give_up(*last_saved_);
     return part;
   }
   Status whole;
-  if (last_taken_) {
+  if (last_saved_) {
     const nanoseconds waited = std::chrono::steady_clock::now() - begin;
-    whole = memory_->wait_for_step(*last_taken_, std::max(limit - waited, nanoseconds(0)));
-    if (whole.ok()) whole = outcome_of(*last_taken_);
+    whole = memory_->wait_for_step(*last_saved_, std::max(limit - waited, nanoseconds(0)));
+    if (whole.ok()) whole = outcome_of(*last_saved_);
   }
   return agree(*ranks_, whole);
 }
 
 Status RunSession::wait() {
   VARVE_TRY(check_running());
-  if (!last_taken_) return {};
+  if (!last_saved_) return {};
   const double begin = clock_.seconds();
-  Status waited = memory_->wait_for_step(*last_taken_, kPatience);
-  if (waited.ok()) waited = outcome_of(*last_taken_);
+  Status waited = memory_->wait_for_step(*last_saved_, kPatience);
+  if (waited.ok()) waited = outcome_of(*last_saved_);
   ledger_.note_blocked(clock_.seconds() - begin);
   return waited;
 }
@@ -437,17 +295,42 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
     settled = settled.with_context("the newest checkpoint was given up");
   }
   if (relay_) relay_->stop();
-  if (thread_) thread_->stop(std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0)));
+  if (thread_) thread_->stop(time_left(end));
+  if (protection_) protection_->end();
+  // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
+  const Status pushed = finish_pushes(settled.ok() ? last_saved_ : std::nullopt, end);
   ledger_.note_blocked(clock_.seconds() - begin);
-  // Nobody takes its memory away while a neighbour's thread may still read it.
+  // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
+  // soon.
   const Status together = ranks_->barrier();
+  Status spread = pushed;
+  for (const auto& push : pushes_) {
+    const Status ended = push->end();
+    if (spread.ok()) spread = ended;
+  }
+  spread = agree(*ranks_, spread);
   close();
-  return settled.ok() ? together : settled;
+  if (!settled.ok()) return settled;
+  return together.ok() ? spread : together;
+}
+
+Status RunSession::finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end) {
+  Status outcome;
+  for (const auto& push : pushes_) {
+    if (last) push->note_set(*last, /*of_end=*/true);
+  }
+  for (const auto& push : pushes_) {
+    const Status finished = push->finish(time_left(end));
+    if (outcome.ok()) outcome = finished;
+  }
+  return outcome;
 }
 
 void RunSession::close() {
   if (relay_) relay_->stop();
   if (thread_) thread_->stop(kPatience);
+  pushes_.clear();
+  if (thread_) thread_->tidy();
   const std::optional<GroupNews> news = memory_->news();
   if (!left_runs_useful_ || (news && news->newest_persistent)) forget_left_runs();
   memory_->remove_files().ignore("the next run removes what is left");
@@ -495,15 +378,42 @@ SessionProgress RunSession::progress() const {
   progress.skipped = skipped_;
   progress.last_error = last_error_;
   const std::optional<GroupNews> news = memory_->news();
-  if (!news) return progress;
-  if (news->newest_persistent) progress.newest_persistent = news->newest_persistent;
-  progress.bytes_to_write = news->bytes_to_write;
-  progress.bytes_written = news->bytes_written;
-  if (!news->last_error.ok()) progress.last_error = news->last_error;
+  if (news) {
+    if (news->newest_persistent) progress.newest_persistent = news->newest_persistent;
+    progress.bytes_to_write = news->bytes_to_write;
+    progress.bytes_written = news->bytes_written;
+    if (!news->last_error.ok()) progress.last_error = news->last_error;
+  }
+  progress.levels = level_progress(progress, news.value_or(GroupNews()));
   return progress;
 }
 
-std::string RunSession::effective_options() const { return varve::effective_options(settings_); }
+std::vector<LevelProgress> RunSession::level_progress(const SessionProgress& progress, const GroupNews& news) const {
+  std::vector<LevelProgress> levels;
+  uint32_t store = 0;
+  for (const LevelSpec& spec : settings_.levels) {
+    LevelProgress level;
+    if (spec.kind == LevelSpec::Kind::memory) level.newest = progress.newest_snapshot;
+    if (spec.holds_sets() && store == 0) {
+      level.newest = news.newest_persistent;
+      level.waiting = last_saved_ && news.finished_step.value_or(0) < *last_saved_ ? 1 : 0;
+      level.last_error = news.last_error;
+    } else if (spec.holds_sets() && store <= pushes_.size()) {
+      level = pushes_[store - 1]->progress();
+    }
+    if (spec.kind == LevelSpec::Kind::redundancy && protection_) level = protection_->progress();
+    if (spec.holds_sets()) ++store;
+    level.level = spec.name();
+    levels.push_back(std::move(level));
+  }
+  return levels;
+}
+
+std::string RunSession::effective_options() const {
+  const std::string where = node_name_.empty() ? "this machine" : "VARVE_NODE";
+  return varve::effective_options(settings_) +
+         fmt::format("# this rank is on the node {} ({})\n", plan_.node().name, where);
+}
 
 ReportContext RunSession::report_context() const {
   ReportContext context;

@@ -14,13 +14,17 @@
 #include "runtime/cadence.h"
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
+#include "runtime/level_push.h"
+#include "runtime/level_schedule.h"
 #include "runtime/processors.h"
 #include "runtime/rank_place.h"
 #include "runtime/rank_restart.h"
 #include "runtime/report.h"
+#include "runtime/set_protection.h"
 #include "runtime/settings.h"
 #include "runtime/snapshot_relay.h"
 #include "runtime/stop_requests.h"
+#include "runtime/store_level.h"
 #include "runtime/warning_list.h"
 #include "snapshot/snapshot.h"
 #include "snapshot/snapshot_discovery.h"
@@ -31,7 +35,7 @@ namespace varve {
 
 /// What a session takes from the world, so that tests can give it another.
 struct SessionEnvironment {
-  FileSystem* files = &posix_file_system();  ///< where the store is
+  FileSystem* files = &posix_file_system();  ///< where stores are that are folders
   SettingsSources sources = SettingsSources::of_process();
   Clock* clock = &steady_clock();
   std::function<Result<RankPlace>(const std::string& shared_folder)> find_place = find_rank_place;
@@ -68,20 +72,37 @@ class RunSession {
   RunSession(std::unique_ptr<Communicator> ranks, Settings settings, SessionEnvironment environment);
 
   // Parts of open(), in this order
-  Status prepare_store();
+  Status prepare_shared_levels();
   Status prepare_memory();
+  Status prepare_node_level();
+  bool works_on(uint32_t level) const;
+  Status open_levels(bool all);
+  void close_idle_levels();
+  Status restore_node_levels(const LevelSpec& local, const std::string& path);
+  Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
   Status prepare_stage_two();
   Status attach();
   Result<std::unique_ptr<CheckpointThread>> make_thread();
+  CheckpointDuty make_duty();
+  void make_pushes();
+  void place_thread();
   uint32_t worker_count() const;
   SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
 
   Status check_running() const;
+  bool has_memory_level() const { return settings_.levels.front().kind == LevelSpec::Kind::memory; }
+  /// Whether each node has a store of its own: that is the nearest one then.
+  bool has_node_level() const;
+  bool speaks_for_node() const { return plan_.node().leader() == ranks_->rank(); }
+
+  Result<std::optional<uint64_t>> restart_from_levels();
   Result<std::vector<RestartCandidate>> find_candidates(const RankRestart& side);
+  std::vector<RankRestart::Shelf> shelves() const;
+  void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
   Status make_checkpoint(uint64_t step, Persistence persistence);
   /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
   Result<bool> take_slot(Persistence persistence);
-  Status snapshot(uint64_t step, double begin_seconds);
+  Status snapshot(uint64_t step, double begin_seconds, const LevelDuty& levels);
   /// Waits until the own group has dealt with its part of `step`, and returns how it went.
   Status await_part(uint64_t step, std::chrono::nanoseconds limit) const;
   std::optional<Status> part_outcome(uint64_t step) const;
@@ -90,17 +111,24 @@ class RunSession {
   Status outcome_of(uint64_t step) const;
   void note_drained(const DrainReport& report);
   void forget_left_runs();
+  Status finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end);
   void close();
+  std::vector<LevelProgress> level_progress(const SessionProgress& progress, const GroupNews& news) const;
   ReportContext report_context() const;
 
   const std::unique_ptr<Communicator> ranks_;
   const Settings settings_;
   const SessionEnvironment environment_;
   Clock& clock_;
+  const std::string node_name_;  ///< if VARVE_NODE says it
   WarningList warnings_;
   UniqueId run_;
-  std::string store_path_;
-  std::unique_ptr<Store> store_;  ///< for reading; the checkpoint thread has its own
+  struct LevelPlace {
+    LevelSpec spec;
+    std::string path;  ///< as all ranks know it; empty if it is each node's own
+  };
+  std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first
+  std::vector<std::unique_ptr<StoreLevel>> levels_;  ///< the same; none where it is not open
   SegmentFamily family_;
   GroupPlan plan_;
   ProcessorSet free_processors_;  ///< for the checkpoint thread, if this rank leads a group
@@ -112,12 +140,16 @@ class RunSession {
   Cadence cadence_;
   RunLedger ledger_;
   std::optional<StopRequests> stop_;
-  std::unique_ptr<FileSystem> throttled_;     ///< the store's, if its bandwidth is limited
+  LevelSchedule schedule_;
+  std::unique_ptr<SetProtection> protection_;  ///< of the nodes' stores, if there is any; in the leader of the node
+  /// To the levels behind the nearest; in the leader of the node, or in rank 0 if the nodes share the nearest.
+  std::vector<std::unique_ptr<LevelPush>> pushes_;
   std::unique_ptr<CheckpointThread> thread_;  ///< in the group's leader
   std::unique_ptr<SnapshotRelay> relay_;      ///< in a member on another node than its leader
   std::optional<uint64_t> restarted_set_;     ///< of the store, that the run goes on from
   std::optional<uint64_t> last_step_;         ///< restarted from, or of the last checkpoint()
   std::optional<uint64_t> last_taken_;        ///< whose snapshot was made
+  std::optional<uint64_t> last_saved_;        ///< of these, that goes to the nearest store
   Status last_error_;                         ///< of checkpoint() itself
   uint64_t skipped_ = 0;
   bool stop_agreed_ = false;

@@ -21,6 +21,8 @@ namespace varve {
 namespace {
 constexpr const char* kDefaultFile = "varve.toml";
 constexpr const char* kFileVariable = "VARVE_OPTIONS_FILE";
+/// Says where a process runs (rank_place.h), and so is no option.
+constexpr const char* kNodeVariable = "VARVE_NODE";
 constexpr const char* kFallbackJob = "run";
 constexpr uint64_t kFileBytesMax = 1_MiB;
 
@@ -43,6 +45,17 @@ Status unknown_option(const std::string& name, const std::string& where) {
       nearest.empty() ? "docs/GUIDE.md lists them, \"Options of a run\"" : fmt::format("did you mean {}?", nearest));
 }
 
+/// The strings of an array, joined as parse_levels() takes them; none if something else is in it.
+std::optional<std::string> joined(const toml::array& array) {
+  std::string text;
+  for (const toml::node& element : array) {
+    const auto* string = element.as_string();
+    if (string == nullptr) return std::nullopt;
+    text += (text.empty() ? "" : "; ") + string->get();
+  }
+  return text;
+}
+
 /// A value as text; none if its type is not one in which this option is written.
 std::optional<std::string> text_of(const toml::node& value, OptionForm form) {
   using enum OptionForm;
@@ -54,6 +67,7 @@ std::optional<std::string> text_of(const toml::node& value, OptionForm form) {
     return fmt::format("{}", floating->get());
   if (const auto* boolean = value.as_boolean(); boolean != nullptr && form == yes_no)
     return boolean->get() ? "true" : "false";
+  if (const auto* array = value.as_array(); array != nullptr && form == list) return joined(*array);
   return std::nullopt;
 }
 
@@ -128,6 +142,32 @@ void let_effort_win(std::vector<EffectiveOption>& options) {
   *codec = {codec->name, "none", effort->origin, effort->where};
 }
 
+/// Leaves only the one of store and levels that counts.
+Status choose_store_or_levels(std::vector<EffectiveOption>& options) {
+  const auto find = [&](std::string_view name) {
+    return std::find_if(options.begin(), options.end(),
+                        [&](const EffectiveOption& option) { return option.name == name; });
+  };
+  const auto store = find("store"), levels = find("levels");
+  if (levels->text != "none" && levels->origin == store->origin) {
+    return Status::invalid_argument(fmt::format("the options store ({}) and levels ({}) say both where checkpoints go",
+                                                store->where, levels->where),
+                                    {}, "a store is short for the levels \"memory; dir:STORE\"");
+  }
+  options.erase(levels->text == "none" || levels->origin < store->origin ? levels : store);
+  return {};
+}
+
+/// What is said of all levels holds for those that say nothing else themselves.
+void complete_levels(Settings& settings) {
+  for (LevelSpec& level : settings.levels) {
+    if (!level.holds_sets()) continue;
+    if (!level.keep) level.keep = settings.keep_last;
+    if (!level.bytes_per_second && settings.write_bytes_per_second)
+      level.bytes_per_second = static_cast<uint64_t>(std::max(1.0, *settings.write_bytes_per_second));
+  }
+}
+
 /// Gives the options their meaning.
 Result<Settings> interpret(std::vector<EffectiveOption> options) {
   Settings settings;
@@ -137,6 +177,7 @@ Result<Settings> interpret(std::vector<EffectiveOption> options) {
     if (Status taken = rule->take(settings, option.text); !taken.ok())
       return taken.with_context(fmt::format("the option {} ({})", option.name, option.where));
   }
+  complete_levels(settings);
   settings.options = std::move(options);
   return settings;
 }
@@ -144,7 +185,7 @@ Result<Settings> interpret(std::vector<EffectiveOption> options) {
 std::vector<Status> misspelt_variables(const SettingsSources& sources) {
   std::vector<Status> warnings;
   for (const auto& [variable, value] : sources.environment) {
-    if (!variable.starts_with("VARVE_") || variable == kFileVariable) continue;
+    if (!variable.starts_with("VARVE_") || variable == kFileVariable || variable == kNodeVariable) continue;
     std::string name = variable.substr(6);
     for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     if (find_option(name) != nullptr) continue;
@@ -219,8 +260,22 @@ std::string quoted(std::string_view text) {
   return quoted + '"';
 }
 
+/// ["memory", "dir:/x"] of "memory; dir:/x".
+std::string quoted_list(std::string_view text) {
+  std::string list;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(';', begin), text.size());
+    std::string_view element = text.substr(begin, end - begin);
+    element.remove_prefix(std::min(element.find_first_not_of(' '), element.size()));
+    list += (list.empty() ? "" : ", ") + quoted(element);
+    begin = end + 1;
+  }
+  return "[" + list + "]";
+}
+
 std::string as_toml(const EffectiveOption& option) {
   const OptionRule* rule = find_option(option.name);
+  if (rule != nullptr && rule->form == OptionForm::list && option.text != "none") return quoted_list(option.text);
   const bool number = rule != nullptr && rule->form == OptionForm::number &&
                       option.text.find_first_not_of("0123456789") == std::string::npos;
   return number || option.text == "true" || option.text == "false" ? option.text : quoted(option.text);
@@ -244,6 +299,7 @@ Result<Settings> resolve_settings(const SessionOptions& code, const SettingsSour
   std::vector<EffectiveOption> options;
   for (const OptionRule& rule : option_rules()) options.push_back(resolve_option(rule, code, sources, file));
   let_effort_win(options);
+  VARVE_TRY(choose_store_or_levels(options));
   VARVE_ASSIGN(Settings settings, interpret(std::move(options)));
   settings.warnings = misspelt_variables(sources);
   return settings;

@@ -11,6 +11,7 @@
 #include "codec/chooser.h"
 #include "core/bytes.h"
 #include "core/file_system.h"
+#include "level/level_spec.h"
 #include "varve/communicator.h"
 #include "varve/session.h"
 
@@ -20,6 +21,8 @@ namespace varve {
 struct GroupRule {
   enum class Kind : uint8_t { rank, socket, node, count } kind = Kind::node;
   uint32_t count = 0;  ///< of ranks, for `count`
+  /// Groups of a given number of ranks are split where they would cross nodes: each node has a store of its own.
+  bool stay_on_nodes = false;
 };
 
 /// Where an option's value came from; a later one wins over an earlier one.
@@ -35,7 +38,8 @@ struct EffectiveOption {
 
 /// The options of a run with their meanings, checked. The defaults are in option_table.cpp, and in docs/GUIDE.md.
 struct Settings {
-  std::string store;
+  std::string store;              ///< as it was said; empty if levels were
+  std::vector<LevelSpec> levels;  ///< also if a store was said; keep_last and write_bytes_per_second are in them
   std::string job;
   GroupRule group;
   CodecPolicy codec;
@@ -55,6 +59,7 @@ struct Settings {
   std::string shared_memory;
 
   /// All of them, in the order of docs/GUIDE.md.
+  /// Of store and levels, only the one that counts.
   std::vector<EffectiveOption> options;
   /// What looks like a mistake and does not stop us, such as a variable named almost as one of ours.
   std::vector<Status> warnings;
@@ -69,9 +74,10 @@ struct SettingsSources {
   static SettingsSources of_process();
 };
 
-/// Resolves the options: environment, file, code, default, the first that says something. invalid_argument: a value
-/// makes no sense, or the file has a key that is none; says which, and where. not_found: the options file that was
-/// named is not there.
+/// Resolves the options: environment, file, code, default, the first that says something. Of store and levels the one
+/// counts that was said by who comes first. invalid_argument: a value makes no sense, both of these were said in one
+/// place, or the file has a key that is none; says which, and where. not_found: the options file that was named is not
+/// there.
 Result<Settings> resolve_settings(const SessionOptions& code, const SettingsSources& sources);
 
 /// The same for all ranks: what rank 0 finds, or the failure that it meets. Collective.

@@ -230,6 +230,24 @@ TEST_F(OptionsFile, MayGiveNumbersStringsAndBooleans) {
   EXPECT_EQ(settings.when_busy, WhenBusy::skip);
 }
 
+TEST_F(OptionsFile, MayGiveLevelsAsAList) {
+  write("varve.toml",
+        "levels = [\"memory\", \"local:/nvme/varve keep=2\", \"xor:8 every=2\", \"dir:/far every=10\"]\n");
+  const std::string levels = "memory; local:/nvme/varve keep=2; xor:8 every=2; dir:/far every=10";
+  EXPECT_EQ(to_string(resolve().value().levels), levels);
+  const std::string effective = effective_options(resolve().value());
+  EXPECT_EQ(effective.find("store ="), std::string::npos) << effective;
+  ASSERT_TRUE(files_.remove("varve.toml").ok());
+  write("varve.toml", effective);
+  EXPECT_EQ(to_string(resolve().value().levels), levels) << effective;
+  ASSERT_TRUE(files_.remove("varve.toml").ok());
+  write("varve.toml", "levels = \"memory; /x\"\n");
+  EXPECT_EQ(to_string(resolve().value().levels), "memory; dir:/x");
+  ASSERT_TRUE(files_.remove("varve.toml").ok());
+  write("varve.toml", "levels = [\"memory\", 7]\n");
+  EXPECT_NE(failure().find("another type"), std::string::npos) << failure();
+}
+
 TEST_F(OptionsFile, IsTakenFromTheEnvironmentOrTheProgram) {
   write("a.toml", "job = \"a\"\n");
   write("b.toml", "job = \"b\"\n");
@@ -299,7 +317,51 @@ TEST_F(Options, ArePrintedWithTheirOrigin) {
   EXPECT_NE(text.find("# VARVE_JOB\n"), std::string::npos) << text;
   EXPECT_NE(text.find("every_steps = 7 "), std::string::npos) << text;
   EXPECT_NE(text.find("# the program\n"), std::string::npos) << text;
-  EXPECT_EQ(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')), option_rules().size());
+  // Of store and levels, only one counts.
+  EXPECT_EQ(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')), option_rules().size() - 1);
+}
+
+// Where checkpoints go
+
+TEST_F(Options, AStoreIsShortForMemoryAndOnePlace) {
+  const std::pair<const char*, const char*> stores[] = {{"varve-store", "memory; dir:varve-store"},
+                                                        {"/a path;%", "memory; dir:/a%20path%3B%25"},
+                                                        {"dir:/x y", "memory; dir:/x%20y"},
+                                                        {"tcp://host:7000", "memory; tcp://host:7000"},
+                                                        {"unix:/run/varve", "memory; unix:/run/varve"}};
+  for (const auto& [store, levels] : stores) {
+    code_.store = store;
+    EXPECT_EQ(to_string(resolve().value().levels), levels) << store;
+  }
+}
+
+TEST_F(Options, LevelsTakeThePlaceOfAStore) {
+  code_.levels = "memory; local:/nvme keep=2; /far every=10";
+  const Settings settings = resolve().value();
+  EXPECT_EQ(to_string(settings.levels), "memory; local:/nvme keep=2; dir:/far every=10");
+  EXPECT_TRUE(settings.store.empty());
+  code_.store = "s";
+  EXPECT_NE(failure().find("store (the program) and levels (the program)"), std::string::npos) << failure();
+  environment_ = {{"VARVE_LEVELS", "/elsewhere"}};
+  EXPECT_EQ(to_string(resolve().value().levels), "dir:/elsewhere") << "who comes first decides alone";
+  environment_ = {{"VARVE_STORE", "/elsewhere"}};
+  EXPECT_EQ(to_string(resolve().value().levels), "memory; dir:/elsewhere");
+  environment_ = {{"VARVE_LEVELS", "disk:/x"}};
+  EXPECT_NE(failure().find("levels (VARVE_LEVELS)"), std::string::npos) << failure();
+  EXPECT_NE(failure().find("disk:/x"), std::string::npos) << failure();
+}
+
+TEST_F(Options, ForAllLevelsHoldForThoseThatSayNothingThemselves) {
+  code_.levels = "memory; local:/nvme keep=2; /far bandwidth=5MB/s";
+  code_.keep_last = 7;
+  code_.write_bytes_per_second = 1e6;
+  EXPECT_EQ(to_string(resolve().value().levels),
+            "memory; local:/nvme keep=2 bandwidth=1MB/s; dir:/far keep=7 bandwidth=5MB/s");
+}
+
+TEST_F(Options, TakeNoNodeForAMisspeltOption) {
+  environment_ = {{"VARVE_NODE", "a"}};
+  EXPECT_TRUE(resolve().value().warnings.empty());
 }
 
 /// Rank 0 leaves a message, which the other ranks find.

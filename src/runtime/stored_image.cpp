@@ -21,13 +21,67 @@ struct StoredImage::PackUse {
   std::vector<Range> ranges;
 };
 
+namespace {
+Status other_ranks(const SetName& name, uint64_t of_set, uint32_t of_run) {
+  return Status::invalid_argument(fmt::format("the set was made by {} ranks, and this run has {}", of_set, of_run),
+                                  name.to_string(), "start as many ranks as before");
+}
+}  // namespace
+
 Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
-  if (record.rank_count != rank_count) {
-    return Status::invalid_argument(
-        fmt::format("the set was made by {} ranks, and this run has {}", record.rank_count, rank_count),
-        record.name.to_string(), "start as many ranks as before");
+  if (record.rank_count != rank_count) return other_ranks(record.name, record.rank_count, rank_count);
+  return open_found(find(record, rank, group));
+}
+
+Status StoredImage::open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
+  VARVE_TRY(find_origin(record, group));
+  if (origin_.rank_count != rank_count) return other_ranks(record.name, origin_.rank_count, rank_count);
+  const Status found = find(record, rank, group);
+  if (found.code() == StatusCode::invalid_argument) {
+    return Status::not_found(fmt::format("rank {} was on another node when the set was made", rank),
+                             record.name.to_string());
   }
-  VARVE_TRY(find(record, rank, group));
+  return open_found(found);
+}
+
+/// A set has one run's parts only, so any group's origin will do.
+Status StoredImage::find_origin(const SetRecord& record, uint32_t group) {
+  for (size_t i = 0; i < record.groups.size(); ++i) {
+    const GroupRecord& candidate = record.groups[(group + i) % record.groups.size()];
+    damaged_arenas_ = {candidate.hint};  // unless what follows is found
+    VARVE_ASSIGN(const Root root, store_.read_root(candidate.root, candidate.hint));
+    for (const LeafLink& link : root.leaves) {
+      damaged_arenas_ = {link.hint};
+      VARVE_ASSIGN(const std::optional<SetOrigin> origin, origin_in(link));
+      if (!origin) continue;
+      origin_ = *origin;
+      damaged_arenas_.clear();
+      return {};
+    }
+  }
+  damaged_arenas_.clear();
+  return Status::invalid_argument("the set does not say of which run it is: it was not made by a session",
+                                  record.name.to_string(), "take another job name; `varve restore` gives its files");
+}
+
+Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
+  VARVE_ASSIGN(const Leaf leaf, store_.read_leaf(link));
+  const auto file = std::find_if(leaf.files.begin(), leaf.files.end(), [](const TreeFile& candidate) {
+    return candidate.type == FileType::regular && SetOrigin::is_file_name(candidate.path);
+  });
+  if (file == leaf.files.end()) return std::optional<SetOrigin>();
+  if (file->bytes > SetOrigin::kBytesMax || file->streams.size() != 1) {
+    return Status::corrupt("what says of which run a set is makes no sense", file->path);
+  }
+  ByteVector text(file->bytes);
+  StreamReader reader(store_);
+  VARVE_TRY(reader.read(leaf, file->streams.front(), 0, text));
+  VARVE_ASSIGN(const SetOrigin origin, SetOrigin::parse(as_text(text)));
+  return std::optional(origin);
+}
+
+Status StoredImage::open_found(const Status& found) {
+  VARVE_TRY(found);
   const Status table = read_table();
   if (!table.ok()) verify(1, 0).ignore("it only tells where the damage is");
   return table;

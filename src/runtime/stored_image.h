@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "aggregate/set_files.h"
+#include "runtime/set_origin.h"
 #include "snapshot/image.h"
 #include "store/set_record.h"
 #include "store/store.h"
@@ -21,6 +23,11 @@ class StoredImage {
   /// Finds the image and reads its table. `group`: where to look first, the ordinal of the rank's group.
   /// invalid_argument: the set is of another number of ranks, or has no image of this rank; corrupt.
   Status open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
+  /// The same in the store of a rank's own node, where a set has only the ranks of that node. not_found: the rank was
+  /// on another node when the set was made.
+  Status open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
+  /// Which run made the set, after open_of_node().
+  const SetOrigin& origin() const { return origin_; }
 
   const ImageTable& image() const { return image_; }
 
@@ -43,6 +50,9 @@ class StoredImage {
   struct PackUse;
 
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
+  Status find_origin(const SetRecord& record, uint32_t group);
+  Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
+  Status open_found(const Status& found);
   Status read_table();
   std::vector<PackUse> pack_uses() const;
   Status check_pack(const PackUse& use);
@@ -56,6 +66,7 @@ class StoredImage {
   std::vector<Piece> pieces_;  ///< in the order of the image
   std::vector<std::vector<Piece>> pieces_of_stream_;
   ImageTable image_;
+  SetOrigin origin_;
   Buffer kept_;       ///< the whole image, or nothing
   std::mutex mutex_;  ///< guards all below while packs are checked
   std::set<ArenaId> damaged_arenas_;

@@ -28,6 +28,7 @@ void SwitchedFileSystem::await_held() {
 }
 
 Status SwitchedFileSystem::pass(const std::string& path) {
+  if (!path.starts_with(folder_)) return {};
   std::unique_lock lock(mutex_);
   ++held_;
   changed_.notify_all();

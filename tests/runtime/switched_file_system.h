@@ -13,6 +13,8 @@ class SwitchedFileSystem final : public ForwardingFileSystem {
   enum class Mode { normal, held, full };
   explicit SwitchedFileSystem(FileSystem& inner = posix_file_system()) : ForwardingFileSystem(inner) {}
   void set(Mode mode);
+  /// Only what lies below `folder` is concerned. Before the first use.
+  void only_below(const std::string& folder) { folder_ = folder; }
   /// Returns when somebody is being held up.
   void await_held();
 
@@ -30,6 +32,7 @@ class SwitchedFileSystem final : public ForwardingFileSystem {
   std::condition_variable changed_;
   Mode mode_ = Mode::normal;
   uint32_t held_ = 0;
+  std::string folder_;  ///< empty: all is concerned
 };
 
 }  // namespace varve::test

@@ -117,6 +117,46 @@ class Job:
         return killed, output
 
 
+class JobOnNodes(Job):
+    """Runs on simulated nodes of two ranks each, which have a store each."""
+
+    RANKS_OF_NODE = 2
+
+    def __init__(self, folder, nodes, mode, levels):
+        super().__init__(folder, self.RANKS_OF_NODE * len(nodes), mode)
+        self.nodes = list(nodes)
+        self.levels = levels.format(local=self.folder / "local", far=self.folder / "far")
+
+    def command(self):
+        words = [WITH_MPI, str(self.folder), str(STEPS), str(CELLS), str(EVERY), self.mode]
+        command = list(MPIRUN)
+        for node in self.nodes:
+            command += [*([":"] if len(command) > len(MPIRUN) else []), "-n", str(self.RANKS_OF_NODE),
+                        "env", f"VARVE_NODE={node}", f"VARVE_LEVELS={self.levels}", *words]
+        return command
+
+    def sets_in(self, folder):
+        return sorted(int(path.stem) for path in (self.folder / folder).glob("sets/kill/*.set"))
+
+    def ranks_of(self, node):
+        first = self.RANKS_OF_NODE * self.nodes.index(node)
+        return range(first, first + self.RANKS_OF_NODE)
+
+    def lose_node(self, node):
+        """Kills a node's ranks."""
+        for rank in self.ranks_of(node):
+            kill(int((self.folder / f"pid.{rank}").read_text()))
+
+    def forget_node(self, node, replacement):
+        """What it had is gone, and another one takes its place."""
+        ranks = {str(rank) for rank in self.ranks_of(node)}
+        for path in (self.folder / "memory").iterdir():
+            if path.name.split("-")[4] in ranks:
+                path.unlink()
+        shutil.rmtree(self.folder / "local" / f"node-{node}")
+        self.nodes[self.nodes.index(node)] = replacement
+
+
 class Kills(unittest.TestCase):
     def setUp(self):
         where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -176,6 +216,52 @@ class Kills(unittest.TestCase):
         for number, whom, mode in plans:
             with self.subTest(ranks=number, whom=whom, mode=mode, seed=self.seed):
                 self.kill_and_compare(number, whom, mode, kills=3)
+
+    def lose_a_node_and_compare(self, mode, levels, rebuilt):
+        what = f"seed {self.seed}: {mode}, {levels}"
+        nodes = ("a", "b", "c")
+        expected, seconds = self.in_peace(JobOnNodes.RANKS_OF_NODE * len(nodes), mode)
+        job = JobOnNodes(self.work / "job", nodes, mode, levels)
+        process = job.start()
+        job.wait_for_steps(process)
+        # Something is far away, and more is near.
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not job.sets_in("far") and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.01)
+        time.sleep(self.draw.uniform(0.2, 0.5) * seconds)
+        self.assertIsNone(process.poll(), f"{what}: it was over too soon")
+        lost = self.draw.choice(nodes)
+        job.lose_node(lost)
+        output, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        for pid in job.pids():
+            kill(pid)
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while any(alive(pid) for pid in job.pids()) and time.monotonic() < limit:
+            time.sleep(0.01)
+        far_before = max(job.sets_in("far"), default=0)
+        job.forget_node(lost, "spare")
+        job.finish()
+        steps, logs = job.restarted_from()
+        self.assertEqual(len(steps), 1, f"{what}: {logs}")
+        self.assertGreaterEqual(min(steps), far_before, f"{what}: {logs}; {output}")
+        self.assertGreater(min(steps), 0, f"{what}: {logs}; {output}")
+        if rebuilt:
+            self.assertIn("node spare was rebuilt", logs["log.0"], what)
+        self.assertEqual(job.results(), expected, f"{what}: {logs}")
+        self.assertEqual(max(job.sets_in("far")), max(job.sets_in("local/node-a" if lost != "a" else "local/node-b")))
+        self.assertEqual(list((job.folder / "memory").iterdir()), [], f"{what}: memory is left")
+        shutil.rmtree(job.folder)
+
+    @unittest.skipUnless(WITH_MPI, "needs MPI")
+    def test_a_run_that_loses_a_node_goes_on_to_the_same_result(self):
+        plans = [("copy", "memory; local:{local} keep=3; xor:3; dir:{far} every=5", True),
+                 ("lent", "memory; local:{local} keep=3; dir:{far} every=5", False)]
+        if NIGHTLY:
+            plans = [(self.draw.choice(MODES), f"memory; local:{{local}} keep=3{scheme}; dir:{{far}} every=5", bool(scheme))
+                     for scheme in ("", "; partner", "; xor:3", "; rs:2+1", "; rs:1+2") for _ in range(4)]
+        for mode, levels, rebuilt in plans:
+            with self.subTest(mode=mode, levels=levels, seed=self.seed):
+                self.lose_a_node_and_compare(mode, levels, rebuilt)
 
 
 if __name__ == "__main__":

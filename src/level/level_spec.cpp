@@ -1,0 +1,245 @@
+#include "level/level_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/quantity.h"
+
+namespace varve {
+
+namespace {
+using Kind = LevelSpec::Kind;
+
+constexpr std::string_view kMemory = "memory", kLocal = "local:", kDirectory = "dir:", kTcp = "tcp://", kUnix = "unix:";
+constexpr std::string_view kBlanks = " \t\r\n";
+constexpr double kRateMax = 1e18;
+
+Status bad_level(std::string_view level, std::string what, std::string hint = {}) {
+  return Status::invalid_argument(fmt::format("level: {}", what), std::string(level), std::move(hint));
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (text = trimmed(text); !text.empty(); text = trimmed(text)) {
+    const size_t end = std::min(text.find_first_of(kBlanks), text.size());
+    words.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return words;
+}
+
+bool is_plain(char letter) {
+  const auto code = static_cast<unsigned char>(letter);
+  return code > 0x20 && code != 0x7F && letter != '%' && letter != ';';
+}
+
+int hex_digit(char letter) {
+  if (letter >= '0' && letter <= '9') return letter - '0';
+  if (letter >= 'A' && letter <= 'F') return letter - 'A' + 10;
+  if (letter >= 'a' && letter <= 'f') return letter - 'a' + 10;
+  return -1;
+}
+
+/// Reverse of escape_place(); none for "%" without two digits behind it, and for %00, which no path can have.
+std::optional<std::string> unescaped(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      plain += text[i];
+      continue;
+    }
+    const int high = i + 1 < text.size() ? hex_digit(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
+    plain += static_cast<char>(16 * high + low);
+    i += 2;
+  }
+  return plain;
+}
+
+Status take_place(LevelSpec& level, std::string_view word) {
+  if (word == kMemory) {
+    level.kind = Kind::memory;
+    return {};
+  }
+  if (const Result<Redundancy> redundancy = Redundancy::parse(word); redundancy.ok()) {
+    level.kind = Kind::redundancy;
+    level.redundancy = *redundancy;
+    return {};
+  }
+  for (const std::string_view scheme : {"partner", "xor:", "rs:"}) {
+    if (word.starts_with(scheme)) return Redundancy::parse(word).status();
+  }
+  std::string_view place = word;
+  if (!word.starts_with("/")) {
+    const std::pair<std::string_view, Kind> kinds[] = {
+        {kLocal, Kind::local}, {kDirectory, Kind::directory}, {kTcp, Kind::tcp}, {kUnix, Kind::unix_socket}};
+    const auto* const found = std::find_if(std::begin(kinds), std::end(kinds),
+                                           [&](const auto& kind) { return word.starts_with(kind.first); });
+    if (found == std::end(kinds)) {
+      return Status::invalid_argument("no such level", std::string(word),
+                                      "memory, local:PATH, partner, xor:G, rs:K+M, dir:PATH, tcp://HOST:PORT, "
+                                      "unix:PATH or an absolute path");
+    }
+    level.kind = found->second;
+    place.remove_prefix(found->first.size());
+  }
+  std::optional<std::string> plain = unescaped(place);
+  if (!plain) return Status::invalid_argument("% is followed by two hexadecimal digits, or written %25");
+  if (plain->empty()) return Status::invalid_argument("it says no place");
+  level.place = *std::move(plain);
+  return {};
+}
+
+Status take_rate(std::optional<uint64_t>& into, std::string_view text) {
+  VARVE_ASSIGN(const double rate, parse_rate(text));
+  if (rate < 1 || rate > kRateMax) return Status::invalid_argument("not a bandwidth", std::string(text));
+  into = static_cast<uint64_t>(std::llround(rate));
+  return {};
+}
+
+Status take_option(LevelSpec& level, std::string_view word) {
+  const size_t equals = std::min(word.find('='), word.size());
+  const std::string_view name = word.substr(0, equals);
+  const std::string_view value = word.substr(std::min(equals + 1, word.size()));
+  if (level.kind == Kind::memory) return Status::invalid_argument("memory takes no options", std::string(word));
+  if (name == "every" || name == "keep") {
+    VARVE_ASSIGN(const uint64_t count, parse_number(value));
+    if (count == 0) return Status::invalid_argument("at least 1 is wanted", std::string(word));
+    if (name == "every") level.every = count;
+    if (name == "keep") level.keep = count;
+    return {};
+  }
+  if (name != "bandwidth") {
+    return Status::invalid_argument("no such option", std::string(word), "every=K, keep=N or bandwidth=RATE");
+  }
+  if (level.kind == Kind::redundancy) return Status::invalid_argument("it is written as fast as its nodes can");
+  return take_rate(level.bytes_per_second, value);
+}
+
+Status with_level(const Status& what, std::string_view level) {
+  std::string subject(what.subject());
+  const std::string message = subject.empty() || subject == level ? std::string(what.message())
+                                                                  : fmt::format("{}: {}", what.message(), subject);
+  return bad_level(level, message, std::string(what.hint()));
+}
+
+/// What orders the kinds in a list.
+int distance(Kind kind) {
+  switch (kind) {
+    case Kind::memory: return 0;
+    case Kind::local: return 1;
+    case Kind::redundancy: return 2;
+    case Kind::directory:
+    case Kind::tcp:
+    case Kind::unix_socket: return 3;
+  }
+  return 3;
+}
+
+Status check_neighbours(const LevelSpec* before, const LevelSpec& level) {
+  const int last = before == nullptr ? -1 : distance(before->kind), own = distance(level.kind);
+  if (level.kind == Kind::memory && before != nullptr) return bad_level(level.name(), "memory is the first level");
+  if (level.kind == Kind::redundancy && (before == nullptr || before->kind != Kind::local))
+    return bad_level(level.name(), "it protects a local level, and stands right behind it");
+  if (level.kind == Kind::local && last >= own)
+    return bad_level(level.name(), "there is one local level, before all that is farther away");
+  return {};
+}
+
+std::string rate_text(uint64_t rate) {
+  const std::pair<uint64_t, const char*> units[] = {
+      {1'000'000'000'000, "TB/s"}, {1'000'000'000, "GB/s"}, {1'000'000, "MB/s"}, {1000, "kB/s"}};
+  for (const auto& [factor, unit] : units) {
+    if (rate % factor == 0) return fmt::format("{}{}", rate / factor, unit);
+  }
+  return fmt::format("{}B/s", rate);
+}
+}  // namespace
+
+std::string escape_place(std::string_view place) {
+  std::string text;
+  for (const char letter : place) {
+    if (is_plain(letter)) {
+      text += letter;
+    } else {
+      text += fmt::format("%{:02X}", static_cast<unsigned char>(letter));
+    }
+  }
+  return text;
+}
+
+std::string LevelSpec::name() const {
+  switch (kind) {
+    case Kind::memory: return std::string(kMemory);
+    case Kind::local: return std::string(kLocal) + place;
+    case Kind::redundancy: return redundancy.text();
+    case Kind::directory: return std::string(kDirectory) + place;
+    case Kind::tcp: return std::string(kTcp) + place;
+    case Kind::unix_socket: return std::string(kUnix) + place;
+  }
+  return {};
+}
+
+std::string LevelSpec::to_string() const {
+  LevelSpec escaped = *this;
+  escaped.place = escape_place(place);
+  std::string text = escaped.name();
+  if (every != 1) text += fmt::format(" every={}", every);
+  if (keep) text += fmt::format(" keep={}", *keep);
+  if (bytes_per_second) text += fmt::format(" bandwidth={}", rate_text(*bytes_per_second));
+  return text;
+}
+
+Result<LevelSpec> parse_level(std::string_view text) {
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.empty()) return Status::invalid_argument("a level is empty");
+  LevelSpec level;
+  if (const Status taken = take_place(level, words.front()); !taken.ok()) return with_level(taken, trimmed(text));
+  std::vector<std::string_view> seen;
+  for (size_t i = 1; i < words.size(); ++i) {
+    Status taken = take_option(level, words[i]);
+    const std::string_view option = words[i].substr(0, words[i].find('='));
+    if (std::find(seen.begin(), seen.end(), option) != seen.end())
+      taken = Status::invalid_argument("said twice", std::string(option));
+    seen.push_back(option);
+    if (!taken.ok()) return with_level(taken, trimmed(text));
+  }
+  return level;
+}
+
+Result<std::vector<LevelSpec>> parse_levels(std::string_view text) {
+  const std::string_view whole = trimmed(text);
+  std::vector<LevelSpec> levels;
+  for (;;) {
+    const size_t end = text.find(';');
+    VARVE_ASSIGN(LevelSpec level, parse_level(text.substr(0, end)));
+    VARVE_TRY(check_neighbours(levels.empty() ? nullptr : &levels.back(), level));
+    for (const LevelSpec& other : levels) {
+      if (other.name() == level.name()) return bad_level(level.name(), "it is there twice");
+    }
+    levels.push_back(std::move(level));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  if (std::none_of(levels.begin(), levels.end(), [](const LevelSpec& level) { return level.holds_sets(); }))
+    return Status::invalid_argument("no level holds checkpoints for good", std::string(whole),
+                                    "add a directory or a server, such as dir:varve-store");
+  return levels;
+}
+
+std::string to_string(const std::vector<LevelSpec>& levels) {
+  std::string text;
+  for (const LevelSpec& level : levels) text += (text.empty() ? "" : "; ") + level.to_string();
+  return text;
+}
+
+}  // namespace varve

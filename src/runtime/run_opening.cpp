@@ -1,0 +1,355 @@
+// Opening a session: the options, the levels, the memory, stage 2, in this order, each agreed on by all ranks.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "comm/agreement.h"
+#include "comm/subset_communicator.h"
+#include "runtime/placement.h"
+#include "runtime/remote_member.h"
+#include "runtime/run_session.h"
+
+namespace varve {
+
+namespace {
+constexpr const char* kNodeVariable = "VARVE_NODE";
+
+/// Messages between the leaders of nodes have tags from this one on, above all others of ours.
+constexpr uint32_t kLeadersTag = 1024;
+
+/// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
+constexpr uint32_t kUsefulWorkersMax = 16;
+
+/// What rank 0 decides for all.
+struct SharedStart {
+  UniqueId run;
+  std::vector<std::string> paths;  ///< of the stores; empty for those that each node has
+};
+
+/// Makes the stores that all ranks share.
+Result<std::vector<std::string>> prepare_shared(FileSystem& files, const std::vector<LevelSpec>& stores) {
+  std::vector<std::string> paths;
+  for (const LevelSpec& spec : stores) {
+    std::string& path = paths.emplace_back();
+    if (spec.kind == LevelSpec::Kind::local) continue;
+    VARVE_ASSIGN(path, StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {})));
+  }
+  return paths;
+}
+
+Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const std::vector<LevelSpec>& stores) {
+  SharedStart start;
+  Status prepared;
+  if (ranks.rank() == 0) {
+    Result<UniqueId> run = UniqueId::random();
+    Result<std::vector<std::string>> paths = run.ok() ? prepare_shared(files, stores) : run.status();
+    prepared = paths.status();
+    if (paths.ok()) start = {*run, *paths};
+  }
+  VARVE_TRY(agree(ranks, prepared));
+  ByteVector mine;
+  ByteWriter out(mine);
+  out.bytes(start.run.bytes);
+  for (const std::string& path : start.paths) out.text(path);
+  VARVE_ASSIGN(const ByteVector bytes, ranks.broadcast(mine, 0));
+  ByteReader in(bytes);
+  VARVE_ASSIGN(const ByteSpan run, in.bytes(start.run.bytes.size()));
+  std::copy(run.begin(), run.end(), start.run.bytes.begin());
+  start.paths.resize(stores.size());
+  for (std::string& path : start.paths) {
+    VARVE_ASSIGN(const std::string_view text, in.text());
+    path = text;
+  }
+  return start;
+}
+
+CadenceRule cadence_rule(const Settings& settings) {
+  return {settings.every_steps, settings.every_seconds, settings.mean_time_between_failures};
+}
+
+std::string said_node(const SettingsSources& sources) {
+  const auto said = sources.environment.find(kNodeVariable);
+  return said == sources.environment.end() ? std::string() : said->second;
+}
+}  // namespace
+
+Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicator> ranks, const SessionOptions& options,
+                                                     SessionEnvironment environment) {
+  if (!ranks) return Status::invalid_argument("a session needs a communicator");
+  VARVE_ASSIGN(Settings settings, agree_on_settings(*ranks, options, environment.sources));
+  std::unique_ptr<RunSession> session(new RunSession(std::move(ranks), std::move(settings), std::move(environment)));
+  VARVE_TRY(session->prepare_shared_levels());
+  VARVE_TRY(session->prepare_memory());
+  VARVE_TRY(session->prepare_node_level());
+  VARVE_TRY(session->open_levels(/*all=*/false));
+  VARVE_TRY(session->prepare_stage_two());
+  session->finished_ = false;
+  return session;
+}
+
+RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, SessionEnvironment environment)
+    : ranks_(std::move(ranks)),
+      settings_(std::move(settings)),
+      environment_(std::move(environment)),
+      clock_(*environment_.clock),
+      node_name_(said_node(environment_.sources)),
+      cadence_(cadence_rule(settings_), clock_),
+      ledger_(clock_),
+      schedule_(settings_.levels) {
+  warnings_.add(settings_.warnings);
+}
+
+bool RunSession::has_node_level() const {
+  return std::any_of(settings_.levels.begin(), settings_.levels.end(),
+                     [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::local; });
+}
+
+Status RunSession::prepare_shared_levels() {
+  FileSystem& files = *environment_.files;
+  std::vector<LevelSpec> stores;
+  std::copy_if(settings_.levels.begin(), settings_.levels.end(), std::back_inserter(stores),
+               [](const LevelSpec& spec) { return spec.holds_sets(); });
+  VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores));
+  run_ = start.run;
+  for (size_t i = 0; i < stores.size(); ++i) level_places_.push_back({stores[i], start.paths[i]});
+  levels_.resize(stores.size());
+  // What a job leaves in memory is found by where it saves.
+  const std::string place = start.paths.front().empty() ? stores.front().name() : start.paths.front();
+  const std::string of_node = node_name_.empty() ? std::string() : "\n" + node_name_;
+  family_ = {settings_.shared_memory, static_cast<uint32_t>(::getuid()), make_job_key(place + of_node, settings_.job)};
+  return {};
+}
+
+Status RunSession::prepare_memory() {
+  Result<RankPlace> place = environment_.find_place(settings_.shared_memory);
+  if (place.ok() && !node_name_.empty()) place = at_named_node(*place, node_name_);
+  VARVE_TRY(agree(*ranks_, place.status()));
+  GroupRule rule = settings_.group;
+  rule.stay_on_nodes = has_node_level();
+  VARVE_ASSIGN(plan_, agree_on_groups(*ranks_, *place, rule));
+  warnings_.add(plan_.warnings);
+  const bool leads_group = plan_.own_group().leader() == ranks_->rank();
+  VARVE_ASSIGN(free_processors_, agree_on_free_processors(*ranks_, place->node, leads_group));
+
+  SnapshotOptions options;
+  options.rank_count = ranks_->rank_count();
+  options.slots = settings_.when_busy == WhenBusy::two_slots ? 2 : 1;
+  options.copy_threads = std::max(1u, processor_count() / plan_.node_rank_count);
+  Result<std::unique_ptr<SnapshotMemory>> memory = SnapshotMemory::create(owner_of(ranks_->rank()), options);
+  VARVE_TRY(agree(*ranks_, memory.status()));
+  memory_ = std::move(*memory);
+  // Our own memory is there before we look for others': of two jobs that start together, at least one sees the other.
+  Result<LeftRuns> left = find_left_runs(family_, run_);
+  VARVE_TRY(agree(*ranks_, left.status()));
+  left_ = std::move(*left);
+  left_runs_remain_ = !left_.runs.empty();
+  return {};
+}
+
+/// The store of the own node, if nodes have some. Not before it is known that no other run of the job lives.
+Status RunSession::prepare_node_level() {
+  if (!has_node_level()) return {};
+  const auto is_local = [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::local; };
+  const LevelSpec spec = *std::find_if(settings_.levels.begin(), settings_.levels.end(), is_local);
+  const std::string path = StoreLevel::path_of(spec, node_name_);
+  FileSystem& files = *environment_.files;
+  VARVE_TRY(restore_node_levels(spec, path));
+  VARVE_TRY(agree(*ranks_, speaks_for_node() ? StoreLevel::prepare(files, spec, path).status() : Status()));
+  Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, spec, path, clock_);
+  VARVE_TRY(agree(*ranks_, level.status()));
+  levels_.front() = std::move(*level);
+  return {};
+}
+
+/// Whether this rank has to do with a level also while it computes. Servers need not know those who have not.
+bool RunSession::works_on(uint32_t level) const {
+  if (!level_places_[level].spec.is_on_servers() || ranks_->rank() == 0) return true;
+  return level == 0 ? plan_.own_group().leader() == ranks_->rank() : has_node_level() && speaks_for_node();
+}
+
+/// Opens what is not open, or only that with which this rank works. Collective.
+Status RunSession::open_levels(bool all) {
+  Status opened;
+  for (uint32_t level = 0; level < levels_.size() && opened.ok(); ++level) {
+    if (levels_[level] || (!all && !works_on(level))) continue;
+    Result<std::unique_ptr<StoreLevel>> made =
+        StoreLevel::open(*environment_.files, level_places_[level].spec, level_places_[level].path, clock_);
+    opened = made.status();
+    if (made.ok()) levels_[level] = std::move(*made);
+  }
+  return agree(*ranks_, opened);
+}
+
+void RunSession::close_idle_levels() {
+  for (uint32_t level = 0; level < levels_.size(); ++level) {
+    if (!works_on(level)) levels_[level].reset();
+  }
+}
+
+/// Lets the nodes rebuild each other's stores, if they have redundancy.
+Status RunSession::restore_node_levels(const LevelSpec& local, const std::string& path) {
+  const auto spec = std::find_if(settings_.levels.begin(), settings_.levels.end(),
+                                 [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::redundancy; });
+  if (spec == settings_.levels.end()) return {};
+  if (plan_.nodes.size() < spec->redundancy.nodes_min()) {
+    return Status::invalid_argument(
+        fmt::format("redundancy needs {} nodes, and this run has {}", spec->redundancy.nodes_min(), plan_.nodes.size()),
+        spec->name());
+  }
+  std::array<uint64_t, 1> concurrent = {ranks_->concurrent() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks_->all_min(concurrent));
+  if (concurrent[0] == 0) {
+    return Status::unsupported("redundancy over the nodes needs MPI_THREAD_MULTIPLE", spec->name(),
+                               "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)");
+  }
+  Status restored;
+  if (speaks_for_node()) {
+    restored = StoreLevel::prepare_parent(*environment_.files, local, path);
+    Result<std::unique_ptr<SetProtection>> made = make_protection(*spec, path);
+    if (made.ok()) protection_ = std::move(*made);
+    // All leaders come here, or the others would wait.
+    const Status rebuilt = protection_ ? protection_->restore() : made.status();
+    if (restored.ok()) restored = rebuilt;
+  }
+  return agree(*ranks_, restored);
+}
+
+Result<std::unique_ptr<SetProtection>> RunSession::make_protection(const LevelSpec& spec, const std::string& path) {
+  std::vector<uint32_t> leaders;
+  for (const RankNode& node : plan_.nodes) leaders.push_back(node.leader());
+  VARVE_ASSIGN(std::unique_ptr<Communicator> subset, make_subset_communicator(*ranks_, leaders, kLeadersTag));
+  ProtectionDuty duty;
+  duty.place = {environment_.files, path, plan_.node().name};
+  duty.job = settings_.job;
+  duty.redundancy = spec.redundancy;
+  duty.keep = spec.keep;
+  return std::make_unique<SetProtection>(std::move(subset), std::move(duty), warnings_);
+}
+
+Status RunSession::prepare_stage_two() {
+  Status prepared = attach();
+  if (prepared.ok()) {
+    FileSystem* const named = environment_.sources.files;
+    FileSystem& files = named != nullptr ? *named : posix_file_system();
+    const StopRule rule{settings_.stop_on_signals, settings_.stop_after_seconds, settings_.stop_file};
+    Result<StopRequests> stop = StopRequests::start(rule, ranks_->rank() == 0, files, clock_);
+    prepared = stop.status();
+    if (stop.ok()) stop_.emplace(std::move(*stop));
+  }
+  VARVE_TRY(agree(*ranks_, prepared));
+  if (thread_) thread_->start();
+  for (const auto& push : pushes_) push->start();
+  if (relay_) relay_->start();
+  return {};
+}
+
+/// Brings this rank and its checkpoint thread together.
+Status RunSession::attach() {
+  const uint32_t leader = plan_.own_group().leader();
+  if (plan_.is_remote(ranks_->rank())) {
+    VARVE_ASSIGN(std::unique_ptr<SnapshotView> view, SnapshotView::open(owner_of(ranks_->rank())));
+    relay_ = std::make_unique<SnapshotRelay>(*ranks_, leader, std::move(view));
+    return {};
+  }
+  VARVE_TRY(memory_->attach_leader(owner_of(leader)));
+  if (leader == ranks_->rank()) {
+    VARVE_ASSIGN(thread_, make_thread());
+  }
+  if (has_node_level() ? speaks_for_node() : ranks_->rank() == 0) make_pushes();
+  return {};
+}
+
+/// The way to the levels behind the nearest store: for all of it, if all nodes share it; else for the own node's.
+void RunSession::make_pushes() {
+  for (size_t level = 1; level < levels_.size(); ++level) {
+    PushDuty duty;
+    duty.from = &levels_.front()->store();
+    duty.to = &levels_[level]->slowed();
+    duty.level = levels_[level]->name();
+    duty.job = settings_.job;
+    duty.run = run_;
+    if (has_node_level()) {
+      duty.ordinal = plan_.own_node;
+      duty.count = static_cast<uint32_t>(plan_.nodes.size());
+    }
+    if (duty.ordinal == 0) duty.keep = levels_[level]->spec().keep;
+    duty.thread_count = worker_count();
+    duty.memory_bytes = settings_.memory_bytes;
+    duty.prepare_thread = [this] { place_thread(); };
+    pushes_.push_back(std::make_unique<LevelPush>(std::move(duty), warnings_));
+  }
+}
+
+/// On a thread of ours, before it works.
+void RunSession::place_thread() {
+  const Status placed = place_calling_thread(free_processors_, settings_.low_priority);
+  if (!placed.ok()) warnings_.add(placed.with_context("the checkpoint thread may get in the program's way"));
+}
+
+Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
+  std::vector<std::unique_ptr<GroupMember>> members;
+  for (uint32_t rank : plan_.own_group().members) {
+    if (plan_.is_remote(rank)) {
+      members.push_back(std::make_unique<RemoteMember>(*ranks_, rank));
+    } else {
+      VARVE_ASSIGN(std::unique_ptr<LocalMember> member, LocalMember::open(owner_of(rank)));
+      members.push_back(std::move(member));
+    }
+  }
+  CheckpointDuty duty = make_duty();
+  return std::make_unique<CheckpointThread>(levels_.front()->slowed(), std::move(duty), std::move(members),
+                                            memory_->bell(), warnings_, clock_);
+}
+
+CheckpointDuty RunSession::make_duty() {
+  CheckpointDuty duty;
+  duty.run = run_;
+  duty.job = settings_.job;
+  duty.ordinal = plan_.own;
+  duty.group_count = plan_.count();
+  if (has_node_level()) {
+    duty.ordinal = plan_.own_of_node();
+    duty.group_count = static_cast<uint32_t>(plan_.groups_of_node().size());
+    duty.origin = SetOrigin{run_, ranks_->rank_count()};
+  }
+  duty.save.scheme = settings_.scheme;
+  duty.save.codec = settings_.codec;
+  duty.save.memory_bytes = settings_.memory_bytes;
+  duty.save.thread_count = worker_count();
+  duty.save.small_bytes = 0;  // each variable keeps its description
+  duty.retention.keep_last = levels_.front()->spec().keep;
+  duty.retention.must_stay = [this](uint64_t step) {
+    return std::any_of(pushes_.begin(), pushes_.end(), [&](const auto& push) { return push->waits_for(step); });
+  };
+  if (protection_) {
+    duty.retention.before_drop = [this](uint64_t step) { return protection_->forget(step); };
+    duty.retention.whole_arenas = true;
+  }
+  for (const RankGroup& group : plan_.groups) {
+    if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
+  }
+  duty.prepare_thread = [this] { place_thread(); };
+  duty.report = [this](const DrainReport& report) { note_drained(report); };
+  duty.spread = [this](uint64_t step, const LevelDuty& levels, const Status& outcome) {
+    if (outcome.ok() && !pushes_.empty()) {
+      for (const uint32_t store : levels.push_to) pushes_[store - 1]->note_set(step);
+    }
+    if (protection_ && levels.protect) protection_->protect(step, outcome);
+  };
+  return duty;
+}
+
+/// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's
+/// ranks is disturbed alike. One of them that falls behind alone holds up the others.
+uint32_t RunSession::worker_count() const {
+  if (settings_.threads) return static_cast<uint32_t>(*settings_.threads);
+  const RankGroup& group = plan_.own_group();
+  const size_t processors = free_processors_.empty() ? processor_count() : free_processors_.size();
+  return static_cast<uint32_t>(
+      std::min({group.members.size() - group.remote.size(), processors, size_t{kUsefulWorkersMax}}));
+}
+
+}  // namespace varve

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "level/level_spec.h"
+#include "service/location.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// A level of a run that holds sets, as one rank has it open. Thread-safe, as stores are.
+class StoreLevel {
+ public:
+  /// Where the level is, for a rank on a node of this name; `node` is empty unless VARVE_NODE says it: nodes that are
+  /// named so may be on one machine, and each has a folder of its own.
+  static std::string path_of(const LevelSpec& spec, const std::string& node);
+  /// Makes the folder that `path` is to be in, if it is one that path_of() has added.
+  static Status prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path);
+  /// Makes the level if it is not there, and says by which path it is known from everywhere. For one rank of those that
+  /// see it.
+  static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path);
+  /// Opens what was prepared. `files` and `clock` outlive it.
+  static Result<std::unique_ptr<StoreLevel>> open(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                                  Clock& clock);
+
+  const LevelSpec& spec() const { return spec_; }
+  bool of_node() const { return spec_.kind == LevelSpec::Kind::local; }
+  std::string name() const { return spec_.name(); }
+  const std::string& path() const { return path_; }
+  FileSystem& files() const { return files_; }
+  /// For reading.
+  const Store& store() const { return *store_; }
+  /// For writing, no faster than the level allows. For one thread's work, as it is slowed as a whole.
+  const Store& slowed() const { return slowed_ ? *slowed_ : *store_; }
+
+ private:
+  StoreLevel(LevelSpec spec, std::unique_ptr<StorePlace> place, FileSystem& files, std::string path)
+      : spec_(std::move(spec)), place_(std::move(place)), files_(files), path_(std::move(path)) {}
+
+  const LevelSpec spec_;
+  const std::unique_ptr<StorePlace> place_;  ///< on servers; none: a folder of `files_`
+  FileSystem& files_;
+  const std::string path_;
+  std::unique_ptr<FileSystem> throttled_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Store> slowed_;  ///< if there is a limit
+};
+
+}  // namespace varve

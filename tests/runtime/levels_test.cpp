@@ -1,0 +1,522 @@
+// Sessions that save to several levels, on nodes that are simulated: ranks are threads, VARVE_NODE says where they are.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/ranks.h"
+#include "runtime/served_store.h"
+#include "runtime/switched_file_system.h"
+#include "store/verify.h"
+
+namespace varve {
+namespace {
+
+using test::Model;
+using test::model_at;
+using test::run_ranks;
+using test::SessionPlace;
+using test::SwitchedFileSystem;
+using Mode = SwitchedFileSystem::Mode;
+using Steps = std::vector<uint64_t>;
+
+constexpr size_t kCells = 5'000;
+
+/// A machine of several nodes with a store each, and places that all of them see.
+struct Cluster {
+  SessionPlace place;
+  std::string local = place.folder / "local", far = place.folder / "far", farther = place.folder / "farther";
+  std::vector<std::string> nodes{"a", "b", "c"};
+  uint32_t node_ranks = 2;
+  std::string group = "node";
+  std::string codec = "store";
+  FileSystem* files = &posix_file_system();
+
+  uint32_t rank_count() const { return static_cast<uint32_t>(nodes.size()) * node_ranks; }
+  std::string node_path(const std::string& node) const { return local + "/node-" + node; }
+
+  Result<std::unique_ptr<RunSession>> open(uint32_t rank, std::unique_ptr<Communicator> ranks,
+                                           const std::string& levels) const {
+    SessionOptions options = place.options();
+    options.store.reset();
+    options.levels = levels;
+    options.group = group;
+    options.codec = codec;
+    SessionEnvironment environment;
+    environment.files = files;
+    environment.sources.environment = {{"VARVE_NODE", nodes[rank / node_ranks]}};
+    return RunSession::open(std::move(ranks), options, environment);
+  }
+  /// Runs `body` on all ranks, each with a session and a model that is protected.
+  void run(const std::string& levels, const std::function<void(uint32_t rank, RunSession&, Model&)>& body) const {
+    run_ranks(rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      auto session = open(rank, std::move(ranks), levels);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(rank, kCells);
+      ASSERT_TRUE(protect(**session, model).ok());
+      body(rank, **session, model);
+    });
+  }
+  /// Steps first to last, each with a checkpoint that is complete in the nearest store before the next one.
+  static void go(RunSession& session, Model& model, uint64_t first, uint64_t last) {
+    for (uint64_t step = first; step <= last; ++step) {
+      model.step(step);
+      const Status made = session.checkpoint(step, Persistence::later);
+      EXPECT_TRUE(made.ok()) << made.to_string();
+      const Status waited = session.wait();
+      EXPECT_TRUE(waited.ok()) << waited.to_string();
+    }
+  }
+  static void finish(RunSession& session) {
+    const Status finished = session.finish(std::chrono::minutes(1));
+    EXPECT_TRUE(finished.ok()) << finished.to_string();
+  }
+  /// A whole run from the begin.
+  void run_to(const std::string& levels, uint64_t last) const {
+    run(levels, [&](uint32_t, RunSession& session, Model& model) {
+      EXPECT_EQ(session.restart().value(), std::nullopt);
+      go(session, model, 1, last);
+      finish(session);
+    });
+  }
+  /// Restarts, which has to be from `step`, and goes on to `last`. Returns what rank 0 was told.
+  std::string restart_from(const std::string& levels, uint64_t step, uint64_t last) const {
+    std::string told;
+    run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+      const auto from = session.restart();
+      EXPECT_TRUE(from.ok()) << from.status().to_string();
+      EXPECT_EQ(from.value(), step);
+      EXPECT_EQ(model, model_at(rank, kCells, step));
+      if (last > step) go(session, model, step + 1, last);
+      EXPECT_EQ(model, model_at(rank, kCells, std::max(step, last)));
+      finish(session);
+      if (rank == 0) told = words(session.warnings());
+    });
+    return told;
+  }
+  Status restart_status(const std::string& levels) const {
+    Status status;
+    run(levels, [&](uint32_t rank, RunSession& session, Model&) {
+      const Status mine = session.restart().status();
+      if (rank == 0) status = mine;
+    });
+    return status;
+  }
+  static std::string words(const std::vector<Status>& warnings) {
+    std::string text;
+    for (const Status& warning : warnings) text += warning.to_string() + "\n";
+    return text;
+  }
+};
+
+std::unique_ptr<Store> store_at(const std::string& path) {
+  auto store = Store::open(posix_file_system(), path);
+  EXPECT_TRUE(store.ok()) << store.status().to_string();
+  return std::move(*store);
+}
+Steps steps_at(const std::string& path) { return Catalog(*store_at(path)).steps("job").value(); }
+void drop(const std::string& path, uint64_t step) { ASSERT_TRUE(Catalog(*store_at(path)).remove({"job", step}).ok()); }
+
+void expect_whole(const std::string& path) {
+  for (const Damage& damage : verify_store(*store_at(path), /*deep=*/true).value().damages) {
+    EXPECT_TRUE(damage.affected_sets.empty()) << damage.what.to_string();
+  }
+}
+
+/// Damages what a set's group has written for itself.
+void damage(const std::string& path, uint64_t step, size_t group = 0) {
+  const auto store = store_at(path);
+  const std::string arena = store->arena_path(Catalog(*store).read({"job", step}).value().groups.at(group).hint);
+  std::fstream file(arena, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(0, std::ios::end);
+  const auto middle = static_cast<std::streamoff>(file.tellg()) / 2;
+  char bytes[64];
+  file.seekg(middle);
+  file.read(bytes, sizeof bytes);
+  for (char& byte : bytes) byte = static_cast<char>(~byte);
+  file.seekp(middle);
+  file.write(bytes, sizeof bytes);
+  ASSERT_TRUE(file.good());
+}
+
+testing::AssertionResult says(const std::string& text, const std::string& what) {
+  if (text.find(what) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << '"' << what << "\" is not in: " << text;
+}
+
+/// The groups of ranks that tests go through.
+class ASessionWithLevels : public testing::TestWithParam<const char*> {
+ protected:
+  ASessionWithLevels() { cluster.group = GetParam(); }
+  Cluster cluster;
+  const std::string local_and_far = "memory; local:" + cluster.local + "; dir:" + cluster.far;
+};
+
+INSTANTIATE_TEST_SUITE_P(Groups, ASessionWithLevels, testing::Values("node", "rank"));
+
+// Where sets go
+
+TEST_P(ASessionWithLevels, SavesToTheNodesStoresAndPushesEachSoManyth) {
+  const std::string levels =
+      "memory; local:" + cluster.local + " keep=2; dir:" + cluster.far + " every=3 keep=2; dir:" + cluster.farther;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), std::nullopt);
+    Cluster::go(session, model, 1, 10);
+    const std::vector<LevelProgress> progress = session.progress().levels;
+    ASSERT_EQ(progress.size(), 4u);
+    EXPECT_EQ(progress[0].level, "memory");
+    EXPECT_EQ(progress[0].newest, 10u);
+    EXPECT_EQ(progress[1].level, "local:" + cluster.local);
+    EXPECT_EQ(progress[1].newest, 10u);
+    EXPECT_EQ(progress[2].level, "dir:" + cluster.far);
+    Cluster::finish(session);
+    EXPECT_EQ(Cluster::words(session.warnings()), "") << rank;
+  });
+  for (const std::string& node : cluster.nodes) {
+    EXPECT_EQ(steps_at(cluster.node_path(node)), (Steps{9, 10})) << node;
+    EXPECT_EQ(Catalog(*store_at(cluster.node_path(node))).read({"job", 10}).value().rank_count, cluster.node_ranks);
+    expect_whole(cluster.node_path(node));
+  }
+  EXPECT_EQ(steps_at(cluster.far), (Steps{9, 10})) << "the last one goes everywhere";
+  EXPECT_EQ(steps_at(cluster.farther), (Steps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+  EXPECT_EQ(Catalog(*store_at(cluster.farther)).read({"job", 10}).value().rank_count, cluster.rank_count());
+  EXPECT_TRUE(list_parts(*store_at(cluster.farther)).value().empty());
+  expect_whole(cluster.far);
+  expect_whole(cluster.farther);
+  EXPECT_EQ(cluster.place.memory_files(), 0u);
+  EXPECT_EQ(cluster.restart_from(levels, 10, 12), "");
+  EXPECT_EQ(cluster.restart_from("dir:" + cluster.farther, 12, 12), "") << "it stands for itself";
+}
+
+TEST_P(ASessionWithLevels, PushesFromAStoreThatAllNodesShare) {
+  const std::string levels = "memory; dir:" + cluster.far + " keep=1; dir:" + cluster.farther + " every=2 keep=3";
+  cluster.run_to(levels, 9);
+  EXPECT_EQ(steps_at(cluster.far), Steps{9});
+  EXPECT_EQ(steps_at(cluster.farther), (Steps{6, 8, 9}));
+  expect_whole(cluster.farther);
+  std::filesystem::remove_all(cluster.far);
+  EXPECT_EQ(cluster.restart_from(levels, 9, 10), "");
+  EXPECT_EQ(steps_at(cluster.far), Steps{10});
+}
+
+TEST(ASessionOfOneNode, HasItsStoreAndPushesIt) {
+  Cluster cluster;
+  cluster.nodes = {"a"};
+  const std::string levels = "local:" + cluster.local + " keep=1; dir:" + cluster.far + " every=2";
+  cluster.run_to(levels, 5);
+  EXPECT_EQ(steps_at(cluster.node_path("a")), Steps{5});
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 5}));
+  std::filesystem::remove_all(cluster.local);
+  EXPECT_EQ(cluster.restart_from(levels, 5, 6), "");
+}
+
+TEST(ASessionWithMemory, SavesOnlyEachSoManythToTheNearestStoreAndWhatMustLast) {
+  Cluster cluster;
+  const std::string levels = "memory; dir:" + cluster.far + " every=3";
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    Cluster::go(session, model, 1, 7);
+    EXPECT_EQ(session.progress().newest_snapshot, 7u);
+    EXPECT_EQ(session.progress().newest_persistent, 6u);
+    EXPECT_TRUE(session.progress().last_error.ok());
+    model.step(8);
+    EXPECT_TRUE(session.checkpoint(8, Persistence::now).ok());
+    if (rank == 0) {
+      EXPECT_EQ(steps_at(cluster.far), (Steps{3, 6, 8}));
+    }
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(cluster.restart_from(levels, 8, 8), "");
+}
+
+// What is lost or damaged
+
+TEST_P(ASessionWithLevels, TakesAFartherLevelIfANodeHasLostItsStore) {
+  cluster.run_to(local_and_far + " every=3", 8);
+  drop(cluster.far, 8);
+  std::filesystem::remove_all(cluster.node_path("b"));
+  cluster.nodes[1] = "d";  // another one in its place
+  const std::string told = cluster.restart_from(local_and_far + " every=3", 6, 9);
+  EXPECT_TRUE(says(told, "step 8 in local:")) << "what was passed over";
+  EXPECT_TRUE(says(told, "step 7 in local:"));
+  // What the other nodes had of 7 and 8 was replaced.
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  EXPECT_EQ(steps_at(cluster.far), (Steps{3, 6, 9}));
+  EXPECT_EQ(cluster.restart_from(local_and_far, 9, 9), "");
+}
+
+TEST_P(ASessionWithLevels, TakesTheSameStepFromAnotherLevelIfOneIsDamaged) {
+  cluster.run_to(local_and_far, 4);
+  damage(cluster.node_path("b"), 4);
+  EXPECT_TRUE(says(cluster.restart_from(local_and_far, 4, 4), "step 4 in local:"));
+  damage(cluster.far, 4);
+  const std::string told = cluster.restart_from(local_and_far, 3, 6);
+  EXPECT_TRUE(says(told, "step 4 in local:"));
+  EXPECT_TRUE(says(told, "step 4 in dir:"));
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4, 5, 6}));
+  expect_whole(cluster.far);
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  EXPECT_EQ(cluster.restart_from(local_and_far, 6, 6), "");
+}
+
+TEST_P(ASessionWithLevels, NeverMixesWhatNodesHaveOfDifferentRuns) {
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 4);
+  const std::string kept = cluster.place.folder / "kept";
+  std::filesystem::copy(cluster.node_path("a"), kept, std::filesystem::copy_options::recursive);
+  for (const uint64_t step : {3, 4}) drop(cluster.node_path("b"), step);
+  EXPECT_TRUE(says(cluster.restart_from(levels, 2, 4), "step 4 in local:"));
+  std::filesystem::remove_all(cluster.node_path("a"));
+  std::filesystem::rename(kept, cluster.node_path("a"));
+  const std::string told = cluster.restart_from(levels, 2, 5);
+  EXPECT_TRUE(says(told, "step 4 in local:"));
+  EXPECT_TRUE(says(told, "different runs"));
+  EXPECT_EQ(cluster.restart_from(levels, 5, 5), "");
+}
+
+TEST(ASessionWithNodeStores, DoesNotTakePartOfACheckpointForAWholeOne) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 2);
+  // The first node has all of its ranks, but they are not all of the checkpoint's.
+  cluster.nodes = {"a"};
+  const Status fewer = cluster.restart_status(levels);
+  EXPECT_EQ(fewer.code(), StatusCode::invalid_argument) << fewer.to_string();
+  EXPECT_TRUE(says(fewer.to_string(), "made by 6 ranks"));
+  cluster.nodes = {"a", "b", "c", "d"};
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::invalid_argument);
+  cluster.nodes = {"b", "a", "c"};
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt) << "ranks are on other nodes than before";
+  cluster.nodes = {"a", "b", "c"};
+  EXPECT_EQ(cluster.restart_from(levels, 2, 3), "");
+}
+
+TEST(ASessionWithNodeStores, SaysThatNothingIsWholeRatherThanToStartAnew) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 2);
+  std::filesystem::remove_all(cluster.node_path("c"));
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
+}
+
+// A level that does not do its work
+
+TEST_P(ASessionWithLevels, GoesOnWhileAFartherLevelIsFullAndCatchesUp) {
+  SwitchedFileSystem files;
+  files.only_below(cluster.far);
+  cluster.files = &files;
+  const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    const bool first_of_node = rank % cluster.node_ranks == 0;
+    if (rank == 0) files.set(Mode::full);
+    Cluster::go(session, model, 1, 3);
+    if (first_of_node) {
+      // A moment after the set is complete.
+      while (session.progress().levels[2].last_error.ok() || session.progress().levels[2].waiting < 3) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      const LevelProgress far = session.progress().levels[2];
+      EXPECT_EQ(far.last_error.code(), StatusCode::no_space);
+      EXPECT_EQ(far.waiting, 3u);
+      EXPECT_FALSE(far.newest);
+      EXPECT_TRUE(session.progress().last_error.ok()) << "the nearest level is well";
+      EXPECT_TRUE(says(Cluster::words(session.warnings()), "push to dir:"));
+    }
+    ASSERT_TRUE(session.checkpoint(4, Persistence::now).ok());
+    if (rank == 0) {
+      EXPECT_EQ(steps_at(cluster.node_path("a")), (Steps{1, 2, 3, 4})) << "what waits is not dropped";
+      files.set(Mode::normal);
+    }
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4}));
+  expect_whole(cluster.far);
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{4});
+}
+
+TEST_P(ASessionWithLevels, LeavesSetsOutWhereALevelIsStuck) {
+  SwitchedFileSystem files;
+  files.only_below(cluster.far);
+  cluster.files = &files;
+  const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    const bool first_of_node = rank % cluster.node_ranks == 0;
+    if (rank == 0) files.set(Mode::held);
+    Cluster::go(session, model, 1, 8);
+    if (first_of_node) {
+      const LevelProgress far = session.progress().levels[2];
+      EXPECT_EQ(far.waiting, LevelPush::kWaitingMax);
+      EXPECT_EQ(far.last_error.code(), StatusCode::resource_limit) << far.last_error.to_string();
+      EXPECT_TRUE(says(Cluster::words(session.warnings()), "falls behind"));
+    }
+    ASSERT_TRUE(session.checkpoint(9, Persistence::now).ok()) << "all are here";
+    if (rank == 0) files.set(Mode::normal);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4, 9}));
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{9});
+}
+
+TEST_P(ASessionWithLevels, SaysAtItsEndThatAFartherLevelHasNotTheLastSet) {
+  SwitchedFileSystem files;
+  files.only_below(cluster.far);
+  cluster.files = &files;
+  cluster.run(local_and_far, [&](uint32_t rank, RunSession& session, Model& model) {
+    if (rank == 0) files.set(Mode::full);
+    Cluster::go(session, model, 1, 2);
+    EXPECT_EQ(session.finish(std::chrono::minutes(1)).code(), StatusCode::no_space);
+  });
+  files.set(Mode::normal);
+  EXPECT_EQ(steps_at(cluster.far), Steps());
+  // What is near alone is brought to the farther level when the run goes on from it.
+  EXPECT_EQ(cluster.restart_from(local_and_far, 2, 2), "");
+  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+}
+
+TEST_P(ASessionWithLevels, GoesOnWhenOneNodesStoreIsFull) {
+  SwitchedFileSystem files;
+  files.only_below(cluster.node_path("b"));
+  cluster.files = &files;
+  cluster.run(local_and_far, [&](uint32_t rank, RunSession& session, Model& model) {
+    model.step(1);
+    ASSERT_TRUE(session.checkpoint(1, Persistence::now).ok());
+    if (rank == 0) files.set(Mode::full);
+    model.step(2);
+    EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
+    if (rank == 0) files.set(Mode::normal);
+    model.step(3);
+    ASSERT_TRUE(session.checkpoint(3, Persistence::now).ok());
+    session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 3}));
+  EXPECT_TRUE(list_parts(*store_at(cluster.far)).value().empty());
+  EXPECT_EQ(cluster.restart_from(local_and_far, 3, 4), "");
+}
+
+// Redundancy
+
+class ASessionWithRedundancy : public testing::TestWithParam<const char*> {
+ protected:
+  Cluster cluster;
+  const std::string levels =
+      "memory; local:" + cluster.local + " keep=3; " + GetParam() + "; dir:" + cluster.far + " every=4";
+};
+
+INSTANTIATE_TEST_SUITE_P(Schemes, ASessionWithRedundancy, testing::Values("partner", "xor:3", "rs:2+1"));
+
+TEST_P(ASessionWithRedundancy, RebuildsTheStoreOfALostNode) {
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), std::nullopt);
+    Cluster::go(session, model, 1, 5);
+    Cluster::finish(session);
+    if (rank % cluster.node_ranks == 0) {
+      EXPECT_EQ(session.progress().levels[2].newest, 5u);
+    }
+    EXPECT_EQ(Cluster::words(session.warnings()), "");
+  });
+  drop(cluster.far, 5);
+  std::filesystem::remove_all(cluster.node_path("b"));
+  cluster.nodes[1] = "d";  // another one in its place
+  EXPECT_TRUE(says(cluster.restart_from(levels, 5, 7), "node d was rebuilt"));
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  EXPECT_EQ(cluster.restart_from(levels, 7, 7), "");
+}
+
+TEST_P(ASessionWithRedundancy, MakesGoodWhatIsDamagedOnANode) {
+  cluster.run_to(levels, 3);
+  drop(cluster.far, 3);
+  damage(cluster.node_path("c"), 3);
+  EXPECT_TRUE(says(cluster.restart_from(levels, 3, 3), "was rebuilt"));
+}
+
+TEST_P(ASessionWithRedundancy, TakesAFartherLevelIfMoreIsLostThanItPromises) {
+  cluster.run_to(levels, 6);
+  drop(cluster.far, 6);
+  for (const char* node : {"a", "b"}) std::filesystem::remove_all(cluster.node_path(node));
+  const std::string told = cluster.restart_from(levels, 4, 8);
+  EXPECT_TRUE(says(told, "cannot be rebuilt"));
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  EXPECT_TRUE(says(cluster.restart_from(levels, 8, 8) + "ok", "ok"));
+}
+
+TEST_P(ASessionWithRedundancy, DoesNotWaitForASetThatANodeCouldNotSave) {
+  SwitchedFileSystem files;
+  files.only_below(cluster.node_path("b"));
+  cluster.files = &files;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    model.step(1);
+    ASSERT_TRUE(session.checkpoint(1, Persistence::now).ok());
+    if (rank == 0) files.set(Mode::full);
+    model.step(2);
+    EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
+    if (rank == 0) files.set(Mode::normal);
+    model.step(3);
+    ASSERT_TRUE(session.checkpoint(3, Persistence::now).ok());
+    session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
+    if (rank % cluster.node_ranks == 0) {
+      EXPECT_EQ(session.progress().levels[2].newest, 3u);
+      EXPECT_EQ(session.progress().levels[2].last_error.code(), StatusCode::io_error);
+    }
+  });
+  std::filesystem::remove_all(cluster.node_path("c"));
+  EXPECT_TRUE(says(cluster.restart_from(levels, 3, 3), "node c was rebuilt"));
+}
+
+TEST_P(ASessionWithRedundancy, DoesNotWaitForARankThatHasNoSnapshot) {
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    bool fails = false;
+    auto save = [&](std::vector<std::byte>&) { return fails ? Status::internal("not now") : Status(); };
+    ASSERT_TRUE(session.variables().protect_object("object", save, [](ByteSpan) { return Status(); }).ok());
+    for (uint64_t step = 1; step <= 4; ++step) {
+      model.step(step);
+      fails = step % 2 == 0 && rank == 3;
+      EXPECT_EQ(session.checkpoint(step, Persistence::later).ok(), !fails);
+    }
+    fails = false;
+    ASSERT_TRUE(session.checkpoint(5, Persistence::now).ok());
+    session.finish(std::chrono::minutes(1)).ignore("not all nodes have all sets");
+  });
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)).back(), 5u);
+}
+
+TEST(ASessionWithTooFewNodes, RefusesRedundancy) {
+  Cluster cluster;
+  run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    const auto session = cluster.open(rank, std::move(ranks), "local:" + cluster.local + "; xor:4");
+    EXPECT_EQ(session.status().code(), StatusCode::invalid_argument);
+    EXPECT_TRUE(says(session.status().to_string(), "needs 4 nodes"));
+  });
+}
+
+// Nodes
+
+TEST(ASessionOnANode, SaysWhichAndRefusesWhatIsNoName) {
+  Cluster cluster;
+  cluster.run("memory; local:" + cluster.local, [&](uint32_t rank, RunSession& session, Model&) {
+    EXPECT_TRUE(says(session.effective_options(), "node " + cluster.nodes[rank / 2] + " (VARVE_NODE)"));
+    EXPECT_TRUE(says(session.effective_options(), "levels = [\"memory\", \"local:"));
+  });
+  for (const char* bad : {"a/b", "..", "a b"}) {
+    cluster.nodes = {bad};
+    run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      const auto session = cluster.open(rank, std::move(ranks), "local:" + cluster.local);
+      EXPECT_EQ(session.status().code(), StatusCode::invalid_argument) << bad;
+    });
+  }
+}
+
+// Servers
+
+TEST_P(ASessionWithLevels, PushesToAServer) {
+  const std::string socket = cluster.place.folder / "socket";
+  const test::ServedStore server(socket, cluster.far);
+  const std::string levels = "memory; local:" + cluster.local + " keep=1; unix:" + socket + " every=2";
+  cluster.run_to(levels, 4);
+  std::filesystem::remove_all(cluster.local);
+  EXPECT_EQ(cluster.restart_from(levels, 4, 5), "");
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 5}));
+  expect_whole(cluster.far);
+}
+
+}  // namespace
+}  // namespace varve
