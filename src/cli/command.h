@@ -42,6 +42,7 @@ std::unique_ptr<Command> make_drop_command();
 std::unique_ptr<Command> make_prune_command();
 std::unique_ptr<Command> make_push_command();
 std::unique_ptr<Command> make_pull_command();
+std::unique_ptr<Command> make_levels_command();
 std::unique_ptr<Command> make_repair_command();
 std::unique_ptr<Command> make_rebalance_command();
 std::unique_ptr<Command> make_cat_command();

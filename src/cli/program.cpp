@@ -27,6 +27,7 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_prune_command());
   commands.push_back(make_push_command());
   commands.push_back(make_pull_command());
+  commands.push_back(make_levels_command());
   commands.push_back(make_repair_command());
   commands.push_back(make_serve_command());
   commands.push_back(make_rebalance_command());

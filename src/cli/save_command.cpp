@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "aggregate/save_together.h"
 #include "cli/command.h"
 #include "cli/heap.h"
+#include "cli/store_levels.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
 #include "store/catalog.h"
@@ -28,6 +30,8 @@ class SaveCommand final : public Command {
     arguments.positional("DIR", folder_, "the folder that holds the checkpoint");
     declare_naming(arguments);
     declare_shrinking(arguments);
+    arguments.text("--levels", "LEVELS", levels_,
+                   "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as often as each\nlevel's every=K says (in place of --store)");
     arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
     arguments.count("--threads", "N", options_.thread_count, "threads (as many as processors)");
     arguments.examples(
@@ -50,16 +54,37 @@ class SaveCommand final : public Command {
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     VARVE_TRY(agree(*ranks, layouts.status()));
-    const Result<std::unique_ptr<Store>> store = session.open_store();
-    VARVE_TRY(agree(*ranks, store.status()));
-    VARVE_ASSIGN(SaveReport report,
-                 save_folder_together(**store, folder_, options_, **layouts, *ranks, session.begin_progress()));
+    const Status opened = open(session, *ranks);
+    VARVE_TRY(agree(*ranks, opened));
+    const Store& store = store_ ? *store_ : levels_of_set_->nearest().store();
+    ProgressSink& progress = session.begin_progress();
+    VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options_, **layouts, *ranks, progress));
+    if (levels_of_set_) VARVE_TRY(follow_first(*ranks, bring_along(*ranks, report.record.name, progress)));
     session.end_progress();
     print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     return ExitCode::success;
   }
 
  private:
+  /// The first process makes levels that are not there.
+  Status open(Session& session, Communicator& ranks) {
+    if (levels_.empty()) {
+      VARVE_ASSIGN(store_, session.open_store());
+      return {};
+    }
+    Status made;
+    if (ranks.rank() == 0) made = StoreLevels::open(levels_, true).status();
+    VARVE_TRY(follow_first(ranks, made));
+    VARVE_ASSIGN(levels_of_set_, StoreLevels::open(levels_, false));
+    return {};
+  }
+
+  Status bring_along(Communicator& ranks, const SetName& name, ProgressSink& progress) {
+    if (ranks.rank() != 0) return {};
+    VARVE_ASSIGN(brought_, levels_of_set_->bring_along(name, progress));
+    return {};
+  }
+
   void declare_naming(Arguments& arguments) {
     arguments.text("--job", "NAME", options_.job, "the job's name (from the folder's)");
     arguments.number("--step", "N", options_.step,
@@ -117,13 +142,17 @@ class SaveCommand final : public Command {
                     "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
   }
 
-  static void print(Session& session, const SaveReport& report, double seconds) {
+  void print(Session& session, const SaveReport& report, double seconds) const {
     const SetRecord& record = report.record;
     if (session.json()) {
+      Json copied = Json::array();
+      for (const StoreLevels::Brought& to : brought_)
+        copied.push_back({{"level", to.level}, {"sent_bytes", to.sent_bytes}});
       session.print_facts(Json{{"record", to_json(record)},
                                {"variable_count", report.variable_count},
                                {"pattern_bytes", report.pattern_bytes},
                                {"known_bytes", report.known_bytes},
+                               {"copied_to", std::move(copied)},
                                {"seconds", seconds}});
       return;
     }
@@ -135,12 +164,18 @@ class SaveCommand final : public Command {
     session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes),
                               format_size(report.known_bytes), format_size(report.pattern_bytes),
                               format_count(report.variable_count, "variable", "variables")));
+    for (const StoreLevels::Brought& to : brought_)
+      session.print(fmt::format("  copied to {}: {} sent\n", quote_name(to.level), format_size(to.sent_bytes)));
   }
 
   std::string folder_;
   SaveOptions options_;
   uint32_t group_size_ = 0;  ///< not given
   bool effort_given_ = false, codec_given_ = false;
+  std::string levels_;
+  std::unique_ptr<Store> store_;              ///< unless levels were named
+  std::optional<StoreLevels> levels_of_set_;  ///< if they were
+  std::vector<StoreLevels::Brought> brought_;
 };
 }  // namespace
 

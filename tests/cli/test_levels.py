@@ -1,0 +1,223 @@
+"""One contract for all kinds of levels: what works on a folder works on servers, on several, and between any two; what is
+damaged on one level comes back from each of the others."""
+
+import os
+import shutil
+import subprocess
+import unittest
+
+from support import DAMAGED, FAILURE, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
+from test_serve import HAS_TLS, ServeTest
+
+# Kinds of levels: how many servers, and over what.
+KINDS = {"folder": None, "unix": ("unix", 1), "two_unix": ("unix", 2), **({"tcp": ("tcp", 1), "three_tcp": ("tcp", 3)} if HAS_TLS else {})}
+
+
+class LevelsTest(ServeTest):
+    def setUp(self):
+        super().setUp()
+        self.folders = {}
+        if HAS_TLS:
+            self.varve("serve", "--new-key", self.key)
+            self.use(self.store, self.key)
+
+    def make_level(self, kind, name=None):
+        """A new store of this kind; returns its location. self.folders says where its arenas lie."""
+        name = name or kind
+        if KINDS[kind] is None:
+            location = str(self.work / name)
+            self.folders[location] = [self.work / name]
+        else:
+            transport, count = KINDS[kind]
+            folders = [self.work / f"{name}-{number}" for number in range(count)]
+            listens = [f"unix:{folder}.socket" if transport == "unix" else "tcp://127.0.0.1:0" for folder in folders]
+            more = ["--place", *(["--key-file", self.key] if transport == "tcp" else [])]
+            addresses = [self.serve(*more, listen=listen, folder=folder)[1] for listen, folder in zip(listens, folders)]
+            prefix = "unix:" if transport == "unix" else "tcp://"
+            location = prefix + ",".join(address.removeprefix(prefix) for address in addresses)
+            self.folders[location] = folders
+        self.varve("init", location)
+        return location
+
+    def arenas(self, location):
+        return sorted(arena for folder in self.folders[location] for arena in (folder / "arenas").glob("*.arena"))
+
+    def damage(self, location):
+        """Flips a byte in the first half of each of a level's arenas."""
+        for arena in self.arenas(location):
+            raw = bytearray(arena.read_bytes())
+            raw[len(raw) // 3] ^= 1
+            arena.write_bytes(raw)
+
+
+class EveryKindOfLevel(LevelsTest):
+    def test_does_all_that_a_store_does(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                self.use(self.make_level(kind), self.key)
+                self.varve("save", SAMPLE / "DD0005")
+                self.varve("save", SAMPLE / "DD0006")
+                self.assertEqual(self.facts("save", SAMPLE / "DD0006", "--job", "again")["record"]["new_bytes"], 0)
+                self.assert_restores("implosion@5", SAMPLE / "DD0005")
+                self.varve("drop", "implosion@5")
+                self.varve("prune")
+                self.assert_whole()
+                self.assert_restores("again@6", SAMPLE / "DD0006")
+                self.varve("drop", "implosion@6", "again@6")
+                self.varve("prune")
+                self.assertEqual(self.facts("stat")["stored_bytes"] if "stored_bytes" in self.facts("stat") else 0, 0)
+
+    def test_gives_and_takes_sets(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                level = self.make_level(kind)
+                self.use(self.store, self.key)
+                if not self.facts("list")["sets"]:
+                    self.varve("save", SAMPLE / "DD0006")
+                self.varve("push", "implosion@6", "--to", level)
+                self.assertIn("already", self.varve("push", "implosion@6", "--to", level))
+                other = self.work / f"from_{kind}"
+                self.varve("init", other)
+                self.varve("pull", "implosion@6", "--from", level, "--to", other)
+                self.use(other, self.key)
+                self.assert_restores("implosion@6", SAMPLE / "DD0006")
+
+    def test_is_repaired_from_every_other_kind(self):
+        for damaged in KINDS:
+            for source in KINDS:
+                if source == damaged and source != "folder":
+                    continue
+                with self.subTest(damaged=damaged, source=source):
+                    here = self.make_level(damaged, f"{damaged}-repaired-from-{source}")
+                    there = self.make_level(source, f"{source}-repairing-{damaged}")
+                    self.use(here, self.key)
+                    self.varve("save", SAMPLE / "DD0006")
+                    self.varve("push", "implosion@6", "--to", there)
+                    self.damage(here)
+                    self.fails(DAMAGED, "verify", "--deep")
+                    self.fails(DAMAGED, "repair")
+                    repaired = self.facts("repair", "--from", there)
+                    self.assertTrue(repaired["whole"], repaired)
+                    self.assertEqual(repaired["mended_sets"], ["implosion@6"])
+                    self.assert_whole()
+                    self.assert_restores("implosion@6", SAMPLE / "DD0006")
+                    self.stop_all()
+                    self.servers.clear()
+
+    def test_fails_cleanly_without_one_of_its_servers(self):
+        for kind in ("unix", "two_unix", *(["three_tcp"] if HAS_TLS else [])):
+            with self.subTest(kind=kind):
+                first = len(self.servers)
+                self.use(self.make_level(kind), self.key)
+                self.varve("save", SAMPLE / "DD0005")
+                self.servers[-1].kill()
+                self.servers[-1].wait()
+                for command in (["save", SAMPLE / "DD0006"], ["restore", "implosion@5", self.work / "out"]):
+                    code, _, said = self.run_program(*command)
+                    self.assertNotEqual(code, SUCCESS)
+                    self.assertIn("server", said)
+                self.assertFalse((self.work / "out" / "DD0005").exists())
+                for server in self.servers[first:]:
+                    server.kill()
+
+
+class Rebalancing(LevelsTest):
+    def test_spreads_a_store_over_new_servers(self):
+        location = self.make_level("unix")
+        self.use(location, self.key)
+        for step in (5, 6, 7):
+            self.varve("save", SAMPLE / f"DD000{step}")
+        folder = self.work / "added"
+        _, address = self.serve("--place", listen=f"unix:{folder}.socket", folder=folder)
+        both = f"{location},{address.removeprefix('unix:')}"
+        self.use(both, self.key)
+        self.assertIn("place", self.fails(USAGE, "list"))
+        report = self.facts("rebalance")
+        self.assertEqual(report["arenas"], 3)
+        self.assertEqual(len(report["bytes_of_places"]), 2)
+        self.folders[both] = [*self.folders[location], folder]
+        self.assertEqual(len(self.arenas(both)), 3)
+        self.assertEqual(len(list((folder / "arenas").glob("*.arena"))), report["moved_arenas"])
+        for step in (5, 6, 7):
+            self.assert_restores(f"implosion@{step}", SAMPLE / f"DD000{step}")
+        self.assert_whole()
+        self.varve("save", SAMPLE / "DD0006", "--job", "spread", "--codec", "store", "--scheme", "agnostic", "--chunker", "fixed:4096")
+        self.assertGreater(len(list((folder / "arenas").glob("*.arena"))), report["moved_arenas"], "both get some")
+        self.use(location, self.key)
+        self.assertIn("2 places", self.fails(USAGE, "list"))
+
+
+class SavingToLevels(LevelsTest):
+    def levels(self, near, far):
+        return f"local:{near} keep=2; dir:{far} every=3"
+
+    def test_copies_as_often_as_it_says_and_keeps_what_it_says(self):
+        near, far = self.work / "near", self.work / "far"
+        self.environment = lambda **changes: {name: value for name, value in os.environ.items() if not name.startswith("VARVE_STORE")}
+        folder = self.work / "state"
+        copied = []
+        for step in range(1, 8):
+            self.write(folder / "state.bin", os.urandom(200_000))
+            saved = self.facts("save", folder, "--job", "run", "--step", step, "--levels", self.levels(near, far))
+            copied.append([entry["level"] for entry in saved["copied_to"]])
+        self.assertEqual([bool(levels) for levels in copied], [False, False, True, False, False, True, False])
+        near_sets = [entry["name"] for entry in self.facts("list", "--store", near)["sets"]]
+        far_sets = [entry["name"] for entry in self.facts("list", "--store", far)["sets"]]
+        self.assertEqual(far_sets, ["run@3", "run@6"])
+        self.assertEqual(near_sets, ["run@5", "run@6", "run@7"], "what is counted for the other level stays")
+        shown = self.facts("levels", "--levels", self.levels(near, far))["levels"]
+        self.assertEqual([level["jobs"][0]["behind"] for level in shown], [0, 1])
+        self.assertEqual(shown[1]["jobs"][0]["newest"], 6)
+        self.assertGreater(shown[0]["free_bytes"], 0)
+        self.assertIn("1 set behind", self.varve("levels", "--levels", self.levels(near, far)))
+
+    def test_says_so_if_a_level_makes_no_sense_or_is_not_there(self):
+        self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", "floppy:/a")
+        self.fails(FAILURE, "levels", "--levels", f"unix:{self.work}/nobody")
+
+
+@unittest.skipUnless(os.geteuid() == 0 and shutil.which("ip"), "needs root and iproute2")
+@unittest.skipUnless(HAS_TLS, "a build without TLS")
+class TwoMachines(LevelsTest):
+    """A server and a client in network namespaces of their own, with addresses of their own."""
+
+    def ip(self, *arguments):
+        done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            self.skipTest(f"no network namespaces here: {done.stderr.strip()}")
+
+    def setUp(self):
+        super().setUp()
+        names = [f"varve{os.getpid()}{end}" for end in "ab"]
+        for name in names:
+            self.ip("netns", "add", name)
+            self.addCleanup(subprocess.run, ["ip", "netns", "delete", name], check=False)
+        links = [f"v{os.getpid()}{end}" for end in "ab"]
+        self.ip("link", "add", links[0], "type", "veth", "peer", "name", links[1])
+        for name, link, address in zip(names, links, ("10.73.0.1/24", "10.73.0.2/24")):
+            self.ip("link", "set", link, "netns", name)
+            self.ip("-n", name, "address", "add", address, "dev", link)
+            self.ip("-n", name, "link", "set", link, "up")
+        self.server_space, self.client_space = names
+
+    def start(self, *arguments, **options):
+        """The program runs in the client's namespace."""
+        command = ["ip", "netns", "exec", self.client_space, PROGRAM, *map(self.encode, arguments)]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env=options.get("environment") or self.environment(), cwd=self.work, preexec_fn=default_signals)
+
+    def test_save_and_restore_over_a_network(self):
+        server = subprocess.Popen(["ip", "netns", "exec", self.server_space, PROGRAM, "serve", "--listen", "tcp://10.73.0.1:7070",
+                                   "--dir", str(self.work / "served"), "--key-file", str(self.key)],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default_signals)
+        self.servers.append(server)
+        self.assertIn(b"serving", server.stdout.readline())
+        self.use("tcp://10.73.0.1:7070", self.key)
+        self.varve("save", SAMPLE / "DD0005")
+        self.varve("save", SAMPLE / "DD0006")
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
+        self.assert_whole()
+
+
+if __name__ == "__main__":
+    unittest.main()
