@@ -193,7 +193,7 @@ TEST_P(CommunicatorExchangeTest, FailsForAllWhenARankHasEnded) {
 }
 
 TEST_P(CommunicatorExchangeTest, GoesOnForTheOthersWhenAMemberFails) {
-  Cluster cluster("xor:4", test::FileSizes(4, {{"a.arena", 4 * kParityBlockBytes}}), 9), whole = cluster.copy();
+  Cluster cluster("xor:4", test::FileSizes(4, {{"a.arena", kParityBlockBytes}}), 9), whole = cluster.copy();
   ASSERT_TRUE(whole.protect().ok());
   const ParityGroup group = cluster.describe().value();
   on_ranks(4, GetParam(), [&](Communicator& ranks) {
@@ -211,7 +211,7 @@ TEST_P(CommunicatorExchangeTest, GoesOnForTheOthersWhenAMemberFails) {
 
 TEST_P(CommunicatorExchangeTest, KeepsGroupsOfLeadersApart) {
   // Two groups, and a leader that is in none; the groups have different numbers of rounds.
-  Cluster even("xor:3", test::FileSizes(3, {{"a", 4 * kParityBlockBytes}}), 10);
+  Cluster even("xor:3", test::FileSizes(3, {{"a", kParityBlockBytes + 5}}), 10);
   Cluster odd("xor:2", test::FileSizes(2, {{"a", 700}}), 11);
   const ParityGroup even_group = even.describe().value(), odd_group = odd.describe().value();
   on_ranks(6, GetParam(), [&](Communicator& leaders) {
