@@ -10,8 +10,8 @@
 namespace varve {
 
 namespace {
-/// Between looks whether the other parts of a set are there.
-constexpr std::chrono::milliseconds kLookInterval(500);
+/// Between looks whether the other parts of a set are there: from the first to the last.
+constexpr std::chrono::milliseconds kFirstPause(200), kLongestPause(10'000);
 
 /// Whether trying again may help.
 bool may_pass(const Status& failure) {
@@ -160,7 +160,7 @@ std::optional<uint64_t> LevelPush::await_turn() {
       changed_.wait(lock);
       continue;
     }
-    changed_.wait_for(lock, kLookInterval);
+    if (changed_.wait_for(lock, pause_) == std::cv_status::timeout) pause_ = std::min(2 * pause_, kLongestPause);
     lock.unlock();
     look_for_others();
     lock.lock();
@@ -193,6 +193,7 @@ Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
     part = report.record;
   }
   VARVE_TRY(part.status());
+  pause_ = kFirstPause;
   published_.push_back({step, std::make_unique<SetCompletion>(*duty_.to, name, *part, if_exists)});
   look_for_others();
   return {};

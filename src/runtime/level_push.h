@@ -87,8 +87,9 @@ class LevelPush {
   WarningList& warnings_;
   const std::unique_ptr<Sink> sink_;
   Retention retention_;
-  std::deque<Published> published_;  ///< the thread's, until it has ended: own parts of sets that lack others
-  mutable std::mutex mutex_;         ///< guards all below but the thread
+  std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
+  std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
+  mutable std::mutex mutex_;            ///< guards all below but the thread
   std::condition_variable changed_;
   std::optional<uint64_t> noted_;
   std::deque<uint64_t> waiting_;  ///< the first one is being pushed, perhaps

@@ -8,6 +8,7 @@
 
 #include "comm/agreement.h"
 #include "comm/subset_communicator.h"
+#include "runtime/own_folder.h"
 #include "runtime/placement.h"
 #include "runtime/remote_member.h"
 #include "runtime/run_session.h"
@@ -161,7 +162,7 @@ Status RunSession::prepare_node_level() {
   Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, spec, path, clock_);
   VARVE_TRY(agree(*ranks_, level.status()));
   levels_.front() = std::move(*level);
-  return {};
+  return check_own_folders(*ranks_, plan_, files, path, run_);
 }
 
 /// Whether this rank has to do with a level also while it computes. Servers need not know those who have not.

@@ -505,6 +505,27 @@ TEST(ASessionOnANode, SaysWhichAndRefusesWhatIsNoName) {
   }
 }
 
+TEST(ASessionOnNodes, RefusesAFolderThatTheyShareInPlaceOfTheirOwn) {
+  Cluster cluster;
+  run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    SessionOptions options = cluster.place.options();
+    options.store.reset();
+    options.levels = "memory; local:" + cluster.local;
+    SessionEnvironment environment;
+    environment.sources.environment.clear();
+    // As on two machines whose disks are one.
+    environment.find_place = [rank](const std::string&) -> Result<RankPlace> {
+      return RankPlace{"machine " + std::to_string(rank / 2), 0, "machine" + std::to_string(rank / 2)};
+    };
+    const auto session = RunSession::open(std::move(ranks), options, environment);
+    EXPECT_EQ(session.status().code(), StatusCode::invalid_argument);
+    EXPECT_TRUE(says(session.status().to_string(), "see the same folder"));
+  });
+  for (const auto& entry : std::filesystem::directory_iterator(cluster.local)) {
+    EXPECT_FALSE(entry.path().string().ends_with(".tmp")) << entry.path();
+  }
+}
+
 // Servers
 
 TEST_P(ASessionWithLevels, PushesToAServer) {
