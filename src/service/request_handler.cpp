@@ -176,15 +176,11 @@ RequestHandler::Answer RequestHandler::find(const Request& request, ByteSpan dat
 }
 
 Reply RequestHandler::act_once(const Request& request) {
-  switch (request.message) {
-    case Message::create: {
-      Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
-      if (request.again && file.status().code() == StatusCode::already_exists) file = adopt(request, file.status());
-      return open(request, std::move(file), true);
-    }
-    case Message::rename: return rename(request);
-    default: return remove(request);
-  }
+  if (request.message == Message::rename) return rename(request);
+  if (request.message != Message::create) return remove(request);
+  Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
+  if (request.again && file.status().code() == StatusCode::already_exists) file = adopt(request, file.status());
+  return open(request, std::move(file), true);
 }
 
 Result<ServedFolder::OpenFile> RequestHandler::adopt(const Request& request, const Status& taken) {

@@ -2,12 +2,16 @@
 
 import os
 import random
+import select
 import signal
+import socket
 import subprocess
+import threading
 import time
 import unittest
 
-from support import (FAILURE, NIGHTLY, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest, compressible_bytes, default_signals)
+from support import (FAILURE, NIGHTLY, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest, compressible_bytes,
+                     default_signals)
 
 HAS_TLS = os.environ.get("VARVE_WITH_TLS", "1") == "1"
 KILLS = 100 if NIGHTLY else 6
@@ -209,6 +213,75 @@ class KilledServers(ServeTest):
         _, err = process.communicate(timeout=100)
         self.assertIn(process.returncode, (SUCCESS, FAILURE), err)
         self.assert_restores("large@1", self.work / "large")
+
+
+class CuttingProxy:
+    """Passes connections on to a server, and cuts each after so many bytes as `budget()` says."""
+
+    def __init__(self, path, target, budget):
+        self.target, self.budget = str(target), budget
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(64)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+
+    def serve(self, client):
+        left = self.budget()
+        server = socket.socket(socket.AF_UNIX)
+        with client, server:
+            try:
+                server.connect(self.target)
+                while left > 0:
+                    for ready in select.select([client, server], [], [])[0]:
+                        data = ready.recv(min(left, 1 << 16))
+                        if not data:
+                            return
+                        left -= len(data)
+                        (server if ready is client else client).sendall(data)
+            except OSError:
+                return
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+class CutConnections(ServeTest):
+    """Connections are cut at any byte, while the server lives: what is done is done once."""
+
+    def test_lose_nothing(self):
+        seed = random.randrange(1 << 32)
+        draw = random.Random(seed)
+        for rank in range(4):
+            self.write(f"large/x.cpu000{rank}", compressible_bytes(2 << 20, seed=rank))
+        self.serve()
+        proxy = CuttingProxy(self.work / "proxy", self.work / "socket", lambda: int(2 ** draw.uniform(12, 23)))
+        self.addCleanup(proxy.close)
+        done = 0
+        for step in range(30 if NIGHTLY else 8):
+            with self.subTest(seed=seed, step=step):
+                self.use(f"unix:{self.work}/proxy")
+                self.write("large/x.cpu0000", compressible_bytes(2 << 20, seed=100 + step))
+                process = self.start("save", self.work / "large", "--job", "large", "--step", step, "--codec", "store")
+                _, err = process.communicate(timeout=200)
+                self.use(f"unix:{self.work}/socket")
+                names = [record["name"] for record in self.facts("list")["sets"]]
+                # Nothing but a file that was just being made durable is a reason to give up, as the server is there.
+                self.assertEqual(process.returncode == SUCCESS, f"large@{step}" in names, err)
+                self.assertTrue(process.returncode == SUCCESS or b"durable" in err, err)
+                if process.returncode == SUCCESS:
+                    done += 1
+                    self.assert_restores(f"large@{step}", self.work / "large")
+        self.assertGreater(done, 0)
+        self.assert_whole()
 
 
 if __name__ == "__main__":
