@@ -6,6 +6,7 @@
 
 #include "core/progress.h"
 #include "runtime/store_level.h"
+#include "store/catalog.h"
 
 namespace varve::cli {
 
