@@ -96,9 +96,11 @@ Status RemoteWriter::write_piece(uint64_t offset, ByteSpan piece) {
   pending.request.offset = offset;
   pending.data = piece;
   if (direct_) {
-    pending.copy = Buffer(piece.size());
+    if (idle_copies_.empty()) idle_copies_.emplace_back(kPieceBytes);
+    pending.copy = std::move(idle_copies_.back());
+    idle_copies_.pop_back();
     std::memcpy(pending.copy.data(), piece.data(), piece.size());
-    pending.data = pending.copy;
+    pending.data = ByteSpan(pending.copy).first(piece.size());
   }
   pending_bytes_ += piece.size();
   const Status sent = connection_->send(pending.request, pending.data);
@@ -119,6 +121,7 @@ Status RemoteWriter::take_answer() {
   const Status written = failure_of(*reply, path_);
   if (!written.ok() && direct_) return give_up(written);  // of bytes that the caller takes for written
   pending_bytes_ -= pending_.front().data.size();
+  if (direct_) idle_copies_.push_back(std::move(pending_.front().copy));
   pending_.pop_front();
   return written;
 }

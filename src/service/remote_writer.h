@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/file_system.h"
 #include "service/server_link.h"
@@ -65,7 +66,8 @@ class RemoteWriter final : public File {
   std::unique_ptr<ServerConnection> connection_;  ///< null between two connections
   std::deque<Pending> pending_;
   size_t pending_bytes_ = 0;
-  Status lost_;  ///< why the file was given up
+  std::vector<Buffer> idle_copies_;  ///< of writes that are answered: memory that need not be touched anew
+  Status lost_;                      ///< why the file was given up
 };
 
 }  // namespace varve

@@ -13,10 +13,15 @@
 namespace varve {
 
 namespace {
+constexpr int kSendBufferBytes = 2 << 20;
+
 class SocketStream final : public Stream {
  public:
   explicit SocketStream(UniqueFd socket) : socket_(std::move(socket)) {
     ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+    // As much as the system allows: each time that it is full, both sides wait for one another.
+    if (::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBufferBytes, sizeof kSendBufferBytes) != 0)
+      ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof kSendBufferBytes);
   }
 
   Result<size_t> read_some(MutableByteSpan into, Deadline deadline) override {
