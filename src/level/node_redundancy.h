@@ -17,9 +17,9 @@ namespace varve {
 //
 // All functions are collective over `leaders`, a communicator of one rank for each node; all ranks of it call them with
 // the same arguments but for their NodePlace, and all get the same outcome. Nobody waits for a node that has failed:
-// what goes wrong on one is agreed on by all. They use messages where the communicator is concurrent(), and else
-// collective calls alone, and may run on any thread that has `leaders` for itself. A rank without a store of its own
-// (NodePlace::path is empty) may take part; it has nothing to say.
+// what goes wrong on one is agreed on by all. They use messages (of its tags 0 and 1) where the communicator is
+// concurrent(), and else collective calls alone, and may run on any thread that has `leaders` for itself. A rank
+// without a store of its own (NodePlace::path is empty) may take part; it has nothing to say.
 //
 // Not two at a time on one store, but beside saves and restores of other sets. What is protected stays whole only
 // while the arenas do: prune a store that has redundancy with PruneOptions::live_share_min = 0, so that no arena is
@@ -70,7 +70,7 @@ struct RestoredSet {
 /// Looks for what is lost of protected sets, the newest first, and rebuilds it durably: files that are damaged or
 /// missing, and all of a node whose folder is empty, which may have another name. Nodes may come in another order: each
 /// has the position that its folder tells; one whose folder is empty or missing takes one that nobody has. To be called
-/// before the stores are opened.
+/// before the stores are opened, and before damaged arenas are condemned: a prune takes those away, repaired or not.
 ///
 /// A set is rebuilt wholly or not at all: if more is lost than one of its failure groups can rebuild, nothing is
 /// changed, and its status says so. In a store, what is rebuilt appears in order (header, arenas, records), so that a
