@@ -1,7 +1,7 @@
-// Look-ups in an index of known chunks: a run as a store has it, on disk and mapped, of made-up scores. As many chunks as
-// VARVE_BENCH_CHUNKS says (10 million); the file has 22 bytes for each. Found and not found, one by one, and many at once
-// with what is looked at first prefetched. "filter" is what look-ups that find nothing touch, and so what should stay in
-// memory; "resident" is what the process has of it all at the end.
+// Look-ups in an index of known chunks: a run as a store has it, on disk and mapped, of made-up scores. As many chunks
+// as VARVE_BENCH_CHUNKS says (10 million); the file has 22 bytes for each. Found and not found, one by one, and many at
+// once with what is looked at first prefetched. "filter" is what look-ups that find nothing touch, and so what should
+// stay in memory; "resident" is what the process has of it all at the end.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

@@ -56,9 +56,9 @@ GroupSaver::GroupSaver(const SaveContext& context, Source& source, uint32_t ordi
 Result<GroupOutcome> GroupSaver::run() {
   VARVE_TRY(read_layouts());
   make_streams();
-  arenas_ = std::make_unique<SpreadWriter>(
-      context_.store, context_.lease, ordinal_,
-      ArenaWriterOptions{.direct = context_.options.direct_io, .buffer_bytes = 1_MiB});
+  arenas_ =
+      std::make_unique<SpreadWriter>(context_.store, context_.lease, ordinal_,
+                                     ArenaWriterOptions{.direct = context_.options.direct_io, .buffer_bytes = 1_MiB});
   VARVE_TRY(store_chunks());
   VARVE_TRY(source_.check_unchanged());
   VARVE_TRY(write_tree());

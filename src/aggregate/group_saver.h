@@ -35,9 +35,9 @@ struct GroupOutcome {
   uint64_t raw_bytes = 0, new_bytes = 0, known_bytes = 0, pattern_bytes = 0, variable_count = 0;
 };
 
-/// Saves the source of one group of ranks into arenas of its own: layouts → streams → chunks in the order of the scheme →
-/// packs → tree → sealed arenas. One thread drives it; scoring and encoding run in the pool, and results are taken in order,
-/// so that the arenas do not depend on timing.
+/// Saves the source of one group of ranks into arenas of its own: layouts → streams → chunks in the order of the scheme
+/// → packs → tree → sealed arenas. One thread drives it; scoring and encoding run in the pool, and results are taken in
+/// order, so that the arenas do not depend on timing.
 class GroupSaver {
  public:
   GroupSaver(const SaveContext& context, Source& source, uint32_t ordinal);

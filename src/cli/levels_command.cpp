@@ -26,7 +26,8 @@ class LevelsCommand final : public Command {
   bool works_on_store() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.text("--levels", "LEVELS", text_, "the levels, nearest first, separated by \";\" (else\nVARVE_LEVELS, varve.toml)");
+    arguments.text("--levels", "LEVELS", text_,
+                   "the levels, nearest first, separated by \";\" (else\nVARVE_LEVELS, varve.toml)");
     arguments.examples(
         "  varve levels --levels \"local:/nvme/varve keep=2; dir:/lustre/varve every=10\"\n"
         "  varve levels                                     as varve.toml says\n");
@@ -105,10 +106,10 @@ class LevelsCommand final : public Command {
                               free ? ", " + format_size(*free) + " free" : ""));
     if (jobs.empty()) session.print("  no sets\n");
     for (const JobThere& job : jobs) {
-      session.print(fmt::format("  {}: {}{}, {}\n", quote_name(job.job), format_count(job.sets, "set", "sets"),
-                                job.newest ? fmt::format(", newest {}", *job.newest) : "",
-                                job.behind == 0 ? "up to date"
-                                                : format_count(job.behind, "set", "sets") + " behind the nearest"));
+      session.print(fmt::format(
+          "  {}: {}{}, {}\n", quote_name(job.job), format_count(job.sets, "set", "sets"),
+          job.newest ? fmt::format(", newest {}", *job.newest) : "",
+          job.behind == 0 ? "up to date" : format_count(job.behind, "set", "sets") + " behind the nearest"));
     }
   }
 

@@ -31,9 +31,8 @@ class RebalanceCommand final : public Command {
                                {"bytes_of_places", report.bytes_of_places}});
       return ExitCode::success;
     }
-    session.print(fmt::format("moved {}, {}; of {} there are\n",
-                              format_count(report.moved_arenas, "arena", "arenas"), format_size(report.moved_bytes),
-                              format_size(report.bytes)));
+    session.print(fmt::format("moved {}, {}; of {} there are\n", format_count(report.moved_arenas, "arena", "arenas"),
+                              format_size(report.moved_bytes), format_size(report.bytes)));
     for (size_t i = 0; i < report.bytes_of_places.size(); ++i)
       session.print(fmt::format("  at place {}: {}\n", i + 1, format_size(report.bytes_of_places[i])));
     return ExitCode::success;

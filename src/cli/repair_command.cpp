@@ -15,7 +15,8 @@ class RepairCommand final : public Command {
   std::string_view summary() const override { return "make good what a store has lost, from other stores"; }
 
   void declare(Arguments& arguments) override {
-    arguments.list("--from", "STORE", from_, "a store that may have what is lost; may be given\nseveral times, nearest first");
+    arguments.list("--from", "STORE", from_,
+                   "a store that may have what is lost; may be given\nseveral times, nearest first");
     arguments.count("--threads", "N", thread_count_, "threads (as many as processors)");
     arguments.examples(
         "  varve repair --from /lustre/store                        damaged packs are taken from there\n"

@@ -31,7 +31,8 @@ class SaveCommand final : public Command {
     declare_naming(arguments);
     declare_shrinking(arguments);
     arguments.text("--levels", "LEVELS", levels_,
-                   "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as often as each\nlevel's every=K says (in place of --store)");
+                   "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
+                   "often as each\nlevel's every=K says (in place of --store)");
     arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
     arguments.count("--threads", "N", options_.thread_count, "threads (as many as processors)");
     arguments.examples(
@@ -54,12 +55,18 @@ class SaveCommand final : public Command {
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     VARVE_TRY(agree(*ranks, layouts.status()));
-    const Status opened = open(session, *ranks);
+    std::unique_ptr<Store> own;         // unless levels were named
+    std::optional<StoreLevels> levels;  // if they were
+    const Status opened = open(session, *ranks, own, levels);
     VARVE_TRY(agree(*ranks, opened));
-    const Store& store = store_ ? *store_ : levels_of_set_->nearest().store();
+    const Store& store = own ? *own : levels->nearest().store();
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options_, **layouts, *ranks, progress));
-    if (levels_of_set_) VARVE_TRY(follow_first(*ranks, bring_along(*ranks, report.record.name, progress)));
+    if (levels) {
+      Status brought;
+      if (ranks->rank() == 0) brought = bring_along(*levels, report.record.name, progress);
+      VARVE_TRY(follow_first(*ranks, brought));
+    }
     session.end_progress();
     print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     return ExitCode::success;
@@ -67,21 +74,21 @@ class SaveCommand final : public Command {
 
  private:
   /// The first process makes levels that are not there.
-  Status open(Session& session, Communicator& ranks) {
+  Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
+              std::optional<StoreLevels>& levels) const {
     if (levels_.empty()) {
-      VARVE_ASSIGN(store_, session.open_store());
+      VARVE_ASSIGN(own, session.open_store());
       return {};
     }
     Status made;
     if (ranks.rank() == 0) made = StoreLevels::open(levels_, true).status();
     VARVE_TRY(follow_first(ranks, made));
-    VARVE_ASSIGN(levels_of_set_, StoreLevels::open(levels_, false));
+    VARVE_ASSIGN(levels, StoreLevels::open(levels_, false));
     return {};
   }
 
-  Status bring_along(Communicator& ranks, const SetName& name, ProgressSink& progress) {
-    if (ranks.rank() != 0) return {};
-    VARVE_ASSIGN(brought_, levels_of_set_->bring_along(name, progress));
+  Status bring_along(const StoreLevels& levels, const SetName& name, ProgressSink& progress) {
+    VARVE_ASSIGN(brought_, levels.bring_along(name, progress));
     return {};
   }
 
@@ -173,8 +180,6 @@ class SaveCommand final : public Command {
   uint32_t group_size_ = 0;  ///< not given
   bool effort_given_ = false, codec_given_ = false;
   std::string levels_;
-  std::unique_ptr<Store> store_;              ///< unless levels were named
-  std::optional<StoreLevels> levels_of_set_;  ///< if they were
   std::vector<StoreLevels::Brought> brought_;
 };
 }  // namespace

@@ -23,8 +23,7 @@ Result<StoreLevels> StoreLevels::open(const std::string& text, bool make) {
     if (!spec.holds_sets()) continue;
     const std::string path = StoreLevel::path_of(spec, node == nullptr ? "" : node);
     if (make) VARVE_TRY(StoreLevel::prepare(posix_file_system(), spec, path).status());
-    Result<std::unique_ptr<StoreLevel>> level =
-        StoreLevel::open(posix_file_system(), spec, path, steady_clock());
+    Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(posix_file_system(), spec, path, steady_clock());
     if (!level.ok()) return level.status().with_context("level " + spec.name());
     levels.levels_.push_back(std::move(*level));
   }

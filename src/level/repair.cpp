@@ -21,11 +21,7 @@ class SetMender {
  public:
   SetMender(const Store& store, const std::vector<RepairSource>& sources, const RepairOptions& options,
             ProgressSink& progress)
-      : store_(store),
-        sources_(sources),
-        options_(options),
-        progress_(progress),
-        finder_(all_stores(store, sources)) {}
+      : store_(store), sources_(sources), options_(options), progress_(progress), finder_(all_stores(store, sources)) {}
 
   Status run(const SetName& name) {
     VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
@@ -50,10 +46,9 @@ class SetMender {
   Status mend(const SetName& name) {
     VARVE_ASSIGN(SetRecord record, find_record(name));
     progress_.phase("looking at " + name.to_string());
-    VARVE_ASSIGN(const SetNeeds needs, needs_of_set(record, store_.score().score_bytes(), progress_,
-                                              [this](const Score& score, const ArenaId& hint) {
-                                                return whole_node(score, hint);
-                                              }));
+    VARVE_ASSIGN(const SetNeeds needs,
+                 needs_of_set(record, store_.score().score_bytes(), progress_,
+                              [this](const Score& score, const ArenaId& hint) { return whole_node(score, hint); }));
     const size_t threads =
         options_.thread_count > 0 ? options_.thread_count : std::max(1u, std::thread::hardware_concurrency());
     VARVE_ASSIGN(const HeldFrames held, find_held(store_, {}, needs, true, threads, progress_));

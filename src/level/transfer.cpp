@@ -78,10 +78,10 @@ class Sender {
 
   SpreadWriter& writer() {
     if (!writer_) {
-      writer_.emplace(to_, lease_, ordinal_,
-                      ArenaWriterOptions{.direct = options_.direct_io,
-                                         .background = pool_.thread_count() > 1,
-                                         .buffer_bytes = kWriteBufferBytes});
+      writer_.emplace(
+          to_, lease_, ordinal_,
+          ArenaWriterOptions{
+              .direct = options_.direct_io, .background = pool_.thread_count() > 1, .buffer_bytes = kWriteBufferBytes});
     }
     return *writer_;
   }

@@ -50,8 +50,8 @@ class StorePlace {
   virtual std::vector<ServerLink*> servers() { return {}; }
 };
 
-/// Connects to all servers before it returns; may then start threads. A folder need not be there. unsupported: this build
-/// has no TLS. invalid_argument: several servers that are not those of one store.
+/// Connects to all servers before it returns; may then start threads. A folder need not be there. unsupported: this
+/// build has no TLS. invalid_argument: several servers that are not those of one store.
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options = {});
 
 /// The store at a place, which outlives it.

@@ -9,9 +9,9 @@
 
 namespace varve {
 
-// A store that is spread over several places, such as servers: how it is made, opened and grown. Place 0 has the catalog, the leases and the marks; every place
-// has the store's header, arenas, and a file that says which place it is (spread_member.h), so that nobody takes it for
-// a store of its own, and loses what the others have.
+// A store that is spread over several places, such as servers: how it is made, opened and grown. Place 0 has the
+// catalog, the leases and the marks; every place has the store's header, arenas, and a file that says which place it is
+// (spread_member.h), so that nobody takes it for a store of its own, and loses what the others have.
 
 /// Makes a store over `places`, in this order. already_exists if one of them has anything in its folder.
 Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOptions options = {});

@@ -68,8 +68,8 @@ Result<T> SpreadFileSystem::ask(const std::string& path, const Question& questio
 
 Result<std::unique_ptr<File>> SpreadFileSystem::open_read(const std::string& path) {
   auto open = [this, path] {
-    return ask<std::unique_ptr<File>>(
-        path, [](FileSystem& fs, const std::string& there) { return fs.open_read(there); });
+    return ask<std::unique_ptr<File>>(path,
+                                      [](FileSystem& fs, const std::string& there) { return fs.open_read(there); });
   };
   VARVE_ASSIGN(std::unique_ptr<File> file, open());
   if (!place_of(path)) return file;

@@ -8,9 +8,10 @@
 
 namespace varve {
 
-/// The new arenas that one writer appends to at the same time: one for each place of the store's spread (arena_spread.h),
-/// so that each pack and node goes where its score belongs. Most stores have one place. An arena is made when something
-/// comes for it. One caller at a time; as with an ArenaWriter, after any failure all of it is lost: drop it.
+/// The new arenas that one writer appends to at the same time: one for each place of the store's spread
+/// (arena_spread.h), so that each pack and node goes where its score belongs. Most stores have one place. An arena is
+/// made when something comes for it. One caller at a time; as with an ArenaWriter, after any failure all of it is lost:
+/// drop it.
 class SpreadWriter {
  public:
   /// `ordinal` tells the writers under one lease apart. The store and the lease outlive it.
@@ -18,7 +19,7 @@ class SpreadWriter {
 
   /// Where a pack was put.
   struct Place {
-    uint32_t arena = 0;   ///< ordinal in arenas()
+    uint32_t arena = 0;    ///< ordinal in arenas()
     uint32_t ordinal = 0;  ///< among the arena's packs
   };
   Result<Place> append_pack(const PackMeta& meta, ByteSpan body);

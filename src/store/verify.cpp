@@ -60,8 +60,8 @@ class Verifier {
 
  private:
   void report(const Status& what, const Users& users, std::optional<ArenaId> arena = {}, bool disposable = false) {
-    Damage damage{what, {users.sets.begin(), users.sets.end()}, {users.files.begin(), users.files.end()}, disposable,
-                  arena};
+    Damage damage{
+        what, {users.sets.begin(), users.sets.end()}, {users.files.begin(), users.files.end()}, disposable, arena};
     report_.damages.push_back(std::move(damage));
   }
 

@@ -29,9 +29,7 @@ class WriterLease {
   WriterLease& operator=(const WriterLease&) = delete;
 
   /// The id of the writer's `ordinal`-th arena at a place of the store's spread.
-  ArenaId arena_id(uint32_t ordinal, uint32_t place = 0) const {
-    return store_.spread().arena_at(id_, ordinal, place);
-  }
+  ArenaId arena_id(uint32_t ordinal, uint32_t place = 0) const { return store_.spread().arena_at(id_, ordinal, place); }
   /// Whether `arena` was written by the writer whose lease file is called `lease_name`.
   static bool owns(const std::string& lease_name, const ArenaId& arena);
 

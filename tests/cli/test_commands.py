@@ -58,7 +58,7 @@ class WithThreeSets(ProgramTest):
 class Save(WithThreeSets):
     def test_reports_the_record_and_what_became_of_the_bytes(self):
         for report in self.reports:
-            self.assertEqual(set(report), {"record", "variable_count", "pattern_bytes", "known_bytes", "seconds"})
+            self.assertEqual(set(report), {"record", "variable_count", "pattern_bytes", "known_bytes", "copied_to", "seconds"})
             record = report["record"]
             self.assertEqual(set(record), RECORD_KEYS)
             self.assertEqual(record["raw_bytes"], record["new_bytes"] + report["known_bytes"] + report["pattern_bytes"])

@@ -181,6 +181,8 @@ class SavingToLevels(LevelsTest):
 class TwoMachines(LevelsTest):
     """A server and a client in network namespaces of their own, with addresses of their own."""
 
+    client_space = None
+
     def ip(self, *arguments):
         done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -202,6 +204,8 @@ class TwoMachines(LevelsTest):
 
     def start(self, *arguments, **options):
         """The program runs in the client's namespace."""
+        if not self.client_space:
+            return super().start(*arguments, **options)
         command = ["ip", "netns", "exec", self.client_space, PROGRAM, *map(self.encode, arguments)]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 env=options.get("environment") or self.environment(), cwd=self.work, preexec_fn=default_signals)

@@ -204,7 +204,8 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
       if (!faulty.struck()) break;
       ++struck_count;
       if (GetParam() == FaultKind::crash)
-        places.disks[faulty_place].fs = places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+        places.disks[faulty_place].fs =
+            places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
       // Either still a store of two places, or one of three.
       const bool grown = order_places(places.all()).ok();
       {
