@@ -1,7 +1,7 @@
 // How long it takes to protect a set of node-local stores, and to rebuild one node that was lost: nodes are threads of
 // this process, each with a store of its own below a folder of this machine, which share its processors.
 //
-//   rebuild_bench [FOLDER [MEBIBYTES_OF_A_NODE [SCHEME...]]]
+//   rebuild_nodes [FOLDER [MEBIBYTES_OF_A_NODE [SCHEME...]]]
 //
 // Prints JSON: for each scheme, with as few nodes as it needs, seconds and MB/s. The rate of protecting is that of all
 // nodes' data; the rate of rebuilding is that of the lost node's files, its redundancy file among them. `rebuild` looks
@@ -113,7 +113,7 @@ class Nodes {
 };
 
 std::string measure(const std::string& folder, const std::string& scheme, uint64_t bytes) {
-  const std::string own = join_path(folder, "rebuild_bench-" + value_of(UniqueId::random()).hex());
+  const std::string own = join_path(folder, "rebuild_nodes-" + value_of(UniqueId::random()).hex());
   check(posix_file_system().create_directory(own));
   Nodes nodes(own, scheme, bytes);
   const auto figures = [](const char* name, double seconds, uint64_t moved) {
