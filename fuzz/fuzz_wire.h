@@ -10,7 +10,7 @@
 namespace varve {
 
 /// Gives the bytes that it was made of, and keeps nothing of what is written.
-class FuzzedStream final : public Stream {
+class FuzzedStream final : public ByteStream {
  public:
   explicit FuzzedStream(ByteSpan given) : given_(given) {}
   Result<size_t> read_some(MutableByteSpan into, Deadline) override {

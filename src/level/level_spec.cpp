@@ -230,9 +230,10 @@ Result<std::vector<LevelSpec>> parse_levels(std::string_view text) {
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
-  if (std::none_of(levels.begin(), levels.end(), [](const LevelSpec& level) { return level.holds_sets(); }))
+  if (std::none_of(levels.begin(), levels.end(), [](const LevelSpec& level) { return level.holds_sets(); })) {
     return Status::invalid_argument("no level holds checkpoints for good", std::string(whole),
                                     "add a directory or a server, such as dir:varve-store");
+  }
   return levels;
 }
 

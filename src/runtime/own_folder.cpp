@@ -38,7 +38,7 @@ Status check_own_folders(Communicator& ranks, const GroupPlan& plan, FileSystem&
   // Whether a full disk can be used is for checkpoints to find out.
   if (speaks) files.create(mark).status().ignore("the other nodes then see nothing");
   VARVE_TRY(ranks.barrier());
-  const Status alone = agree(ranks, speaks ? look_for_others(plan, files, store, run) : Status());
+  Status alone = agree(ranks, speaks ? look_for_others(plan, files, store, run) : Status());
   // Nobody's goes before all have looked.
   if (speaks) files.remove(mark).ignore("it is in nobody's way");
   return alone;

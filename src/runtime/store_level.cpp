@@ -9,7 +9,7 @@ namespace varve {
 namespace {
 /// Two jobs, or two ranks, may do it at once.
 Status create_in_folder(FileSystem& files, const std::string& path) {
-  const Status there = Store::open(files, path).status();
+  Status there = Store::open(files, path).status();
   if (there.code() != StatusCode::not_found) return there;
   const Status created = Store::create(files, path);
   return created.code() == StatusCode::already_exists ? Status() : created;

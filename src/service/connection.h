@@ -17,7 +17,7 @@ struct ConnectionLimits {
 /// ends it, or nothing more can be read.
 class Connection {
  public:
-  Connection(ServedStore& store, std::unique_ptr<Stream> stream, const ConnectionLimits& limits)
+  Connection(ServedStore& store, std::unique_ptr<ByteStream> stream, const ConnectionLimits& limits)
       : limits_(limits), wire_(std::move(stream)), handler_(store, buffer_) {}
 
   /// Returns why it ended; OK: the client had no more requests.

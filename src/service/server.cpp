@@ -134,7 +134,7 @@ void Server::turn_away(const UniqueFd& socket) {
       .ignore("a client that is not told tries again as well");
 }
 
-Result<std::unique_ptr<Stream>> Server::make_stream(UniqueFd socket) const {
+Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket) const {
   if (tls_) {
     tune_tcp(socket.get());
     return tls_->shake_hands(std::move(socket), after_seconds(options_.limits.hello_seconds));
@@ -144,7 +144,7 @@ Result<std::unique_ptr<Stream>> Server::make_stream(UniqueFd socket) const {
 }
 
 void Server::serve(UniqueFd socket) {
-  Result<std::unique_ptr<Stream>> stream = make_stream(std::move(socket));
+  Result<std::unique_ptr<ByteStream>> stream = make_stream(std::move(socket));
   Status ended = stream.status();
   if (stream.ok()) ended = Connection(*store_, std::move(*stream), options_.limits).run();
   if (!ended.ok()) options_.log("a connection ended: " + ended.to_string());

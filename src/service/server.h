@@ -60,7 +60,7 @@ class Server {
   void admit(UniqueFd socket);
   void turn_away(const UniqueFd& socket);
   void serve(UniqueFd socket);
-  Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket) const;
+  Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket) const;
   void reap();
 
   ServerOptions options_;

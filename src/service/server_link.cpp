@@ -18,8 +18,8 @@ bool may_pass(const Status& failure) {
 }
 }  // namespace
 
-Result<std::unique_ptr<ServerConnection>> ServerConnection::open(std::unique_ptr<Stream> stream, const UniqueId& client,
-                                                                 const LinkOptions& options) {
+Result<std::unique_ptr<ServerConnection>> ServerConnection::open(std::unique_ptr<ByteStream> stream,
+                                                                 const UniqueId& client, const LinkOptions& options) {
   std::unique_ptr<ServerConnection> connection(new ServerConnection(std::move(stream), options));
   Request hello;
   hello.message = Message::hello;
@@ -170,7 +170,7 @@ Status ServerLink::unreachable(const Status& failure) {
                 full ? "try again, or start it with more --connections" : "start it, or check what has become of it");
 }
 
-Result<std::unique_ptr<Stream>> ServerLink::make_stream(Deadline deadline) const {
+Result<std::unique_ptr<ByteStream>> ServerLink::make_stream(Deadline deadline) const {
   if (tls_) {
     VARVE_ASSIGN(UniqueFd socket, connect_tcp(address_, deadline));
     return tls_->shake_hands(std::move(socket), deadline);
@@ -180,7 +180,7 @@ Result<std::unique_ptr<Stream>> ServerLink::make_stream(Deadline deadline) const
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
-  VARVE_ASSIGN(std::unique_ptr<Stream> stream, make_stream(after_seconds(options_.connect_seconds)));
+  VARVE_ASSIGN(std::unique_ptr<ByteStream> stream, make_stream(after_seconds(options_.connect_seconds)));
   Result<std::unique_ptr<ServerConnection>> connection = ServerConnection::open(std::move(stream), client_, options_);
   if (connection.ok()) was_unreachable_ = false;
   return connection;

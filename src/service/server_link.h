@@ -27,8 +27,8 @@ struct LinkOptions {
 /// A connection that has said hello. One request at a time; of no more use after a failure.
 class ServerConnection {
  public:
-  using Open = std::function<Result<std::unique_ptr<Stream>>(Deadline)>;
-  static Result<std::unique_ptr<ServerConnection>> open(std::unique_ptr<Stream> stream, const UniqueId& client,
+  using Open = std::function<Result<std::unique_ptr<ByteStream>>(Deadline)>;
+  static Result<std::unique_ptr<ServerConnection>> open(std::unique_ptr<ByteStream> stream, const UniqueId& client,
                                                         const LinkOptions& options);
 
   /// Sends a request, and waits for its answer: what failed here is the connection; what the server says is in the
@@ -46,7 +46,7 @@ class ServerConnection {
   const UniqueId& boot() const { return boot_; }
 
  private:
-  ServerConnection(std::unique_ptr<Stream> stream, const LinkOptions& options)
+  ServerConnection(std::unique_ptr<ByteStream> stream, const LinkOptions& options)
       : options_(options), wire_(std::move(stream)) {}
   Result<Wire::Head> receive_head(const Request& request);
   double patience(Message message) const;
@@ -104,7 +104,7 @@ class ServerLink {
   Result<std::unique_ptr<ServerConnection>> connect() const;
   Result<std::unique_ptr<ServerConnection>> take();
   void drop(std::unique_ptr<ServerConnection> connection);
-  Result<std::unique_ptr<Stream>> make_stream(Deadline deadline) const;
+  Result<std::unique_ptr<ByteStream>> make_stream(Deadline deadline) const;
 
   const ServerAddress address_;
   const LinkOptions options_;

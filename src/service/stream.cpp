@@ -15,7 +15,7 @@ namespace varve {
 namespace {
 constexpr int kSendBufferBytes = 2 << 20;
 
-class SocketStream final : public Stream {
+class SocketStream final : public ByteStream {
  public:
   explicit SocketStream(UniqueFd socket) : socket_(std::move(socket)) {
     ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
@@ -89,7 +89,7 @@ Status wait_for(int descriptor, short events, Deadline deadline) {
   }
 }
 
-std::unique_ptr<Stream> make_socket_stream(UniqueFd socket) {
+std::unique_ptr<ByteStream> make_socket_stream(UniqueFd socket) {
   return std::make_unique<SocketStream>(std::move(socket));
 }
 

@@ -19,9 +19,9 @@ inline Deadline after_seconds(double seconds) {
 
 /// Bytes both ways between two programs. One thread at a time. After a failure, or a missed deadline, it is of no more
 /// use.
-class Stream {
+class ByteStream {
  public:
-  virtual ~Stream() = default;
+  virtual ~ByteStream() = default;
   /// Reads at least one byte, and returns how many; 0: the other side has closed. io_error: the connection failed, or
   /// nothing came in time.
   virtual Result<size_t> read_some(MutableByteSpan into, Deadline deadline) = 0;
@@ -35,6 +35,6 @@ class Stream {
 Status wait_for(int descriptor, short events, Deadline deadline);
 
 /// A connected socket, which becomes non-blocking. For Unix sockets; TCP goes through TLS only (tcp_tls.h).
-std::unique_ptr<Stream> make_socket_stream(UniqueFd socket);
+std::unique_ptr<ByteStream> make_socket_stream(UniqueFd socket);
 
 }  // namespace varve

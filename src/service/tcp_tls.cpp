@@ -97,7 +97,7 @@ int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t*
   return *session != nullptr ? 1 : 0;
 }
 
-class TlsStream final : public Stream {
+class TlsStream final : public ByteStream {
  public:
   TlsStream(UniqueFd socket, Ssl ssl) : socket_(std::move(socket)), ssl_(std::move(ssl)) {}
   ~TlsStream() override {
@@ -210,7 +210,7 @@ class OpenSslParty final : public TlsParty {
     return {};
   }
 
-  Result<std::unique_ptr<Stream>> shake_hands(UniqueFd socket, Deadline deadline) const override {
+  Result<std::unique_ptr<ByteStream>> shake_hands(UniqueFd socket, Deadline deadline) const override {
     ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
     Ssl ssl(SSL_new(context_.get()));
     BIO* const bio = ssl ? make_bio(socket.get()) : nullptr;
@@ -223,7 +223,7 @@ class OpenSslParty final : public TlsParty {
                     "", "give both the same --key-file");
     }
     VARVE_TRY(done);
-    return std::unique_ptr<Stream>(std::move(stream));
+    return std::unique_ptr<ByteStream>(std::move(stream));
   }
 
  private:

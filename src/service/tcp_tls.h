@@ -18,7 +18,7 @@ class TlsParty {
   virtual ~TlsParty() = default;
   /// Takes a connected socket. permission_denied: the other side does not share the key. io_error: the connection
   /// failed, or the other side took too long.
-  virtual Result<std::unique_ptr<Stream>> shake_hands(UniqueFd socket, Deadline deadline) const = 0;
+  virtual Result<std::unique_ptr<ByteStream>> shake_hands(UniqueFd socket, Deadline deadline) const = 0;
 };
 
 }  // namespace varve

@@ -11,7 +11,7 @@ namespace varve {
 /// Sends and receives frames over a stream. One thread at a time.
 class Wire {
  public:
-  explicit Wire(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
+  explicit Wire(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
   /// Fills in sizes and checksums of `header`.
   Status send(WireHeader header, ByteSpan fields, ByteSpan data, Deadline deadline);
@@ -33,7 +33,7 @@ class Wire {
   /// Returns how much came before the other side closed.
   Result<size_t> receive(MutableByteSpan into, Deadline deadline);
 
-  const std::unique_ptr<Stream> stream_;
+  const std::unique_ptr<ByteStream> stream_;
   ByteVector fields_;
 };
 

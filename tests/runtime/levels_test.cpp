@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <filesystem>
 #include <fstream>
 
@@ -139,6 +140,25 @@ void damage(const std::string& path, uint64_t step, size_t group = 0) {
   file.write(bytes, sizeof bytes);
   ASSERT_TRUE(file.good());
 }
+
+/// A file system that all ranks of a test have switched at once: each is done with what was before.
+class SwitchedTogether {
+ public:
+  SwitchedTogether(Cluster& cluster, const std::string& only_below) : all_(cluster.rank_count()) {
+    files_.only_below(only_below);
+    cluster.files = &files_;
+  }
+  /// By all ranks.
+  void set(uint32_t rank, Mode mode) {
+    all_.arrive_and_wait();
+    if (rank == 0) files_.set(mode);
+    all_.arrive_and_wait();
+  }
+
+ private:
+  SwitchedFileSystem files_;
+  std::barrier<> all_;
+};
 
 testing::AssertionResult says(const std::string& text, const std::string& what) {
   if (text.find(what) != std::string::npos) return testing::AssertionSuccess();
@@ -302,13 +322,11 @@ TEST(ASessionWithNodeStores, SaysThatNothingIsWholeRatherThanToStartAnew) {
 // A level that does not do its work
 
 TEST_P(ASessionWithLevels, GoesOnWhileAFartherLevelIsFullAndCatchesUp) {
-  SwitchedFileSystem files;
-  files.only_below(cluster.far);
-  cluster.files = &files;
+  SwitchedTogether files(cluster, cluster.far);
   const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far;
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
     const bool first_of_node = rank % cluster.node_ranks == 0;
-    if (rank == 0) files.set(Mode::full);
+    files.set(rank, Mode::full);
     Cluster::go(session, model, 1, 3);
     if (first_of_node) {
       // A moment after the set is complete.
@@ -322,11 +340,11 @@ TEST_P(ASessionWithLevels, GoesOnWhileAFartherLevelIsFullAndCatchesUp) {
       EXPECT_TRUE(session.progress().last_error.ok()) << "the nearest level is well";
       EXPECT_TRUE(says(Cluster::words(session.warnings()), "push to dir:"));
     }
-    ASSERT_TRUE(session.checkpoint(4, Persistence::now).ok());
+    EXPECT_TRUE(session.checkpoint(4, Persistence::now).ok());
     if (rank == 0) {
       EXPECT_EQ(steps_at(cluster.node_path("a")), (Steps{1, 2, 3, 4})) << "what waits is not dropped";
-      files.set(Mode::normal);
     }
+    files.set(rank, Mode::normal);
     Cluster::finish(session);
   });
   EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4}));
@@ -335,13 +353,11 @@ TEST_P(ASessionWithLevels, GoesOnWhileAFartherLevelIsFullAndCatchesUp) {
 }
 
 TEST_P(ASessionWithLevels, LeavesSetsOutWhereALevelIsStuck) {
-  SwitchedFileSystem files;
-  files.only_below(cluster.far);
-  cluster.files = &files;
+  SwitchedTogether files(cluster, cluster.far);
   const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far;
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
     const bool first_of_node = rank % cluster.node_ranks == 0;
-    if (rank == 0) files.set(Mode::held);
+    files.set(rank, Mode::held);
     Cluster::go(session, model, 1, 8);
     if (first_of_node) {
       const LevelProgress far = session.progress().levels[2];
@@ -349,8 +365,8 @@ TEST_P(ASessionWithLevels, LeavesSetsOutWhereALevelIsStuck) {
       EXPECT_EQ(far.last_error.code(), StatusCode::resource_limit) << far.last_error.to_string();
       EXPECT_TRUE(says(Cluster::words(session.warnings()), "falls behind"));
     }
-    ASSERT_TRUE(session.checkpoint(9, Persistence::now).ok()) << "all are here";
-    if (rank == 0) files.set(Mode::normal);
+    EXPECT_TRUE(session.checkpoint(9, Persistence::now).ok()) << "all are here";
+    files.set(rank, Mode::normal);
     Cluster::finish(session);
   });
   EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4, 9}));
@@ -358,34 +374,30 @@ TEST_P(ASessionWithLevels, LeavesSetsOutWhereALevelIsStuck) {
 }
 
 TEST_P(ASessionWithLevels, SaysAtItsEndThatAFartherLevelHasNotTheLastSet) {
-  SwitchedFileSystem files;
-  files.only_below(cluster.far);
-  cluster.files = &files;
+  SwitchedTogether files(cluster, cluster.far);
   cluster.run(local_and_far, [&](uint32_t rank, RunSession& session, Model& model) {
-    if (rank == 0) files.set(Mode::full);
+    files.set(rank, Mode::full);
     Cluster::go(session, model, 1, 2);
     EXPECT_EQ(session.finish(std::chrono::minutes(1)).code(), StatusCode::no_space);
   });
-  files.set(Mode::normal);
   EXPECT_EQ(steps_at(cluster.far), Steps());
+  cluster.files = &posix_file_system();
   // What is near alone is brought to the farther level when the run goes on from it.
   EXPECT_EQ(cluster.restart_from(local_and_far, 2, 2), "");
   EXPECT_EQ(steps_at(cluster.far), Steps{2});
 }
 
 TEST_P(ASessionWithLevels, GoesOnWhenOneNodesStoreIsFull) {
-  SwitchedFileSystem files;
-  files.only_below(cluster.node_path("b"));
-  cluster.files = &files;
+  SwitchedTogether files(cluster, cluster.node_path("b"));
   cluster.run(local_and_far, [&](uint32_t rank, RunSession& session, Model& model) {
     model.step(1);
-    ASSERT_TRUE(session.checkpoint(1, Persistence::now).ok());
-    if (rank == 0) files.set(Mode::full);
+    EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok());
+    files.set(rank, Mode::full);
     model.step(2);
     EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
-    if (rank == 0) files.set(Mode::normal);
+    files.set(rank, Mode::normal);
     model.step(3);
-    ASSERT_TRUE(session.checkpoint(3, Persistence::now).ok());
+    EXPECT_TRUE(session.checkpoint(3, Persistence::now).ok());
     session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
   });
   EXPECT_EQ(steps_at(cluster.far), (Steps{1, 3}));
@@ -440,18 +452,16 @@ TEST_P(ASessionWithRedundancy, TakesAFartherLevelIfMoreIsLostThanItPromises) {
 }
 
 TEST_P(ASessionWithRedundancy, DoesNotWaitForASetThatANodeCouldNotSave) {
-  SwitchedFileSystem files;
-  files.only_below(cluster.node_path("b"));
-  cluster.files = &files;
+  SwitchedTogether files(cluster, cluster.node_path("b"));
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
     model.step(1);
-    ASSERT_TRUE(session.checkpoint(1, Persistence::now).ok());
-    if (rank == 0) files.set(Mode::full);
+    EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok());
+    files.set(rank, Mode::full);
     model.step(2);
     EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
-    if (rank == 0) files.set(Mode::normal);
+    files.set(rank, Mode::normal);
     model.step(3);
-    ASSERT_TRUE(session.checkpoint(3, Persistence::now).ok());
+    EXPECT_TRUE(session.checkpoint(3, Persistence::now).ok());
     session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
     if (rank % cluster.node_ranks == 0) {
       EXPECT_EQ(session.progress().levels[2].newest, 3u);
