@@ -18,7 +18,7 @@ UniqueId id_from(uint8_t first) {
 }
 
 /// Keeps what is written to it, and gives what it was given.
-class RecordedStream final : public Stream {
+class RecordedStream final : public ByteStream {
  public:
   RecordedStream(ByteVector& written, ByteVector given) : written_(written), given_(std::move(given)) {}
   Result<size_t> read_some(MutableByteSpan into, Deadline) override {
