@@ -154,11 +154,13 @@ class Bench:
 
     def many_clients(self):
         source = self.work / "clients"
-        measure.output([self.options.programs / "make_series", source, "--sets", str(CLIENTS), "--changed-share", "1",
-                        "--edge", str(max(self.options.edge // 2, 32))])
-        folders = [path for path in sorted(source.iterdir()) if path.is_dir()]
+        numbers, bytes_each = random.Random(2), (4 if self.options.quick else 64) * 1024 * 1024
+        folders = []
+        for client in range(CLIENTS):
+            folders.append(measure.fresh(source / str(client)))
+            (folders[-1] / "state.bin").write_bytes(numbers.randbytes(bytes_each))
         size = measure.tree_bytes(folders[0])[0]
-        yield f"### {CLIENTS} clients at a time, each {size / MEGABYTE:.0f} MB of its own, --codec store\n"
+        yield f"### {CLIENTS} clients at a time, each {size / MEGABYTE:.0f} MB of random data, --codec store\n"
         rows = []
         for place in PLACES:
             self.say(f"{CLIENTS} clients: {place.name}")
@@ -245,13 +247,13 @@ class Bench:
     def parity(self):
         self.say("parity")
         rows = []
+        rates = {}
         for result in self.google("erasure_bench", "encode"):
-            rows.append([result["name"], f"{result['bytes_per_second'] / 1e9:.2f}"])
-        for wanted, name in (("XOR", "/5/1"), ("RS 4+2", "/4/2")):
-            rates = [result["bytes_per_second"] / 1e9 for result in self.google("erasure_bench", f"encode.*fast.*{name}")]
-            if rates:
-                self.goal(f"parity of {wanted}, GB/s per core", f">= {PARITY_GB_MIN}", f"{max(rates):.1f}",
-                          max(rates) >= PARITY_GB_MIN)
+            rates[result["name"]] = result["bytes_per_second"] / 1e9
+            rows.append([result["name"], f"{rates[result['name']]:.2f}"])
+        for what, end in (("XOR", "/4/1"), ("RS 4+2", "/4/2")):
+            best = max((rate for name, rate in rates.items() if name.endswith(end)), default=0)
+            self.goal(f"parity of {what}, GB/s per core", f">= {PARITY_GB_MIN:.0f}", f"{best:.1f}", best >= PARITY_GB_MIN)
         yield "### Parity, one core\n"
         yield report.table(["code", "GB/s of data"], rows)
         self.say("rebuilding a node")
@@ -291,7 +293,7 @@ def main():
                 text.extend(part())
         text.append("### What is to be reached\n")
         text.append(report.table(["to reach", "wanted", "measured", ""], bench.goals))
-    page = "\n".join(text)
+    page = "\n\n".join(part.strip() for part in text)
     print(page)
     if options.write:
         report.write_marked(options.write, "levels.py", page)
