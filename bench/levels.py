@@ -195,7 +195,7 @@ class Bench:
         source, numbers = self.work / "push", random.Random(1)
         measure.fresh(source)
         blocks = (32 if self.options.quick else 512) * 1024 * 1024 // CHUNK_BYTES
-        state = bytearray(numbers.randbytes(blocks * CHUNK_BYTES))
+        state = bytearray().join(numbers.randbytes(CHUNK_BYTES) for _ in range(blocks))
         near, far = self.work / "near", self.work / "far"
         for store in (near, far):
             measure.fresh(store)
@@ -290,13 +290,14 @@ def main():
         text = []
         for name, part in parts.items():
             if not options.only or name in options.only:
-                text.extend(part())
+                for piece in part():
+                    text.append(piece)
+                    print(piece, flush=True)
         text.append("### What is to be reached\n")
         text.append(report.table(["to reach", "wanted", "measured", ""], bench.goals))
-    page = "\n\n".join(part.strip() for part in text)
-    print(page)
+    print("\n".join(text[-2:]))
     if options.write:
-        report.write_marked(options.write, "levels.py", page)
+        report.write_marked(options.write, "levels.py", "\n\n".join(piece.strip() for piece in text))
     return 0 if all(goal[-1] == "met" for goal in bench.goals) else 1
 
 
