@@ -67,6 +67,17 @@ struct Cluster {
       EXPECT_TRUE(made.ok()) << made.to_string();
       const Status waited = session.wait();
       EXPECT_TRUE(waited.ok()) << waited.to_string();
+      let_levels_follow(session);
+    }
+  }
+  /// Steps of a test take no time, so that a slow machine's pushes would fall behind. A level that is stuck is given
+  /// up.
+  static void let_levels_follow(RunSession& session) {
+    for (int milliseconds = 0; milliseconds < 2000; ++milliseconds) {
+      const std::vector<LevelProgress> levels = session.progress().levels;
+      if (std::none_of(levels.begin(), levels.end(), [](const LevelProgress& level) { return level.waiting > 2; }))
+        return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   static void finish(RunSession& session) {
