@@ -1,10 +1,12 @@
 // Sessions that save to several levels, on nodes that are simulated: ranks are threads, VARVE_NODE says where they are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "runtime/ranks.h"
 #include "runtime/served_store.h"
