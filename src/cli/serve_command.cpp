@@ -74,7 +74,8 @@ class ServeCommand final : public Command {
     const bool missing = entries.status().code() == StatusCode::not_found;
     if (!missing) VARVE_TRY(entries.status());
     if (place_ && missing) return fs.create_directory(folder_);
-    if (place_ || read_spread_member(fs, folder_)->has_value()) return {};
+    VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, folder_));
+    if (place_ || member) return {};
     if (missing || entries->empty()) {
       const Status made = Store::create(fs, folder_);
       // Made by somebody else just now.

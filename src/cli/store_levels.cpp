@@ -13,9 +13,10 @@ Result<StoreLevels> StoreLevels::open(const std::string& text, bool make) {
   SessionOptions options;
   if (!text.empty()) options.levels = text;
   SettingsSources sources = SettingsSources::of_process();
-  // What is said on the command line wins over all else.
-  if (!text.empty()) sources.environment.erase("VARVE_LEVELS");
-  if (!text.empty()) sources.environment.erase("VARVE_STORE");
+  if (!text.empty()) {  // what is said on the command line wins over all else
+    sources.environment.erase("VARVE_LEVELS");
+    sources.environment.erase("VARVE_STORE");
+  }
   VARVE_ASSIGN(const Settings settings, resolve_settings(options, sources));
   const char* node = std::getenv("VARVE_NODE");
   StoreLevels levels;

@@ -35,12 +35,10 @@ Result<PackMeta> ChunkFinder::find_table(const Score& score, const SetNeeds::Pac
 
 Result<ByteVector> ChunkFinder::find_chunk(const ChunkEntry& chunk) {
   for (const Store* store : stores_) {
-    const ChunkIndex* index = index_of(*store);
-    if (index == nullptr) continue;
-    ChunkIndex::Cursor cursor(*index);
+    ChunkIndex::Cursor* const cursor = cursor_of(*store);
     const uint64_t prefix = chunk.score.prefix();
-    if (!cursor.prefetch({&prefix, 1}).ok()) continue;
-    for (const KnownChunk& known : cursor.find_all(chunk.score, chunk.bytes)) {
+    if (cursor == nullptr || !cursor->prefetch({&prefix, 1}).ok()) continue;
+    for (const KnownChunk& known : cursor->find_all(chunk.score, chunk.bytes)) {
       const Extent range{known.offset, chunk.bytes};
       Result<Pack> pack = store->read_pack(known.pack, {&range, 1});
       if (!pack.ok()) continue;
@@ -51,13 +49,16 @@ Result<ByteVector> ChunkFinder::find_chunk(const ChunkEntry& chunk) {
   return Status::not_found("a chunk of a damaged pack is nowhere else", stores_.front()->path());
 }
 
-const ChunkIndex* ChunkFinder::index_of(const Store& store) {
-  const auto [found, added] = indexes_.try_emplace(&store);
+ChunkIndex::Cursor* ChunkFinder::cursor_of(const Store& store) {
+  const auto [found, added] = opened_.try_emplace(&store);
+  Opened& opened = found->second;
   if (added) {
     Result<std::unique_ptr<ChunkIndex>> index = ChunkIndex::open(store, {}, kIndexMemoryBytes);
-    if (index.ok()) found->second = std::move(*index);
+    if (!index.ok()) return nullptr;
+    opened.index = std::move(*index);
+    opened.cursor.emplace(*opened.index);
   }
-  return found->second.get();
+  return opened.cursor ? &*opened.cursor : nullptr;
 }
 
 }  // namespace varve

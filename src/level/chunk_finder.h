@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "level/set_needs.h"
@@ -25,10 +26,15 @@ class ChunkFinder {
  private:
   Result<PackMeta> find_table(const Score& score, const SetNeeds::PackNeed& need) const;
   Result<ByteVector> find_chunk(const ChunkEntry& chunk);
-  const ChunkIndex* index_of(const Store& store);
+  /// Null if the store's index cannot be had.
+  ChunkIndex::Cursor* cursor_of(const Store& store);
 
+  struct Opened {
+    std::unique_ptr<ChunkIndex> index;
+    std::optional<ChunkIndex::Cursor> cursor;  ///< keeps the tables of packs that it has met
+  };
   const std::vector<const Store*> stores_;
-  std::map<const Store*, std::unique_ptr<ChunkIndex>> indexes_;
+  std::map<const Store*, Opened> opened_;
 };
 
 }  // namespace varve

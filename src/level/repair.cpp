@@ -84,10 +84,11 @@ class SetMender {
   /// A node, wherever it is; one that the store lacks is written to it.
   Result<ByteVector> whole_node(const Score& score, const ArenaId& hint) {
     Result<ByteVector> own = store_.read_node(score, hint);
-    if (own.ok() || !nodes_mended_.insert(score).second) return own;
+    if (own.ok()) return own;
     for (const RepairSource& source : sources_) {
       Result<ByteVector> other = source.store->read_node(score, hint);
       if (!other.ok()) continue;
+      if (!nodes_mended_.insert(score).second) return other;  // another group has the same one
       const uint64_t before = writer_->bytes();
       VARVE_TRY(writer_->append_node(score, *other));
       ++count(source.name).nodes;

@@ -125,6 +125,27 @@ TEST_F(Repairing, BringsBackArenasAndRecordsThatAreGone) {
   expect_whole();
 }
 
+TEST_F(Repairing, MendsANodeThatSeveralGroupsShare) {
+  const SetName twins{"twins", 1};
+  {
+    SetMaker maker(*near);
+    const LeafLink root = test::lay_numbers(*near, maker, numbers_between(100, 110)).value();
+    ASSERT_TRUE(maker.seal().ok());
+    SetRecord record;
+    record.name = twins;
+    record.groups.assign(2, {root.score, root.hint, maker.writer().bytes()});
+    ASSERT_TRUE(maker.lease().commit(record).ok());
+  }
+  ASSERT_TRUE(copy_set(*near, *far, twins).ok());
+  ASSERT_TRUE(near_fs.remove(near->arena_path(arena_of(twins)->id())).ok());
+  const auto report = repair(from_far());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->after.whole());
+  ASSERT_EQ(report->mended.size(), 1u);
+  EXPECT_EQ(report->mended[0].nodes, 2u);
+  expect_whole();
+}
+
 TEST_F(Repairing, PutsAPackTogetherFromChunksOfOtherSets) {
   // A third set has the chunks of the first one's second pack, in packs of its own, as two writers make that do not see
   // each other.

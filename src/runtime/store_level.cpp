@@ -7,18 +7,11 @@
 namespace varve {
 
 namespace {
-/// Two jobs, or two ranks, may do it at once.
-Status create_in_folder(FileSystem& files, const std::string& path) {
-  Status there = Store::open(files, path).status();
+/// Creates a store unless it is there, as opening it has told. Two jobs, or two ranks, may do it at once.
+template <class Create>
+Status create_unless(Status there, const Create& create) {
   if (there.code() != StatusCode::not_found) return there;
-  const Status created = Store::create(files, path);
-  return created.code() == StatusCode::already_exists ? Status() : created;
-}
-
-Status create_on_servers(StorePlace& place) {
-  const Status there = open_store(place).status();
-  if (there.code() != StatusCode::not_found) return there;
-  const Status created = varve::create_store(place);
+  const Status created = create();
   return created.code() == StatusCode::already_exists ? Status() : created;
 }
 
@@ -42,11 +35,12 @@ Status StoreLevel::prepare_parent(FileSystem& files, const LevelSpec& spec, cons
 Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path) {
   if (spec.is_on_servers()) {
     VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name()));
-    VARVE_TRY(create_on_servers(*place).with_context(spec.name()));
+    const Status created = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
+    VARVE_TRY(created.with_context(spec.name()));
     return spec.name();
   }
   VARVE_TRY(prepare_parent(files, spec, path));
-  VARVE_TRY(create_in_folder(files, path));
+  VARVE_TRY(create_unless(Store::open(files, path).status(), [&] { return Store::create(files, path); }));
   return canonical(path);
 }
 

@@ -165,6 +165,10 @@ uint64_t ChunkIndex::entry_count() const {
   return sum;
 }
 
+void ChunkIndex::prefetch(uint64_t prefix) const {
+  for (const auto& run : runs_) run->prefetch(prefix);
+}
+
 void ChunkIndex::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
   for (const auto& run : runs_) run->find(prefix, candidates);
 }

@@ -71,6 +71,8 @@ class ChunkIndex {
     std::unordered_map<uint64_t, ChunkCandidate> beside_;
   };
 
+  /// For who calls find() for many: has what it looks at first brought near, some calls ahead.
+  void prefetch(uint64_t prefix) const;
   /// Appends the candidates with this score prefix, unchecked. Thread-safe.
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
 

@@ -1,13 +1,12 @@
 // The example in docs/FORMAT.md is what the library writes and reads.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <string>
 
 #include "arena/arena_writer.h"
 #include "core/memory_file_system.h"
+#include "format/documented_bytes.h"
 #include "level/parity_file.h"
 #include "store/catalog.h"
 #include "store/store.h"
@@ -108,28 +107,7 @@ Result<ExampleFiles> write_example() {
   return files;
 }
 
-/// The bytes of the dump after the comment `<!-- example: NAME -->`: lines of an offset, the bytes in hexadecimal, two
-/// spaces and a remark.
-ByteVector documented(const std::string& name) {
-  std::ifstream stream(VARVE_FORMAT_DOCUMENT);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  const size_t mark = text.find("<!-- example: " + name + " -->");
-  const size_t begin = text.find("```text\n", mark);
-  const size_t end = text.find("\n```", begin);
-  ByteVector bytes;
-  if (mark == std::string::npos || begin == std::string::npos || end == std::string::npos) {
-    ADD_FAILURE() << VARVE_FORMAT_DOCUMENT << " has no dump of the " << name;
-    return bytes;
-  }
-  for (size_t at = begin + 8; at < end; at = text.find('\n', at) + 1) {
-    const std::string line = text.substr(at, text.find('\n', at) - at);
-    EXPECT_EQ(std::stoul(line.substr(0, 4), nullptr, 16), bytes.size()) << line;
-    const std::string digits = line.substr(6, line.find("  ", 6) - 6);
-    for (size_t i = 0; i + 1 < digits.size(); i += 3)
-      bytes.push_back(static_cast<std::byte>(std::stoul(digits.substr(i, 2), nullptr, 16)));
-  }
-  return bytes;
-}
+ByteVector documented(const std::string& name) { return test::documented_bytes(VARVE_FORMAT_DOCUMENT, name); }
 
 void put_file(FileSystem& fs, const std::string& path, ByteSpan contents) {
   auto file = fs.create(path);

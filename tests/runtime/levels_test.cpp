@@ -167,6 +167,18 @@ class SwitchedTogether {
     if (rank == 0) files_.set(mode);
     all_.arrive_and_wait();
   }
+  /// Three checkpoints and the end of the run; the second one finds the disk full.
+  void fill_for_step_2(uint32_t rank, RunSession& session, Model& model) {
+    model.step(1);
+    EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok());
+    set(rank, Mode::full);
+    model.step(2);
+    EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
+    set(rank, Mode::normal);
+    model.step(3);
+    EXPECT_TRUE(session.checkpoint(3, Persistence::now).ok());
+    session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
+  }
 
  private:
   SwitchedFileSystem files_;
@@ -402,17 +414,8 @@ TEST_P(ASessionWithLevels, SaysAtItsEndThatAFartherLevelHasNotTheLastSet) {
 
 TEST_P(ASessionWithLevels, GoesOnWhenOneNodesStoreIsFull) {
   SwitchedTogether files(cluster, cluster.node_path("b"));
-  cluster.run(local_and_far, [&](uint32_t rank, RunSession& session, Model& model) {
-    model.step(1);
-    EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok());
-    files.set(rank, Mode::full);
-    model.step(2);
-    EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
-    files.set(rank, Mode::normal);
-    model.step(3);
-    EXPECT_TRUE(session.checkpoint(3, Persistence::now).ok());
-    session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
-  });
+  cluster.run(local_and_far,
+              [&](uint32_t rank, RunSession& session, Model& model) { files.fill_for_step_2(rank, session, model); });
   EXPECT_EQ(steps_at(cluster.far), (Steps{1, 3}));
   EXPECT_TRUE(list_parts(*store_at(cluster.far)).value().empty());
   EXPECT_EQ(cluster.restart_from(local_and_far, 3, 4), "");
@@ -467,15 +470,7 @@ TEST_P(ASessionWithRedundancy, TakesAFartherLevelIfMoreIsLostThanItPromises) {
 TEST_P(ASessionWithRedundancy, DoesNotWaitForASetThatANodeCouldNotSave) {
   SwitchedTogether files(cluster, cluster.node_path("b"));
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
-    model.step(1);
-    EXPECT_TRUE(session.checkpoint(1, Persistence::now).ok());
-    files.set(rank, Mode::full);
-    model.step(2);
-    EXPECT_EQ(session.checkpoint(2, Persistence::now).code(), StatusCode::no_space);
-    files.set(rank, Mode::normal);
-    model.step(3);
-    EXPECT_TRUE(session.checkpoint(3, Persistence::now).ok());
-    session.finish(std::chrono::minutes(1)).ignore("it says what became of step 2");
+    files.fill_for_step_2(rank, session, model);
     if (rank % cluster.node_ranks == 0) {
       EXPECT_EQ(session.progress().levels[2].newest, 3u);
       EXPECT_EQ(session.progress().levels[2].last_error.code(), StatusCode::io_error);
