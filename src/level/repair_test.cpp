@@ -128,12 +128,12 @@ TEST_F(Repairing, BringsBackArenasAndRecordsThatAreGone) {
 TEST_F(Repairing, MendsANodeThatSeveralGroupsShare) {
   const SetName twins{"twins", 1};
   {
-    SetMaker maker(*near);
+    test::SetMaker maker(*near);
     const LeafLink root = test::lay_numbers(*near, maker, numbers_between(100, 110)).value();
     ASSERT_TRUE(maker.seal().ok());
     SetRecord record;
     record.name = twins;
-    record.groups.assign(2, {root.score, root.hint, maker.writer().bytes()});
+    record.groups.assign(2, GroupRecord{root.score, root.hint, maker.writer().bytes()});
     ASSERT_TRUE(maker.lease().commit(record).ok());
   }
   ASSERT_TRUE(copy_set(*near, *far, twins).ok());
