@@ -168,9 +168,10 @@ Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, s
   }
   return {};
 }
+}  // namespace
 
-Status give_file(const Store& store, const Leaf& leaf, const TreeFile& file,
-                 const std::function<Status(ByteSpan)>& take) {
+Status read_leaf_file(const Store& store, const Leaf& leaf, const TreeFile& file,
+                      const std::function<Status(ByteSpan)>& take) {
   StreamReader reader(store, 64);
   ByteVector buffer;
   for (const FilePiece& piece : pieces_of(file)) {
@@ -183,7 +184,6 @@ Status give_file(const Store& store, const Leaf& leaf, const TreeFile& file,
   }
   return {};
 }
-}  // namespace
 
 Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,
                      const std::function<Status(ByteSpan)>& take) {
@@ -195,7 +195,7 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
       found = true;
       if (file.type != FileType::regular)
         return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
-      if (variable.empty()) return give_file(store, leaf, file, take);
+      if (variable.empty()) return read_leaf_file(store, leaf, file, take);
       for (size_t i = 0; i < file.layout.variables.size(); ++i) {
         if (file.layout.variables[i].name == variable) return give_stream(store, leaf, file, i + 1, take);
       }

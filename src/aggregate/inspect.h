@@ -86,6 +86,10 @@ struct StoreStatistics {
 };
 Result<StoreStatistics> store_statistics(const Store& store);
 
+/// Gives the bytes of a regular file, which is one of `leaf`, in order, verified, to `take`.
+Status read_leaf_file(const Store& store, const Leaf& leaf, const TreeFile& file,
+                      const std::function<Status(ByteSpan)>& take);
+
 /// Gives a file's bytes (or one variable's stored bytes) in order, verified, to `take`. not_found if the set has no
 /// such file or variable.
 Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,

@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "aggregate/folder_source.h"
+#include "aggregate/rank_order.h"
 #include "aggregate/save_groups.h"
+#include "aggregate/source_tree.h"
 
 namespace varve {
 
@@ -18,6 +20,12 @@ std::optional<uint64_t> last_number(std::string_view name) {
   uint64_t value = 0;
   auto [parsed, error] = std::from_chars(name.data() + begin, name.data() + end, value);
   return begin < end && error == std::errc() && parsed == name.data() + end ? std::optional(value) : std::nullopt;
+}
+
+Status check_is_new(const Store& store, const SetName& name) {
+  if (!store.fs().stat(Catalog(store).record_path(name)).ok()) return {};
+  return Status::already_exists("the set is in the store already", name.to_string(),
+                                "choose another step with --step, or `varve drop` the old set first");
 }
 }  // namespace
 
@@ -39,18 +47,23 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress) {
+  VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
+  VARVE_TRY(check_is_new(store, name));  // before the folder is gone through
+  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
+  VARVE_TRY(assign_ranks(files, options.rank_regex));
+  return save_files(store, folder, std::move(files), name, options, layouts, progress);
+}
+
+Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                              const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                              ProgressSink& progress) {
   VARVE_TRY(check_save_options(options));
-  VARVE_ASSIGN(SetName name, choose_set_name(store, folder, options));
-  if (store.fs().stat(Catalog(store).record_path(name)).ok()) {
-    return Status::already_exists("the set is in the store already", name.to_string(),
-                                  "choose another step with --step, or `varve drop` the old set first");
-  }
+  VARVE_TRY(check_is_new(store, name));
   progress.phase("saving");
-  VARVE_ASSIGN(std::vector<std::vector<SourceFile>> groups, group_folder(folder, options, progress));
   std::deque<FolderSource> folders;
   std::vector<Source*> sources;
-  for (std::vector<SourceFile>& files : groups) {
-    sources.push_back(&folders.emplace_back(folder, std::move(files), layouts, options.layouts));
+  for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
+    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.layouts));
   }
   return save_groups(store, sources, name, options, progress,
                      [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "aggregate/similarity.h"
+#include "aggregate/source.h"
 #include "aggregate/work_order.h"
 #include "chunk/chunker.h"
 #include "codec/chooser.h"
@@ -50,5 +51,10 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 /// is in raw bytes.
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress = null_progress());
+
+/// The same of some files of a folder, with their ranks, under a name of the caller's.
+Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                              const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                              ProgressSink& progress = null_progress());
 
 }  // namespace varve

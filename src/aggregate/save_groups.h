@@ -15,8 +15,11 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 /// What the options of every save must be.
 Status check_save_options(const SaveOptions& options);
 
-/// The files of a folder, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes
-/// with the first. With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
+/// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
+/// With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
+                                                       uint32_t group_count_wanted = 1);
+/// The same of all files of a folder.
 Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& folder, const SaveOptions& options,
                                                           ProgressSink& progress, uint32_t group_count_wanted = 1);
 

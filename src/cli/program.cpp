@@ -30,6 +30,8 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_levels_command());
   commands.push_back(make_repair_command());
   commands.push_back(make_serve_command());
+  commands.push_back(make_watch_command());
+  commands.push_back(make_status_command());
   commands.push_back(make_rebalance_command());
   commands.push_back(make_model_command());
   return commands;

@@ -1,0 +1,242 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/text.h"
+#include "watch/watch_status.h"
+#include "watch/watcher.h"
+
+namespace varve::cli {
+
+namespace {
+/// A tenth of a processor's time beside a program that wants all of it, and the disk when nobody else does.
+void give_way() {
+  constexpr int niceness = 10, idle_class = 3, class_shift = 13, this_process = 1;
+  ::setpriority(PRIO_PROCESS, 0, niceness);
+  ::syscall(SYS_ioprio_set, this_process, 0, idle_class << class_shift);
+}
+
+int64_t now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+const char* state_name(WatchState state) {
+  switch (state) {
+    case WatchState::waiting: return "waiting";
+    case WatchState::saved: return "saved";
+    case WatchState::differs: return "differs";
+    case WatchState::failed: return "failed";
+  }
+  return "";
+}
+
+/// Passes warnings on, and ends the watcher when a signal came.
+class WatchProgress final : public ProgressSink {
+ public:
+  explicit WatchProgress(Session& session) : session_(session) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status& what) override { session_.warn(what); }
+  bool cancelled() const override { return interrupted(); }
+
+ private:
+  Session& session_;
+};
+
+/// Says a line for each event, and keeps the status file.
+class Reporter final : public WatchListener {
+ public:
+  Reporter(Session& session, std::string to) : session_(session) {
+    status_.to = std::move(to);
+    status_.host = host_name();
+    status_.process = ::getpid();
+    status_.started_s = now_s();
+  }
+  Status open(const std::vector<std::string>& folders) {
+    status_.folders = folders;
+    VARVE_ASSIGN(const std::string state, state_folder());
+    VARVE_ASSIGN(file_, StatusFile::open(state, folders, status_.to));
+    return file_->write(status_);
+  }
+
+  void begins(const SetName& name) override {
+    status_.saving = name.to_string();
+    write();
+  }
+
+  void happened(const WatchEvent& event) override {
+    count(event);
+    const std::string set = event.entry.name.to_string();
+    if (session_.json()) {
+      session_.print_facts(facts_of(event, set));
+    } else {
+      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of(event, quote_name(set))));
+    }
+    if (Status printed = session_.finish_printing(); !printed.ok()) session_.warn(printed);
+    write();
+  }
+
+  void rests(const SetTracker& sets) override {
+    std::vector<WatchStatus::Pending> pending;
+    for (const auto& [key, entry] : sets.entries()) {
+      if (entry.state == WatchState::saved) continue;
+      pending.push_back({entry.name.to_string(), state_name(entry.state),
+                         entry.failure.ok() ? entry.lacking : entry.failure.to_string()});
+    }
+    auto same = [](const WatchStatus::Pending& a, const WatchStatus::Pending& b) {
+      return a.set == b.set && a.state == b.state && a.why == b.why;
+    };
+    if (status_.saving.empty() &&
+        std::equal(pending.begin(), pending.end(), status_.pending.begin(), status_.pending.end(), same))
+      return;
+    status_.saving.clear();
+    status_.pending = std::move(pending);
+    write();
+  }
+
+ private:
+  void count(const WatchEvent& event) {
+    if (event.kind == WatchEvent::Kind::removed) ++status_.removed_sets;
+    if (event.kind != WatchEvent::Kind::saved) return;
+    ++status_.saved_sets;
+    status_.raw_bytes += event.report->record.raw_bytes;
+    status_.stored_bytes += event.report->record.stored_bytes();
+    status_.newest = event.entry.name.to_string();
+    status_.newest_s = now_s();
+  }
+
+  static std::string line_of(const WatchEvent& event, const std::string& set) {
+    using enum WatchEvent::Kind;
+    switch (event.kind) {
+      case found: return fmt::format("found {} in {}", set, quote_name(event.entry.found.folder));
+      case saved: {
+        const SetRecord& record = event.report->record;
+        return fmt::format("saved {}: {}, {} → {} stored ({}), {}", set,
+                           format_count(record.file_count, "file", "files"), format_size(record.raw_bytes),
+                           format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes()),
+                           format_seconds(event.seconds));
+      }
+      case was_saved: return fmt::format("{} is in the store already", set);
+      case removed: return fmt::format("removed the originals of {}", set);
+      case differs:
+      case failed: return fmt::format("{}: {}", set, event.entry.failure.to_string());
+    }
+    return {};
+  }
+
+  static Json facts_of(const WatchEvent& event, const std::string& set) {
+    using enum WatchEvent::Kind;
+    static constexpr const char* names[] = {"found", "saved", "was_saved", "removed", "differs", "failed"};
+    Json facts{{"event", names[static_cast<size_t>(event.kind)]},
+               {"time_s", now_s()},
+               {"set", set},
+               {"folder", event.entry.found.folder}};
+    if (event.kind == saved) {
+      facts["record"] = to_json(event.report->record);
+      facts["seconds"] = event.seconds;
+    }
+    if (event.kind == differs || event.kind == failed) facts["error"] = to_json(event.entry.failure);
+    return facts;
+  }
+
+  void write() {
+    const Status written = file_->write(status_);
+    if (!written.ok() && !warned_) session_.warn(written.with_context("varve status does not see this watcher"));
+    warned_ = !written.ok();
+  }
+
+  Session& session_;
+  WatchStatus status_;
+  std::optional<StatusFile> file_;
+  bool warned_ = false;
+};
+
+class WatchCommand final : public Command {
+ public:
+  std::string_view name() const override { return "watch"; }
+  std::string_view summary() const override { return "save the sets that a program leaves in folders, as they appear"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional_list("DIR", options_.folders, "the folders, each with the sets of one job");
+    arguments.text("--to", "STORE", to_, "where to: a folder or servers (the same as --store)");
+    auto take_pattern = [this](const std::string& text) -> Status {
+      VARVE_ASSIGN(options_.pattern, SetPattern::parse(text));
+      return {};
+    };
+    arguments.value("--pattern", "PATTERN", take_pattern,
+                    "how names tell a set's step, e.g.\n'restart.{step}.{rank}' ('*{step}/**': each folder whose\nname "
+                    "ends with a number)");
+    arguments.text("--job", "NAME", options_.job, "the job's name (the watched folder's)");
+    arguments.number("--ranks", "N", rank_count_, "a set is whole with files of so many ranks");
+    arguments.text("--end-marker", "NAME", options_.completeness.end_marker,
+                   "a set is whole once it has a file of this name;\n{step} in it stands for the step");
+    arguments.seconds("--quiet", quiet_seconds_,
+                      "how long nothing must have changed (10; 1 with\n--ranks or --end-marker)");
+    arguments.flag("--remove-originals", options_.remove_originals,
+                   "remove a set's files once the store gives back\nwhat they have, byte for byte");
+    arguments.flag("--once", once_, "save what is whole, and end");
+    arguments.text("--rank-regex", "REGEX", options_.rank_regex, "as for varve save");
+    arguments.count("--group-size", "G", save_.group_size, "as for varve save (32)");
+    arguments.size("--memory", save_.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.count("--threads", "N", save_.thread_count, "threads (1)");
+    arguments.examples(
+        "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
+        "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
+        "  varve watch out --end-marker DONE --remove-originals\n"
+        "  varve status                                     what all watchers are at\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    options_.completeness.rank_count = rank_count_.value_or(0);
+    if (quiet_seconds_ >= 0) {
+      options_.quiet_seconds = quiet_seconds_;
+    } else if (options_.completeness.asks_for_something()) {
+      options_.quiet_seconds = 1;
+    }
+    if (save_.thread_count == 0) save_.thread_count = 1;
+    // It forks, so it comes before any thread.
+    VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start());
+    std::string location = to_;
+    if (location.empty()) {
+      VARVE_ASSIGN(location, session.store_path());
+    }
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store(location));
+    give_way();
+    note_interrupts();
+    Reporter reporter(session, location);
+    const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) {
+      return save_files(*store, set.folder, set.files, name, save_, *layouts, progress);
+    };
+    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher, Watcher::open(*store, options_, save, reporter));
+    VARVE_TRY(reporter.open(watcher->folders()));
+    WatchProgress progress(session);
+    VARVE_TRY(watcher->run(once_, progress));
+    return ExitCode::success;
+  }
+
+ private:
+  WatchOptions options_;
+  SaveOptions save_;
+  std::string to_;
+  std::optional<uint64_t> rank_count_;
+  double quiet_seconds_ = -1;  ///< not given
+  bool once_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_watch_command() { return std::make_unique<WatchCommand>(); }
+
+}  // namespace varve::cli

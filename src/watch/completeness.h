@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "watch/set_finder.h"
+
+namespace varve {
+
+/// What must be there before a set is whole, besides that nothing changes any more.
+struct Completeness {
+  uint64_t rank_count = 0;  ///< files of so many ranks; 0: any
+  /// A file of this name, in the set's folder; `{step}` in it stands for the step. Empty: none is needed.
+  std::string end_marker;
+
+  bool asks_for_something() const { return rank_count > 0 || !end_marker.empty(); }
+  /// What is lacking yet, for people; empty: nothing. A program that writes a file still lacks the end of it
+  /// (open_writers.h).
+  Result<std::string> lacking(const FoundSet& set) const;
+};
+
+}  // namespace varve

@@ -1,0 +1,56 @@
+#include "watch/open_writers.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "core/unique_fd.h"
+
+namespace varve {
+namespace {
+
+struct File : testing::Test {
+  File() {
+    char name[] = "/tmp/varve-writers-XXXXXX";
+    file.reset(::mkstemp(name));
+    path = name;
+    EXPECT_EQ(::ftruncate(file.get(), 4096), 0);
+  }
+  ~File() override { ::unlink(path.c_str()); }
+  std::string path;
+  UniqueFd file;
+};
+using AFile = File;
+
+TEST_F(AFile, IsBeingWrittenUntilItsLastWriterHasClosedIt) {
+  const Result<bool> written = is_being_written(path);
+  ASSERT_TRUE(written.ok()) << written.status().to_string();
+  if (!*written) GTEST_SKIP() << "no leases on this file system";
+  UniqueFd second(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  file.reset();
+  EXPECT_TRUE(is_being_written(path).value());
+  second.reset();
+  EXPECT_FALSE(is_being_written(path).value());
+  const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_FALSE(is_being_written(path).value());
+}
+
+TEST_F(AFile, IsBeingWrittenWhileItIsMapped) {
+  if (!is_being_written(path).value()) GTEST_SKIP() << "no leases on this file system";
+  void* const mapped = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  file.reset();
+  EXPECT_TRUE(is_being_written(path).value());
+  ::munmap(mapped, 4096);
+  EXPECT_FALSE(is_being_written(path).value());
+}
+
+TEST(AMissingFile, IsNotFound) {
+  EXPECT_EQ(is_being_written("/tmp/varve-there-is-none").status().code(), StatusCode::not_found);
+}
+
+}  // namespace
+}  // namespace varve

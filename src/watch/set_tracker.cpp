@@ -1,0 +1,88 @@
+#include "watch/set_tracker.h"
+
+#include <algorithm>
+#include <set>
+
+namespace varve {
+
+namespace {
+constexpr std::chrono::milliseconds kPauseMin(5'000), kPauseMax(600'000), kLookMin(200);
+
+bool same(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const SourceFile& x, const SourceFile& y) {
+    return x.path == y.path && x.type == y.type && x.bytes == y.bytes && x.modified_s == y.modified_s &&
+           x.modified_ns == y.modified_ns && x.changed_s == y.changed_s && x.changed_ns == y.changed_ns;
+  });
+}
+}  // namespace
+
+void SetTracker::update(size_t where, const std::string& job, std::vector<FoundSet> sets, Time now) {
+  std::set<Key> there;
+  for (FoundSet& set : sets) {
+    const Key key{where, set.step, set.folder};
+    there.insert(key);
+    const auto [place, added] = entries_.try_emplace(key);
+    Entry& entry = place->second;
+    if (added) {
+      entry.name = {job, set.step};
+      entry.due = now + quiet_;
+      entry.found = std::move(set);
+    } else {
+      update(entry, std::move(set), now);
+    }
+  }
+  std::erase_if(entries_, [&](const auto& item) { return std::get<0>(item.first) == where && !there.contains(item.first); });
+}
+
+bool SetTracker::update(Entry& entry, FoundSet found, Time now) {
+  if (same(entry.found.files, found.files)) return true;
+  entry.found = std::move(found);
+  entry.state = WatchState::waiting;
+  entry.due = now + quiet_;
+  entry.lacking.clear();
+  entry.failure = {};
+  entry.pause = std::chrono::milliseconds(0);
+  return false;
+}
+
+SetTracker::Entry* SetTracker::next_due(Time now) {
+  Entry* first = nullptr;
+  for (auto& [key, entry] : entries_) {
+    if (entry.state != WatchState::waiting && entry.state != WatchState::failed) continue;
+    if (entry.due <= now && (first == nullptr || entry.found.step < first->found.step)) first = &entry;
+  }
+  return first;
+}
+
+SetTracker::Time SetTracker::next_time(Time latest) const {
+  for (const auto& [key, entry] : entries_) {
+    if (entry.state == WatchState::waiting || entry.state == WatchState::failed) latest = std::min(latest, entry.due);
+  }
+  return latest;
+}
+
+void SetTracker::wait(Entry& entry, std::string lacking, Time now) {
+  entry.state = WatchState::waiting;
+  entry.lacking = std::move(lacking);
+  entry.due = now + std::max(quiet_, kLookMin);
+}
+
+void SetTracker::fail(Entry& entry, Status why, Time now) {
+  entry.state = WatchState::failed;
+  entry.failure = std::move(why);
+  entry.pause = std::clamp(2 * entry.pause, kPauseMin, kPauseMax);
+  entry.due = now + entry.pause;
+}
+
+void SetTracker::settle(Entry& entry, WatchState state, Status why) {
+  entry.state = state;
+  entry.failure = std::move(why);
+  entry.lacking.clear();
+}
+
+const SetTracker::Entry* SetTracker::find(size_t where, const FoundSet& set) const {
+  const auto place = entries_.find(Key{where, set.step, set.folder});
+  return place == entries_.end() ? nullptr : &place->second;
+}
+
+}  // namespace varve

@@ -1,0 +1,145 @@
+#include "watch/watch_status.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/file_system.h"
+#include "hash/score.h"
+
+namespace varve {
+
+namespace {
+using Json = nlohmann::ordered_json;
+constexpr uintmax_t kStatusBytesMax = 16u << 20;
+
+/// Names differ if what is watched differs.
+std::string name_of(const std::vector<std::string>& folders, const std::string& to) {
+  std::string text = to;
+  for (const std::string& folder : folders) text.append("\n").append(folder);
+  return to_hex(ScoreFunction::preferred()(as_bytes(text)).bytes).substr(0, 16);
+}
+
+WatchStatus from_json(const Json& json) {
+  WatchStatus status;
+  status.folders = json.at("folders").get<std::vector<std::string>>();
+  status.to = json.at("to");
+  status.host = json.at("host");
+  status.process = json.at("process");
+  status.started_s = json.at("started_s");
+  status.saved_sets = json.at("saved_sets");
+  status.removed_sets = json.at("removed_sets");
+  status.raw_bytes = json.at("raw_bytes");
+  status.stored_bytes = json.at("stored_bytes");
+  status.saving = json.at("saving");
+  status.newest = json.at("newest");
+  status.newest_s = json.at("newest_s");
+  for (const Json& set : json.at("pending"))
+    status.pending.push_back({set.at("set"), set.at("state"), set.at("why")});
+  return status;
+}
+
+Status make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  return error ? Status::from_errno(error.value(), "make", path) : Status();
+}
+
+bool is_locked(const std::string& path) {
+  const UniqueFd lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return lock.valid() && ::flock(lock.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+}  // namespace
+
+Json to_json(const WatchStatus& status) {
+  Json pending = Json::array();
+  for (const WatchStatus::Pending& set : status.pending)
+    pending.push_back({{"set", set.set}, {"state", set.state}, {"why", set.why}});
+  return Json{{"folders", status.folders},
+              {"to", status.to},
+              {"host", status.host},
+              {"process", status.process},
+              {"started_s", status.started_s},
+              {"saved_sets", status.saved_sets},
+              {"removed_sets", status.removed_sets},
+              {"raw_bytes", status.raw_bytes},
+              {"stored_bytes", status.stored_bytes},
+              {"saving", status.saving},
+              {"newest", status.newest},
+              {"newest_s", status.newest_s},
+              {"pending", std::move(pending)}};
+}
+
+Result<std::string> state_folder() {
+  const char* const state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && state[0] == '/') return join_path(state, "varve");
+  const char* const home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return join_path(home, ".local/state/varve");
+  return Status::invalid_argument("there is no place for the state of programs", "",
+                                  "set XDG_STATE_HOME or HOME in the environment");
+}
+
+Result<StatusFile> StatusFile::open(const std::string& state_folder, const std::vector<std::string>& folders,
+                                    const std::string& to) {
+  const std::string place = join_path(state_folder, "watch");
+  VARVE_TRY(make_folders(place));
+  const std::string path = join_path(place, name_of(folders, to));
+  const std::string lock_path = path + ".lock";
+  UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return Status::from_errno(errno, "open", lock_path);
+  // Who only looks holds it for an instant.
+  for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (errno != EWOULDBLOCK) return Status::from_errno(errno, "lock", lock_path);
+    if (tries == 20)
+      return Status::busy("another watcher saves from there to the same store", folders.front(),
+                          "`varve status` shows the watchers that run");
+    ::usleep(10'000);
+  }
+  return StatusFile(std::move(lock), path + ".json");
+}
+
+Status StatusFile::write(const WatchStatus& status) const {
+  const std::string text = to_json(status).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string fresh = path_ + ".new";
+  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.valid()) return Status::from_errno(errno, "write", fresh);
+  const ssize_t written = ::write(file.get(), text.data(), text.size());
+  if (written < 0) return Status::from_errno(errno, "write", fresh);
+  if (static_cast<size_t>(written) < text.size()) return Status::from_errno(ENOSPC, "write", fresh);
+  return posix_file_system().rename(fresh, path_);
+}
+
+Result<std::vector<WatchStatus>> read_watch_statuses(const std::string& state_folder) {
+  const std::string place = join_path(state_folder, "watch");
+  Result<std::vector<DirectoryEntry>> entries = posix_file_system().list(place);
+  if (entries.status().code() == StatusCode::not_found) return std::vector<WatchStatus>();
+  VARVE_TRY(entries.status());
+  std::vector<WatchStatus> statuses;
+  for (const DirectoryEntry& entry : *entries) {
+    if (!entry.name.ends_with(".json")) continue;
+    const std::string path = join_path(place, entry.name);
+    const Result<FileStatus> facts = posix_file_system().stat(path);
+    if (!facts.ok() || facts->bytes > kStatusBytesMax) continue;
+    std::ifstream file(path);
+    const Json json = Json::parse(file, nullptr, false);
+    try {
+      statuses.push_back(from_json(json));
+    } catch (const Json::exception&) {
+      continue;
+    }
+    statuses.back().alive = is_locked(path.substr(0, path.size() - 5) + ".lock");
+  }
+  std::sort(statuses.begin(), statuses.end(),
+            [](const WatchStatus& a, const WatchStatus& b) { return a.started_s < b.started_s; });
+  return statuses;
+}
+
+}  // namespace varve

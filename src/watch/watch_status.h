@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/unique_fd.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// What a watcher is at, for others to see. Sets are "job@step".
+struct WatchStatus {
+  struct Pending {
+    std::string set;
+    std::string state;  ///< "waiting", "failed" or "differs"
+    std::string why;    ///< what is lacking, or wrong; may be empty
+  };
+
+  std::vector<std::string> folders;
+  std::string to;  ///< the store
+  std::string host;
+  int64_t process = 0;
+  int64_t started_s = 0;  ///< since 1970, as the others
+  uint64_t saved_sets = 0, removed_sets = 0;
+  uint64_t raw_bytes = 0, stored_bytes = 0;  ///< of the saved sets
+  std::string saving;                        ///< what is being saved; empty: nothing
+  std::string newest;                        ///< saved last; empty: none yet
+  int64_t newest_s = 0;
+  std::vector<Pending> pending;
+
+  bool alive = false;  ///< when it was read: the watcher runs
+};
+
+/// With the names of its fields; `alive` is left out.
+nlohmann::ordered_json to_json(const WatchStatus& status);
+
+/// Where the programs of a user keep what must outlive them on this machine: $XDG_STATE_HOME/varve, else
+/// ~/.local/state/varve. invalid_argument: neither variable is set.
+Result<std::string> state_folder();
+
+/// A watcher's place in the state folder: a file that it replaces with each change, and a lock that it holds.
+class StatusFile {
+ public:
+  /// busy: another watcher of these folders, to the same place, runs.
+  static Result<StatusFile> open(const std::string& state_folder, const std::vector<std::string>& folders,
+                                 const std::string& to);
+  /// Not durable: it tells of a running program.
+  Status write(const WatchStatus& status) const;
+
+ private:
+  StatusFile(UniqueFd lock, std::string path) : lock_(std::move(lock)), path_(std::move(path)) {}
+  UniqueFd lock_;
+  std::string path_;
+};
+
+/// What all watchers of this user on this machine are at, or were at when they ended. Files that make no sense are left
+/// out.
+Result<std::vector<WatchStatus>> read_watch_statuses(const std::string& state_folder);
+
+}  // namespace varve
