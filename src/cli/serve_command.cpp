@@ -26,6 +26,8 @@ class ServeCommand final : public Command {
                    "the key that clients over TCP share (else\nVARVE_KEY_FILE of the environment)");
     arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
     arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
+    arguments.size("--memory", memory_bytes_,
+                   "memory that is used at most, about, to put sets of\nseveral nodes together (512MiB)");
     arguments.count("--connections", "N", connections_, "connections at a time (256)");
     arguments.flag("--place", place_,
                    "make no store: the folder is to be one of several\nplaces (varve init, varve rebalance)");
@@ -49,6 +51,7 @@ class ServeCommand final : public Command {
       options.key_file = environment;
     options.next = next_;
     if (connections_ > 0) options.connections_max = connections_;
+    options.gather.memory_bytes = memory_bytes_;
     if (log_) options.log = [](const std::string& line) { fmt::print(stderr, "varve serve: {}\n", line); };
     VARVE_TRY(make_store());
     note_interrupts();
@@ -85,6 +88,7 @@ class ServeCommand final : public Command {
   }
 
   std::string listen_, folder_, key_file_, new_key_, next_;
+  uint64_t memory_bytes_ = 512_MiB;
   uint32_t connections_ = 0;
   bool log_ = false;
   bool place_ = false;

@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 
+#include "aggregate/folder_source.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/text.h"
+#include "service/offer_set.h"
+#include "store/catalog.h"
 #include "watch/watch_status.h"
 #include "watch/watcher.h"
 
@@ -185,6 +189,10 @@ class WatchCommand final : public Command {
                    "a set is whole once it has a file of this name;\n{step} in it stands for the step");
     arguments.seconds("--quiet", quiet_seconds_,
                       "how long nothing must have changed (10; 1 with\n--ranks or --end-marker)");
+    arguments.number("--nodes", "N", node_count_,
+                     "each set lies on so many nodes, with a watcher on\neach: the server that --to names puts them "
+                     "together");
+    arguments.text("--node", "NAME", node_, "this node's name for that (VARVE_NODE, else the host's)");
     arguments.flag("--remove-originals", options_.remove_originals,
                    "remove a set's files once the store gives back\nwhat they have, byte for byte");
     arguments.flag("--once", once_, "save what is whole, and end");
@@ -196,6 +204,7 @@ class WatchCommand final : public Command {
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
         "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
         "  varve watch out --end-marker DONE --remove-originals\n"
+        "  varve watch /nvme/out --ranks 8 --nodes 4 --to tcp://io1:7070\n"
         "  varve status                                     what all watchers are at\n");
   }
 
@@ -213,12 +222,23 @@ class WatchCommand final : public Command {
     if (location.empty()) {
       VARVE_ASSIGN(location, session.store_path());
     }
-    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store(location));
+    VARVE_ASSIGN(StorePlace* const place, session.open_place(location));
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, varve::open_store(*place));
+    if (node_count_ && place->servers().size() != 1)
+      return Status::invalid_argument("sets of several nodes are put together by one server", location,
+                                      "start one with `varve serve`, and name it with --to");
     give_way();
     note_interrupts();
     Reporter reporter(session, location);
-    const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) {
-      return save_files(*store, set.folder, set.files, name, save_, *layouts, progress);
+    const SaveFound save = [&](const FoundSet& set, const SetName& name,
+                               ProgressSink& progress) -> Result<SaveReport> {
+      if (!node_count_) return save_files(*store, set.folder, set.files, name, save_, *layouts, progress);
+      FolderSource source(set.folder, set.files, *layouts, save_.layouts);
+      const SetOffer offer{name, node_name(), *node_count_, save_};
+      VARVE_TRY(offer_set(*place->servers().front(), offer, source, progress));
+      SaveReport report;
+      VARVE_ASSIGN(report.record, Catalog(*store).read(name));
+      return report;
     };
     VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher, Watcher::open(*store, options_, save, reporter));
     VARVE_TRY(reporter.open(watcher->folders()));
@@ -228,9 +248,17 @@ class WatchCommand final : public Command {
   }
 
  private:
+  std::string node_name() const {
+    if (!node_.empty()) return node_;
+    const char* const node = std::getenv("VARVE_NODE");
+    return node != nullptr && node[0] != '\0' ? node : host_name();
+  }
+
   WatchOptions options_;
   SaveOptions save_;
   std::string to_;
+  std::string node_;
+  std::optional<uint64_t> node_count_;
   std::optional<uint64_t> rank_count_;
   double quiet_seconds_ = -1;  ///< not given
   bool once_ = false;

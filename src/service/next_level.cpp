@@ -1,62 +1,18 @@
 #include "service/next_level.h"
 
-#include <chrono>
-#include <condition_variable>
 #include <optional>
-#include <thread>
+#include <system_error>
 
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
 #include "service/location.h"
 #include "service/remote_reply.h"
 #include "service/server_link.h"
+#include "service/stoppable_progress.h"
 
 namespace varve {
 
 namespace {
-constexpr std::chrono::seconds kSignOfLife(2);
-
-/// Only tells the transfer when to end.
-class StoppableProgress final : public ProgressSink {
- public:
-  explicit StoppableProgress(const std::atomic<bool>& stopping) : stopping_(stopping) {}
-  void total(uint64_t) override {}
-  void advance(uint64_t) override {}
-  void phase(std::string_view) override {}
-  void warning(const Status&) override {}
-  bool cancelled() const override { return stopping_; }
-
- private:
-  const std::atomic<bool>& stopping_;
-};
-
-/// Calls a function every few seconds as long as it is there.
-class Pulse {
- public:
-  explicit Pulse(const std::function<void()>& beat) : thread_([this, &beat] { run(beat); }) {}
-  ~Pulse() {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    ended_.notify_all();
-    thread_.join();
-  }
-  Pulse(const Pulse&) = delete;
-  Pulse& operator=(const Pulse&) = delete;
-
- private:
-  void run(const std::function<void()>& beat) {
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, kSignOfLife, [this] { return ending_; })) beat();
-  }
-
-  std::mutex mutex_;  // guards ending_
-  std::condition_variable ended_;
-  bool ending_ = false;
-  std::thread thread_;
-};
-
 TransferNumbers numbers_of(const TransferReport& report) {
   return {.was_there = report.was_there ? 1u : 0u,
           .sent_packs = report.sent_packs,
@@ -71,7 +27,7 @@ TransferNumbers numbers_of(const TransferReport& report) {
 }
 }  // namespace
 
-Reply NextLevel::transfer(const Request& request, const std::function<void()>& alive) {
+Reply NextLevel::transfer(const Request& request, const SignOfLife& alive) {
   Reply reply;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   Result<TransferNumbers> numbers = Status::busy("another set is being copied to or from the server's next level");

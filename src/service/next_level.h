@@ -6,6 +6,7 @@
 #include <string>
 
 #include "service/protocol.h"
+#include "service/pulse.h"
 
 namespace varve {
 
@@ -19,7 +20,7 @@ class NextLevel {
 
   /// Carries out a push or pull; calls `alive` every few seconds meanwhile, from another thread. busy: another one is
   /// at work.
-  Reply transfer(const Request& request, const std::function<void()>& alive);
+  Reply transfer(const Request& request, const SignOfLife& alive);
   /// Ends a transfer at the next convenient point, and lets no other begin.
   void stop() { stopping_ = true; }
 

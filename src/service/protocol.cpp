@@ -20,6 +20,12 @@ class FieldWriter {
   void flag(bool& value) { out_.u8(value ? 1 : 0); }
   void real(double& value) { out_.le64(std::bit_cast<uint64_t>(value)); }
   void id(UniqueId& value) { out_.bytes(value.bytes); }
+  void status(Status& value) {
+    bool failed = !value.ok();
+    flag(failed);
+    if (failed) put_status(out_, value, kStatusTextBytesMax);
+  }
+  void kind(FileQuestion::Kind& value) { out_.u8(static_cast<uint8_t>(value)); }
   void text(std::string& value, size_t) { out_.text(value); }
   void ranges(std::vector<ReadRange>& values) {
     out_.varint(values.size());
@@ -59,6 +65,19 @@ class FieldReader {
     ByteSpan raw;
     take(in_.bytes(value.bytes.size()), raw);
     if (failure_.ok()) std::copy(raw.begin(), raw.end(), value.bytes.begin());
+  }
+  void status(Status& value) {
+    bool failed = false;
+    flag(failed);
+    if (!failed || !failure_.ok()) return;
+    const Status read = get_status(in_, value);
+    if (!read.ok() || value.ok()) fail(read.ok() ? Status::corrupt("a failure that is none") : read);
+  }
+  void kind(FileQuestion::Kind& value) {
+    uint8_t raw = 0;
+    take(in_.u8(), raw);
+    if (raw > static_cast<uint8_t>(FileQuestion::Kind::unchanged)) return fail(Status::corrupt("an unknown question"));
+    value = static_cast<FileQuestion::Kind>(raw);
   }
   void text(std::string& value, size_t bytes_max) {
     std::string_view raw;
@@ -159,6 +178,13 @@ void visit_request(Fields& fields, Request& request) {
     case Message::find: return fields.number(request.prefix_count);
     case Message::push:
     case Message::pull: return visit_transfer(fields, request);
+    case Message::offer:
+      fields.text(request.path, kServedPathBytesMax);
+      fields.text(request.node, kServedPathBytesMax);
+      fields.number(request.node_count);
+      fields.number(request.offset);
+      return fields.number(request.bytes);
+    case Message::answer: fields.status(request.failure); return fields.number(request.bytes);
   }
 }
 
@@ -198,6 +224,11 @@ void visit_reply(Fields& fields, Message message, Reply& reply) {
     case Message::find: return fields.numbers(reply.counts, kFindPrefixesMax);
     case Message::push:
     case Message::pull: return visit_numbers(fields, reply.transfer);
+    case Message::answer:
+      fields.kind(reply.question.kind);
+      fields.number(reply.question.file);
+      fields.number(reply.question.offset);
+      return fields.number(reply.question.bytes);
     case Message::ping:
     case Message::goodbye:
     case Message::write:
@@ -210,13 +241,14 @@ void visit_reply(Fields& fields, Message message, Reply& reply) {
     case Message::remove_directory:
     case Message::rename:
     case Message::touch:
-    case Message::sync_directory: return;
+    case Message::sync_directory:
+    case Message::offer: return;
   }
 }
 }  // namespace
 
 std::optional<Message> message_of(uint8_t number) {
-  if (number < static_cast<uint8_t>(Message::hello) || number > static_cast<uint8_t>(Message::pull)) return {};
+  if (number < static_cast<uint8_t>(Message::hello) || number > static_cast<uint8_t>(Message::answer)) return {};
   return static_cast<Message>(number);
 }
 
@@ -244,7 +276,9 @@ bool needs_token(Message message) {
     case Message::create_directory:
     case Message::touch:
     case Message::sync_directory:
-    case Message::find: return false;
+    case Message::find:
+    case Message::offer:
+    case Message::answer: return false;
   }
   return false;
 }
@@ -272,7 +306,9 @@ Result<Request> decode_request(const WireHeader& header, ByteSpan fields) {
       (request.prefix_count > kFindPrefixesMax || request.prefix_count * 8 != header.data_bytes)) {
     return Status::corrupt("a question for chunks has not as many as it says");
   }
-  if (*message != Message::find && *message != Message::write && header.data_bytes > 0)
+  const bool takes_data = *message == Message::find || *message == Message::write || *message == Message::offer ||
+                          *message == Message::answer;
+  if (!takes_data && header.data_bytes > 0)
     return Status::corrupt("a request has data where none belong");
   return request;
 }

@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/file_system.h"
 #include "core/unique_id.h"
+#include "service/node_files.h"
 #include "service/wire_frame.h"
 
 namespace varve {
@@ -37,6 +38,8 @@ enum class Message : uint8_t {
   find = 21,
   push = 22,
   pull = 23,
+  offer = 24,
+  answer = 25,
 };
 /// Nothing for a number that this version does not know.
 std::optional<Message> message_of(uint8_t number);
@@ -81,6 +84,9 @@ struct Request {
   std::string recode;           ///< push, pull: a codec policy; empty: none
   double bytes_per_second = 0;  ///< push, pull; 0: no limit
   uint64_t prefix_count = 0;    ///< find: the data are so many u64
+  std::string node;             ///< offer
+  uint64_t node_count = 0;      ///< offer: of the set
+  Status failure;               ///< answer: why the question has none; OK: it has
 };
 
 /// Whether a request changes something in a way that must not happen twice, so that it carries a token.
@@ -117,6 +123,7 @@ struct Reply {
   FileStatus file;               ///< stat; open, create, resume: its size only
   std::vector<uint64_t> counts;  ///< read: bytes of each range; find: candidates of each prefix
   TransferNumbers transfer;
+  FileQuestion question;  ///< answer: the next one
 };
 
 ByteVector encode_reply_fields(Message message, const Reply& reply);

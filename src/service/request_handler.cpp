@@ -38,7 +38,7 @@ Reply RequestHandler::with_file(const Request& request, const Act& act) {
 }
 
 RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data,
-                                              const std::function<void()>& alive) {
+                                              const SignOfLife& alive) {
   Answer answer;
   auto with_reply = [&answer](Reply reply) {
     answer.reply = std::move(reply);
@@ -91,6 +91,8 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
     case Message::remove_directory:
     case Message::rename: return with_reply(store_.log.once(request.token, [&] { return act_once(request); }));
     case Message::find: return find(request, data);
+    case Message::offer:
+    case Message::answer: return gather(request, data, alive);
     case Message::push:
     case Message::pull:
       if (!store_.transfer)
@@ -172,6 +174,23 @@ RequestHandler::Answer RequestHandler::find(const Request& request, ByteSpan dat
   }
   answer.reply.counts.assign(counts.begin(), counts.end());
   answer.data = answer.stored;
+  return answer;
+}
+
+RequestHandler::Answer RequestHandler::gather(const Request& request, ByteSpan data, const SignOfLife& alive) {
+  Answer answer;
+  if (store_.gather == nullptr) {
+    answer.reply = reply_of(Status::unsupported("this server does not gather sets"));
+    return answer;
+  }
+  if (!intake_) intake_ = std::make_unique<OfferIntake>(*store_.gather);
+  if (request.message == Message::offer) {
+    answer.reply = reply_of(intake_->offer(request, data));
+    return answer;
+  }
+  const Result<FileQuestion> next = intake_->answer(request, data, alive);
+  answer.reply = reply_of(next.status());
+  if (next.ok()) answer.reply.question = *next;
   return answer;
 }
 

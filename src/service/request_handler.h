@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 
+#include "service/offer_intake.h"
 #include "service/open_files.h"
 #include "service/request_log.h"
 #include "service/served_folder.h"
@@ -20,7 +22,8 @@ struct ServedStore {
   ChunkLookup* chunks = nullptr;  ///< null: nothing is known
   /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
   /// level.
-  std::function<Reply(const Request&, const std::function<void()>& alive)> transfer;
+  std::function<Reply(const Request&, const SignOfLife& alive)> transfer;
+  GatherService* gather = nullptr;  ///< null: sets are not gathered
   UniqueId server, boot;
   uint64_t connections_max = 0;
 };
@@ -54,7 +57,7 @@ class RequestHandler {
     ByteVector stored;
   };
   /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
-  Answer handle(const Request& request, ByteSpan data, const std::function<void()>& alive);
+  Answer handle(const Request& request, ByteSpan data, const SignOfLife& alive);
   bool greeted() const { return greeted_; }
 
  private:
@@ -62,6 +65,7 @@ class RequestHandler {
   Reply open(const Request& request, Result<ServedFolder::OpenFile> file, bool written);
   Answer read(const Request& request);
   Answer find(const Request& request, ByteSpan data);
+  Answer gather(const Request& request, ByteSpan data, const SignOfLife& alive);
   Reply act_once(const Request& request);
   /// The file that an earlier try of a `create` has made; `taken` if it may be another's.
   Result<ServedFolder::OpenFile> adopt(const Request& request, const Status& taken);
@@ -73,6 +77,7 @@ class RequestHandler {
   ServedStore& store_;
   AlignedBuffer& buffer_;
   UniqueId client_;
+  std::unique_ptr<OfferIntake> intake_;  ///< once something is offered
   bool greeted_ = false;
 };
 

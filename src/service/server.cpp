@@ -48,10 +48,12 @@ Status Server::begin() {
   if (!options_.next.empty()) {
     VARVE_TRY(Location::parse(options_.next).status());
     next_ = std::make_unique<NextLevel>(options_.folder, options_.next, options_.key_file);
-    store_->transfer = [this](const Request& request, const std::function<void()>& alive) {
+    store_->transfer = [this](const Request& request, const SignOfLife& alive) {
       return next_->transfer(request, alive);
     };
   }
+  gather_ = std::make_unique<GatherService>(options_.folder, options_.gather, options_.log);
+  store_->gather = gather_.get();
   store_->connections_max = options_.connections_max;
   VARVE_ASSIGN(store_->server, UniqueId::random());
   store_->boot = boot_id();
@@ -165,6 +167,7 @@ void Server::stop() {
   if (!acceptor_.joinable()) return;
   stopping_ = true;
   if (next_) next_->stop();
+  gather_->stop();
   const uint64_t one = 1;
   if (::write(wake_.get(), &one, sizeof one) < 0) options_.log("stopping late");
   acceptor_.join();

@@ -10,6 +10,7 @@
 #include "service/address.h"
 #include "service/chunk_service.h"
 #include "service/connection.h"
+#include "service/gather_service.h"
 #include "service/next_level.h"
 #include "service/store_names.h"
 #include "service/tcp_tls.h"
@@ -24,6 +25,7 @@ struct ServerOptions {
   size_t connections_max = 256;
   uint64_t index_memory_bytes = 64_MiB;  ///< while arenas are indexed
   ConnectionLimits limits;
+  GatherLimits gather;
   double stop_seconds = 10;  ///< how long stop() waits for requests at hand before it cuts their connections
   PathRule rule = is_store_path;
   /// Is told what happens, in one line without its end. Called from several threads.
@@ -67,6 +69,7 @@ class Server {
   std::unique_ptr<ServedFolder> folder_;
   std::unique_ptr<ChunkService> chunks_;
   std::unique_ptr<NextLevel> next_;
+  std::unique_ptr<GatherService> gather_;
   std::unique_ptr<ServedStore> store_;
   std::unique_ptr<TlsParty> tls_;  ///< of TCP
   UniqueFd listener_;

@@ -1,0 +1,199 @@
+#include "service/gather_service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <set>
+
+#include "aggregate/save_groups.h"
+#include "service/node_source.h"
+#include "service/stoppable_progress.h"
+#include "store/catalog.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kNodesMax = 65'536;
+constexpr size_t kGatheringsMax = 256;
+
+Status stopping() { return Status::busy("the server is ending"); }
+
+/// All nodes' files, and where each lies, by path.
+struct AllFiles {
+  std::vector<SourceFile> files;
+  std::map<std::string_view, std::pair<size_t, uint64_t>> places;  ///< number of the member, ordinal in its offer
+};
+}  // namespace
+
+GatherService::~GatherService() { stop(); }
+
+void GatherService::stop() {
+  std::map<SetName, std::unique_ptr<Gathering>> ending;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    for (auto& [name, gathering] : gatherings_) {
+      for (const Member& member : gathering->members) member.files->leave();
+    }
+    changed_.notify_all();
+    ending.swap(gatherings_);
+  }
+  for (auto& [name, gathering] : ending) gathering->thread.join();
+}
+
+Status GatherService::check_fits(const Gathering& gathering, const NodeOffer& offer) {
+  if (gathering.members.empty()) return {};
+  const NodeOffer& first = gathering.members.front().offer;
+  const auto fails = [&](const std::string& what) {
+    return Status::invalid_argument(what, offer.set.to_string(), "watch on all nodes with the same options");
+  };
+  if (first.node_count != offer.node_count) return fails("the nodes of a set do not agree on how many they are");
+  const auto options_of = [](const NodeOffer& one) {
+    OfferedFiles bare;
+    bare.options = one.files.options;
+    return encode_offered_files(bare);
+  };
+  if (options_of(first) != options_of(offer)) return fails("the nodes of a set do not agree on how it is saved");
+  for (const Member& member : gathering.members) {
+    if (member.offer.node == offer.node)
+      return Status::busy("this node has offered its files of the set already", offer.set.to_string());
+  }
+  return {};
+}
+
+Status GatherService::take_room(uint64_t bytes) {
+  if ((offers_bytes_ += bytes) <= limits_.offers_bytes_max) return {};
+  offers_bytes_ -= bytes;
+  return Status::busy("the server has as many offers at hand as it takes");
+}
+
+Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
+  if (offer.node_count == 0 || offer.node_count > kNodesMax)
+    return Status::invalid_argument("a set is of 1 to 65536 nodes", offer.set.to_string());
+  const std::lock_guard lock(mutex_);
+  reap();
+  if (stopping_) return stopping();
+  const bool is_new = !gatherings_.contains(offer.set);
+  if (is_new && gatherings_.size() >= kGatheringsMax) return Status::busy("the server gathers as many sets as it can");
+  std::unique_ptr<Gathering>& gathering = gatherings_[offer.set];
+  if (is_new) gathering = std::make_unique<Gathering>();
+  if (gathering->saving || gathering->ended)
+    return Status::busy("the set is being saved, without this node", offer.set.to_string());
+  VARVE_TRY(check_fits(*gathering, offer));
+  auto files = std::make_shared<NodeFiles>(offer.node);
+  const SetName name = offer.set;
+  gathering->members.push_back({std::move(offer), files});
+  if (is_new) {
+    try {
+      gathering->thread = std::thread([this, name, raw = gathering.get()] { run(name, *raw); });
+    } catch (const std::system_error&) {
+      gatherings_.erase(name);
+      return Status::resource_limit("the server's system refuses another thread");
+    }
+  }
+  changed_.notify_all();
+  return files;
+}
+
+void GatherService::leave(const std::shared_ptr<NodeFiles>& files) {
+  const std::lock_guard lock(mutex_);
+  files->leave();
+  changed_.notify_all();
+}
+
+void GatherService::reap() {
+  for (auto gathering = gatherings_.begin(); gathering != gatherings_.end();) {
+    if (!gathering->second->ended) {
+      ++gathering;
+      continue;
+    }
+    gathering->second->thread.join();
+    gathering = gatherings_.erase(gathering);
+  }
+}
+
+void GatherService::run(const SetName& name, Gathering& gathering) {
+  Status outcome = wait_for_all(name, gathering);
+  if (outcome.ok()) {
+    const std::lock_guard one_at_a_time(saving_);
+    outcome = stopping_ ? stopping() : save(name, gathering);
+  }
+  log_(outcome.ok() ? "saved " + name.to_string() + " of several nodes"
+                    : "could not save " + name.to_string() + " of several nodes: " + outcome.to_string());
+  const std::lock_guard lock(mutex_);
+  for (const Member& member : gathering.members) member.files->finish(outcome);
+  gathering.members.clear();
+  gathering.ended = true;
+}
+
+Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
+  std::unique_lock lock(mutex_);
+  while (true) {
+    if (stopping_) return stopping();
+    std::erase_if(gathering.members, [](const Member& member) { return member.files->has_left(); });
+    if (gathering.members.empty()) break;
+    const uint64_t wanted = gathering.members.front().offer.node_count;
+    if (gathering.members.size() == wanted) {
+      gathering.saving = true;
+      return {};
+    }
+    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      gathering.saving = true;  // who comes now comes too late
+      return Status::busy("only " + std::to_string(gathering.members.size()) + " of " + std::to_string(wanted) +
+                              " nodes have offered their files",
+                          name.to_string(), "is a watcher running on each node?");
+    }
+  }
+  gathering.saving = true;
+  return Status::busy("all nodes have gone away", name.to_string());
+}
+
+Status GatherService::save(const SetName& name, Gathering& gathering) {
+  // Once all are there, nobody else changes the members.
+  AllFiles all;
+  std::set<std::string> folders;
+  for (size_t m = 0; m < gathering.members.size(); ++m) {
+    const std::vector<SourceFile>& files = gathering.members[m].offer.files.files;
+    for (size_t i = 0; i < files.size(); ++i) {
+      const bool folder = files[i].type == FileType::directory;
+      if (all.places.try_emplace(files[i].path, m, i).second) {
+        all.files.push_back(files[i]);
+      } else if (!folder || !folders.contains(files[i].path)) {
+        return Status::already_exists("several nodes offer a file of the same name", files[i].path,
+                                      "the nodes of a set have files of different names, such as one for each rank");
+      }
+      if (folder) folders.insert(files[i].path);
+    }
+  }
+  std::sort(all.files.begin(), all.files.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+
+  SaveOptions options = gathering.members.front().offer.files.options;
+  options.memory_bytes = limits_.memory_bytes;
+  VARVE_TRY(check_save_options(options));
+  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(posix_file_system(), store_path_));
+  if (store->fs().stat(Catalog(*store).record_path(name)).ok())
+    return Status::already_exists("the set is in the store already", name.to_string());
+  std::deque<NodeSource> groups;
+  std::vector<Source*> sources;
+  std::vector<std::vector<SourceFile>> grouped = split_into_groups(std::move(all.files), options);
+  for (std::vector<SourceFile>& files : grouped) {
+    std::vector<Layout> layouts;
+    std::vector<NodeSource::Place> places;
+    for (const SourceFile& file : files) {
+      const auto [member, ordinal] = all.places.at(file.path);
+      layouts.push_back(gathering.members[member].offer.files.layouts[ordinal]);
+      places.push_back({gathering.members[member].files, ordinal});
+    }
+    sources.push_back(&groups.emplace_back(std::move(files), std::move(layouts), std::move(places),
+                                           limits_.memory_bytes / 8 / grouped.size()));
+  }
+  StoppableProgress progress(stopping_);
+  return save_groups(*store, sources, name, options, progress,
+                     [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); })
+      .status();
+}
+
+}  // namespace varve

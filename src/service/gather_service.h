@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "service/node_files.h"
+#include "service/offered_files.h"
+
+namespace varve {
+
+struct GatherLimits {
+  uint64_t memory_bytes = 512_MiB;    ///< of the engine, about
+  uint64_t offers_bytes_max = 1_GiB;  ///< of all offers that are at hand
+  double wait_seconds = 600;          ///< how long a node waits for the others
+};
+
+/// A node's offer, as it came.
+struct NodeOffer {
+  SetName set;
+  std::string node;
+  uint64_t node_count = 0;  ///< of the set
+  OfferedFiles files;
+};
+
+/// Makes sets of what several nodes offer: mcrEngine's aggregator (section IV-A). When all nodes of a set are there, it
+/// is saved to the server's own store by the engine that saves folders; groups may hold ranks of several nodes.
+/// Thread-safe.
+class GatherService {
+ public:
+  GatherService(std::string store_path, const GatherLimits& limits, std::function<void(const std::string&)> log)
+      : store_path_(std::move(store_path)), limits_(limits), log_(std::move(log)) {}
+  ~GatherService();  ///< stop()
+  GatherService(const GatherService&) = delete;
+  GatherService& operator=(const GatherService&) = delete;
+
+  /// Room for so many bytes of offers. busy: there is none now.
+  Status take_room(uint64_t bytes);
+  void give_back_room(uint64_t bytes) { offers_bytes_ -= bytes; }
+
+  /// Takes an offer up, and returns the node's place in the set; once all nodes have come, the set is saved by a thread
+  /// of this. invalid_argument: other nodes see the set otherwise. busy: this node is there already, or comes too
+  /// late.
+  Result<std::shared_ptr<NodeFiles>> join(NodeOffer offer);
+  /// That a node's connection has ended. Ends its set's saving, if that had begun.
+  void leave(const std::shared_ptr<NodeFiles>& files);
+  /// Ends what is being saved at the next convenient point, and what waits at once; nothing begins any more.
+  void stop();
+
+ private:
+  struct Member {
+    NodeOffer offer;
+    std::shared_ptr<NodeFiles> files;
+  };
+  struct Gathering {
+    std::vector<Member> members;
+    std::thread thread;  ///< waits for all nodes, then saves
+    bool saving = false;
+    bool ended = false;
+  };
+
+  static Status check_fits(const Gathering& gathering, const NodeOffer& offer);
+  void run(const SetName& name, Gathering& gathering);
+  Status wait_for_all(const SetName& name, Gathering& gathering);
+  Status save(const SetName& name, Gathering& gathering);
+  void reap();
+
+  const std::string store_path_;
+  const GatherLimits limits_;
+  const std::function<void(const std::string&)> log_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> offers_bytes_{0};
+  std::mutex saving_;  ///< one set at a time, so that memory is bounded
+  std::mutex mutex_;   ///< guards what follows; never held while saving_ is waited for
+  std::condition_variable changed_;
+  std::map<SetName, std::unique_ptr<Gathering>> gatherings_;
+};
+
+}  // namespace varve

@@ -1,0 +1,103 @@
+#include "service/node_files.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "service/wire_frame.h"
+
+namespace varve {
+
+namespace {
+constexpr std::chrono::seconds kPatience(120), kSignOfLife(2);
+}
+
+Status NodeFiles::ask(Exchange& exchange) {
+  const std::lock_guard one_at_a_time(asking_);
+  std::unique_lock lock(mutex_);
+  exchange_ = &exchange;
+  passed_on_ = false;
+  changed_.notify_all();
+  const bool in_time = changed_.wait_for(lock, kPatience, [&] { return exchange.answered || left_; });
+  exchange_ = nullptr;
+  if (exchange.answered) return exchange.failure;
+  if (!in_time) left_ = true;  // an answer to this question must not be taken for one to the next
+  return Status::busy("the node " + node_ + (in_time ? " has gone away" : " does not answer"));
+}
+
+Status NodeFiles::read(uint64_t file, uint64_t offset, MutableByteSpan into) {
+  while (!into.empty()) {
+    const size_t bytes = std::min<size_t>(into.size(), kWireDataBytesMax);
+    Exchange exchange;
+    exchange.question = {FileQuestion::Kind::read, file, offset, bytes};
+    exchange.into = into.first(bytes);
+    VARVE_TRY(ask(exchange));
+    into = into.subspan(bytes);
+    offset += bytes;
+  }
+  return {};
+}
+
+Result<uint64_t> NodeFiles::hole_bytes(uint64_t file, uint64_t offset, uint64_t bytes_max) {
+  Exchange exchange;
+  exchange.question = {FileQuestion::Kind::hole, file, offset, bytes_max};
+  VARVE_TRY(ask(exchange));
+  if (exchange.number > bytes_max) return Status::corrupt("the node " + node_ + " has a hole where none can be");
+  return exchange.number;
+}
+
+Status NodeFiles::check_unchanged() {
+  Exchange exchange;
+  exchange.question.kind = FileQuestion::Kind::unchanged;
+  return ask(exchange);
+}
+
+void NodeFiles::finish(const Status& outcome) {
+  const std::lock_guard lock(mutex_);
+  if (!outcome_) outcome_ = outcome;
+  changed_.notify_all();
+}
+
+Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint64_t number,
+                                     const SignOfLife& alive) {
+  std::unique_lock lock(mutex_);
+  if (exchange_ != nullptr && passed_on_) {
+    Exchange& exchange = *exchange_;
+    exchange.failure = failure;
+    exchange.number = number;
+    if (failure.ok() && data.size() != exchange.into.size()) {
+      exchange.failure = Status::busy("the node " + node_ + " has other bytes than it offered");
+    } else if (failure.ok()) {
+      std::copy(data.begin(), data.end(), exchange.into.begin());
+    }
+    exchange.answered = true;
+    exchange_ = nullptr;
+    changed_.notify_all();
+  }
+  auto has_news = [&] { return (exchange_ != nullptr && !passed_on_) || outcome_ || left_; };
+  while (!changed_.wait_for(lock, kSignOfLife, has_news)) {
+    lock.unlock();
+    const bool there = alive();
+    lock.lock();
+    if (!there) left_ = true;
+  }
+  if (outcome_) {
+    if (!outcome_->ok()) return *outcome_;
+    return FileQuestion{};
+  }
+  if (left_) return Status::busy("the server has given the node " + node_ + " up");
+  passed_on_ = true;
+  return exchange_->question;
+}
+
+void NodeFiles::leave() {
+  const std::lock_guard lock(mutex_);
+  left_ = true;
+  changed_.notify_all();
+}
+
+bool NodeFiles::has_left() const {
+  const std::lock_guard lock(mutex_);
+  return left_;
+}
+
+}  // namespace varve

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "core/bytes.h"
+#include "service/pulse.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// What whoever gathers a set wants to know of a node's files next.
+struct FileQuestion {
+  enum class Kind : uint8_t {
+    none = 0,       ///< nothing more: the set is saved
+    read = 1,       ///< `bytes` bytes of a file from `offset`
+    hole = 2,       ///< how many of `bytes` bytes from `offset` are a hole
+    unchanged = 3,  ///< whether all files are still as they were offered
+  };
+  Kind kind = Kind::none;
+  uint64_t file = 0;  ///< ordinal in the offer
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool operator==(const FileQuestion&) const = default;
+};
+
+/// The files that a node has offered, as the one who gathers reads them: its questions go to the connection's thread,
+/// which passes them to the node, and brings the answers. Thread-safe.
+class NodeFiles {
+ public:
+  explicit NodeFiles(std::string node) : node_(std::move(node)) {}
+  const std::string& node() const { return node_; }
+
+  /// For the one who gathers; as those of Source, one question at a time. busy: the node has gone away, or changed its
+  /// files.
+  Status read(uint64_t file, uint64_t offset, MutableByteSpan into);
+  Result<uint64_t> hole_bytes(uint64_t file, uint64_t offset, uint64_t bytes_max);
+  Status check_unchanged();
+  /// That no question follows, as the set is saved, or why it is not.
+  void finish(const Status& outcome);
+
+  /// For the connection's thread: brings the answer to the last question, if there was one (its failure, the bytes read,
+  /// or the size of a hole), and waits for the next one. `kind` none: the set is saved; or the failure of finish(). The
+  /// one who gathers may copy `data` until the call returns. `alive` is called every few seconds meanwhile; false: the
+  /// node is gone, and so the wait is over.
+  Result<FileQuestion> next(const Status& failure, ByteSpan data, uint64_t number, const SignOfLife& alive);
+  /// That the connection has ended.
+  void leave();
+  bool has_left() const;
+
+ private:
+  struct Exchange {
+    FileQuestion question;
+    MutableByteSpan into;
+    uint64_t number = 0;
+    Status failure;
+    bool answered = false;
+  };
+  Status ask(Exchange& exchange);
+
+  const std::string node_;
+  std::mutex asking_;  ///< held during a question; taken before mutex_
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  Exchange* exchange_ = nullptr;  ///< the question at hand
+  bool passed_on_ = false;        ///< the node has it
+  bool left_ = false;
+  std::optional<Status> outcome_;
+};
+
+}  // namespace varve

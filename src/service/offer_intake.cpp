@@ -1,0 +1,53 @@
+#include "service/offer_intake.h"
+
+#include <charconv>
+
+namespace varve {
+
+namespace {
+Result<SetName> parse_set(std::string_view text) {
+  const size_t at = text.rfind('@');
+  SetName name;
+  if (at != std::string_view::npos) {
+    name.job = text.substr(0, at);
+    const auto [end, error] = std::from_chars(text.data() + at + 1, text.data() + text.size(), name.step);
+    if (error == std::errc() && end == text.data() + text.size()) {
+      VARVE_TRY(check_job_name(name.job));
+      return name;
+    }
+  }
+  return Status::invalid_argument("a set is JOB@STEP", std::string(text));
+}
+}  // namespace
+
+OfferIntake::~OfferIntake() {
+  if (files_) gather_.leave(files_);
+  gather_.give_back_room(held_bytes_);
+}
+
+Status OfferIntake::offer(const Request& request, ByteSpan data) {
+  if (files_) return Status::invalid_argument("a connection offers one set");
+  if (request.bytes > kOfferedBytesMax) return Status::resource_limit("an offer is too large");
+  if (request.offset != raw_.size() || data.size() > request.bytes - request.offset)
+    return Status::invalid_argument("the pieces of an offer do not follow one another");
+  VARVE_TRY(gather_.take_room(data.size()));
+  held_bytes_ += data.size();
+  raw_.insert(raw_.end(), data.begin(), data.end());
+  if (raw_.size() < request.bytes) return {};
+
+  NodeOffer offer;
+  VARVE_ASSIGN(offer.set, parse_set(request.path));
+  offer.node = request.node;
+  offer.node_count = request.node_count;
+  VARVE_ASSIGN(offer.files, decode_offered_files(raw_));
+  ByteVector().swap(raw_);
+  VARVE_ASSIGN(files_, gather_.join(std::move(offer)));
+  return {};
+}
+
+Result<FileQuestion> OfferIntake::answer(const Request& request, ByteSpan data, const SignOfLife& alive) {
+  if (!files_) return Status::invalid_argument("there is no offer that is being answered for");
+  return files_->next(request.failure, data, request.bytes, alive);
+}
+
+}  // namespace varve

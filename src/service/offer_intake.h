@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "service/gather_service.h"
+#include "service/protocol.h"
+#include "service/pulse.h"
+
+namespace varve {
+
+/// One connection's part in a set that is gathered: takes the offer as it comes, piece by piece, and then passes
+/// questions and answers on. One thread.
+class OfferIntake {
+ public:
+  explicit OfferIntake(GatherService& gather) : gather_(gather) {}
+  ~OfferIntake();
+  OfferIntake(const OfferIntake&) = delete;
+  OfferIntake& operator=(const OfferIntake&) = delete;
+
+  Status offer(const Request& request, ByteSpan data);
+  Result<FileQuestion> answer(const Request& request, ByteSpan data, const SignOfLife& alive);
+
+ private:
+  GatherService& gather_;
+  ByteVector raw_;          ///< what has come of the offer
+  uint64_t held_bytes_ = 0;  ///< of the room for offers
+  std::shared_ptr<NodeFiles> files_;
+};
+
+}  // namespace varve

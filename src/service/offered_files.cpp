@@ -1,0 +1,110 @@
+#include "service/offered_files.h"
+
+#include <limits>
+
+#include "layout/layout_codec.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kGroupSizeMax = 1'000'000;
+
+void put_options(ByteWriter& out, const SaveOptions& options) {
+  out.text(scheme_name(options.scheme));
+  out.text(options.codec.name());
+  out.text(chunker_name(options.chunker));
+  out.text(options.match.text());
+  for (const uint64_t number : {options.block_bytes, uint64_t{options.group_size}, options.pack_bytes, options.small_bytes})
+    out.varint(number);
+}
+
+Result<SaveOptions> get_options(ByteReader& in) {
+  SaveOptions options;
+  VARVE_ASSIGN(const std::string_view scheme, in.text());
+  VARVE_ASSIGN(options.scheme, parse_scheme(scheme));
+  VARVE_ASSIGN(const std::string_view codec, in.text());
+  VARVE_ASSIGN(options.codec, CodecPolicy::parse(codec));
+  VARVE_ASSIGN(const std::string_view chunker, in.text());
+  VARVE_ASSIGN(options.chunker, parse_chunker(chunker));
+  VARVE_ASSIGN(const std::string_view match, in.text());
+  VARVE_ASSIGN(options.match, MatchRule::parse(std::string(match)));
+  VARVE_ASSIGN(options.block_bytes, in.varint());
+  VARVE_ASSIGN(const uint64_t group_size, in.varint());
+  VARVE_ASSIGN(options.pack_bytes, in.varint());
+  VARVE_ASSIGN(options.small_bytes, in.varint());
+  if (group_size == 0 || group_size > kGroupSizeMax || options.block_bytes > 1_GiB)
+    return Status::corrupt("impossible options of a set");
+  options.group_size = static_cast<uint32_t>(group_size);
+  return options;
+}
+
+void put_file(ByteWriter& out, const SourceFile& file, const Layout& layout) {
+  out.text(file.path);
+  out.u8(static_cast<uint8_t>(file.type));
+  out.varint(file.mode);
+  out.signed_varint(file.modified_s);
+  out.varint(file.modified_ns);
+  out.signed_varint(file.rank);
+  if (file.type == FileType::symlink) out.text(file.link_target);
+  if (file.type != FileType::regular) return;
+  out.varint(file.bytes);
+  out.u8(file.sparse ? 1 : 0);
+  encode_layout(layout, out);
+}
+
+Status get_file(ByteReader& in, SourceFile& file, Layout& layout) {
+  const Status impossible = Status::corrupt("an impossible file in an offer");
+  VARVE_ASSIGN(const std::string_view path, in.text());
+  VARVE_ASSIGN(const uint8_t type, in.u8());
+  VARVE_ASSIGN(const uint64_t mode, in.varint());
+  VARVE_ASSIGN(file.modified_s, in.signed_varint());
+  VARVE_ASSIGN(const uint64_t modified_ns, in.varint());
+  VARVE_ASSIGN(file.rank, in.signed_varint());
+  if (!path_is_safe(path) || type > static_cast<uint8_t>(FileType::symlink) || mode > 07777 ||
+      modified_ns >= 1'000'000'000 || file.rank < -1)
+    return impossible;
+  file.path = path;
+  file.type = static_cast<FileType>(type);
+  file.mode = static_cast<uint32_t>(mode);
+  file.modified_ns = static_cast<uint32_t>(modified_ns);
+  if (file.type == FileType::symlink) {
+    VARVE_ASSIGN(const std::string_view target, in.text());
+    if (target.size() > kPathBytesMax) return impossible;
+    file.link_target = target;
+  }
+  if (file.type != FileType::regular) return {};
+  VARVE_ASSIGN(file.bytes, in.varint());
+  VARVE_ASSIGN(const uint8_t sparse, in.u8());
+  if (file.bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) || sparse > 1) return impossible;
+  file.sparse = sparse == 1;
+  VARVE_ASSIGN(layout, decode_layout(in));
+  return validate_layout(layout, file.bytes);
+}
+}  // namespace
+
+ByteVector encode_offered_files(const OfferedFiles& offered) {
+  ByteVector raw;
+  ByteWriter out(raw);
+  put_options(out, offered.options);
+  out.varint(offered.files.size());
+  for (size_t i = 0; i < offered.files.size(); ++i) put_file(out, offered.files[i], offered.layouts[i]);
+  return raw;
+}
+
+Result<OfferedFiles> decode_offered_files(ByteSpan raw) {
+  constexpr uint64_t bytes_of_a_file_min = 7;
+  ByteReader in(raw);
+  OfferedFiles offered;
+  VARVE_ASSIGN(offered.options, get_options(in));
+  VARVE_ASSIGN(const uint64_t count, in.count(bytes_of_a_file_min));
+  if (count > kFilesPerLeafMax) return Status::resource_limit("too many files in an offer");
+  for (uint64_t i = 0; i < count; ++i) {
+    VARVE_TRY(get_file(in, offered.files.emplace_back(), offered.layouts.emplace_back()));
+    if (i > 0 && !(offered.files[i - 1].path < offered.files[i].path))
+      return Status::corrupt("the files of an offer are not in order");
+  }
+  if (!in.at_end()) return Status::corrupt("an offer has bytes after its last file");
+  return offered;
+}
+
+}  // namespace varve

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "aggregate/save.h"
+#include "aggregate/source.h"
+
+namespace varve {
+
+/// What a node says of its files of a set before any of their bytes is asked for: the header of mcrEngine's compute-node
+/// component (section IV-A). PROTOCOL.md, "offer and answer".
+struct OfferedFiles {
+  /// How the set is to be saved; the same for all nodes of a set. Only scheme, block_bytes, group_size, codec, chunker,
+  /// match, pack_bytes and small_bytes are sent.
+  SaveOptions options;
+  std::vector<SourceFile> files;  ///< with ranks
+  std::vector<Layout> layouts;    ///< of each file; empty for what is no regular file
+};
+
+ByteVector encode_offered_files(const OfferedFiles& offered);
+/// From a node that is not trusted: paths are safe and sorted, and layouts valid for their files. corrupt otherwise.
+Result<OfferedFiles> decode_offered_files(ByteSpan raw);
+
+inline constexpr uint64_t kOfferedBytesMax = 256_MiB;
+
+}  // namespace varve
