@@ -113,7 +113,8 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
   }
   const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
   size_t group_size = options.group_size;
-  if (options.smaller_groups) group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
+  if (options.smaller_groups)
+    group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
   std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
   for (SourceFile& file : files) {
     const size_t position =

@@ -42,17 +42,16 @@ class StatusCommand final : public Command {
 
   static void print(Session& session, const WatchStatus& status) {
     std::string folders;
-    for (const std::string& folder : status.folders) folders.append(folders.empty() ? "" : ", ").append(quote_name(folder));
+    for (const std::string& folder : status.folders)
+      folders.append(folders.empty() ? "" : ", ").append(quote_name(folder));
     session.print(fmt::format("{} → {}: {}\n", folders, quote_name(status.to),
-                              status.alive ? fmt::format("process {}, since {}", status.process,
-                                                         format_time(status.started_s))
-                                           : "not running"));
-    session.print(fmt::format("  saved {}, {} → {}{}{}\n", format_count(status.saved_sets, "set", "sets"),
-                              format_size(status.raw_bytes), format_size(status.stored_bytes),
-                              status.newest.empty() ? "" : ", newest " + quote_name(status.newest),
-                              status.removed_sets == 0
-                                  ? ""
-                                  : fmt::format("; removed the originals of {}", status.removed_sets)));
+                              status.alive
+                                  ? fmt::format("process {}, since {}", status.process, format_time(status.started_s))
+                                  : "not running"));
+    session.print(fmt::format(
+        "  saved {}, {} → {}{}{}\n", format_count(status.saved_sets, "set", "sets"), format_size(status.raw_bytes),
+        format_size(status.stored_bytes), status.newest.empty() ? "" : ", newest " + quote_name(status.newest),
+        status.removed_sets == 0 ? "" : fmt::format("; removed the originals of {}", status.removed_sets)));
     if (!status.saving.empty())
       session.print(fmt::format("  {} {}\n", status.alive ? "saving" : "was saving", quote_name(status.saving)));
     for (const WatchStatus::Pending& set : status.pending)

@@ -230,8 +230,7 @@ class WatchCommand final : public Command {
     give_way();
     note_interrupts();
     Reporter reporter(session, location);
-    const SaveFound save = [&](const FoundSet& set, const SetName& name,
-                               ProgressSink& progress) -> Result<SaveReport> {
+    const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
       if (!node_count_) return save_files(*store, set.folder, set.files, name, save_, *layouts, progress);
       FolderSource source(set.folder, set.files, *layouts, save_.layouts);
       const SetOffer offer{name, node_name(), *node_count_, save_};

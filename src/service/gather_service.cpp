@@ -127,8 +127,8 @@ void GatherService::run(const SetName& name, Gathering& gathering) {
 }
 
 Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
-  const auto deadline = std::chrono::steady_clock::now() +
-                        std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
   std::unique_lock lock(mutex_);
   while (true) {
     if (stopping_) return stopping();

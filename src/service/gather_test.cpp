@@ -153,7 +153,8 @@ TEST_F(Gathering, RefusesNodesThatDoNotAgree) {
 TEST_F(Gathering, RefusesFilesThatTwoNodesHave) {
   write_ranks(2, 2, 100);
   for (size_t i : {0, 1}) test::write_file(node(i) + "/out/log", "mine");
-  for (const Status& outcome : offer_all(2)) EXPECT_EQ(outcome.code(), StatusCode::already_exists) << outcome.to_string();
+  for (const Status& outcome : offer_all(2))
+    EXPECT_EQ(outcome.code(), StatusCode::already_exists) << outcome.to_string();
   EXPECT_TRUE(Catalog(*store()).sets()->empty());
 }
 
@@ -169,7 +170,8 @@ TEST_F(Gathering, ReadsOffersBackAndRefusesDamagedOnes) {
   const Result<OfferedFiles> read = decode_offered_files(raw);
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(encode_offered_files(*read), raw);
-  for (size_t cut = 0; cut < raw.size(); ++cut) EXPECT_FALSE(decode_offered_files(ByteSpan(raw).first(cut)).ok()) << cut;
+  for (size_t cut = 0; cut < raw.size(); ++cut)
+    EXPECT_FALSE(decode_offered_files(ByteSpan(raw).first(cut)).ok()) << cut;
   for (size_t bit = 0; bit < raw.size() * 8; ++bit) {
     ByteVector flipped = raw;
     flipped[bit / 8] ^= std::byte{1} << (bit % 8);

@@ -57,8 +57,7 @@ void NodeFiles::finish(const Status& outcome) {
   changed_.notify_all();
 }
 
-Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint64_t number,
-                                     const SignOfLife& alive) {
+Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint64_t number, const SignOfLife& alive) {
   std::unique_lock lock(mutex_);
   if (exchange_ != nullptr && passed_on_) {
     Exchange& exchange = *exchange_;

@@ -41,10 +41,10 @@ class NodeFiles {
   /// That no question follows, as the set is saved, or why it is not.
   void finish(const Status& outcome);
 
-  /// For the connection's thread: brings the answer to the last question, if there was one (its failure, the bytes read,
-  /// or the size of a hole), and waits for the next one. `kind` none: the set is saved; or the failure of finish(). The
-  /// one who gathers may copy `data` until the call returns. `alive` is called every few seconds meanwhile; false: the
-  /// node is gone, and so the wait is over.
+  /// For the connection's thread: brings the answer to the last question, if there was one (its failure, the bytes
+  /// read, or the size of a hole), and waits for the next one. `kind` none: the set is saved; or the failure of
+  /// finish(). The one who gathers may copy `data` until the call returns. `alive` is called every few seconds
+  /// meanwhile; false: the node is gone, and so the wait is over.
   Result<FileQuestion> next(const Status& failure, ByteSpan data, uint64_t number, const SignOfLife& alive);
   /// That the connection has ended.
   void leave();

@@ -22,7 +22,7 @@ class OfferIntake {
 
  private:
   GatherService& gather_;
-  ByteVector raw_;          ///< what has come of the offer
+  ByteVector raw_;           ///< what has come of the offer
   uint64_t held_bytes_ = 0;  ///< of the room for offers
   std::shared_ptr<NodeFiles> files_;
 };

@@ -14,7 +14,8 @@ void put_options(ByteWriter& out, const SaveOptions& options) {
   out.text(options.codec.name());
   out.text(chunker_name(options.chunker));
   out.text(options.match.text());
-  for (const uint64_t number : {options.block_bytes, uint64_t{options.group_size}, options.pack_bytes, options.small_bytes})
+  for (const uint64_t number :
+       {options.block_bytes, uint64_t{options.group_size}, options.pack_bytes, options.small_bytes})
     out.varint(number);
 }
 

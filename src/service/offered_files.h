@@ -8,8 +8,8 @@
 
 namespace varve {
 
-/// What a node says of its files of a set before any of their bytes is asked for: the header of mcrEngine's compute-node
-/// component (section IV-A). PROTOCOL.md, "offer and answer".
+/// What a node says of its files of a set before any of their bytes is asked for: the header of mcrEngine's
+/// compute-node component (section IV-A). PROTOCOL.md, "offer and answer".
 struct OfferedFiles {
   /// How the set is to be saved; the same for all nodes of a set. Only scheme, block_bytes, group_size, codec, chunker,
   /// match, pack_bytes and small_bytes are sent.

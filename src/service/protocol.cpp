@@ -308,8 +308,7 @@ Result<Request> decode_request(const WireHeader& header, ByteSpan fields) {
   }
   const bool takes_data = *message == Message::find || *message == Message::write || *message == Message::offer ||
                           *message == Message::answer;
-  if (!takes_data && header.data_bytes > 0)
-    return Status::corrupt("a request has data where none belong");
+  if (!takes_data && header.data_bytes > 0) return Status::corrupt("a request has data where none belong");
   return request;
 }
 

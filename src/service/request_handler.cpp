@@ -37,8 +37,7 @@ Reply RequestHandler::with_file(const Request& request, const Act& act) {
   return file ? file->use(act) : OpenFiles::unknown();
 }
 
-RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data,
-                                              const SignOfLife& alive) {
+RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, const SignOfLife& alive) {
   Answer answer;
   auto with_reply = [&answer](Reply reply) {
     answer.reply = std::move(reply);

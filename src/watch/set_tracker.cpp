@@ -31,7 +31,8 @@ void SetTracker::update(size_t where, const std::string& job, std::vector<FoundS
       update(entry, std::move(set), now);
     }
   }
-  std::erase_if(entries_, [&](const auto& item) { return std::get<0>(item.first) == where && !there.contains(item.first); });
+  std::erase_if(entries_,
+                [&](const auto& item) { return std::get<0>(item.first) == where && !there.contains(item.first); });
 }
 
 bool SetTracker::update(Entry& entry, FoundSet found, Time now) {

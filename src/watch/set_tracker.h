@@ -38,8 +38,8 @@ class SetTracker {
 
   explicit SetTracker(std::chrono::milliseconds quiet) : quiet_(quiet) {}
 
-  /// That these sets, and no others, lie in the watched folder number `where`. One that has changed since the last call,
-  /// or is new, is due once nothing has changed for the quiet time.
+  /// That these sets, and no others, lie in the watched folder number `where`. One that has changed since the last
+  /// call, or is new, is due once nothing has changed for the quiet time.
   void update(size_t where, const std::string& job, std::vector<FoundSet> sets, Time now);
   /// That one set is found like this. Returns whether it is as it was.
   bool update(Entry& entry, FoundSet found, Time now);

@@ -42,8 +42,7 @@ WatchStatus from_json(const Json& json) {
   status.saving = json.at("saving");
   status.newest = json.at("newest");
   status.newest_s = json.at("newest_s");
-  for (const Json& set : json.at("pending"))
-    status.pending.push_back({set.at("set"), set.at("state"), set.at("why")});
+  for (const Json& set : json.at("pending")) status.pending.push_back({set.at("set"), set.at("state"), set.at("why")});
   return status;
 }
 

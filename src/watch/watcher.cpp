@@ -25,8 +25,7 @@ bool is_below(const std::string& path, const std::string& folder) {
 }
 }  // namespace
 
-Watcher::Watcher(const Store& store, WatchOptions options, SaveFound save, WatchListener& listener,
-                 FolderEvents events)
+Watcher::Watcher(const Store& store, WatchOptions options, SaveFound save, WatchListener& listener, FolderEvents events)
     : store_(store),
       options_(std::move(options)),
       save_(std::move(save)),
@@ -114,9 +113,8 @@ Status Watcher::look_everywhere(ProgressSink& progress) {
 Status Watcher::look(size_t where, bool everything, ProgressSink& progress) {
   const SetFinder& finder = finders_[where];
   if (!everything && !may_have_changed(finder.folder())) return {};
-  Result<std::vector<FoundSet>> sets = finder.pattern().folder_depth() == 0
-                                           ? finder.find(progress)
-                                           : look_into_folders(where, everything, progress);
+  Result<std::vector<FoundSet>> sets =
+      finder.pattern().folder_depth() == 0 ? finder.find(progress) : look_into_folders(where, everything, progress);
   VARVE_TRY(sets.status());
   std::vector<FoundSet> unknown;
   for (const FoundSet& set : *sets) {

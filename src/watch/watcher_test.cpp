@@ -62,7 +62,8 @@ struct AWatcher : testing::Test, WatchListener {
     return std::find(events.begin(), events.end(), std::pair(kind, step)) != events.end();
   }
   bool happens(Kind kind, uint64_t step) {
-    for (int i = 0; i < 500 && !has_happened(kind, step); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 0; i < 500 && !has_happened(kind, step); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return has_happened(kind, step);
   }
 

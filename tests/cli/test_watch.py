@@ -7,11 +7,10 @@ import random
 import shutil
 import signal
 import subprocess
-import threading
 import time
 import unittest
 
-from support import BUSY, FAILURE, NIGHTLY, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals, snapshot
+from support import BUSY, NIGHTLY, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals, snapshot
 from test_serve import ServeTest
 
 KILLS = 50 if NIGHTLY else 4
@@ -26,6 +25,10 @@ class WatchTest(ServeTest):
         self.run_folder.mkdir()
         plain = self.environment
         self.environment = lambda **changes: plain(XDG_STATE_HOME=str(self.work / "state"), **changes)
+
+    def use_store(self, store):
+        self.environment = lambda **changes: {**os.environ, "VARVE_STORE": str(store),
+                                              "XDG_STATE_HOME": str(self.work / "state"), **changes}
 
     def watch(self, *options, folder=None, environment=None):
         watcher = subprocess.Popen([PROGRAM, "watch", str(folder or self.run_folder), "--json", *map(str, options)],
@@ -151,9 +154,35 @@ class Watching(WatchTest):
         for step in (1, 3):
             self.assert_restores(f"run@{step}", self.run_folder / f"out{step}")
 
-    def use_store(self, store):
-        self.environment = lambda **changes: {**os.environ, "VARVE_STORE": str(store),
-                                              "XDG_STATE_HOME": str(self.work / "state"), **changes}
+
+class AtASite(WatchTest):
+    EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "site"
+
+    def test_the_epilog_saves_what_a_job_left(self):
+        if os.geteuid() != 0 or not shutil.which("runuser"):
+            self.skipTest("needs root and runuser")
+        folder = self.work / "scratch" / "root" / "77"
+        self.write(folder / "out1" / "data.0", b"zero")
+        self.write(folder / "out1" / "data.1", b"one")
+        (self.work / "stores").mkdir()
+        environment = self.environment(
+            SLURM_JOB_ID="77", SLURM_JOB_USER="root", VARVE_SCRATCH=str(self.work / "scratch"),
+            VARVE_SITE_STORE=str(self.work / "stores"),
+            PATH=f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}")
+        subprocess.run([self.EXAMPLES / "slurm_epilog.sh"], env=environment, check=True, timeout=60)
+        self.assertFalse(folder.exists())
+        self.use_store(self.work / "stores" / "root")
+        self.assertEqual(self.varve("cat", "job-77@1:data.1"), "one")
+
+    def test_the_service_calls_what_there_is(self):
+        text = (self.EXAMPLES / "varve-watch@.service").read_text()
+        self.assertIn("ExecStart=varve watch %f $VARVE_WATCH_OPTIONS", text)
+        if shutil.which("systemd-analyze"):
+            unit = self.work / "varve-watch@.service"
+            unit.write_text(text.replace("ExecStart=varve", f"ExecStart={PROGRAM}"))
+            done = subprocess.run(["systemd-analyze", "--user", "verify", unit.parent / "varve-watch@x.service"],
+                                  capture_output=True, text=True)
+            self.assertNotIn("varve-watch", done.stderr)
 
 
 class KilledWatchers(WatchTest):
