@@ -38,7 +38,7 @@ Status Connection::serve_one(const Wire::Head& head) {
 
 Status Connection::answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message) {
   if (message == Message::list && answer.reply.outcome == Outcome::done) return answer_list(to, answer);
-  return send(to, message, answer.reply, answer.data, false);
+  return send(to, message, answer.reply, answer.data, false, handler_.descriptor_of(message, answer.reply));
 }
 
 Status Connection::answer_list(const WireHeader& to, const RequestHandler::Answer& answer) {
@@ -54,14 +54,15 @@ Status Connection::answer_list(const WireHeader& to, const RequestHandler::Answe
   return send(to, Message::list, answer.reply, data, false);
 }
 
-Status Connection::send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more) {
+Status Connection::send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more,
+                        const std::shared_ptr<OpenFiles::OpenFile>& file) {
   WireHeader header;
   header.message = to.message;
   header.request = to.request;
   header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
   const ByteVector fields = encode_reply_fields(message, reply);
   const std::lock_guard lock(sending_);
-  return wire_.send(header, fields, data, after_seconds(limits_.frame_seconds));
+  return wire_.send_with(file ? file->descriptor() : -1, header, fields, data, after_seconds(limits_.frame_seconds));
 }
 
 }  // namespace varve

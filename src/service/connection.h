@@ -27,7 +27,8 @@ class Connection {
   Status serve_one(const Wire::Head& head);
   Status answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message);
   Status answer_list(const WireHeader& to, const RequestHandler::Answer& answer);
-  Status send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more);
+  Status send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more,
+              const std::shared_ptr<OpenFiles::OpenFile>& file = nullptr);
 
   const ConnectionLimits limits_;
   Wire wire_;

@@ -151,7 +151,9 @@ Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
 }
 
 Status GatherService::save(const SetName& name, Gathering& gathering) {
-  // Once all are there, nobody else changes the members.
+  // Once all are there, nobody else changes the members. Who came first must not matter.
+  std::sort(gathering.members.begin(), gathering.members.end(),
+            [](const Member& a, const Member& b) { return a.offer.node < b.offer.node; });
   AllFiles all;
   std::set<std::string> folders;
   for (size_t m = 0; m < gathering.members.size(); ++m) {

@@ -36,7 +36,7 @@ struct Gathering : testing::Test {
       test::write_file(node(rank % nodes) + "/" + name, field);
       test::write_file(folders / ("all/" + name), field);
     }
-    for (size_t i = 0; i < nodes; ++i) align_times(i);
+    for (size_t i = nodes; i-- > 0;) align_times(i);  // of folders that several have, that of the first one counts
   }
   /// A test compares times as well.
   void align_times(size_t i) {

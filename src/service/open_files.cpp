@@ -28,12 +28,13 @@ void OpenFiles::end_connection(const UniqueId& client) {
   clients_.erase(found);
 }
 
-Result<uint64_t> OpenFiles::add(const UniqueId& client, std::unique_ptr<File> file, const UniqueId* writer) {
+Result<uint64_t> OpenFiles::add(const UniqueId& client, std::unique_ptr<File> file, int descriptor,
+                                const UniqueId* writer) {
   const std::lock_guard lock(mutex_);
   Client& owner = clients_[client];
   if (owner.files.size() >= kFilesMax) return Status::resource_limit("this client has too many files open");
   const uint64_t handle = next_handle_++;
-  owner.files.emplace(handle, std::make_shared<OpenFile>(std::move(file), writer != nullptr));
+  owner.files.emplace(handle, std::make_shared<OpenFile>(std::move(file), descriptor, writer != nullptr));
   if (writer != nullptr) owner.writers[*writer] = handle;
   return handle;
 }

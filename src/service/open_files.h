@@ -17,7 +17,10 @@ class OpenFiles {
   /// A file, in use by one request at a time if it is being written.
   class OpenFile {
    public:
-    OpenFile(std::unique_ptr<File> file, bool written) : file_(std::move(file)), written_(written) {}
+    /// `descriptor`: of `file`, which owns it.
+    OpenFile(std::unique_ptr<File> file, int descriptor, bool written)
+        : file_(std::move(file)), descriptor_(descriptor), written_(written) {}
+    int descriptor() const { return descriptor_; }
     /// Calls `act(File&)`, or returns unknown_handle if the file was taken over meanwhile.
     template <class Act>
     Reply use(const Act& act) {
@@ -33,6 +36,7 @@ class OpenFiles {
 
    private:
     const std::unique_ptr<File> file_;
+    const int descriptor_;
     const bool written_;
     std::mutex mutex_;  // guards revoked_, and orders what is done to a file that is being written
     bool revoked_ = false;
@@ -43,7 +47,7 @@ class OpenFiles {
   void end_connection(const UniqueId& client);
 
   /// resource_limit: the client has too many. `writer` of a file that is being written: see take_over().
-  Result<uint64_t> add(const UniqueId& client, std::unique_ptr<File> file, const UniqueId* writer);
+  Result<uint64_t> add(const UniqueId& client, std::unique_ptr<File> file, int descriptor, const UniqueId* writer);
   /// Null: there is none of that number.
   std::shared_ptr<OpenFile> find(const UniqueId& client, uint64_t handle);
   void close(const UniqueId& client, uint64_t handle);

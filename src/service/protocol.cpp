@@ -293,7 +293,8 @@ ByteVector encode_request_fields(const Request& request) {
 
 Result<Request> decode_request(const WireHeader& header, ByteSpan fields) {
   const std::optional<Message> message = message_of(header.message);
-  if (!message || header.has(WireHeader::kReply) || header.has(WireHeader::kMore))
+  if (!message || header.has(WireHeader::kReply) || header.has(WireHeader::kMore) ||
+      header.has(WireHeader::kDescriptor))
     return Status::corrupt("a request that no one knows");
   Request request;
   request.message = *message;

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/bytes.h"
 #include "core/file_system.h"
+#include "core/unique_fd.h"
 #include "core/unique_id.h"
 #include "service/node_files.h"
 #include "service/wire_frame.h"
@@ -124,6 +126,8 @@ struct Reply {
   std::vector<uint64_t> counts;  ///< read: bytes of each range; find: candidates of each prefix
   TransferNumbers transfer;
   FileQuestion question;  ///< answer: the next one
+  /// open, create, resume: the file itself, over a Unix socket; not a field, but beside the frame. Null: none came.
+  std::shared_ptr<UniqueFd> descriptor;
 };
 
 ByteVector encode_reply_fields(Message message, const Reply& reply);

@@ -35,6 +35,9 @@ Request full_request(Message message) {
   request.recode = "best";
   request.bytes_per_second = 1.5e9;
   request.prefix_count = 3;
+  request.node = "n1";
+  request.node_count = 4;
+  request.failure = Status::busy("it changed", "", "wait");
   return request;
 }
 
@@ -56,7 +59,7 @@ std::vector<Message> all_messages() {
   return messages;
 }
 
-TEST(Protocol, KnowsTwentyThreeMessages) { EXPECT_EQ(all_messages().size(), 23u); }
+TEST(Protocol, KnowsTwentyFiveMessages) { EXPECT_EQ(all_messages().size(), 25u); }
 
 TEST(Protocol, CarriesEveryRequestWithItsFields) {
   for (const Message message : all_messages()) {

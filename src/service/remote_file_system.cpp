@@ -61,9 +61,7 @@ Result<std::unique_ptr<File>> RemoteFileSystem::open_read(const std::string& pat
 
 Result<std::unique_ptr<File>> RemoteFileSystem::create(const std::string& path, CreateOptions options) {
   VARVE_ASSIGN(std::string served_path, served(path));
-  VARVE_ASSIGN(std::unique_ptr<RemoteWriter> file,
-               RemoteWriter::create(link_, path, std::move(served_path), options.direct));
-  return std::unique_ptr<File>(std::move(file));
+  return RemoteWriter::create(link_, path, std::move(served_path), options.direct);
 }
 
 Result<std::unique_ptr<FileMapping>> RemoteFileSystem::map(const std::string& path) {

@@ -1,18 +1,21 @@
 #include "service/remote_file_system.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <thread>
 
 #include "core/file_system_contract.h"
+#include "service/attached_file.h"
 #include "service/test_server.h"
 
 namespace varve {
 namespace {
 
 struct RemoteSubject final : FileSystemSubject {
-  explicit RemoteSubject(TestServer::Kind kind) : server(kind), link(server.connect()), remote(*link) {
+  explicit RemoteSubject(TestServer::Kind kind, bool take_descriptors = true)
+      : server(kind), link(server.connect(take_descriptors)), remote(*link) {
     fs = &remote;
     directory = remote.root();
   }
@@ -24,7 +27,9 @@ struct RemoteSubject final : FileSystemSubject {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, EveryFileSystem,
     testing::Values(FileSystemKind{"unix_socket",
-                                   [] { return std::make_unique<RemoteSubject>(TestServer::Kind::unix_socket); }}
+                                   [] { return std::make_unique<RemoteSubject>(TestServer::Kind::unix_socket); }},
+                    FileSystemKind{"unix_socket_alone",
+                                   [] { return std::make_unique<RemoteSubject>(TestServer::Kind::unix_socket, false); }}
 #ifdef VARVE_HAVE_TLS
                     ,
                     FileSystemKind{"tls", [] { return std::make_unique<RemoteSubject>(TestServer::Kind::tls); }}
@@ -32,6 +37,7 @@ INSTANTIATE_TEST_SUITE_P(
                     ),
     [](const auto& parameter) { return std::string(parameter.param.name); });
 
+/// Whose contents pass through the socket, as they do over TCP.
 class RemoteFiles : public testing::Test {
  protected:
   std::string path(const std::string& name) const { return join_path(fs_.root(), name); }
@@ -45,7 +51,7 @@ class RemoteFiles : public testing::Test {
   }
 
   TestServer server_;
-  std::unique_ptr<ServerLink> link_ = server_.connect();
+  std::unique_ptr<ServerLink> link_ = server_.connect(false);
   RemoteFileSystem fs_{*link_};
 };
 
@@ -198,6 +204,7 @@ TEST_F(RemoteFiles, WaitForAServerThatComesBack) {
 TEST_F(RemoteFiles, GiveUpOnAServerThatDoesNotComeBack) {
   LinkOptions impatient = server_.link_options;
   impatient.reconnect_seconds = 0.2;
+  impatient.take_descriptors = false;
   const auto link = ServerLink::open(server_.options.listen, impatient).value();
   RemoteFileSystem fs(*link);
   auto file = fs.create(path("a")).value();
@@ -207,6 +214,66 @@ TEST_F(RemoteFiles, GiveUpOnAServerThatDoesNotComeBack) {
   EXPECT_NE(failed.message().find("does not answer"), std::string_view::npos) << failed.to_string();
   EXPECT_FALSE(failed.hint().empty());
   EXPECT_EQ(file->write_at(0, as_bytes("x")).code(), StatusCode::io_error);
+}
+
+/// Of which the server sends descriptors.
+class AttachedFiles : public testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return join_path(fs_.root(), name); }
+  TestServer server_;
+  std::unique_ptr<ServerLink> link_ = server_.connect();
+  RemoteFileSystem fs_{*link_};
+};
+
+TEST_F(AttachedFiles, NeedNoServerOnceTheyAreOpen) {
+  ASSERT_TRUE(write_file_durably(fs_, path("old"), as_bytes("text")).ok());
+  const auto old = fs_.open_read(path("old")).value();
+  const auto fresh = fs_.create(path("new")).value();
+  server_.stop();
+  ByteVector buffer(10);
+  EXPECT_EQ(old->read_at(0, buffer).value(), 4u);
+  ASSERT_TRUE(fresh->write_at(0, as_bytes("written")).ok());
+  ASSERT_TRUE(fresh->sync().ok());
+  EXPECT_EQ(fresh->size().value(), 7u);
+  server_.start();
+  ASSERT_TRUE(fs_.rename(path("new"), path("renamed")).ok());
+  EXPECT_EQ(as_text(*read_file(fs_, path("renamed"), 64_MiB)), "written");
+}
+
+TEST_F(AttachedFiles, AreOnlyThoseThatTheReplySpeaksOf) {
+  ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("text")).ok());
+  Request open;
+  open.message = Message::open;
+  open.path = "a";
+  Reply reply = link_->ask(open).value();
+  ASSERT_TRUE(reply.descriptor && reply.descriptor->valid());
+  Reply other = reply;
+  ++other.identity.inode;
+  EXPECT_EQ(attached_file(other, "a", false), nullptr);
+  other = reply;
+  other.descriptor = std::make_shared<UniqueFd>(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  EXPECT_EQ(attached_file(other, "a", false), nullptr);
+  other.descriptor = nullptr;
+  EXPECT_EQ(attached_file(other, "a", false), nullptr);
+  const auto file = attached_file(reply, "a", false);
+  ASSERT_NE(file, nullptr);
+  ByteVector buffer(10);
+  EXPECT_EQ(file->read_at(0, buffer).value(), 4u);
+  EXPECT_FALSE(file->write_at(0, as_bytes("x")).ok()) << "it was opened for reading";
+}
+
+TEST_F(AttachedFiles, LeaveNoDescriptorsOpen) {
+  ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("text")).ok());
+  auto open_descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  ASSERT_TRUE(fs_.open_read(path("a")).ok());
+  const auto before = open_descriptors();
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_TRUE(fs_.open_read(path("a")).ok());
+    ASSERT_TRUE(fs_.create(path("new" + std::to_string(i))).ok());
+  }
+  EXPECT_LE(open_descriptors(), before + 4);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "service/attached_file.h"
 #include "service/remote_reply.h"
 
 namespace varve {
@@ -65,6 +66,7 @@ RemoteReader::RemoteReader(ServerLink& link, std::string path, std::string serve
       served_path_(std::move(served_path)),
       identity_(opened.identity),
       bytes_(opened.file.bytes),
+      attached_(attached_file(opened, path_, false)),
       handle_(opened.handle) {}
 
 RemoteReader::~RemoteReader() {
@@ -97,6 +99,7 @@ Status RemoteReader::reopen(uint64_t lost) {
 }
 
 Result<size_t> RemoteReader::read_at(uint64_t offset, MutableByteSpan into) {
+  if (attached_) return attached_->read_at(offset, into);
   while (true) {
     const uint64_t used = handle();
     ReadOutcome outcome;

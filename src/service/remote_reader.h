@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -8,8 +9,8 @@
 
 namespace varve {
 
-/// A file on a server that is only read. After the server was restarted it is opened again, if it is still the same
-/// file.
+/// A file on a server that is only read; without the server, if it has sent the descriptor. Otherwise, after the server
+/// was restarted it is opened again, if it is still the same file.
 class RemoteReader final : public File {
  public:
   /// `opened`: the reply to `open`.
@@ -34,7 +35,8 @@ class RemoteReader final : public File {
   const std::string path_, served_path_;
   const FileIdentity identity_;
   const uint64_t bytes_;
-  std::mutex mutex_;  // guards handle_, and orders opening again
+  const std::unique_ptr<File> attached_;  ///< null: all goes through the server
+  std::mutex mutex_;                      // guards handle_, and orders opening again
   uint64_t handle_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "service/attached_file.h"
 #include "service/remote_reader.h"
 #include "service/remote_reply.h"
 
@@ -21,14 +22,16 @@ bool is_aligned(uint64_t offset, ByteSpan from) {
 bool is_lost_connection(const Status& failure) { return failure.code() == StatusCode::io_error; }
 }  // namespace
 
-Result<std::unique_ptr<RemoteWriter>> RemoteWriter::create(ServerLink& link, std::string path, std::string served_path,
-                                                           bool direct) {
+Result<std::unique_ptr<File>> RemoteWriter::create(ServerLink& link, std::string path, std::string served_path,
+                                                   bool direct) {
   std::unique_ptr<RemoteWriter> file(new RemoteWriter(link, std::move(path), std::move(served_path), direct));
-  VARVE_TRY(file->start());
-  return file;
+  VARVE_ASSIGN(const Reply created, file->start());
+  // The server's own handle is closed with `file`.
+  if (std::unique_ptr<File> attached = attached_file(created, file->path_, direct)) return attached;
+  return std::unique_ptr<File>(std::move(file));
 }
 
-Status RemoteWriter::start() {
+Result<Reply> RemoteWriter::start() {
   VARVE_ASSIGN(token_, UniqueId::random());
   Request request;
   request.message = Message::create;
@@ -48,7 +51,8 @@ Status RemoteWriter::start() {
         if (!made.ok()) link_.give_back(std::move(connection_));
         handle_ = reply->handle;
         identity_ = reply->identity;
-        return made;
+        VARVE_TRY(made);
+        return reply;
       }
       failure = reply.status();
       request.again = true;

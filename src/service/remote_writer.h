@@ -19,8 +19,8 @@ namespace varve {
 /// a sync or of a write ahead, all further operations fail. (PROTOCOL.md, "A file that is being written")
 class RemoteWriter final : public File {
  public:
-  static Result<std::unique_ptr<RemoteWriter>> create(ServerLink& link, std::string path, std::string served_path,
-                                                      bool direct);
+  /// If the server sends the file's descriptor, it is written without the server, as one of this process' own.
+  static Result<std::unique_ptr<File>> create(ServerLink& link, std::string path, std::string served_path, bool direct);
   ~RemoteWriter() override;
   RemoteWriter(const RemoteWriter&) = delete;
   RemoteWriter& operator=(const RemoteWriter&) = delete;
@@ -41,7 +41,7 @@ class RemoteWriter final : public File {
 
   RemoteWriter(ServerLink& link, std::string path, std::string served_path, bool direct)
       : link_(link), path_(std::move(path)), served_path_(std::move(served_path)), direct_(direct) {}
-  Status start();
+  Result<Reply> start();
   Status write_piece(uint64_t offset, ByteSpan piece);
   /// Takes answers until no more than so many bytes are unanswered; finds another connection if need be.
   Status settle(size_t bytes_max);

@@ -101,6 +101,11 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
   return with_reply(reply_of(Status::unsupported("this server does not know that request")));
 }
 
+std::shared_ptr<OpenFiles::OpenFile> RequestHandler::descriptor_of(Message message, const Reply& reply) {
+  const bool opens = message == Message::open || message == Message::create || message == Message::resume;
+  return opens && reply.outcome == Outcome::done ? store_.files.find(client_, reply.handle) : nullptr;
+}
+
 Reply RequestHandler::greet(const Request& request) {
   if (greeted_) return reply_of(Status::invalid_argument("hello is said once"));
   client_ = request.client;
@@ -115,7 +120,8 @@ Reply RequestHandler::greet(const Request& request) {
 
 Reply RequestHandler::open(const Request& request, Result<ServedFolder::OpenFile> file, bool written) {
   if (!file.ok()) return reply_of(file.status());
-  const Result<uint64_t> handle = store_.files.add(client_, std::move(file->file), written ? &request.token : nullptr);
+  const Result<uint64_t> handle =
+      store_.files.add(client_, std::move(file->file), file->descriptor, written ? &request.token : nullptr);
   if (!handle.ok()) return reply_of(handle.status());
   Reply reply;
   reply.handle = *handle;

@@ -58,6 +58,8 @@ class RequestHandler {
   };
   /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
   Answer handle(const Request& request, ByteSpan data, const SignOfLife& alive);
+  /// The file that a reply says is open, whose descriptor may go with it. Null: there is none.
+  std::shared_ptr<OpenFiles::OpenFile> descriptor_of(Message message, const Reply& reply);
   bool greeted() const { return greeted_; }
 
  private:

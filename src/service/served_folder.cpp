@@ -98,6 +98,7 @@ Result<ServedFolder::OpenFile> ServedFolder::opened(const std::string& path, Uni
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return failure(errno, "open the file");
   if (!S_ISREG(status.st_mode)) return Status::invalid_argument("not a regular file");
+  file.descriptor = descriptor.get();
   file.file = make_posix_file(path, std::move(descriptor), direct);
   return file;
 }

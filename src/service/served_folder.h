@@ -25,6 +25,7 @@ class ServedFolder {
 
   struct OpenFile {
     std::unique_ptr<File> file;
+    int descriptor = -1;  ///< of `file`, which owns it
     FileIdentity identity;
     uint64_t bytes = 0;
   };

@@ -71,6 +71,8 @@ Result<Reply> ServerConnection::receive(const Request& request, MutableByteSpan 
     if (head.header.has(WireHeader::kMore) || head.header.data_bytes > into.size())
       return Status::corrupt("the server sent more than was asked for");
     VARVE_ASSIGN(Reply reply, decode_reply(request.message, head.fields));
+    if (head.header.has(WireHeader::kDescriptor))
+      reply.descriptor = std::make_shared<UniqueFd>(wire_.take_descriptor());
     data_bytes = head.header.data_bytes;
     if (data_bytes > 0)
       VARVE_TRY(wire_.receive_data(head.header, into.first(data_bytes), after_seconds(patience(request.message))));
@@ -176,7 +178,7 @@ Result<std::unique_ptr<ByteStream>> ServerLink::make_stream(Deadline deadline) c
     return tls_->shake_hands(std::move(socket), deadline);
   }
   VARVE_ASSIGN(UniqueFd socket, connect_unix(address_.path));
-  return make_socket_stream(std::move(socket));
+  return make_socket_stream(std::move(socket), options_.take_descriptors ? Descriptors::taken : Descriptors::refused);
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {

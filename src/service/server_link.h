@@ -21,6 +21,7 @@ struct LinkOptions {
   double answer_seconds = 60;     ///< without a sign of life from the server while a request waits
   double sync_seconds = 120;      ///< the same, of what waits for a disk
   double reconnect_seconds = 30;  ///< for which what can be repeated is repeated
+  bool take_descriptors = true;   ///< of files, over Unix sockets: what they hold need not pass through the socket
   size_t connections_max = 16;    ///< of requests; files that are written have their own
 };
 

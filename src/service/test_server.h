@@ -44,8 +44,10 @@ class TestServer {
   }
   void stop() { server.reset(); }
 
-  std::unique_ptr<ServerLink> connect() const {
-    Result<std::unique_ptr<ServerLink>> link = ServerLink::open(options.listen, link_options);
+  std::unique_ptr<ServerLink> connect(bool take_descriptors = true) const {
+    LinkOptions how = link_options;
+    how.take_descriptors = take_descriptors;
+    Result<std::unique_ptr<ServerLink>> link = ServerLink::open(options.listen, how);
     EXPECT_TRUE(link.ok()) << link.status().to_string();
     return link.ok() ? std::move(*link) : nullptr;
   }

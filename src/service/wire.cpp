@@ -10,17 +10,19 @@ namespace {
 Status cut_off() { return Status::io_error("the connection was closed in the middle of a message"); }
 }  // namespace
 
-Status Wire::send(WireHeader header, ByteSpan fields, ByteSpan data, Deadline deadline) {
+Status Wire::send_with(int descriptor, WireHeader header, ByteSpan fields, ByteSpan data, Deadline deadline) {
   if (fields.size() > kWireFieldsBytesMax || data.size() > kWireDataBytesMax)
     return Status::internal("a message is larger than messages are");
   header.fields_bytes = static_cast<uint32_t>(fields.size());
   header.data_bytes = static_cast<uint32_t>(data.size());
   header.fields_crc = crc32c(fields);
   header.data_crc = crc32c(data);
+  const bool passes = descriptor >= 0 && stream_->passes_descriptors();
+  if (passes) header.flags |= WireHeader::kDescriptor;
   std::byte raw[kWireHeaderBytes];
   encode_wire_header(header, raw);
   const std::array<ByteSpan, 3> parts{ByteSpan(raw), fields, data};
-  return stream_->write(parts, deadline);
+  return passes ? stream_->write_with(descriptor, parts, deadline) : stream_->write(parts, deadline);
 }
 
 Result<Wire::Head> Wire::receive_head(Deadline deadline) {

@@ -13,7 +13,7 @@ namespace {
 // data bytes u32 | CRC of the fields u32 | CRC of the data u32 | reserved u32 | CRC of the header u32
 constexpr std::string_view kMagic = "VRVP";
 constexpr size_t kCrcAt = kWireHeaderBytes - 4;
-constexpr unsigned kKnownFlags = WireHeader::kReply | WireHeader::kMore | WireHeader::kAgain;
+constexpr unsigned kKnownFlags = WireHeader::kReply | WireHeader::kMore | WireHeader::kAgain | WireHeader::kDescriptor;
 }  // namespace
 
 void encode_wire_header(const WireHeader& header, std::byte (&out)[kWireHeaderBytes]) {

@@ -13,9 +13,10 @@ inline constexpr uint32_t kWireDataBytesMax = 1_MiB;
 
 /// What stands before every message (PROTOCOL.md, "Frame"): a frame is header | fields | data.
 struct WireHeader {
-  static constexpr uint8_t kReply = 1;  ///< flags
-  static constexpr uint8_t kMore = 2;   ///< another frame of the same reply follows
-  static constexpr uint8_t kAgain = 4;  ///< the request may have been sent before
+  static constexpr uint8_t kReply = 1;       ///< flags
+  static constexpr uint8_t kMore = 2;        ///< another frame of the same reply follows
+  static constexpr uint8_t kAgain = 4;       ///< the request may have been sent before
+  static constexpr uint8_t kDescriptor = 8;  ///< of a reply: a descriptor of the file comes with the first byte
 
   uint8_t message = 0;
   uint8_t flags = 0;
