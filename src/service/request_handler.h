@@ -19,7 +19,8 @@ struct ServedStore {
   ServedFolder& folder;
   OpenFiles files;
   RequestLog log;
-  ChunkLookup* chunks = nullptr;  ///< null: nothing is known
+  ChunkLookup* chunks = nullptr;            ///< null: nothing is known
+  std::function<void()> committed = [] {};  ///< is told that a set, or a part of one, was committed
   /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
   /// level.
   std::function<Reply(const Request&, const SignOfLife& alive)> transfer;

@@ -45,6 +45,7 @@ Status Server::begin() {
   chunks_ = std::make_unique<ChunkService>(options_.folder, options_.index_memory_bytes);
   store_ = std::make_unique<ServedStore>(*folder_);
   store_->chunks = chunks_.get();
+  store_->committed = [this] { chunks_->keep_up(); };
   if (!options_.next.empty()) {
     VARVE_TRY(Location::parse(options_.next).status());
     next_ = std::make_unique<NextLevel>(options_.folder, options_.next, options_.key_file);
