@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "level/transfer.h"
-#include "runtime/settings.h"
 #include "store/prune.h"
 
 namespace varve::cli {
@@ -17,12 +16,12 @@ Result<StoreLevels> StoreLevels::open(const std::string& text, bool make) {
     sources.environment.erase("VARVE_LEVELS");
     sources.environment.erase("VARVE_STORE");
   }
-  VARVE_ASSIGN(const Settings settings, resolve_settings(options, sources));
-  const char* node = std::getenv("VARVE_NODE");
   StoreLevels levels;
-  for (const LevelSpec& spec : settings.levels) {
+  VARVE_ASSIGN(levels.settings_, resolve_settings(options, sources));
+  if (const char* node = std::getenv("VARVE_NODE")) levels.node_ = node;
+  for (const LevelSpec& spec : levels.settings_.levels) {
     if (!spec.holds_sets()) continue;
-    const std::string path = StoreLevel::path_of(spec, node == nullptr ? "" : node);
+    const std::string path = StoreLevel::path_of(spec, levels.node_);
     if (make) VARVE_TRY(StoreLevel::prepare(posix_file_system(), spec, path).status());
     Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(posix_file_system(), spec, path, steady_clock());
     if (!level.ok()) return level.status().with_context("level " + spec.name());

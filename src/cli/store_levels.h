@@ -5,13 +5,14 @@
 #include <vector>
 
 #include "core/progress.h"
+#include "runtime/settings.h"
 #include "runtime/store_level.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
 
 /// The levels that are stores, nearest first, as `--levels`, VARVE_LEVELS or varve.toml name them: for commands that
-/// work without a running program. Memory and redundancy are matters of a running program, and left aside.
+/// work without a running program. Memory and redundancy are matters of a running program, and only looked at.
 class StoreLevels {
  public:
   /// `text`: of --levels; empty: what the environment and the options file say. Opens all; makes those that are not
@@ -20,6 +21,10 @@ class StoreLevels {
 
   const std::vector<std::unique_ptr<StoreLevel>>& levels() const { return levels_; }
   const StoreLevel& nearest() const { return *levels_.front(); }
+  /// All levels as they were named, with memory and redundancy.
+  const Settings& settings() const { return settings_; }
+  /// As VARVE_NODE says it; else empty.
+  const std::string& node() const { return node_; }
 
   struct Brought {
     std::string level;
@@ -35,6 +40,8 @@ class StoreLevels {
   Result<uint64_t> behind(const StoreLevel& level, const std::string& job) const;
   Status retain(const std::string& job, ProgressSink& progress) const;
 
+  Settings settings_;
+  std::string node_;
   std::vector<std::unique_ptr<StoreLevel>> levels_;
 };
 

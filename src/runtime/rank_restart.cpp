@@ -1,7 +1,10 @@
 #include "runtime/rank_restart.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "level/repair.h"
 #include "store/catalog.h"
 #include "store/condemn.h"
 
@@ -64,6 +67,29 @@ Status RankRestart::load() {
   if (!stored_) return Status::internal("nothing was checked before it was loaded");
   return variables_.load(stored_->image(),
                          [this](uint64_t offset, MutableByteSpan into) { return stored_->read(offset, into); });
+}
+
+Status RankRestart::mend(const RestartCandidate& candidate) {
+  const Shelf& shelf = shelves_.at(candidate.level);
+  if (candidate.memory_run || !shelf.mends) return {};
+  const SetName name{place_.job, candidate.step};
+  // A node's own set has only its ranks: what another store has under that name is not the same.
+  if (shelf.of_node) VARVE_TRY(Catalog(*shelf.store).read(name).status());
+  std::vector<RepairSource> sources;
+  for (const Shelf& other : shelves_) {
+    if (&other != &shelf) sources.push_back({other.name, other.store});
+  }
+  stored_.reset();  // it has readers of what is going to be replaced
+  shelf.store->drop_arena_cache();
+  VARVE_ASSIGN(const std::vector<MendedFrom> mended,
+               repair_set(*shelf.store, name, sources, {.thread_count = place_.thread_count}));
+  shelf.store->drop_arena_cache();
+  for (const MendedFrom& from : mended) {
+    warnings_.add(Status::corrupt(fmt::format("{} of {} in {} were damaged, and taken from {}",
+                                              from.packs + from.nodes + from.records > 1 ? "parts" : "a part",
+                                              name.to_string(), shelf.name, from.source)));
+  }
+  return {};
 }
 
 }  // namespace varve

@@ -30,6 +30,8 @@ class RankRestart final : public RestartSide {
     const Store* store = nullptr;
     bool of_node = false;  ///< it is the node's own, and has only its ranks
     uint32_t group = 0;    ///< ordinal of the rank's group in the sets there, where its image is most likely
+    std::string name{};    ///< for people
+    bool mends = false;    ///< this rank mends what is damaged there
   };
   /// `shelves`: nearest first.
   RankRestart(std::vector<Shelf> shelves, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
@@ -47,6 +49,7 @@ class RankRestart final : public RestartSide {
   Status check() override;
   std::optional<SetOrigin> origin() const override;
   Status load() override;
+  Status mend(const RestartCandidate& candidate) override;
 
  private:
   Status look_in_memory(const RestartCandidate& candidate);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 
 #include "comm/agreement.h"
 
@@ -42,42 +43,87 @@ Result<std::vector<RankFailure>> examine(Communicator& ranks, const RestartCandi
   return gather_failures(ranks, side.check());
 }
 
-/// One warning for a candidate, however many ranks cannot use it.
-Status pass_over(const Communicator& ranks, const RestartCandidate& candidate,
-                 const std::vector<RankFailure>& failures) {
-  std::string context = fmt::format("{} was passed over", candidate.to_string());
-  if (failures.size() > 1) context += fmt::format(" (damaged on {} ranks)", failures.size());
-  return on_rank(ranks, failures.front()).with_context(context);
-}
+/// A restart on its way.
+class Restart {
+ public:
+  Restart(Communicator& ranks, RestartSide& side) : ranks_(ranks), side_(side) {}
+
+  /// Tries all candidates of a step, nearest first; mends what is damaged.
+  Status try_step(std::span<const RestartCandidate> candidates) {
+    std::vector<RestartCandidate> damaged;
+    for (const RestartCandidate& candidate : candidates) {
+      VARVE_ASSIGN(const bool taken, try_one(candidate, true));
+      if (taken) break;
+      if (!candidate.memory_run) damaged.push_back(candidate);
+    }
+    const bool taken_at_once = decision_.taken.has_value();
+    for (const RestartCandidate& candidate : damaged) {
+      if (!agree(ranks_, side_.mend(candidate)).ok()) continue;
+      if (!decision_.taken) VARVE_TRY(try_one(candidate, false).status());
+      // What was not taken was read by who mended it.
+      if (taken_at_once || decision_.taken == candidate) note_mended(candidate);
+    }
+    return {};
+  }
+  bool done() const { return decision_.taken.has_value(); }
+  RestartDecision take_decision() && { return std::move(decision_); }
+
+ private:
+  /// Whether the candidate was taken. `first`: it was not tried before.
+  Result<bool> try_one(const RestartCandidate& candidate, bool first) {
+    VARVE_ASSIGN(const std::vector<RankFailure> failures, examine(ranks_, candidate, side_));
+    const auto refusal = std::find_if(failures.begin(), failures.end(),
+                                      [](const RankFailure& failure) { return !is_damage(failure.what); });
+    if (refusal != failures.end()) {
+      return on_rank(ranks_, *refusal).with_context(fmt::format("cannot restart from {}", candidate.to_string()));
+    }
+    if (failures.empty()) {
+      VARVE_TRY(agree(ranks_, side_.load())
+                    .with_context(fmt::format("{} could not be loaded, and what is protected is now undefined",
+                                              candidate.to_string())));
+      decision_.taken = candidate;
+      return true;
+    }
+    if (first) pass_over(candidate, failures);
+    return false;
+  }
+
+  /// One warning for a candidate, however many ranks cannot use it.
+  void pass_over(const RestartCandidate& candidate, const std::vector<RankFailure>& failures) {
+    decision_.passed_over.push_back(candidate);
+    // What cannot be read today may be readable tomorrow.
+    const bool unreadable = std::any_of(failures.begin(), failures.end(), [](const RankFailure& failure) {
+      return failure.what.code() == StatusCode::io_error;
+    });
+    if (!candidate.memory_run && !unreadable) decision_.damaged.push_back(candidate);
+    std::string context = fmt::format("{} was passed over", candidate.to_string());
+    if (failures.size() > 1) context += fmt::format(" (damaged on {} ranks)", failures.size());
+    decision_.warnings.push_back(on_rank(ranks_, failures.front()).with_context(context));
+  }
+
+  void note_mended(const RestartCandidate& candidate) {
+    std::erase(decision_.damaged, candidate);
+    decision_.mended.push_back(candidate);
+    decision_.warnings.push_back(Status::corrupt(fmt::format("{} was damaged, and is mended", candidate.to_string())));
+  }
+
+  Communicator& ranks_;
+  RestartSide& side_;
+  RestartDecision decision_;
+};
 }  // namespace
 
 Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
                                             RestartSide& side) {
-  RestartDecision decision;
-  for (const RestartCandidate& candidate : candidates) {
-    VARVE_ASSIGN(std::vector<RankFailure> failures, examine(ranks, candidate, side));
-    const auto refusal = std::find_if(failures.begin(), failures.end(),
-                                      [](const RankFailure& failure) { return !is_damage(failure.what); });
-    if (refusal != failures.end()) {
-      return on_rank(ranks, *refusal).with_context(fmt::format("cannot restart from {}", candidate.to_string()));
-    }
-    if (!failures.empty()) {
-      decision.passed_over.push_back(candidate);
-      // What cannot be read today may be readable tomorrow.
-      const bool unreadable = std::any_of(failures.begin(), failures.end(), [](const RankFailure& failure) {
-        return failure.what.code() == StatusCode::io_error;
-      });
-      if (!candidate.memory_run && !unreadable) decision.damaged.push_back(candidate);
-      decision.warnings.push_back(pass_over(ranks, candidate, failures));
-      continue;
-    }
-    VARVE_TRY(agree(ranks, side.load())
-                  .with_context(fmt::format("{} could not be loaded, and what is protected is now undefined",
-                                            candidate.to_string())));
-    decision.taken = candidate;
-    return decision;
+  Restart restart(ranks, side);
+  for (size_t begin = 0; begin < candidates.size() && !restart.done();) {
+    size_t end = begin;
+    while (end < candidates.size() && candidates[end].step == candidates[begin].step) ++end;
+    VARVE_TRY(restart.try_step(std::span(candidates).subspan(begin, end - begin)));
+    begin = end;
   }
-  if (!decision.warnings.empty()) {
+  RestartDecision decision = std::move(restart).take_decision();
+  if (!decision.taken && !decision.warnings.empty()) {
     const Status& newest = decision.warnings.front();
     return Status::corrupt(fmt::format("no checkpoint is whole; {}", newest.message()), std::string(newest.subject()),
                            "`varve verify` tells what is damaged; `varve drop` the sets to start anew");

@@ -25,6 +25,9 @@ class RestartSide {
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// Puts what was checked last where it belongs.
   virtual Status load() = 0;
+  /// Has this rank's part in making a set of a store whole again, in place, from wherever there are whole copies of
+  /// what is damaged. OK also if others have it all to do. After it look() may find the set whole.
+  virtual Status mend(const RestartCandidate& candidate) = 0;
 };
 
 /// What became of a restart, the same on all ranks.
@@ -33,10 +36,13 @@ struct RestartDecision {
   std::vector<RestartCandidate> passed_over;  ///< newer ones that could not be used, newest first
   /// Of their sets in stores, those that are damaged for good: new ones may take their places.
   std::vector<RestartCandidate> damaged;
-  std::vector<Status> warnings;  ///< what was wrong with them, and on which ranks
+  std::vector<RestartCandidate> mended;  ///< sets in stores that were damaged, and are not any more
+  std::vector<Status> warnings;          ///< what was wrong with all these, and on which ranks
 };
 
-/// Takes the first of `candidates` (the same on all ranks) that all ranks can use, and loads it on all. Collective.
+/// Takes the first of `candidates` (the same on all ranks) that all ranks can use, and loads it on all. Of a step of
+/// which none can be used, the damaged sets are mended, if possible, before an older step is looked at; those of the
+/// step that is taken, afterwards. Collective.
 ///
 /// invalid_argument ...: a rank refused one; nothing was loaded. corrupt: there are some, but none is whole on all
 /// ranks. A rank that fails to load what it has checked makes the restart fail on all: what is protected is then

@@ -56,6 +56,7 @@ TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
 /// A rank's checks and loads, as a test wants them.
 struct FakeSide final : RestartSide {
   std::map<uint64_t, Status> outcome_of, glance_of;
+  std::optional<uint32_t> level_damaged;
   uint32_t checks = 0;
   Status load_outcome;
   std::optional<uint64_t> checked, loaded;
@@ -63,6 +64,7 @@ struct FakeSide final : RestartSide {
 
   Status look(const RestartCandidate& candidate) override {
     checked = candidate.step;
+    if (level_damaged == candidate.level) return Status::corrupt("damaged at this level");
     return glance_of[candidate.step];
   }
   Status check() override {
@@ -72,6 +74,15 @@ struct FakeSide final : RestartSide {
   std::optional<SetOrigin> origin() const override {
     const auto found = origin_of.find(checked.value_or(0));
     return found == origin_of.end() ? std::nullopt : std::optional(found->second);
+  }
+  std::map<uint64_t, Status> mending_of;  ///< of those that can be mended: what comes of it
+  uint32_t mendings = 0;
+  Status mend(const RestartCandidate& candidate) override {
+    ++mendings;
+    const auto found = mending_of.find(candidate.step);
+    if (found == mending_of.end()) return Status::corrupt("nobody has it");
+    if (found->second.ok()) outcome_of[candidate.step] = glance_of[candidate.step] = {};
+    return found->second;
   }
   Status load() override {
     if (load_outcome.ok()) loaded = checked;
@@ -135,6 +146,48 @@ TEST(Restart, ReadsNothingOfWhatAnotherRankLacks) {
     EXPECT_EQ(outcome.decisions[rank].value().taken->step, 20u);
     EXPECT_EQ(outcome.decisions[rank].value().damaged, (Candidates{{30, {}}}));
     EXPECT_EQ(outcome.sides[rank].checks, 1u);
+  }
+}
+
+TEST(Restart, MendsWhatIsDamagedBeforeItFallsBackToAnOlderStep) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 1) side.outcome_of[30] = Status::corrupt("damaged");
+    side.mending_of[30] = {};
+  });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const RestartDecision& decision = outcome.decisions[rank].value();
+    EXPECT_EQ(decision.taken->step, 30u);
+    EXPECT_EQ(decision.mended, (Candidates{{30, {}}}));
+    EXPECT_TRUE(decision.damaged.empty());
+    ASSERT_EQ(decision.warnings.size(), 2u);
+    EXPECT_NE(decision.warnings[1].to_string().find("mended"), std::string::npos);
+    EXPECT_EQ(outcome.sides[rank].loaded, 30u);
+  }
+}
+
+TEST(Restart, TakesNothingThatIsMendedOnSomeRanksOnly) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    side.outcome_of[30] = Status::corrupt("damaged");
+    side.mending_of[30] = rank == 2 ? Status::corrupt("nobody has it") : Status();
+  });
+  for (const auto& decision : outcome.decisions) {
+    EXPECT_EQ(decision.value().taken->step, 20u);
+    EXPECT_TRUE(decision.value().mended.empty());
+    EXPECT_EQ(decision.value().damaged, (Candidates{{30, {}}}));
+  }
+}
+
+TEST(Restart, MendsTheNearerSetAfterItHasTakenTheFartherOne) {
+  const Candidates two = {{30, {}, 0, "near"}, {30, {}, 1, "far"}, {20, {}}};
+  Outcome outcome = restart(2, two, [](uint32_t, FakeSide& side) {
+    side.level_damaged = 0;
+    side.mending_of[30] = {};
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const RestartDecision& decision = outcome.decisions[rank].value();
+    EXPECT_EQ(decision.taken, two[1]);
+    EXPECT_EQ(decision.mended, (Candidates{two[0]}));
+    EXPECT_EQ(outcome.sides[rank].mendings, 1u);
   }
 }
 

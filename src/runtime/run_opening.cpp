@@ -8,6 +8,7 @@
 
 #include "comm/agreement.h"
 #include "comm/subset_communicator.h"
+#include "runtime/job_memory.h"
 #include "runtime/own_folder.h"
 #include "runtime/placement.h"
 #include "runtime/remote_member.h"
@@ -117,10 +118,7 @@ Status RunSession::prepare_shared_levels() {
   run_ = start.run;
   for (size_t i = 0; i < stores.size(); ++i) level_places_.push_back({stores[i], start.paths[i]});
   levels_.resize(stores.size());
-  // What a job leaves in memory is found by where it saves.
-  const std::string place = start.paths.front().empty() ? stores.front().name() : start.paths.front();
-  const std::string of_node = node_name_.empty() ? std::string() : "\n" + node_name_;
-  family_ = {settings_.shared_memory, static_cast<uint32_t>(::getuid()), make_job_key(place + of_node, settings_.job)};
+  family_ = job_memory(settings_.shared_memory, settings_.job, stores.front(), start.paths.front(), node_name_);
   return {};
 }
 

@@ -104,13 +104,22 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
 std::vector<RankRestart::Shelf> RunSession::shelves() const {
   std::vector<RankRestart::Shelf> shelves;
   for (const auto& level : levels_) {
-    shelves.push_back({&level->store(), level->of_node(), level->of_node() ? plan_.own_of_node() : plan_.own});
+    const uint32_t mender = level->of_node() ? plan_.node().leader() : 0;
+    shelves.push_back({.store = &level->store(),
+                       .of_node = level->of_node(),
+                       .group = level->of_node() ? plan_.own_of_node() : plan_.own,
+                       .name = level->name(),
+                       .mends = ranks_->rank() == mender});
   }
   return shelves;
 }
 
 /// What was damaged may be replaced; what is near alone is to go far, too.
 void RunSession::take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates) {
+  for (const RestartCandidate& mended : decision.mended) {
+    if (mended.level == 0 && protection_)
+      protection_->forget(mended.step).ignore("what is left of it is refused when it does not fit");
+  }
   for (const RestartCandidate& damaged : decision.damaged) {
     if (damaged.level == 0 && protection_) {
       // What is saved again is not what was protected.

@@ -41,7 +41,11 @@ Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec
   }
   VARVE_TRY(prepare_parent(files, spec, path));
   VARVE_TRY(create_unless(Store::open(files, path).status(), [&] { return Store::create(files, path); }));
-  return canonical(path);
+  return known_path(spec, path);
+}
+
+std::string StoreLevel::known_path(const LevelSpec& spec, const std::string& path) {
+  return spec.is_on_servers() ? spec.name() : canonical(path);
 }
 
 Result<std::unique_ptr<StoreLevel>> StoreLevel::open(FileSystem& files, const LevelSpec& spec, const std::string& path,

@@ -22,6 +22,8 @@ class StoreLevel {
   /// Makes the level if it is not there, and says by which path it is known from everywhere. For one rank of those that
   /// see it.
   static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path);
+  /// The same, of a level that is there.
+  static std::string known_path(const LevelSpec& spec, const std::string& path);
   /// Opens what was prepared. `files` and `clock` outlive it.
   static Result<std::unique_ptr<StoreLevel>> open(FileSystem& files, const LevelSpec& spec, const std::string& path,
                                                   Clock& clock);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,6 +127,29 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
   std::stable_sort(left.snapshots.begin(), left.snapshots.end(),
                    [](const LeftSnapshot& a, const LeftSnapshot& b) { return a.step > b.step; });
   return left;
+}
+
+Result<MemoryUse> memory_use(const SegmentFamily& family) {
+  VARVE_ASSIGN(const FoundSegments found, list_segments(family));
+  MemoryUse use;
+  for (const auto& [run, ranks] : found) {
+    for (const auto& [rank, segments] : ranks) {
+      const SegmentOwner owner{family, run, rank};
+      const FoundRank seen = look_at(owner);
+      if (!seen.ours) continue;
+      use.running = use.running || seen.alive;
+      for (const std::string& what : segments) {
+        struct stat status {};
+        if (::stat(owner.path(what).c_str(), &status) == 0) use.bytes += static_cast<uint64_t>(status.st_blocks) * 512;
+      }
+      for (const LeftSnapshot& snapshot : seen.snapshots) {
+        if (use.newest_step && snapshot.step <= *use.newest_step) continue;
+        use.newest_step = snapshot.step;
+        use.rank_count = snapshot.rank_count;
+      }
+    }
+  }
+  return use;
 }
 
 Status remove_left_runs(const SegmentFamily& family, const std::vector<UniqueId>& runs) {

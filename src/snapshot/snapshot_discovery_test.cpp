@@ -132,6 +132,19 @@ TEST(SnapshotDiscovery, RefusesAJobThatIsRunning) {
   EXPECT_TRUE(find_left_runs(another_job, *UniqueId::random()).ok());
 }
 
+TEST(SnapshotDiscovery, TellsHowMuchAJobHasInMemory) {
+  const test::SegmentFolder folder;
+  EXPECT_EQ(memory_use(folder.family())->bytes, 0U);
+  const int status = test::run_in_child([&] { fill_and_die(folder.owner(0), 1, 5, "the end"); });
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  const MemoryUse left = memory_use(folder.family()).value();
+  EXPECT_GT(left.bytes, 0U);
+  EXPECT_FALSE(left.running);
+  EXPECT_EQ(left.newest_step, 5U);
+  const auto memory = std::move(SnapshotMemory::create(folder.owner_in_new_run(0), {})).value();
+  EXPECT_TRUE(memory_use(folder.family())->running);
+}
+
 TEST(SnapshotDiscovery, TellsRanksRunsAndStepsApart) {
   const test::SegmentFolder folder;
   const SegmentOwner first = folder.owner(0), second = folder.owner(1), later = folder.owner_in_new_run(0);

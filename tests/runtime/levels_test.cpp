@@ -154,6 +154,13 @@ void damage(const std::string& path, uint64_t step, size_t group = 0) {
   ASSERT_TRUE(file.good());
 }
 
+/// Removes what a set's groups have written for themselves.
+void remove_arenas(const std::string& path, uint64_t step) {
+  const auto store = store_at(path);
+  for (const GroupRecord& group : Catalog(*store).read({"job", step}).value().groups)
+    ASSERT_TRUE(store->fs().remove(store->arena_path(group.hint)).ok());
+}
+
 /// A file system that all ranks of a test have switched at once: each is done with what was before.
 class SwitchedTogether {
  public:
@@ -290,11 +297,21 @@ TEST_P(ASessionWithLevels, TakesAFartherLevelIfANodeHasLostItsStore) {
   EXPECT_EQ(cluster.restart_from(local_and_far, 9, 9), "");
 }
 
-TEST_P(ASessionWithLevels, TakesTheSameStepFromAnotherLevelIfOneIsDamaged) {
+TEST_P(ASessionWithLevels, TakesTheSameStepFromAnotherLevelIfOneIsDamagedAndMendsThat) {
   cluster.run_to(local_and_far, 4);
   damage(cluster.node_path("b"), 4);
-  EXPECT_TRUE(says(cluster.restart_from(local_and_far, 4, 4), "step 4 in local:"));
+  const std::string mended = cluster.restart_from(local_and_far, 4, 4);
+  EXPECT_TRUE(says(mended, "step 4 in local:"));
+  EXPECT_TRUE(says(mended, "and is mended"));
+  EXPECT_EQ(cluster.restart_from(local_and_far, 4, 4), "");
   damage(cluster.far, 4);
+  EXPECT_EQ(cluster.restart_from(local_and_far, 4, 4), "") << "what is near is whole";
+}
+
+TEST_P(ASessionWithLevels, FallsBackIfAStepIsWholeNowhere) {
+  cluster.run_to(local_and_far, 4);
+  remove_arenas(cluster.node_path("b"), 4);
+  remove_arenas(cluster.far, 4);
   const std::string told = cluster.restart_from(local_and_far, 3, 6);
   EXPECT_TRUE(says(told, "step 4 in local:"));
   EXPECT_TRUE(says(told, "step 4 in dir:"));
