@@ -250,7 +250,9 @@ class Run {
 int main(int argument_count, char** arguments) {
   const lbm::Options options = lbm::parse_options(argument_count, arguments);
 #ifdef LBM_WITH_MPI
-  MPI_Init(&argument_count, &arguments);
+  // So that Varve's threads may talk to other nodes, for groups and redundancy that cross them.
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argument_count, &arguments, MPI_THREAD_MULTIPLE, &provided);
 #endif
   try {
     lbm::Run(options).go();

@@ -141,6 +141,7 @@ TEST(SnapshotDiscovery, TellsHowMuchAJobHasInMemory) {
   EXPECT_GT(left.bytes, 0U);
   EXPECT_FALSE(left.running);
   EXPECT_EQ(left.newest_step, 5U);
+  EXPECT_TRUE(remove_left_runs(folder.family(), {folder.owner(0).run}).ok());
   const auto memory = std::move(SnapshotMemory::create(folder.owner_in_new_run(0), {})).value();
   EXPECT_TRUE(memory_use(folder.family())->running);
 }
