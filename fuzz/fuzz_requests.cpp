@@ -1,6 +1,5 @@
-// What a client sends, as a server takes it apart: the bytes as frames, as the fields of a request, and as an offer.
+// What a client sends, as a server takes it apart: the bytes as frames, and as the fields of a request.
 #include "fuzz_wire.h"
-#include "service/offered_files.h"
 
 using namespace varve;
 
@@ -15,8 +14,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!wire.receive_data(head->header, body, deadline).ok()) break;
     (void)decode_request(head->header, head->fields).ok();
   }
-  const Result<OfferedFiles> offered = decode_offered_files(input);
-  if (offered.ok() && !decode_offered_files(encode_offered_files(*offered)).ok()) std::abort();
   if (input.size() < 3) return 0;
   const WireHeader header = fuzzed_header(input);
   const Result<Request> request = decode_request(header, input);
