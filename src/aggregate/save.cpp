@@ -9,7 +9,6 @@
 
 namespace varve {
 
-namespace {
 std::optional<uint64_t> last_number(std::string_view name) {
   size_t end = name.size();
   while (end > 0 && (name[end - 1] < '0' || name[end - 1] > '9')) --end;
@@ -19,7 +18,6 @@ std::optional<uint64_t> last_number(std::string_view name) {
   auto [parsed, error] = std::from_chars(name.data() + begin, name.data() + end, value);
   return begin < end && error == std::errc() && parsed == name.data() + end ? std::optional(value) : std::nullopt;
 }
-}  // namespace
 
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options) {
   std::error_code error;
@@ -41,6 +39,15 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_TRY(check_save_options(options));
   VARVE_ASSIGN(SetName name, choose_set_name(store, folder, options));
+  return save_folder_as(store, folder, name, options, layouts, progress,
+                        [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });
+}
+
+Result<SaveReport> save_folder_as(const Store& store, const std::string& folder, const SetName& name,
+                                  const SaveOptions& options, LayoutService& layouts, ProgressSink& progress,
+                                  const PublishRecord& publish) {
+  VARVE_TRY(check_save_options(options));
+  VARVE_TRY(check_job_name(name.job));
   if (store.fs().stat(Catalog(store).record_path(name)).ok()) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "choose another step with --step, or `varve drop` the old set first");
@@ -52,8 +59,7 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   for (std::vector<SourceFile>& files : groups) {
     sources.push_back(&folders.emplace_back(folder, std::move(files), layouts, options.layouts));
   }
-  return save_groups(store, sources, name, options, progress,
-                     [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });
+  return save_groups(store, sources, name, options, progress, publish);
 }
 
 }  // namespace varve

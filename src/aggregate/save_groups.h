@@ -26,4 +26,10 @@ Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& fol
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
                                const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish);
 
+/// save_folder() under a name that is known, with a word in how its record is published. already_exists if the set is
+/// there already.
+Result<SaveReport> save_folder_as(const Store& store, const std::string& folder, const SetName& name,
+                                  const SaveOptions& options, LayoutService& layouts, ProgressSink& progress,
+                                  const PublishRecord& publish);
+
 }  // namespace varve
