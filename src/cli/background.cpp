@@ -20,7 +20,6 @@ Status leave_terminal() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::dup2(nothing.get(), descriptor) < 0) return Status::from_errno(errno, "redirect", "standard streams");
   }
-  if (::chdir("/") != 0) return Status::from_errno(errno, "go to", "/");
   return {};
 }
 
@@ -64,9 +63,14 @@ Status run_in_background(const std::function<Status(const std::function<Status()
   }
   reading.reset();
   ::setsid();
+  // At once: what `work` starts shall not keep the streams of whoever waits for this program.
+  if (const Status left = leave_terminal(); !left.ok()) {
+    tell(writing, left);
+    ::_exit(EXIT_FAILURE);
+  }
   bool told = false;
   const Status ended = work([&]() -> Status {
-    VARVE_TRY(leave_terminal());
+    if (::chdir("/") != 0) return Status::from_errno(errno, "go to", "/");
     tell(writing, {});
     told = true;
     writing.reset();

@@ -4,6 +4,7 @@
 #include <spawn.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,6 +51,12 @@ std::optional<std::string> mounted_type(const std::string& folder) {
   return found;
 }
 
+/// Whether the process behind a mount has died. What the kernel still remembers of the folder does not count.
+bool is_dead(const std::string& folder) {
+  struct statvfs status {};
+  return ::statvfs(folder.c_str(), &status) != 0 && errno == ENOTCONN;
+}
+
 /// The full path, without looking at the folder itself: a mount whose process has died answers nothing.
 Result<std::string> full_path(const std::string& folder) {
   std::error_code error;
@@ -85,16 +92,13 @@ Status unmount_full(const std::string& folder, bool lazy) {
 
 Result<std::string> prepare_mount_point(const std::string& folder) {
   VARVE_ASSIGN(const std::string path, full_path(folder));
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    if (errno == ENOTCONN && mounted_type(path) == kOurType) {
-      VARVE_TRY(unmount_full(path, true));
-      return prepare_mount_point(path);
-    }
-    if (errno == ENOTCONN)
+  if (is_dead(path)) {
+    if (mounted_type(path) != kOurType)
       return Status::busy("a mount is there whose program has died", path, "take it away with `fusermount3 -u`");
-    return Status::from_errno(errno, "find folder", path);
+    VARVE_TRY(unmount_full(path, true));
   }
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return Status::from_errno(errno, "find folder", path);
   if (!S_ISDIR(status.st_mode)) return Status::invalid_argument("this is no folder", path);
   std::error_code error;
   // Of the folder, not of what a symbolic link is called.
@@ -114,9 +118,7 @@ Status unmount(const std::string& folder) {
   }
   const std::optional<std::string> type = mounted_type(path);
   if (type != kOurType) return Status::not_found("no store is mounted there", path);
-  struct stat status {};
-  const bool is_dead = ::stat(path.c_str(), &status) != 0 && errno == ENOTCONN;
-  return unmount_full(path, is_dead);
+  return unmount_full(path, is_dead(path));
 }
 
 }  // namespace varve

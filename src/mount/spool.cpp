@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "hash/score.h"
@@ -61,9 +62,12 @@ void remove_tree(const std::string& path) {
 }  // namespace
 
 Result<std::string> boot_of_machine() {
-  VARVE_ASSIGN(const ByteVector text, read_file(posix_file_system(), "/proc/sys/kernel/random/boot_id", 100));
-  std::string boot(as_text(text));
-  boot.erase(std::remove(boot.begin(), boot.end(), '\n'), boot.end());
+  // Not read_file(): what the kernel makes up has no size.
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  if (!(file >> boot) || boot.empty())
+    return Status::io_error("the kernel does not say which run of the machine this is",
+                            "/proc/sys/kernel/random/boot_id");
   return boot;
 }
 
