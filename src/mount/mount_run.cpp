@@ -19,7 +19,8 @@ namespace varve {
 
 namespace {
 constexpr unsigned kReaderProcessesMax = 4;
-constexpr uint32_t kReadAheadThreadsMax = 4;
+/// More than processors, to keep the disk busy.
+constexpr uint32_t kReadAheadThreads = 8;
 
 /// Signals come to the thread that serves, and to no other: those that are started meanwhile never see any.
 class SignalsHeld {
@@ -99,7 +100,7 @@ class Mount {
     }
     if (lies_in(path, folder)) return Status::invalid_argument("the spool cannot be in the mount", path);
     VARVE_ASSIGN(std::string boot, boot_of_machine());
-    VARVE_ASSIGN(spool_, Spool::open(posix_file_system(), path, {.boot = std::move(boot)}));
+    VARVE_ASSIGN(spool_, Spool::open(posix_file_system(), path, {.store = store_->id(), .boot = std::move(boot)}));
     commit_.emplace(*store_, *spool_, *layouts_, options_.save, log_);
     return {};
   }
@@ -107,7 +108,7 @@ class Mount {
   MountedStoreOptions serving_options(const Location& location) const {
     MountedStoreOptions serving;
     serving.memory_bytes = options_.memory_bytes;
-    serving.read_ahead_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kReadAheadThreadsMax);
+    serving.read_ahead_threads = kReadAheadThreads;
     serving.may_remove = !options_.no_delete;
     serving.seal_seconds = options_.seal_seconds;
     serving.open_sets.reopen = options_.reopen;

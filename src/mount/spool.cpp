@@ -79,6 +79,7 @@ Result<std::unique_ptr<Spool>> Spool::open(FileSystem& fs, const std::string& pa
   ::chmod(path.c_str(), S_IRWXU);
   std::unique_ptr<Spool> spool(new Spool(fs, path, std::move(options)));
   VARVE_TRY(spool->lock());
+  VARVE_TRY(spool->check_store());
   VARVE_TRY(fs.create_directory(spool->jobs_path()));
   VARVE_TRY(fs.create_directory(spool->trash_path()));
   VARVE_TRY(fs.sync_directory(path));
@@ -99,6 +100,16 @@ Status Spool::lock() {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return {};
+}
+
+Status Spool::check_store() const {
+  const std::string path = join_path(path_, "store"), own = options_.store.hex();
+  const Result<ByteVector> noted = read_file(fs_, path, own.size() + 1);
+  if (noted.status().code() == StatusCode::not_found) return write_file_durably(fs_, path, as_bytes(own));
+  VARVE_TRY(noted.status());
+  if (as_text(*noted) == own) return {};
+  return Status::invalid_argument("the spool folder holds the open sets of another store", path_,
+                                  "name another folder with --spool");
 }
 
 Result<std::vector<std::string>> Spool::jobs() const {

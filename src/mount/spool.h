@@ -33,6 +33,7 @@ struct SpooledSet {
 };
 
 struct SpoolOptions {
+  UniqueId store;            ///< whose open sets it holds
   std::string boot;          ///< which run of the machine this is
   double lock_seconds = 10;  ///< how long to wait for another mount to end
 };
@@ -43,13 +44,15 @@ Result<std::string> boot_of_machine();
 /// The folder in which a mount keeps its open sets until they are committed; one mount at a time has it.
 ///
 ///     lock           flock()ed by the mount
+///     store          the id of the store that its sets are for
 ///     jobs/JOB/ID/   an open set: its record, its files, who writes, an attempt to seal it
 ///     trash/         committed and removed sets, on their way out
 ///
 /// Thread-safe, but for one set at a time.
 class Spool {
  public:
-  /// Makes it if need be. busy: another mount has it. `fs` is of this machine, and outlives this.
+  /// Makes it if need be. busy: another mount has it. invalid_argument: it is that of another store. `fs` is of this
+  /// machine, and outlives this.
   static Result<std::unique_ptr<Spool>> open(FileSystem& fs, const std::string& path, SpoolOptions options);
 
   const std::string& path() const { return path_; }
@@ -81,6 +84,7 @@ class Spool {
   Spool(FileSystem& fs, std::string path, SpoolOptions options)
       : fs_(fs), path_(std::move(path)), options_(std::move(options)) {}
   Status lock();
+  Status check_store() const;
   std::string jobs_path() const { return join_path(path_, "jobs"); }
   std::string job_path(const std::string& job) const { return join_path(jobs_path(), job); }
   std::string trash_path() const { return join_path(path_, "trash"); }

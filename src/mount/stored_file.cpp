@@ -13,8 +13,8 @@ namespace {
 /// The kernel's own reading ahead has several requests on their way, which come in any order.
 constexpr uint64_t kDisorderBytes = 4_MiB;
 /// How far ahead packs are read, and how many.
-constexpr uint64_t kAheadBytes = 16_MiB;
-constexpr size_t kAheadPacks = 8;
+constexpr uint64_t kAheadBytes = 32_MiB;
+constexpr size_t kAheadPacks = 16;
 constexpr uint64_t kHoleBytesMin = 4096;
 }  // namespace
 

@@ -636,6 +636,9 @@ class TheProgram(MountTest):
         self.assertIn("no store", self.fails(NOT_FOUND, "mount", self.work / "nowhere", self.point))
         self.fails(NOT_FOUND, "mount", self.store, self.work / "nowhere")
         self.assertIn("spool", self.fails(USAGE, "mount", self.store, self.point, "--spool", self.point / "spool"))
+        self.unmount(self.mount())
+        self.varve("init", self.work / "other")
+        self.assertIn("another store", self.fails(USAGE, "mount", self.work / "other", self.point, "--spool", self.spool))
         self.assertIn("itself", self.fails(USAGE, "mount", self.store, self.work))
 
     def test_the_usual_spool_is_in_the_state_folder(self):
