@@ -52,6 +52,9 @@ endif()
 if(VARVE_WITH_HWLOC)
   pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)             # which cores the program leaves free, and sockets
 endif()
+if(VARVE_WITH_FUSE)
+  pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)              # varve mount
+endif()
 if(VARVE_WITH_TOML)
   find_package(tomlplusplus REQUIRED)                                 # options files; headers only, so that users need none
 endif()

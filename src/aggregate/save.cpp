@@ -5,13 +5,10 @@
 #include <filesystem>
 
 #include "aggregate/folder_source.h"
-#include "aggregate/rank_order.h"
 #include "aggregate/save_groups.h"
-#include "aggregate/source_tree.h"
 
 namespace varve {
 
-namespace {
 std::optional<uint64_t> last_number(std::string_view name) {
   size_t end = name.size();
   while (end > 0 && (name[end - 1] < '0' || name[end - 1] > '9')) --end;
@@ -22,6 +19,7 @@ std::optional<uint64_t> last_number(std::string_view name) {
   return begin < end && error == std::errc() && parsed == name.data() + end ? std::optional(value) : std::nullopt;
 }
 
+namespace {
 Status check_is_new(const Store& store, const SetName& name) {
   if (!store.fs().stat(Catalog(store).record_path(name)).ok()) return {};
   return Status::already_exists("the set is in the store already", name.to_string(),
@@ -49,15 +47,22 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
   VARVE_TRY(check_is_new(store, name));  // before the folder is gone through
-  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
-  VARVE_TRY(assign_ranks(files, options.rank_regex));
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
   return save_files(store, folder, std::move(files), name, options, layouts, progress);
 }
 
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                               const SetName& name, const SaveOptions& options, LayoutService& layouts,
                               ProgressSink& progress) {
+  return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
+                       [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });
+}
+
+Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                                 const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                                 ProgressSink& progress, const PublishRecord& publish) {
   VARVE_TRY(check_save_options(options));
+  VARVE_TRY(check_job_name(name.job));
   VARVE_TRY(check_is_new(store, name));
   progress.phase("saving");
   std::deque<FolderSource> folders;
@@ -65,8 +70,7 @@ Result<SaveReport> save_files(const Store& store, const std::string& folder, std
   for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
     sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.layouts));
   }
-  return save_groups(store, sources, name, options, progress,
-                     [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });
+  return save_groups(store, sources, name, options, progress, publish);
 }
 
 }  // namespace varve

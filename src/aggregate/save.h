@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "aggregate/similarity.h"
@@ -46,6 +47,9 @@ struct SaveReport {
 /// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. Looks at
 /// the store's newest step if need be.
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
+
+/// The last number in a folder's name, by which it tells its step; none if it has none that fits.
+std::optional<uint64_t> last_number(std::string_view name);
 
 /// Saves a folder as one set: everything or nothing. The folder must not change meanwhile (busy if it does). Progress
 /// is in raw bytes.

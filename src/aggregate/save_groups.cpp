@@ -105,6 +105,13 @@ Status check_save_options(const SaveOptions& options) {
   return {};
 }
 
+Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+                                           ProgressSink& progress) {
+  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
+  VARVE_TRY(assign_ranks(files, rank_regex));
+  return files;
+}
+
 std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
                                                        uint32_t group_count_wanted) {
   std::set<int64_t> ranks;
@@ -124,13 +131,6 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
     groups[position / group_size].push_back(std::move(file));
   }
   return groups;
-}
-
-Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& folder, const SaveOptions& options,
-                                                          ProgressSink& progress, uint32_t group_count_wanted) {
-  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
-  VARVE_TRY(assign_ranks(files, options.rank_regex));
-  return split_into_groups(std::move(files), options, group_count_wanted);
 }
 
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,

@@ -15,18 +15,23 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 /// What the options of every save must be.
 Status check_save_options(const SaveOptions& options);
 
+/// All that is in a folder, with ranks (rank_order.h).
+Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+                                           ProgressSink& progress);
 /// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
 /// With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
 std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
                                                        uint32_t group_count_wanted = 1);
-/// The same of all files of a folder.
-Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& folder, const SaveOptions& options,
-                                                          ProgressSink& progress, uint32_t group_count_wanted = 1);
 
 /// Saves `sources`, each as one group, under one lease, and has the record of them all published; `name` is the set's.
 /// Some groups run at the same time. Starts over, three times at most, if a prune takes the writer for dead. Until
 /// `publish` is called, nothing is visible.
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
                                const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish);
+
+/// save_files() with a word in how its record is published.
+Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                                 const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                                 ProgressSink& progress, const PublishRecord& publish);
 
 }  // namespace varve

@@ -65,7 +65,8 @@ class TogetherSaver {
                                     "choose another step with --step, or `varve drop` the old set first");
     }
     VARVE_ASSIGN(plan_.run, UniqueId::random());
-    VARVE_ASSIGN(plan_.groups, group_folder(folder_, options_, progress_, ranks_.rank_count()));
+    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));
+    plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
     return {};
   }
 

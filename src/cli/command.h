@@ -49,6 +49,9 @@ std::unique_ptr<Command> make_cat_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_watch_command();
 std::unique_ptr<Command> make_status_command();
+std::unique_ptr<Command> make_mount_command();
+std::unique_ptr<Command> make_seal_command();
+std::unique_ptr<Command> make_unmount_command();
 std::unique_ptr<Command> make_model_command();
 
 /// All of them, in the order of the help.

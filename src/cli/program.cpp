@@ -30,6 +30,9 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_levels_command());
   commands.push_back(make_repair_command());
   commands.push_back(make_serve_command());
+  commands.push_back(make_mount_command());
+  commands.push_back(make_seal_command());
+  commands.push_back(make_unmount_command());
   commands.push_back(make_watch_command());
   commands.push_back(make_status_command());
   commands.push_back(make_rebalance_command());

@@ -8,6 +8,7 @@
 #include "aggregate/save_together.h"
 #include "cli/command.h"
 #include "cli/heap.h"
+#include "cli/save_options.h"
 #include "cli/store_levels.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
@@ -29,12 +30,12 @@ class SaveCommand final : public Command {
   void declare(Arguments& arguments) override {
     arguments.positional("DIR", folder_, "the folder that holds the checkpoint");
     declare_naming(arguments);
-    declare_shrinking(arguments);
+    saving_.declare_shrinking(arguments);
     arguments.text("--levels", "LEVELS", levels_,
                    "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
                    "often as each\nlevel's every=K says (in place of --store)");
-    arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.count("--threads", "N", options_.thread_count, "threads (as many as processors)");
+    arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.count("--threads", "N", saving_.options.thread_count, "threads (as many as processors)");
     arguments.examples(
         "  varve save run/dump0007                          the set run@7\n"
         "  varve save output --job heat --step 40           the set heat@40\n"
@@ -45,9 +46,7 @@ class SaveCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     const auto begin = std::chrono::steady_clock::now();
-    if (effort_given_ && codec_given_) return Status::invalid_argument("--effort and --codec exclude one another");
-    options_.smaller_groups = group_size_ == 0;
-    if (group_size_ > 0) options_.group_size = group_size_;
+    VARVE_ASSIGN(const SaveOptions options, saving_.take(true));
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
     reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
@@ -61,7 +60,7 @@ class SaveCommand final : public Command {
     VARVE_TRY(agree(*ranks, opened));
     const Store& store = own ? *own : levels->nearest().store();
     ProgressSink& progress = session.begin_progress();
-    VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options_, **layouts, *ranks, progress));
+    VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
     if (levels) {
       Status brought;
       if (ranks->rank() == 0) brought = bring_along(*levels, report.record.name, progress);
@@ -93,60 +92,10 @@ class SaveCommand final : public Command {
   }
 
   void declare_naming(Arguments& arguments) {
-    arguments.text("--job", "NAME", options_.job, "the job's name (from the folder's)");
-    arguments.number("--step", "N", options_.step,
+    arguments.text("--job", "NAME", saving_.options.job, "the job's name (from the folder's)");
+    arguments.number("--step", "N", saving_.options.step,
                      "the step's number (the last number in the\nfolder's name, else the next)");
-    arguments.text(
-        "--rank-regex", "REGEX", options_.rank_regex,
-        "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
-    arguments.count("--group-size", "G", group_size_,
-                    "ranks whose data are laid together (32; fewer, if\nseveral processes save)");
-    auto take_raw = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(options_.layouts.raw, parse_raw_description(text));
-      return {};
-    };
-    arguments.value("--raw", "TYPE:NX,NY,NZ", take_raw,
-                    "what files of unknown format hold, e.g.\nf64:128,128,64 or f32be:1000@512 (after 512 bytes)");
-  }
-
-  void declare_shrinking(Arguments& arguments) {
-    auto take_scheme = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(options_.scheme, parse_scheme(text));
-      return {};
-    };
-    arguments.value("--scheme", "SCHEME", take_scheme,
-                    "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
-    arguments.size("--block-bytes", options_.block_bytes, "block of the block schemes (64KiB)");
-    auto take_effort = [this](const std::string& text) -> Status {
-      if (text != "fast" && text != "balanced" && text != "best") {
-        return Status::invalid_argument("an effort is fast, balanced or best", text);
-      }
-      effort_given_ = true;
-      VARVE_ASSIGN(options_.codec, CodecPolicy::parse(text));
-      return {};
-    };
-    arguments.value("--effort", "EFFORT", take_effort,
-                    "fast, balanced (the default) or best: how much\nprocessor time a smaller store is worth");
-    auto take_codec = [this](const std::string& text) -> Status {
-      codec_given_ = true;
-      VARVE_ASSIGN(options_.codec, CodecPolicy::parse(text));
-      return {};
-    };
-    arguments.value("--codec", "CHAIN", take_codec,
-                    "one codec chain for all, e.g. store or\nlorenzo+shuffle+zstd:1, or paper (mcrEngine's)");
-    auto take_match = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(options_.match, MatchRule::parse(text));
-      return {};
-    };
-    arguments.value(
-        "--match", "RULE", take_match,
-        "which variables mean the same: exact, digits (the\ndefault) or a regular expression of what to ignore");
-    auto take_chunker = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(options_.chunker, parse_chunker(text));
-      return {};
-    };
-    arguments.value("--chunker", "CHUNKER", take_chunker,
-                    "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
+    saving_.declare_grouping(arguments);
   }
 
   void print(Session& session, const SaveReport& report, double seconds) const {
@@ -176,9 +125,7 @@ class SaveCommand final : public Command {
   }
 
   std::string folder_;
-  SaveOptions options_;
-  uint32_t group_size_ = 0;  ///< not given
-  bool effort_given_ = false, codec_given_ = false;
+  SaveArguments saving_;
   std::string levels_;
   std::vector<StoreLevels::Brought> brought_;
 };

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "core/state_folder.h"
 #include "watch/watch_status.h"
 
 namespace varve::cli {

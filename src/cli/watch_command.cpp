@@ -11,7 +11,9 @@
 #include "aggregate/folder_source.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/save_options.h"
 #include "cli/text.h"
+#include "core/state_folder.h"
 #include "service/offer_set.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
@@ -196,10 +198,10 @@ class WatchCommand final : public Command {
     arguments.flag("--remove-originals", options_.remove_originals,
                    "remove a set's files once the store gives back\nwhat they have, byte for byte");
     arguments.flag("--once", once_, "save what is whole, and end");
-    arguments.text("--rank-regex", "REGEX", options_.rank_regex, "as for varve save");
-    arguments.count("--group-size", "G", save_.group_size, "as for varve save (32)");
-    arguments.size("--memory", save_.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.count("--threads", "N", save_.thread_count, "threads (1)");
+    saving_.declare_grouping(arguments);
+    saving_.declare_shrinking(arguments);
+    arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.count("--threads", "N", saving_.options.thread_count, "threads (1)");
     arguments.examples(
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
         "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
@@ -215,7 +217,9 @@ class WatchCommand final : public Command {
     } else if (options_.completeness.asks_for_something()) {
       options_.quiet_seconds = 1;
     }
-    if (save_.thread_count == 0) save_.thread_count = 1;
+    VARVE_ASSIGN(SaveOptions saving, saving_.take(false));
+    if (saving.thread_count == 0) saving.thread_count = 1;
+    options_.rank_regex = saving.rank_regex;
     // It forks, so it comes before any thread.
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start());
     std::string location = to_;
@@ -231,9 +235,9 @@ class WatchCommand final : public Command {
     note_interrupts();
     Reporter reporter(session, location);
     const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
-      if (!node_count_) return save_files(*store, set.folder, set.files, name, save_, *layouts, progress);
-      FolderSource source(set.folder, set.files, *layouts, save_.layouts);
-      const SetOffer offer{name, node_name(), *node_count_, save_};
+      if (!node_count_) return save_files(*store, set.folder, set.files, name, saving, *layouts, progress);
+      FolderSource source(set.folder, set.files, *layouts, saving.layouts);
+      const SetOffer offer{name, node_name(), *node_count_, saving};
       VARVE_TRY(offer_set(*place->servers().front(), offer, source, progress));
       SaveReport report;
       VARVE_ASSIGN(report.record, Catalog(*store).read(name));
@@ -254,7 +258,7 @@ class WatchCommand final : public Command {
   }
 
   WatchOptions options_;
-  SaveOptions save_;
+  SaveArguments saving_;
   std::string to_;
   std::string node_;
   std::optional<uint64_t> node_count_;

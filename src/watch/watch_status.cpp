@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -75,15 +74,6 @@ Json to_json(const WatchStatus& status) {
               {"newest", status.newest},
               {"newest_s", status.newest_s},
               {"pending", std::move(pending)}};
-}
-
-Result<std::string> state_folder() {
-  const char* const state = std::getenv("XDG_STATE_HOME");
-  if (state != nullptr && state[0] == '/') return join_path(state, "varve");
-  const char* const home = std::getenv("HOME");
-  if (home != nullptr && home[0] == '/') return join_path(home, ".local/state/varve");
-  return Status::invalid_argument("there is no place for the state of programs", "",
-                                  "set XDG_STATE_HOME or HOME in the environment");
 }
 
 Result<StatusFile> StatusFile::open(const std::string& state_folder, const std::vector<std::string>& folders,

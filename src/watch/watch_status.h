@@ -36,14 +36,10 @@ struct WatchStatus {
 /// With the names of its fields; `alive` is left out.
 nlohmann::ordered_json to_json(const WatchStatus& status);
 
-/// Where the programs of a user keep what must outlive them on this machine: $XDG_STATE_HOME/varve, else
-/// ~/.local/state/varve. invalid_argument: neither variable is set.
-Result<std::string> state_folder();
-
 /// A watcher's place in the state folder: a file that it replaces with each change, and a lock that it holds.
 class StatusFile {
  public:
-  /// busy: another watcher of these folders, to the same place, runs.
+  /// `state_folder`: core/state_folder.h. busy: another watcher of these folders, to the same place, runs.
   static Result<StatusFile> open(const std::string& state_folder, const std::vector<std::string>& folders,
                                  const std::string& to);
   /// Not durable: it tells of a running program.

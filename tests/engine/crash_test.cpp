@@ -132,7 +132,8 @@ struct Interrupted : testing::Test {
       const std::function<Status()>& between = [] { return Status(); }) {
     SaveOptions options = test::save_options("run", step);
     options.group_size = 1;
-    VARVE_ASSIGN(auto groups, group_folder(sources->of(step), options, null_progress()));
+    VARVE_ASSIGN(auto files, find_files(sources->of(step), options.rank_regex, null_progress()));
+    const auto groups = split_into_groups(std::move(files), options);
     for (uint32_t ordinal = 0; ordinal < groups.size(); ++ordinal) {
       FolderSource source(sources->of(step), groups[ordinal], test::layout_service(), {});
       const PartName part{{"run", step}, kRun, ordinal, static_cast<uint32_t>(groups.size())};

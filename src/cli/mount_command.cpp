@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli/background.h"
+#include "cli/command.h"
+#include "cli/mount_log_file.h"
+#include "cli/save_options.h"
+#include "cli/text.h"
+#include "mount/mount_run.h"
+#include "service/location.h"
+
+namespace varve::cli {
+
+namespace {
+Result<std::string> absolute_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::absolute(path, error);
+  if (error) return Status::from_errno(error.value(), "find", path);
+  return full.string();
+}
+
+/// The same store, wherever the process goes.
+Result<std::string> lasting_location(const std::string& text) {
+  VARVE_ASSIGN(const Location location, Location::parse(text));
+  if (!location.is_folder()) return text;
+  VARVE_ASSIGN(const std::string folder, absolute_path(location.folder));
+  return "dir:" + folder;
+}
+
+class MountCommand final : public Command {
+ public:
+  std::string_view name() const override { return "mount"; }
+  std::string_view summary() const override { return "show a store as a folder that programs read and write"; }
+  bool works_on_store() const override { return false; }
+  bool prints_facts() const override { return false; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("STORE", options_.store, "the store: its folder, or the server that has it");
+    arguments.positional("DIR", options_.folder, "an empty folder, where the store is to be seen");
+    arguments.text("--key-file", "FILE", options_.key_file,
+                   "the key that a server over TCP shares (else\nVARVE_KEY_FILE of the environment)");
+    arguments.text("--spool", "DIR", options_.spool,
+                   "a folder of a local disk for sets that are being\nwritten (~/.local/state/varve/spool/STORE-ID)");
+    arguments.seconds(
+        "--seal-after", options_.seal_seconds,
+        "seal a set when all its files are closed and nothing\nhas come for so long (30; 0: never by itself)");
+    arguments.flag("--reopen", options_.reopen, "let files of open sets be written again after closing");
+    arguments.flag("--read-only", options_.read_only, "only show committed sets");
+    arguments.flag("--no-delete", options_.no_delete, "do not let committed sets be removed");
+    arguments.flag("--allow-other", options_.allow_other, "let other users in, too");
+    arguments.size("--memory", options_.memory_bytes, "memory for what is read, about (256MiB)");
+    arguments.size("--save-memory", saving_.options.memory_bytes, "memory that sealing uses, about (512MiB)");
+    arguments.count("--threads", "N", saving_.options.thread_count, "threads of sealing (as many as processors)");
+    saving_.declare_grouping(arguments);
+    saving_.declare_shrinking(arguments);
+    arguments.flag("--foreground", foreground_, "stay here until it is unmounted");
+    arguments.text("--log", "FILE", log_, "where to say what happens (with --foreground:\nstandard error)");
+    arguments.examples(
+        "  varve mount store ckpt                      then write to ckpt/JOB/STEP.tmp, and rename it\n"
+        "  cp -a output ckpt/run/7.tmp && mv ckpt/run/7.tmp ckpt/run/7\n"
+        "  varve mount store ckpt --spool /nvme/me/spool --seal-after 5 --log mount.log\n"
+        "  varve mount unix:/run/varve/store.sock ckpt --read-only\n"
+        "  varve unmount ckpt\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(options_.save, saving_.take(false));
+    if (options_.memory_bytes < kMemoryBytesMin)
+      return Status::invalid_argument("too little memory", format_size(options_.memory_bytes), "give 16MiB or more");
+    shown_ = options_.store + " is at " + options_.folder;
+    VARVE_ASSIGN(options_.store, lasting_location(options_.store));
+    for (std::string* path : {&options_.folder, &options_.spool, &log_, &options_.key_file}) {
+      if (path->empty()) continue;
+      VARVE_ASSIGN(*path, absolute_path(*path));
+    }
+    if (foreground_) {
+      VARVE_ASSIGN(const MountLog log, open_mount_log(log_));
+      VARVE_TRY(run_mount(options_, log, [&] { return announce(session); }));
+      return ExitCode::success;
+    }
+    auto work = [this](const std::function<Status()>& ready) -> Status {
+      VARVE_ASSIGN(const MountLog log, open_mount_log(log_));
+      return run_mount(options_, log, ready);
+    };
+    VARVE_TRY(run_in_background(work));
+    VARVE_TRY(announce(session));
+    return ExitCode::success;
+  }
+
+ private:
+  static constexpr uint64_t kMemoryBytesMin = 16_MiB;
+
+  Status announce(Session& session) const {
+    session.print(fmt::format("{}\n", quote_name(shown_)));
+    return session.finish_printing();
+  }
+
+  MountOptions options_;
+  SaveArguments saving_;
+  bool foreground_ = false;
+  std::string log_;
+  std::string shown_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_mount_command() { return std::make_unique<MountCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "aggregate/save.h"
+#include "cli/arguments.h"
+
+namespace varve::cli {
+
+/// The options that say how a set is stored, for all commands that save sets.
+class SaveArguments {
+ public:
+  /// How ranks are found, and what lies together.
+  void declare_grouping(Arguments& arguments);
+  /// How it is made smaller.
+  void declare_shrinking(Arguments& arguments);
+  /// What was said, once the command line is parsed; `several` processes may save together.
+  Result<SaveOptions> take(bool several) const;
+
+  SaveOptions options;
+
+ private:
+  uint32_t group_size_ = 0;  ///< not given
+  bool effort_given_ = false, codec_given_ = false;
+};
+
+}  // namespace varve::cli

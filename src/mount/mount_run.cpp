@@ -1,0 +1,142 @@
+#include "mount/mount_run.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "core/state_folder.h"
+#include "mount/fuse_mount.h"
+#include "mount/mount_point.h"
+#include "service/location.h"
+
+namespace varve {
+
+namespace {
+constexpr unsigned kReaderProcessesMax = 4;
+/// More than processors, to keep the disk busy.
+constexpr uint32_t kReadAheadThreads = 8;
+
+/// Signals come to the thread that serves, and to no other: those that are started meanwhile never see any.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+void raise_open_files_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Result<std::string> default_spool(const UniqueId& store) {
+  const Result<std::string> state = state_folder();
+  VARVE_TRY(state.status().with_context("no folder for open sets").with_hint("name one with --spool DIR"));
+  return join_path(*state, "spool/" + store.hex());
+}
+
+bool lies_in(const std::string& path, const std::string& folder) {
+  std::error_code error;
+  const std::string real = std::filesystem::weakly_canonical(path, error).string();
+  return !error && (real == folder || real.starts_with(folder + "/"));
+}
+
+/// What a mount is made of, from the store up.
+class Mount {
+ public:
+  Mount(const MountOptions& options, const MountLog& log) : options_(options), log_(log) {}
+
+  Status assemble() {
+    VARVE_ASSIGN(const std::string folder, prepare_mount_point(options_.folder));
+    LayoutServiceOptions reading;  // it forks, so it comes before any thread
+    reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
+    VARVE_ASSIGN(layouts_, LayoutService::start(std::move(reading)));
+    VARVE_ASSIGN(place_, open_location(options_.store, {.key_file = options_.key_file}));
+    VARVE_ASSIGN(store_, open_store(*place_));
+    VARVE_ASSIGN(const Location location, Location::parse(options_.store));
+    if (location.is_folder() && lies_in(location.folder, folder))
+      return Status::invalid_argument("a store cannot be mounted over itself", folder);
+    if (!options_.read_only) VARVE_TRY(open_spool(folder));
+    MountedStoreOptions serving = serving_options(location);
+    mounted_ = std::make_unique<MountedStore>(*store_, spool_.get(), commit_ ? &*commit_ : nullptr, steady_clock(),
+                                              log_, std::move(serving));
+    VARVE_TRY(mounted_->take_up_spool());
+    FuseMountOptions mounting;
+    mounting.folder = folder;
+    mounting.source = options_.store;
+    mounting.read_only = options_.read_only;
+    mounting.allow_other = options_.allow_other;
+    VARVE_ASSIGN(fuse_, FuseMount::mount(*mounted_, mounting));
+    mounted_->start_sealing();
+    return {};
+  }
+
+  Status serve() { return fuse_->serve(); }
+
+ private:
+  Status open_spool(const std::string& folder) {
+    std::string path = options_.spool;
+    if (path.empty()) {
+      VARVE_ASSIGN(path, default_spool(store_->id()));
+    }
+    if (lies_in(path, folder)) return Status::invalid_argument("the spool cannot be in the mount", path);
+    VARVE_ASSIGN(std::string boot, boot_of_machine());
+    VARVE_ASSIGN(spool_, Spool::open(posix_file_system(), path, {.store = store_->id(), .boot = std::move(boot)}));
+    commit_.emplace(*store_, *spool_, *layouts_, options_.save, log_);
+    return {};
+  }
+
+  MountedStoreOptions serving_options(const Location& location) const {
+    MountedStoreOptions serving;
+    serving.memory_bytes = options_.memory_bytes;
+    serving.read_ahead_threads = kReadAheadThreads;
+    serving.may_remove = !options_.no_delete;
+    serving.seal_seconds = options_.seal_seconds;
+    serving.open_sets.reopen = options_.reopen;
+    serving.owner = {::geteuid(), ::getegid()};
+    serving.disk_folder = location.is_folder() ? location.folder : spool_ ? spool_->path() : "/";
+    return serving;
+  }
+
+  const MountOptions& options_;
+  const MountLog& log_;
+  std::unique_ptr<LayoutService> layouts_;
+  std::unique_ptr<StorePlace> place_;
+  std::unique_ptr<Store> store_;
+  std::unique_ptr<Spool> spool_;
+  std::optional<SetCommit> commit_;
+  std::unique_ptr<MountedStore> mounted_;
+  std::unique_ptr<FuseMount> fuse_;
+};
+}  // namespace
+
+Status run_mount(const MountOptions& options, const MountLog& log, const std::function<Status()>& ready) {
+  raise_open_files_limit();
+  ::umask(0);  // modes of files are what programs say
+  Mount mount(options, log);
+  {
+    const SignalsHeld held;
+    VARVE_TRY(mount.assemble());
+  }
+  VARVE_TRY(ready());
+  return mount.serve();
+}
+
+}  // namespace varve

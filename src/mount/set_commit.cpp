@@ -1,0 +1,63 @@
+#include "mount/set_commit.h"
+
+#include <algorithm>
+
+#include "aggregate/save_groups.h"
+#include "store/catalog.h"
+
+namespace varve {
+
+class SetCommit::Progress final : public ProgressSink {
+ public:
+  explicit Progress(const SetCommit& commit) : commit_(commit) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status& what) override { commit_.log_("warning: " + what.to_string()); }
+  bool cancelled() const override { return commit_.cancelled_.load(); }
+
+ private:
+  const SetCommit& commit_;
+};
+
+namespace {
+bool same_trees(const SetRecord& a, const SetRecord& b) {
+  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
+}
+}  // namespace
+
+Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) {
+  std::lock_guard lock(mutex_);
+  Progress progress(*this);
+  VARVE_TRY(spool_.remove_attempt(set));
+  auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
+    VARVE_TRY(spool_.write_attempt(set, record, store_.score()));
+    return lease.commit(record);
+  };
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(set.files_path(), options_.rank_regex, progress));
+  Result<SaveReport> saved =
+      save_files_as(store_, set.files_path(), std::move(files), name, options_, layouts_, progress, publish);
+  if (saved.ok()) return std::move(saved->record);
+  // A commit can fail after its commit point: the set is there, and only its name may not be durable.
+  Result<std::optional<SetRecord>> before = committed_before(set);
+  if (before.ok() && *before) return std::move(**before);
+  if (before.ok()) spool_.remove_attempt(set).ignore("it says nothing that is not so");
+  return saved.status();
+}
+
+Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& set) const {
+  const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
+  if (!attempt) return std::optional<SetRecord>();
+  const Catalog catalog(store_);
+  Result<SetRecord> there = catalog.read(attempt->name);
+  if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
+  VARVE_TRY(there.status());
+  if (!same_trees(*there, *attempt)) return std::optional<SetRecord>();
+  // The crash may have come before the record's name was durable.
+  VARVE_TRY(store_.fs().sync_directory(catalog.job_path(attempt->name.job)));
+  VARVE_TRY(store_.fs().sync_directory(store_.sets_path()));
+  return std::optional<SetRecord>(std::move(*there));
+}
+
+}  // namespace varve

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "aggregate/save.h"
+#include "mount/mount_log.h"
+#include "mount/spool.h"
+
+namespace varve {
+
+/// Commits open sets, one at a time. The order of its steps is what makes a crash between any two of them harmless:
+///
+/// 1. the set is saved: arenas are written and sealed, nothing is visible;
+/// 2. the record that is about to be committed is noted in the spool, durably;
+/// 3. the commit;
+/// 4. the set leaves the spool.
+///
+/// A spooled set whose noted record has the same trees as the committed set of that name was committed: after a crash
+/// between 3 and 4 it just leaves the spool. In all other cases it is an open set still. Thread-safe.
+class SetCommit {
+ public:
+  /// All outlive this.
+  SetCommit(const Store& store, const Spool& spool, LayoutService& layouts, SaveOptions options, const MountLog& log)
+      : store_(store), spool_(spool), layouts_(layouts), options_(std::move(options)), log_(log) {}
+
+  /// Steps 1 to 3. Nothing may change the set's files meanwhile. already_exists: the store has another set of that
+  /// name. Whatever fails, the spool is as it was.
+  Result<SetRecord> commit(const SpooledSet& set, const SetName& name);
+  /// What the store says of the set's last attempt: its record, if that was committed.
+  Result<std::optional<SetRecord>> committed_before(const SpooledSet& set) const;
+  /// Has a commit that is under way fail as cancelled, and all later ones.
+  void cancel() { cancelled_.store(true); }
+
+ private:
+  class Progress;
+  const Store& store_;
+  const Spool& spool_;
+  LayoutService& layouts_;
+  const SaveOptions options_;
+  const MountLog& log_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex mutex_;  ///< held during a commit: one takes all processors and the memory that was granted
+};
+
+}  // namespace varve

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/bytes.h"
+#include "mount/outcome.h"
+
+namespace varve {
+
+/// What is known of a name in the mounted folder. Its inode number tells the rest of the mount where it belongs.
+struct NodeView {
+  struct stat status {};
+  bool lasting = false;  ///< it will never change
+};
+
+struct ListedName {
+  std::string name;
+  uint64_t inode = 0;
+  uint32_t type = 0;  ///< S_IFDIR and the like
+};
+
+/// What a program asks to be changed of a name; what is not set stays.
+struct AttributeChange {
+  std::optional<uint32_t> mode;
+  std::optional<uint32_t> owner, group;
+  std::optional<uint64_t> bytes;
+  std::optional<timespec> accessed, modified;  ///< tv_nsec may be UTIME_NOW
+};
+
+/// A file that a program has open. Several threads may use it at a time.
+class OpenFile {
+ public:
+  virtual ~OpenFile() = default;
+  /// Reads up to `into.size()` bytes; fewer only at the end of the file. Returns how many.
+  virtual Outcome<size_t> read(uint64_t offset, MutableByteSpan into) = 0;
+  /// SEEK_DATA and SEEK_HOLE.
+  virtual Outcome<uint64_t> seek(uint64_t offset, int whence) = 0;
+  /// A file of the local disk with the same bytes, to read and write without a copy; -1: there is none.
+  virtual int descriptor() const { return -1; }
+  /// Asked before each write through the descriptor.
+  virtual Errno begin_write() { return {EBADF}; }
+  virtual Errno allocate(int, uint64_t, uint64_t) { return {EBADF}; }
+  virtual Errno sync(bool) { return {}; }
+  /// A program has closed one of its descriptors; there may be more.
+  virtual void flushed() {}
+};
+
+/// The folder of one set in the mount, open or committed, and what is in it: things are named by numbers of 32 bits
+/// that stay the same as long as anybody knows them. kTop is the folder itself. Thread-safe.
+class SetFolder {
+ public:
+  static constexpr uint32_t kTop = 1;
+  virtual ~SetFolder() = default;
+
+  virtual Outcome<NodeView> look(uint32_t id) = 0;
+  /// The one of that name in a folder. The caller knows it from then on, until it forgets it as often as it found it.
+  virtual Outcome<NodeView> find(uint32_t folder, const std::string& name) = 0;
+  virtual void forget(uint32_t, uint64_t) {}
+  virtual Outcome<std::vector<ListedName>> list(uint32_t folder) = 0;
+  virtual Outcome<std::string> read_link(uint32_t id) = 0;
+  virtual Outcome<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) = 0;
+  /// Makes the folder's names durable.
+  virtual Errno sync_folder(uint32_t) { return {}; }
+
+  // Changes. What makes a name returns what find() would.
+  virtual Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t, const std::string&, int, uint32_t) {
+    return Errno{EROFS};
+  }
+  virtual Outcome<NodeView> make_folder(uint32_t, const std::string&, uint32_t) { return Errno{EROFS}; }
+  virtual Outcome<NodeView> make_link(uint32_t, const std::string&, const std::string&) { return Errno{EROFS}; }
+  virtual Errno remove(uint32_t, const std::string&) { return {EROFS}; }
+  virtual Errno remove_folder(uint32_t, const std::string&) { return {EROFS}; }
+  /// `flags` as of renameat2().
+  virtual Errno rename(uint32_t, const std::string&, uint32_t, const std::string&, unsigned) { return {EROFS}; }
+  virtual Outcome<NodeView> change(uint32_t, const AttributeChange&, OpenFile*) { return Errno{EROFS}; }
+};
+
+/// The inode number of what is called `id` in the folder that has this number in the mount.
+inline uint64_t inode_of(uint32_t realm, uint32_t id) { return (uint64_t{realm} << 32) | id; }
+
+}  // namespace varve

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "mount/mount_log.h"
+#include "mount/pack_cache.h"
+#include "mount/set_folder.h"
+#include "mount/set_listing.h"
+#include "mount/stored_file.h"
+
+namespace varve {
+
+/// What all committed sets of a mount share: their store, and what of it is held in memory. Thread-safe.
+struct StoredData {
+  /// `memory_bytes`: of all caches together, about. `store` and `log` outlive this.
+  StoredData(const Store& store, const MountLog& log, uint64_t memory_bytes, size_t read_ahead_threads);
+
+  const Store& store;
+  const MountLog& log;
+  SharedCache<Score, const Leaf, ScoreHash> leaves;
+  SharedCache<uint32_t, const SetListing> listings;  ///< by the set's number in the mount
+  SharedCache<uint64_t, const FileMap> maps;         ///< by inode
+  PackCache packs;                                   ///< last: its threads read from the store
+};
+
+/// To whom everything seems to belong: nobody is recorded.
+struct MountOwner {
+  uid_t user = 0;
+  gid_t group = 0;
+};
+
+/// A committed set as a folder of files that can be read, and, as `rm -r` takes files away before their folder, hidden:
+/// what is hidden is still in the store, until the whole set is dropped.
+class StoredSet final : public SetFolder {
+ public:
+  /// By which number each path is known already; "" is the set's own folder.
+  using KnownNumbers = std::vector<std::pair<std::string, uint32_t>>;
+
+  /// `realm`: the set's number in the mount. `may_hide`: else nothing can be removed.
+  StoredSet(uint32_t realm, SetRecord record, StoredData& data, MountOwner owner, bool may_hide)
+      : realm_(realm), record_(std::move(record)), data_(data), owner_(owner), may_hide_(may_hide) {}
+
+  /// For a set that was open just now: everything keeps the number that programs know it by. Before the first use.
+  Status adopt(const KnownNumbers& numbers);
+
+  uint32_t realm() const { return realm_; }
+  const SetRecord& record() const { return record_; }
+  NodeView top() const;
+  /// Whether everything is hidden.
+  Outcome<bool> is_cleared();
+
+  Outcome<NodeView> look(uint32_t id) override;
+  Outcome<NodeView> find(uint32_t folder, const std::string& name) override;
+  Outcome<std::vector<ListedName>> list(uint32_t folder) override;
+  Outcome<std::string> read_link(uint32_t id) override;
+  Outcome<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
+  Errno remove(uint32_t folder, const std::string& name) override;
+  Errno remove_folder(uint32_t folder, const std::string& name) override;
+
+ private:
+  Outcome<std::shared_ptr<const SetListing>> listing();
+  Outcome<uint32_t> ordinal_of(uint32_t id) const;
+  uint32_t id_of(uint32_t ordinal) const;
+  NodeView view(const SetListing& listing, uint32_t ordinal) const;
+  bool is_hidden(uint32_t ordinal) const;
+  bool all_hidden(const SetListing& listing, uint32_t folder) const;
+  Outcome<std::shared_ptr<const FileMap>> map_of(const SetListing& listing, uint32_t ordinal);
+  std::string describe(const SetListing& listing, uint32_t ordinal) const;
+
+  const uint32_t realm_;
+  const SetRecord record_;
+  StoredData& data_;
+  const MountOwner owner_;
+  const bool may_hide_;
+
+  /// Of a set that was open; else a number is one more than the ordinal.
+  std::vector<uint32_t> adopted_ids_;
+  std::unordered_map<uint32_t, uint32_t> adopted_ordinals_;
+
+  mutable std::mutex mutex_;  ///< guards hidden_
+  std::set<uint32_t> hidden_;
+};
+
+}  // namespace varve
