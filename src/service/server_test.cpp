@@ -69,7 +69,7 @@ ByteVector hello() {
 
 TEST(Server, EndsConnectionsThatSendGarbage) {
   TestServer server;
-  const ByteVector fields(UniqueId().bytes.begin(), UniqueId().bytes.end());
+  const ByteVector fields(UniqueId().bytes.size());
   ByteVector wrong_crc = hello();
   wrong_crc.back() ^= std::byte{1};
   for (const ByteVector& bytes :
