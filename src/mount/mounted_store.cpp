@@ -454,7 +454,12 @@ Status MountedStore::seal_as(const std::shared_ptr<Job>& job, const std::shared_
   const std::optional<StepName> parsed = parse_step_name(alias);
   if (!parsed) return Status::invalid_argument("this name tells no step", alias);
   const SetName name{job->name, parsed->step};
-  if (!set->begin_sealing(quiet_seconds).ok()) {
+  const Errno begun = set->begin_sealing(quiet_seconds);
+  if (begun.number == EIO) {
+    return Status::io_error("a file of the set could not be made durable", name.to_string(),
+                            "remove it, and write it again");
+  }
+  if (!begun.ok()) {
     return Status::busy("files of the set are open for writing, or it is being sealed already", name.to_string(),
                         "close them first");
   }

@@ -125,6 +125,7 @@ Errno OpenSet::begin_sealing(double quiet_seconds) {
   if (!all_released_soon(lock) || stage_ != Stage::open) return {EBUSY};
   for (const auto& [id, entry] : entries_) {
     if (entry.linked && entry.writers > 0) return {EBUSY};
+    if (entry.linked && entry.lost) return {EIO};
   }
   if (clock_.seconds() - changed_at_.load(std::memory_order_relaxed) < quiet_seconds) return {EBUSY};
   stage_ = Stage::sealing;
@@ -531,6 +532,11 @@ Errno OpenSet::sync_names(uint32_t id) {
     if (Entry* const unsynced = entry(folder)) unsynced->names_unsynced = true;
   }
   return first;
+}
+
+void OpenSet::note_lost(uint32_t id) {
+  std::lock_guard lock(mutex_);
+  if (Entry* const file = entry(id)) file->lost = true;
 }
 
 Errno OpenSet::sync_folder(uint32_t id) { return sync_names(id); }
