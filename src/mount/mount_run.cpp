@@ -1,7 +1,6 @@
 #include "mount/mount_run.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -131,7 +130,6 @@ class Mount {
 
 Status run_mount(const MountOptions& options, const MountLog& log, const std::function<Status()>& ready) {
   raise_open_files_limit();
-  ::umask(0);  // modes of files are what programs say
   Mount mount(options, log);
   {
     const SignalsHeld held;

@@ -14,6 +14,7 @@ namespace {
 /// How long whoever opens a file for writing waits to learn whether its last writer has gone.
 constexpr double kReopenSeconds = 0.1;
 constexpr size_t kNameBytesMax = 255;
+constexpr uint32_t kModeBits = 07777;
 /// What the spool is asked for; the rest of a program's flags is the kernel's business, or would spoil writing at the
 /// places that it says (O_APPEND).
 constexpr int kOpenFlags = O_ACCMODE | O_TRUNC | O_CREAT | O_EXCL;
@@ -76,6 +77,7 @@ SpooledSet OpenSet::spooled() const {
 
 Status OpenSet::set_name(const std::string& name) {
   std::lock_guard lock(mutex_);
+  if (stage_ != Stage::open) return Status::busy("the set is being sealed", spooled_.record.name);
   SpooledSet renamed = spooled_;
   renamed.record.name = name;
   VARVE_TRY(spool_.write_record(renamed));
@@ -351,6 +353,8 @@ Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint32_t
   if (!descriptor.valid()) return Errno{errno};
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return Errno{errno};
+  // The program's own umask is in it already; that of this process is for what is the store's.
+  if ((status.st_mode & kModeBits) != mode && ::fchmod(descriptor.get(), mode) != 0) return Errno{errno};
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   if (writes) {
     if (const Status noted = journal_->begin(status.st_ino); !noted.ok()) {
@@ -388,6 +392,7 @@ Outcome<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& name,
   std::lock_guard lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::mkdirat(files_.get(), path.c_str(), mode) != 0) return Errno{errno};
+  if (::fchmodat(files_.get(), path.c_str(), mode, 0) != 0) return Errno{errno};
   note_change();
   return view(add(folder, name, S_IFDIR, 0), true);
 }

@@ -44,7 +44,7 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   uint32_t realm() const { return realm_; }
   NodeView top();
   SpooledSet spooled() const;
-  /// The folder's name in the mount becomes another one.
+  /// The folder's name in the mount becomes another one. busy: it is being sealed.
   Status set_name(const std::string& name);
 
   struct State {
