@@ -65,6 +65,7 @@ class Mount {
   Mount(const MountOptions& options, const MountLog& log) : options_(options), log_(log) {}
 
   Status assemble() {
+    VARVE_TRY(FuseMount::check_available());
     VARVE_ASSIGN(const std::string folder, prepare_mount_point(options_.folder));
     LayoutServiceOptions reading;  // it forks, so it comes before any thread
     reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);

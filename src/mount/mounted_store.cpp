@@ -1,6 +1,7 @@
 #include "mount/mounted_store.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace varve {
 
@@ -29,7 +30,8 @@ MountedStore::MountedStore(const Store& store, const Spool* spool, SetCommit* co
       log_(log),
       options_(std::move(options)),
       catalog_(store),
-      data_(store, log, options_.memory_bytes, options_.read_ahead_threads) {}
+      data_(store, log, options_.memory_bytes, options_.read_ahead_threads),
+      started_{::time(nullptr), 0} {}
 
 MountedStore::~MountedStore() { stop_sealing(); }
 
@@ -118,6 +120,7 @@ NodeView MountedStore::folder_view(uint32_t realm, bool may_change) const {
   view.status.st_nlink = 2;
   view.status.st_uid = options_.owner.user;
   view.status.st_gid = options_.owner.group;
+  for (timespec* time : {&view.status.st_mtim, &view.status.st_ctim, &view.status.st_atim}) *time = started_;
   return view;
 }
 
@@ -128,6 +131,7 @@ NodeView MountedStore::link_view(uint64_t inode, uint64_t step) const {
   view.status.st_nlink = 1;
   view.status.st_uid = options_.owner.user;
   view.status.st_gid = options_.owner.group;
+  for (timespec* time : {&view.status.st_mtim, &view.status.st_ctim, &view.status.st_atim}) *time = started_;
   view.status.st_size = static_cast<off_t>(std::to_string(step).size());
   return view;
 }
