@@ -112,10 +112,9 @@ bool OpenSet::all_released_soon(std::unique_lock<std::mutex>& lock) {
   return released_.wait_until(lock, after(options_.release_seconds), [this] {
     for (const auto& [id, entry] : entries_) {
       if (!entry.linked || entry.writers == 0) continue;
-      const bool closing = std::all_of(entry.files.begin(), entry.files.end(),
-                                       [](const SpoolFile* file) { return !file->writes() || file->is_flushed(); });
-      if (closing) return false;
-      return true;  // somebody is at it: no use to wait
+      // If somebody is at it, it is of no use to wait.
+      return std::any_of(entry.files.begin(), entry.files.end(),
+                         [](const SpoolFile* file) { return file->writes() && !file->is_flushed(); });
     }
     return true;
   });
@@ -163,7 +162,7 @@ std::string OpenSet::path_of(uint32_t id) const {
   std::string path;
   while (id != kTop) {
     const Entry& entry = entries_.at(id);
-    path = path.empty() ? entry.name : entry.name + "/" + path;
+    path = path.empty() ? entry.name : join_path(entry.name, path);
     id = entry.parent;
   }
   return path;

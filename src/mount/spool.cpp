@@ -66,9 +66,10 @@ Result<std::string> boot_of_machine() {
   // Not read_file(): what the kernel makes up has no size.
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
-  if (!(file >> boot) || boot.empty())
+  if (!(file >> boot) || boot.empty()) {
     return Status::io_error("the kernel does not say which run of the machine this is",
                             "/proc/sys/kernel/random/boot_id");
+  }
   return boot;
 }
 
@@ -100,9 +101,10 @@ Status Spool::lock() {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.lock_seconds);
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno(errno, "lock", path);
-    if (std::chrono::steady_clock::now() >= until)
+    if (std::chrono::steady_clock::now() >= until) {
       return Status::busy("another mount has the spool folder", path_,
                           "end it with `varve unmount`, or name another folder with --spool");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return {};
