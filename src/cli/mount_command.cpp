@@ -55,7 +55,8 @@ class MountCommand final : public Command {
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
     arguments.flag("--foreground", foreground_, "stay here until it is unmounted");
-    arguments.text("--log", "FILE", log_, "where to say what happens (with --foreground:\nstandard error)");
+    arguments.text("--log", "FILE", log_,
+                   "where to say what happens (else the machine's log, or\nstandard error with --foreground)");
     arguments.examples(
         "  varve mount store ckpt                      then write to ckpt/JOB/STEP.tmp, and rename it\n"
         "  cp -a output ckpt/run/7.tmp && mv ckpt/run/7.tmp ckpt/run/7\n"
@@ -75,12 +76,18 @@ class MountCommand final : public Command {
       VARVE_ASSIGN(*path, absolute_path(*path));
     }
     if (foreground_) {
-      VARVE_ASSIGN(const MountLog log, open_mount_log(log_));
+      MountLog log = stderr_mount_log();
+      if (!log_.empty()) {
+        VARVE_ASSIGN(log, open_mount_log(log_));
+      }
       VARVE_TRY(run_mount(options_, log, [&] { return announce(session); }));
       return ExitCode::success;
     }
     auto work = [this](const std::function<Status()>& ready) -> Status {
-      VARVE_ASSIGN(const MountLog log, open_mount_log(log_));
+      MountLog log = system_mount_log();
+      if (!log_.empty()) {
+        VARVE_ASSIGN(log, open_mount_log(log_));
+      }
       return run_mount(options_, log, ready);
     };
     VARVE_TRY(run_in_background(work));

@@ -86,6 +86,8 @@ class Session final : public FuseMount {
 };
 }  // namespace
 
+Status FuseMount::check_available() { return {}; }
+
 Result<std::unique_ptr<FuseMount>> FuseMount::mount(MountedStore& store, const FuseMountOptions& options) {
   auto session = std::make_unique<Session>(options);
   VARVE_TRY(session->start(store));

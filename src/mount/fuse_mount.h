@@ -19,7 +19,9 @@ struct FuseMountOptions {
 /// A MountedStore as a file system of the kernel.
 class FuseMount {
  public:
-  /// unsupported: this build is without FUSE. From now on programs that look into the folder wait for serve().
+  /// unsupported: this build is without FUSE.
+  static Status check_available();
+  /// From now on programs that look into the folder wait for serve().
   static Result<std::unique_ptr<FuseMount>> mount(MountedStore& store, const FuseMountOptions& options);
   virtual ~FuseMount() = default;  ///< unmounts
   /// Answers programs until somebody unmounts the folder, or SIGTERM, SIGINT or SIGHUP comes.

@@ -1,7 +1,6 @@
 #include "mount/mount_run.h"
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,6 +63,7 @@ class Mount {
   Mount(const MountOptions& options, const MountLog& log) : options_(options), log_(log) {}
 
   Status assemble() {
+    VARVE_TRY(FuseMount::check_available());
     VARVE_ASSIGN(const std::string folder, prepare_mount_point(options_.folder));
     LayoutServiceOptions reading;  // it forks, so it comes before any thread
     reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
@@ -129,7 +129,6 @@ class Mount {
 
 Status run_mount(const MountOptions& options, const MountLog& log, const std::function<Status()>& ready) {
   raise_open_files_limit();
-  ::umask(0);  // modes of files are what programs say
   Mount mount(options, log);
   {
     const SignalsHeld held;

@@ -1,6 +1,7 @@
 #include "mount/mounted_store.h"
 
 #include <algorithm>
+#include <ctime>
 
 namespace varve {
 
@@ -29,7 +30,8 @@ MountedStore::MountedStore(const Store& store, const Spool* spool, SetCommit* co
       log_(log),
       options_(std::move(options)),
       catalog_(store),
-      data_(store, log, options_.memory_bytes, options_.read_ahead_threads) {}
+      data_(store, log, options_.memory_bytes, options_.read_ahead_threads),
+      started_{::time(nullptr), 0} {}
 
 MountedStore::~MountedStore() { stop_sealing(); }
 
@@ -118,6 +120,7 @@ NodeView MountedStore::folder_view(uint32_t realm, bool may_change) const {
   view.status.st_nlink = 2;
   view.status.st_uid = options_.owner.user;
   view.status.st_gid = options_.owner.group;
+  for (timespec* time : {&view.status.st_mtim, &view.status.st_ctim, &view.status.st_atim}) *time = started_;
   return view;
 }
 
@@ -128,6 +131,7 @@ NodeView MountedStore::link_view(uint64_t inode, uint64_t step) const {
   view.status.st_nlink = 1;
   view.status.st_uid = options_.owner.user;
   view.status.st_gid = options_.owner.group;
+  for (timespec* time : {&view.status.st_mtim, &view.status.st_ctim, &view.status.st_atim}) *time = started_;
   view.status.st_size = static_cast<off_t>(std::to_string(step).size());
   return view;
 }
@@ -454,7 +458,12 @@ Status MountedStore::seal_as(const std::shared_ptr<Job>& job, const std::shared_
   const std::optional<StepName> parsed = parse_step_name(alias);
   if (!parsed) return Status::invalid_argument("this name tells no step", alias);
   const SetName name{job->name, parsed->step};
-  if (!set->begin_sealing(quiet_seconds).ok()) {
+  const Errno begun = set->begin_sealing(quiet_seconds);
+  if (begun.number == EIO) {
+    return Status::io_error("a file of the set could not be made durable", name.to_string(),
+                            "remove it, and write it again");
+  }
+  if (!begun.ok()) {
     return Status::busy("files of the set are open for writing, or it is being sealed already", name.to_string(),
                         "close them first");
   }

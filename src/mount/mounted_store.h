@@ -143,6 +143,7 @@ class MountedStore {
   const MountedStoreOptions options_;
   const Catalog catalog_;
   StoredData data_;
+  const timespec started_;  ///< what folders without a time of their own show
 
   mutable std::mutex mutex_;  ///< guards what follows, and all jobs; nothing is waited for under it
   uint32_t next_realm_ = 1;

@@ -71,7 +71,9 @@ void MountedStore::seal_quiet_sets() {
     const auto still = candidate.job->open.find(candidate.name);
     if (still == candidate.job->open.end()) continue;
     Retry& retry = still->second.retry;
-    retry.pause = std::clamp(retry.pause * 2, kFirstPauseSeconds, kPauseSecondsMax);
+    // Who is busy tells so by coming; a real failure may last.
+    const bool busy = sealed.code() == StatusCode::busy;
+    retry.pause = busy ? kFirstPauseSeconds : std::clamp(retry.pause * 2, kFirstPauseSeconds, kPauseSecondsMax);
     retry.at = clock_.seconds() + retry.pause;
   }
 }

@@ -14,6 +14,7 @@ namespace {
 /// How long whoever opens a file for writing waits to learn whether its last writer has gone.
 constexpr double kReopenSeconds = 0.1;
 constexpr size_t kNameBytesMax = 255;
+constexpr uint32_t kModeBits = 07777;
 /// What the spool is asked for; the rest of a program's flags is the kernel's business, or would spoil writing at the
 /// places that it says (O_APPEND).
 constexpr int kOpenFlags = O_ACCMODE | O_TRUNC | O_CREAT | O_EXCL;
@@ -76,6 +77,7 @@ SpooledSet OpenSet::spooled() const {
 
 Status OpenSet::set_name(const std::string& name) {
   std::lock_guard lock(mutex_);
+  if (stage_ != Stage::open) return Status::busy("the set is being sealed", spooled_.record.name);
   SpooledSet renamed = spooled_;
   renamed.record.name = name;
   VARVE_TRY(spool_.write_record(renamed));
@@ -110,10 +112,9 @@ bool OpenSet::all_released_soon(std::unique_lock<std::mutex>& lock) {
   return released_.wait_until(lock, after(options_.release_seconds), [this] {
     for (const auto& [id, entry] : entries_) {
       if (!entry.linked || entry.writers == 0) continue;
-      const bool closing = std::all_of(entry.files.begin(), entry.files.end(),
-                                       [](const SpoolFile* file) { return !file->writes() || file->is_flushed(); });
-      if (closing) return false;
-      return true;  // somebody is at it: no use to wait
+      // If somebody is at it, it is of no use to wait.
+      return std::any_of(entry.files.begin(), entry.files.end(),
+                         [](const SpoolFile* file) { return file->writes() && !file->is_flushed(); });
     }
     return true;
   });
@@ -125,6 +126,7 @@ Errno OpenSet::begin_sealing(double quiet_seconds) {
   if (!all_released_soon(lock) || stage_ != Stage::open) return {EBUSY};
   for (const auto& [id, entry] : entries_) {
     if (entry.linked && entry.writers > 0) return {EBUSY};
+    if (entry.linked && entry.lost) return {EIO};
   }
   if (clock_.seconds() - changed_at_.load(std::memory_order_relaxed) < quiet_seconds) return {EBUSY};
   stage_ = Stage::sealing;
@@ -160,7 +162,7 @@ std::string OpenSet::path_of(uint32_t id) const {
   std::string path;
   while (id != kTop) {
     const Entry& entry = entries_.at(id);
-    path = path.empty() ? entry.name : entry.name + "/" + path;
+    path = path.empty() ? entry.name : join_path(entry.name, path);
     id = entry.parent;
   }
   return path;
@@ -350,6 +352,8 @@ Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint32_t
   if (!descriptor.valid()) return Errno{errno};
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0) return Errno{errno};
+  // The program's own umask is in it already; that of this process is for what is the store's.
+  if ((status.st_mode & kModeBits) != mode && ::fchmod(descriptor.get(), mode) != 0) return Errno{errno};
   const bool writes = (flags & O_ACCMODE) != O_RDONLY;
   if (writes) {
     if (const Status noted = journal_->begin(status.st_ino); !noted.ok()) {
@@ -387,6 +391,7 @@ Outcome<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& name,
   std::lock_guard lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::mkdirat(files_.get(), path.c_str(), mode) != 0) return Errno{errno};
+  if (::fchmodat(files_.get(), path.c_str(), mode, 0) != 0) return Errno{errno};
   note_change();
   return view(add(folder, name, S_IFDIR, 0), true);
 }
@@ -531,6 +536,11 @@ Errno OpenSet::sync_names(uint32_t id) {
     if (Entry* const unsynced = entry(folder)) unsynced->names_unsynced = true;
   }
   return first;
+}
+
+void OpenSet::note_lost(uint32_t id) {
+  std::lock_guard lock(mutex_);
+  if (Entry* const file = entry(id)) file->lost = true;
 }
 
 Errno OpenSet::sync_folder(uint32_t id) { return sync_names(id); }

@@ -44,7 +44,7 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   uint32_t realm() const { return realm_; }
   NodeView top();
   SpooledSet spooled() const;
-  /// The folder's name in the mount becomes another one.
+  /// The folder's name in the mount becomes another one. busy: it is being sealed.
   Status set_name(const std::string& name);
 
   struct State {
@@ -58,8 +58,8 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   State state() const;
   bool is_empty() const;
 
-  /// From now on nothing changes. EBUSY: a file is open for writing, something came in the last `quiet_seconds`, or it
-  /// is being sealed already.
+  /// From now on nothing changes. EIO: a sync of a file has failed. EBUSY: a file is open for writing, something came
+  /// in the last `quiet_seconds`, or it is being sealed already.
   Errno begin_sealing(double quiet_seconds = 0);
   /// It failed: everything may change again.
   void give_up_sealing(const Status& why);
@@ -97,6 +97,7 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
     uint32_t writers = 0;
     bool linked = true;          ///< it still has its name
     bool closed = false;         ///< it was written, and no longer may be
+    bool lost = false;           ///< a sync of it failed: nobody knows which of its bytes the disk has
     bool names_unsynced = true;  ///< of a folder: not all of its names are durable
     std::vector<SpoolFile*> files;
   };
@@ -125,6 +126,7 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   std::vector<std::pair<uint32_t, UniqueFd>> unsynced_folders(uint32_t id);
 
   Errno sync_names(uint32_t id);
+  void note_lost(uint32_t id);
   void released(SpoolFile& file);
 
   const uint32_t realm_;

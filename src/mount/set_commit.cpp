@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "aggregate/save_groups.h"
+#include "mount/writeback_check.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -32,6 +33,7 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
   Progress progress(*this);
   VARVE_TRY(spool_.remove_attempt(set));
   auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
+    VARVE_TRY(check_written_back(set.files_path()));  // after the last read
     VARVE_TRY(spool_.write_attempt(set, record, store_.score()));
     return lease.commit(record);
   };

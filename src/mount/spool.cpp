@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kMagic = "VARVEOPN";
 constexpr uint16_t kVersion = 1;
 constexpr uint64_t kRecordBytesMax = 4096;
+constexpr const char* kLockName = "lock";
 
 // The record: magic | version u16 | job, name and boot as texts | unfinished u8 | crc32c u32 of what comes before.
 ByteVector encode_record(const OpenSetRecord& record) {
@@ -65,18 +66,24 @@ Result<std::string> boot_of_machine() {
   // Not read_file(): what the kernel makes up has no size.
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
-  if (!(file >> boot) || boot.empty())
+  if (!(file >> boot) || boot.empty()) {
     return Status::io_error("the kernel does not say which run of the machine this is",
                             "/proc/sys/kernel/random/boot_id");
+  }
   return boot;
 }
 
 Result<std::unique_ptr<Spool>> Spool::open(FileSystem& fs, const std::string& path, SpoolOptions options) {
   // The folders above are the user's; who may not see a program's checkpoints shall not see them here either.
   std::error_code error;
-  std::filesystem::create_directories(path, error);
+  const bool is_new = std::filesystem::create_directories(path, error);
   if (error) return Status::from_errno(error.value(), "make the spool folder", path);
-  ::chmod(path.c_str(), S_IRWXU);
+  if (is_new && ::chmod(path.c_str(), S_IRWXU) != 0) return Status::from_errno(errno, "set the mode of", path);
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(path));
+  const bool is_spool =
+      std::any_of(entries.begin(), entries.end(), [](const DirectoryEntry& entry) { return entry.name == kLockName; });
+  if (!entries.empty() && !is_spool)
+    return Status::invalid_argument("this folder is not empty, and no spool", path, "name a new one with --spool");
   std::unique_ptr<Spool> spool(new Spool(fs, path, std::move(options)));
   VARVE_TRY(spool->lock());
   VARVE_TRY(spool->check_store());
@@ -88,15 +95,16 @@ Result<std::unique_ptr<Spool>> Spool::open(FileSystem& fs, const std::string& pa
 }
 
 Status Spool::lock() {
-  const std::string path = join_path(path_, "lock");
+  const std::string path = join_path(path_, kLockName);
   lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock_.valid()) return Status::from_errno(errno, "open", path);
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.lock_seconds);
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno(errno, "lock", path);
-    if (std::chrono::steady_clock::now() >= until)
+    if (std::chrono::steady_clock::now() >= until) {
       return Status::busy("another mount has the spool folder", path_,
                           "end it with `varve unmount`, or name another folder with --spool");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return {};

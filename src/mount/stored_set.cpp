@@ -25,7 +25,8 @@ uint64_t memory_bytes_of(const Leaf& leaf) {
     sum += sizeof file + file.path.size();
     for (const Variable& variable : file.layout.variables)
       sum += sizeof variable + variable.name.size() + variable.extents.size() * sizeof(Extent);
-    for (const std::vector<Reference>& stream : file.streams) sum += sizeof stream + stream.size() * sizeof(Reference);
+    for (const auto& references : file.streams)
+      sum += sizeof(std::vector<Reference>) + references.size() * sizeof(Reference);
   }
   return sum;
 }
