@@ -15,25 +15,6 @@ namespace {
 constexpr int kTriesMax = 3;
 constexpr uint64_t kMemoryBytesMin = 32_MiB;
 
-std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, size_t group_size,
-                                                       uint32_t group_count_wanted) {
-  std::set<int64_t> ranks;
-  for (const SourceFile& file : files) {
-    if (file.rank >= 0) ranks.insert(file.rank);
-  }
-  const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
-  group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
-  std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
-  for (SourceFile& file : files) {
-    const size_t position =
-        file.rank < 0
-            ? 0
-            : static_cast<size_t>(std::lower_bound(ordered.begin(), ordered.end(), file.rank) - ordered.begin());
-    groups[position / group_size].push_back(std::move(file));
-  }
-  return groups;
-}
-
 /// Runs the groups on `worker_count` threads; the first failure stops the rest.
 Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, const std::vector<Source*>& sources,
                                              size_t worker_count) {
@@ -122,6 +103,25 @@ Status check_save_options(const SaveOptions& options) {
     return Status::invalid_argument("packs have 64 KiB to 16 MiB", std::to_string(options.pack_bytes));
   }
   return {};
+}
+
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, size_t group_size,
+                                                       uint32_t group_count_wanted) {
+  std::set<int64_t> ranks;
+  for (const SourceFile& file : files) {
+    if (file.rank >= 0) ranks.insert(file.rank);
+  }
+  const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
+  group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
+  std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
+  for (SourceFile& file : files) {
+    const size_t position =
+        file.rank < 0
+            ? 0
+            : static_cast<size_t>(std::lower_bound(ordered.begin(), ordered.end(), file.rank) - ordered.begin());
+    groups[position / group_size].push_back(std::move(file));
+  }
+  return groups;
 }
 
 Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& folder, const SaveOptions& options,

@@ -15,6 +15,11 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 /// What the options of every save must be.
 Status check_save_options(const SaveOptions& options);
 
+/// Files as groups: the ranks in order, `group_size` in each, or fewer so that there are `group_count_wanted` groups at
+/// least, if there are so many ranks. What belongs to no rank goes with the first.
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, size_t group_size,
+                                                       uint32_t group_count_wanted = 1);
+
 /// The files of a folder, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes
 /// with the first. With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
 Result<std::vector<std::vector<SourceFile>>> group_folder(const std::string& folder, const SaveOptions& options,

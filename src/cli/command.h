@@ -48,6 +48,7 @@ std::unique_ptr<Command> make_rebalance_command();
 std::unique_ptr<Command> make_cat_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_model_command();
+std::unique_ptr<Command> make_study_command();
 
 /// All of them, in the order of the help.
 std::vector<std::unique_ptr<Command>> make_all_commands();
