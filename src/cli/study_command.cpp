@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <thread>
 
@@ -8,7 +9,7 @@
 #include "cli/heap.h"
 #include "cli/study_text.h"
 #include "cli/text.h"
-#include "report/study_json.h"
+#include "report/study_page.h"
 #include "study/study.h"
 
 namespace varve::cli {
@@ -25,6 +26,8 @@ class StudyCommand final : public Command {
     arguments.positional_list("DIR", paths_,
                               "consecutive sets, oldest first: folders, single\nfiles, or a folder whose folders are "
                               "the sets");
+    arguments.text("--output", "FILE", page_path_, "the page (varve-study.html)");
+    arguments.text("--json-file", "FILE", json_path_, "all figures as JSON, too");
     declare_measuring(arguments);
     declare_assumptions(arguments);
     arguments.examples(
@@ -48,15 +51,40 @@ class StudyCommand final : public Command {
     VARVE_ASSIGN(const StudyResult result, run_study(series, options_, progress));
     session.end_progress();
     const Json facts = study_json(result);
+    const std::string text = study_text(result);
+    VARVE_TRY(write_files(session, facts, text));
     if (session.json()) {
       session.print_facts(facts);
     } else {
-      session.print(study_text(result));
+      session.print(text);
+      for (const std::string& path : written_) session.print(fmt::format("\nwrote {}", quote_name(path)));
+      session.print("\n");
     }
     return result.complete ? ExitCode::success : ExitCode::interrupted;
   }
 
  private:
+  Status write_files(Session& session, const Json& facts, const std::string& text) {
+    const bool page_wanted = !page_path_.empty();
+    if (page_wanted || has_charts()) {
+      VARVE_ASSIGN(const std::string page, study_page(facts, text));
+      VARVE_TRY(write(page_wanted ? page_path_ : "varve-study.html", page));
+    } else {
+      session.warn(study_page(facts, text).status());
+    }
+    if (!json_path_.empty()) VARVE_TRY(write(json_path_, json_text(facts, 1) + "\n"));
+    return {};
+  }
+
+  Status write(const std::string& path, std::string_view contents) {
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+    file.close();
+    if (!file) return Status::from_errno(errno != 0 ? errno : EIO, "write", path);
+    written_.push_back(path);
+    return {};
+  }
+
   void declare_measuring(Arguments& arguments) {
     auto take_sample = [this](const std::string& text) -> Status {
       if (text == "all") {
@@ -95,6 +123,8 @@ class StudyCommand final : public Command {
   }
 
   std::vector<std::string> paths_;
+  std::string page_path_, json_path_;
+  std::vector<std::string> written_;
   SaveOptions save_;
   StudyOptions options_;
   std::optional<uint64_t> nodes_;
