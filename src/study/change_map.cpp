@@ -14,6 +14,24 @@ constexpr uint64_t kCellsMax = uint64_t{1} << 16;
 constexpr uint64_t kCellBytesMin = 512;
 constexpr uint64_t kBlockBytesMax = 4096;
 constexpr size_t kReadBytes = 1_MiB;
+/// How much fuller a smaller square must be to be worth its larger cells.
+constexpr double kBetterFill = 1.25;
+
+/// Cells so small that they fill a curve of the highest order, or a lower one if they fill that better.
+uint64_t cell_bytes_for(uint64_t total_bytes) {
+  uint64_t best = 0;
+  double best_fill = 0;
+  for (uint64_t cells = kCellsMax; cells >= kCellsMax / 16; cells /= 4) {
+    uint64_t cell_bytes = std::max(total_bytes / (cells - 1) + 1, kCellBytesMin);
+    const uint64_t unit = cell_bytes > kBlockBytesMax ? kBlockBytesMax : kCellBytesMin;
+    cell_bytes = (cell_bytes + unit - 1) / unit * unit;
+    const double fill = static_cast<double>(total_bytes) / static_cast<double>(cell_bytes * cells);
+    if (best > 0 && fill < kBetterFill * best_fill) continue;
+    best = cell_bytes;
+    best_fill = fill;
+  }
+  return best;
+}
 
 /// A file of the series: the same rank, and the same place among the rank's files.
 using FileKey = std::pair<int64_t, uint32_t>;
@@ -65,9 +83,9 @@ class Mapper {
     }
     uint64_t total = 0;
     for (const auto& [key, span] : spans_) total += span.bytes + kCellBytesMin;
-    map_.cell_bytes = kCellBytesMin;
-    while (total / map_.cell_bytes + 1 > kCellsMax) map_.cell_bytes *= 2;
-    map_.block_bytes = std::min(map_.cell_bytes, kBlockBytesMax);
+    map_.cell_bytes = cell_bytes_for(total);
+    map_.block_bytes = kBlockBytesMax;
+    while (map_.cell_bytes % map_.block_bytes != 0) map_.block_bytes /= 2;
     const uint64_t blocks_max = std::max<uint64_t>(memory_bytes / sizeof(uint64_t), kCellsMax);
     while (total / map_.block_bytes / map_.compared_one_in > blocks_max) map_.compared_one_in *= 2;
     // Files begin at a block, so that a block is of one file.

@@ -284,7 +284,7 @@ function showChanges() {
       `${percent(never)} of the cells never changed, ${percent(always)} changed in every block and every time.`);
   const canvas = element('canvas', {width: side, height: side, role: 'img', 'aria-label': `heat map of changes: ${percent(never)} of the cells never changed`});
   const positions = new Int32Array(side * side).fill(-1);
-  const context = canvas.getContext('2d'), image = context.createImageData(side, side);
+  const context = canvas.getContext('2d', {willReadFrequently: true}), image = context.createImageData(side, side);
   cells.forEach((value, cell) => {
     const [x, y] = hilbertPoint(map.order, cell);
     positions[y * side + x] = cell;
