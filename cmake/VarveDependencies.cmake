@@ -97,9 +97,7 @@ if(VARVE_WITH_CHARTS)
   endif()
 endif()
 
-if(VARVE_EXAMPLES)
-  pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)                   # pictures of the flow solver in examples/
-endif()
+pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)                   # pictures of the flow solver in examples/, and of studies
 if(VARVE_TESTS)
   find_package(GTest REQUIRED)                                        # tests
   find_package(rapidcheck REQUIRED)                                   # property tests

@@ -44,6 +44,7 @@ CONFINED = {
     "hwloc.h": ["src/runtime/placement.cpp"],
     "toml++/*": ["src/runtime/settings.cpp"],
     "CLI/*": ["src/cli/*"],
+    "png.h": ["src/report/heat_map_png.cpp", "examples/*"],
 }
 
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".cc"}

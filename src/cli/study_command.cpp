@@ -9,7 +9,10 @@
 #include "cli/heap.h"
 #include "cli/study_text.h"
 #include "cli/text.h"
+#include "report/heat_map_png.h"
+#include "report/study_csv.h"
 #include "report/study_page.h"
+#include "study/stored_series.h"
 #include "study/study.h"
 
 namespace varve::cli {
@@ -23,17 +26,22 @@ class StudyCommand final : public Command {
   std::string_view summary() const override { return "look at what checkpoints would gain, and how"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional_list("DIR", paths_,
-                              "consecutive sets, oldest first: folders, single\nfiles, or a folder whose folders are "
-                              "the sets");
+    arguments.optional_positional_list(
+        "DIR", paths_,
+        "consecutive sets, oldest first: folders, single\nfiles, or a folder whose folders are "
+        "the sets");
     arguments.text("--output", "FILE", page_path_, "the page (varve-study.html)");
     arguments.text("--json-file", "FILE", json_path_, "all figures as JSON, too");
+    arguments.text("--csv", "FILE", csv_path_, "the figures as one long table, too");
+    arguments.text("--png", "FILE", png_path_, "the heat map of changes as a picture, too");
+    arguments.text("--job", "NAME", job_, "study this job's sets in the store, not folders");
     declare_measuring(arguments);
     declare_assumptions(arguments);
     arguments.examples(
         "  varve study run                                  all sets in the folder run: run/dump0001, ...\n"
         "  varve study run/dump0001 run/dump0002 --output two.html\n"
         "  varve study core.1 core.2 core.3                 images of one process\n"
+        "  varve study --store /scratch/store --job run     sets that are saved already\n"
         "  varve study run --sample 256M --bandwidth 30GB/s --nodes 15408 --mtbf 6h\n");
   }
 
@@ -44,15 +52,22 @@ class StudyCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
     keep_freed_memory();
     options_.assumptions.node_count = nodes_.value_or(0);
-    VARVE_ASSIGN(const std::vector<SetPlace> places, find_series(paths_));
+    if (paths_.empty() == job_.empty())
+      return Status::invalid_argument("either folders or --job says what to study", "",
+                                      "`varve help study` has examples");
+    VARVE_TRY(check_outputs());
+    std::unique_ptr<Store> store;
+    if (!job_.empty()) {
+      VARVE_ASSIGN(store, session.open_store());
+    }
     ProgressSink& progress = session.begin_progress();
     progress.phase("looking");
-    VARVE_ASSIGN(const StudySeries series, open_series(places, save_, *layouts, progress));
+    VARVE_ASSIGN(const StudySeries series, open(store.get(), *layouts, progress));
     VARVE_ASSIGN(const StudyResult result, run_study(series, options_, progress));
     session.end_progress();
     const Json facts = study_json(result);
     const std::string text = study_text(result);
-    VARVE_TRY(write_files(session, facts, text));
+    VARVE_TRY(write_files(session, result, facts, text));
     if (session.json()) {
       session.print_facts(facts);
     } else {
@@ -64,7 +79,20 @@ class StudyCommand final : public Command {
   }
 
  private:
-  Status write_files(Session& session, const Json& facts, const std::string& text) {
+  Result<StudySeries> open(const Store* store, LayoutService& layouts, ProgressSink& progress) const {
+    if (store != nullptr) return open_stored_series(*store, job_, save_, progress);
+    VARVE_ASSIGN(const std::vector<SetPlace> places, find_series(paths_));
+    return open_series(places, save_, layouts, progress);
+  }
+
+  /// What this build cannot write is said before the work, not after it.
+  Status check_outputs() const {
+    if (!page_path_.empty() && !has_charts()) return study_page({}, {}).status();
+    if (!png_path_.empty()) return heat_map_png({}).status();
+    return {};
+  }
+
+  Status write_files(Session& session, const StudyResult& result, const Json& facts, const std::string& text) {
     const bool page_wanted = !page_path_.empty();
     if (page_wanted || has_charts()) {
       VARVE_ASSIGN(const std::string page, study_page(facts, text));
@@ -73,6 +101,11 @@ class StudyCommand final : public Command {
       session.warn(study_page(facts, text).status());
     }
     if (!json_path_.empty()) VARVE_TRY(write(json_path_, json_text(facts, 1) + "\n"));
+    if (!csv_path_.empty()) VARVE_TRY(write(csv_path_, study_csv(result)));
+    if (!png_path_.empty() && result.changes) {
+      VARVE_ASSIGN(const std::string png, heat_map_png(*result.changes));
+      VARVE_TRY(write(png_path_, png));
+    }
     return {};
   }
 
@@ -123,7 +156,8 @@ class StudyCommand final : public Command {
   }
 
   std::vector<std::string> paths_;
-  std::string page_path_, json_path_;
+  std::string page_path_, json_path_, csv_path_, png_path_;
+  std::string job_;
   std::vector<std::string> written_;
   SaveOptions save_;
   StudyOptions options_;

@@ -34,7 +34,7 @@ const plural = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 
 const sum = (list, of) => list.reduce((total, each) => total + of(each), 0);
 const blockName = (name) => name.replace(/^fixed:(\d+)$/, (_, bytes) => `fixed ${plainSize(+bytes)}`)
     .replace(/^(rabin|gear):(\d+)$/, (_, kind, bytes) => `${kind} ${plainSize(+bytes)}`);
-const methodName = (name) => name.replace('by-type', 'mcrEngine’s by type').replace('+gzip:6', ' + gzip').replace('gzip:6', 'gzip');
+const methodName = (name) => name.replace(/^(fast|balanced|best)$/, 'Varve’s, effort $1').replace('by-type', 'mcrEngine’s, by type').replace('+gzip:6', ' + gzip').replace('gzip:6', 'gzip');
 const schemes = ['agnostic', 'agnostic-block', 'aware', 'aware-block'];
 
 // Elements.
@@ -367,8 +367,11 @@ function showCompression() {
     table('compression', [['scheme', (each) => each.scheme], ['codecs', (each) => methodName(each.method)], ['best', (each) => `${gain(each.best)} (${each.best_group_size})`, true],
         ['worst', (each) => `${gain(each.worst)} (${each.worst_group_size})`, true]], compression.improvements, 'Ratio over agnostic with gzip, at the best and the worst size of a group (table IV)');
   }
-  table('compression', [['scheme', (each) => each.scheme], ['codecs', (each) => methodName(each.method)], ['ratio', (each) => timesOf(each.ratio), true],
-      ['encoding', (each) => speed(each.encode_bytes_per_second), true], ['decoding', (each) => speed(each.decode_bytes_per_second), true]], methods, 'All that was tried');
+  const names = [...new Set(['aware', 'agnostic'].flatMap((scheme) => methods.filter((each) => each.scheme === scheme).map((each) => each.method)))];
+  const fastest = (name) => point('aware', name) || point('agnostic', name);
+  table('compression', [['codecs', (name) => methodName(name)], ...schemes.map((scheme) => [scheme, (name) => point(scheme, name) ? timesOf(point(scheme, name).ratio) : '–', true]),
+      ['encoding', (name) => speed(fastest(name).encode_bytes_per_second), true], ['decoding', (name) => speed(fastest(name).decode_bytes_per_second), true]], names,
+      'Ratios of all that was tried, and the speed of the aware scheme');
 }
 function compareWithPaper({groups, blocks, series, improvements}, point) {
   const sentences = [];
@@ -398,15 +401,16 @@ function showTime() {
       `and a failure every ${duration(timing.mean_time_between_failures)}. What many files at once cost a file system beside their bytes is not in it.`);
   const row = chartRow('time');
   for (const [part, title] of [['checkpoint', 'Steps of a checkpoint'], ['restart', 'Steps of a restart']]) {
-    const names = [...new Set(all.flatMap((each) => each[part].map((step) => step.name)))];
+    const inTurn = ['fetch', 'merge', 'classify and merge', 'cut, look up, compress', 'compress', 'write', 'read', 'decompress', 'separate', 'split', 'lay in place', 'send'];
+    const names = [...new Set(all.flatMap((each) => each[part].map((step) => step.name)))].sort((a, b) => inTurn.indexOf(a) - inTurn.indexOf(b));
     chart(row, title, part === 'checkpoint' ? 'figure 12' : 'figure 13', () => ({
       tooltip: {trigger: 'axis', formatter: (list) => `${escapeText(list[0].name)}: <b>${duration(sum(list, (at) => at.value || 0))}</b><br>` +
           list.filter((at) => at.value > 0).map((at) => `${at.marker}${at.seriesName}: ${duration(at.value)}`).join('<br>')},
-      grid: {left: 100, top: 58, bottom: 32}, legend: {type: 'plain'}, xAxis: {type: 'value', axisLabel: {formatter: duration}, splitNumber: 4},
+      grid: {left: 100, right: 34, top: 58, bottom: 32}, legend: {type: 'plain'}, xAxis: {type: 'value', axisLabel: {formatter: duration}, splitNumber: 4},
       yAxis: {type: 'category', inverse: true, data: all.map((each) => each.name)},
       series: names.map((name, index) => ({name, type: 'bar', stack: 'all', color: palette[index % palette.length], data: all.map((each) => each[part].find((step) => step.name === name)?.seconds || 0)}))}));
   }
-  table('time', [['', (each) => each.name], ['', (each) => each.description], ['written', (each) => size(each.written_bytes), true], ['checkpoint', (each) => duration(each.checkpoint_seconds), true],
+  table('time', [['', (each) => each.name], ['', (each) => each.description, false, 'wrap'], ['written', (each) => size(each.written_bytes), true], ['checkpoint', (each) => duration(each.checkpoint_seconds), true],
       ['restart', (each) => duration(each.restart_seconds), true], ['if the run waits: every', (each) => duration(each.interval_seconds), true], ['lost', (each) => percent(each.waste), true],
       ['if it goes on: every', (each) => duration(each.asynchronous_interval_seconds), true], ['lost', (each) => percent(each.asynchronous_waste), true]], all);
   const change = (from, to, of) => gain(find(to)[of] / find(from)[of] - 1);
