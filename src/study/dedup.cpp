@@ -10,6 +10,7 @@
 #include "core/parallel.h"
 #include "core/processor_meter.h"
 #include "hash/score.h"
+#include "study/mix.h"
 
 namespace varve {
 
@@ -102,7 +103,8 @@ class Cutter {
       SizeBin& bin = sizes_[static_cast<size_t>(std::bit_width(bytes)) - 1];
       ++bin.chunks;
       bin.bytes += bytes;
-      const bool is_new = counter_.add(fingerprint, bytes, stream.rank);
+      const bool is_new =
+          counter_.add(fingerprint, bytes, stream.rank, mix((uint64_t{stream.class_id} << 32) + stream.position));
       if (!tells_changes_ || !counter_.sampled(fingerprint)) continue;
       class_bytes_[stream.class_id] += bytes;
       class_changed_[stream.class_id] += is_new ? bytes : 0;
@@ -198,7 +200,8 @@ class DedupPass {
       DedupMethod method;
       method.name = text;
       method.of_files = options_.of_files;
-      ShareCounter counter(series_.bytes() / chunker_options.bytes_average, memory_bytes, series_.rank_count() == 1);
+      ShareCounter counter(series_.bytes() / chunker_options.bytes_average, memory_bytes, series_.rank_count() == 1,
+                           !plan_.takes_all());
       bytes_ahead_ = std::max(bytes_ahead_, chunker->bytes_ahead());
       cutters_.emplace_back(std::move(method), std::move(chunker), std::move(counter), tells_changes);
     }

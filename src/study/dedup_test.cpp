@@ -143,6 +143,25 @@ TEST(Dedup, KeepsToItsMemoryAndThenSaysHowSureItIs) {
   EXPECT_GE(count.unique_bytes.high, static_cast<double>(10_MiB));
 }
 
+TEST(Dedup, OfASampleSaysHowSureItIs) {
+  const SeriesFolder folder;
+  for (int rank = 0; rank < 40; ++rank) {
+    const ByteVector data = random_bytes(512_KiB, 20 + static_cast<uint64_t>(rank));
+    folder.write(1, rank, data);
+    folder.write(2, rank,
+                 joined({ByteSpan(data).first(256_KiB), random_bytes(256_KiB, 90 + static_cast<uint64_t>(rank))}));
+  }
+  const StudySeries series = folder.open();
+  const SamplePlan plan = SamplePlan::of(series, 10_MiB, 1);
+  const Result<Dedup> dedup = study_dedup(series, plan, {}, null_progress());
+  ASSERT_TRUE(dedup.ok()) << dedup.status().to_string();
+  EXPECT_NEAR(dedup->sampled_share, 0.25, 0.1);
+  const ShareCount count = method_of(*dedup, "fixed:4096").total(ShareScope::both);
+  const double all = static_cast<double>(count.bytes);
+  EXPECT_NEAR(count.unique_bytes.value / all, 0.75, 0.1);
+  EXPECT_FALSE(count.unique_bytes.is_exact());
+}
+
 TEST(Dedup, KeepsWholeSetsWhenItIsStopped) {
   const SeriesFolder folder;
   for (int set : {1, 2, 3}) folder.write(set, 0, random_bytes(8_MiB, 13));

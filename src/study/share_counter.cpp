@@ -13,7 +13,8 @@ Estimate ShareCount::duplicate_chunks() const {
   return {all - unique_chunks.value, all - unique_chunks.high, all - unique_chunks.low};
 }
 
-ShareCounter::ShareCounter(uint64_t chunks_expected, uint64_t memory_bytes, bool one_rank) : one_rank_(one_rank) {
+ShareCounter::ShareCounter(uint64_t chunks_expected, uint64_t memory_bytes, bool one_rank, bool of_sample)
+    : one_rank_(one_rank), of_sample_(of_sample) {
   const uint64_t tables = one_rank ? 2 : kShareScopes;
   while (chunks_expected / (sample_mask_ + 1) * FingerprintSet::kBytesEach * tables > memory_bytes &&
          sample_mask_ < 0xffff) {
@@ -27,12 +28,12 @@ void ShareCounter::begin_set() {
   known_[index_of(ShareScope::ranks)].clear();
 }
 
-bool ShareCounter::add(uint64_t fingerprint, uint64_t bytes, int64_t rank) {
+bool ShareCounter::add(uint64_t fingerprint, uint64_t bytes, int64_t rank, uint64_t unit) {
   SetSums& set = sets_.back();
   ++set.chunks;
   set.bytes += bytes;
   if (!sampled(fingerprint)) return false;
-  Sums& sums = set.groups[fingerprint >> 60];
+  Sums& sums = set.groups[(of_sample_ ? unit : fingerprint) >> 60];
   ++sums.chunks;
   sums.bytes += bytes;
   const uint64_t of_rank = mix(fingerprint ^ mix(static_cast<uint64_t>(rank)));
@@ -69,7 +70,7 @@ std::array<ShareCount, kShareScopes> ShareCounter::counts(size_t set) const {
     count.bytes = sums.bytes;
     count.unique_chunks = estimate_from_groups(chunks, static_cast<double>(sums.chunks));
     count.unique_bytes = estimate_from_groups(bytes, static_cast<double>(sums.bytes));
-    if (sample_mask_ == 0) {
+    if (sample_mask_ == 0 && !of_sample_) {
       count.unique_chunks = Estimate::exact(count.unique_chunks.value);
       count.unique_bytes = Estimate::exact(count.unique_bytes.value);
     }

@@ -31,11 +31,13 @@ struct ShareCount {
 class ShareCounter {
  public:
   /// `chunks_expected`: of the whole series. With one rank, two of the scopes are the same as the others.
-  ShareCounter(uint64_t chunks_expected, uint64_t memory_bytes, bool one_rank);
+  /// `of_sample`: what is counted stands for more, so that no count is exact.
+  ShareCounter(uint64_t chunks_expected, uint64_t memory_bytes, bool one_rank, bool of_sample);
 
   void begin_set();
-  /// Counts a chunk; returns whether the rank did not have it before, in no set (meaningful if it is sampled()).
-  bool add(uint64_t fingerprint, uint64_t bytes, int64_t rank);
+  /// Counts a chunk of the unit of sampling whose hash is `unit`; returns whether the rank did not have it before, in
+  /// no set (meaningful if it is sampled()).
+  bool add(uint64_t fingerprint, uint64_t bytes, int64_t rank, uint64_t unit);
   bool sampled(uint64_t fingerprint) const { return (fingerprint >> 40 & sample_mask_) == 0; }
   /// One in so many fingerprints is kept.
   uint64_t sampled_one_in() const { return sample_mask_ + 1; }
@@ -53,10 +55,10 @@ class ShareCounter {
   };
   struct SetSums {
     uint64_t chunks = 0, bytes = 0;
-    std::array<Sums, kGroups> groups;  ///< of the sampled ones
+    std::array<Sums, kGroups> groups;  ///< of the sampled ones, at random: their spread tells how sure the counts are
   };
 
-  const bool one_rank_;
+  const bool one_rank_, of_sample_;
   uint64_t sample_mask_ = 0;
   std::array<FingerprintSet, kShareScopes> known_;
   std::vector<SetSums> sets_;
