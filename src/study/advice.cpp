@@ -16,6 +16,8 @@ constexpr double kSchemeGain = 0.01;
 constexpr double kBestGain = 0.05;
 /// What effort fast may lose.
 constexpr double kFastLoss = 0.01;
+/// The defaults, and one setting after another.
+constexpr uint64_t kTrials = 5;
 
 class Adviser {
  public:
@@ -29,6 +31,7 @@ class Adviser {
   }
 
   Result<Advice> run() {
+    progress_.total(kTrials * std::min(series_.bytes(), options_.sample_bytes));
     VARVE_TRY(attempt(base_));
     // A stop keeps what was tried so far.
     const Status tried = try_others();

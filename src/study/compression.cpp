@@ -45,6 +45,7 @@ class CompressionStudy {
     const StudySet& set = series_.sets[series_.sets.size() / 2];
     plan_for(set);
     result_.set = set.label;
+    tell_total(set);
     Status done = try_methods(set);
     if (done.ok()) done = try_group_sizes(set);
     if (done.ok()) done = try_block_sizes(set);
@@ -79,6 +80,17 @@ class CompressionStudy {
                            options_.group_size);
     result_.sampled_share =
         static_cast<double>(PartSource(set, plan_, all_files(set)).bytes()) / static_cast<double>(set.bytes());
+  }
+
+  void tell_total(const StudySet& set) const {
+    const size_t schemes = std::size(kSchemes), aware_schemes = schemes / 2;
+    const size_t lines = aware_schemes + 2 * aware_schemes;  // of a figure: gzip, and two for each aware scheme
+    size_t sizes = 1;
+    for (uint32_t size = 1; size < options_.group_size && size < result_.rank_count; size *= 2) ++sizes;
+    const size_t sets = std::min(series_.sets.size(), kSetsMax);
+    const size_t trials = schemes * std::size(kGeneral) + aware_schemes * std::size(kTyped) + (sizes + sets) * lines +
+                          std::size(kBlockBytes) * lines / 2;
+    progress_.total(trials * std::min(set.bytes(), options_.sample_bytes));
   }
 
   SaveOptions save_options(const Trial& trial) const {

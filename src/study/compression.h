@@ -51,7 +51,7 @@ struct CompressionOptions {
   uint32_t thread_count = 0;
 };
 
-/// Tries all of it; stopped by `progress`, it returns what it has.
+/// Tries all of it; stopped by `progress`, it returns what it has. Progress is in raw bytes of all trials.
 Result<Compression> study_compression(const StudySeries& series, const CompressionOptions& options,
                                       ProgressSink& progress);
 

@@ -95,7 +95,6 @@ class StudyRun {
     compression.sample_bytes = std::min(options_.sample_bytes, options_.memory_bytes / 4);
     compression.group_size = options_.group_size;
     compression.thread_count = options_.thread_count;
-    progress_.total(0);
     VARVE_ASSIGN(result_.compression, study_compression(series_, compression, progress_));
     return {};
   }
@@ -108,7 +107,6 @@ class StudyRun {
     advice.memory_bytes = options_.memory_bytes / 2;
     advice.thread_count = options_.thread_count;
     advice.mean_time_between_failures = options_.assumptions.mean_time_between_failures;
-    progress_.total(0);
     VARVE_ASSIGN(result_.advice, study_advice(series_, advice, progress_));
     return {};
   }
