@@ -52,9 +52,10 @@ class StudyCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
     keep_freed_memory();
     options_.assumptions.node_count = nodes_.value_or(0);
-    if (paths_.empty() == job_.empty())
+    if (paths_.empty() == job_.empty()) {
       return Status::invalid_argument("either folders or --job says what to study", "",
                                       "`varve help study` has examples");
+    }
     VARVE_TRY(check_outputs());
     std::unique_ptr<Store> store;
     if (!job_.empty()) {

@@ -17,7 +17,7 @@ std::string size_text(double bytes) { return format_size(static_cast<uint64_t>(s
 
 /// "3.20x", or "3.20x ±0.05" if it is an estimate.
 std::string ratio_text(const Estimate& ratio) {
-  const std::string text = fmt::format("{:.2f}x", ratio.value);
+  std::string text = fmt::format("{:.2f}x", ratio.value);
   if (ratio.is_exact()) return text;
   return text + fmt::format(" ±{:.2f}", (ratio.high - ratio.low) / 2);
 }

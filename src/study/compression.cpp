@@ -58,8 +58,8 @@ class CompressionStudy {
  private:
   struct Trial {
     const StudySet& set;
-    Scheme scheme;
-    uint32_t group_size;
+    Scheme scheme = Scheme::aware;
+    uint32_t group_size = 1;
     uint64_t block_bytes = 64_KiB;
   };
   /// The sample of a set in groups, laid down by a scheme.

@@ -16,6 +16,7 @@ namespace varve {
 
 namespace {
 constexpr size_t kBatchBytes = 4_MiB;
+constexpr uint64_t kUnitBytes = 64_KiB;
 constexpr size_t kSizeBins = 21;  // up to kChunkBytesMax
 
 /// Bytes of a stream that lie in a batch's buffer.
@@ -80,6 +81,16 @@ class Cutter {
   }
 
  private:
+  struct Owner {
+    uint32_t stream = 0;
+    uint64_t offset = 0;  ///< in the stream
+  };
+
+  /// About the windows of SamplePlan: the same of all ranks and sets.
+  static uint64_t unit_hash(const Stream& stream, uint64_t offset) {
+    return mix(mix((uint64_t{stream.class_id} << 32) + stream.position) + offset / kUnitBytes);
+  }
+
   /// A segment may begin before the place where this cutter stopped, as others look ahead farther.
   void cut(const Batch& batch, const Segment& segment, const Stream& stream) {
     uint64_t at = segment.begin == 0 ? 0 : at_;
@@ -90,7 +101,7 @@ class Cutter {
       if (ahead.size() < remaining && ahead.size() < chunker_->bytes_ahead()) break;
       const size_t bytes = next_chunk_bytes(*chunker_, stream.type, ahead, remaining);
       chunks_.push_back(ahead.first(bytes));
-      owners_.push_back(segment.stream);
+      owners_.push_back({segment.stream, at});
       at += bytes;
     }
     at_ = at;
@@ -98,13 +109,12 @@ class Cutter {
 
   void count(const std::vector<Stream>& streams) {
     for (size_t i = 0; i < chunks_.size(); ++i) {
-      const Stream& stream = streams[owners_[i]];
+      const Stream& stream = streams[owners_[i].stream];
       const uint64_t bytes = chunks_[i].size(), fingerprint = scores_[i].prefix();
       SizeBin& bin = sizes_[static_cast<size_t>(std::bit_width(bytes)) - 1];
       ++bin.chunks;
       bin.bytes += bytes;
-      const bool is_new =
-          counter_.add(fingerprint, bytes, stream.rank, mix((uint64_t{stream.class_id} << 32) + stream.position));
+      const bool is_new = counter_.add(fingerprint, bytes, stream.rank, unit_hash(stream, owners_[i].offset));
       if (!tells_changes_ || !counter_.sampled(fingerprint)) continue;
       class_bytes_[stream.class_id] += bytes;
       class_changed_[stream.class_id] += is_new ? bytes : 0;
@@ -120,7 +130,7 @@ class Cutter {
   std::vector<uint64_t> class_bytes_, class_changed_;  ///< of this set
   uint64_t at_ = 0;                                    ///< in the stream of the last segment
   std::vector<ByteSpan> chunks_;
-  std::vector<uint32_t> owners_;
+  std::vector<Owner> owners_;  ///< of chunks_
   std::vector<Score> scores_;
 };
 

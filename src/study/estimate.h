@@ -23,8 +23,10 @@ struct RatioUnit {
 };
 
 /// The total of what is measured in a population whose strata have `stratum_bases` in all: the sum over the strata of
-/// base × (measured / base in the sample). The interval comes from 200 bootstrap samples, drawn within the strata, the
-/// same every time. Strata without a unit have the ratio of all the others.
+/// base × (measured / base in the sample). Strata without a unit have the ratio of all the others. The interval comes
+/// from 200 bootstrap samples, the same every time, and Student's t. They are drawn within strata, of which neighbours
+/// are taken together until they have four units: what the strata differ by then counts as chance, so that the interval
+/// is rather too wide. It is symmetric in factors; of a single unit, it reaches up to the base.
 Estimate estimate_total(std::span<const RatioUnit> units, std::span<const double> stratum_bases);
 
 /// The total of a population with this base, from a few random groups of a sample (base and measured of each): their

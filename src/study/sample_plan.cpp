@@ -11,6 +11,8 @@ namespace {
 /// Windows are whole chunks and packs of every chunker's usual sizes.
 constexpr uint64_t kWindowBytesMax = 256_KiB;
 constexpr uint64_t kWindowBytesMin = 64_KiB;
+/// More windows than this, and they get larger.
+constexpr uint64_t kWindowsMax = 1 << 20;
 }  // namespace
 
 uint64_t SamplePlan::unit_hash(const StreamKey& key, int64_t rank, uint64_t window) const {
@@ -29,8 +31,9 @@ SamplePlan SamplePlan::of(const StudySeries& series, uint64_t bytes, uint32_t gr
   plan.group_size_ = std::max(group_size, 1u);
   const uint64_t ranks = std::min<uint64_t>(series.rank_count(), plan.group_size_);
   const uint64_t units_wanted = 4 * ranks * series.class_keys.size() * series.sets.size();
-  plan.window_bytes_ = std::clamp(bytes / std::max<uint64_t>(units_wanted, 1), kWindowBytesMin, kWindowBytesMax) /
-                       kWindowBytesMin * kWindowBytesMin;
+  const uint64_t fair_bytes = bytes / std::max<uint64_t>(units_wanted, 1) / kWindowBytesMin * kWindowBytesMin;
+  plan.window_bytes_ = std::clamp(fair_bytes, kWindowBytesMin, kWindowBytesMax);
+  while (all_bytes / plan.window_bytes_ > kWindowsMax) plan.window_bytes_ *= 2;
 
   std::vector<std::map<uint64_t, uint64_t>> units(series.class_keys.size());  // of each class: bytes by hash
   std::vector<uint64_t> class_bytes(series.class_keys.size());

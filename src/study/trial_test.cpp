@@ -136,6 +136,18 @@ TEST(Estimates, HoldTheTrueValue) {
   EXPECT_LT(total.high - total.low, 0.05 * total.value);
 }
 
+TEST(Estimates, SayThatFewUnitsTellLittle) {
+  const std::vector<double> bases = {1e6, 1e6};
+  const std::vector<RatioUnit> one = {{0, 100, 50}};
+  EXPECT_EQ(estimate_total(one, bases).value, 1e6);
+  EXPECT_EQ(estimate_total(one, bases).low, 0.5e6);
+  EXPECT_EQ(estimate_total(one, bases).high, 2e6);
+  // One unit in each of two strata: what they differ by is all that is known of the spread.
+  const std::vector<RatioUnit> two = {{0, 100, 40}, {1, 100, 60}};
+  EXPECT_EQ(estimate_total(two, bases).value, 1e6);
+  EXPECT_LT(estimate_total(two, bases).low, 0.5e6);
+}
+
 CompressionPoint find_point(const std::vector<CompressionPoint>& points, Scheme scheme, const std::string& method,
                             uint64_t block_bytes = 64_KiB) {
   for (const CompressionPoint& point : points) {

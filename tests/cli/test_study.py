@@ -62,6 +62,15 @@ class Study(ProgramTest):
         self.assertEqual(facts["sets"], ["core.1", "core.2"])
         self.assertEqual(facts["raw_bytes"], 200_000)
 
+    def test_draws_the_heat_map(self):
+        for number in (1, 2):
+            self.write(f"core.{number}", compressible_bytes(100_000, seed=number))
+        code, _, err = self.run_program("study", "core.1", "core.2", "--png", "map.png")
+        if code != SUCCESS:
+            self.assertIn("without libpng", err)
+            return
+        self.assertTrue((self.work / "map.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n"))
+
     def test_says_what_it_cannot_study(self):
         self.assertEqual(self.run_program("study", "nothing-here")[0], NOT_FOUND)
         self.assertEqual(self.run_program("study")[0], USAGE)
