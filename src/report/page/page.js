@@ -12,7 +12,7 @@ function size(bytes) {
 }
 const plainSize = (bytes) => size(bytes).replace(/\.0+ /, ' ');
 const percent = (share) => `${(100 * share).toFixed(Math.abs(share) < 0.1 ? 2 : 1)} %`;
-const gain = (share) => `${share >= 0 ? '+' : '−'}${(100 * Math.abs(share)).toFixed(1)} %`;
+const gain = (share) => Math.abs(share) < 0.0005 ? '±0 %' : `${share >= 0 ? '+' : '−'}${(100 * Math.abs(share)).toFixed(1)} %`;
 const count = (value) => Math.round(value).toLocaleString('en-US');
 const speed = (rate) => `${(rate / 1e6).toFixed(0)} MB/s`;
 function rate(value) {
@@ -115,7 +115,7 @@ const lineOf = (name, data, index) => ({name, type: 'line', data, symbol: marks[
 function byteAxis(most) {
   let step = 1;
   while (step * 5 < most) step *= 2;
-  return {type: 'value', interval: step, axisLabel: {formatter: plainSize}};
+  return {type: 'value', interval: step, max: Math.ceil(most * 1.05 / step) * step, axisLabel: {formatter: plainSize}};
 }
 // Whiskers of a list of [x, low, high] in a bar series of its own.
 function whiskers(data) {
@@ -175,14 +175,14 @@ function showContents() {
       ['bytes a file', (set) => spread(set.file_bytes, size), true], ['variables', (set) => count(set.variable_count), true],
       ['a file', (set) => spread(set.variables_per_file, count), true], ['doubles', (set) => percent(set.doubles), true],
       ['singles', (set) => percent(set.singles), true], ['other', (set) => percent(set.other), true], ['skeleton', (set) => percent(set.skeleton), true]], sets);
-  papers('contents', 'mcrEngine’s four applications had 0 to 89 % doubles and 0 to 74 % singles, in 7 MB to 4.8 GB a set and 28 to 8,900 variables a file (table III).',
+  papers('contents', 'mcrEngine’s four applications had 0 to 89 % doubles and 0 to 74 % singles, in 13 MB to 4.8 GB a set and 28 to 8,900 variables a file (table III).',
       describeTypes(sets[sets.length - 1]));
   const shown = classes.slice(0, 14).reverse();
   chart(chartRow('contents'), 'The largest variables', `of ${study.sets[study.sets.length - 1]}; equal ones of all ranks together; ${plural(classes.length, 'class').replace('classs', 'classes')} in all`, () => ({
     grid: {left: 250, top: 8, right: 70}, legend: {show: false}, tooltip: {formatter: (at) => `${escapeText(at.name)}<br>${size(at.value)}, ${plural(shown[at.dataIndex].stream_count, 'array')}`},
     xAxis: byteAxis(Math.max(...shown.map((each) => each.bytes))),
     yAxis: {type: 'category', data: shown.map((each) => each.class_key), axisLabel: {width: 235, overflow: 'truncate', hideOverlap: false, interval: 0}},
-    series: [{type: 'bar', data: shown.map((each) => each.bytes), label: {show: true, position: 'right', color: theme().soft, formatter: (at) => size(at.value)}}]}), {tall: true});
+    series: [{type: 'bar', barMaxWidth: 36, data: shown.map((each) => each.bytes), label: {show: true, position: 'right', color: theme().soft, formatter: (at) => size(at.value)}}]}), {tall: true});
   function describeTypes(set) {
     const kinds = [['doubles', set.doubles], ['singles', set.singles], ['other types', set.other], ['what describes the files', set.skeleton]]
         .filter(([, share]) => share >= 0.005).sort((a, b) => b[1] - a[1]).map(([name, share]) => `${percent(share)} ${name}`);
