@@ -90,9 +90,17 @@ if(VARVE_WITH_BLAKE3)
   endif()
 endif()
 
-if(VARVE_EXAMPLES)
-  pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)                   # pictures of the flow solver in examples/
+# The charting library of the pages that `varve study` writes: fetched by tools/fetch_charts.sh.
+set(VARVE_CHARTS_FILE "")
+if(VARVE_WITH_CHARTS)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/build/charts/echarts.min.js)
+    set(VARVE_CHARTS_FILE ${PROJECT_SOURCE_DIR}/build/charts/echarts.min.js)
+  else()
+    message(STATUS "No charting library (tools/fetch_charts.sh brings it); varve study writes JSON and CSV, and no page")
+  endif()
 endif()
+
+pkg_check_modules(PNG QUIET IMPORTED_TARGET libpng)                   # pictures of the flow solver in examples/, and of studies
 if(VARVE_TESTS)
   find_package(GTest REQUIRED)                                        # tests
   find_package(rapidcheck REQUIRED)                                   # property tests

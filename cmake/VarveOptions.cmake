@@ -8,6 +8,7 @@ option(VARVE_WITH_MPI "Ranks over MPI, in a library of their own (if MPI is foun
 option(VARVE_WITH_HWLOC "Find cores for checkpoint threads with hwloc" ON)
 option(VARVE_WITH_TLS "Stores on servers over TCP, by TLS of OpenSSL (Unix sockets do without)" ON)
 option(VARVE_WITH_TOML "Options of a run in a TOML file" ON)
+option(VARVE_WITH_CHARTS "The pages of `varve study` (with the charting library that tools/fetch_charts.sh brings)" ON)
 option(VARVE_WITH_BLAKE3 "BLAKE3 scores (else SHA-256 of OpenSSL)" ON)
 option(VARVE_WITH_FUSE "Mounts of stores, with libfuse 3" ON)
 option(VARVE_WITH_ISAL_ERASURE "Erasure codes with the vector instructions of isa-l (else portable ones, several times slower)" ON)

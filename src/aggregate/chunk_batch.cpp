@@ -32,6 +32,11 @@ void score_batch(ChunkBatch& batch, const ScoreFunction& score) {
   for (size_t i = 0; i < chunks.size(); ++i) chunks[i]->score = scores[i];
 }
 
+size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpan ahead, uint64_t remaining) {
+  const size_t bytes = chunker.next(ahead, remaining);
+  return bytes > type.bytes && bytes < remaining ? bytes - bytes % type.bytes : bytes;
+}
+
 Status BatchReader::fill(ChunkBatch& batch) {
   batch.chunks.clear();
   size_t used = 0;
@@ -75,15 +80,13 @@ Result<bool> BatchReader::take_hole(ChunkBatch& batch) {
 }
 
 void BatchReader::cut(ChunkBatch& batch, size_t begin, size_t end) {
-  const uint32_t element_bytes = streams_[item_->stream].type.bytes;
+  const ElementType type = streams_[item_->stream].type;
   const size_t ahead_bytes = chunker_.bytes_ahead();
   while (begin < end) {
     const uint64_t remaining = item_->end - item_->begin;
     const ByteSpan ahead = ByteSpan(batch.buffer).subspan(begin, end - begin);
     if (ahead.size() < remaining && ahead.size() < ahead_bytes) return;
-    size_t bytes = chunker_.next(ahead, remaining);
-    // Chunks are whole elements, so that what is compressed together is aligned.
-    if (bytes > element_bytes && bytes < remaining) bytes -= bytes % element_bytes;
+    const size_t bytes = next_chunk_bytes(chunker_, type, ahead, remaining);
     BatchChunk chunk;
     chunk.stream = item_->stream;
     chunk.stream_offset = item_->begin;

@@ -35,6 +35,10 @@ struct ChunkBatch {
 /// Finds the chunks that are a repeated pattern, and the scores of the others.
 void score_batch(ChunkBatch& batch, const ScoreFunction& score);
 
+/// The length of the chunk that a save cuts off `ahead`, the bytes of a stream after the last cut, of which the item
+/// that is cut has `remaining`: whole elements, so that what is compressed together is aligned.
+size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpan ahead, uint64_t remaining);
+
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:

@@ -1,16 +1,15 @@
 #include "aggregate/group_saver.h"
 
 #include <algorithm>
-#include <numeric>
+#include <unordered_map>
+
+#include "aggregate/group_streams.h"
 
 namespace varve {
 
 namespace {
-constexpr uint64_t kSmallFileBytes = 64_KiB;
 /// A leaf is closed when its encoded form passes about this much; small sets have one leaf a group.
 constexpr uint64_t kLeafBytes = 1_MiB;
-/// Elements larger than this (records of many fields) are treated as bytes.
-constexpr uint32_t kElementBytesMax = 64;
 
 /// How much a file adds to its leaf, about.
 uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams, size_t first_stream) {
@@ -19,11 +18,6 @@ uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams,
     bytes += 24 + variable.name.size() + 6 * variable.extents.size();
   for (size_t i = 0; i < file.streams.size(); ++i) bytes += 2 + 8 * streams[first_stream + i].references.size();
   return bytes;
-}
-
-/// Whether nothing is known of the file but its bytes (opaque_layout).
-bool is_opaque(const Layout& layout) {
-  return layout.format == "raw" && layout.variables.size() == 1 && layout.variables[0].type == ElementType{};
 }
 
 void append_reference(std::vector<Reference>& references, const Reference& next) {
@@ -54,8 +48,7 @@ GroupSaver::GroupSaver(const SaveContext& context, Source& source, uint32_t ordi
 }
 
 Result<GroupOutcome> GroupSaver::run() {
-  VARVE_TRY(read_layouts());
-  make_streams();
+  VARVE_TRY(take_streams());
   arenas_ =
       std::make_unique<SpreadWriter>(context_.store, context_.lease, ordinal_,
                                      ArenaWriterOptions{.direct = context_.options.direct_io, .buffer_bytes = 1_MiB});
@@ -68,107 +61,20 @@ Result<GroupOutcome> GroupSaver::run() {
   return std::move(outcome_);
 }
 
-Status GroupSaver::read_layouts() {
-  const bool aware = context_.options.scheme == Scheme::aware || context_.options.scheme == Scheme::aware_block;
-  std::vector<Layout> layouts(files_.size());
-  if (aware) {
-    VARVE_ASSIGN(layouts, source_.layouts(context_.progress));
-  } else {
-    for (size_t i = 0; i < files_.size(); ++i) {
-      if (files_[i].type == FileType::regular) {
-        layouts[i] = opaque_layout(files_[i].bytes, "/" + base_name(files_[i].path));
-      }
-    }
-  }
-  tree_files_.resize(files_.size());
-  for (size_t i = 0; i < files_.size(); ++i) describe(tree_files_[i], files_[i], std::move(layouts[i]));
-  return {};
-}
-
-void GroupSaver::describe(TreeFile& file, const SourceFile& source, Layout layout) {
-  file.path = source.path;
-  file.type = source.type;
-  file.mode = source.mode;
-  file.modified_s = source.modified_s;
-  file.modified_ns = source.modified_ns;
-  file.rank = source.rank;
-  file.link_target = source.link_target;
-  if (source.type != FileType::regular) return;
-  file.bytes = source.bytes;
-  outcome_.raw_bytes += file.bytes;
-  outcome_.variable_count += layout.variables.size();
-  const size_t all = layout.variables.size();
-  std::erase_if(layout.variables, [&](const Variable& v) {
-    const uint64_t bytes = v.stored_bytes();
-    return bytes < context_.options.small_bytes && bytes < file.bytes;
-  });
-  file.small_variable_count = all - layout.variables.size();
-  file.layout = std::move(layout);
-  file.streams.resize(file.layout.variables.size() + 1);
-}
-
-uint32_t GroupSaver::class_id(const std::string& key) {
-  auto [found, added] = class_ids_.emplace(key, static_cast<uint32_t>(class_keys_.size()));
-  if (added) class_keys_.push_back(key);
-  return found->second;
-}
-
-void GroupSaver::make_streams() {
-  const bool aware = context_.options.scheme == Scheme::aware || context_.options.scheme == Scheme::aware_block;
-  for (size_t i = 0; i < tree_files_.size(); ++i) {
-    TreeFile& file = tree_files_[i];
-    const bool opaque_file = is_opaque(file.layout);
-    for (size_t position = 0; position < file.streams.size(); ++position) {
-      Stream stream;
-      stream.file = static_cast<uint32_t>(i);
-      stream.position = static_cast<uint32_t>(position);
-      stream.rank = file.rank;
-      stream.extents = stream_extents(file, position);
-      for (const Extent& extent : stream.extents) stream.bytes += extent.bytes;
-      if (position == 0) {
-        stream.class_id = class_id("skeleton/" + file.layout.format);
-      } else {
-        const Variable& variable = file.layout.variables[position - 1];
-        const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
-        stream.class_id = class_id(!aware       ? "file_BYTES"
-                                   : small_file ? "small-files_BYTES"
-                                                : context_.options.match.class_key(variable, opaque_file));
-        file.class_of.push_back(stream.class_id);
-        const ElementType type = storage_type(variable);
-        if (type.bytes <= kElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
-        const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;
-        if (!variable.encoded) stream.dims.assign(shape.rbegin(), shape.rend());
-        std::erase(stream.dims, uint64_t{1});
-      }
-      streams_.push_back(std::move(stream));
-    }
-  }
-  sort_classes();
+Status GroupSaver::take_streams() {
+  VARVE_ASSIGN(GroupStreams described, describe_streams(source_, context_.options, context_.progress));
+  tree_files_ = std::move(described.files);
+  class_keys_ = std::move(described.class_keys);
+  streams_ = std::move(described.streams);
+  outcome_.raw_bytes = described.raw_bytes;
+  outcome_.variable_count = described.variable_count;
   for (size_t i = 0; i < class_keys_.size(); ++i) encoders_.push_back(make_encoder(context_.options.codec));
-}
-
-void GroupSaver::sort_classes() {
-  // By name, so that the order of classes does not depend on which file came first.
-  std::vector<uint32_t> order(class_keys_.size()), rank_of(class_keys_.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return class_keys_[a] < class_keys_[b]; });
-  std::vector<std::string> keys;
-  for (uint32_t i = 0; i < order.size(); ++i) {
-    rank_of[order[i]] = i;
-    keys.push_back(class_keys_[order[i]]);
-  }
-  class_keys_ = std::move(keys);
-  for (Stream& stream : streams_) stream.class_id = rank_of[stream.class_id];
-  for (TreeFile& file : tree_files_) {
-    for (uint32_t& id : file.class_of) id = rank_of[id];
-  }
+  return {};
 }
 
 Status GroupSaver::store_chunks() {
   const SaveOptions& options = context_.options;
   const uint64_t chunk_bytes = options.chunker.bytes_average;
-  const uint64_t block_bytes =
-      (std::max(options.block_bytes, chunk_bytes) + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
   // Small enough to stay in the cache between reading, scoring and laying down; large enough that waking the pool, and
   // the look-ahead of the chunker, which is read twice, are a small share.
   const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * context_.chunker.bytes_ahead());
@@ -176,8 +82,8 @@ Status GroupSaver::store_chunks() {
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
   encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
 
-  BatchReader reader(streams_, source_, WorkOrder(streams_, options.scheme, block_bytes), context_.chunker,
-                     chunk_bytes);
+  BatchReader reader(streams_, source_, WorkOrder(streams_, options.scheme, whole_block_bytes(options)),
+                     context_.chunker, chunk_bytes);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
   bool ended = false;

@@ -3,7 +3,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <unordered_map>
 
 #include "aggregate/chunk_batch.h"
 #include "aggregate/fresh_chunks.h"
@@ -53,11 +52,7 @@ class GroupSaver {
     Task<Status> task;
   };
 
-  Status read_layouts();
-  void describe(TreeFile& file, const SourceFile& source, Layout layout);
-  void make_streams();
-  uint32_t class_id(const std::string& key);
-  void sort_classes();
+  Status take_streams();
 
   Status store_chunks();
   /// Where the index of known chunks is elsewhere: asks once for all chunks of a batch.
@@ -81,7 +76,6 @@ class GroupSaver {
 
   std::vector<TreeFile> tree_files_;
   std::vector<std::string> class_keys_;
-  std::unordered_map<std::string, uint32_t> class_ids_;
   std::vector<std::shared_ptr<Encoder>> encoders_;  ///< of each class
   std::vector<Stream> streams_;
 

@@ -134,27 +134,6 @@ Result<StoreStatistics> store_statistics(const Store& store) {
 namespace {
 constexpr uint64_t kReadBytes = 1_MiB;
 
-/// Where a byte of a file lies: in a stream, and for how long from there.
-struct FilePiece {
-  uint64_t file_offset = 0, bytes = 0;
-  size_t stream = 0;
-  uint64_t stream_offset = 0;
-};
-
-std::vector<FilePiece> pieces_of(const TreeFile& file) {
-  std::vector<FilePiece> pieces;
-  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
-    uint64_t at = 0;
-    for (const Extent& extent : stream_extents(file, stream)) {
-      pieces.push_back({extent.offset, extent.bytes, stream, at});
-      at += extent.bytes;
-    }
-  }
-  std::sort(pieces.begin(), pieces.end(),
-            [](const FilePiece& a, const FilePiece& b) { return a.file_offset < b.file_offset; });
-  return pieces;
-}
-
 Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, size_t stream,
                    const std::function<Status(ByteSpan)>& take) {
   StreamReader reader(store);
@@ -174,7 +153,7 @@ Status read_leaf_file(const Store& store, const Leaf& leaf, const TreeFile& file
                       const std::function<Status(ByteSpan)>& take) {
   StreamReader reader(store, 64);
   ByteVector buffer;
-  for (const FilePiece& piece : pieces_of(file)) {
+  for (const FilePiece& piece : file_pieces(file)) {
     for (uint64_t done = 0; done < piece.bytes;) {
       buffer.resize(std::min<uint64_t>(piece.bytes - done, kReadBytes));
       VARVE_TRY(reader.read(leaf, file.streams[piece.stream], piece.stream_offset + done, buffer));

@@ -26,6 +26,20 @@ Status for_each_leaf(const Store& store, const SetRecord& record, const std::fun
   return {};
 }
 
+std::vector<FilePiece> file_pieces(const TreeFile& file) {
+  std::vector<FilePiece> pieces;
+  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
+    uint64_t at = 0;
+    for (const Extent& extent : stream_extents(file, stream)) {
+      pieces.push_back({extent.offset, extent.bytes, stream, at});
+      at += extent.bytes;
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const FilePiece& a, const FilePiece& b) { return a.file_offset < b.file_offset; });
+  return pieces;
+}
+
 void fill_pattern(uint64_t pattern, uint64_t offset, MutableByteSpan into) {
   std::byte bytes[8];
   store_le<uint64_t>(bytes, pattern);

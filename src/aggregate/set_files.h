@@ -24,6 +24,15 @@ struct FileFilter {
 /// Visits the leaves of a set's tree in order, each verified.
 Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit);
 
+/// Where some consecutive bytes of a file lie: in a stream.
+struct FilePiece {
+  uint64_t file_offset = 0, bytes = 0;
+  size_t stream = 0;
+  uint64_t stream_offset = 0;
+};
+/// All of a file, in order.
+std::vector<FilePiece> file_pieces(const TreeFile& file);
+
 /// Reads streams out of packs, keeping the last few packs decoded. One thread.
 class StreamReader {
  public:

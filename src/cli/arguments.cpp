@@ -30,6 +30,11 @@ void Arguments::positional_list(const std::string& name, std::vector<std::string
   app_.add_option(name, into, help)->required()->type_name("");
 }
 
+void Arguments::optional_positional_list(const std::string& name, std::vector<std::string>& into,
+                                         const std::string& help) {
+  app_.add_option(name, into, help)->type_name("");
+}
+
 void Arguments::flag(const std::string& name, bool& into, const std::string& help) { app_.add_flag(name, into, help); }
 
 void Arguments::text(const std::string& name, const std::string& value_name, std::string& into,

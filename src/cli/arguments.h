@@ -26,6 +26,8 @@ class Arguments {
   void optional_positional(const std::string& name, std::string& into, const std::string& help);
   void positional_list(const std::string& name, std::vector<std::string>& into, const std::string& help);
 
+  void optional_positional_list(const std::string& name, std::vector<std::string>& into, const std::string& help);
+
   void flag(const std::string& name, bool& into, const std::string& help);
   void text(const std::string& name, const std::string& value_name, std::string& into, const std::string& help);
   /// May be given several times.

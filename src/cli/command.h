@@ -53,6 +53,7 @@ std::unique_ptr<Command> make_mount_command();
 std::unique_ptr<Command> make_seal_command();
 std::unique_ptr<Command> make_unmount_command();
 std::unique_ptr<Command> make_model_command();
+std::unique_ptr<Command> make_study_command();
 
 /// All of them, in the order of the help.
 std::vector<std::unique_ptr<Command>> make_all_commands();

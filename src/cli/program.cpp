@@ -37,6 +37,7 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_status_command());
   commands.push_back(make_rebalance_command());
   commands.push_back(make_model_command());
+  commands.push_back(make_study_command());
   return commands;
 }
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+namespace varve {
+
+/// Spreads the bits of a number evenly (the output function of splitmix64).
+constexpr uint64_t mix(uint64_t value) {
+  value += 0x9e3779b97f4a7c15;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+}  // namespace varve
