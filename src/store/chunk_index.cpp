@@ -17,9 +17,12 @@ Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::se
                                                      uint64_t memory_bytes) {
   std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes));
   if (store.chunk_lookup() != nullptr) return index;
+  // Runs are listed first: one that names an arena of which nothing is seen afterwards names one that is gone, and not
+  // one that has just come.
+  VARVE_ASSIGN(const std::vector<std::string> runs, index->list_runs());
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
   const std::set<ArenaId> present(arenas.begin(), arenas.end());
-  VARVE_TRY(index->load_runs(present));
+  index->load_runs(runs, present);
   std::set<ArenaId> covered;
   for (const auto& run : index->runs_) covered.insert(run->arenas().begin(), run->arenas().end());
   std::vector<ArenaId> missing;
@@ -30,16 +33,23 @@ Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::se
   return index;
 }
 
-Status ChunkIndex::load_runs(const std::set<ArenaId>& present) {
-  FileSystem& fs = store_.fs();
-  Result<std::vector<DirectoryEntry>> entries = fs.list(store_.index_path());
-  if (!entries.ok()) {
-    if (entries.status().code() != StatusCode::not_found) return entries.status();
-    return fs.create_directory(store_.index_path());
+Result<std::vector<std::string>> ChunkIndex::list_runs() const {
+  std::vector<std::string> paths;
+  Result<std::vector<DirectoryEntry>> entries = store_.fs().list(store_.index_path());
+  if (entries.status().code() == StatusCode::not_found) {
+    VARVE_TRY(store_.fs().create_directory(store_.index_path()));
+    return paths;
   }
+  VARVE_TRY(entries.status());
   for (const DirectoryEntry& entry : *entries) {
-    if (!entry.name.ends_with(".run")) continue;
-    const std::string path = join_path(store_.index_path(), entry.name);
+    if (entry.name.ends_with(".run")) paths.push_back(join_path(store_.index_path(), entry.name));
+  }
+  return paths;
+}
+
+void ChunkIndex::load_runs(const std::vector<std::string>& paths, const std::set<ArenaId>& present) {
+  FileSystem& fs = store_.fs();
+  for (const std::string& path : paths) {
     Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(fs, path, store_.id());
     if (!run.ok()) {
       if (run.status().code() == StatusCode::not_found) continue;  // merged by another save just now
@@ -54,7 +64,6 @@ Status ChunkIndex::load_runs(const std::set<ArenaId>& present) {
     }
     runs_.push_back(std::move(*run));
   }
-  return {};
 }
 
 Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
@@ -100,8 +109,11 @@ Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkInde
     store_.fs().remove(path + ".part").ignore("prune removes it");
     return written;
   }
-  VARVE_ASSIGN(std::unique_ptr<ChunkIndexRun> run, ChunkIndexRun::open(store_.fs(), path, store_.id()));
-  runs_.push_back(std::move(run));
+  Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(store_.fs(), path, store_.id());
+  // Merged by another save just now, or removed with its arenas by a prune: what it knew is found next time.
+  if (run.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(run.status());
+  runs_.push_back(std::move(*run));
   return {};
 }
 

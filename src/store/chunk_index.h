@@ -88,7 +88,8 @@ class ChunkIndex {
  private:
   ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes)
       : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes) {}
-  Status load_runs(const std::set<ArenaId>& present);
+  Result<std::vector<std::string>> list_runs() const;
+  void load_runs(const std::vector<std::string>& paths, const std::set<ArenaId>& present);
   Status index_arenas(const std::vector<ArenaId>& arenas);
   Status merge_runs();
 

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
+#include <utility>
 
 #include "core/faulty_file_system.h"
+#include "core/forwarding_file_system.h"
 #include "core/memory_file_system.h"
 #include "store/test_sets.h"
 
@@ -61,6 +64,53 @@ struct Index : testing::Test {
   MemoryFileSystem fs;
   std::unique_ptr<Store> store;
 };
+
+/// Where something happens just before the runs are listed, or just after one has got its name.
+struct EventfulFileSystem final : ForwardingFileSystem {
+  EventfulFileSystem(FileSystem& inner, std::string index_path)
+      : ForwardingFileSystem(inner), index_path_(std::move(index_path)) {}
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override {
+    if (path == index_path_) before_list();
+    return ForwardingFileSystem::list(path);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    VARVE_TRY(ForwardingFileSystem::rename(from, to));
+    if (to.ends_with(".run")) after_rename(to);
+    return {};
+  }
+  std::function<void()> before_list = [] {};
+  std::function<void(const std::string&)> after_rename = [](const std::string&) {};
+
+ private:
+  const std::string index_path_;
+};
+
+TEST_F(Index, DoesWithoutARunThatAnotherSaveHasMergedAtOnce) {
+  seal({1, 2, 3});
+  EventfulFileSystem eventful(fs, store->index_path());
+  eventful.after_rename = [&](const std::string& run) { ASSERT_TRUE(fs.remove(run).ok()); };
+  const auto own = Store::open(eventful, "/s").value();
+  const auto index = ChunkIndex::open(*own, {}, kMemoryBytes);
+  ASSERT_TRUE(index.ok()) << index.status().to_string();
+  EXPECT_EQ((*index)->entry_count(), 0u);
+  EXPECT_TRUE((*index)->healed().empty());
+  EXPECT_EQ(open()->entry_count(), 3u) << "who comes next indexes them again";
+}
+
+TEST_F(Index, LeavesRunsOfArenasAloneThatHaveJustCome) {
+  seal({1, 2, 3});
+  open();
+  EventfulFileSystem eventful(fs, store->index_path());
+  bool happened = false;
+  eventful.before_list = [&] {
+    if (std::exchange(happened, true)) return;
+    seal({4, 5});
+    open();
+  };
+  const auto own = Store::open(eventful, "/s").value();
+  EXPECT_EQ(ChunkIndex::open(*own, {}, kMemoryBytes).value()->entry_count(), 5u);
+  EXPECT_EQ(runs().size(), 2u);
+}
 
 TEST_F(Index, OfAnEmptyStoreFindsNothing) {
   const auto index = open();
