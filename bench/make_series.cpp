@@ -149,6 +149,7 @@ bool parse(std::string_view text, double& value) {
 bool parse_arguments(int count, char** arguments, Options& options) {
   if (count < 2) return false;
   options.folder = arguments[1];
+  if (options.folder.starts_with("-")) return false;
   for (int i = 2; i < count; i += 2) {
     const std::string_view name = arguments[i];
     if (i + 1 == count) return false;

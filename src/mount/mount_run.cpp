@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/blocked_signals.h"
 #include "core/state_folder.h"
 #include "mount/fuse_mount.h"
 #include "mount/mount_point.h"
@@ -21,22 +22,6 @@ namespace {
 constexpr unsigned kReaderProcessesMax = 4;
 /// More than processors, to keep the disk busy.
 constexpr uint32_t kReadAheadThreads = 8;
-
-/// Signals come to the thread that serves, and to no other: those that are started meanwhile never see any.
-class SignalsHeld {
- public:
-  SignalsHeld() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
-  }
-  ~SignalsHeld() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 void raise_open_files_limit() {
   rlimit limit{};
@@ -131,7 +116,7 @@ Status run_mount(const MountOptions& options, const MountLog& log, const std::fu
   raise_open_files_limit();
   Mount mount(options, log);
   {
-    const SignalsHeld held;
+    const BlockedSignals held;  // they come to the thread that serves
     VARVE_TRY(mount.assemble());
   }
   VARVE_TRY(ready());

@@ -6,8 +6,8 @@
 #include <ctime>
 
 #include "aggregate/save_part.h"
+#include "core/blocked_signals.h"
 #include "core/processor_meter.h"
-#include "runtime/blocked_signals.h"
 #include "runtime/snapshot_source.h"
 
 namespace varve {

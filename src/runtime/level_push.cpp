@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "core/blocked_signals.h"
 #include "level/transfer.h"
-#include "runtime/blocked_signals.h"
 
 namespace varve {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/blocked_signals.h"
 #include "core/status_codec.h"
-#include "runtime/blocked_signals.h"
 
 namespace varve {
 

@@ -219,7 +219,7 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
       ASSERT_TRUE(test::restores_as(*open.store, {"run", 4}, last)) << faulty.trace();
     }
   }
-  EXPECT_GT(struck_count, 20u);
+  EXPECT_GT(struck_count, 5u) << "how many arenas move is chance, as their ids are";
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryFault, InterruptedRebalance,
