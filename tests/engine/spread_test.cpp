@@ -78,7 +78,10 @@ TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
   ASSERT_TRUE(create_spread_store(places.all()).ok());
   OpenSpread open(places.all());
   ASSERT_TRUE(test::save(*open.store, folder.path(), "run", 1).ok());
+  uint32_t used = 0;
   for (uint32_t place = 0; place < 3; ++place) {
+    if (arena_count(*places.disks[place].fs) == 0) continue;  // no pack has a score of its share
+    ++used;
     ASSERT_EQ(arena_count(*places.disks[place].fs), 1u) << place;
     const auto name = places.disks[place]->list(kPath + "/arenas").value().front().name;
     const ArenaId id = ArenaId::parse(name.substr(0, 32)).value();
@@ -86,6 +89,7 @@ TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
     const auto arena = open.store->arena(id).value();
     for (const FrameEntry& pack : arena->index().packs) EXPECT_EQ(open.fs.spread().place_of(pack.score), place);
   }
+  EXPECT_GE(used, 2u);
   EXPECT_TRUE(test::restores_as(*open.store, {"run", 1}, saved));
   EXPECT_TRUE(test::is_whole(*open.store));
 }
