@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/save_options.h"
+#include "cli/store_levels.h"
 #include "cli/text.h"
 #include "core/state_folder.h"
 #include "service/offer_set.h"
@@ -85,6 +86,7 @@ class Reporter final : public WatchListener {
 
   void happened(const WatchEvent& event) override {
     count(event);
+    write();  // who reads the line may look at once
     const std::string set = event.entry.name.to_string();
     if (session_.json()) {
       session_.print_facts(facts_of(event, set));
@@ -92,7 +94,6 @@ class Reporter final : public WatchListener {
       session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of(event, quote_name(set))));
     }
     if (Status printed = session_.finish_printing(); !printed.ok()) session_.warn(printed);
-    write();
   }
 
   void rests(const SetTracker& sets) override {
@@ -178,6 +179,9 @@ class WatchCommand final : public Command {
   void declare(Arguments& arguments) override {
     arguments.positional_list("DIR", options_.folders, "the folders, each with the sets of one job");
     arguments.text("--to", "STORE", to_, "where to: a folder or servers (the same as --store)");
+    arguments.text("--levels", "LEVELS", levels_,
+                   "where to, nearest first, as for varve save: sets are\nsaved to the first level, and copied on to "
+                   "the others");
     auto take_pattern = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.pattern, SetPattern::parse(text));
       return {};
@@ -206,6 +210,7 @@ class WatchCommand final : public Command {
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
         "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
         "  varve watch out --end-marker DONE --remove-originals\n"
+        "  varve watch out --levels 'local:/nvme/me keep=2; dir:/lustre/me every=10'\n"
         "  varve watch /nvme/out --ranks 8 --nodes 4 --to tcp://io1:7070\n"
         "  varve status                                     what all watchers are at\n");
   }
@@ -222,28 +227,26 @@ class WatchCommand final : public Command {
     options_.rank_regex = saving.rank_regex;
     // It forks, so it comes before any thread.
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start());
-    std::string location = to_;
-    if (location.empty()) {
-      VARVE_ASSIGN(location, session.store_path());
-    }
-    VARVE_ASSIGN(StorePlace* const place, session.open_place(location));
-    VARVE_ASSIGN(const std::unique_ptr<Store> store, varve::open_store(*place));
-    if (node_count_ && place->servers().size() != 1)
-      return Status::invalid_argument("sets of several nodes are put together by one server", location,
-                                      "start one with `varve serve`, and name it with --to");
+    Target target;
+    VARVE_TRY(open(session, target));
     give_way();
     note_interrupts();
-    Reporter reporter(session, location);
+    Reporter reporter(session, target.location);
     const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
-      if (!node_count_) return save_files(*store, set.folder, set.files, name, saving, *layouts, progress);
+      if (!node_count_) {
+        VARVE_ASSIGN(SaveReport saved,
+                     save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress));
+        if (target.levels) bring_along(session, *target.levels, name, progress);
+        return saved;
+      }
       FolderSource source(set.folder, set.files, *layouts, saving.layouts);
       const SetOffer offer{name, node_name(), *node_count_, saving};
-      VARVE_TRY(offer_set(*place->servers().front(), offer, source, progress));
+      VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
       SaveReport report;
-      VARVE_ASSIGN(report.record, Catalog(*store).read(name));
+      VARVE_ASSIGN(report.record, Catalog(*target.store).read(name));
       return report;
     };
-    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher, Watcher::open(*store, options_, save, reporter));
+    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher, Watcher::open(*target.store, options_, save, reporter));
     VARVE_TRY(reporter.open(watcher->folders()));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
@@ -251,6 +254,42 @@ class WatchCommand final : public Command {
   }
 
  private:
+  /// Where the sets go. Ends before the session, which holds what reaches it.
+  struct Target {
+    std::string location;               ///< for people
+    StorePlace* place = nullptr;        ///< unless levels were named
+    std::unique_ptr<Store> own;         ///< likewise
+    std::optional<StoreLevels> levels;  ///< if they were
+    const Store* store = nullptr;       ///< of the place, or the nearest level
+  };
+
+  Status open(Session& session, Target& target) const {
+    if (!levels_.empty()) {
+      if (!to_.empty() || node_count_)
+        return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
+      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, true));
+      target.store = &target.levels->nearest().store();
+      target.location = levels_;
+      return {};
+    }
+    target.location = to_;
+    if (target.location.empty()) {
+      VARVE_ASSIGN(target.location, session.store_path());
+    }
+    VARVE_ASSIGN(target.place, session.open_place(target.location));
+    VARVE_ASSIGN(target.own, varve::open_store(*target.place));
+    target.store = target.own.get();
+    if (!node_count_ || target.place->servers().size() == 1) return {};
+    return Status::invalid_argument("sets of several nodes are put together by one server", target.location,
+                                    "start one with `varve serve`, and name it with --to");
+  }
+
+  /// The set is saved, whatever becomes of this; what a level lacks goes there after the next set.
+  static void bring_along(Session& session, const StoreLevels& levels, const SetName& name, ProgressSink& progress) {
+    const Status brought = levels.bring_along(name, progress).status();
+    if (!brought.ok()) session.warn(brought);
+  }
+
   std::string node_name() const {
     if (!node_.empty()) return node_;
     const char* const node = std::getenv("VARVE_NODE");
@@ -259,7 +298,7 @@ class WatchCommand final : public Command {
 
   WatchOptions options_;
   SaveArguments saving_;
-  std::string to_;
+  std::string to_, levels_;
   std::string node_;
   std::optional<uint64_t> node_count_;
   std::optional<uint64_t> rank_count_;

@@ -38,7 +38,7 @@ Result<Reply> RemoteWriter::start() {
   request.token = token_;
   request.path = served_path_;
   request.direct = direct_;
-  Persistence persistence = link_.persistence();
+  Retries retries = link_.retries();
   while (true) {
     Result<std::unique_ptr<ServerConnection>> connection = link_.take_own();
     Status failure = connection.status();
@@ -57,7 +57,7 @@ Result<Reply> RemoteWriter::start() {
       failure = reply.status();
       request.again = true;
     }
-    if (!persistence.goes_on(failure)) return is_lost_connection(failure) ? link_.unreachable(failure) : failure;
+    if (!retries.goes_on(failure)) return is_lost_connection(failure) ? link_.unreachable(failure) : failure;
   }
 }
 
@@ -132,8 +132,8 @@ Status RemoteWriter::take_answer() {
 
 Status RemoteWriter::resume(const Status& failure) {
   Status why = failure;
-  Persistence persistence = link_.persistence();
-  while (persistence.goes_on(why)) {
+  Retries retries = link_.retries();
+  while (retries.goes_on(why)) {
     connection_.reset();
     why = try_to_resume();
     if (why.ok()) return {};

@@ -127,9 +127,9 @@ Result<Reply> ServerConnection::ask_list(Request& request, std::vector<Directory
   }
 }
 
-Persistence::Persistence(double seconds) : deadline_(after_seconds(seconds)) {}
+Retries::Retries(double seconds) : deadline_(after_seconds(seconds)) {}
 
-bool Persistence::goes_on(const Status& failure) {
+bool Retries::goes_on(const Status& failure) {
   if (!may_pass(failure) || std::chrono::steady_clock::now() >= deadline_) return false;
   // The first time at once: often only an old connection was dead.
   std::this_thread::sleep_for(std::chrono::duration<double>(pause_seconds_));
@@ -143,8 +143,8 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
   if (link->address_.kind == ServerAddress::Kind::tcp) VARVE_TRY(link->prepare_tls());
   Result<std::unique_ptr<ServerConnection>> connection = link->connect();
   // A server that is there, but has no room just now, may have some soon.
-  Persistence persistence(link->options_.connect_seconds);
-  while (!connection.ok() && connection.status().code() == StatusCode::busy && persistence.goes_on(connection.status()))
+  Retries retries(link->options_.connect_seconds);
+  while (!connection.ok() && connection.status().code() == StatusCode::busy && retries.goes_on(connection.status()))
     connection = link->connect();
   if (!connection.ok()) {
     return may_pass(connection.status()) ? link->unreachable(connection.status())
@@ -237,7 +237,7 @@ void ServerLink::give_back(std::unique_ptr<ServerConnection> connection) {
 }
 
 Status ServerLink::with_connection(const std::function<Status(ServerConnection&, bool again)>& act) {
-  Persistence persistence = this->persistence();
+  Retries retries = this->retries();
   bool again = false;
   while (true) {
     Result<std::unique_ptr<ServerConnection>> connection = take();
@@ -255,7 +255,7 @@ Status ServerLink::with_connection(const std::function<Status(ServerConnection&,
       again = true;
       drop(std::move(*connection));
     }
-    if (!persistence.goes_on(failure)) return may_pass(failure) ? unreachable(failure) : failure;
+    if (!retries.goes_on(failure)) return may_pass(failure) ? unreachable(failure) : failure;
   }
 }
 

@@ -59,9 +59,9 @@ class ServerConnection {
 };
 
 /// Tries again for a bounded time, ever more slowly.
-class Persistence {
+class Retries {
  public:
-  explicit Persistence(double seconds);
+  explicit Retries(double seconds);
   /// Waits, and says whether to try again after `failure`: only a connection that was lost is worth it.
   bool goes_on(const Status& failure);
 
@@ -94,7 +94,7 @@ class ServerLink {
 
   /// How long to go on after the connection was lost: once the server was not reached for all that time, the next
   /// operations do not wait as long again, until it is back.
-  Persistence persistence() const { return Persistence(was_unreachable_ ? 0 : options_.reconnect_seconds); }
+  Retries retries() const { return Retries(was_unreachable_ ? 0 : options_.reconnect_seconds); }
   /// Says that the server cannot be reached, because of `failure`.
   Status unreachable(const Status& failure);
   std::string name() const { return address_.to_string(); }

@@ -111,6 +111,18 @@ class Watching(WatchTest):
         self.assertEqual(sorted(path.name for path in (self.work / "back").iterdir()),
                          ["restart.100.0", "restart.100.1", "restart.100.2"])
 
+    def test_brings_sets_to_farther_levels(self):
+        far = self.work / "far"
+        for step in (1, 2, 3):
+            self.appear(step)
+        levels = f"local:{self.work}/near keep=2; dir:{far} every=2"
+        self.varve("watch", self.run_folder, "--levels", levels, "--quiet", "0", "--once")
+        near = {level["level"]: level["jobs"][0] for level in self.facts("levels", "--levels", levels)["levels"]}
+        self.assertEqual([job["newest"] for job in near.values()], [3, 2])
+        self.use_store(far)
+        self.assert_restores("run@2", self.run_folder / "out2")
+        self.fails(USAGE, "watch", self.run_folder, "--levels", levels, "--to", far)
+
     def test_never_replaces_a_set(self):
         folder = self.appear(1)
         self.varve("watch", self.run_folder, "--quiet", "0", "--once")
