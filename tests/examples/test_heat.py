@@ -57,7 +57,7 @@ class Heat(ExampleTest):
 
     def wait_for_a_set(self, name, process):
         end = time.monotonic() + RUN_SECONDS_MAX
-        while not (self.work / f"{name}-store").is_dir() or self.newest(name) == 0:
+        while not (self.work / f"{name}-store" / "varve.store").is_file() or self.newest(name) == 0:
             self.assertIsNone(process.poll())
             self.assertLess(time.monotonic(), end, "no checkpoint")
             time.sleep(0.02)
