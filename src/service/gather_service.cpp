@@ -136,6 +136,9 @@ Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
     if (gathering.members.empty()) break;
     const uint64_t wanted = gathering.members.front().offer.node_count;
     if (gathering.members.size() == wanted) {
+      // Who came first must not matter.
+      std::sort(gathering.members.begin(), gathering.members.end(),
+                [](const Member& a, const Member& b) { return a.offer.node < b.offer.node; });
       gathering.saving = true;
       return {};
     }
@@ -151,9 +154,7 @@ Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
 }
 
 Status GatherService::save(const SetName& name, Gathering& gathering) {
-  // Once all are there, nobody else changes the members. Who came first must not matter.
-  std::sort(gathering.members.begin(), gathering.members.end(),
-            [](const Member& a, const Member& b) { return a.offer.node < b.offer.node; });
+  // Once all are there, nobody changes the members.
   AllFiles all;
   std::set<std::string> folders;
   for (size_t m = 0; m < gathering.members.size(); ++m) {

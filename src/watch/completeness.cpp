@@ -26,6 +26,10 @@ Result<std::string> Completeness::lacking(const FoundSet& set) const {
     if (there.code() == StatusCode::not_found) return "there is no " + name + " yet";
     VARVE_TRY(there);
   }
+  return std::string();
+}
+
+Result<std::string> being_written(const FoundSet& set) {
   for (const SourceFile& file : set.files) {
     if (file.type != FileType::regular) continue;
     VARVE_ASSIGN(const bool written, is_being_written(join_path(set.folder, file.path)));

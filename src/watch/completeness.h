@@ -14,9 +14,11 @@ struct Completeness {
   std::string end_marker;
 
   bool asks_for_something() const { return rank_count > 0 || !end_marker.empty(); }
-  /// What is lacking yet, for people; empty: nothing. A program that writes a file still lacks the end of it
-  /// (open_writers.h).
+  /// What is lacking yet, for people; empty: nothing.
   Result<std::string> lacking(const FoundSet& set) const;
 };
+
+/// Which file of the set a program is writing (open_writers.h), for people; empty: none.
+Result<std::string> being_written(const FoundSet& set);
 
 }  // namespace varve

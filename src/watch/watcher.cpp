@@ -183,16 +183,21 @@ Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
   }
   if (!tracker_.update(entry, std::move(now), Clock::now())) return {};
 
-  VARVE_ASSIGN(std::string lacking, options_.completeness.lacking(entry.found));
-  VARVE_ASSIGN(const bool there, is_there(entry));
-  if (entry.state == WatchState::differs) return {};
-  if (!there) {
-    if (!lacking.empty()) {
-      tracker_.wait(entry, std::move(lacking), Clock::now());
-      return {};
-    }
-    VARVE_TRY(save(entry, progress));
+  // Also of a set that is saved: what is written into a file that is removed would be lost.
+  VARVE_ASSIGN(std::string lacking, being_written(entry.found));
+  bool there = false;
+  if (lacking.empty()) {
+    VARVE_ASSIGN(there, is_there(entry));
+    if (entry.state == WatchState::differs) return {};
   }
+  if (lacking.empty() && !there) {
+    VARVE_ASSIGN(lacking, options_.completeness.lacking(entry.found));
+  }
+  if (!lacking.empty()) {
+    tracker_.wait(entry, std::move(lacking), Clock::now());
+    return {};
+  }
+  if (!there) VARVE_TRY(save(entry, progress));
   if (options_.remove_originals) VARVE_TRY(remove(entry, progress));
   SetTracker::settle(entry, WatchState::saved);
   return {};

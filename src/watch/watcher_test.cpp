@@ -160,6 +160,19 @@ TEST_F(AWatcher, RemovesOriginalsOnceTheyAreSaved) {
   EXPECT_TRUE(test::restores_as(*store, {"run", 1}, first));
 }
 
+TEST_F(AWatcher, RemovesNothingThatAProgramHasOpenForWriting) {
+  test::write_file(run / "out1/data", "first");
+  once();
+  const int writer = ::open((run / "out1/data").c_str(), O_WRONLY);
+  if (!is_being_written(run / "out1/data").value()) GTEST_SKIP() << "no leases on this file system";
+  options.remove_originals = true;
+  once();
+  EXPECT_TRUE(std::filesystem::exists(run / "out1/data"));
+  ::close(writer);
+  once();
+  EXPECT_FALSE(std::filesystem::exists(run / "out1"));
+}
+
 TEST_F(AWatcher, GoesOnRemovingWhereItWasStopped) {
   test::write_file(run / "out1/a", "first");
   test::write_file(run / "out1/b", "second");
