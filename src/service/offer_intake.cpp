@@ -1,24 +1,8 @@
 #include "service/offer_intake.h"
 
-#include <charconv>
+#include "level/node_label.h"
 
 namespace varve {
-
-namespace {
-Result<SetName> parse_set(std::string_view text) {
-  const size_t at = text.rfind('@');
-  SetName name;
-  if (at != std::string_view::npos) {
-    name.job = text.substr(0, at);
-    const auto [end, error] = std::from_chars(text.data() + at + 1, text.data() + text.size(), name.step);
-    if (error == std::errc() && end == text.data() + text.size()) {
-      VARVE_TRY(check_job_name(name.job));
-      return name;
-    }
-  }
-  return Status::invalid_argument("a set is JOB@STEP", std::string(text));
-}
-}  // namespace
 
 OfferIntake::~OfferIntake() {
   if (files_) gather_.leave(files_);
@@ -36,7 +20,9 @@ Status OfferIntake::offer(const Request& request, ByteSpan data) {
   if (raw_.size() < request.bytes) return {};
 
   NodeOffer offer;
-  VARVE_ASSIGN(offer.set, parse_set(request.path));
+  const std::optional<SetName> set = parse_set_name(request.path);
+  if (!set) return Status::invalid_argument("a set is JOB@STEP", request.path);
+  offer.set = *set;
   offer.node = request.node;
   offer.node_count = request.node_count;
   VARVE_ASSIGN(offer.files, decode_offered_files(raw_));
