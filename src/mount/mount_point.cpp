@@ -98,7 +98,10 @@ Result<std::string> prepare_mount_point(const std::string& folder) {
     VARVE_TRY(unmount_full(path, true));
   }
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return Status::from_errno(errno, "find folder", path);
+  if (::stat(path.c_str(), &status) != 0) {
+    const Status missing = Status::from_errno(errno, "find folder", path);
+    return missing.code() == StatusCode::not_found ? missing.with_hint("make it with `mkdir " + path + "`") : missing;
+  }
   if (!S_ISDIR(status.st_mode)) return Status::invalid_argument("this is no folder", path);
   std::error_code error;
   // Of the folder, not of what a symbolic link is called.
