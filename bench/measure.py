@@ -27,9 +27,46 @@ class Cost:
                     max(self.peak_bytes, other.peak_bytes))
 
 
+class HeldMemory:
+    """Keeps nearly all memory of a virtual machine in use, as that of a machine that has run for a while.
+
+    Virtual machines give free memory back to their host. Its next touch then costs up to 2.5 ns a byte, by chance, in
+    whatever command comes first. Memory that the page cache holds stays with the machine, and is as quickly taken as
+    free memory is elsewhere. So the holes of a large empty file are read into the page cache until little is free."""
+
+    FREE_BYTES = 1500 << 20  # the kernel itself keeps some free
+
+    def __init__(self):
+        self.file = None
+        self.offset = 0
+
+    @staticmethod
+    def _memory(field):
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) << 10 for line in lines if line.startswith(field))
+
+    def take(self):
+        with open("/proc/cpuinfo", encoding="ascii") as cpu:
+            if " hypervisor" not in cpu.read():
+                return
+        total = self._memory("MemTotal")
+        if self.file is None:
+            self.file = tempfile.TemporaryFile()
+            self.file.truncate(2 * total)
+        taken, window = 0, bytearray(READ_BYTES)
+        while self._memory("MemFree") > self.FREE_BYTES and taken < total:
+            for _ in range(64):
+                taken += os.preadv(self.file.fileno(), [window], self.offset)
+                self.offset = (self.offset + READ_BYTES) % (2 * total // READ_BYTES * READ_BYTES)
+
+
+held_memory = HeldMemory()
+
+
 def run(command, cwd=None, environment=None):
     """Runs `command` to its end and returns its Cost. Earlier writes are on disk before the clock starts."""
     os.sync()
+    held_memory.take()
     with tempfile.TemporaryFile() as said:
         started = time.perf_counter()
         process = subprocess.Popen(command, cwd=cwd, env={**os.environ, **(environment or {})},

@@ -4,9 +4,10 @@
     bench/sets.py --varve build/bench/varve --make-series build/bench/bench/make_series [--quick] [--write FILE]
 
 Every tool works in a fresh folder, with its source in the page cache and earlier writes synced; it restores from a store
-that is not in the page cache. Varve (but for --no-sync) and cp with sync make durable what they restore, the others do
-not. Every restored set is compared with the saved one. Numbers are medians of --runs runs; the tools take turns, so that a slow minute of the
-machine does not fall on one of them. What is skipped is listed with the reason. Only Python's standard library is used.
+that is not in the page cache, but where it says so. Varve and cp with sync make durable what they restore, the others
+do not. Every restored set is compared with the saved one. Numbers are medians of --runs runs; the tools take turns, so
+that a slow minute of the machine does not fall on one of them. Of a virtual machine, memory is held as HeldMemory in
+measure.py says. What is skipped is listed with the reason. Only Python's standard library is used.
 """
 
 import argparse
@@ -93,7 +94,7 @@ class Bench:
         identical = True
         for step, folder in series.sets:
             target = measure.fresh(self.work / "restored")
-            measure.cool(contender.store)
+            (measure.warm if contender.cached else measure.cool)(contender.store)
             restore += contender.restore(step, target)
             identical = identical and measure.same_trees(folder, target)
         shutil.rmtree(self.work / "restored")
@@ -105,7 +106,7 @@ class Bench:
         total = sum(series.set_bytes())
         runs = {}
         for turn in range(self.options.runs):
-            for kind in filter(self.available, kinds):
+            for kind in filter(self.available, filter(self.wanted_tool, kinds)):
                 if turn > 0 and kind.slow and total > GIGABYTE:
                     continue
                 self.say(f"{series.name}: {kind.name}, run {turn + 1} of {self.options.runs}")
@@ -164,10 +165,10 @@ class Bench:
             self.target(f"{series.name}: stored with codec store", f"<= {report.percent(share_max)} of the sets",
                         report.percent(ours.stored_bytes / ours.set_bytes),
                         ours.stored_bytes <= share_max * ours.set_bytes)
-            self.restore_target(f"{series.name}, codec store, durable", ours, 1.5e9)
-        like_peers = results.get(contenders.VarveStoreNoSync.name)
-        if like_peers:
-            self.restore_target(f"{series.name}, codec store, as little durable as the peers", like_peers, 1.5e9)
+            self.restore_target(f"{series.name}, codec store, from the disk", ours, 1.5e9)
+        cached = results.get(contenders.VarveStoreCached.name)
+        if cached:
+            self.restore_target(f"{series.name}, codec store, from the page cache", cached, 1.5e9)
         if ours and borg:
             for what, theirs, mine in (("CPU", borg.save.cpu_seconds, ours.save.cpu_seconds),
                                        ("wall time", borg.save.wall_seconds, ours.save.wall_seconds)):
@@ -274,6 +275,9 @@ class Bench:
     def wanted(self, name):
         return not self.options.only or any(part in name for part in self.options.only)
 
+    def wanted_tool(self, kind):
+        return not self.options.tool or any(part in kind.name for part in self.options.tool)
+
     def run_real(self):
         found = data.find_real(self.options.data, self.work / "real")
         if self.wanted("all_real"):
@@ -319,6 +323,8 @@ def parse_options():
     parser.add_argument("--quick", action="store_true", help="small data, one run")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="only series whose name contains this (repeat it for more)")
+    parser.add_argument("--tool", action="append", default=[], metavar="NAME",
+                        help="only tools whose name contains this (repeat it for more)")
     parser.add_argument("--write", type=pathlib.Path, default=None, help="put the tables into this Markdown file")
     options = parser.parse_args()
     options.runs = options.runs or (1 if options.quick else 3)

@@ -143,61 +143,80 @@ Result<Pack> Pack::decode(PackMeta meta, Buffer storage, ByteSpan body, const Sc
   return pack;
 }
 
-Status Pack::verify_chunks(size_t first, size_t end) {
+Status Pack::verify_chunks(std::span<const Chunks> runs) {
   constexpr size_t kTogether = 16;  // as many as a score function may like to have at once
   std::array<size_t, kTogether> indices;
   std::array<ByteSpan, kTogether> inputs;
   std::array<Score, kTogether> scores;
-  for (size_t i = first; i < end;) {
-    size_t count = 0;
-    for (; i < end && count < kTogether; ++i) {
-      if (places_[i].verified) continue;
-      if (places_[i].raw_offset == kMissing)
-        return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
-      indices[count] = i;
-      inputs[count++] = raw_.subspan(places_[i].raw_offset, meta_.chunks[i].bytes);
-    }
+  size_t count = 0;
+  auto check = [&]() -> Status {
     score_.many(std::span(inputs).first(count), scores);
     for (size_t k = 0; k < count; ++k) {
       if (scores[k] != meta_.chunks[indices[k]].score)
         return Status::corrupt("a chunk does not match its score", meta_.class_key);
       places_[indices[k]].verified = true;
     }
+    count = 0;
+    return {};
+  };
+  for (const Chunks& run : runs) {
+    for (size_t i = run.first; i < run.end; ++i) {
+      if (places_[i].verified) continue;
+      if (places_[i].raw_offset == kMissing)
+        return Status::corrupt("a chunk that is referred to was left out of its pack", meta_.class_key);
+      indices[count] = i;
+      inputs[count++] = raw_.subspan(places_[i].raw_offset, meta_.chunks[i].bytes);
+      if (count == kTogether) VARVE_TRY(check());
+    }
   }
-  return {};
+  return check();
+}
+
+Status Pack::outside() const { return Status::corrupt("a reference points outside its pack", meta_.class_key); }
+
+Result<Pack::Chunks> Pack::chunks_of(uint64_t offset, uint64_t bytes) const {
+  auto after = std::upper_bound(places_.begin(), places_.end(), offset,
+                                [](uint64_t value, const ChunkPlace& place) { return value < place.pack_offset; });
+  if (bytes == 0 || after == places_.begin()) return outside();
+  Chunks found;
+  found.first = found.end = static_cast<size_t>(after - places_.begin()) - 1;
+  uint64_t covered_to = places_[found.first].pack_offset;
+  for (; covered_to - offset < bytes || covered_to <= offset; ++found.end) {
+    if (found.end == places_.size()) return outside();
+    covered_to += meta_.chunks[found.end].bytes;
+  }
+  return found;
+}
+
+Status Pack::verify(std::span<const Extent> ranges) {
+  std::vector<Chunks> runs;
+  runs.reserve(ranges.size());
+  for (const Extent& range : ranges) {
+    VARVE_ASSIGN(const Chunks chunks, chunks_of(range.offset, range.bytes));
+    runs.push_back(chunks);
+  }
+  return verify_chunks(runs);
 }
 
 Result<ByteSpan> Pack::range(uint64_t offset, uint64_t bytes) {
-  const Status outside = Status::corrupt("a reference points outside its pack", meta_.class_key);
-  auto after = std::upper_bound(places_.begin(), places_.end(), offset,
-                                [](uint64_t value, const ChunkPlace& place) { return value < place.pack_offset; });
-  if (bytes == 0 || after == places_.begin()) return outside;
-  const size_t first = static_cast<size_t>(after - places_.begin()) - 1;
-  uint64_t covered_to = places_[first].pack_offset;
-  uint64_t raw_next = places_[first].raw_offset;
-  size_t end = first;
-  for (; covered_to - offset < bytes || covered_to <= offset; ++end) {
-    if (end == places_.size()) return outside;
-    covered_to += meta_.chunks[end].bytes;
-  }
-  VARVE_TRY(verify_chunks(first, end));
-  for (size_t i = first; i < end; ++i) {
+  VARVE_ASSIGN(const Chunks chunks, chunks_of(offset, bytes));
+  VARVE_TRY(verify_chunks({&chunks, 1}));
+  uint64_t raw_next = places_[chunks.first].raw_offset;
+  for (size_t i = chunks.first; i < chunks.end; ++i) {
     // Chunks that are neighbours in the pack may have lost a dead one between them in the body, never when all are
     // held.
-    if (places_[i].raw_offset != raw_next) return outside;
+    if (places_[i].raw_offset != raw_next) return outside();
     raw_next += meta_.chunks[i].bytes;
   }
-  return raw_.subspan(places_[first].raw_offset + (offset - places_[first].pack_offset), bytes);
+  return raw_.subspan(places_[chunks.first].raw_offset + (offset - places_[chunks.first].pack_offset), bytes);
 }
 
 Status Pack::verify_all() {
-  for (size_t first = 0; first < places_.size();) {
-    size_t end = first;
-    while (end < places_.size() && places_[end].raw_offset != kMissing) ++end;
-    VARVE_TRY(verify_chunks(first, end));
-    first = end + 1;
+  std::vector<Chunks> runs;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].raw_offset != kMissing) runs.push_back({i, i + 1});
   }
-  return {};
+  return verify_chunks(runs);
 }
 
 }  // namespace varve

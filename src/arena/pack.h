@@ -1,11 +1,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "arena/frame.h"
 #include "codec/codec.h"
+#include "layout/layout.h"
 
 namespace varve {
 
@@ -58,13 +60,22 @@ class Pack {
   /// The bytes [offset, offset + bytes) of the pack, verified; corrupt if they leave it, or a chunk among them is
   /// missing or damaged. Valid as long as the pack.
   Result<ByteSpan> range(uint64_t offset, uint64_t bytes);
+  /// Checks all chunks of `ranges` as range() does, which then has nothing left to check: faster than one by one.
+  Status verify(std::span<const Extent> ranges);
   /// Checks all chunks that the pack holds.
   Status verify_all();
 
  private:
   explicit Pack(const ScoreFunction& score) : score_(score) {}
-  /// Checks the chunks from `first` up to `end` that were not checked yet; corrupt if one is missing.
-  Status verify_chunks(size_t first, size_t end);
+  /// The chunks [first, end) that the bytes [offset, offset + bytes) touch; corrupt if these leave the pack.
+  struct Chunks {
+    size_t first = 0;
+    size_t end = 0;
+  };
+  Result<Chunks> chunks_of(uint64_t offset, uint64_t bytes) const;
+  Status outside() const;
+  /// Checks those of them that were not checked yet; corrupt if one is missing.
+  Status verify_chunks(std::span<const Chunks> runs);
 
   struct ChunkPlace {
     uint64_t pack_offset;

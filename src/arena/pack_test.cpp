@@ -189,6 +189,10 @@ RC_GTEST_PROP(Pack, GivesEveryRangeThatItHoldsAndNoOther, ()) {
     for (size_t chunk = 0; chunk < held.size() && wanted; at += meta.chunks[chunk++].bytes) {
       if (at < offset + bytes && at + meta.chunks[chunk].bytes > offset) wanted = held[chunk];
     }
+    const Extent extents[] = {{0, meta.chunks[0].bytes}, {offset, bytes}};
+    Result<Pack> unchecked = decode(meta, body);
+    RC_ASSERT(unchecked->verify(std::span(extents).last(1)).ok() == wanted);
+    RC_ASSERT(unchecked->verify(extents).ok() == (wanted && held[0]));
     const Result<ByteSpan> range = pack->range(offset, bytes);
     RC_ASSERT(range.ok() == wanted);
     if (wanted) RC_ASSERT(std::equal(range->begin(), range->end(), whole.raw.begin() + static_cast<ptrdiff_t>(offset)));
@@ -218,6 +222,9 @@ TEST(Pack, KeepsADamagedChunkAndGivesItsNeighbours) {
   EXPECT_TRUE(pack->range(200, 100).ok());
   EXPECT_EQ(pack->range(99, 2).status().code(), StatusCode::corrupt);
   EXPECT_EQ(pack->range(100, 1).status().code(), StatusCode::corrupt);
+  const Extent neighbours[] = {{200, 100}, {0, 100}}, all[] = {{200, 100}, {150, 1}};
+  EXPECT_TRUE(pack->verify(neighbours).ok());
+  EXPECT_EQ(pack->verify(all).code(), StatusCode::corrupt);
   EXPECT_EQ(pack->verify_all().code(), StatusCode::corrupt);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -43,6 +44,40 @@ bool is_direct_aligned(uint64_t offset, ByteSpan from) {
   return offset % kDirectAlignment == 0 && from.size() % kDirectAlignment == 0 &&
          reinterpret_cast<uintptr_t>(from.data()) % kDirectAlignment == 0;
 }
+
+/// Tells which parts of a file are in the page cache, without reading any: from a mapping that is never touched.
+class CacheProbe {
+ public:
+  CacheProbe() = default;
+  CacheProbe(const CacheProbe&) = delete;
+  CacheProbe& operator=(const CacheProbe&) = delete;
+  ~CacheProbe() {
+    if (address_ != MAP_FAILED) ::munmap(address_, bytes_);
+  }
+
+  /// Not thread-safe. Where the file cannot be mapped, nothing is taken to be cached.
+  void attach(int descriptor) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0 || status.st_size <= 0) return;
+    bytes_ = static_cast<size_t>(status.st_size);
+    address_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, descriptor, 0);
+  }
+
+  /// Whether all of the range is cached. Thread-safe. A block-aligned range; what lies past the file's end when it was
+  /// attached is not cached.
+  bool holds(uint64_t offset, size_t bytes) const {
+    constexpr size_t kPageBytes = 4096;  // no system's pages are smaller
+    if (address_ == MAP_FAILED || offset > bytes_ || bytes > bytes_ - offset) return false;
+    std::vector<unsigned char> resident(bytes / kPageBytes + 1);
+    if (::mincore(static_cast<char*>(address_) + offset, bytes, resident.data()) != 0) return false;
+    const auto pages = static_cast<ptrdiff_t>(bytes / static_cast<size_t>(::sysconf(_SC_PAGESIZE)));
+    return std::all_of(resident.begin(), resident.begin() + pages, [](unsigned char page) { return (page & 1) != 0; });
+  }
+
+ private:
+  void* address_ = MAP_FAILED;
+  size_t bytes_ = 0;
+};
 
 class PosixFile final : public File {
  public:
@@ -120,11 +155,14 @@ class PosixFile final : public File {
 
  private:
   /// Reads past the page cache: what is read once would only push out what is needed again. Returns how much of `into`
-  /// is filled, in whole blocks; 0 if the file system cannot, and the caller goes the ordinary way. (RWF_NOWAIT could
-  /// tell what is cached, but starts read-ahead.)
+  /// is filled, in whole blocks; 0 if all of it is cached or the file system cannot, and the caller goes the ordinary
+  /// way. (RWF_NOWAIT could tell what is cached, but starts read-ahead.)
   size_t read_direct(uint64_t offset, MutableByteSpan into) {
-    std::call_once(direct_reader_opened_, [&] { direct_reader_ = open_descriptor(reopen_path_, O_RDONLY | O_DIRECT); });
-    if (!direct_reader_.valid()) return 0;
+    std::call_once(direct_reader_opened_, [&] {
+      direct_reader_ = open_descriptor(reopen_path_, O_RDONLY | O_DIRECT);
+      if (direct_reader_.valid()) cache_probe_.attach(direct_reader_.get());
+    });
+    if (!direct_reader_.valid() || cache_probe_.holds(offset, into.size())) return 0;
     ssize_t got = retry_on_interrupt(
         [&] { return ::pread(direct_reader_.get(), into.data(), into.size(), static_cast<off_t>(offset)); });
     return got <= 0 ? 0 : static_cast<size_t>(got);
@@ -141,6 +179,7 @@ class PosixFile final : public File {
   UniqueFd reader_;  ///< buffered; only beside a direct descriptor_
   std::once_flag direct_reader_opened_;
   UniqueFd direct_reader_;     ///< for large aligned reads; opened with the first
+  CacheProbe cache_probe_;     ///< of direct_reader_
   bool aligned_only_ = false;  ///< created with `direct`, whether or not the file system went along
   std::atomic<bool> poisoned_{false};
 };

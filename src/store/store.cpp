@@ -211,10 +211,8 @@ Status located(const Status& wrong, const std::string& where) {
 Result<Pack> Store::read_pack(const PackLink& link, std::span<const Extent> ranges) const {
   auto read = [&](const Place& place) -> Result<Pack> {
     VARVE_ASSIGN(Pack pack, place.arena->read_pack(place.ordinal));
-    for (const Extent& range : ranges) {
-      Result<ByteSpan> bytes = pack.range(range.offset, range.bytes);
-      if (!bytes.ok()) return Status(bytes.status().code(), std::string(bytes.status().message()), place.arena->path());
-    }
+    const Status verified = pack.verify(ranges);
+    if (!verified.ok()) return Status(verified.code(), std::string(verified.message()), place.arena->path());
     return pack;
   };
   return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); }, read,
