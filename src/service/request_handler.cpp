@@ -226,7 +226,8 @@ Reply RequestHandler::remove(const Request& request) {
 
 Reply RequestHandler::rename(const Request& request) {
   const Status renamed = store_.folder.rename(request.path, request.to, request.replace);
-  if (renamed.ok() && (request.to.starts_with("sets/") || request.to.starts_with("parts/"))) store_.committed();
+  auto goes_to = [&request](std::string_view folder) { return request.to.starts_with(folder); };
+  if (renamed.ok() && (goes_to("sets/") || goes_to("parts/") || goes_to("index/"))) store_.committed();
   const bool gone = renamed.code() == StatusCode::not_found;
   const bool taken = renamed.code() == StatusCode::already_exists;
   if (!request.again || (!gone && !taken)) return reply_of(renamed);
