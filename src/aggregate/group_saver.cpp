@@ -10,6 +10,9 @@ namespace varve {
 namespace {
 /// A leaf is closed when its encoded form passes about this much; small sets have one leaf a group.
 constexpr uint64_t kLeafBytes = 1_MiB;
+/// Batches whose chunks are asked for at once where the index is elsewhere: a question costs as much as hundreds of
+/// look-ups, and wakes up another process.
+constexpr size_t kBatchesAsked = 8;
 
 /// How much a file adds to its leaf, about.
 uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams, size_t first_stream) {
@@ -79,18 +82,22 @@ Status GroupSaver::store_chunks() {
   // the look-ahead of the chunker, which is read twice, are a small share.
   const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * context_.chunker.bytes_ahead());
   const uint64_t in_flight_max = 2 * std::max<size_t>(context_.pool.thread_count(), 1) + 1;
-  const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
+  const bool asks = cursor_.asks_ahead();
+  const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
+                                                  in_flight_max + (asks ? kBatchesAsked : 0));
   encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
 
   BatchReader reader(streams_, source_, WorkOrder(streams_, options.scheme, whole_block_bytes(options)),
                      context_.chunker, chunk_bytes);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
+  size_t asked = 0;  // of the batches that come next
   bool ended = false;
   while (!ended || !scoring.empty()) {
     if (context_.progress.cancelled()) return Status::cancelled();
-    // What is scored is placed first: its buffer, still in the cache, serves the next batch.
-    const bool scored = !scoring.empty() && scoring.front().task.ready();
+    // What is scored is placed first: its buffer, still in the cache, serves the next batch. But if it has to be asked
+    // for, many are kept at hand.
+    const bool scored = !asks && !scoring.empty() && scoring.front().scored();
     if (!ended && !scored && scoring.size() < scoring_max) {
       if (idle.empty()) idle.push_back(std::make_shared<ChunkBatch>(batch_bytes));
       std::shared_ptr<ChunkBatch> batch = std::move(idle.back());
@@ -102,8 +109,12 @@ Status GroupSaver::store_chunks() {
       scoring.push_back({std::move(batch), std::move(task)});
       continue;
     }
-    VARVE_TRY(scoring.front().task.wait());
+    if (asks && asked == 0) {
+      VARVE_ASSIGN(asked, ask_ahead(scoring));
+    }
+    VARVE_TRY(scoring.front().wait());
     VARVE_TRY(place_batch(*scoring.front().batch));
+    if (asks) --asked;
     idle.push_back(std::move(scoring.front().batch));
     scoring.pop_front();
   }
@@ -112,17 +123,20 @@ Status GroupSaver::store_chunks() {
   return {};
 }
 
-Status GroupSaver::ask_ahead(const ChunkBatch& batch) {
-  if (!cursor_.asks_ahead()) return {};
+Result<size_t> GroupSaver::ask_ahead(std::deque<ScoringBatch>& batches) {
+  const size_t count = std::min(batches.size(), kBatchesAsked);
   std::vector<uint64_t> prefixes;
-  for (const BatchChunk& chunk : batch.chunks) {
-    if (!chunk.pattern && fresh_.find(chunk.score, chunk.bytes) == nullptr) prefixes.push_back(chunk.score.prefix());
+  for (size_t i = 0; i < count; ++i) {
+    VARVE_TRY(batches[i].wait());
+    for (const BatchChunk& chunk : batches[i].batch->chunks) {
+      if (!chunk.pattern && fresh_.find(chunk.score, chunk.bytes) == nullptr) prefixes.push_back(chunk.score.prefix());
+    }
   }
-  return cursor_.prefetch(prefixes);
+  VARVE_TRY(cursor_.prefetch(prefixes));
+  return count;
 }
 
 Status GroupSaver::place_batch(const ChunkBatch& batch) {
-  VARVE_TRY(ask_ahead(batch));
   uint64_t raw_bytes = 0;
   for (const BatchChunk& chunk : batch.chunks) {
     Stream& stream = streams_[chunk.stream];

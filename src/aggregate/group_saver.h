@@ -49,14 +49,16 @@ class GroupSaver {
   };
   struct ScoringBatch {
     std::shared_ptr<ChunkBatch> batch;
-    Task<Status> task;
+    Task<Status> task;  ///< not valid once it was waited for
+    bool scored() const { return !task.valid() || task.ready(); }
+    Status wait() { return task.valid() ? task.wait() : Status(); }
   };
 
   Status take_streams();
 
   Status store_chunks();
-  /// Where the index of known chunks is elsewhere: asks once for all chunks of a batch.
-  Status ask_ahead(const ChunkBatch& batch);
+  /// Where the index of known chunks is elsewhere: asks once for all chunks of the first batches, and says of how many.
+  Result<size_t> ask_ahead(std::deque<ScoringBatch>& batches);
   Status place_batch(const ChunkBatch& batch);
   Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
   uint32_t pack_ordinal(const PackLink& link);

@@ -38,9 +38,10 @@ class ChunkIndex {
   /// Looks chunks up, one thread at a time; keeps the tables of the packs it has met lately.
   class Cursor {
    public:
-    explicit Cursor(const ChunkIndex& index) : index_(index) {}
+    explicit Cursor(const ChunkIndex& index)
+        : index_(index), asks_ahead_(index.store_.chunk_lookup() != nullptr && index.worth_asking()) {}
     /// Whether find() knows only what prefetch() was asked for before, and what lies beside that.
-    bool asks_ahead() const { return index_.store_.chunk_lookup() != nullptr; }
+    bool asks_ahead() const { return asks_ahead_; }
     /// Asks for all chunks with these score prefixes at once. What was asked for before is forgotten.
     Status prefetch(std::span<const uint64_t> prefixes);
     std::optional<KnownChunk> find(const Score& score, size_t bytes);
@@ -71,6 +72,7 @@ class ChunkIndex {
     void forget_oldest();
 
     const ChunkIndex& index_;
+    const bool asks_ahead_;
     std::vector<ChunkCandidate> candidates_;
     std::unordered_map<Key, Cached, KeyHash> tables_;
     std::list<Key> recently_used_;
@@ -107,7 +109,8 @@ class ChunkIndex {
                   const std::set<ArenaId>* wanted);
   template <class Act>
   Status at_all_places(const Act& act);
-  /// Whether the chunk's place has anything at all.
+  /// Whether any place, or that of a chunk, has anything at all.
+  bool worth_asking() const { return folders_.empty() || entry_count() > 0; }
   bool worth_asking(uint64_t prefix) const;
 
   const Store& store_;

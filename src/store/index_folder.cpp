@@ -210,11 +210,15 @@ Status IndexFolder::merge(const std::set<ArenaId>* present) {
 }
 
 void IndexFolder::prefetch(uint64_t prefix) const {
-  for (const Run& run : runs_) run.opened->prefetch(prefix);
+  for (const Run& run : runs_) {
+    if (run.opened) run.opened->prefetch(prefix);
+  }
 }
 
 void IndexFolder::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
-  for (const Run& run : runs_) run.opened->find(prefix, candidates);
+  for (const Run& run : runs_) {
+    if (run.opened) run.opened->find(prefix, candidates);
+  }
 }
 
 uint64_t IndexFolder::entry_count() const {

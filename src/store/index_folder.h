@@ -52,7 +52,7 @@ class IndexFolder {
 
   /// For who calls find() for many: has what it looks at first brought near, some calls ahead.
   void prefetch(uint64_t prefix) const;
-  /// Appends the candidates with this score prefix, unchecked.
+  /// Appends the candidates with this score prefix, unchecked; none with Use::cover.
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
 
   uint64_t entry_count() const;
