@@ -213,24 +213,37 @@ std::vector<KnownChunk> ChunkIndex::Cursor::find_all(const Score& score, size_t 
 }
 
 Status ChunkIndex::Cursor::prefetch(std::span<const uint64_t> prefixes) {
-  ChunkLookup* const lookup = index_.store_.chunk_lookup();
-  if (lookup == nullptr) return {};
-  asked_.clear();
-  std::vector<uint64_t> unknown;
+  Question asked = question(prefixes);
+  VARVE_TRY(ask(lookup(), asked));
+  take(asked);
+  return {};
+}
+
+ChunkIndex::Cursor::Question ChunkIndex::Cursor::question(std::span<const uint64_t> prefixes) const {
+  Question question;
+  if (lookup() == nullptr) return question;
+  std::vector<uint64_t>& unknown = question.prefixes;
   for (const uint64_t prefix : prefixes) {
     if (!beside_.contains(prefix) && index_.worth_asking(prefix)) unknown.push_back(prefix);
   }
-  if (unknown.empty()) return {};
   std::sort(unknown.begin(), unknown.end());
   unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
-  std::vector<uint32_t> counts(unknown.size());
-  std::vector<ChunkCandidate> found;
-  VARVE_TRY(lookup->find(unknown, counts, found));
+  return question;
+}
+
+Status ChunkIndex::Cursor::ask(ChunkLookup* lookup, Question& question) {
+  question.counts.resize(question.prefixes.size());
+  if (question.prefixes.empty()) return {};
+  return lookup->find(question.prefixes, question.counts, question.candidates);
+}
+
+void ChunkIndex::Cursor::take(const Question& answered) {
+  asked_.clear();
   size_t at = 0;
-  for (size_t i = 0; i < unknown.size(); ++i) {
-    for (uint32_t k = 0; k < counts[i] && at < found.size(); ++k) asked_.emplace_back(unknown[i], found[at++]);
+  for (size_t i = 0; i < answered.prefixes.size(); ++i) {
+    for (uint32_t k = 0; k < answered.counts[i] && at < answered.candidates.size(); ++k)
+      asked_.emplace_back(answered.prefixes[i], answered.candidates[at++]);
   }
-  return {};
 }
 
 void ChunkIndex::Cursor::find_candidates(uint64_t prefix) {

@@ -44,6 +44,18 @@ class ChunkIndex {
     bool asks_ahead() const { return asks_ahead_; }
     /// Asks for all chunks with these score prefixes at once. What was asked for before is forgotten.
     Status prefetch(std::span<const uint64_t> prefixes);
+
+    /// The same in three steps, the second of which may be done by any thread, and meanwhile anything else: what is to
+    /// be asked, the asking, and taking the answer in the place of what was asked for before.
+    struct Question {
+      std::vector<uint64_t> prefixes{};
+      std::vector<uint32_t> counts{};
+      std::vector<ChunkCandidate> candidates{};
+    };
+    Question question(std::span<const uint64_t> prefixes) const;
+    static Status ask(ChunkLookup* lookup, Question& question);
+    void take(const Question& answered);
+    ChunkLookup* lookup() const { return index_.store_.chunk_lookup(); }
     std::optional<KnownChunk> find(const Score& score, size_t bytes);
     /// Every place of a chunk, for those who may find the first ones damaged.
     std::vector<KnownChunk> find_all(const Score& score, size_t bytes);
