@@ -43,7 +43,7 @@ const ChunkIndexRun& the_run() {
     const uint64_t count = chunk_count();
     UniqueId store, arena;
     uint64_t i = 0;
-    write_index_run(posix_file_system(), path, store, {arena}, count, [&] {
+    write_index_run(posix_file_system(), path, store, {{arena}, RunScope::all(), count}, [&] {
       const uint64_t at = i++;
       return ChunkIndexEntry{prefix_of(at, count), 0, static_cast<uint32_t>(at / 128), static_cast<uint32_t>(at % 128)};
     }).ignore("opening it fails then");

@@ -10,6 +10,9 @@ namespace varve {
 namespace {
 /// A leaf is closed when its encoded form passes about this much; small sets have one leaf a group.
 constexpr uint64_t kLeafBytes = 1_MiB;
+/// Batches whose chunks are asked for at once where the index is elsewhere: a question costs as much as hundreds of
+/// look-ups, and wakes up another process. Meanwhile as many others are placed.
+constexpr size_t kBatchesAsked = 6;
 
 /// How much a file adds to its leaf, about.
 uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams, size_t first_stream) {
@@ -79,18 +82,23 @@ Status GroupSaver::store_chunks() {
   // the look-ahead of the chunker, which is read twice, are a small share.
   const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * context_.chunker.bytes_ahead());
   const uint64_t in_flight_max = 2 * std::max<size_t>(context_.pool.thread_count(), 1) + 1;
-  const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1, in_flight_max);
+  const bool asks = cursor_.asks_ahead();
+  const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
+                                                  in_flight_max + (asks ? 2 * kBatchesAsked : 0));
   encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
 
   BatchReader reader(streams_, source_, WorkOrder(streams_, options.scheme, whole_block_bytes(options)),
                      context_.chunker, chunk_bytes);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
+  size_t answered = 0;  // for how many of the batches that come next it is known what the store has
+  if (asks) asker_ = std::make_unique<ThreadPool>(1);
   bool ended = false;
   while (!ended || !scoring.empty()) {
     if (context_.progress.cancelled()) return Status::cancelled();
-    // What is scored is placed first: its buffer, still in the cache, serves the next batch.
-    const bool scored = !scoring.empty() && scoring.front().task.ready();
+    // What is scored is placed first: its buffer, still in the cache, serves the next batch. But if it has to be asked
+    // for, many are kept at hand.
+    const bool scored = !asks && !scoring.empty() && scoring.front().scored();
     if (!ended && !scored && scoring.size() < scoring_max) {
       if (idle.empty()) idle.push_back(std::make_shared<ChunkBatch>(batch_bytes));
       std::shared_ptr<ChunkBatch> batch = std::move(idle.back());
@@ -102,8 +110,14 @@ Status GroupSaver::store_chunks() {
       scoring.push_back({std::move(batch), std::move(task)});
       continue;
     }
-    VARVE_TRY(scoring.front().task.wait());
+    if (asks && answered == 0) {
+      if (!asking_) VARVE_TRY(ask_ahead(scoring, 0));
+      VARVE_ASSIGN(answered, take_answer());
+    }
+    if (asks && !asking_) VARVE_TRY(ask_ahead(scoring, answered));
+    VARVE_TRY(scoring.front().wait());
     VARVE_TRY(place_batch(*scoring.front().batch));
+    if (asks) --answered;
     idle.push_back(std::move(scoring.front().batch));
     scoring.pop_front();
   }
@@ -112,17 +126,33 @@ Status GroupSaver::store_chunks() {
   return {};
 }
 
-Status GroupSaver::ask_ahead(const ChunkBatch& batch) {
-  if (!cursor_.asks_ahead()) return {};
+Status GroupSaver::ask_ahead(std::deque<ScoringBatch>& batches, size_t skipped) {
+  const size_t end = std::min(batches.size(), skipped + kBatchesAsked);
+  if (end == skipped) return {};
   std::vector<uint64_t> prefixes;
-  for (const BatchChunk& chunk : batch.chunks) {
-    if (!chunk.pattern && fresh_.find(chunk.score, chunk.bytes) == nullptr) prefixes.push_back(chunk.score.prefix());
+  for (size_t i = skipped; i < end; ++i) {
+    VARVE_TRY(batches[i].wait());
+    for (const BatchChunk& chunk : batches[i].batch->chunks) {
+      if (!chunk.pattern && fresh_.find(chunk.score, chunk.bytes) == nullptr) prefixes.push_back(chunk.score.prefix());
+    }
   }
-  return cursor_.prefetch(prefixes);
+  auto question = std::make_shared<ChunkIndex::Cursor::Question>(cursor_.question(prefixes));
+  Task<Status> answer =
+      asker_->submit([lookup = cursor_.lookup(), question] { return ChunkIndex::Cursor::ask(lookup, *question); });
+  asking_ = Asking{end - skipped, std::move(question), std::move(answer)};
+  return {};
+}
+
+Result<size_t> GroupSaver::take_answer() {
+  const Status answered = asking_->answer.wait();
+  const size_t batches = asking_->batches;
+  if (answered.ok()) cursor_.take(*asking_->question);
+  asking_.reset();
+  VARVE_TRY(answered);
+  return batches;
 }
 
 Status GroupSaver::place_batch(const ChunkBatch& batch) {
-  VARVE_TRY(ask_ahead(batch));
   uint64_t raw_bytes = 0;
   for (const BatchChunk& chunk : batch.chunks) {
     Stream& stream = streams_[chunk.stream];

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "aggregate/chunk_batch.h"
 #include "aggregate/fresh_chunks.h"
@@ -49,14 +50,19 @@ class GroupSaver {
   };
   struct ScoringBatch {
     std::shared_ptr<ChunkBatch> batch;
-    Task<Status> task;
+    Task<Status> task;  ///< not valid once it was waited for
+    bool scored() const { return !task.valid() || task.ready(); }
+    Status wait() { return task.valid() ? task.wait() : Status(); }
   };
 
   Status take_streams();
 
   Status store_chunks();
-  /// Where the index of known chunks is elsewhere: asks once for all chunks of a batch.
-  Status ask_ahead(const ChunkBatch& batch);
+  /// Where the index of known chunks is elsewhere: has the chunks of the batches after the first `skipped` asked for,
+  /// beside what goes on here.
+  Status ask_ahead(std::deque<ScoringBatch>& batches, size_t skipped);
+  /// Waits for the answer, and returns for how many batches it is.
+  Result<size_t> take_answer();
   Status place_batch(const ChunkBatch& batch);
   Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
   uint32_t pack_ordinal(const PackLink& link);
@@ -83,6 +89,14 @@ class GroupSaver {
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.
   std::map<std::pair<Score, ArenaId>, uint32_t> known_packs_;
   ChunkIndex::Cursor cursor_;
+  /// The question that is under way.
+  struct Asking {
+    size_t batches = 0;
+    std::shared_ptr<ChunkIndex::Cursor::Question> question;
+    Task<Status> answer;
+  };
+  std::optional<Asking> asking_;
+  std::unique_ptr<ThreadPool> asker_;  ///< of one thread, which waits for answers
   FreshChunks fresh_;
   PackBuilder builder_;
   uint32_t building_ = 0;        ///< ordinal in packs_ of the pack being built

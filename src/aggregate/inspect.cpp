@@ -123,10 +123,13 @@ Result<StoreStatistics> store_statistics(const Store& store) {
     statistics.packed_bytes += body_bytes;
     statistics.metadata_bytes += arena->bytes() - body_bytes;
   }
-  VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.fs().list(store.index_path()));
-  for (const DirectoryEntry& run : runs) {
-    if (Result<FileStatus> status = store.fs().stat(join_path(store.index_path(), run.name)); status.ok())
-      statistics.index_bytes += status->bytes;
+  for (uint32_t place = 0; place < store.spread().places(); ++place) {
+    const std::string folder = store.index_path(place);
+    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.fs().list(folder));
+    for (const DirectoryEntry& run : runs) {
+      if (Result<FileStatus> status = store.fs().stat(join_path(folder, run.name)); status.ok())
+        statistics.index_bytes += status->bytes;
+    }
   }
   return statistics;
 }

@@ -11,11 +11,6 @@ namespace {
 constexpr std::chrono::seconds kPatience(5);
 /// How many look-ups ahead memory is fetched (bench/index_bench.cpp).
 constexpr size_t kAhead = 16;
-
-int64_t arenas_changed(const std::string& store_path) {
-  const Result<FileStatus> status = posix_file_system().stat(join_path(store_path, "arenas"));
-  return status.ok() ? status->modified_ns : 0;
-}
 }  // namespace
 
 ChunkService::ChunkService(std::string store_path, uint64_t memory_bytes)
@@ -32,11 +27,11 @@ ChunkService::~ChunkService() {
 
 Status ChunkService::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
                           std::vector<ChunkCandidate>& candidates) {
-  const std::shared_ptr<const Snapshot> snapshot = current();
+  const SnapshotPointer snapshot = current();
   for (size_t i = 0; i < prefixes.size(); ++i) {
     const size_t before = candidates.size();
-    if (snapshot && i + kAhead < prefixes.size()) snapshot->index->prefetch(prefixes[i + kAhead]);
-    if (snapshot) snapshot->index->find(prefixes[i], candidates);
+    if (snapshot && i + kAhead < prefixes.size()) snapshot->prefetch(prefixes[i + kAhead]);
+    if (snapshot) snapshot->find(prefixes[i], candidates);
     if (candidates.size() > before + kFindCandidatesMax) candidates.resize(before + kFindCandidatesMax);
     counts[i] = static_cast<uint32_t>(candidates.size() - before);
   }
@@ -45,6 +40,7 @@ Status ChunkService::find(std::span<const uint64_t> prefixes, std::span<uint32_t
 
 void ChunkService::keep_up() {
   const std::lock_guard lock(mutex_);
+  news_ = true;
   want();
 }
 
@@ -60,29 +56,59 @@ void ChunkService::want() {
   changed_.notify_all();
 }
 
-std::shared_ptr<const ChunkService::Snapshot> ChunkService::current() {
-  const int64_t changed_ns = arenas_changed(store_path_);
+int64_t ChunkService::changed_ns(const SnapshotPointer& snapshot) const {
+  const char* const watched = snapshot ? snapshot->watched() : "arenas";
+  const Result<FileStatus> status = posix_file_system().stat(join_path(store_path_, watched));
+  return status.ok() ? status->modified_ns : 0;
+}
+
+ChunkService::SnapshotPointer ChunkService::current() {
   std::unique_lock lock(mutex_);
-  auto up_to_date = [&] { return snapshot_ && seen_ns_ >= changed_ns; };
   // The first opening that ends may have begun before the last arenas came.
-  for (int openings = 0; openings < 2 && !up_to_date() && !ending_; ++openings) {
+  for (int openings = 0; openings < 2 && !ending_; ++openings) {
+    const SnapshotPointer seen = snapshot_;
+    lock.unlock();
+    const int64_t changed = changed_ns(seen);
+    lock.lock();
+    auto up_to_date = [&] { return snapshot_ && (snapshot_ != seen || seen_ns_ >= changed); };
+    if (up_to_date()) break;
     want();
     changed_.wait_until(lock, opening_began_ + kPatience, [&] { return up_to_date() || ending_ || !wanted_; });
   }
   return snapshot_;
 }
 
-Result<std::shared_ptr<const ChunkService::Snapshot>> ChunkService::open(std::shared_ptr<const Snapshot> old) const {
-  auto snapshot = std::make_shared<Snapshot>();
+Result<ChunkService::SnapshotPointer> ChunkService::open(const SnapshotPointer& old) const {
   VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(posix_file_system(), store_path_));
-  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_, nullptr,
-                                            member ? ArenaSpread(member->count) : ArenaSpread()));
+  if (member && member->count > 1) return open_place(old);
+  auto snapshot = std::make_shared<Snapshot>();
+  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_));
   VARVE_ASSIGN(snapshot->arenas, snapshot->store->list_arenas());
   // Most changes of the folder are arenas that are being written.
-  if (old && old->arenas == snapshot->arenas) return old;
+  if (old && !old->runs && old->arenas == snapshot->arenas) return old;
   VARVE_ASSIGN(snapshot->index, ChunkIndex::open(*snapshot->store, {}, memory_bytes_));
   snapshot->store->drop_arena_cache();
-  return std::shared_ptr<const Snapshot>(std::move(snapshot));
+  return SnapshotPointer(std::move(snapshot));
+}
+
+Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPointer& old) const {
+  VARVE_ASSIGN(const ByteVector header, read_file(posix_file_system(), Store::header_path(store_path_), 4096));
+  VARVE_ASSIGN(const UniqueId store, Store::id_of_header(header, store_path_));
+  auto snapshot = std::make_shared<Snapshot>();
+  // How many places there are, the first one tells, and the clients that have asked it.
+  snapshot->runs.emplace(posix_file_system(), join_path(store_path_, "index"), store,
+                         IndexFolder::Options{.scope = std::nullopt});
+  VARVE_TRY(snapshot->runs->list());
+  if (old && old->runs && old->runs->listed() == snapshot->runs->listed()) return old;
+  VARVE_TRY(snapshot->runs->load(nullptr));
+  return SnapshotPointer(std::move(snapshot));
+}
+
+ChunkService::SnapshotPointer ChunkService::merged(const SnapshotPointer& snapshot) const {
+  if (!snapshot->runs || !snapshot->runs->merge_wanted()) return nullptr;
+  auto merged = std::make_shared<Snapshot>();
+  merged->runs.emplace(*snapshot->runs);
+  return merged->runs->merge(nullptr).ok() ? merged : nullptr;
 }
 
 void ChunkService::run() {
@@ -90,17 +116,26 @@ void ChunkService::run() {
   while (true) {
     changed_.wait(lock, [this] { return wanted_ || ending_; });
     if (ending_) return;
-    const std::shared_ptr<const Snapshot> old = snapshot_;
+    const SnapshotPointer old = snapshot_;
+    news_ = false;
     lock.unlock();
-    const int64_t changed_ns = arenas_changed(store_path_);
-    Result<std::shared_ptr<const Snapshot>> opened = open(old);
+    int64_t changed = changed_ns(old);
+    Result<SnapshotPointer> opened = open(old);
+    // Another folder than was watched before: what it was like is not known yet.
+    if (opened.ok() && (!old || std::string_view((*opened)->watched()) != old->watched())) changed = 0;
     lock.lock();
     if (opened.ok()) {
-      snapshot_ = std::move(*opened);
-      seen_ns_ = changed_ns;
+      snapshot_ = *opened;
+      seen_ns_ = changed;
     }
-    wanted_ = false;
+    wanted_ = news_;
+    opening_began_ = std::chrono::steady_clock::now();
     changed_.notify_all();
+    if (!opened.ok() || wanted_) continue;
+    lock.unlock();
+    SnapshotPointer fewer = merged(*opened);
+    lock.lock();
+    if (fewer) snapshot_ = std::move(fewer);  // what came meanwhile shows by the folder's time
   }
 }
 

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -13,7 +14,10 @@
 namespace varve {
 
 /// A server's own index of the chunks that its store has. It is opened when somebody first asks, and anew after arenas
-/// came or went; who asks meanwhile waits for a bounded time, and is then answered from the old one. Thread-safe.
+/// came or went; who asks meanwhile waits for a bounded time, and is then answered from the old one.
+///
+/// If the folder is one of several places of a store, the index has what clients bring, since they alone see all arenas
+/// (chunk_index.h); the server merges it, meanwhile answering from what there was. Thread-safe.
 class ChunkService final : public ChunkLookup {
  public:
   /// `memory_bytes` bounds what indexing arenas holds.
@@ -29,26 +33,43 @@ class ChunkService final : public ChunkLookup {
   void keep_up();
 
  private:
-  /// An index, with the store it looks into.
+  /// What can be searched.
   struct Snapshot {
+    // Of a store in one place: its index, and the arenas that were there when it was opened.
     std::unique_ptr<Store> store;
     std::unique_ptr<ChunkIndex> index;
-    std::vector<ArenaId> arenas;  ///< that were there when it was opened
+    std::vector<ArenaId> arenas;
+    // Of one of several places.
+    std::optional<IndexFolder> runs;
+
+    void prefetch(uint64_t prefix) const { runs ? runs->prefetch(prefix) : index->prefetch(prefix); }
+    void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
+      runs ? runs->find(prefix, candidates) : index->find(prefix, candidates);
+    }
+    /// The folder that shows by its time that there may be more to know.
+    const char* watched() const { return runs ? "index" : "arenas"; }
   };
-  std::shared_ptr<const Snapshot> current();
+  using SnapshotPointer = std::shared_ptr<const Snapshot>;
+
+  SnapshotPointer current();
   /// Has the opener look for new arenas, unless it is at it. The caller holds mutex_.
   void want();
-  /// `old` again if the same arenas are there.
-  Result<std::shared_ptr<const Snapshot>> open(std::shared_ptr<const Snapshot> old) const;
+  /// `old` again if nothing has changed.
+  Result<SnapshotPointer> open(const SnapshotPointer& old) const;
+  Result<SnapshotPointer> open_place(const SnapshotPointer& old) const;
+  /// `snapshot` with fewer runs, if it has too many; else null.
+  SnapshotPointer merged(const SnapshotPointer& snapshot) const;
   void run();
+  int64_t changed_ns(const SnapshotPointer& snapshot) const;
 
   const std::string store_path_;
   const uint64_t memory_bytes_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::shared_ptr<const Snapshot> snapshot_;
-  int64_t seen_ns_ = 0;  ///< when the folder of arenas had been changed last before snapshot_ was made or found right
+  SnapshotPointer snapshot_;
+  int64_t seen_ns_ = 0;  ///< when the watched folder had been changed last before snapshot_ was made or found right
   bool wanted_ = false;
+  bool news_ = false;  ///< keep_up() was called since the last opening began
   std::chrono::steady_clock::time_point opening_began_;
   bool ending_ = false;
   std::thread opener_;

@@ -1,5 +1,8 @@
 #include "service/open_files.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 
 namespace varve {
@@ -75,6 +78,19 @@ void OpenFiles::take_over(const UniqueId& client, const UniqueId& writer) {
     owner->second.writers.erase(found);
   }
   if (old) old->revoke();
+}
+
+bool OpenFiles::is_being_written(const FileIdentity& file) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, client] : clients_) {
+    for (const auto& [handle, open] : client.files) {
+      struct stat status {};
+      if (!open->written() || ::fstat(open->descriptor(), &status) != 0) continue;
+      const uint64_t device = uint64_t{major(status.st_dev)} << 32 | minor(status.st_dev);
+      if (device == file.device && status.st_ino == file.inode) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace varve

@@ -21,6 +21,7 @@ class OpenFiles {
     OpenFile(std::unique_ptr<File> file, int descriptor, bool written)
         : file_(std::move(file)), descriptor_(descriptor), written_(written) {}
     int descriptor() const { return descriptor_; }
+    bool written() const { return written_; }
     /// Calls `act(File&)`, or returns unknown_handle if the file was taken over meanwhile.
     template <class Act>
     Reply use(const Act& act) {
@@ -54,6 +55,8 @@ class OpenFiles {
   /// Ends what is being done to the writer's file, if it is open: once this has returned, nothing more is written to it
   /// by what was sent before.
   void take_over(const UniqueId& client, const UniqueId& writer);
+  /// Whether anybody has this very file open for writing.
+  bool is_being_written(const FileIdentity& file);
 
  private:
   struct Client {

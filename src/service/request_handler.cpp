@@ -12,6 +12,14 @@ Reply reply_of(const Status& status) {
   return reply;
 }
 
+/// Index runs are mapped by the server: once one has its name, nobody may write to it any more, lest it ends under the
+/// server's eyes.
+bool is_index_run(std::string_view path) { return path.starts_with("index/") && path.ends_with(".run"); }
+
+Status not_to_be_written() {
+  return {StatusCode::permission_denied, "an index run that has its name is not written to any more"};
+}
+
 Reply cannot_tell() {
   Reply reply;
   reply.outcome = Outcome::cannot_tell;
@@ -52,6 +60,7 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
     case Message::goodbye: return answer;
     case Message::open: return with_reply(open(request, folder.open_read(request.path), false));
     case Message::resume:
+      if (is_index_run(request.path)) return with_reply(reply_of(not_to_be_written()));
       store_.files.take_over(client_, request.token);
       return with_reply(open(request, folder.open_again(request.path, request.direct, request.identity), true));
     case Message::read: return read(request);
@@ -202,6 +211,7 @@ RequestHandler::Answer RequestHandler::gather(const Request& request, ByteSpan d
 Reply RequestHandler::act_once(const Request& request) {
   if (request.message == Message::rename) return rename(request);
   if (request.message != Message::create) return remove(request);
+  if (is_index_run(request.path)) return reply_of(not_to_be_written());
   Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
   if (request.again && file.status().code() == StatusCode::already_exists) file = adopt(request, file.status());
   return open(request, std::move(file), true);
@@ -225,8 +235,15 @@ Reply RequestHandler::remove(const Request& request) {
 }
 
 Reply RequestHandler::rename(const Request& request) {
+  if (is_index_run(request.path)) return reply_of(not_to_be_written());
+  if (is_index_run(request.to)) {
+    const Result<ServedFolder::Found> run = store_.folder.stat(request.path);
+    if (run.ok() && store_.files.is_being_written(run->identity))
+      return reply_of(Status::busy("an index run gets its name when it is complete and closed"));
+  }
   const Status renamed = store_.folder.rename(request.path, request.to, request.replace);
-  if (renamed.ok() && (request.to.starts_with("sets/") || request.to.starts_with("parts/"))) store_.committed();
+  auto goes_to = [&request](std::string_view folder) { return request.to.starts_with(folder); };
+  if (renamed.ok() && (goes_to("sets/") || goes_to("parts/") || goes_to("index/"))) store_.committed();
   const bool gone = renamed.code() == StatusCode::not_found;
   const bool taken = renamed.code() == StatusCode::already_exists;
   if (!request.again || (!gone && !taken)) return reply_of(renamed);

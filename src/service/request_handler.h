@@ -19,8 +19,9 @@ struct ServedStore {
   ServedFolder& folder;
   OpenFiles files;
   RequestLog log;
-  ChunkLookup* chunks = nullptr;            ///< null: nothing is known
-  std::function<void()> committed = [] {};  ///< is told that a set, or a part of one, was committed
+  ChunkLookup* chunks = nullptr;  ///< null: nothing is known
+  /// Is told that a set, or a part of one, was committed, or that an index run came.
+  std::function<void()> committed = [] {};
   /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
   /// level.
   std::function<Reply(const Request&, const SignOfLife& alive)> transfer;

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "arena/frame.h"
 
@@ -18,7 +22,9 @@ class ArenaSpread {
   uint32_t places() const { return places_; }
   /// By the first word of the id.
   uint32_t place_of(const ArenaId& arena) const { return range_of(load_le<uint32_t>(arena.bytes.data())); }
-  uint32_t place_of(const Score& score) const { return range_of(static_cast<uint32_t>(score.prefix() >> 32)); }
+  uint32_t place_of(const Score& score) const { return place_of_prefix(score.prefix()); }
+  /// The place that knows about a chunk (chunk_index.h), by Score::prefix(); an ascending function of it.
+  uint32_t place_of_prefix(uint64_t prefix) const { return range_of(static_cast<uint32_t>(prefix >> 32)); }
 
   /// The id of the `ordinal`-th arena that a writer makes at a place. Ids of different ordinals and places differ, as
   /// long as ordinals are below 2^32 / places().
@@ -37,5 +43,21 @@ class ArenaSpread {
 
   uint32_t places_ = 1;
 };
+
+/// The folder of a place's index runs, as one who sees all places names it; each place alone has it as the first.
+inline std::string index_folder_name(uint32_t place) {
+  return place == 0 ? "index" : "index@" + std::to_string(place + 1);
+}
+
+/// The place of which this is the folder's name, if it is one of so many; nothing for the first, which has a usual
+/// name.
+inline std::optional<uint32_t> index_folder_place(std::string_view name, uint32_t places) {
+  constexpr std::string_view kBegin = "index@";
+  if (!name.starts_with(kBegin)) return std::nullopt;
+  uint32_t number = 0;
+  std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), number);
+  if (number < 2 || number > places || name != index_folder_name(number - 1)) return std::nullopt;
+  return number - 1;
+}
 
 }  // namespace varve

@@ -1,83 +1,99 @@
 #include "store/chunk_index.h"
 
 #include <algorithm>
-#include <queue>
 
+#include "core/parallel.h"
 #include "store/chunk_lookup.h"
 
 namespace varve {
 
 namespace {
-constexpr size_t kRunsMax = 8;
 /// A cached pack table is about 6 KiB with the default sizes of packs and chunks.
 constexpr uint64_t kPackTableBytesTypical = 8_KiB;
+/// Of places that are worked on at the same time: each waits for its server.
+constexpr size_t kThreadsMax = 16;
+/// How often to look again when runs were merged between two looks.
+constexpr int kLooksMax = 3;
 }  // namespace
+
+ChunkIndex::ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes, IndexFolder::Use use)
+    : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes), use_(use) {
+  const uint32_t places = store.spread().places();
+  if (places == 1 && store.chunk_lookup() != nullptr) return;
+  for (uint32_t place = 0; place < places; ++place) {
+    const RunScope scope = places == 1 ? RunScope::all() : RunScope::of_place(place, places);
+    folders_.emplace_back(store.fs(), store.index_path(place), store.id(), IndexFolder::Options{use, scope});
+  }
+}
 
 Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded,
                                                      uint64_t memory_bytes) {
-  std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes));
-  if (store.chunk_lookup() != nullptr) return index;
-  // Runs are listed first: one that names an arena of which nothing is seen afterwards names one that is gone, and not
-  // one that has just come.
-  VARVE_ASSIGN(const std::vector<std::string> runs, index->list_runs());
-  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
-  const std::set<ArenaId> present(arenas.begin(), arenas.end());
-  index->load_runs(runs, present);
-  std::set<ArenaId> covered;
-  for (const auto& run : index->runs_) covered.insert(run->arenas().begin(), run->arenas().end());
-  std::vector<ArenaId> missing;
-  std::set_difference(present.begin(), present.end(), covered.begin(), covered.end(), std::back_inserter(missing));
-  VARVE_TRY(index->index_arenas(missing));
-  // An index that stays in many runs is slower, not wrong.
-  if (index->runs_.size() > kRunsMax) index->merge_runs().ignore("the runs are good as they are");
+  const bool asks = store.chunk_lookup() != nullptr;
+  std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes,
+                                                   asks ? IndexFolder::Use::cover : IndexFolder::Use::look_up));
+  VARVE_TRY(index->bring_up_to_date());
   return index;
 }
 
-Result<std::vector<std::string>> ChunkIndex::list_runs() const {
-  std::vector<std::string> paths;
-  Result<std::vector<DirectoryEntry>> entries = store_.fs().list(store_.index_path());
-  if (entries.status().code() == StatusCode::not_found) {
-    VARVE_TRY(store_.fs().create_directory(store_.index_path()));
-    return paths;
-  }
-  VARVE_TRY(entries.status());
-  for (const DirectoryEntry& entry : *entries) {
-    if (entry.name.ends_with(".run")) paths.push_back(join_path(store_.index_path(), entry.name));
-  }
-  return paths;
+Status ChunkIndex::complete(const Store& store, uint64_t memory_bytes) {
+  return ChunkIndex(store, {}, memory_bytes, IndexFolder::Use::cover).bring_up_to_date();
 }
 
-void ChunkIndex::load_runs(const std::vector<std::string>& paths, const std::set<ArenaId>& present) {
-  FileSystem& fs = store_.fs();
-  for (const std::string& path : paths) {
-    Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(fs, path, store_.id());
-    if (!run.ok()) {
-      if (run.status().code() == StatusCode::not_found) continue;  // merged by another save just now
-      healed_.push_back(run.status());
-      fs.remove(path).ignore("it is rebuilt under another name");
-      continue;
-    }
-    const std::vector<ArenaId>& arenas = (*run)->arenas();
-    if (std::none_of(arenas.begin(), arenas.end(), [&](const ArenaId& id) { return present.contains(id); })) {
-      fs.remove(path).ignore("it only names arenas that are gone");
-      continue;
-    }
-    runs_.push_back(std::move(*run));
-  }
+template <class Act>
+Status ChunkIndex::at_all_places(const Act& act) {
+  return parallel_for(folders_.size(), std::min(folders_.size(), kThreadsMax),
+                      [&](size_t place) -> Status { return act(static_cast<uint32_t>(place), folders_[place]); });
 }
 
-Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
+Result<std::set<ArenaId>> ChunkIndex::load() {
+  std::set<ArenaId> present;
+  for (int look = 0; look < kLooksMax; ++look) {
+    // Runs are listed first: one that names an arena of which nothing is seen afterwards names one that is gone, and
+    // not one that has just come.
+    VARVE_TRY(at_all_places([](uint32_t, IndexFolder& folder) { return folder.list(); }));
+    VARVE_ASSIGN(const std::vector<ArenaId> arenas, store_.list_arenas());
+    present = {arenas.begin(), arenas.end()};
+    VARVE_TRY(at_all_places([&](uint32_t, IndexFolder& folder) { return folder.load(&present); }));
+    // What the server of a place has merged meanwhile need not be indexed again.
+    const bool overtaken =
+        std::any_of(folders_.begin(), folders_.end(), [](const IndexFolder& folder) { return folder.overtaken(); });
+    if (use_ == IndexFolder::Use::look_up || !overtaken) break;
+  }
+  return present;
+}
+
+Status ChunkIndex::bring_up_to_date() {
+  if (folders_.empty()) return {};
+  VARVE_ASSIGN(const std::set<ArenaId> present, load());
+  Wanted missing(folders_.size());
+  for (size_t place = 0; place < folders_.size(); ++place) {
+    const std::set<ArenaId> covered = folders_[place].covered();
+    std::set_difference(present.begin(), present.end(), covered.begin(), covered.end(),
+                        std::inserter(missing[place], missing[place].end()));
+  }
+  VARVE_TRY(index_arenas(missing));
+  const Status tidied = at_all_places([&](uint32_t, IndexFolder& folder) {
+    if (use_ == IndexFolder::Use::cover) return folder.tell_gone(present);
+    return folder.merge_wanted() ? folder.merge(&present) : Status();
+  });
+  tidied.ignore("an index that stays in many runs, or names what is gone, is slower, not wrong");
+  return {};
+}
+
+Status ChunkIndex::index_arenas(const Wanted& missing) {
+  std::set<ArenaId> all;
+  for (const std::set<ArenaId>& wanted : missing) all.insert(wanted.begin(), wanted.end());
   const size_t entries_max = std::max<size_t>(memory_bytes_ / sizeof(ChunkIndexEntry), 65'536);
   std::vector<ChunkIndexEntry> entries;
   std::vector<ArenaId> table;
-  for (const ArenaId& id : arenas) {
+  for (const ArenaId& id : all) {
     Result<std::shared_ptr<ArenaReader>> reader = store_.arena(id);
     if (!reader.ok()) continue;  // verify reports it; here it only means that nothing is found in it
     uint64_t chunk_count = 0;
     for (const FrameEntry& pack : (*reader)->index().packs)
       chunk_count += std::min<uint64_t>(pack.chunk_count, kPackBytesMax);
     if (!table.empty() && entries.size() + chunk_count > entries_max) {
-      VARVE_TRY(add(table, std::move(entries)));
+      VARVE_TRY(write(table, std::move(entries), &missing));
       entries = {};
       table.clear();
     }
@@ -94,95 +110,77 @@ Status ChunkIndex::index_arenas(const std::vector<ArenaId>& arenas) {
       }
     }
   }
-  return add(table, std::move(entries));
+  return write(table, std::move(entries), &missing);
 }
 
 Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
-  if (arenas.empty() || store_.chunk_lookup() != nullptr) return {};
-  std::sort(entries.begin(), entries.end());
-  VARVE_ASSIGN(UniqueId name, UniqueId::random());
-  const std::string path = join_path(store_.index_path(), name.hex() + ".run");
-  size_t at = 0;
-  Status written =
-      write_index_run(store_.fs(), path, store_.id(), arenas, entries.size(), [&] { return entries[at++]; });
-  if (!written.ok()) {
-    store_.fs().remove(path + ".part").ignore("prune removes it");
-    return written;
-  }
-  Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(store_.fs(), path, store_.id());
-  // Merged by another save just now, or removed with its arenas by a prune: what it knew is found next time.
-  if (run.status().code() == StatusCode::not_found) return {};
-  VARVE_TRY(run.status());
-  runs_.push_back(std::move(*run));
-  return {};
+  return write(arenas, std::move(entries), nullptr);
 }
 
-Status ChunkIndex::merge_runs() {
-  // The smaller half becomes one run: each entry is copied a number of times logarithmic in the size of the store.
-  std::sort(runs_.begin(), runs_.end(),
-            [](const auto& a, const auto& b) { return a->entry_count() < b->entry_count(); });
-  const size_t merged_count = runs_.size() / 2 + 1;
-  VARVE_ASSIGN(std::vector<ArenaId> present_list, store_.list_arenas());
-  const std::set<ArenaId> present(present_list.begin(), present_list.end());
+Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries,
+                         const Wanted* wanted) {
+  if (arenas.empty() || folders_.empty()) return {};
+  std::sort(entries.begin(), entries.end());
+  const ArenaSpread& spread = store_.spread();
+  return at_all_places([&](uint32_t place, IndexFolder&) {
+    auto begin_of = [&](uint32_t first) {
+      return std::partition_point(entries.begin(), entries.end(), [&](const ChunkIndexEntry& entry) {
+        return spread.place_of_prefix(entry.prefix) < first;
+      });
+    };
+    return write_to(place, arenas, {begin_of(place), begin_of(place + 1)},
+                    wanted == nullptr ? nullptr : &(*wanted)[place]);
+  });
+}
 
-  std::vector<ArenaId> arenas;
-  std::vector<std::vector<uint32_t>> ordinals(
-      merged_count);  // of each run's arenas in the merged table; UINT32_MAX: gone
-  std::set<ArenaId> taken;
-  uint64_t entry_count = 0;
-  for (size_t i = 0; i < merged_count; ++i) {
-    for (const ArenaId& id : runs_[i]->arenas()) {
-      const bool keep = present.contains(id) && taken.insert(id).second;
-      ordinals[i].push_back(keep ? static_cast<uint32_t>(arenas.size()) : UINT32_MAX);
-      if (keep) arenas.push_back(id);
-    }
+Status ChunkIndex::write_to(uint32_t place, const std::vector<ArenaId>& arenas,
+                            std::span<const ChunkIndexEntry> entries, const std::set<ArenaId>* wanted) {
+  constexpr uint32_t kUnwanted = UINT32_MAX;
+  std::vector<ArenaId> table;
+  std::vector<uint32_t> ordinals;
+  for (const ArenaId& id : arenas) {
+    const bool is_wanted = wanted == nullptr || wanted->contains(id);
+    ordinals.push_back(is_wanted ? static_cast<uint32_t>(table.size()) : kUnwanted);
+    if (is_wanted) table.push_back(id);
   }
-  auto kept = [&](size_t run, uint64_t position) {
-    uint32_t arena = runs_[run]->entry(position).arena;
-    return arena < ordinals[run].size() && ordinals[run][arena] != UINT32_MAX;
-  };
-  using Head = std::pair<uint64_t, size_t>;  // prefix, run
-  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
-  std::vector<uint64_t> positions(merged_count, 0);
-  auto advance = [&](size_t run) {
-    while (positions[run] < runs_[run]->entry_count() && !kept(run, positions[run])) ++positions[run];
-    if (positions[run] < runs_[run]->entry_count()) heads.emplace(runs_[run]->entry(positions[run]).prefix, run);
-  };
-  for (size_t i = 0; i < merged_count; ++i) {
-    for (uint64_t position = 0; position < runs_[i]->entry_count(); ++position)
-      entry_count += kept(i, position) ? 1 : 0;
-    advance(i);
-  }
-  VARVE_ASSIGN(UniqueId name, UniqueId::random());
-  const std::string path = join_path(store_.index_path(), name.hex() + ".run");
-  VARVE_TRY(write_index_run(store_.fs(), path, store_.id(), arenas, entry_count, [&] {
-    const size_t run = heads.top().second;
-    heads.pop();
-    ChunkIndexEntry entry = runs_[run]->entry(positions[run]++);
-    entry.arena = ordinals[run][entry.arena];
-    advance(run);
+  if (table.empty()) return {};
+  auto is_wanted = [&](const ChunkIndexEntry& entry) { return ordinals[entry.arena] != kUnwanted; };
+  const auto count = static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(), is_wanted));
+  auto at = entries.begin();
+  return folders_[place].add(std::move(table), count, [&] {
+    at = std::find_if(at, entries.end(), is_wanted);
+    ChunkIndexEntry entry = *at++;
+    entry.arena = ordinals[entry.arena];
     return entry;
-  }));
-  VARVE_ASSIGN(std::unique_ptr<ChunkIndexRun> merged, ChunkIndexRun::open(store_.fs(), path, store_.id()));
-  for (size_t i = 0; i < merged_count; ++i)
-    store_.fs().remove(runs_[i]->path()).ignore("it is found again next time, and merged again");
-  runs_.erase(runs_.begin(), runs_.begin() + static_cast<ptrdiff_t>(merged_count));
-  runs_.push_back(std::move(merged));
-  return {};
+  });
 }
 
 uint64_t ChunkIndex::entry_count() const {
   uint64_t sum = 0;
-  for (const auto& run : runs_) sum += run->entry_count();
+  for (const IndexFolder& folder : folders_) sum += folder.entry_count();
   return sum;
 }
 
-void ChunkIndex::prefetch(uint64_t prefix) const {
-  for (const auto& run : runs_) run->prefetch(prefix);
+size_t ChunkIndex::run_count() const {
+  size_t sum = 0;
+  for (const IndexFolder& folder : folders_) sum += folder.run_count();
+  return sum;
 }
 
+std::vector<Status> ChunkIndex::healed() const {
+  std::vector<Status> all;
+  for (const IndexFolder& folder : folders_) all.insert(all.end(), folder.healed().begin(), folder.healed().end());
+  return all;
+}
+
+void ChunkIndex::prefetch(uint64_t prefix) const { folders_[store_.spread().place_of_prefix(prefix)].prefetch(prefix); }
+
 void ChunkIndex::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
-  for (const auto& run : runs_) run->find(prefix, candidates);
+  folders_[store_.spread().place_of_prefix(prefix)].find(prefix, candidates);
+}
+
+bool ChunkIndex::worth_asking(uint64_t prefix) const {
+  return folders_.empty() || folders_[store_.spread().place_of_prefix(prefix)].entry_count() > 0;
 }
 
 template <class Take>
@@ -215,24 +213,37 @@ std::vector<KnownChunk> ChunkIndex::Cursor::find_all(const Score& score, size_t 
 }
 
 Status ChunkIndex::Cursor::prefetch(std::span<const uint64_t> prefixes) {
-  ChunkLookup* const lookup = index_.store_.chunk_lookup();
-  if (lookup == nullptr) return {};
-  asked_.clear();
-  std::vector<uint64_t> unknown;
+  Question asked = question(prefixes);
+  VARVE_TRY(ask(lookup(), asked));
+  take(asked);
+  return {};
+}
+
+ChunkIndex::Cursor::Question ChunkIndex::Cursor::question(std::span<const uint64_t> prefixes) const {
+  Question question;
+  if (lookup() == nullptr) return question;
+  std::vector<uint64_t>& unknown = question.prefixes;
   for (const uint64_t prefix : prefixes) {
-    if (!beside_.contains(prefix)) unknown.push_back(prefix);
+    if (!beside_.contains(prefix) && index_.worth_asking(prefix)) unknown.push_back(prefix);
   }
-  if (unknown.empty()) return {};
   std::sort(unknown.begin(), unknown.end());
   unknown.erase(std::unique(unknown.begin(), unknown.end()), unknown.end());
-  std::vector<uint32_t> counts(unknown.size());
-  std::vector<ChunkCandidate> found;
-  VARVE_TRY(lookup->find(unknown, counts, found));
+  return question;
+}
+
+Status ChunkIndex::Cursor::ask(ChunkLookup* lookup, Question& question) {
+  question.counts.resize(question.prefixes.size());
+  if (question.prefixes.empty()) return {};
+  return lookup->find(question.prefixes, question.counts, question.candidates);
+}
+
+void ChunkIndex::Cursor::take(const Question& answered) {
+  asked_.clear();
   size_t at = 0;
-  for (size_t i = 0; i < unknown.size(); ++i) {
-    for (uint32_t k = 0; k < counts[i] && at < found.size(); ++k) asked_.emplace_back(unknown[i], found[at++]);
+  for (size_t i = 0; i < answered.prefixes.size(); ++i) {
+    for (uint32_t k = 0; k < answered.counts[i] && at < answered.candidates.size(); ++k)
+      asked_.emplace_back(answered.prefixes[i], answered.candidates[at++]);
   }
-  return {};
 }
 
 void ChunkIndex::Cursor::find_candidates(uint64_t prefix) {

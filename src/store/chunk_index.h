@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "store/chunk_index_run.h"
+#include "store/index_folder.h"
 #include "store/store.h"
 
 namespace varve {
@@ -19,22 +19,43 @@ struct KnownChunk {
 };
 
 /// Which chunks the store's sealed arenas hold: soft state in `index/` that only finds duplicates. Opening it indexes
-/// arenas that no run covers yet, so that a lost or damaged index heals by itself. Of a store with a ChunkLookup
-/// (Store::chunk_lookup()), that one is asked instead, and has to keep the index itself.
+/// arenas that no run covers yet, so that a lost or damaged index heals by itself.
+///
+/// Of a store over several places, each place has the chunks whose scores are in its range, wherever their arenas lie
+/// (ArenaSpread), so that each chunk is asked of one place. Who opens the index sees all of them, and writes to each
+/// what it lacks.
+///
+/// Of a store with a ChunkLookup (Store::chunk_lookup()), that one is asked for chunks; if the store has one place
+/// only, it keeps the index itself, too.
 class ChunkIndex {
  public:
   /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the mapped files.
   static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded,
                                                   uint64_t memory_bytes);
+  /// Brings the index of a store over several places up to date, as opening it would, for those who only look up later.
+  static Status complete(const Store& store, uint64_t memory_bytes);
 
   /// Looks chunks up, one thread at a time; keeps the tables of the packs it has met lately.
   class Cursor {
    public:
-    explicit Cursor(const ChunkIndex& index) : index_(index) {}
+    explicit Cursor(const ChunkIndex& index)
+        : index_(index), asks_ahead_(index.store_.chunk_lookup() != nullptr && index.worth_asking()) {}
     /// Whether find() knows only what prefetch() was asked for before, and what lies beside that.
-    bool asks_ahead() const { return index_.store_.chunk_lookup() != nullptr; }
+    bool asks_ahead() const { return asks_ahead_; }
     /// Asks for all chunks with these score prefixes at once. What was asked for before is forgotten.
     Status prefetch(std::span<const uint64_t> prefixes);
+
+    /// The same in three steps, the second of which may be done by any thread, and meanwhile anything else: what is to
+    /// be asked, the asking, and taking the answer in the place of what was asked for before.
+    struct Question {
+      std::vector<uint64_t> prefixes{};
+      std::vector<uint32_t> counts{};
+      std::vector<ChunkCandidate> candidates{};
+    };
+    Question question(std::span<const uint64_t> prefixes) const;
+    static Status ask(ChunkLookup* lookup, Question& question);
+    void take(const Question& answered);
+    ChunkLookup* lookup() const { return index_.store_.chunk_lookup(); }
     std::optional<KnownChunk> find(const Score& score, size_t bytes);
     /// Every place of a chunk, for those who may find the first ones damaged.
     std::vector<KnownChunk> find_all(const Score& score, size_t bytes);
@@ -63,6 +84,7 @@ class ChunkIndex {
     void forget_oldest();
 
     const ChunkIndex& index_;
+    const bool asks_ahead_;
     std::vector<ChunkCandidate> candidates_;
     std::unordered_map<Key, Cached, KeyHash> tables_;
     std::list<Key> recently_used_;
@@ -81,23 +103,33 @@ class ChunkIndex {
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
 
   uint64_t entry_count() const;
-  size_t run_count() const { return runs_.size(); }
+  size_t run_count() const;
   /// What damaged runs were found and thrown away.
-  const std::vector<Status>& healed() const { return healed_; }
+  std::vector<Status> healed() const;
 
  private:
-  ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes)
-      : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes) {}
-  Result<std::vector<std::string>> list_runs() const;
-  void load_runs(const std::vector<std::string>& paths, const std::set<ArenaId>& present);
-  Status index_arenas(const std::vector<ArenaId>& arenas);
-  Status merge_runs();
+  using Wanted = std::vector<std::set<ArenaId>>;  ///< by place
+
+  ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes, IndexFolder::Use use);
+  Status bring_up_to_date();
+  /// Returns the arenas that there are.
+  Result<std::set<ArenaId>> load();
+  Status index_arenas(const Wanted& missing);
+  /// Writes to each place its share of the entries; with `wanted`, only of the arenas that it wants.
+  Status write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries, const Wanted* wanted);
+  Status write_to(uint32_t place, const std::vector<ArenaId>& arenas, std::span<const ChunkIndexEntry> entries,
+                  const std::set<ArenaId>* wanted);
+  template <class Act>
+  Status at_all_places(const Act& act);
+  /// Whether any place, or that of a chunk, has anything at all.
+  bool worth_asking() const { return folders_.empty() || entry_count() > 0; }
+  bool worth_asking(uint64_t prefix) const;
 
   const Store& store_;
   const std::set<ArenaId> excluded_;
   const uint64_t memory_bytes_;
-  std::vector<std::unique_ptr<ChunkIndexRun>> runs_;
-  std::vector<Status> healed_;
+  const IndexFolder::Use use_;
+  std::vector<IndexFolder> folders_;  ///< by place; none if somebody else keeps the index
 };
 
 }  // namespace varve

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
+
+#include "store/spread_member.h"
 
 namespace varve {
 
@@ -17,6 +20,11 @@ constexpr size_t kFilterBlockBytes = 64;
 constexpr uint64_t kFilterKeysPerBlock = 40;  // 12.8 bits a key: one false positive in about 200
 constexpr unsigned kFilterProbes = 6;
 constexpr uint64_t kEntriesPerBucket = 16;
+/// As many as a listing of their folder may have (PROTOCOL.md, "Limits").
+constexpr uint64_t kArenasMax = 4'000'000;
+/// Enough for the table of most runs.
+constexpr size_t kFirstReadBytes = 64_KiB;
+constexpr uint16_t kGone = 0xffff;
 
 /// Bits of a key's filter block: the block from a multiplicative hash, the bits from six 9-bit fields of another.
 uint64_t filter_block(uint64_t prefix, uint64_t block_count) {
@@ -47,7 +55,84 @@ RunSizes run_sizes(uint64_t arena_count, uint64_t entry_count, uint32_t bucket_b
   s.total = s.crc_at + 4;
   return s;
 }
+
+void put_scope(ByteWriter& w, const RunScope& scope) {
+  switch (scope.kind) {
+    case RunScope::Kind::all:
+      w.le16(0);
+      w.le16(0);
+      return;
+    case RunScope::Kind::place:
+      w.le16(static_cast<uint16_t>(scope.place + 1));
+      w.le16(static_cast<uint16_t>(scope.places));
+      return;
+    case RunScope::Kind::gone:
+      w.le16(kGone);
+      w.le16(0);
+      return;
+  }
+}
+
+std::optional<RunScope> scope_of(uint16_t place, uint16_t places) {
+  if (place == 0 && places == 0) return RunScope::all();
+  if (place == kGone && places == 0) return RunScope::gone();
+  if (place == 0 || place > places || places < 2 || places > kSpreadPlacesMax) return std::nullopt;
+  return RunScope::of_place(place - 1u, places);
+}
+
+struct RunHeader {
+  uint32_t bucket_bits = 0;
+  uint64_t arena_count = 0, entry_count = 0, filter_blocks = 0;
+  RunScope scope;
+  RunSizes sizes() const { return run_sizes(arena_count, entry_count, bucket_bits, filter_blocks); }
+};
+
+/// `first`: what the file begins with, all of it or kRunHeaderBytes at least.
+Result<RunHeader> parse_header(ByteSpan first, uint64_t file_bytes, const UniqueId& store, const std::string& path) {
+  const Status damaged = Status::corrupt("an index run is damaged", path);
+  if (first.size() < kRunHeaderBytes || as_text(first.first(8)) != kRunMagic ||
+      load_le<uint32_t>(first.data() + 8) != kRunVersion ||
+      load_le<uint32_t>(first.data() + 60) != crc32c(first.first(60)) ||
+      !std::equal(store.bytes.begin(), store.bytes.end(), first.begin() + 40)) {
+    return damaged;
+  }
+  RunHeader header;
+  header.bucket_bits = load_le<uint32_t>(first.data() + 12);
+  header.arena_count = load_le<uint64_t>(first.data() + 16);
+  header.entry_count = load_le<uint64_t>(first.data() + 24);
+  header.filter_blocks = load_le<uint64_t>(first.data() + 32);
+  const std::optional<RunScope> scope =
+      scope_of(load_le<uint16_t>(first.data() + 56), load_le<uint16_t>(first.data() + 58));
+  if (!scope || header.bucket_bits > 40 || header.arena_count > file_bytes / 16 || header.arena_count > kArenasMax ||
+      header.entry_count > file_bytes / 20 || header.filter_blocks == 0 ||
+      header.filter_blocks > file_bytes / kFilterBlockBytes || header.sizes().total != file_bytes) {
+    return damaged;
+  }
+  header.scope = *scope;
+  return header;
+}
+
+std::vector<ArenaId> parse_arenas(ByteSpan raw) {
+  std::vector<ArenaId> arenas(raw.size() / 16);
+  for (size_t i = 0; i < arenas.size(); ++i) {
+    std::copy_n(raw.begin() + static_cast<ptrdiff_t>(16 * i), 16, arenas[i].bytes.begin());
+  }
+  return arenas;
+}
 }  // namespace
+
+Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const UniqueId& store) {
+  VARVE_ASSIGN(const std::unique_ptr<File> file, fs.open_read(path));
+  VARVE_ASSIGN(const uint64_t file_bytes, file->size());
+  ByteVector raw(static_cast<size_t>(std::min<uint64_t>(file_bytes, kFirstReadBytes)));
+  VARVE_TRY(read_exactly(*file, 0, raw, path));
+  VARVE_ASSIGN(const RunHeader header, parse_header(raw, file_bytes, store, path));
+  const auto table_bytes = static_cast<size_t>(header.sizes().filter_at);
+  const size_t there = std::min(raw.size(), table_bytes);
+  raw.resize(table_bytes);
+  VARVE_TRY(read_exactly(*file, there, MutableByteSpan(raw).subspan(there), path));
+  return RunTable{parse_arenas(ByteSpan(raw).subspan(kRunHeaderBytes)), header.scope, header.entry_count};
+}
 
 Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path,
                                                            const UniqueId& store) {
@@ -59,26 +144,12 @@ Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const
 
 Status ChunkIndexRun::parse(const UniqueId& store) {
   const ByteSpan raw = mapping_->bytes();
-  Status damaged = Status::corrupt("an index run is damaged", path_);
-  if (raw.size() < kRunHeaderBytes || as_text(raw.first(8)) != kRunMagic ||
-      load_le<uint32_t>(raw.data() + 8) != kRunVersion || load_le<uint32_t>(raw.data() + 60) != crc32c(raw.first(60)) ||
-      !std::equal(store.bytes.begin(), store.bytes.end(), raw.begin() + 40)) {
-    return damaged;
-  }
-  bucket_bits_ = load_le<uint32_t>(raw.data() + 12);
-  const auto arena_count = load_le<uint64_t>(raw.data() + 16);
-  entry_count_ = load_le<uint64_t>(raw.data() + 24);
-  filter_blocks_ = load_le<uint64_t>(raw.data() + 32);
-  if (bucket_bits_ > 40 || arena_count > raw.size() / 16 || entry_count_ > raw.size() / 20 || filter_blocks_ == 0 ||
-      filter_blocks_ > raw.size() / kFilterBlockBytes) {
-    return damaged;
-  }
-  const RunSizes sizes = run_sizes(arena_count, entry_count_, bucket_bits_, filter_blocks_);
-  if (sizes.total != raw.size()) return damaged;
-  arenas_.resize(arena_count);
-  for (uint64_t i = 0; i < arena_count; ++i) {
-    std::copy_n(raw.begin() + static_cast<ptrdiff_t>(sizes.arenas_at + 16 * i), 16, arenas_[i].bytes.begin());
-  }
+  VARVE_ASSIGN(const RunHeader header, parse_header(raw, raw.size(), store, path_));
+  const RunSizes sizes = header.sizes();
+  table_ = {parse_arenas(raw.subspan(sizes.arenas_at, sizes.filter_at - sizes.arenas_at)), header.scope,
+            header.entry_count};
+  bucket_bits_ = header.bucket_bits;
+  filter_blocks_ = header.filter_blocks;
   filter_ = raw.data() + sizes.filter_at;
   buckets_ = raw.data() + sizes.buckets_at;
   prefixes_ = raw.data() + sizes.prefixes_at;
@@ -98,7 +169,7 @@ void ChunkIndexRun::find(uint64_t prefix, std::vector<ChunkCandidate>& candidate
   if (!maybe) return;
   const uint64_t bucket = bucket_of(prefix, bucket_bits_);
   uint64_t begin = load_le<uint64_t>(buckets_ + 8 * bucket), end = load_le<uint64_t>(buckets_ + 8 * bucket + 8);
-  if (begin > end || end > entry_count_) return;  // damaged: find nothing
+  if (begin > end || end > entry_count()) return;  // damaged: find nothing
   while (begin < end) {
     uint64_t middle = begin + (end - begin) / 2;
     if (prefix_at(middle) < prefix) {
@@ -107,9 +178,9 @@ void ChunkIndexRun::find(uint64_t prefix, std::vector<ChunkCandidate>& candidate
       end = middle;
     }
   }
-  for (; begin < entry_count_ && prefix_at(begin) == prefix; ++begin) {
+  for (; begin < entry_count() && prefix_at(begin) == prefix; ++begin) {
     ChunkIndexEntry found = entry(begin);
-    if (found.arena < arenas_.size()) candidates.push_back({arenas_[found.arena], found.pack, found.chunk});
+    if (found.arena < arenas().size()) candidates.push_back({arenas()[found.arena], found.pack, found.chunk});
   }
 }
 
@@ -157,9 +228,10 @@ Result<uint32_t> crc_of_file(File& file, uint64_t bytes, const std::string& path
 }
 }  // namespace
 
-Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store,
-                       const std::vector<ArenaId>& arenas, uint64_t entry_count,
+Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const RunTable& table,
                        const std::function<ChunkIndexEntry()>& next) {
+  const std::vector<ArenaId>& arenas = table.arenas;
+  const uint64_t entry_count = table.entry_count;
   const uint32_t bucket_bits = bucket_bits_for(entry_count);
   const uint64_t filter_blocks = entry_count / kFilterKeysPerBlock + 1;
   const RunSizes sizes = run_sizes(arenas.size(), entry_count, bucket_bits, filter_blocks);
@@ -175,7 +247,7 @@ Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& 
   w.le64(entry_count);
   w.le64(filter_blocks);
   w.bytes(store.bytes);
-  w.le32(0);
+  put_scope(w, table.scope);
   const uint32_t header_crc = crc32c(head);
   w.le32(header_crc);
   for (const ArenaId& arena : arenas) w.bytes(arena.bytes);

@@ -26,6 +26,30 @@ struct ChunkIndexEntry {
   bool operator<(const ChunkIndexEntry& other) const { return prefix < other.prefix; }
 };
 
+/// What a run has of the arenas that it names (FORMAT.md, "Index runs").
+struct RunScope {
+  enum class Kind {
+    all,    ///< all their chunks
+    place,  ///< the chunks that one place of a store over several answers for (ArenaSpread::place_of_prefix())
+    gone,   ///< nothing: there are no such arenas any more, whatever other runs say
+  };
+  Kind kind = Kind::all;
+  uint32_t place = 0, places = 1;  ///< of Kind::place: which, counted from 0, of how many
+
+  static RunScope all() { return {}; }
+  /// `places` > 1.
+  static RunScope of_place(uint32_t place, uint32_t places) { return {Kind::place, place, places}; }
+  static RunScope gone() { return {Kind::gone, 0, 1}; }
+  bool operator==(const RunScope&) const = default;
+};
+
+/// What a run says before its entries.
+struct RunTable {
+  std::vector<ArenaId> arenas{};
+  RunScope scope{};
+  uint64_t entry_count = 0;
+};
+
 /// A sorted, immutable file of known chunks of some arenas, mapped into memory (FORMAT.md, "Index runs"). It is
 /// disposable: it is neither synced nor trusted, every candidate is checked, and a damaged or missing run only costs a
 /// rebuild. Thread-safe.
@@ -34,8 +58,9 @@ class ChunkIndexRun {
   static Result<std::unique_ptr<ChunkIndexRun>> open(FileSystem& fs, const std::string& path, const UniqueId& store);
 
   const std::string& path() const { return path_; }
-  const std::vector<ArenaId>& arenas() const { return arenas_; }
-  uint64_t entry_count() const { return entry_count_; }
+  const RunTable& table() const { return table_; }
+  const std::vector<ArenaId>& arenas() const { return table_.arenas; }
+  uint64_t entry_count() const { return table_.entry_count; }
   uint64_t file_bytes() const { return mapping_->bytes().size(); }
   /// Of the file: what every look-up touches.
   uint64_t filter_bytes() const { return static_cast<uint64_t>(buckets_ - filter_); }
@@ -54,8 +79,7 @@ class ChunkIndexRun {
 
   const std::string path_;
   std::unique_ptr<FileMapping> mapping_;
-  std::vector<ArenaId> arenas_;
-  uint64_t entry_count_ = 0;
+  RunTable table_;
   uint32_t bucket_bits_ = 0;
   uint64_t filter_blocks_ = 0;
   const std::byte* filter_ = nullptr;
@@ -64,9 +88,11 @@ class ChunkIndexRun {
   const std::byte* places_ = nullptr;
 };
 
-/// Writes a run at `path` (through a temporary name). `next` gives the `entry_count` entries in ascending order.
-Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store,
-                       const std::vector<ArenaId>& arenas, uint64_t entry_count,
+/// What a run is about, without its entries, of which nothing is read.
+Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const UniqueId& store);
+
+/// Writes a run at `path` (through a temporary name). `next` gives the `table.entry_count` entries in ascending order.
+Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const RunTable& table,
                        const std::function<ChunkIndexEntry()>& next);
 
 }  // namespace varve

@@ -297,9 +297,8 @@ class Pruner {
 
   /// Unfinished files of writers that are gone.
   Status remove_leftovers() {
-    VARVE_TRY(fs_.create_directory(store_.index_path()));  // disposable, so it may be missing
     VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(store_.arenas_path()));
-    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, fs_.list(store_.index_path()));
+    VARVE_ASSIGN(const std::vector<std::string> unfinished_runs, list_unfinished_runs());
     VARVE_ASSIGN(auto writers, leases());  // after the lists: a writer's lease is there before its files
     for (const DirectoryEntry& entry : entries) {
       if (!entry.name.ends_with(".part")) continue;
@@ -311,10 +310,21 @@ class Pruner {
       ++report_.leftover_files;
     }
     if (!writers.empty()) return {};
-    for (const DirectoryEntry& entry : runs) {
-      if (entry.name.ends_with(".part")) VARVE_TRY(remove_if_there(join_path(store_.index_path(), entry.name)));
-    }
+    for (const std::string& path : unfinished_runs) VARVE_TRY(remove_if_there(path));
     return {};
+  }
+
+  Result<std::vector<std::string>> list_unfinished_runs() const {
+    std::vector<std::string> paths;
+    for (uint32_t place = 0; place < store_.spread().places(); ++place) {
+      const std::string folder = store_.index_path(place);
+      VARVE_TRY(fs_.create_directory(folder));  // disposable, so it may be missing
+      VARVE_ASSIGN(const std::vector<DirectoryEntry> runs, fs_.list(folder));
+      for (const DirectoryEntry& entry : runs) {
+        if (entry.name.ends_with(".part")) paths.push_back(join_path(folder, entry.name));
+      }
+    }
+    return paths;
   }
 
   const Store& store_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "store/chunk_index.h"
 #include "store/spread_file_system.h"
 #include "store/spread_member.h"
 
@@ -10,6 +11,7 @@ namespace varve {
 
 namespace {
 constexpr uint64_t kCopyBytes = 4_MiB;
+constexpr uint64_t kIndexMemoryBytes = 64_MiB;
 
 struct Place : SpreadPlace {
   std::optional<SpreadMember> member;
@@ -229,6 +231,13 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
   VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.path));
   return growth;
 }
+/// Each place has answered for more chunks until now: the new ones are told what is theirs.
+Status spread_index(const std::vector<SpreadPlace>& places) {
+  if (places.size() == 1) return {};
+  SpreadFileSystem fs(places);
+  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(fs, fs.root(), nullptr, fs.spread()));
+  return ChunkIndex::complete(*store, kIndexMemoryBytes);
+}
 }  // namespace
 
 Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOptions options) {
@@ -287,7 +296,10 @@ Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, Progre
       }
     }
   }
-  return Mover(growth.places, progress).run();
+  VARVE_ASSIGN(const RebalanceReport report, Mover(growth.places, progress).run());
+  progress.phase("indexing");
+  spread_index(growth.places).ignore("the next save does it");
+  return report;
 }
 
 }  // namespace varve

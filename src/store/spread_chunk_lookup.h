@@ -3,13 +3,15 @@
 #include <memory>
 #include <vector>
 
+#include "store/arena_spread.h"
 #include "store/chunk_lookup.h"
 
 namespace varve {
 
 class ThreadPool;
 
-/// Asks the indexes of all places of a store at the same time: each knows the chunks of its own arenas. Thread-safe.
+/// Asks the indexes of a store's places, for each chunk that of the place whose range its score is in (ArenaSpread);
+/// all at the same time. Thread-safe.
 class SpreadChunkLookup final : public ChunkLookup {
  public:
   /// By place; they outlive it.
@@ -19,7 +21,11 @@ class SpreadChunkLookup final : public ChunkLookup {
               std::vector<ChunkCandidate>& candidates) override;
 
  private:
+  struct Question;
+  Status ask(std::vector<Question>& questions) const;
+
   const std::vector<ChunkLookup*> places_;
+  const ArenaSpread spread_;
   const std::unique_ptr<ThreadPool> pool_;
 };
 

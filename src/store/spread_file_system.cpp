@@ -1,15 +1,19 @@
 #include "store/spread_file_system.h"
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <utility>
 
 #include "core/forwarding_file_system.h"
+#include "core/parallel.h"
 
 namespace varve {
 
 namespace {
 constexpr std::string_view kArenas = "arenas";
+/// Of places that are asked at the same time.
+constexpr size_t kThreadsMax = 16;
 
 bool is_arenas_folder(const std::string& path) { return base_name(path) == kArenas; }
 
@@ -35,16 +39,22 @@ class MovableFile final : public ForwardingFile {
 SpreadFileSystem::SpreadFileSystem(std::vector<SpreadPlace> places)
     : places_(std::move(places)), root_(places_.front().path), spread_(static_cast<uint32_t>(places_.size())) {}
 
-std::optional<uint32_t> SpreadFileSystem::place_of(const std::string& path) const {
-  if (!is_arenas_folder(parent_path(path))) return std::nullopt;
-  const std::string name = base_name(path);
-  const Result<ArenaId> arena = ArenaId::parse(std::string_view(name).substr(0, name.find('.')));
-  if (!arena.ok()) return std::nullopt;
-  return spread_.place_of(*arena);
-}
-
-const SpreadPlace& SpreadFileSystem::home_of(const std::string& path) const {
-  return places_[place_of(path).value_or(0)];
+SpreadFileSystem::Home SpreadFileSystem::home_of(const std::string& path) const {
+  if (is_arenas_folder(parent_path(path))) {
+    const std::string name = base_name(path);
+    const Result<ArenaId> arena = ArenaId::parse(std::string_view(name).substr(0, name.find('.')));
+    const uint32_t place = arena.ok() ? spread_.place_of(*arena) : 0;
+    return {place, at(places_[place], path), arena.ok()};
+  }
+  // An index folder or what is in it.
+  for (const std::string& folder : {path, parent_path(path)}) {
+    if (parent_path(folder) != root_) continue;
+    const std::optional<uint32_t> place = index_folder_place(base_name(folder), spread_.places());
+    if (!place) continue;
+    const SpreadPlace& there = places_[*place];
+    return {*place, join_path(there.path, index_folder_name(0)) + path.substr(folder.size()), false};
+  }
+  return {0, at(places_.front(), path), false};
 }
 
 std::string SpreadFileSystem::at(const SpreadPlace& place, const std::string& path) const {
@@ -53,17 +63,22 @@ std::string SpreadFileSystem::at(const SpreadPlace& place, const std::string& pa
 
 template <class T, class Question>
 Result<T> SpreadFileSystem::ask(const std::string& path, const Question& question) const {
-  const std::optional<uint32_t> home = place_of(path);
-  auto ask_one = [&](const SpreadPlace& place) -> Result<T> { return question(*place.fs, at(place, path)); };
-  Result<T> answer = ask_one(places_[home.value_or(0)]);
-  if (!home || answer.status().code() != StatusCode::not_found) return answer;
+  const Home home = home_of(path);
+  Result<T> answer = question(fs_of(home), home.path);
+  if (!home.is_arena || answer.status().code() != StatusCode::not_found) return answer;
   for (uint32_t other = 0; other < places_.size(); ++other) {
-    if (other == *home) continue;
-    Result<T> found = ask_one(places_[other]);
+    if (other == home.place) continue;
+    Result<T> found = question(*places_[other].fs, at(places_[other], path));
     // A place that cannot answer may be the one that has it.
     if (found.status().code() != StatusCode::not_found) return found;
   }
   return answer;
+}
+
+template <class Act>
+Status SpreadFileSystem::at_all_places(const Act& act) const {
+  return parallel_for(places_.size(), std::min(places_.size(), kThreadsMax),
+                      [&](size_t place) -> Status { return act(place); });
 }
 
 Result<std::unique_ptr<File>> SpreadFileSystem::open_read(const std::string& path) {
@@ -72,13 +87,13 @@ Result<std::unique_ptr<File>> SpreadFileSystem::open_read(const std::string& pat
                                       [](FileSystem& fs, const std::string& there) { return fs.open_read(there); });
   };
   VARVE_ASSIGN(std::unique_ptr<File> file, open());
-  if (!place_of(path)) return file;
+  if (!home_of(path).is_arena) return file;
   return std::unique_ptr<File>(std::make_unique<MovableFile>(std::move(file), open));
 }
 
 Result<std::unique_ptr<File>> SpreadFileSystem::create(const std::string& path, CreateOptions options) {
-  const SpreadPlace& home = home_of(path);
-  return home.fs->create(at(home, path), options);
+  const Home home = home_of(path);
+  return fs_of(home).create(home.path, options);
 }
 
 Result<std::unique_ptr<FileMapping>> SpreadFileSystem::map(const std::string& path) {
@@ -87,25 +102,26 @@ Result<std::unique_ptr<FileMapping>> SpreadFileSystem::map(const std::string& pa
 }
 
 Status SpreadFileSystem::create_directory(const std::string& path) {
-  for (const SpreadPlace& place : places_) {
-    VARVE_TRY(place.fs->create_directory(at(place, path)));
-    if (!is_arenas_folder(path)) break;
+  if (is_arenas_folder(path)) {
+    return at_all_places([&](size_t place) { return places_[place].fs->create_directory(at(places_[place], path)); });
   }
-  return {};
+  const Home home = home_of(path);
+  return fs_of(home).create_directory(home.path);
 }
 
 Status SpreadFileSystem::rename(const std::string& from, const std::string& to) {
-  const SpreadPlace& home = home_of(from);
-  return home.fs->rename(at(home, from), at(home, to));
+  const Home home = home_of(from), goal = home_of(to);
+  return fs_of(home).rename(home.path, goal.path);
 }
 
 Status SpreadFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
-  const SpreadPlace& home = home_of(from);
-  return home.fs->rename_no_replace(at(home, from), at(home, to));
+  const Home home = home_of(from), goal = home_of(to);
+  return fs_of(home).rename_no_replace(home.path, goal.path);
 }
 
 Status SpreadFileSystem::remove(const std::string& path) {
-  if (!place_of(path)) return places_.front().fs->remove(at(places_.front(), path));
+  const Home home = home_of(path);
+  if (!home.is_arena) return fs_of(home).remove(home.path);
   Status failure = Status::not_found("there is no such arena", path);
   bool removed = false;
   for (const SpreadPlace& place : places_) {
@@ -117,31 +133,40 @@ Status SpreadFileSystem::remove(const std::string& path) {
 }
 
 Status SpreadFileSystem::remove_directory(const std::string& path) {
-  return places_.front().fs->remove_directory(at(places_.front(), path));
+  const Home home = home_of(path);
+  return fs_of(home).remove_directory(home.path);
 }
 
 Status SpreadFileSystem::sync_directory(const std::string& path) {
-  for (const SpreadPlace& place : places_) {
-    VARVE_TRY(place.fs->sync_directory(at(place, path)));
-    if (!is_arenas_folder(path)) break;
+  if (is_arenas_folder(path)) {
+    return at_all_places([&](size_t place) { return places_[place].fs->sync_directory(at(places_[place], path)); });
   }
-  return {};
+  const Home home = home_of(path);
+  return fs_of(home).sync_directory(home.path);
 }
 
 Status SpreadFileSystem::touch(const std::string& path) {
-  const SpreadPlace& home = home_of(path);
-  return home.fs->touch(at(home, path));
+  const Home home = home_of(path);
+  return fs_of(home).touch(home.path);
 }
 
 Result<std::vector<DirectoryEntry>> SpreadFileSystem::list(const std::string& path) {
+  if (!is_arenas_folder(path)) {
+    const Home home = home_of(path);
+    return fs_of(home).list(home.path);
+  }
+  std::vector<std::vector<DirectoryEntry>> entries(places_.size());
+  const Status listed = at_all_places([&](size_t place) -> Status {
+    VARVE_ASSIGN(entries[place], places_[place].fs->list(at(places_[place], path)));
+    return {};
+  });
+  VARVE_TRY(listed);
   std::vector<DirectoryEntry> all;
   std::set<std::string> names;
-  for (const SpreadPlace& place : places_) {
-    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, place.fs->list(at(place, path)));
-    for (DirectoryEntry& entry : entries) {
+  for (std::vector<DirectoryEntry>& there : entries) {
+    for (DirectoryEntry& entry : there) {
       if (names.insert(entry.name).second) all.push_back(std::move(entry));
     }
-    if (!is_arenas_folder(path)) break;
   }
   return all;
 }

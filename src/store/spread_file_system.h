@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,8 +15,9 @@ struct SpreadPlace {
 };
 
 /// Makes several places, such as servers, one file system for one store: each arena is at the place of its id's range
-/// (arena_spread.h), everything else at the first place. An arena that is not where it belongs, since it was written
-/// when there were fewer places, is looked for at all. Thread-safe.
+/// (arena_spread.h); each place's folder of index runs is there under a name of its own (index_folder_name());
+/// everything else is at the first place. An arena that is not where it belongs, since it was written when there were
+/// fewer places, is looked for at all. Thread-safe.
 class SpreadFileSystem final : public FileSystem {
  public:
   /// The places in their order, which all who use the store must agree on; at least one. Their file systems outlive it.
@@ -44,14 +44,22 @@ class SpreadFileSystem final : public FileSystem {
   Result<FileStatus> stat(const std::string& path) override;
 
  private:
-  /// The place of an arena's file; nothing for other paths.
-  std::optional<uint32_t> place_of(const std::string& path) const;
-  const SpreadPlace& home_of(const std::string& path) const;
+  /// Where a path is, and what it is called there.
+  struct Home {
+    uint32_t place = 0;
+    std::string path;
+    bool is_arena = false;  ///< so that it may be elsewhere
+  };
+  Home home_of(const std::string& path) const;
   /// `path` as a place knows it.
   std::string at(const SpreadPlace& place, const std::string& path) const;
+  FileSystem& fs_of(const Home& home) const { return *places_[home.place].fs; }
   /// Asks the place where `path` belongs, and then, for an arena that is not there, the others.
   template <class T, class Question>
   Result<T> ask(const std::string& path, const Question& question) const;
+  /// Of a folder that every place has: at the same time, as each waits for its own disk. `act` gets the place's number.
+  template <class Act>
+  Status at_all_places(const Act& act) const;
 
   const std::vector<SpreadPlace> places_;
   const std::string root_;

@@ -59,7 +59,8 @@ class Store {
   std::string arenas_path() const { return join_path(path_, "arenas"); }
   std::string writers_path() const { return join_path(path_, "writers"); }
   std::string condemned_path() const { return join_path(path_, "condemned"); }
-  std::string index_path() const { return join_path(path_, "index"); }
+  /// Of a store over several places: of the place of this number, as SpreadFileSystem names it.
+  std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }
   std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".arena"); }
   std::string part_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".part"); }
 

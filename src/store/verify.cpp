@@ -265,21 +265,26 @@ class Verifier {
   }
 
   Status check_index() {
-    Result<std::vector<DirectoryEntry>> entries = store_.fs().list(store_.index_path());
-    if (!entries.ok()) return {};  // the next save makes it anew
+    for (uint32_t place = 0; place < store_.spread().places(); ++place) check_index_of(store_.index_path(place));
+    return {};
+  }
+
+  void check_index_of(const std::string& folder) {
+    Result<std::vector<DirectoryEntry>> entries = store_.fs().list(folder);
+    if (!entries.ok()) return;  // the next save makes it anew
     for (const DirectoryEntry& entry : *entries) {
       if (!entry.name.ends_with(".run")) continue;
-      const std::string path = join_path(store_.index_path(), entry.name);
+      const std::string path = join_path(folder, entry.name);
       Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(store_.fs(), path, store_.id());
       Status status = run.ok() ? (*run)->verify() : run.status();
       if (status.ok() || status.code() == StatusCode::not_found) continue;
+      if (status.code() == StatusCode::resource_limit) continue;  // too much to be fetched from a server
       // Nothing depends on it: thrown away, it is rebuilt by the next save.
       const bool removed = store_.fs().remove(path).ok();
       report(status.with_hint(removed ? "it was removed, and is rebuilt by the next save"
                                       : "remove it; the next save rebuilds it"),
              {}, {}, true);
     }
-    return {};
   }
 
   const Store& store_;

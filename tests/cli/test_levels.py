@@ -121,6 +121,22 @@ class EveryKindOfLevel(LevelsTest):
                     server.kill()
 
 
+class IndexOfSeveralServers(LevelsTest):
+    def test_is_made_anew_where_it_was_lost(self):
+        for kind in ("two_unix", *(["three_tcp"] if HAS_TLS else [])):
+            with self.subTest(kind=kind):
+                location = self.make_level(kind)
+                self.use(location, self.key)
+                self.varve("save", SAMPLE / "DD0006")
+                for number, folder in enumerate(self.folders[location]):
+                    self.assertTrue(list((folder / "index").glob("*.run")), "each has its share")
+                    shutil.rmtree(folder / "index")
+                    again = self.facts("save", SAMPLE / "DD0006", "--job", f"again{number}")
+                    self.assertEqual(again["record"]["new_bytes"], 0)
+                    self.assertTrue(list((folder / "index").glob("*.run")))
+                self.assert_whole()
+
+
 class Rebalancing(LevelsTest):
     def test_spreads_a_store_over_new_servers(self):
         location = self.make_level("unix")
@@ -141,6 +157,8 @@ class Rebalancing(LevelsTest):
         for step in (5, 6, 7):
             self.assert_restores(f"implosion@{step}", SAMPLE / f"DD000{step}")
         self.assert_whole()
+        self.assertTrue(list((folder / "index").glob("*.run")), "the new server knows its share at once")
+        self.assertEqual(self.facts("save", SAMPLE / "DD0006", "--job", "again")["record"]["new_bytes"], 0)
         self.varve("save", SAMPLE / "DD0006", "--job", "spread", "--codec", "store", "--scheme", "agnostic", "--chunker", "fixed:4096")
         self.assertGreater(len(list((folder / "arenas").glob("*.arena"))), report["moved_arenas"], "both get some")
         self.use(location, self.key)
