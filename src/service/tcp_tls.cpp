@@ -150,7 +150,7 @@ class TlsStream final : public ByteStream {
         const ByteSpan begin = part.first(std::min(part.size(), kRecordBytes - gathered_.size()));
         gathered_.insert(gathered_.end(), begin.begin(), begin.end());
         part = part.subspan(begin.size());
-        if (part.empty()) continue;
+        if (gathered_.size() < kRecordBytes) continue;
         VARVE_TRY(write_all(gathered_, deadline));
       }
       VARVE_TRY(write_all(part, deadline));
