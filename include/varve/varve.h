@@ -93,6 +93,7 @@ struct varve_options {
   int stop_on_signals;       /* enum varve_choice: SIGTERM and SIGUSR1 ask for a stop */
   int low_priority;          /* enum varve_choice: of the checkpoint threads where no free core is found */
   const char* shared_memory; /* folder of a memory file system */
+  const char* key_file;      /* what servers over TCP share with their clients; on every node */
 };
 
 /*

@@ -46,7 +46,7 @@ class LevelsCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    VARVE_ASSIGN(const StoreLevels levels, StoreLevels::open(text_, false));
+    VARVE_ASSIGN(const StoreLevels levels, StoreLevels::open(text_, session.key_file(), false));
     Json facts = Json::array();
     size_t stores = 0;
     for (const LevelSpec& spec : levels.settings().levels) {

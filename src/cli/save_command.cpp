@@ -80,9 +80,9 @@ class SaveCommand final : public Command {
       return {};
     }
     Status made;
-    if (ranks.rank() == 0) made = StoreLevels::open(levels_, true).status();
+    if (ranks.rank() == 0) made = StoreLevels::open(levels_, session.key_file(), true).status();
     VARVE_TRY(follow_first(ranks, made));
-    VARVE_ASSIGN(levels, StoreLevels::open(levels_, false));
+    VARVE_ASSIGN(levels, StoreLevels::open(levels_, session.key_file(), false));
     return {};
   }
 

@@ -28,6 +28,8 @@ class Session {
       : options_(options), messages_(messages), ranks_(ranks) {}
 
   bool json() const { return options_.json; }
+  /// Of servers over TCP; empty unless the command line says it.
+  const std::string& key_file() const { return options_.key_file; }
   /// Where the store is (service/location.h). invalid_argument: nobody said.
   Result<std::string> store_path() const;
   /// The store that the user named, or another one. What reaches it is kept as long as the session. May start threads.

@@ -8,7 +8,7 @@
 
 namespace varve::cli {
 
-Result<StoreLevels> StoreLevels::open(const std::string& text, bool make) {
+Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string& key_file, bool make) {
   SessionOptions options;
   if (!text.empty()) options.levels = text;
   SettingsSources sources = SettingsSources::of_process();
@@ -16,14 +16,16 @@ Result<StoreLevels> StoreLevels::open(const std::string& text, bool make) {
     sources.environment.erase("VARVE_LEVELS");
     sources.environment.erase("VARVE_STORE");
   }
+  if (!key_file.empty()) sources.environment["VARVE_KEY_FILE"] = key_file;
   StoreLevels levels;
   VARVE_ASSIGN(levels.settings_, resolve_settings(options, sources));
   if (const char* node = std::getenv("VARVE_NODE")) levels.node_ = node;
   for (const LevelSpec& spec : levels.settings_.levels) {
     if (!spec.holds_sets()) continue;
     const std::string path = StoreLevel::path_of(spec, levels.node_);
-    if (make) VARVE_TRY(StoreLevel::prepare(posix_file_system(), spec, path).status());
-    Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(posix_file_system(), spec, path, steady_clock());
+    const std::string& key = levels.settings_.key_file;
+    if (make) VARVE_TRY(StoreLevel::prepare(posix_file_system(), spec, path, key).status());
+    Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(posix_file_system(), spec, path, key, steady_clock());
     if (!level.ok()) return level.status().with_context("level " + spec.name());
     levels.levels_.push_back(std::move(*level));
   }

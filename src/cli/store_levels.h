@@ -15,9 +15,9 @@ namespace varve::cli {
 /// work without a running program. Memory and redundancy are matters of a running program, and only looked at.
 class StoreLevels {
  public:
-  /// `text`: of --levels; empty: what the environment and the options file say. Opens all; makes those that are not
-  /// there if `make` is set. May start threads.
-  static Result<StoreLevels> open(const std::string& text, bool make);
+  /// `text`: of --levels; `key_file`: of --key-file; empty: what the environment and the options file say. Opens all;
+  /// makes those that are not there if `make` is set. May start threads.
+  static Result<StoreLevels> open(const std::string& text, const std::string& key_file, bool make);
 
   const std::vector<std::unique_ptr<StoreLevel>>& levels() const { return levels_; }
   const StoreLevel& nearest() const { return *levels_.front(); }

@@ -267,7 +267,7 @@ class WatchCommand final : public Command {
     if (!levels_.empty()) {
       if (!to_.empty() || node_count_)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
-      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, true));
+      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, session.key_file(), true));
       target.store = &target.levels->nearest().store();
       target.location = levels_;
       return {};

@@ -175,6 +175,11 @@ Status take_levels(Settings& settings, const std::string& text) {
   return {};
 }
 
+Status take_key_file(Settings& settings, const std::string& text) {
+  settings.key_file.clear();
+  return text == "none" ? Status() : take_path(settings.key_file, text);
+}
+
 Status take_stop_file(Settings& settings, const std::string& text) {
   settings.stop_file.reset();
   if (text == "none") return {};
@@ -192,6 +197,7 @@ using enum OptionForm;
 const std::array kRules = {
     OptionRule{"store", text, "varve-store", said<&O::store>, take_store},
     OptionRule{"levels", list, "none", said<&O::levels>, take_levels},
+    OptionRule{"key_file", text, "none", said<&O::key_file>, take_key_file},
     OptionRule{"job", text, "", said<&O::job>, take_job},
     OptionRule{"group", word, "node", said<&O::group>, take_group},
     // The codec after the effort, which it replaces.

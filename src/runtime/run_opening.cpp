@@ -32,22 +32,24 @@ struct SharedStart {
 };
 
 /// Makes the stores that all ranks share.
-Result<std::vector<std::string>> prepare_shared(FileSystem& files, const std::vector<LevelSpec>& stores) {
+Result<std::vector<std::string>> prepare_shared(FileSystem& files, const std::vector<LevelSpec>& stores,
+                                                const std::string& key_file) {
   std::vector<std::string> paths;
   for (const LevelSpec& spec : stores) {
     std::string& path = paths.emplace_back();
     if (spec.kind == LevelSpec::Kind::local) continue;
-    VARVE_ASSIGN(path, StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {})));
+    VARVE_ASSIGN(path, StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {}), key_file));
   }
   return paths;
 }
 
-Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const std::vector<LevelSpec>& stores) {
+Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const std::vector<LevelSpec>& stores,
+                                   const std::string& key_file) {
   SharedStart start;
   Status prepared;
   if (ranks.rank() == 0) {
     Result<UniqueId> run = UniqueId::random();
-    Result<std::vector<std::string>> paths = run.ok() ? prepare_shared(files, stores) : run.status();
+    Result<std::vector<std::string>> paths = run.ok() ? prepare_shared(files, stores, key_file) : run.status();
     prepared = paths.status();
     if (paths.ok()) start = {*run, *paths};
   }
@@ -114,7 +116,7 @@ Status RunSession::prepare_shared_levels() {
   std::vector<LevelSpec> stores;
   std::copy_if(settings_.levels.begin(), settings_.levels.end(), std::back_inserter(stores),
                [](const LevelSpec& spec) { return spec.holds_sets(); });
-  VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores));
+  VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores, settings_.key_file));
   run_ = start.run;
   for (size_t i = 0; i < stores.size(); ++i) level_places_.push_back({stores[i], start.paths[i]});
   levels_.resize(stores.size());
@@ -156,8 +158,9 @@ Status RunSession::prepare_node_level() {
   const std::string path = StoreLevel::path_of(spec, node_name_);
   FileSystem& files = *environment_.files;
   VARVE_TRY(restore_node_levels(spec, path));
-  VARVE_TRY(agree(*ranks_, speaks_for_node() ? StoreLevel::prepare(files, spec, path).status() : Status()));
-  Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, spec, path, clock_);
+  VARVE_TRY(agree(*ranks_,
+                  speaks_for_node() ? StoreLevel::prepare(files, spec, path, settings_.key_file).status() : Status()));
+  Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, spec, path, settings_.key_file, clock_);
   VARVE_TRY(agree(*ranks_, level.status()));
   levels_.front() = std::move(*level);
   return check_own_folders(*ranks_, plan_, files, path, run_);
@@ -174,8 +177,8 @@ Status RunSession::open_levels(bool all) {
   Status opened;
   for (uint32_t level = 0; level < levels_.size() && opened.ok(); ++level) {
     if (levels_[level] || (!all && !works_on(level))) continue;
-    Result<std::unique_ptr<StoreLevel>> made =
-        StoreLevel::open(*environment_.files, level_places_[level].spec, level_places_[level].path, clock_);
+    Result<std::unique_ptr<StoreLevel>> made = StoreLevel::open(*environment_.files, level_places_[level].spec,
+                                                                level_places_[level].path, settings_.key_file, clock_);
     opened = made.status();
     if (made.ok()) levels_[level] = std::move(*made);
   }

@@ -40,6 +40,7 @@ struct EffectiveOption {
 struct Settings {
   std::string store;              ///< as it was said; empty if levels were
   std::vector<LevelSpec> levels;  ///< also if a store was said; keep_last and write_bytes_per_second are in them
+  std::string key_file;           ///< of servers; empty: none was said
   std::string job;
   GroupRule group;
   CodecPolicy codec;

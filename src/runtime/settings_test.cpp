@@ -60,6 +60,7 @@ TEST_F(Options, HaveDefaults) {
 TEST_F(Options, OfTheProgramAreTaken) {
   code_ = {.options_file = {},
            .store = "s",
+           .key_file = "k",
            .job = "j",
            .group = "4",
            .effort = "best",
@@ -80,6 +81,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .shared_memory = "/tmp"};
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.store + settings.job + settings.shared_memory + *settings.stop_file, "sj/tmphalt");
+  EXPECT_EQ(settings.key_file, "k");
   EXPECT_EQ(settings.group.kind, GroupRule::Kind::count);
   EXPECT_EQ(settings.group.count, 4u);
   EXPECT_EQ(settings.codec.name(), "zstd:3");
@@ -117,12 +119,13 @@ TEST_F(Options, AreWrittenWithUnits) {
 }
 
 TEST_F(Options, AreTakenAwayByNone) {
-  code_ = {.codec = "zstd", .every_steps = 10, .keep_last = 3, .stop_file = "halt"};
-  for (const char* name : {"CODEC", "EVERY_STEPS", "KEEP_LAST", "STOP_FILE"})
+  code_ = {.key_file = "key", .codec = "zstd", .every_steps = 10, .keep_last = 3, .stop_file = "halt"};
+  for (const char* name : {"KEY_FILE", "CODEC", "EVERY_STEPS", "KEEP_LAST", "STOP_FILE"})
     environment_[std::string("VARVE_") + name] = "none";
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.codec.name(), "balanced");
   EXPECT_FALSE(settings.every_steps || settings.keep_last || settings.stop_file);
+  EXPECT_EQ(settings.key_file, "");
 }
 
 TEST_F(Options, LetACodecReplaceAnEffortUnlessTheEffortHasTheLastWord) {

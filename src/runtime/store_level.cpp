@@ -32,9 +32,10 @@ Status StoreLevel::prepare_parent(FileSystem& files, const LevelSpec& spec, cons
   return path == spec.place ? Status() : files.create_directory(spec.place);
 }
 
-Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path) {
+Result<std::string> StoreLevel::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                        const std::string& key_file) {
   if (spec.is_on_servers()) {
-    VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name()));
+    VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name(), {.key_file = key_file}));
     const Status created = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
     VARVE_TRY(created.with_context(spec.name()));
     return spec.name();
@@ -49,10 +50,10 @@ std::string StoreLevel::known_path(const LevelSpec& spec, const std::string& pat
 }
 
 Result<std::unique_ptr<StoreLevel>> StoreLevel::open(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                                     Clock& clock) {
+                                                     const std::string& key_file, Clock& clock) {
   std::unique_ptr<StorePlace> place;
   if (spec.is_on_servers()) {
-    VARVE_ASSIGN(place, open_location(spec.name()));
+    VARVE_ASSIGN(place, open_location(spec.name(), {.key_file = key_file}));
   }
   FileSystem& where = place ? place->fs() : files;
   ChunkLookup* const chunks = place ? place->chunk_lookup() : nullptr;

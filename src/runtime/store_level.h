@@ -20,13 +20,14 @@ class StoreLevel {
   /// Makes the folder that `path` is to be in, if it is one that path_of() has added.
   static Status prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path);
   /// Makes the level if it is not there, and says by which path it is known from everywhere. For one rank of those that
-  /// see it.
-  static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path);
+  /// see it. `key_file`: of servers.
+  static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                     const std::string& key_file);
   /// The same, of a level that is there.
   static std::string known_path(const LevelSpec& spec, const std::string& path);
   /// Opens what was prepared. `files` and `clock` outlive it.
   static Result<std::unique_ptr<StoreLevel>> open(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                                  Clock& clock);
+                                                  const std::string& key_file, Clock& clock);
 
   const LevelSpec& spec() const { return spec_; }
   bool of_node() const { return spec_.kind == LevelSpec::Kind::local; }

@@ -22,8 +22,9 @@ inline Deadline after_seconds(double seconds) {
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  /// Reads at least one byte, and returns how many; 0: the other side has closed. io_error: the connection failed, or
-  /// nothing came in time.
+  /// Reads at least one byte, and returns how many; 0: the other side has closed. `into` is no larger than what the
+  /// other side is about to send, so that it may also wait for more of it. io_error: the connection failed, or nothing
+  /// came in time.
   virtual Result<size_t> read_some(MutableByteSpan into, Deadline deadline) = 0;
   /// Writes all parts, one after another.
   virtual Status write(std::span<const ByteSpan> parts, Deadline deadline) = 0;

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "service/record_socket.h"
+
 namespace varve {
 
 namespace {
@@ -38,23 +40,29 @@ std::string last_error() {
   return text.data();
 }
 
-// OpenSSL's own way to a socket raises SIGPIPE where the other side is gone.
-int descriptor_of(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
+RecordSocket& socket_of(BIO* bio) { return *static_cast<RecordSocket*>(BIO_get_data(bio)); }
+bool is_not_ready(long result) { return result < 0 && (errno == EAGAIN || errno == EINTR); }
 int put(BIO* bio, const char* data, int bytes) {
   BIO_clear_retry_flags(bio);
-  const ssize_t done = ::send(descriptor_of(bio), data, static_cast<size_t>(bytes), MSG_NOSIGNAL);
-  if (done < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  const long done = socket_of(bio).put(data, static_cast<size_t>(bytes));
+  if (is_not_ready(done)) BIO_set_retry_write(bio);
   return static_cast<int>(done);
 }
 int get(BIO* bio, char* data, int bytes) {
   BIO_clear_retry_flags(bio);
-  const ssize_t done = ::recv(descriptor_of(bio), data, static_cast<size_t>(bytes), 0);
-  if (done < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  const long done = socket_of(bio).get(data, static_cast<size_t>(bytes));
+  if (is_not_ready(done)) BIO_set_retry_read(bio);
   return static_cast<int>(done);
 }
-long control(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+long control(BIO* bio, int command, long, void*) {
+  if (command != BIO_CTRL_FLUSH) return 0;
+  BIO_clear_retry_flags(bio);
+  const long done = socket_of(bio).flush();
+  if (is_not_ready(done)) BIO_set_retry_write(bio);
+  return done < 0 ? done : 1;
+}
 
-BIO* make_bio(int descriptor) {
+BIO* make_bio(RecordSocket& socket) {
   static const std::unique_ptr<BIO_METHOD, MethodFreer> method = [] {
     std::unique_ptr<BIO_METHOD, MethodFreer> made(BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "varve"));
     if (made) {
@@ -66,7 +74,7 @@ BIO* make_bio(int descriptor) {
   }();
   BIO* const bio = method ? BIO_new(method.get()) : nullptr;
   if (bio == nullptr) return nullptr;
-  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)));
+  BIO_set_data(bio, &socket);
   BIO_set_init(bio, 1);
   return bio;
 }
@@ -99,7 +107,13 @@ int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t*
 
 class TlsStream final : public ByteStream {
  public:
-  TlsStream(UniqueFd socket, Ssl ssl) : socket_(std::move(socket)), ssl_(std::move(ssl)) {}
+  TlsStream(UniqueFd socket, Ssl ssl) : socket_(std::move(socket)), records_(socket_.get()), ssl_(std::move(ssl)) {}
+  /// False: there is no memory.
+  bool connect() {
+    BIO* const bio = make_bio(records_);
+    if (bio != nullptr) SSL_set_bio(ssl_.get(), bio, bio);
+    return bio != nullptr;
+  }
   ~TlsStream() override {
     // One try: who has closed already, or reads no more, need not be told.
     ERR_clear_error();
@@ -111,13 +125,18 @@ class TlsStream final : public ByteStream {
     const bool accepts = role == TlsParty::Role::server;
     VARVE_TRY(repeat(deadline, [&] { return accepts ? SSL_accept(ssl_.get()) : SSL_connect(ssl_.get()); }));
     // Without the key there is no session to take up, and nobody else has certificates.
-    if (SSL_session_reused(ssl_.get()) == 1 && SSL_version(ssl_.get()) == TLS1_3_VERSION) return {};
-    return Status(StatusCode::permission_denied, "the other side did not prove that it has the key");
+    if (SSL_session_reused(ssl_.get()) != 1 || SSL_version(ssl_.get()) != TLS1_3_VERSION)
+      return Status(StatusCode::permission_denied, "the other side did not prove that it has the key");
+    records_.gather();
+    return {};
   }
 
   Result<size_t> read_some(MutableByteSpan into, Deadline deadline) override {
     size_t got = 0;
+    // A record of which some has come already is not waited for in whole.
+    wake_bytes_ = into.size() > 4 * kRecordBytes ? into.size() - 2 * kRecordBytes : 1;
     const Status read = repeat(deadline, [&] { return SSL_read_ex(ssl_.get(), into.data(), into.size(), &got); });
+    wake_bytes_ = 1;
     if (closed_) return size_t{0};
     VARVE_TRY(read);
     return got;
@@ -131,16 +150,18 @@ class TlsStream final : public ByteStream {
         const ByteSpan begin = part.first(std::min(part.size(), kRecordBytes - gathered_.size()));
         gathered_.insert(gathered_.end(), begin.begin(), begin.end());
         part = part.subspan(begin.size());
-        if (part.empty()) continue;
+        if (gathered_.size() < kRecordBytes) continue;
         VARVE_TRY(write_all(gathered_, deadline));
       }
       VARVE_TRY(write_all(part, deadline));
     }
-    return gathered_.size() < kRecordBytes ? write_all(gathered_, deadline) : Status();
+    if (gathered_.size() < kRecordBytes) VARVE_TRY(write_all(gathered_, deadline));
+    return flush(deadline);
   }
 
   void wait_readable() override {
-    if (SSL_has_pending(ssl_.get()) == 1) return;
+    if (SSL_has_pending(ssl_.get()) == 1 || records_.has_input()) return;
+    records_.wake_at(1);
     pollfd waited{socket_.get(), POLLIN, 0};
     while (::poll(&waited, 1, -1) < 0 && errno == EINTR) {
     }
@@ -159,6 +180,14 @@ class TlsStream final : public ByteStream {
     return {};
   }
 
+  Status flush(Deadline deadline) {
+    while (records_.flush() < 0) {
+      if (errno != EAGAIN) return Status::io_error(std::strerror(errno));
+      VARVE_TRY(wait_for(socket_.get(), POLLOUT, deadline));
+    }
+    return {};
+  }
+
   /// Calls `act` until it is done, waiting for the socket in between.
   template <class Act>
   Status repeat(Deadline deadline, const Act& act) {
@@ -168,7 +197,10 @@ class TlsStream final : public ByteStream {
       const int done = act();
       if (done == 1) return {};
       switch (SSL_get_error(ssl_.get(), done)) {
-        case SSL_ERROR_WANT_READ: VARVE_TRY(wait_for(socket_.get(), POLLIN, deadline)); break;
+        case SSL_ERROR_WANT_READ:
+          records_.wake_at(wake_bytes_);
+          VARVE_TRY(wait_for(socket_.get(), POLLIN, deadline));
+          break;
         case SSL_ERROR_WANT_WRITE: VARVE_TRY(wait_for(socket_.get(), POLLOUT, deadline)); break;
         case SSL_ERROR_ZERO_RETURN: closed_ = true; return Status::io_error("the connection was closed");
         case SSL_ERROR_SYSCALL:
@@ -179,9 +211,11 @@ class TlsStream final : public ByteStream {
   }
 
   const UniqueFd socket_;
-  const Ssl ssl_;
+  RecordSocket records_;
+  const Ssl ssl_;  ///< goes before what it writes to
   ByteVector gathered_;
-  bool closed_ = false;  ///< the other side has closed
+  size_t wake_bytes_ = 1;  ///< what is sure to come yet
+  bool closed_ = false;    ///< the other side has closed
 };
 
 class OpenSslParty final : public TlsParty {
@@ -213,10 +247,9 @@ class OpenSslParty final : public TlsParty {
   Result<std::unique_ptr<ByteStream>> shake_hands(UniqueFd socket, Deadline deadline) const override {
     ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
     Ssl ssl(SSL_new(context_.get()));
-    BIO* const bio = ssl ? make_bio(socket.get()) : nullptr;
-    if (bio == nullptr) return Status::internal("TLS cannot be set up: " + last_error());
-    SSL_set_bio(ssl.get(), bio, bio);
+    if (!ssl) return Status::internal("TLS cannot be set up: " + last_error());
     auto stream = std::make_unique<TlsStream>(std::move(socket), std::move(ssl));
+    if (!stream->connect()) return Status::internal("TLS cannot be set up: " + last_error());
     const Status done = stream->shake_hands(role_, deadline);
     if (done.code() == StatusCode::permission_denied) {
       return Status(StatusCode::permission_denied, "the two sides do not share a key: " + std::string(done.message()),

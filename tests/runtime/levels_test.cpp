@@ -11,6 +11,7 @@
 #include "runtime/ranks.h"
 #include "runtime/served_store.h"
 #include "runtime/switched_file_system.h"
+#include "service/key_file.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -34,6 +35,7 @@ struct Cluster {
   uint32_t node_ranks = 2;
   std::string group = "node";
   std::string codec = "store";
+  std::string key_file;
   FileSystem* files = &posix_file_system();
 
   uint32_t rank_count() const { return static_cast<uint32_t>(nodes.size()) * node_ranks; }
@@ -46,6 +48,7 @@ struct Cluster {
     options.levels = levels;
     options.group = group;
     options.codec = codec;
+    if (!key_file.empty()) options.key_file = key_file;
     SessionEnvironment environment;
     environment.files = files;
     environment.sources.environment = {{"VARVE_NODE", nodes[rank / node_ranks]}};
@@ -565,7 +568,7 @@ TEST(ASessionOnNodes, RefusesAFolderThatTheyShareInPlaceOfTheirOwn) {
 
 TEST_P(ASessionWithLevels, PushesToAServer) {
   const std::string socket = cluster.place.folder / "socket";
-  const test::ServedStore server(socket, cluster.far);
+  const test::ServedStore server("unix:" + socket, cluster.far);
   const std::string levels = "memory; local:" + cluster.local + " keep=1; unix:" + socket + " every=2";
   cluster.run_to(levels, 4);
   std::filesystem::remove_all(cluster.local);
@@ -573,6 +576,82 @@ TEST_P(ASessionWithLevels, PushesToAServer) {
   EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 5}));
   expect_whole(cluster.far);
 }
+
+#ifdef VARVE_HAVE_TLS
+/// A server over TCP behind the local stores.
+class ASessionWithAServerOverTcp : public ASessionWithLevels {
+ protected:
+  ASessionWithAServerOverTcp() { cluster.key_file = key_file; }
+  static std::string make_key(const std::string& path) {
+    EXPECT_TRUE(make_key_file(path).ok());
+    return path;
+  }
+
+  const std::string key_file = make_key(cluster.place.folder / "key");
+  test::ServedStore server{"tcp://127.0.0.1:0", cluster.far, key_file};
+  const std::string levels =
+      "memory; local:" + cluster.local + " keep=1; " + server.address() + " every=2 bandwidth=1GB/s";
+};
+
+INSTANTIATE_TEST_SUITE_P(Groups, ASessionWithAServerOverTcp, testing::Values("node", "rank"));
+
+TEST_P(ASessionWithAServerOverTcp, PushesToItAndRestartsFromIt) {
+  cluster.run_to(levels, 5);
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 5}));
+  std::filesystem::remove_all(cluster.local);
+  EXPECT_EQ(cluster.restart_from(levels, 5, 6), "");
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 5, 6}));
+  expect_whole(cluster.far);
+}
+
+TEST_P(ASessionWithAServerOverTcp, GoesOnWhileItIsAwayAndCatchesUp) {
+  std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), std::nullopt);
+    auto by_one = [&](auto act) {
+      all.arrive_and_wait();
+      if (rank == 0) act();
+      all.arrive_and_wait();
+    };
+    Cluster::go(session, model, 1, 4);  // the fourth may be on its way
+    by_one([&] { server.stop(); });
+    Cluster::go(session, model, 5, 7);
+    EXPECT_EQ(session.progress().newest_persistent, 7u);
+    EXPECT_TRUE(session.progress().last_error.ok()) << "the nearest level is well";
+    by_one([&] { server.start(); });
+    Cluster::go(session, model, 8, 8);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 6, 8}));
+  std::filesystem::remove_all(cluster.local);
+  EXPECT_EQ(cluster.restart_from(levels, 8, 8), "");
+  expect_whole(cluster.far);
+}
+
+TEST_P(ASessionWithAServerOverTcp, RestartsFromOneThatWasStartedAnew) {
+  cluster.run_to(levels, 2);
+  std::filesystem::remove_all(cluster.node_path("b"));
+  server.stop();
+  server.start();
+  EXPECT_EQ(Steps{2}, steps_at(cluster.far));
+  cluster.restart_from(levels, 2, 4);
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4}));
+  expect_whole(cluster.far);
+}
+
+TEST_P(ASessionWithAServerOverTcp, IsRefusedWithoutTheKey) {
+  cluster.key_file = make_key(cluster.place.folder / "other");
+  run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    const Status refused = cluster.open(rank, std::move(ranks), levels).status();
+    EXPECT_EQ(refused.code(), StatusCode::permission_denied) << refused.to_string();
+  });
+  cluster.key_file = cluster.place.folder / "ghost";
+  run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    const Status missing = cluster.open(rank, std::move(ranks), levels).status();
+    EXPECT_EQ(missing.code(), StatusCode::not_found) << missing.to_string();
+  });
+}
+#endif
 
 }  // namespace
 }  // namespace varve

@@ -1,0 +1,95 @@
+#include "service/tcp_tls.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <thread>
+
+namespace varve {
+namespace {
+
+#ifdef VARVE_HAVE_TLS
+constexpr double kPatienceSeconds = 20;
+
+/// The two ends of a connection.
+struct Streams {
+  std::unique_ptr<ByteStream> client, server;
+
+  Streams() {
+    std::array<int, 2> sockets{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()), 0);
+    const SharedKey key{};
+    const auto accepting = TlsParty::create(TlsParty::Role::server, key).value();
+    const auto connecting = TlsParty::create(TlsParty::Role::client, key).value();
+    std::thread accepted(
+        [&] { server = accepting->shake_hands(UniqueFd(sockets[0]), after_seconds(kPatienceSeconds)).value(); });
+    client = connecting->shake_hands(UniqueFd(sockets[1]), after_seconds(kPatienceSeconds)).value();
+    accepted.join();
+  }
+};
+
+ByteVector random_bytes(size_t bytes, uint32_t seed) {
+  std::mt19937 numbers(seed);
+  ByteVector made(bytes);
+  for (std::byte& each : made) each = static_cast<std::byte>(numbers());
+  return made;
+}
+
+Status read_all(ByteStream& stream, MutableByteSpan into, double seconds) {
+  while (!into.empty()) {
+    VARVE_ASSIGN(const size_t got, stream.read_some(into, after_seconds(seconds)));
+    if (got == 0) return Status::io_error("closed");
+    into = into.subspan(got);
+  }
+  return {};
+}
+
+TEST(TlsStream, GivesWhatWasWrittenWhateverTheSizes) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  Streams streams;
+  std::vector<size_t> sizes{1, 40, 16'383, 16'384, 16'385, 262'495, 262'496, 262'497, 1'048'576, 3'000'000};
+  std::shuffle(sizes.begin(), sizes.end(), std::mt19937(seed));
+  std::thread writer([&] {
+    for (const size_t bytes : sizes) {
+      const ByteVector made = random_bytes(bytes, seed + static_cast<uint32_t>(bytes));
+      const std::array<ByteSpan, 2> parts{ByteSpan(made).first(bytes / 3), ByteSpan(made).subspan(bytes / 3)};
+      EXPECT_TRUE(streams.client->write(parts, after_seconds(kPatienceSeconds)).ok()) << bytes;
+    }
+  });
+  for (const size_t bytes : sizes) {
+    ByteVector got(bytes);
+    const Status read = read_all(*streams.server, got, kPatienceSeconds);
+    EXPECT_TRUE(read.ok()) << bytes << ": " << read.to_string();
+    EXPECT_TRUE(got == random_bytes(bytes, seed + static_cast<uint32_t>(bytes))) << bytes;
+  }
+  writer.join();
+}
+
+TEST(TlsStream, DoesNotWaitLongerThanItMayForTheRestOfALargeMessage) {
+  Streams streams;
+  const ByteVector begin(200'000);
+  const std::array<ByteSpan, 1> parts{ByteSpan(begin)};
+  ASSERT_TRUE(streams.client->write(parts, after_seconds(kPatienceSeconds)).ok());
+  ByteVector into(1'000'000);
+  EXPECT_EQ(read_all(*streams.server, into, 0.2).code(), StatusCode::io_error);
+}
+
+TEST(TlsStream, GivesTheBeginOfALargeMessageBeforeTheRestIsThere) {
+  Streams streams;
+  ByteVector into(1'000'000);
+  const ByteVector small(1'000), rest(999'000);
+  const std::array<ByteSpan, 1> first{ByteSpan(small)}, second{ByteSpan(rest)};
+  ASSERT_TRUE(streams.client->write(first, after_seconds(kPatienceSeconds)).ok());
+  EXPECT_EQ(streams.server->read_some(into, after_seconds(kPatienceSeconds)).value(), small.size());
+  std::thread writer([&] { EXPECT_TRUE(streams.client->write(second, after_seconds(kPatienceSeconds)).ok()); });
+  EXPECT_TRUE(read_all(*streams.server, MutableByteSpan(into).subspan(small.size()), kPatienceSeconds).ok());
+  writer.join();
+}
+#endif
+
+}  // namespace
+}  // namespace varve
