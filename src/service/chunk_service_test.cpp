@@ -109,15 +109,20 @@ TEST_F(ServersOfOneStore, GetBackWhatTheyLost) {
 }
 
 TEST_F(ServersOfOneStore, LetNobodyWriteToARunThatHasItsName) {
-  const std::string folder = servers[0].fs.root() + "/index/", id = UniqueId::random()->hex();
+  const std::string folder = servers[0].fs.root() + "/index/";
   FileSystem& there = servers[0].fs;
-  EXPECT_EQ(there.create(folder + id + ".run").status().code(), StatusCode::permission_denied);
-  auto written = there.create(folder + id + ".run.part").value();
-  EXPECT_EQ(there.rename(folder + id + ".run.part", folder + id + ".run").code(), StatusCode::busy);
+  const std::string path = folder + UniqueId::random()->hex() + ".run", unfinished = path + ".part";
+  EXPECT_EQ(there.create(path).status().code(), StatusCode::permission_denied);
+  auto written = there.create(unfinished).value();
+  EXPECT_EQ(there.rename(unfinished, path).code(), StatusCode::busy);
   written.reset();
-  EXPECT_TRUE(there.rename(folder + id + ".run.part", folder + id + ".run").ok());
-  EXPECT_EQ(there.rename(folder + id + ".run", folder + id + ".run.part").code(), StatusCode::permission_denied);
-  EXPECT_TRUE(there.remove(folder + id + ".run").ok());
+  ASSERT_TRUE(there.remove(unfinished).ok());
+  // A whole one, since the server takes away what is none.
+  const RunTable table{{UniqueId::random().value()}, RunScope::of_place(0, 2), 0};
+  ASSERT_TRUE(write_index_run(there, path, store->id(), table, [] { return ChunkIndexEntry(); }).ok());
+  EXPECT_EQ(there.rename(path, unfinished).code(), StatusCode::permission_denied);
+  EXPECT_EQ(there.create(path).status().code(), StatusCode::permission_denied);
+  EXPECT_TRUE(there.remove(path).ok());
 }
 
 }  // namespace
