@@ -75,7 +75,13 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
   };
   const bool together = parsed.ok() && parsed->command != nullptr && parsed->command->works_together();
   if (!parsed.ok() || together) messages.be_silent(is_silent());
-  if (!parsed.ok()) return fail(parsed.status());
+  if (!parsed.ok()) {
+    // A launcher ends all processes once the first has failed: so they end together, when the one that speaks has
+    // spoken.
+    if (find_launch().process_count > 1 && ranks.prepare(arguments).ok())
+      ranks.join().status().ignore("what is to be said is another failure");
+    return fail(parsed.status());
+  }
   if (together) {
     const Status ready = ranks.prepare(arguments);
     if (!ready.ok()) return fail(ready);
