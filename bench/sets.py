@@ -94,6 +94,7 @@ class Bench:
         identical = True
         for step, folder in series.sets:
             target = measure.fresh(self.work / "restored")
+            measure.held_memory.take()
             (measure.warm if contender.cached else measure.cool)(contender.store)
             restore += contender.restore(step, target)
             identical = identical and measure.same_trees(folder, target)
