@@ -139,6 +139,20 @@ class Programs(MountTest):
         self.assertEqual(outputs[1], outputs[0])
         self.compare(times)
 
+    def both_in_one_second(self, *command):
+        """both(), of a command that notes the time in what it writes: again, if the second has passed in between."""
+        for _ in range(20):
+            time.sleep(1 - time.time() % 1)
+            began = int(time.time())
+            outputs = [self.run_in(folder, *command) for folder in (self.local, self.set)]
+            if int(time.time()) == began:
+                self.assertEqual(outputs[1], outputs[0])
+                return self.compare()
+            for folder in (self.local, self.set):
+                for path in folder.iterdir():
+                    path.unlink()
+        self.skipTest("the machine is too busy")
+
     def compare(self, times=False):
         found, expected = snapshot(self.set), snapshot(self.local)
         if not times:
@@ -154,9 +168,10 @@ class Programs(MountTest):
     @needs("h5repack", "h5copy")
     def test_hdf5_tools(self):
         source = self.an_hdf5_file()
-        self.both("sh", "-ec", f"h5repack -f GZIP=1 -l CHUNK=8x8x8 {source} packed.h5; h5repack {source} plain.h5; "
-                  f"for name in $(h5ls {source} | cut -d' ' -f1 | head -3); do "
-                  f"h5copy -i {source} -o copied_$name.h5 -s /$name -d /of_$name; done; h5ls -r packed.h5")
+        self.both_in_one_second(
+            "sh", "-ec", f"h5repack -f GZIP=1 -l CHUNK=8x8x8 {source} packed.h5; h5repack {source} plain.h5; "
+            f"for name in $(h5ls {source} | cut -d' ' -f1 | head -3); do "
+            f"h5copy -i {source} -o copied_$name.h5 -s /$name -d /of_$name; done; h5ls -r packed.h5")
 
     @needs("nccopy", "ncgen")
     def test_netcdf_tools(self):
