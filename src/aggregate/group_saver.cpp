@@ -98,7 +98,7 @@ Status GroupSaver::store_chunks() {
     if (context_.progress.cancelled()) return Status::cancelled();
     // What is scored is placed first: its buffer, still in the cache, serves the next batch. But if it has to be asked
     // for, many are kept at hand.
-    const bool scored = !asks && !scoring.empty() && scoring.front().scored();
+    const bool scored = !asks && !scoring.empty() && scoring.front().task.ready();
     if (!ended && !scored && scoring.size() < scoring_max) {
       if (idle.empty()) idle.push_back(std::make_shared<ChunkBatch>(batch_bytes));
       std::shared_ptr<ChunkBatch> batch = std::move(idle.back());

@@ -51,7 +51,6 @@ class GroupSaver {
   struct ScoringBatch {
     std::shared_ptr<ChunkBatch> batch;
     Task<Status> task;  ///< not valid once it was waited for
-    bool scored() const { return !task.valid() || task.ready(); }
     Status wait() { return task.valid() ? task.wait() : Status(); }
   };
 
