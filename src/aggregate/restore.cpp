@@ -227,16 +227,29 @@ class Restorer {
     return {};
   }
 
-  /// With keep_going, damage costs the files that need the pack.
+  /// With keep_going, damage costs the files that need what is damaged.
   Status copy_or_lose(const PackPlan& plan) {
     if (progress_.cancelled()) return Status::cancelled();
-    Status status = copy_pack(plan);
-    const bool damage = status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
-    if (!damage || !options_.keep_going) return status;
-    std::lock_guard lock(mutex_);
-    if (first_damage_.ok()) first_damage_ = status;
-    for (const Copy& copy : plan.copies) lost_.insert(copy.file);
+    const Status status = copy_pack(plan);
+    if (!is_damage(status) || !options_.keep_going) return status;
+    std::map<uint32_t, PackPlan> of_file;
+    for (const Copy& copy : plan.copies)
+      of_file.try_emplace(copy.file, PackPlan{plan.link, {}}).first->second.copies.push_back(copy);
+    for (const auto& [file, own] : of_file) {
+      const Status copied = of_file.size() == 1 ? status : copy_pack(own);
+      if (!is_damage(copied)) {
+        VARVE_TRY(copied);
+        continue;
+      }
+      std::lock_guard lock(mutex_);
+      if (first_damage_.ok()) first_damage_ = copied;
+      lost_.insert(file);
+    }
     return {};
+  }
+
+  static bool is_damage(const Status& status) {
+    return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
   }
 
   Status copy_pack(const PackPlan& plan) {

@@ -104,7 +104,7 @@ Status ArenaReader::scan_frames() {
     Result<FrameHeader> header = read_header(offset);
     if (header.ok() && header->kind != FrameKind::index) {
       FrameEntry entry{{}, offset, header->meta_bytes, header->body_bytes, 0, 0, 0};
-      Result<RawFrame> parts = read_parts(header->kind, entry, false);
+      Result<RawFrame> parts = read_parts(header->kind, entry, Part::meta);
       if (parts.ok()) {
         ByteReader fields(parts->meta);
         VARVE_ASSIGN(entry.score, read_score(fields, score_.score_bytes()));
@@ -147,8 +147,8 @@ std::optional<size_t> ArenaReader::find_node(const Score& score) const {
   return found == nodes_.end() ? std::nullopt : std::optional(found->second);
 }
 
-Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const {
-  const uint64_t bytes = kFrameHeaderBytes + entry.meta_bytes + (with_body ? entry.body_bytes : 0);
+Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const FrameEntry& entry, Part part) const {
+  const uint64_t bytes = kFrameHeaderBytes + entry.meta_bytes + (part == Part::meta ? 0 : entry.body_bytes);
   if (entry.offset > bytes_ || bytes_ - entry.offset < bytes)
     return at(Status::corrupt("a frame lies past the arena's end"), entry.offset);
   // Header, meta part and body with one read, of whole blocks if it is large (File::read_at).
@@ -171,20 +171,24 @@ Result<ArenaReader::RawFrame> ArenaReader::read_parts(FrameKind kind, const Fram
   frame.meta = raw.subspan(kFrameHeaderBytes, entry.meta_bytes);
   if (crc32c(frame.meta) != header->meta_crc)
     return at(Status::corrupt("a frame's meta part does not match its checksum"), entry.offset);
-  if (!with_body) return frame;
-  frame.body = raw.subspan(kFrameHeaderBytes + entry.meta_bytes);
-  if (crc32c(frame.body) != header->body_crc)
-    return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
+  frame.body_crc = header->body_crc;
+  if (part != Part::meta) frame.body = raw.subspan(kFrameHeaderBytes + entry.meta_bytes);
+  if (part == Part::all) VARVE_TRY(check_body(frame, entry));
   return frame;
 }
 
+Status ArenaReader::check_body(const RawFrame& frame, const FrameEntry& entry) const {
+  if (crc32c(frame.body) == frame.body_crc) return {};
+  return at(Status::corrupt("a frame's body does not match its checksum"), entry.offset);
+}
+
 Result<ArenaReader::RawFrame> ArenaReader::read_raw(FrameKind kind, size_t ordinal) const {
-  return read_parts(kind, (kind == FrameKind::pack ? index_.packs : index_.nodes)[ordinal], true);
+  return read_parts(kind, (kind == FrameKind::pack ? index_.packs : index_.nodes)[ordinal], Part::all);
 }
 
 Result<PackMeta> ArenaReader::read_pack_meta(size_t ordinal) const {
   const FrameEntry& entry = index_.packs[ordinal];
-  VARVE_ASSIGN(RawFrame parts, read_parts(FrameKind::pack, entry, false));
+  VARVE_ASSIGN(RawFrame parts, read_parts(FrameKind::pack, entry, Part::meta));
   Result<PackMeta> meta = decode_pack_meta(parts.meta, score_);
   if (!meta.ok()) return at(meta.status(), entry.offset);
   if (meta->score != entry.score) return at(Status::corrupt("a pack is not what the arena's index says"), entry.offset);
@@ -193,10 +197,12 @@ Result<PackMeta> ArenaReader::read_pack_meta(size_t ordinal) const {
 
 Result<Pack> ArenaReader::read_pack(size_t ordinal) const {
   const FrameEntry& entry = index_.packs[ordinal];
-  VARVE_ASSIGN(RawFrame parts, read_raw(FrameKind::pack, ordinal));
+  VARVE_ASSIGN(RawFrame parts, read_parts(FrameKind::pack, entry, Part::unchecked_body));
   Result<PackMeta> meta = decode_pack_meta(parts.meta, score_);
   if (!meta.ok()) return at(meta.status(), entry.offset);
   if (meta->score != entry.score) return at(Status::corrupt("a pack is not what the arena's index says"), entry.offset);
+  // Where the body is the chunks themselves, these are checked one by one before they are used, and only these.
+  if (!recipe_is_store(meta->recipe)) VARVE_TRY(check_body(parts, entry));
   Result<Pack> pack = Pack::decode(std::move(*meta), std::move(parts.storage), parts.body, score_);
   if (!pack.ok()) return at(pack.status(), entry.offset);
   return pack;
@@ -214,11 +220,11 @@ Result<ByteVector> ArenaReader::read_node(size_t ordinal) const {
 
 Status ArenaReader::verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const {
   FrameEntry entry{{}, header.offset, header.meta_bytes, header.body_bytes, 0, 0, 0};
-  VARVE_ASSIGN(RawFrame parts, read_parts(header.kind, entry, false));
+  VARVE_ASSIGN(RawFrame parts, read_parts(header.kind, entry, Part::meta));
   ByteReader fields(parts.meta);
   VARVE_ASSIGN(known, read_score(fields, score_.score_bytes()));
   if (deep) {
-    VARVE_ASSIGN(parts, read_parts(header.kind, entry, true));
+    VARVE_ASSIGN(parts, read_parts(header.kind, entry, Part::all));
   }
   if (header.kind == FrameKind::pack) {
     VARVE_ASSIGN(PackMeta meta, decode_pack_meta(parts.meta, score_));

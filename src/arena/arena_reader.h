@@ -11,8 +11,9 @@
 
 namespace varve {
 
-/// Reads a sealed arena, which is immutable. Thread-safe. Everything read is checked: frames against their checksums,
-/// packs' tables and nodes against their scores (and chunks by Pack).
+/// Reads a sealed arena, which is immutable. Thread-safe. Everything read is checked: headers and meta parts against
+/// their checksums, packs' tables and nodes against their scores, bodies against their checksums, or, where they are
+/// nothing but chunks, chunk by chunk against these' scores (Pack).
 class ArenaReader {
  public:
   /// Opens the arena `id` of the store `store` at `path`. If its index or footer is damaged, the frames are found by
@@ -38,6 +39,7 @@ class ArenaReader {
   struct RawFrame {
     Buffer storage;  ///< what the spans are in
     ByteSpan meta, body;
+    uint32_t body_crc = 0;  ///< as the header says
   };
   /// A frame as it lies there, checksums verified.
   Result<RawFrame> read_raw(FrameKind kind, size_t ordinal) const;
@@ -53,7 +55,13 @@ class ArenaReader {
   Status load_index();
   Status scan_frames();
   Result<FrameHeader> read_header(uint64_t offset) const;
-  Result<RawFrame> read_parts(FrameKind kind, const FrameEntry& entry, bool with_body) const;
+  enum class Part : uint8_t {
+    meta,            ///< no body
+    unchecked_body,  ///< for who checks all that they use of it
+    all,
+  };
+  Result<RawFrame> read_parts(FrameKind kind, const FrameEntry& entry, Part part) const;
+  Status check_body(const RawFrame& frame, const FrameEntry& entry) const;
   Status verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const;
   void build_maps();
   Status at(const Status& status, uint64_t offset) const;

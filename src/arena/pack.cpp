@@ -219,4 +219,38 @@ Status Pack::verify_all() {
   return verify_chunks(runs);
 }
 
+bool Pack::is_whole(size_t chunk) {
+  const Chunks alone{chunk, chunk + 1};
+  return verify_chunks({&alone, 1}).ok();
+}
+
+std::vector<Extent> Pack::whole_extents() {
+  std::vector<Extent> extents;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!is_whole(i)) continue;
+    const uint64_t offset = places_[i].pack_offset;
+    if (extents.empty() || extents.back().offset + extents.back().bytes != offset) extents.push_back({offset, 0});
+    extents.back().bytes += meta_.chunks[i].bytes;
+  }
+  return extents;
+}
+
+Pack Pack::united(Pack& one, Pack& other) {
+  Pack pack(one.score_);
+  pack.meta_ = one.meta_;
+  pack.storage_ = Buffer(one.meta_.raw_bytes());
+  pack.raw_ = pack.storage_;
+  for (size_t i = 0; i < one.places_.size(); ++i) {
+    const uint64_t offset = one.places_[i].pack_offset;
+    Pack& source = one.is_whole(i) ? one : other;
+    const bool whole = source.is_whole(i);
+    if (whole) {
+      const ByteSpan chunk = source.raw_.subspan(source.places_[i].raw_offset, one.meta_.chunks[i].bytes);
+      std::copy(chunk.begin(), chunk.end(), pack.storage_.data() + offset);
+    }
+    pack.places_.push_back({offset, whole ? offset : kMissing, whole});
+  }
+  return pack;
+}
+
 }  // namespace varve

@@ -64,6 +64,10 @@ class Pack {
   Status verify(std::span<const Extent> ranges);
   /// Checks all chunks that the pack holds.
   Status verify_all();
+  /// Where the chunks lie that are there and whole: sorted, neighbours joined.
+  std::vector<Extent> whole_extents();
+  /// The pack with all chunks that are whole in one of two copies; these have the same score.
+  static Pack united(Pack& one, Pack& other);
 
  private:
   explicit Pack(const ScoreFunction& score) : score_(score) {}
@@ -76,6 +80,7 @@ class Pack {
   Status outside() const;
   /// Checks those of them that were not checked yet; corrupt if one is missing.
   Status verify_chunks(std::span<const Chunks> runs);
+  bool is_whole(size_t chunk);
 
   struct ChunkPlace {
     uint64_t pack_offset;

@@ -228,6 +228,34 @@ TEST(Pack, KeepsADamagedChunkAndGivesItsNeighbours) {
   EXPECT_EQ(pack->verify_all().code(), StatusCode::corrupt);
 }
 
+TEST(Pack, KnowsWhichOfItsChunksAreWhole) {
+  WholePack whole = whole_pack({100, 50, 100, 10});
+  EXPECT_EQ(decode(whole.meta, whole.raw)->whole_extents(), (std::vector<Extent>{{0, 260}}));
+  whole.raw[120] ^= std::byte{1};
+  EXPECT_EQ(decode(whole.meta, whole.raw)->whole_extents(), (std::vector<Extent>{{0, 100}, {150, 110}}));
+  const auto [meta, body] = thinned(whole, {false, true, true, false});
+  EXPECT_EQ(decode(meta, body)->whole_extents(), (std::vector<Extent>{{150, 100}}));
+}
+
+TEST(Pack, IsPutTogetherFromTwoCopies) {
+  const WholePack whole = whole_pack({100, 50, 100, 10});
+  ByteVector damaged = whole.raw;
+  damaged[10] ^= std::byte{1};
+  damaged[255] ^= std::byte{1};
+  Pack one = decode(whole.meta, damaged).value();
+  const auto [meta, body] = thinned(whole, {true, false, false, false});
+  Pack other = decode(meta, body).value();
+  Pack both = Pack::united(one, other);
+  EXPECT_EQ(both.whole_extents(), (std::vector<Extent>{{0, 250}}));
+  const Result<ByteSpan> range = both.range(0, 250);
+  ASSERT_TRUE(range.ok()) << range.status().to_string();
+  EXPECT_TRUE(std::equal(range->begin(), range->end(), whole.raw.begin()));
+  EXPECT_EQ(both.range(250, 1).status().code(), StatusCode::corrupt);
+  Pack third = decode(whole.meta, whole.raw).value();
+  EXPECT_TRUE(Pack::united(both, third).verify_all().ok());
+  EXPECT_TRUE(Pack::united(third, both).range(0, 260).ok());
+}
+
 TEST(Pack, IsRefusedIfItsBodyHasAnotherSizeThanItsChunks) {
   const WholePack whole = whole_pack({100, 100});
   ByteVector shorter = whole.raw, longer = whole.raw;

@@ -52,7 +52,7 @@ Result<FetchedPack> PackFetcher::fetch(const Score& score, const SetNeeds::PackN
       if (failure.ok()) failure = fetched.status();
     }
   }
-  return put_together(score, need, failure);
+  return put_together(score, need);
 }
 
 Result<FetchedPack> PackFetcher::take_whole(const Store::Place& place, const Score& score, const PackShape& shape) {
@@ -112,46 +112,21 @@ Status PackFetcher::recode(FetchedPack& fetched, Pack& pack, const PackShape& sh
   return {};
 }
 
-Result<FetchedPack> PackFetcher::put_together(const Score& score, const SetNeeds::PackNeed& need, const Status& why) {
-  VARVE_ASSIGN(const std::vector<Store::Place> places, from_.find_pack(score, need.hint, true));
-  Status failure = why;
-  std::optional<PackMeta> table;
-  std::vector<bool> needed, found;
-  std::vector<ByteVector> chunks;
-  for (const Store::Place& place : places) {
-    Result<Pack> pack = place.arena->read_pack(place.ordinal);
-    if (!pack.ok()) {
-      if (failure.ok()) failure = pack.status();
-      continue;
-    }
-    if (!table) {
-      table = pack->meta();
-      needed = chunks_in_ranges(*table, need.ranges);
-      found.assign(needed.size(), false);
-      chunks.resize(needed.size());
-    }
-    uint64_t offset = 0;
-    for (size_t i = 0; i < needed.size(); ++i) {
-      const uint32_t chunk_bytes = table->chunks[i].bytes;
-      if (needed[i] && !found[i]) {
-        const Result<ByteSpan> bytes = pack->range(offset, chunk_bytes);
-        found[i] = bytes.ok();
-        if (bytes.ok()) chunks[i].assign(bytes->begin(), bytes->end());
-        if (!bytes.ok() && failure.ok()) failure = located(bytes.status(), *place.arena);
-      }
-      offset += chunk_bytes;
-    }
-  }
-  const Status lacking = Status::corrupt("a pack lacks chunks that the set refers to", from_.arena_path(need.hint));
-  if (!table)
-    return failure.ok() ? Status::not_found("no arena holds a pack that the set needs", from_.arena_path(need.hint))
-                        : failure;
-  if (need.ranges.empty() || need.ranges.back().offset + need.ranges.back().bytes > table->raw_bytes()) return lacking;
-  if (found != needed) return failure.ok() ? lacking : failure;
+Result<FetchedPack> PackFetcher::put_together(const Score& score, const SetNeeds::PackNeed& need) {
+  VARVE_ASSIGN(Pack pack, from_.read_pack({score, need.hint}, need.ranges));
+  const std::vector<bool> needed = chunks_in_ranges(pack.meta(), need.ranges);
   ByteVector raw;
-  for (const ByteVector& chunk : chunks) raw.insert(raw.end(), chunk.begin(), chunk.end());
+  uint64_t offset = 0;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    const uint32_t chunk_bytes = pack.meta().chunks[i].bytes;
+    if (needed[i]) {
+      VARVE_ASSIGN(const ByteSpan bytes, pack.range(offset, chunk_bytes));
+      raw.insert(raw.end(), bytes.begin(), bytes.end());
+    }
+    offset += chunk_bytes;
+  }
   FetchedPack fetched;
-  VARVE_ASSIGN(fetched.anew, encode_partial_pack(std::move(*table), needed, raw));
+  VARVE_ASSIGN(fetched.anew, encode_partial_pack(pack.meta(), needed, raw));
   fetched.checked = true;
   return fetched;
 }

@@ -37,7 +37,8 @@ class PackFetcher {
 
  private:
   Result<FetchedPack> take_whole(const Store::Place& place, const Score& score, const PackShape& shape);
-  Result<FetchedPack> put_together(const Score& score, const SetNeeds::PackNeed& need, const Status& why);
+  /// What is lacking or damaged in one copy may be whole in another.
+  Result<FetchedPack> put_together(const Score& score, const SetNeeds::PackNeed& need);
   Status recode(FetchedPack& fetched, Pack& pack, const PackShape& shape);
   std::shared_ptr<Encoder> encoder_for(const std::string& class_key);
 

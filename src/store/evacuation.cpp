@@ -8,9 +8,8 @@
 namespace varve {
 
 namespace {
-/// The pack without its dead chunks. Nothing if that saves too little.
-Result<std::optional<EncodedPack>> thin_pack(const ArenaReader& arena, size_t ordinal,
-                                             const std::vector<Extent>& ranges, size_t body_bytes) {
+/// The pack without its dead chunks.
+Result<EncodedPack> thin_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
   VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
   const std::vector<bool> live = chunks_in_ranges(pack.meta(), ranges);
   ByteVector raw;
@@ -23,9 +22,7 @@ Result<std::optional<EncodedPack>> thin_pack(const ArenaReader& arena, size_t or
     }
     offset += chunk_bytes;
   }
-  VARVE_ASSIGN(EncodedPack thinned, encode_partial_pack(pack.meta(), live, raw));
-  if (thinned.body.size() + thinned.body.size() / 8 >= body_bytes) return std::optional<EncodedPack>();
-  return std::optional(std::move(thinned));
+  return encode_partial_pack(pack.meta(), live, raw);
 }
 }  // namespace
 
@@ -138,14 +135,20 @@ Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std
   const FrameEntry& entry = arena.index().packs[ordinal];
   uint64_t needed_bytes = 0;
   for (const Extent& range : ranges) needed_bytes += range.bytes;
+  std::optional<EncodedPack> thinned;
   if (needed_bytes < entry.raw_bytes) {
-    auto thinned = thin_pack(arena, ordinal, ranges, entry.body_bytes);
-    if (thinned.ok() && *thinned) return writer_->append_pack((*thinned)->meta, (*thinned)->body).status();
+    Result<EncodedPack> thin = thin_pack(arena, ordinal, ranges);
     // With a codec that this build lacks the pack is copied whole.
-    if (!thinned.ok() && thinned.status().code() != StatusCode::unsupported) return thinned.status();
+    if (!thin.ok() && thin.status().code() != StatusCode::unsupported) return thin.status();
+    if (thin.ok()) thinned = std::move(*thin);
   }
-  VARVE_ASSIGN(ArenaReader::RawFrame frame, arena.read_raw(FrameKind::pack, ordinal));
-  return writer_->append_copy(FrameKind::pack, entry, frame.meta, frame.body);
+  if (!thinned || thinned->body.size() + thinned->body.size() / 8 >= entry.body_bytes) {
+    const Result<ArenaReader::RawFrame> frame = arena.read_raw(FrameKind::pack, ordinal);
+    if (frame.ok()) return writer_->append_copy(FrameKind::pack, entry, frame->meta, frame->body);
+    // Where only what nobody needs is damaged, the rest goes on without it.
+    if (!thinned) return frame.status();
+  }
+  return writer_->append_pack(thinned->meta, thinned->body).status();
 }
 
 void Evacuation::find_staying(const std::set<ArenaId>& victims) {

@@ -209,11 +209,14 @@ Status located(const Status& wrong, const std::string& where) {
 }  // namespace
 
 Result<Pack> Store::read_pack(const PackLink& link, std::span<const Extent> ranges) const {
+  std::optional<Pack> united;  // of all copies so far, none of which had everything
   auto read = [&](const Place& place) -> Result<Pack> {
     VARVE_ASSIGN(Pack pack, place.arena->read_pack(place.ordinal));
-    const Status verified = pack.verify(ranges);
-    if (!verified.ok()) return Status(verified.code(), std::string(verified.message()), place.arena->path());
-    return pack;
+    Status verified = pack.verify(ranges);
+    if (verified.ok()) return pack;
+    united = united ? Pack::united(*united, pack) : std::move(pack);
+    if (united->verify(ranges).ok()) return std::move(*united);
+    return Status(verified.code(), std::string(verified.message()), place.arena->path());
   };
   return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); }, read,
                                 "no arena holds a pack that a set needs", arena_path(link.hint));

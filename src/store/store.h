@@ -85,8 +85,8 @@ class Store {
   /// ids. Opens only arenas that were not seen before.
   Result<std::vector<ArenaId>> arenas_listing(std::span<const Score> scores) const;
 
-  /// A pack from wherever a copy is that has all of `ranges`, verified. not_found if no arena has the pack; corrupt if
-  /// every copy is damaged or lacks some.
+  /// A pack in which all of `ranges` are there, verified: from one arena, or put together from all that have a copy.
+  /// not_found if no arena has the pack; corrupt if some chunk is whole in no copy.
   Result<Pack> read_pack(const PackLink& link, std::span<const Extent> ranges) const;
   /// The content of a tree node, likewise.
   Result<ByteVector> read_node(const Score& score, const ArenaId& hint) const;

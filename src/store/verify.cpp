@@ -16,21 +16,10 @@
 namespace varve {
 
 namespace {
-/// Whom a pack or a node serves: files of sets, and of parts of sets.
-struct Users {
-  std::set<std::string> sets;
-  std::set<std::string> files;
-  void add(const std::string& set, const std::string& path) {
-    sets.insert(set);
-    if (files.size() < kAffectedFilesMax) files.insert(set + ":" + path);
-  }
-};
-
-/// Which ranges of a pack are referred to, and by whom.
+/// Which ranges of a pack are referred to.
 struct PackUse {
   std::vector<Extent> ranges;
   ArenaId hint;
-  Users users;
 };
 
 class Verifier {
@@ -48,6 +37,7 @@ class Verifier {
     VARVE_TRY(agree(ranks_, check_arenas(arenas)));
     VARVE_TRY(gather_findings());
     if (ranks_.rank() == 0) check_packs();
+    VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? report_packs() : Status()));
     VARVE_TRY(follow_first(ranks_, ranks_.rank() == 0 ? check_index() : Status()));
     if (ranks_.rank_count() == 1) return {};
     VARVE_ASSIGN(const ByteVector findings,
@@ -103,11 +93,11 @@ class Verifier {
         report(leaf.status(), set_users);
         continue;
       }
-      for (const TreeFile& file : leaf->files) note_references(name, *leaf, file);
+      for (const TreeFile& file : leaf->files) note_references(*leaf, file);
     }
   }
 
-  void note_references(const std::string& name, const Leaf& leaf, const TreeFile& file) {
+  void note_references(const Leaf& leaf, const TreeFile& file) {
     for (const std::vector<Reference>& stream : file.streams) {
       for (const Reference& reference : stream) {
         if (reference.pack == Reference::kPattern) continue;
@@ -115,7 +105,6 @@ class Verifier {
         PackUse& use = packs_[link.score];
         add_range(use.ranges, {reference.offset, reference.bytes});
         use.hint = link.hint;
-        use.users.add(name, file.path);
       }
     }
   }
@@ -163,7 +152,7 @@ class Verifier {
 
   /// What all processes have found is what the first one goes on with.
   Status gather_findings() {
-    VARVE_ASSIGN(const auto all, ranks_.all_gather(encode_findings({report_, damaged_packs_})));
+    VARVE_ASSIGN(const auto all, ranks_.all_gather(encode_findings({report_, pack_damages_})));
     if (ranks_.rank() != 0) return {};
     for (uint32_t rank = 1; rank < all.size(); ++rank) {
       VARVE_ASSIGN(Findings other, decode_findings(all[rank]));
@@ -171,7 +160,7 @@ class Verifier {
       report_.pack_count += other.report.pack_count;
       report_.checked_bytes += other.report.checked_bytes;
       std::move(other.report.damages.begin(), other.report.damages.end(), std::back_inserter(report_.damages));
-      damaged_packs_.insert(other.damaged_packs.begin(), other.damaged_packs.end());
+      std::move(other.pack_damages.begin(), other.pack_damages.end(), std::back_inserter(pack_damages_));
     }
     return {};
   }
@@ -181,7 +170,7 @@ class Verifier {
       if (progress_.cancelled()) return Status::cancelled();
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
       if (!arena.ok()) {
-        report(arena.status(), users_of_arena(id), id);
+        pack_damages_.push_back({arena.status(), id, packs_expected_in(id)});
         continue;
       }
       ++report_.arena_count;
@@ -199,52 +188,58 @@ class Verifier {
       report(what, {}, arena);
       return;
     }
-    auto pack = packs_.find(*score);
-    auto node = node_users_.find(*score);
-    // Another arena may hold a whole copy; then nobody is hurt.
-    if (pack != packs_.end() && !whole_elsewhere(*score, arena, pack->second.ranges)) {
-      damaged_packs_.insert(*score);
-      report(what, pack->second.users, arena);
-    } else if (node != node_users_.end()) {
-      report(what, node->second, arena);
-    } else {
-      report(what, {}, arena);
+    if (packs_.contains(*score)) {
+      pack_damages_.push_back({what, arena, {*score}});
+      return;
     }
-  }
-
-  bool whole_elsewhere(const Score& score, const ArenaId& arena, const std::vector<Extent>& ranges) const {
-    Result<std::vector<Store::Place>> places = store_.find_pack(score, arena, true);
-    if (!places.ok()) return false;
-    return std::any_of(places->begin(), places->end(), [&](const Store::Place& place) {
-      return place.arena->id() != arena && reads_ranges(*place.arena, place.ordinal, ranges);
-    });
+    auto node = node_users_.find(*score);
+    report(what, node == node_users_.end() ? Users() : node->second, arena);
   }
 
   /// Every pack that a set needs is somewhere, and as long as the references into it.
   void check_packs() {
-    std::map<std::string, Users> missing;  // by the arena that they were in
+    std::set<Score> damaged;
+    for (const PackDamage& damage : pack_damages_) damaged.insert(damage.packs.begin(), damage.packs.end());
+    std::map<std::string, std::set<Score>> missing, lacking;  // by the arena that they should be in
     for (auto& [score, use] : packs_) {
       join_ranges(use.ranges);
-      if (damaged_packs_.contains(score)) continue;
+      if (damaged.contains(score)) continue;
       Result<std::vector<Store::Place>> places = store_.find_pack(score, use.hint);
-      if (places.ok() && !places->empty()) {
-        if (any_holds(*places, use.ranges)) continue;
-        places = store_.find_pack(score, use.hint, true);
-        if (places.ok() && any_holds(*places, use.ranges)) continue;
-        report(Status::corrupt("a pack lacks chunks that sets refer to", store_.arena_path(use.hint)), use.users);
-        continue;
-      }
-      Users& users = missing[store_.arena_path(use.hint)];
-      users.sets.insert(use.users.sets.begin(), use.users.sets.end());
-      for (const std::string& file : use.users.files) {
-        if (users.files.size() < kAffectedFilesMax) users.files.insert(file);
-      }
+      if (places.ok() && any_holds(*places, use.ranges)) continue;
+      const bool is_there = places.ok() && !places->empty();
+      (is_there ? lacking : missing)[store_.arena_path(use.hint)].insert(score);
     }
-    for (const auto& [arena, users] : missing) {
-      report(Status::not_found("packs that sets need are in no arena", arena,
-                               "put the arena back from a copy of the store"),
-             users);
+    for (auto& [arena, packs] : lacking) {
+      pack_damages_.push_back({Status::corrupt("a pack lacks chunks that sets refer to", arena), {}, std::move(packs)});
     }
+    for (auto& [arena, packs] : missing) {
+      pack_damages_.push_back({Status::not_found("packs that sets need are in no arena", arena,
+                                                 "put the arena back from a copy of the store"),
+                               {},
+                               std::move(packs)});
+    }
+  }
+
+  /// Says whom the damages to packs hurt. What is amiss in no arena, but only in what all of them hold together, is
+  /// damage only if it hurts somebody.
+  Status report_packs() {
+    std::map<Score, ArenaId> packs;
+    for (const PackDamage& damage : pack_damages_) {
+      for (const Score& score : damage.packs) packs.emplace(score, packs_.at(score).hint);
+    }
+    std::map<Score, Users> users_of;
+    if (!packs.empty()) {
+      VARVE_ASSIGN(users_of, users_of_lost_chunks(store_, packs, progress_));
+    }
+    for (const PackDamage& damage : pack_damages_) {
+      Users users;
+      for (const Score& score : damage.packs) {
+        const auto found = users_of.find(score);
+        if (found != users_of.end()) users.add(found->second);
+      }
+      if (damage.arena || !users.sets.empty()) report(damage.what, users, damage.arena);
+    }
+    return {};
   }
 
   static bool any_holds(const std::vector<Store::Place>& places, const std::vector<Extent>& ranges) {
@@ -252,16 +247,12 @@ class Verifier {
                        [&](const Store::Place& place) { return holds_ranges(*place.arena, place.ordinal, ranges); });
   }
 
-  Users users_of_arena(const ArenaId& id) const {
-    Users users;
+  std::set<Score> packs_expected_in(const ArenaId& id) const {
+    std::set<Score> packs;
     for (const auto& [score, use] : packs_) {
-      if (use.hint != id) continue;
-      users.sets.insert(use.users.sets.begin(), use.users.sets.end());
-      for (const std::string& file : use.users.files) {
-        if (users.files.size() < kAffectedFilesMax) users.files.insert(file);
-      }
+      if (use.hint == id) packs.insert(score);
     }
-    return users;
+    return packs;
   }
 
   Status check_index() {
@@ -294,7 +285,7 @@ class Verifier {
   VerifyReport report_;
   std::unordered_map<Score, PackUse, ScoreHash> packs_;
   std::unordered_map<Score, Users, ScoreHash> node_users_;
-  std::set<Score> damaged_packs_;
+  std::vector<PackDamage> pack_damages_;
 };
 }  // namespace
 

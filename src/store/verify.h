@@ -7,6 +7,7 @@
 
 #include "core/progress.h"
 #include "store/catalog.h"
+#include "store/damage_reach.h"
 #include "store/store.h"
 #include "varve/communicator.h"
 
@@ -21,7 +22,6 @@ struct Damage {
   bool disposable = false;                  ///< part of the index, which the next save rebuilds
   std::optional<ArenaId> arena{};           ///< in which it is, if it is in one
 };
-inline constexpr size_t kAffectedFilesMax = 100;
 
 struct VerifyReport {
   uint64_t set_count = 0, arena_count = 0, pack_count = 0;
@@ -33,7 +33,8 @@ struct VerifyReport {
 
 /// Checks all sets, and parts of sets: records, trees, that every referenced pack is there and long enough, and every
 /// frame's header and table. With `deep` also every byte: bodies are decoded and every chunk is checked against its
-/// score.
+/// score. A set is affected by damage to chunks that it needs and that are whole nowhere else, so by what restore would
+/// fail for.
 Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress = null_progress());
 
 /// The same by several processes that all see the store: the arenas are spread over them. All return the same report,

@@ -7,10 +7,25 @@
 namespace varve {
 
 namespace {
+void encode_place(ByteWriter& w, const Status& what, const std::optional<ArenaId>& arena) {
+  w.text(as_text(encode_status(what)));
+  w.u8(arena ? 1 : 0);
+  if (arena) w.bytes(arena->bytes);
+}
+
+Status decode_place(ByteReader& reader, Status& what, std::optional<ArenaId>& arena) {
+  VARVE_ASSIGN(const std::string_view text, reader.text());
+  VARVE_TRY(decode_status(as_bytes(text), what));
+  VARVE_ASSIGN(const uint8_t in_arena, reader.u8());
+  if (in_arena == 0) return {};
+  VARVE_ASSIGN(const ByteSpan id, reader.bytes(sizeof(ArenaId::bytes)));
+  std::copy(id.begin(), id.end(), arena.emplace().bytes.begin());
+  return {};
+}
+
 Result<Damage> decode_damage(ByteReader& reader) {
   Damage damage;
-  VARVE_ASSIGN(const std::string_view what, reader.text());
-  VARVE_TRY(decode_status(as_bytes(what), damage.what));
+  VARVE_TRY(decode_place(reader, damage.what, damage.arena));
   for (std::vector<std::string>* texts : {&damage.affected_sets, &damage.affected_files}) {
     VARVE_ASSIGN(const uint64_t count, reader.count(1));
     for (uint64_t i = 0; i < count; ++i) {
@@ -20,10 +35,18 @@ Result<Damage> decode_damage(ByteReader& reader) {
   }
   VARVE_ASSIGN(const uint8_t disposable, reader.u8());
   damage.disposable = disposable != 0;
-  VARVE_ASSIGN(const uint8_t in_arena, reader.u8());
-  if (in_arena != 0) {
-    VARVE_ASSIGN(const ByteSpan id, reader.bytes(sizeof(ArenaId::bytes)));
-    std::copy(id.begin(), id.end(), damage.arena.emplace().bytes.begin());
+  return damage;
+}
+
+Result<PackDamage> decode_pack_damage(ByteReader& reader) {
+  PackDamage damage;
+  VARVE_TRY(decode_place(reader, damage.what, damage.arena));
+  VARVE_ASSIGN(const uint64_t count, reader.count(Score().bytes.size()));
+  for (uint64_t i = 0; i < count; ++i) {
+    Score score;
+    VARVE_ASSIGN(const ByteSpan bytes, reader.bytes(score.bytes.size()));
+    std::copy(bytes.begin(), bytes.end(), score.bytes.begin());
+    damage.packs.insert(score);
   }
   return damage;
 }
@@ -36,17 +59,19 @@ ByteVector encode_findings(const Findings& findings) {
   for (uint64_t number : {report.set_count, report.arena_count, report.pack_count, report.checked_bytes}) {
     w.varint(number);
   }
-  w.varint(findings.damaged_packs.size());
-  for (const Score& score : findings.damaged_packs) w.bytes(score.bytes);
+  w.varint(report.damages.size());
   for (const Damage& damage : report.damages) {
-    w.text(as_text(encode_status(damage.what)));
+    encode_place(w, damage.what, damage.arena);
     for (const std::vector<std::string>* texts : {&damage.affected_sets, &damage.affected_files}) {
       w.varint(texts->size());
       for (const std::string& text : *texts) w.text(text);
     }
     w.u8(damage.disposable ? 1 : 0);
-    w.u8(damage.arena ? 1 : 0);
-    if (damage.arena) w.bytes(damage.arena->bytes);
+  }
+  for (const PackDamage& damage : findings.pack_damages) {
+    encode_place(w, damage.what, damage.arena);
+    w.varint(damage.packs.size());
+    for (const Score& score : damage.packs) w.bytes(score.bytes);
   }
   return raw;
 }
@@ -58,16 +83,14 @@ Result<Findings> decode_findings(ByteSpan raw) {
   for (uint64_t* number : {&report.set_count, &report.arena_count, &report.pack_count, &report.checked_bytes}) {
     VARVE_ASSIGN(*number, reader.varint());
   }
-  VARVE_ASSIGN(const uint64_t score_count, reader.count(Score().bytes.size()));
-  for (uint64_t i = 0; i < score_count; ++i) {
-    Score score;
-    VARVE_ASSIGN(const ByteSpan bytes, reader.bytes(score.bytes.size()));
-    std::copy(bytes.begin(), bytes.end(), score.bytes.begin());
-    findings.damaged_packs.insert(score);
-  }
-  while (!reader.at_end()) {
+  VARVE_ASSIGN(const uint64_t count, reader.count(1));
+  for (uint64_t i = 0; i < count; ++i) {
     VARVE_ASSIGN(Damage damage, decode_damage(reader));
     report.damages.push_back(std::move(damage));
+  }
+  while (!reader.at_end()) {
+    VARVE_ASSIGN(PackDamage damage, decode_pack_damage(reader));
+    findings.pack_damages.push_back(std::move(damage));
   }
   return findings;
 }
