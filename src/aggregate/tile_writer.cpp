@@ -1,12 +1,9 @@
 #include "aggregate/tile_writer.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
-
-#include "core/file_system.h"
 
 namespace varve {
 
@@ -47,12 +44,12 @@ Status TileWriter::add_to_tile(const Key& key, uint64_t tile_bytes, uint64_t beg
         tile->second.memory = std::move(spare_.back());
         spare_.pop_back();
       } else {
-        tile->second.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kTileBytes)));
-        if (tile->second.memory == nullptr) throw std::bad_alloc();
+        tile->second.memory = AlignedBlock(kTileBytes);
+        if (tile->second.memory.empty()) throw std::bad_alloc();
       }
     }
     ++tile->second.copying;
-    memory = tile->second.memory.get();
+    memory = tile->second.memory.data();
   }
   if (evicted) VARVE_TRY(write_out(evicted->first, evicted->second));
   std::memcpy(memory + begin, bytes.data(), bytes.size());
@@ -83,12 +80,12 @@ TileWriter::Tile TileWriter::take(std::map<Key, Tile>::iterator tile) {
 Status TileWriter::write_out(const Key& key, Tile& tile) {
   Status status;
   if (tile.filled_bytes == tile.bytes) {
-    status = write_(key.first, key.second, ByteSpan(tile.memory.get(), tile.bytes), tile.bytes == kTileBytes);
+    status = write_(key.first, key.second, tile.memory.first(tile.bytes), tile.bytes == kTileBytes);
   } else {
     for (const Extent& range : tile.filled) {
       if (!status.ok()) break;
       status =
-          write_(key.first, key.second + range.offset, ByteSpan(tile.memory.get() + range.offset, range.bytes), false);
+          write_(key.first, key.second + range.offset, ByteSpan(tile.memory.data() + range.offset, range.bytes), false);
     }
   }
   std::lock_guard lock(mutex_);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <list>
 #include <map>
@@ -9,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/aligned_block.h"
 #include "core/bytes.h"
 #include "layout/layout.h"
 
@@ -35,13 +35,9 @@ class TileWriter {
   Status flush();
 
  private:
-  struct FreeDeleter {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  using TileMemory = std::unique_ptr<std::byte, FreeDeleter>;
   using Key = std::pair<uint32_t, uint64_t>;  ///< file, offset of the tile
   struct Tile {
-    TileMemory memory;
+    AlignedBlock memory;
     uint64_t bytes = 0;  ///< of the tile: less than kTileBytes at the end of a file
     uint64_t filled_bytes = 0;
     std::vector<Extent> filled;  ///< in the tile
@@ -59,7 +55,7 @@ class TileWriter {
   std::mutex mutex_;  // guards what follows
   std::map<Key, Tile> tiles_;
   std::list<Key> oldest_first_;
-  std::vector<TileMemory> spare_;
+  std::vector<AlignedBlock> spare_;
 };
 
 }  // namespace varve

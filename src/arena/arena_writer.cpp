@@ -1,7 +1,6 @@
 #include "arena/arena_writer.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "core/processor_meter.h"
@@ -17,8 +16,8 @@ Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(FileSystem& fs, std::st
 
 Status ArenaWriter::start() {
   for (Buffer* buffer : {&filling_, &writing_}) {
-    buffer->data = static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, options_.buffer_bytes));
-    if (buffer->data == nullptr) return Status::resource_limit("no memory for the arena's write buffers", part_path_);
+    buffer->block = AlignedBlock(options_.buffer_bytes);
+    if (buffer->block.empty()) return Status::resource_limit("no memory for the arena's write buffers", part_path_);
   }
   VARVE_ASSIGN(file_, fs_.create(part_path_, {.direct = options_.direct}));
   ByteVector raw;
@@ -37,8 +36,6 @@ ArenaWriter::~ArenaWriter() {
   }
   file_.reset();
   if (!sealed_) fs_.remove(part_path_).ignore("prune removes leftovers of failed saves");
-  std::free(filling_.data);
-  std::free(writing_.data);
 }
 
 Result<size_t> ArenaWriter::append_pack(const PackMeta& meta, ByteSpan body) {
@@ -101,7 +98,7 @@ Status ArenaWriter::put(ByteSpan bytes) {
   next_offset_ += bytes.size();
   while (!bytes.empty()) {
     size_t part = std::min<size_t>(bytes.size(), options_.buffer_bytes - filling_.used);
-    std::memcpy(filling_.data + filling_.used, bytes.data(), part);
+    std::memcpy(filling_.block.data() + filling_.used, bytes.data(), part);
     filling_.used += part;
     bytes = bytes.subspan(part);
     if (filling_.used == options_.buffer_bytes) VARVE_TRY(flush_buffer());
@@ -112,9 +109,9 @@ Status ArenaWriter::put(ByteSpan bytes) {
 Status ArenaWriter::flush_buffer() {
   // A write that bypasses the cache is a whole number of blocks; seal() cuts off what the last one has too much.
   const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
-  std::memset(filling_.data + filling_.used, 0, whole - filling_.used);
+  std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
   if (!options_.background) {
-    VARVE_TRY(file_->write_at(filling_.offset, ByteSpan(filling_.data, whole)));
+    VARVE_TRY(file_->write_at(filling_.offset, filling_.block.first(whole)));
     filling_.offset += filling_.used;
     filling_.used = 0;
     return {};
@@ -149,9 +146,8 @@ void ArenaWriter::run_writer() {
   while (true) {
     changed_.wait(lock, [this] { return write_pending_ || stopping_; });
     if (!write_pending_) return;
-    Buffer buffer = writing_;
-    lock.unlock();
-    Status status = file_->write_at(buffer.offset, ByteSpan(buffer.data, buffer.used));
+    lock.unlock();  // nobody else touches writing_ until the write is done
+    Status status = file_->write_at(writing_.offset, writing_.block.first(writing_.used));
     lock.lock();
     if (write_status_.ok()) write_status_ = status;
     write_pending_ = false;

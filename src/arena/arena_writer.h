@@ -44,7 +44,7 @@ class ArenaWriter {
 
  private:
   struct Buffer {
-    std::byte* data = nullptr;
+    AlignedBlock block;
     size_t used = 0;
     uint64_t offset = 0;
   };

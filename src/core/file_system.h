@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/aligned_block.h"
 #include "core/bytes.h"
 #include "varve/status.h"
 
@@ -53,7 +54,6 @@ struct CreateOptions {
   /// of kDirectAlignment, from memory so aligned, and be a multiple of it long; truncate() cuts the padding off.
   bool direct = false;
 };
-inline constexpr size_t kDirectAlignment = 4096;
 
 /// What a store needs of the system under it. Paths are absolute or relative to the working directory, `/`-separated.
 /// All operations may be called from several threads. Durability: a file's bytes after File::sync(), a name (created,

@@ -32,7 +32,7 @@ class Connection {
 
   const ConnectionLimits limits_;
   Wire wire_;
-  AlignedBuffer buffer_;
+  DataBuffer buffer_;
   RequestHandler handler_;
   std::mutex sending_;  ///< signs of life come from threads of a transfer
 };

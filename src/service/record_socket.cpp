@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kRecordBytes = 5 + 16384 + 1 + 16;
 /// Fits into a core's cache beside what is encrypted.
 constexpr size_t kHeldBytes = 16 * kRecordBytes;
-constexpr size_t kWakeBytesMax = 256 << 10;
+constexpr size_t kWakeBytesMax = 1024 << 10;
 }  // namespace
 
 void RecordSocket::gather() {

@@ -1,7 +1,5 @@
 #include "service/request_handler.h"
 
-#include <cstdlib>
-
 namespace varve {
 
 namespace {
@@ -27,12 +25,10 @@ Reply cannot_tell() {
 }
 }  // namespace
 
-AlignedBuffer::~AlignedBuffer() { std::free(data_); }
-
-std::byte* AlignedBuffer::get(size_t bytes) {
+std::byte* DataBuffer::get(size_t bytes) {
   if (bytes > kWireDataBytesMax) return nullptr;
-  if (data_ == nullptr) data_ = static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kWireDataBytesMax));
-  return data_;
+  if (block_.empty()) block_ = AlignedBlock(kWireDataBytesMax);
+  return block_.data();
 }
 
 RequestHandler::~RequestHandler() {

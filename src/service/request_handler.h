@@ -30,24 +30,20 @@ struct ServedStore {
   uint64_t connections_max = 0;
 };
 
-/// Memory in whole blocks, for file access past the page cache.
-class AlignedBuffer {
+/// A connection's memory for the data of one message, which it has from its first such message on.
+class DataBuffer {
  public:
-  AlignedBuffer() = default;
-  AlignedBuffer(const AlignedBuffer&) = delete;
-  AlignedBuffer& operator=(const AlignedBuffer&) = delete;
-  ~AlignedBuffer();
   /// `bytes` bytes of it; null if there is no memory.
   std::byte* get(size_t bytes);
 
  private:
-  std::byte* data_ = nullptr;
+  AlignedBlock block_;
 };
 
 /// Carries out the requests of one connection, one at a time.
 class RequestHandler {
  public:
-  RequestHandler(ServedStore& store, AlignedBuffer& buffer) : store_(store), buffer_(buffer) {}
+  RequestHandler(ServedStore& store, DataBuffer& buffer) : store_(store), buffer_(buffer) {}
   ~RequestHandler();
   RequestHandler(const RequestHandler&) = delete;
   RequestHandler& operator=(const RequestHandler&) = delete;
@@ -79,7 +75,7 @@ class RequestHandler {
   Reply with_file(const Request& request, const Act& act);
 
   ServedStore& store_;
-  AlignedBuffer& buffer_;
+  DataBuffer& buffer_;
   UniqueId client_;
   std::unique_ptr<OfferIntake> intake_;  ///< once something is offered
   bool greeted_ = false;
