@@ -24,6 +24,8 @@ class Command {
   virtual bool prints_facts() const { return true; }
   /// Whether it takes --store.
   virtual bool works_on_store() const { return true; }
+  /// Whether it takes --key-file, for servers that its arguments or the options name.
+  virtual bool uses_servers() const { return works_on_store(); }
   /// Whether the processes that a launcher has started do it together.
   virtual bool works_together() const { return false; }
   /// What went wrong without the command's own words about it is a Status, which the caller reports.

@@ -85,6 +85,7 @@ class Parser {
     Arguments arguments(*sub);
     command.declare(arguments);
     if (command.works_on_store()) add_store_option(*sub);
+    if (command.uses_servers()) add_key_option(*sub);
     if (command.prints_facts()) sub->add_flag("--json", common_.json, "print one JSON object instead of text");
     subs_.emplace_back(&command, sub);
   }
@@ -93,6 +94,9 @@ class Parser {
     app.add_option("--store", common_.store,
                    "the store: its folder, or the server that has it\n(else VARVE_STORE of the environment)")
         ->type_name("STORE");
+  }
+
+  void add_key_option(CLI::App& app) {
     app.add_option("--key-file", common_.key_file,
                    "the key that a server over TCP shares (else\nVARVE_KEY_FILE of the environment)")
         ->type_name("FILE");

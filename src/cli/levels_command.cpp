@@ -36,6 +36,7 @@ class LevelsCommand final : public Command {
   std::string_view name() const override { return "levels"; }
   std::string_view summary() const override { return "show what is on which level, how full, how far behind"; }
   bool works_on_store() const override { return false; }
+  bool uses_servers() const override { return true; }
 
   void declare(Arguments& arguments) override {
     arguments.text("--levels", "LEVELS", text_,

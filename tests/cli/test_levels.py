@@ -189,6 +189,22 @@ class SavingToLevels(LevelsTest):
         self.assertGreater(shown[0]["free_bytes"], 0)
         self.assertIn("1 set behind", self.varve("levels", "--levels", self.levels(near, far)))
 
+    @unittest.skipUnless(HAS_TLS, "a build without TLS")
+    def test_takes_the_key_of_a_server_among_them_from_an_option(self):
+        server = self.make_level("tcp")
+        near = self.work / "near"
+        self.environment = lambda **changes: {name: value for name, value in os.environ.items() if not name.startswith("VARVE_")}
+        levels = f"local:{near} keep=1; {server}"
+        self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", levels)
+        for name in ("DD0005", "DD0006"):
+            saved = self.facts("save", SAMPLE / name, "--levels", levels, "--key-file", self.key)
+            self.assertEqual([entry["level"] for entry in saved["copied_to"]], [server])
+        shown = self.facts("levels", "--levels", levels, "--key-file", self.key)["levels"]
+        self.assertEqual([level["jobs"][0]["sets"] for level in shown], [1, 2])
+        other = self.work / "another"
+        self.varve("serve", "--new-key", other)
+        self.fails(FAILURE, "save", SAMPLE / "DD0007", "--levels", levels, "--key-file", other)
+
     def test_says_so_if_a_level_makes_no_sense_or_is_not_there(self):
         self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", "floppy:/a")
         self.fails(FAILURE, "levels", "--levels", f"unix:{self.work}/nobody")
