@@ -98,7 +98,19 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   last_step_ = decision->taken->step;
   if (!left_runs_useful_) restarted_set_ = last_step_;
   cadence_.note_restart(*last_step_);
+  if (left_runs_useful_ && agree(*ranks_, reserved).ok()) save_restarted(*last_step_);
   return last_step_;
+}
+
+void RunSession::save_restarted(uint64_t step) {
+  if (levels_.front()->of_node()) {
+    // Some nodes' own stores may have it.
+    if (protection_) protection_->forget(step).ignore("what is left of it is refused when it does not fit the new set");
+    if (thread_) thread_->allow_replacement(step);
+  }
+  last_step_.reset();
+  const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);
+  if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
 }
 
 std::vector<RankRestart::Shelf> RunSession::shelves() const {
@@ -139,7 +151,7 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   // Of a store that all share, one look tells; a node's own may be the only one that has it.
   for (uint32_t level = 0; level < levels_.size(); ++level)
     in_any = in_any || (!levels_[level]->of_node() && in_store(level));
-  // What is in memory alone stays until a newer set is in the store, however this run ends.
+  // What is in memory alone stays until it, or a newer set, is in the store, however this run ends.
   left_runs_useful_ = !in_any;
   if (decision.taken->memory_run || decision.taken->level > 0) return;
   for (uint32_t push = 0; push < pushes_.size(); ++push) {
@@ -162,13 +174,14 @@ bool RunSession::due(uint64_t step) {
 
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
   VARVE_TRY(check_running());
-  const Status made = make_checkpoint(step, stop_agreed_ ? Persistence::now : persistence);
+  const Persistence wanted = stop_agreed_ ? Persistence::now : persistence;
+  const Status made = make_checkpoint(step, wanted, wanted == Persistence::now);
   if (!made.ok()) last_error_ = made;
   should_stop_ = should_stop_ || stop_agreed_;
   return made;
 }
 
-Status RunSession::make_checkpoint(uint64_t step, Persistence persistence) {
+Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool saves) {
   const double begin = clock_.seconds();
   if (last_step_ && step <= *last_step_) {
     // A stop may be asked for right after a restart or a checkpoint: that one is the last.
@@ -185,7 +198,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence) {
     cadence_.note_checkpoint(step, clock_.seconds() - begin);
     return {};
   }
-  const LevelDuty levels = schedule_.next(persistence == Persistence::now, stop_agreed_);
+  const LevelDuty levels = schedule_.next(saves, stop_agreed_);
   if (thread_) thread_->note_begin(step, begin, levels);
   Status made = taken.ok() ? snapshot(step, begin, levels) : taken.status();
   if (!made.ok()) memory_->give_up(step);

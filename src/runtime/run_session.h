@@ -99,7 +99,10 @@ class RunSession {
   Result<std::vector<RestartCandidate>> find_candidates(const RankRestart& side);
   std::vector<RankRestart::Shelf> shelves() const;
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
-  Status make_checkpoint(uint64_t step, Persistence persistence);
+  /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
+  void save_restarted(uint64_t step);
+  /// `saves`: whatever the nearest store's turn is.
+  Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
   Result<bool> take_slot(Persistence persistence);
   Status snapshot(uint64_t step, double begin_seconds, const LevelDuty& levels);

@@ -225,7 +225,10 @@ class Verifier {
   Status report_packs() {
     std::map<Score, ArenaId> packs;
     for (const PackDamage& damage : pack_damages_) {
-      for (const Score& score : damage.packs) packs.emplace(score, packs_.at(score).hint);
+      for (const Score& score : damage.packs) {
+        const auto use = packs_.find(score);  // not there: of a set that only another process has seen
+        packs.emplace(score, use == packs_.end() ? damage.arena.value_or(ArenaId{}) : use->second.hint);
+      }
     }
     std::map<Score, Users> users_of;
     if (!packs.empty()) {

@@ -603,6 +603,41 @@ TEST(ASessionAfterAKill, GoesOnFromTheSnapshotInMemory) {
   EXPECT_EQ(place.memory_files(), 0u) << "the dead run's memory went, too";
 }
 
+TEST(ASessionAfterAKill, BringsTheSnapshotToTheStoreThoughItMakesNoCheckpoint) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  auto options = place.options();
+  options.levels = "memory; dir:" + place.store + " every=5";
+  options.store.reset();
+  for (const bool again : {false, true}) {
+    auto session = Session::open(options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    EXPECT_EQ(session->restart().value(), 2u);
+    EXPECT_EQ(model, model_at(0, kCells, 2));
+    EXPECT_EQ(session->checkpoint(2).code(), StatusCode::invalid_argument) << "the step is known";
+    EXPECT_TRUE(session->finish().ok());
+    EXPECT_EQ(place.memory_files(), 0u) << again;
+    EXPECT_EQ(steps_in(place), (std::vector<uint64_t>{1, 2}));
+  }
+}
+
+TEST(ASessionAfterAKill, KeepsTheSnapshotIfTheStoreIsStillFull) {
+  const SessionPlace place;
+  die_with_a_snapshot(place);
+  const size_t files_before = place.memory_files();
+  SwitchedFileSystem files;
+  const auto session = open_on(files, make_single_communicator(), place.options());
+  Model model(0, kCells);
+  ASSERT_TRUE(protect(*session, model).ok());
+  files.set(Mode::full);
+  EXPECT_EQ(session->restart().value(), 2u);
+  EXPECT_EQ(session->finish(std::chrono::seconds(60)).code(), StatusCode::no_space);
+  EXPECT_EQ(place.memory_files(), files_before);
+  EXPECT_EQ(steps_in(place), std::vector<uint64_t>{1});
+}
+
 TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
   const SessionPlace place;
   die_with_a_snapshot(place);
