@@ -102,7 +102,7 @@ struct Client {
 
 struct SpreadIndex : testing::Test {
   void SetUp() override {
-    for (int i = 0; text.size() < 3'000'000; ++i) text += std::to_string(i * 7919) + ",";
+    for (int i = 0; text.size() < 3'000'000; ++i) text += std::to_string(int64_t{i} * 7919) + ",";
     test::write_file(folder.path() + "/rank0.dat", text);
     test::write_file(folder.path() + "/rank1.dat", text.substr(500'000));
   }
