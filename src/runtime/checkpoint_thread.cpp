@@ -8,6 +8,7 @@
 #include "aggregate/save_part.h"
 #include "core/blocked_signals.h"
 #include "core/processor_meter.h"
+#include "runtime/placement.h"
 #include "runtime/snapshot_source.h"
 
 namespace varve {
@@ -119,6 +120,7 @@ void CheckpointThread::run() {
 }
 
 std::optional<uint64_t> CheckpointThread::await_step() {
+  const GentleWaking gentle;
   for (;;) {
     const uint32_t seen = bell_.count();
     const bool stopping = stopping_;

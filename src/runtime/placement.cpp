@@ -166,8 +166,9 @@ Status place_calling_thread(const ProcessorSet& free, bool low_priority) {
   // Threads have priorities of their own on Linux, by the number of the thread.
   const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
   sched_param no_priority{};
-  // A program of real-time priority must not pass it on. Not SCHED_BATCH either: the thread that writes sleeps most of
-  // the time, and would wait for a rank's whole slice whenever it wakes up, a fifth of a slow level's bandwidth.
+  // A program of real-time priority must not pass it on. Not SCHED_BATCH either, but while there is nothing to do
+  // (GentleWaking): the thread that writes sleeps most of the time, and would wait for a rank's whole slice whenever it
+  // wakes up, a fifth of a slow level's bandwidth.
   if (::sched_setscheduler(0, SCHED_OTHER, &no_priority) != 0) {
     return Status::from_errno(errno, "lower the priority of", "the checkpoint thread");
   }
@@ -176,6 +177,18 @@ Status place_calling_thread(const ProcessorSet& free, bool low_priority) {
   if (nice_now >= kLowPriorityNice) return {};
   if (::setpriority(PRIO_PROCESS, thread, kLowPriorityNice) == 0) return {};
   return Status::from_errno(errno, "lower the priority of", "the checkpoint thread");
+}
+
+GentleWaking::GentleWaking() {
+  const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
+  if (::sched_getscheduler(0) != SCHED_OTHER || ::getpriority(PRIO_PROCESS, thread) < kLowPriorityNice) return;
+  const sched_param no_priority{};
+  changed_ = ::sched_setscheduler(0, SCHED_BATCH, &no_priority) == 0;
+}
+
+GentleWaking::~GentleWaking() {
+  const sched_param no_priority{};
+  if (changed_) ::sched_setscheduler(0, SCHED_OTHER, &no_priority);
 }
 
 }  // namespace varve

@@ -25,4 +25,18 @@ Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, std::string_v
 /// there are any; else with low priority, if `low_priority`. Threads of low priority run at full speed on what is idle.
 Status place_calling_thread(const ProcessorSet& free, bool low_priority);
 
+/// While it lives, the calling thread, if it has low priority, does not push a thread aside that wakes it up: a rank
+/// that hands a checkpoint over would wait for a whole slice of what comes of it. Not for a thread that is at work:
+/// waking up again and again, it would wait for a rank's whole slice each time.
+class GentleWaking {
+ public:
+  GentleWaking();
+  GentleWaking(const GentleWaking&) = delete;
+  GentleWaking& operator=(const GentleWaking&) = delete;
+  ~GentleWaking();
+
+ private:
+  bool changed_ = false;
+};
+
 }  // namespace varve

@@ -54,6 +54,23 @@ TEST(Placement, LowersThePriorityOfAThreadAndThoseItStartsButOfNoOther) {
   EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
 }
 
+TEST(Placement, LetsAThreadOfLowPriorityWakeGentlyAndNoOther) {
+  std::thread([] {
+    EXPECT_TRUE(place_calling_thread({}, true).ok());
+    const int nice = own_nice();
+    {
+      const GentleWaking gentle;
+      EXPECT_EQ(::sched_getscheduler(0), SCHED_BATCH);
+      EXPECT_EQ(own_nice(), nice);
+    }
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    EXPECT_EQ(own_nice(), nice);
+  }).join();
+  if (own_nice() >= 5) return;
+  const GentleWaking none;
+  EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+}
+
 TEST(Placement, LeavesAThreadAsItIsUnlessToldOtherwise) {
   const int nice_before = own_nice();
   std::thread([&] {
