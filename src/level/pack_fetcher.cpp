@@ -14,42 +14,15 @@ Status located(const Status& wrong, const ArenaReader& arena) {
   if (!wrong.subject().empty() && wrong.subject().find(arena.path()) != std::string_view::npos) return wrong;
   return {wrong.code(), std::string(wrong.message()), arena.path(), std::string(wrong.hint())};
 }
-
-/// The bytes that a pack's body holds, one after another; all of them checked.
-Result<ByteVector> held_bytes(Pack& pack) {
-  ByteVector raw;
-  raw.reserve(pack.meta().held_bytes());
-  const std::vector<bool> held = pack.meta().held();
-  uint64_t offset = 0;
-  for (size_t i = 0; i < held.size(); ++i) {
-    const uint32_t chunk_bytes = pack.meta().chunks[i].bytes;
-    if (held[i]) {
-      VARVE_ASSIGN(const ByteSpan bytes, pack.range(offset, chunk_bytes));
-      raw.insert(raw.end(), bytes.begin(), bytes.end());
-    }
-    offset += chunk_bytes;
-  }
-  return raw;
-}
-
-/// The shape of what a thinned pack holds: its arrays have gaps.
-PackShape flat_shape(const std::string& class_key, uint64_t bytes) {
-  ElementType type = element_type_of_class(class_key);
-  if (bytes % type.bytes != 0) type = {};
-  return {type, {Run{bytes / type.bytes, {}, false}}};
-}
 }  // namespace
 
 Result<FetchedPack> PackFetcher::fetch(const Score& score, const SetNeeds::PackNeed& need, const PackShape& shape) {
-  Status failure;
   for (const bool all : {false, true}) {
     VARVE_ASSIGN(const std::vector<Store::Place> places, from_.find_pack(score, need.hint, all));
     for (const Store::Place& place : places) {
       if (!holds_ranges(*place.arena, place.ordinal, need.ranges)) continue;
       Result<FetchedPack> fetched = take_whole(place, score, shape);
-      if (fetched.ok()) return fetched;
-      if (fetched.status().code() == StatusCode::resource_limit) return fetched;
-      if (failure.ok()) failure = fetched.status();
+      if (fetched.ok() || fetched.status().code() == StatusCode::resource_limit) return fetched;
     }
   }
   return put_together(score, need);
@@ -91,7 +64,7 @@ Status PackFetcher::recode(FetchedPack& fetched, Pack& pack, const PackShape& sh
   ByteVector copied;
   ByteSpan raw;
   if (thinned) {
-    VARVE_ASSIGN(copied, held_bytes(pack));
+    VARVE_ASSIGN(copied, bytes_of_chunks(pack, old.held()));
     raw = copied;
   } else if (!old.chunks.empty()) {
     VARVE_ASSIGN(raw, pack.range(0, old.raw_bytes()));
@@ -114,19 +87,8 @@ Status PackFetcher::recode(FetchedPack& fetched, Pack& pack, const PackShape& sh
 
 Result<FetchedPack> PackFetcher::put_together(const Score& score, const SetNeeds::PackNeed& need) {
   VARVE_ASSIGN(Pack pack, from_.read_pack({score, need.hint}, need.ranges));
-  const std::vector<bool> needed = chunks_in_ranges(pack.meta(), need.ranges);
-  ByteVector raw;
-  uint64_t offset = 0;
-  for (size_t i = 0; i < needed.size(); ++i) {
-    const uint32_t chunk_bytes = pack.meta().chunks[i].bytes;
-    if (needed[i]) {
-      VARVE_ASSIGN(const ByteSpan bytes, pack.range(offset, chunk_bytes));
-      raw.insert(raw.end(), bytes.begin(), bytes.end());
-    }
-    offset += chunk_bytes;
-  }
   FetchedPack fetched;
-  VARVE_ASSIGN(fetched.anew, encode_partial_pack(pack.meta(), needed, raw));
+  VARVE_ASSIGN(fetched.anew, partial_pack(pack, need.ranges));
   fetched.checked = true;
   return fetched;
 }

@@ -7,25 +7,6 @@
 
 namespace varve {
 
-namespace {
-/// The pack without its dead chunks.
-Result<EncodedPack> thin_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
-  VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
-  const std::vector<bool> live = chunks_in_ranges(pack.meta(), ranges);
-  ByteVector raw;
-  uint64_t offset = 0;
-  for (size_t i = 0; i < live.size(); ++i) {
-    const uint32_t chunk_bytes = pack.meta().chunks[i].bytes;
-    if (live[i]) {
-      VARVE_ASSIGN(ByteSpan bytes, pack.range(offset, chunk_bytes));
-      raw.insert(raw.end(), bytes.begin(), bytes.end());
-    }
-    offset += chunk_bytes;
-  }
-  return encode_partial_pack(pack.meta(), live, raw);
-}
-}  // namespace
-
 Status Evacuation::run(const std::set<ArenaId>& victims) {
   VARVE_TRY(find_homes());
   VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
@@ -137,7 +118,8 @@ Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std
   for (const Extent& range : ranges) needed_bytes += range.bytes;
   std::optional<EncodedPack> thinned;
   if (needed_bytes < entry.raw_bytes) {
-    Result<EncodedPack> thin = thin_pack(arena, ordinal, ranges);
+    Result<Pack> pack = arena.read_pack(ordinal);
+    Result<EncodedPack> thin = pack.ok() ? partial_pack(*pack, ranges) : Result<EncodedPack>(pack.status());
     // With a codec that this build lacks the pack is copied whole.
     if (!thin.ok() && thin.status().code() != StatusCode::unsupported) return thin.status();
     if (thin.ok()) thinned = std::move(*thin);
