@@ -72,6 +72,8 @@ Status GroupSaver::take_streams() {
   outcome_.raw_bytes = described.raw_bytes;
   outcome_.variable_count = described.variable_count;
   for (size_t i = 0; i < class_keys_.size(); ++i) encoders_.push_back(make_encoder(context_.options.codec));
+  class_bytes_left_.resize(class_keys_.size());
+  for (const Stream& stream : streams_) class_bytes_left_[stream.class_id] += stream.bytes;
   return {};
 }
 
@@ -81,11 +83,11 @@ Status GroupSaver::store_chunks() {
   // Small enough to stay in the cache between reading, scoring and laying down; large enough that waking the pool, and
   // the look-ahead of the chunker, which is read twice, are a small share.
   const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * context_.chunker.bytes_ahead());
-  const uint64_t in_flight_max = 2 * std::max<size_t>(context_.pool.thread_count(), 1) + 1;
   const bool asks = cursor_.asks_ahead();
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
-                                                  in_flight_max + (asks ? 2 * kBatchesAsked : 0));
-  encoding_max_ = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, in_flight_max);
+                                                  context_.tasks_max + (asks ? 2 * kBatchesAsked : 0));
+  encoding_max_ =
+      std::clamp<uint64_t>(context_.group_memory_bytes / 4 / (3 * options.pack_bytes), 1, context_.tasks_max);
 
   BatchReader reader(streams_, source_, WorkOrder(streams_, options.scheme, whole_block_bytes(options)),
                      context_.chunker, chunk_bytes);
@@ -169,6 +171,7 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     } else {
       VARVE_TRY(place_new(stream, batch, chunk));
     }
+    class_bytes_left_[stream.class_id] -= chunk.bytes;
   }
   context_.progress.advance(raw_bytes);
   return {};
@@ -179,6 +182,7 @@ Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const Batc
   if (builder_.empty()) {
     building_ = static_cast<uint32_t>(packs_.size());
     packs_.emplace_back();  // finish_pack() says which
+    builder_.expect(class_bytes_left_[stream.class_id]);
   }
   const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score);
   fresh_.insert(chunk.score, chunk.bytes, {building_, offset});

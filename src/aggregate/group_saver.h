@@ -25,6 +25,7 @@ struct SaveContext {
   ThreadPool& pool;
   ProgressSink& progress;
   uint64_t group_memory_bytes;
+  uint64_t tasks_max;  ///< that one group has in the pool
 };
 
 /// What became of one group.
@@ -82,6 +83,7 @@ class GroupSaver {
   std::vector<TreeFile> tree_files_;
   std::vector<std::string> class_keys_;
   std::vector<std::shared_ptr<Encoder>> encoders_;  ///< of each class
+  std::vector<uint64_t> class_bytes_left_;          ///< what each class has yet to place
   std::vector<Stream> streams_;
 
   std::vector<PackLink> packs_;  ///< new and known ones that this group refers to

@@ -15,7 +15,6 @@ uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan
   if (empty()) {
     class_id_ = stream.class_id;
     pending_.shape.type = stream.type;
-    pending_.raw.reserve(std::max<uint64_t>(pack_bytes_, bytes.size()));
     last_stream_ = nullptr;
   }
   const uint64_t element_bytes = stream.type.bytes;

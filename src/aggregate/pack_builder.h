@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "aggregate/work_order.h"
 #include "arena/pack.h"
 #include "codec/codec.h"
@@ -19,6 +21,8 @@ class PackBuilder {
   explicit PackBuilder(uint64_t pack_bytes) : pack_bytes_(pack_bytes) {}
 
   bool empty() const { return pending_.meta.chunks.empty(); }
+  /// Has room ready for a pack of which no more than so many bytes will come.
+  void expect(uint64_t bytes) { pending_.raw.reserve(std::min(pack_bytes_, bytes)); }
   /// Whether a chunk of this stream may join what is there.
   bool accepts(const Stream& stream, uint64_t bytes) const;
   /// Adds a chunk; returns its offset in the pack.

@@ -73,12 +73,21 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
   const std::vector<ArenaId>& condemned = lease->condemned();
   ThreadPool pool(options.thread_count);
-  const size_t worker_count = std::min(sources.size(), std::max<size_t>(pool.thread_count(), 1));
+  const size_t thread_count = std::max<size_t>(pool.thread_count(), 1);
+  const size_t worker_count = std::min(sources.size(), thread_count);
   Result<std::unique_ptr<ChunkIndex>> opened =
       ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count);
   if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
-  const SaveContext context{store, *lease, *index, options, *chunker, pool, progress, memory_bytes / worker_count};
+  const SaveContext context{.store = store,
+                            .lease = *lease,
+                            .index = *index,
+                            .options = options,
+                            .chunker = *chunker,
+                            .pool = pool,
+                            .progress = progress,
+                            .group_memory_bytes = memory_bytes / worker_count,
+                            .tasks_max = 2 * thread_count / worker_count + 1};
   Result<std::vector<GroupOutcome>> saved = run_groups(context, sources, worker_count);
   if (!saved.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, std::move(saved));

@@ -53,6 +53,7 @@ Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& p
       const Stream& stream = group.streams[chunk.stream];
       if (!builder.accepts(stream, chunk.bytes))
         laid_out.packs.push_back(builder.take(group.class_keys[class_id], score));
+      if (builder.empty()) builder.expect(options.pack_bytes);
       builder.add(stream, chunk.stream_offset, batch.bytes_of(chunk), Score{});
       class_id = stream.class_id;
     }
