@@ -33,13 +33,12 @@ class MountCommand final : public Command {
   std::string_view name() const override { return "mount"; }
   std::string_view summary() const override { return "show a store as a folder that programs read and write"; }
   bool works_on_store() const override { return false; }
+  bool uses_servers() const override { return true; }
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
     arguments.positional("STORE", options_.store, "the store: its folder, or the server that has it");
     arguments.positional("DIR", options_.folder, "an empty folder, where the store is to be seen");
-    arguments.text("--key-file", "FILE", options_.key_file,
-                   "the key that a server over TCP shares (else\nVARVE_KEY_FILE of the environment)");
     arguments.text("--spool", "DIR", options_.spool,
                    "a folder of a local disk for sets that are being\nwritten (~/.local/state/varve/spool/STORE-ID)");
     arguments.seconds(
@@ -69,6 +68,7 @@ class MountCommand final : public Command {
     VARVE_ASSIGN(options_.save, saving_.take(false));
     if (options_.memory_bytes < kMemoryBytesMin)
       return Status::invalid_argument("too little memory", format_size(options_.memory_bytes), "give 16MiB or more");
+    options_.key_file = session.key_file();
     shown_ = options_.store + " is at " + options_.folder;
     VARVE_ASSIGN(options_.store, lasting_location(options_.store));
     for (std::string* path : {&options_.folder, &options_.spool, &log_, &options_.key_file}) {
