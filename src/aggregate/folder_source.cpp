@@ -24,7 +24,7 @@ Result<std::vector<Layout>> FolderSource::layouts(ProgressSink& progress) {
 
 Status FolderSource::check_unchanged() {
   for (const SourceFile& file : files_) {
-    if (file.type == FileType::regular) VARVE_TRY(varve::check_unchanged(folder_, file));
+    if (file.type != FileType::symlink) VARVE_TRY(varve::check_unchanged(folder_, file));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "aggregate/group_streams.h"
+#include "store/class_key.h"
 
 namespace varve {
 
@@ -71,7 +72,8 @@ Status GroupSaver::take_streams() {
   streams_ = std::move(described.streams);
   outcome_.raw_bytes = described.raw_bytes;
   outcome_.variable_count = described.variable_count;
-  for (size_t i = 0; i < class_keys_.size(); ++i) encoders_.push_back(make_encoder(context_.options.codec));
+  for (const std::string& key : class_keys_)
+    encoders_.push_back(make_encoder(context_.options.codec, contents_of_class(key)));
   class_bytes_left_.resize(class_keys_.size());
   for (const Stream& stream : streams_) class_bytes_left_[stream.class_id] += stream.bytes;
   return {};

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/file_system.h"
+#include "store/class_key.h"
 
 namespace varve {
 
@@ -77,7 +78,7 @@ class Describer {
         stream.extents = stream_extents(file, position);
         for (const Extent& extent : stream.extents) stream.bytes += extent.bytes;
         if (position == 0) {
-          stream.class_id = class_id("skeleton/" + file.layout.format);
+          stream.class_id = class_id(skeleton_class(file.layout.format));
         } else {
           describe_variable(stream, file, file.layout.variables[position - 1], opaque_file);
         }

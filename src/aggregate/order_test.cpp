@@ -42,6 +42,12 @@ TEST(RankOfAFile, IsTheLastNumberOfSeveralThatVary) {
   EXPECT_EQ(ranks_of({"step1/out.0", "step1/out.1", "step2/out.0", "step2/out.1"}), (Ranks{0, 1, 0, 1}));
 }
 
+TEST(RankOfAFile, IsTheOneAfterAWordThatSaysSoIfSeveralVary) {
+  EXPECT_EQ(ranks_of({"ckpt_rank0_pid4711.dmtcp", "ckpt_rank1_pid4708.dmtcp"}), (Ranks{0, 1}));
+  EXPECT_EQ(ranks_of({"rank0/level0.bin", "rank0/level1.bin", "rank1/level0.bin"}), (Ranks{0, 0, 1}));
+  EXPECT_EQ(ranks_of({"node0/p7.dat", "node1/p8.dat"}), (Ranks{7, 8}));
+}
+
 TEST(RankOfAFile, AloneInItsFamilyNeedsAWordThatSaysSo) {
   EXPECT_EQ(ranks_of({"dump.cpu0003"}), (Ranks{3}));
   EXPECT_EQ(ranks_of({"rank_007.dat"}), (Ranks{7}));
@@ -110,6 +116,12 @@ TEST(ClassKey, FollowsTheRule) {
   EXPECT_EQ(MatchRule::parse("Grid[0-9]+/")->class_key(v, false), "/#Density7_BYTES_Array1D");
   EXPECT_EQ(MatchRule::parse("(").status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(MatchRule::parse("Grid[0-9]+/")->text(), "Grid[0-9]+/");
+}
+
+TEST(ClassKey, TakesLongNamesAsTheyAre) {
+  const std::string name = "/" + std::string(60'000, 'a');
+  EXPECT_EQ(MatchRule::parse("(/|[a-z])*x")->class_key(variable(name, ElementType{}, {5}), false),
+            name + "_BYTES_Array1D");
 }
 
 /// A stream of a rank's file, of a class and a length.

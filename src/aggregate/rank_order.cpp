@@ -35,39 +35,41 @@ std::vector<Number> numbers_in(std::string_view path) {
   return numbers;
 }
 
-/// The number after a word that says "process".
-std::optional<int64_t> named_rank(std::string_view path) {
-  static constexpr std::array<std::string_view, 9> words = {"rank", "cpu",  "proc", "processor", "pe",
-                                                            "task", "node", "mpi",  "p"};
-  for (const Number& number : numbers_in(path)) {
-    size_t end = number.begin;
-    while (end > 0 && (path[end - 1] == '_' || path[end - 1] == '-' || path[end - 1] == '.')) --end;
-    size_t begin = end;
-    while (begin > 0 && std::isalpha(static_cast<unsigned char>(path[begin - 1])) != 0) --begin;
-    std::string word(path.substr(begin, end - begin));
-    std::transform(word.begin(), word.end(), word.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (std::find(words.begin(), words.end(), word) != words.end() && number.value >= 0) return number.value;
-  }
-  return std::nullopt;
+/// How clearly the word before a number of a path says that it is a rank: the smaller, the clearer; kNoWord: there is
+/// no such word.
+constexpr size_t kNoWord = 10;
+size_t rank_word_before(std::string_view path, const Number& number) {
+  static constexpr std::array<std::string_view, kNoWord> words = {"rank", "cpu", "proc", "processor", "process",
+                                                                  "pe",   "mpi", "task", "p",         "node"};
+  size_t end = number.begin;
+  while (end > 0 && (path[end - 1] == '_' || path[end - 1] == '-' || path[end - 1] == '.')) --end;
+  size_t begin = end;
+  while (begin > 0 && std::isalpha(static_cast<unsigned char>(path[begin - 1])) != 0) --begin;
+  std::string word(path.substr(begin, end - begin));
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
+/// Of the numbers that differ between files whose paths are alike but for them: the one after the clearest word for a
+/// rank, or the last one. A file that stands alone has a rank only with such a word.
 void assign_family(const std::vector<SourceFile*>& family) {
-  if (family.size() == 1) {
-    family[0]->rank = named_rank(family[0]->path).value_or(-1);
-    return;
-  }
   std::vector<std::vector<Number>> numbers;
   numbers.reserve(family.size());
   for (const SourceFile* file : family) numbers.push_back(numbers_in(file->path));
-  for (size_t field = numbers[0].size(); field-- > 0;) {
+  std::optional<size_t> chosen;
+  size_t clearest = kNoWord;
+  for (size_t field = 0; field < numbers[0].size(); ++field) {
     const bool varies = std::any_of(numbers.begin(), numbers.end(), [&](const std::vector<Number>& n) {
       return n[field].value != numbers[0][field].value;
     });
-    if (!varies) continue;
-    for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][field].value;
-    return;
+    if (!varies && family.size() > 1) continue;
+    const size_t word = rank_word_before(family[0]->path, numbers[0][field]);
+    if (word < clearest || (clearest == kNoWord && family.size() > 1)) chosen = field;
+    clearest = std::min(clearest, word);
   }
+  if (!chosen) return;
+  for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][*chosen].value;
 }
 
 Status assign_by_regex(std::vector<SourceFile>& files, const std::string& pattern) {

@@ -59,11 +59,16 @@ class Restorer {
       for (const TreeFile& file : leaf.files) {
         // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
         const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
-        if (options_.filter.matches(file)) VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
+        if (options_.filter.matches(file)) {
+          VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
+        } else if (file.type == FileType::directory) {
+          other_folders_.emplace(file.path, without_contents(file));
+        }
       }
       return copy_count_ > copies_max() ? execute() : Status();
     });
     VARVE_TRY(planned);
+    VARVE_TRY(plan_folders_above());
     VARVE_TRY(check_nesting());
     return execute();
   }
@@ -84,17 +89,24 @@ class Restorer {
   }
 
   /// Wanted files of all processes.
-  size_t file_count() const { return files_.size(); }
+  size_t file_count() const { return files_.size() - above_.size(); }
   const Status& first_damage() const { return first_damage_; }
 
  private:
   size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
   Status publish_type(FileType type, RestoreReport& report) {
+    std::vector<uint32_t> numbers;
     for (uint32_t number = 0; number < files_.size(); ++number) {
+      if (mine_[number] && files_[number].type == type && !lost_.contains(number)) numbers.push_back(number);
+    }
+    // Folders before what is in them, which may need to be made writable.
+    std::sort(numbers.begin(), numbers.end(),
+              [this](uint32_t a, uint32_t b) { return files_[a].path < files_[b].path; });
+    for (const uint32_t number : numbers) {
       const TreeFile& file = files_[number];
-      if (!mine_[number] || file.type != type || lost_.contains(number)) continue;
       VARVE_TRY(target_.publish(number, file));
+      if (above_.contains(number)) continue;
       ++report.file_count;
       report.raw_bytes += file.bytes;
     }
@@ -113,11 +125,9 @@ class Restorer {
     return {};
   }
 
-  Status plan_file(const Leaf& leaf, const TreeFile& file, bool mine) {
-    const auto number = static_cast<uint32_t>(files_.size());
-    if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
-    if (mine) VARVE_TRY(target_.check_free(file));
-    TreeFile kept;  // without layout and references, which the plan holds
+  /// A file without layout and references, which the plan holds.
+  static TreeFile without_contents(const TreeFile& file) {
+    TreeFile kept;
     kept.path = file.path;
     kept.type = file.type;
     kept.mode = file.mode;
@@ -125,7 +135,35 @@ class Restorer {
     kept.modified_ns = file.modified_ns;
     kept.link_target = file.link_target;
     kept.bytes = file.bytes;
-    files_.push_back(std::move(kept));
+    return kept;
+  }
+
+  /// Whether the set has a folder there, which is restored, if only for what is below it. A leaf has it before that.
+  bool comes(const std::string& folder) const {
+    const auto wanted = paths_.find(folder);
+    return other_folders_.contains(folder) || (wanted != paths_.end() && wanted->second == FileType::directory);
+  }
+
+  /// Wanted files bring the folders that they lie in, with their modes.
+  Status plan_folders_above() {
+    std::set<std::string> above;
+    for (const auto& [path, type] : paths_) {
+      for (std::string at = parent_path(path); at != "." && above.insert(at).second;) at = parent_path(at);
+    }
+    for (const std::string& path : above) {
+      const auto folder = other_folders_.find(path);
+      if (folder == other_folders_.end()) continue;
+      above_.insert(static_cast<uint32_t>(files_.size()));
+      VARVE_TRY(plan_file({}, folder->second, ranks_.rank() == 0));
+    }
+    return {};
+  }
+
+  Status plan_file(const Leaf& leaf, const TreeFile& file, bool mine) {
+    const auto number = static_cast<uint32_t>(files_.size());
+    if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
+    if (mine) VARVE_TRY(target_.check_free(file, comes(parent_path(file.path))));
+    files_.push_back(without_contents(file));
     mine_.push_back(mine);
     tiled_.push_back(mine && is_tiled(file));
     if (!mine || file.type != FileType::regular) return {};
@@ -280,7 +318,9 @@ class Restorer {
   ProcessShares shares_;
   std::vector<TreeFile> files_;  ///< all that are wanted; of them:
   std::vector<bool> mine_;       ///< this process restores it
+  std::set<uint32_t> above_;     ///< it is restored only for what is below it
   std::map<std::string, FileType> paths_;
+  std::map<std::string, TreeFile> other_folders_;  ///< of the set, which are not wanted themselves
   std::vector<bool> tiled_;
   std::vector<uint32_t> staged_;  ///< files of the plan
   TileWriter tiles_;

@@ -1,7 +1,9 @@
 #include "aggregate/restore_target.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@ namespace varve {
 namespace {
 constexpr size_t kOpenFilesMax = 256;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
+constexpr std::string_view kStagingPrefix = ".varve-restore-";
 
 /// Opens a folder below `root` without leaving it or following links.
 int open_beneath(int root, const std::string& path) {
@@ -39,7 +42,32 @@ int open_beneath(int root, const std::string& path) {
 }
 
 std::string staged_name(uint32_t number) { return std::to_string(number); }
+
+/// Removes a staging folder, if no process holds it.
+void remove_left_over(int root, const char* name) {
+  const UniqueFd staging(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!staging.valid() || ::flock(staging.get(), LOCK_EX | LOCK_NB) != 0) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(::dup(staging.get())), ::closedir);
+  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr)
+    ::unlinkat(staging.get(), entry->d_name, 0);
+  ::unlinkat(root, name, AT_REMOVEDIR);
+}
+
+void remove_left_overs(int root) {
+  const UniqueFd again(::openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(again.valid() ? ::fdopendir(::dup(again.get())) : nullptr,
+                                                    ::closedir);
+  std::vector<std::string> names;
+  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr) {
+    if (is_restore_staging(entry->d_name)) names.emplace_back(entry->d_name);
+  }
+  for (const std::string& name : names) remove_left_over(root, name.c_str());
+}
 }  // namespace
+
+bool is_restore_staging(std::string_view name) {
+  return name.starts_with(kStagingPrefix) && name.size() == kStagingPrefix.size() + 2 * sizeof(UniqueId::bytes);
+}
 
 std::string RestoreTarget::describe(const std::string& path) const { return join_path(folder_, path); }
 
@@ -47,17 +75,31 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
   std::unique_ptr<RestoreTarget> target(new RestoreTarget(folder, overwrite));
   std::error_code error;
   target->created_ = std::filesystem::create_directories(folder, error);
+  if (error == std::errc::not_a_directory || error == std::errc::file_exists)
+    return Status::invalid_argument("not a folder", folder);
   if (error) return Status::from_errno(error.value(), "create folder", folder);
   target->root_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!target->root_.valid()) return Status::from_errno(errno, "open folder", folder);
-  VARVE_ASSIGN(UniqueId id, UniqueId::random());
-  target->staging_name_ = ".varve-restore-" + id.hex();
-  if (::mkdirat(target->root_.get(), target->staging_name_.c_str(), 0700) != 0)
-    return Status::from_errno(errno, "create a folder in", folder);
-  target->staging_.reset(
-      ::openat(target->root_.get(), target->staging_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!target->staging_.valid()) return Status::from_errno(errno, "open folder", target->staging_name_);
+  remove_left_overs(target->root_.get());
+  VARVE_TRY(target->make_staging());
   return target;
+}
+
+Status RestoreTarget::make_staging() {
+  while (true) {
+    VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+    staging_name_ = std::string(kStagingPrefix) + id.hex();
+    if (::mkdirat(root_.get(), staging_name_.c_str(), 0700) != 0)
+      return Status::from_errno(errno, "create a folder in", folder_);
+    staging_.reset(::openat(root_.get(), staging_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!staging_.valid() && errno != ENOENT) return Status::from_errno(errno, "open folder", staging_name_);
+    if (!staging_.valid()) continue;  // another restore took it for one that was left, as it may until it is locked
+    // Not every file system has locks: there, what is left stays.
+    (void)::flock(staging_.get(), LOCK_EX);
+    struct stat status {};
+    if (::fstat(staging_.get(), &status) != 0) return Status::from_errno(errno, "look at", staging_name_);
+    if (status.st_nlink > 0) return {};
+  }
 }
 
 RestoreTarget::~RestoreTarget() {
@@ -70,7 +112,7 @@ RestoreTarget::~RestoreTarget() {
   if (created_ && !published_) ::rmdir(folder_.c_str());
 }
 
-Status RestoreTarget::check_free(const TreeFile& file) const {
+Status RestoreTarget::check_free(const TreeFile& file, bool parent_comes) const {
   const std::string parent = parent_path(file.path);
   UniqueFd at(parent == "." ? ::dup(root_.get()) : open_beneath(root_.get(), parent));
   if (!at.valid()) {
@@ -81,6 +123,8 @@ Status RestoreTarget::check_free(const TreeFile& file) const {
     }
     return Status::from_errno(errno, "open folder", describe(parent));
   }
+  if (!parent_comes && ::faccessat(at.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+    return Status::from_errno(errno, "write to the folder", describe(parent));
   struct stat status {};
   if (::fstatat(at.get(), base_name(file.path).c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
     return errno == ENOENT ? Status() : Status::from_errno(errno, "look at", describe(file.path));
@@ -88,6 +132,10 @@ Status RestoreTarget::check_free(const TreeFile& file) const {
   if (S_ISDIR(status.st_mode) != (file.type == FileType::directory)) {
     return Status::already_exists("something of another kind is there already", describe(file.path),
                                   "restore into an empty folder");
+  }
+  if (S_ISDIR(status.st_mode) && ::geteuid() != 0 && ::geteuid() != status.st_uid) {
+    return Status(StatusCode::permission_denied, "the folder belongs to another user: its mode cannot be set",
+                  describe(file.path), "restore into another folder");
   }
   if (S_ISDIR(status.st_mode) || overwrite_) return {};
   return Status::already_exists("the file is there already", describe(file.path),
@@ -201,7 +249,8 @@ Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
   VARVE_ASSIGN(UniqueFd parent, make_parent(file.path, name));
   switch (file.type) {
     case FileType::directory:
-      if (::mkdirat(parent.get(), name.c_str(), kFolderModeWhileRestoring) != 0 && errno != EEXIST) {
+      if (::mkdirat(parent.get(), name.c_str(), kFolderModeWhileRestoring) != 0 &&
+          (errno != EEXIST || ::fchmodat(parent.get(), name.c_str(), file.mode | kFolderModeWhileRestoring, 0) != 0)) {
         return Status::from_errno(errno, "create folder", describe(file.path));
       }
       break;

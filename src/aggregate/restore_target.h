@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -14,12 +15,16 @@
 
 namespace varve {
 
+/// Whether a folder of that name is where a restore keeps what it has not published yet, or what one that was killed
+/// has left.
+bool is_restore_staging(std::string_view name);
+
 /// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by
 /// publish(); paths are followed without leaving the folder and without following symbolic links (openat2). write() may
 /// be called by several threads (finish() as well); the rest by one.
 class RestoreTarget {
  public:
-  /// Creates `folder` and its parents if need be.
+  /// Creates `folder` and its parents if need be, and removes what restores that were killed have left in it.
   static Result<std::unique_ptr<RestoreTarget>> open(const std::string& folder, bool overwrite);
   /// Removes the staging folder with all that was not published, and the folder itself if this created it and nothing
   /// was published.
@@ -27,8 +32,9 @@ class RestoreTarget {
   RestoreTarget(const RestoreTarget&) = delete;
   RestoreTarget& operator=(const RestoreTarget&) = delete;
 
-  /// already_exists if something lies at `path` that publishing may not replace.
-  Status check_free(const TreeFile& file) const;
+  /// already_exists if something lies at its path that publishing may not replace; permission_denied if the folder
+  /// there cannot be written to, and `parent_comes` does not say that it is restored, too.
+  Status check_free(const TreeFile& file, bool parent_comes) const;
   /// Creates the staged file number `number` with its final size, all zeros: a hole, or allocated blocks if it is going
   /// to be `dense`.
   Status stage(uint32_t number, uint64_t bytes, bool dense);
@@ -46,6 +52,7 @@ class RestoreTarget {
  private:
   RestoreTarget(std::string folder, bool overwrite) : folder_(std::move(folder)), overwrite_(overwrite) {}
   Result<UniqueFd> open_folder(const std::string& path) const;
+  Status make_staging();
   Result<UniqueFd> make_parent(const std::string& path, std::string& name);
   struct StagedFile {
     UniqueFd fd;

@@ -6,6 +6,7 @@
 
 #include "aggregate/folder_source.h"
 #include "aggregate/save_groups.h"
+#include "aggregate/source_tree.h"
 
 namespace varve {
 
@@ -39,6 +40,8 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   VARVE_TRY(check_job_name(name.job).with_hint("name the job with --job"));
   if (options.step) return name;
   VARVE_ASSIGN(std::vector<uint64_t> steps, Catalog(store).steps(name.job));
+  if (!number && !steps.empty() && steps.back() == UINT64_MAX)
+    return Status::invalid_argument("the newest step is the largest there is", name.job, "name the step with --step");
   name.step = number ? *number : steps.empty() ? 0 : steps.back() + 1;
   return name;
 }
@@ -47,8 +50,13 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
   VARVE_TRY(check_is_new(store, name));  // before the folder is gone through
+  VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
-  return save_files(store, folder, std::move(files), name, options, layouts, progress);
+  return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
+                       [&](WriterLease& lease, const SetRecord& record) -> Status {
+                         VARVE_TRY(check_unchanged(folder, self));
+                         return lease.commit(record);
+                       });
 }
 
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,

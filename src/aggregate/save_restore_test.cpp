@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <functional>
 #include <thread>
 
+#include "aggregate/restore_target.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 
@@ -133,19 +136,83 @@ TEST_F(SaveRestore, StopsOnRequestAndLeavesNothing) {
 }
 
 TEST_F(SaveRestore, RefusesAFolderThatChangesWhileItIsSaved) {
-  test::write_file(source + "/large", test::random_bytes(4_MiB, 1));
   struct Meddler final : ProgressSink {
-    explicit Meddler(std::string p) : path(std::move(p)) {}
     void total(uint64_t) override {}
-    void advance(uint64_t) override { ::truncate(path.c_str(), 1_MiB) == 0 ? void() : ADD_FAILURE(); }
+    void advance(uint64_t) override {
+      if (!std::exchange(done, true)) meddle();
+    }
     void phase(std::string_view) override {}
     void warning(const Status&) override {}
     bool cancelled() const override { return false; }
-    std::string path;
-  } meddler(source + "/large");
-  EXPECT_EQ(save_folder(*store, source, test::save_options("run", 7), test::layout_service(), meddler).status().code(),
-            StatusCode::busy);
-  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+    std::function<void()> meddle;
+    bool done = false;
+  };
+  using std::filesystem::remove_all;
+  const std::vector<std::function<void()>> changes = {
+      [&] { std::filesystem::resize_file(source + "/large", 1_MiB); },
+      [&] { std::filesystem::remove(source + "/large"); },
+      [&] { std::filesystem::remove(source + "/zzz/last"); },
+      [&] { std::filesystem::rename(source + "/zzz", source + "/moved"); },
+      [&] { remove_all(source + "/zzz/last"), std::filesystem::create_directory(source + "/zzz/last"); },
+      [&] { remove_all(source + "/zzz"), test::write_file(source + "/zzz", "a file"); },
+      [&] { test::write_file(source + "/zzz/added", "new"); },
+      [&] { test::write_file(source + "/added", "new"); },
+      [&] { remove_all(source); }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    SCOPED_TRACE(i);
+    remove_all(source);
+    test::write_file(source + "/large", test::random_bytes(4_MiB, 1));
+    test::write_file(source + "/zzz/last", test::random_bytes(1_MiB, 2));
+    Meddler meddler;
+    meddler.meddle = changes[i];
+    const Result<SaveReport> saved =
+        save_folder(*store, source, test::save_options("run", 7), test::layout_service(), meddler);
+    EXPECT_EQ(saved.status().code(), StatusCode::busy) << saved.status().to_string();
+    EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  }
+}
+
+TEST_F(SaveRestore, LeavesOutWhatAKilledRestoreHasLeft) {
+  const std::string left = "/.varve-restore-0123456789abcdef0123456789abcdef";
+  test::write_file(source + left + "/0", "staged");
+  save_sample();
+  EXPECT_FALSE(std::filesystem::exists(place / "target"));
+  ASSERT_TRUE(restore(place / "target").ok());
+  EXPECT_FALSE(std::filesystem::exists(place / "target" + left));
+}
+
+TEST_F(SaveRestore, TakesAwayWhatAKilledOneHasLeftButNotWhatARunningOneHas) {
+  save_sample();
+  const std::string target = place / "target";
+  const std::string left = target + "/.varve-restore-0123456789abcdef0123456789abcdef";
+  const std::string mine = target + "/.varve-restore-mine";
+  test::write_file(left + "/0", "staged");
+  test::write_file(mine + "/0", "another program's");
+  const Result<std::unique_ptr<RestoreTarget>> running = RestoreTarget::open(target, false);
+  ASSERT_TRUE(running.ok());
+  EXPECT_FALSE(std::filesystem::exists(left));
+  ASSERT_TRUE((*running)->stage(7, 100, false).ok());
+  ASSERT_TRUE(restore(target).ok());
+  EXPECT_TRUE(std::filesystem::exists(mine + "/0"));
+  TreeFile file;
+  file.path = "kept";
+  file.mode = 0600;
+  ASSERT_TRUE((*running)->finish(7, file, false).ok());
+  EXPECT_TRUE((*running)->publish(7, file).ok());
+}
+
+TEST_F(SaveRestore, GivesFoldersTheirModesThoughOnlyFilesInThemAreAskedFor) {
+  test::write_file(source + "/data/inner/file", "x");
+  std::filesystem::permissions(source + "/data", std::filesystem::perms{0710});
+  std::filesystem::permissions(source + "/data/inner", std::filesystem::perms{0700});
+  save_sample();
+  RestoreOptions options;
+  options.filter.globs = {"data/inner/file"};
+  const Result<RestoreReport> restored = restore(place / "a", options);
+  ASSERT_TRUE(restored.ok()) << restored.status().to_string();
+  EXPECT_EQ(restored->file_count, 1u);
+  EXPECT_EQ(std::filesystem::status(place / "a/data").permissions(), std::filesystem::perms{0710});
+  EXPECT_EQ(std::filesystem::status(place / "a/data/inner").permissions(), std::filesystem::perms{0700});
 }
 
 TEST_F(SaveRestore, RestoresOnlyTheFilesThatAreAskedFor) {

@@ -7,6 +7,7 @@
 #include "aggregate/folder_source.h"
 #include "aggregate/save_groups.h"
 #include "aggregate/save_plan.h"
+#include "aggregate/source_tree.h"
 #include "comm/agreement.h"
 #include "comm/process_share.h"
 #include "store/set_part.h"
@@ -65,6 +66,7 @@ class TogetherSaver {
                                     "choose another step with --step, or `varve drop` the old set first");
     }
     VARVE_ASSIGN(plan_.run, UniqueId::random());
+    VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));
     plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
     return {};
@@ -108,6 +110,8 @@ class TogetherSaver {
   /// All parts are there: the first process makes the set of them.
   Status complete() {
     Result<SetRecord> set = Status::internal("no attempt was made");
+    const Status unchanged = ranks_.rank() == 0 ? check_unchanged(folder_, folder_itself_) : Status();
+    VARVE_TRY(follow_first(ranks_, unchanged));
     if (ranks_.rank() == 0) {
       for (int attempt = 0; attempt < kTriesMax; ++attempt) {
         set = complete_set(store_, plan_.run, plan_.name, part_.count);
@@ -151,6 +155,7 @@ class TogetherSaver {
   LayoutService& layouts_;
   Communicator& ranks_;
   SharedProgress& progress_;
+  SourceFile folder_itself_;  ///< of the first process
   SavePlan plan_;
   std::deque<FolderSource> folders_;
   std::vector<Source*> sources_;

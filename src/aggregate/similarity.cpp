@@ -4,6 +4,21 @@
 
 namespace varve {
 
+namespace {
+/// Of longer names std::regex could use up the stack: it goes deeper with each character.
+constexpr size_t kMatchedBytesMax = 2048;
+
+/// The name with what the expression matches made equal; as it is if it is too long, or too hard for the expression.
+std::string matched(const std::string& name, const std::regex& expression) {
+  if (name.size() > kMatchedBytesMax) return name;
+  try {
+    return std::regex_replace(name, expression, "#");
+  } catch (const std::regex_error&) {
+    return name;
+  }
+}
+}  // namespace
+
 Result<MatchRule> MatchRule::parse(const std::string& text) {
   MatchRule rule;
   rule.text_ = text;
@@ -20,7 +35,7 @@ Result<MatchRule> MatchRule::parse(const std::string& text) {
 std::string MatchRule::class_key(const Variable& variable, bool opaque_file) const {
   std::string name;
   if (expression_ != nullptr) {
-    name = std::regex_replace(variable.name, *expression_, "#");
+    name = matched(variable.name, *expression_);
   } else if (text_ == "exact") {
     name = variable.name;
   } else if (opaque_file) {

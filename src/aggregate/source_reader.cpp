@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "aggregate/source_tree.h"
 #include "core/file_system.h"
 
 namespace varve {
@@ -26,6 +27,7 @@ Result<int> SourceReader::open(uint32_t file) {
   }
   const std::string path = join_path(folder_, files_[file].path);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return changed_while_saved(path);
   if (!fd.valid()) return Status::from_errno(errno, "open", path);
   if (open_.size() >= kOpenFilesMax) {
     open_.erase(recently_used_.back());
@@ -45,16 +47,14 @@ Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) 
     while (got < to.size()) {
       ssize_t n = ::pread(fd, to.data() + got, to.size() - got, static_cast<off_t>(at + got));
       if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EISDIR) return changed_while_saved(path);
       if (n < 0) return Status::from_errno(errno, "read", path);
       if (n == 0) break;
       got += static_cast<size_t>(n);
     }
     return got;
   };
-  auto shrunk = [&] {
-    return Status::busy("the file became shorter while it was being saved", path,
-                        "nothing was committed; save again when the program has finished writing");
-  };
+  auto shrunk = [&] { return changed_while_saved(path); };
   if (into.size() >= kSmallExtentBytes) {
     VARVE_ASSIGN(size_t got, read_some(offset, into));
     return got == into.size() ? Status() : shrunk();

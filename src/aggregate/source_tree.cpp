@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "aggregate/restore_target.h"
 #include "core/file_system.h"
 #include "core/unique_fd.h"
 
@@ -30,6 +31,7 @@ class Scanner {
   Status scan(const std::string& relative) {
     const std::string path = relative.empty() ? folder_ : join_path(folder_, relative);
     int raw_fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (relative.empty() ? 0 : O_NOFOLLOW));
+    if (raw_fd < 0 && !relative.empty() && (errno == ENOENT || errno == ENOTDIR)) return changed_while_saved(path);
     if (raw_fd < 0) return Status::from_errno(errno, "open folder", path);
     std::unique_ptr<DIR, int (*)(DIR*)> directory(::fdopendir(raw_fd), ::closedir);
     if (directory == nullptr) {
@@ -40,7 +42,7 @@ class Scanner {
     errno = 0;
     while (const dirent* entry = ::readdir(directory.get())) {
       const std::string name = entry->d_name;
-      if (name == "." || name == "..") continue;
+      if (name == "." || name == ".." || is_restore_staging(name)) continue;
       const std::string entry_path = join_path(relative, name);
       VARVE_ASSIGN(bool is_directory, add(raw_fd, name, entry_path));
       if (is_directory) below.push_back(entry_path);
@@ -61,7 +63,8 @@ class Scanner {
   Result<bool> add(int directory, const std::string& name, const std::string& entry_path) {
     struct stat status {};
     if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
-      return Status::from_errno(errno, "look at", join_path(folder_, entry_path));
+      return errno == ENOENT ? changed_while_saved(join_path(folder_, entry_path))
+                             : Status::from_errno(errno, "look at", join_path(folder_, entry_path));
     if (!path_is_safe(entry_path)) return Status::resource_limit("a path is too long", join_path(folder_, entry_path));
     SourceFile file;
     file.path = entry_path;
@@ -99,13 +102,35 @@ Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, Prog
   return std::move(scanner).take();
 }
 
+Result<SourceFile> look_at_folder(const std::string& folder) {
+  SourceFile file;
+  file.path = ".";
+  file.type = FileType::directory;
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return Status::from_errno(errno, "open folder", folder);
+  if (!S_ISDIR(status.st_mode)) return Status::invalid_argument("not a folder", folder);
+  file.modified_s = status.st_mtim.tv_sec;
+  file.modified_ns = static_cast<uint32_t>(status.st_mtim.tv_nsec);
+  return file;
+}
+
+Status changed_while_saved(const std::string& path) {
+  return Status::busy("it changed while it was being saved", path,
+                      "nothing was committed; save again when the program has finished writing");
+}
+
 Status check_unchanged(const std::string& folder, const SourceFile& file) {
   const std::string path = join_path(folder, file.path);
   struct stat status {};
-  const Status changed = Status::busy("the file changed while it was being saved", path,
-                                      "nothing was committed; save again when the program has finished writing");
+  const Status changed = changed_while_saved(path);
   if (::lstat(path.c_str(), &status) != 0)
-    return errno == ENOENT ? changed : Status::from_errno(errno, "look at", path);
+    return errno == ENOENT || errno == ENOTDIR ? changed : Status::from_errno(errno, "look at", path);
+  if (file.type == FileType::directory) {
+    // What is in it, or its mode: what a save of several sets in one folder does beside it is no change.
+    const bool same = S_ISDIR(status.st_mode) && status.st_mtim.tv_sec == file.modified_s &&
+                      status.st_mtim.tv_nsec == file.modified_ns;
+    return same ? Status() : changed;
+  }
   const bool same = S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes &&
                     status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns &&
                     status.st_ctim.tv_sec == file.changed_s && status.st_ctim.tv_nsec == file.changed_ns;

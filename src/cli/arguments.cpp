@@ -10,6 +10,9 @@
 namespace varve::cli {
 
 namespace {
+/// More than any machine runs at a time, and few enough for the system to give them.
+constexpr uint32_t kThreadsMax = 1024;
+
 /// CLI11 knows failures as exceptions; parse_command_line() catches them.
 template <class T>
 T value_or_throw(const std::string& name, Result<T> result) {
@@ -58,13 +61,16 @@ void Arguments::number(const std::string& name, const std::string& value_name, s
   app_.add_option_function<std::string>(name, take, help)->type_name(value_name);
 }
 
-void Arguments::count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help) {
-  auto take = [name, &into](const std::string& given) {
-    into = static_cast<uint32_t>(value_or_throw(name, parse_number(given, INT32_MAX)));
+void Arguments::count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help,
+                      uint32_t max) {
+  auto take = [name, &into, max](const std::string& given) {
+    into = static_cast<uint32_t>(value_or_throw(name, parse_number(given, max)));
     if (into == 0) throw CLI::ValidationError(name, "at least 1 is wanted");
   };
   app_.add_option_function<std::string>(name, take, help)->type_name(value_name);
 }
+
+void Arguments::threads(uint32_t& into, const std::string& help) { count("--threads", "N", into, help, kThreadsMax); }
 
 void Arguments::seconds(const std::string& name, double& into, const std::string& help) {
   auto take = [name, &into](const double& given) {

@@ -37,7 +37,10 @@ class Arguments {
   void number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into,
               const std::string& help);
   /// From 1.
-  void count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help);
+  void count(const std::string& name, const std::string& value_name, uint32_t& into, const std::string& help,
+             uint32_t max = INT32_MAX);
+  /// --threads
+  void threads(uint32_t& into, const std::string& help);
   void seconds(const std::string& name, double& into, const std::string& help);
   /// Seconds above 0, with units: "90", "30min".
   void duration(const std::string& name, double& into_seconds, const std::string& help);

@@ -50,7 +50,7 @@ class MountCommand final : public Command {
     arguments.flag("--allow-other", options_.allow_other, "let other users in, too");
     arguments.size("--memory", options_.memory_bytes, "memory for what is read, about (256MiB)");
     arguments.size("--save-memory", saving_.options.memory_bytes, "memory that sealing uses, about (512MiB)");
-    arguments.count("--threads", "N", saving_.options.thread_count, "threads of sealing (as many as processors)");
+    arguments.threads(saving_.options.thread_count, "threads of sealing (as many as processors)");
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
     arguments.flag("--foreground", foreground_, "stay here until it is unmounted");

@@ -17,7 +17,7 @@ class RepairCommand final : public Command {
   void declare(Arguments& arguments) override {
     arguments.list("--from", "STORE", from_,
                    "a store that may have what is lost; may be given\nseveral times, nearest first");
-    arguments.count("--threads", "N", thread_count_, "threads (as many as processors)");
+    arguments.threads(thread_count_, "threads (as many as processors)");
     arguments.examples(
         "  varve repair --from /lustre/store                        damaged packs are taken from there\n"
         "  varve repair --from /nvme/store --from tcp://archive:7070\n"

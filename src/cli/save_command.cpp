@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -35,7 +36,7 @@ class SaveCommand final : public Command {
                    "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
                    "often as each\nlevel's every=K says (in place of --store)");
     arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.count("--threads", "N", saving_.options.thread_count, "threads (as many as processors)");
+    arguments.threads(saving_.options.thread_count, "threads (as many as processors)");
     arguments.examples(
         "  varve save run/dump0007                          the set run@7\n"
         "  varve save output --job heat --step 40           the set heat@40\n"
@@ -72,10 +73,25 @@ class SaveCommand final : public Command {
   }
 
  private:
+  /// A set with the store in it would have all sets in it.
+  Status check_store_is_elsewhere(const Session& session) const {
+    VARVE_ASSIGN(const std::string named, session.store_path());
+    VARVE_ASSIGN(const Location location, Location::parse(named));
+    if (!location.is_folder()) return {};
+    std::error_code error;
+    const std::filesystem::path store = std::filesystem::weakly_canonical(location.folder, error);
+    const std::filesystem::path folder = std::filesystem::weakly_canonical(folder_, error);
+    const std::filesystem::path below = store.lexically_relative(folder);
+    if (below.empty() || *below.begin() == "..") return {};
+    return Status::invalid_argument("the store lies in the folder that is to be saved", location.folder,
+                                    "keep the store elsewhere, or save a folder beside it");
+  }
+
   /// The first process makes levels that are not there.
   Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
               std::optional<StoreLevels>& levels) const {
     if (levels_.empty()) {
+      VARVE_TRY(check_store_is_elsewhere(session));
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }

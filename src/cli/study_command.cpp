@@ -132,7 +132,7 @@ class StudyCommand final : public Command {
                     "bytes on which each codec is tried; settings are\ntried on 8 times, duplicates looked for in 128\n"
                     "times as many; or all (32MiB)");
     arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.count("--threads", "N", options_.thread_count, "threads (as many as processors)");
+    arguments.threads(options_.thread_count, "threads (as many as processors)");
     arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (32)");
     arguments.text("--rank-regex", "REGEX", save_.rank_regex, "how a file's path tells its rank, as in save");
     auto take_match = [this](const std::string& text) -> Status {

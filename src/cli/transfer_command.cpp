@@ -55,7 +55,7 @@ class TransferCommand final : public Command {
     arguments.flag("--deep", options_.check_held, "also read what is there already, and copy again what\nis damaged");
     arguments.flag("--quick", quick_, "check what is copied against checksums only, not\nevery chunk against its hash");
     arguments.size("--memory", options_.memory_bytes, "memory for what is on its way, about (256MiB)");
-    arguments.count("--threads", "N", thread_count_, "threads (as many as processors)");
+    arguments.threads(thread_count_, "threads (as many as processors)");
     arguments.examples(push_ ? "  varve push run@7 --to /archive/store                 one set\n"
                                "  varve push run --to /archive/store                   the newest\n"
                                "  varve push --all --to /archive/store                 all that it lacks\n"

@@ -205,7 +205,7 @@ class WatchCommand final : public Command {
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
     arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.count("--threads", "N", saving_.options.thread_count, "threads (1)");
+    arguments.threads(saving_.options.thread_count, "threads (1)");
     arguments.examples(
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
         "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"

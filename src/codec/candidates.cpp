@@ -36,6 +36,7 @@ std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
     chains.push_back(filtered({lorenzo(4), shuffle}));
     chains.push_back(filtered({bitshuffle}));
     if (floating && type.bytes >= 4) chains.push_back(chain({stage(CodecNumber::fpzip)}));
+    if (floating && type.bytes == 8) chains.push_back(filtered({stage(CodecNumber::fpc)}));
   }
   if (floating) chains.push_back(filtered({stage(CodecNumber::delta), shuffle}));
   return chains;

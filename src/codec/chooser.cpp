@@ -44,17 +44,23 @@ class FixedEncoder final : public Encoder {
   CodecChain chain_;
 };
 
-/// mcrEngine's choice (SC'12): FPC for doubles, fpzip for floats, Lempel-Ziv for the rest, each followed by gzip.
+/// mcrEngine's choice (SC'12): FPC for doubles, fpzip for floats, Lempel-Ziv for the rest, each followed by gzip, which
+/// is all that small variables get.
 class PaperEncoder final : public Encoder {
  public:
+  explicit PaperEncoder(PackContents contents) : contents_(contents) {}
   Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override {
     const bool has_lz4 = find_codec(CodecNumber::lz4).ok();
     std::string_view name = has_lz4 ? "lz4+gzip" : "zstd+gzip";
     if (shape.type.kind == ElementKind::floating && shape.type.bytes == 8) name = "fpc+gzip";
     if (shape.type.kind == ElementKind::floating && shape.type.bytes == 4) name = "fpzip+gzip";
+    if (contents_ == PackContents::skeletons) name = "gzip";
     VARVE_ASSIGN(const CodecChain chain, CodecChain::parse(name));
     return encode_chain(chain, raw, shape);
   }
+
+ private:
+  const PackContents contents_;
 };
 
 /// The candidates by the size that they gave a sample, smallest first.
@@ -133,12 +139,24 @@ class AutomaticEncoder final : public Encoder {
   }
 
   Result<EncodedBytes> encode_balanced(ByteSpan raw, const PackShape& shape) {
-    VARVE_ASSIGN(const CodecChain chain, balanced_chain(raw, shape));
-    return encode_if_worth(chain, raw, shape);
+    if (const std::optional<CodecChain> chain = remembered(shape.type)) return encode_if_worth(*chain, raw, shape);
+    VARVE_ASSIGN(CodecChain chain, balanced_chain(raw, shape));
+    VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(chain, raw, shape));
+    // Fields differ from place to place, and a sample may mislead: what it prefers to the default has to be better on
+    // the whole pack, too.
+    const CodecChain& usual = default_chain(shape.type);
+    if (shape.type.numeric() && chain.name() != usual.name()) {
+      VARVE_ASSIGN(EncodedBytes usually, encode_if_worth(usual, raw, shape));
+      if (size_of(usually) < size_of(encoded)) {
+        encoded = std::move(usually);
+        chain = usual;
+      }
+    }
+    remember(shape.type, chain);
+    return encoded;
   }
 
-  Result<CodecChain> balanced_chain(ByteSpan raw, const PackShape& shape) {
-    if (std::optional<CodecChain> chain = remembered(shape.type)) return *std::move(chain);
+  static Result<CodecChain> balanced_chain(ByteSpan raw, const PackShape& shape) {
     VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced));
     const size_t smallest_bytes = trial.outcomes.front().bytes;
     const double slack = shape.type.numeric() ? kDefaultSlack : kDefaultSlackBytes;
@@ -146,7 +164,6 @@ class AutomaticEncoder final : public Encoder {
     const size_t chosen = static_cast<double>(trial.default_bytes()) <= limit ? trial.default_index : 0;
     CodecChain chain = trial.outcomes[chosen].chain;
     if (smallest_bytes >= trial.sample_bytes) chain = {};
-    remember(shape.type, chain);
     return chain;
   }
 
@@ -227,10 +244,10 @@ std::string CodecPolicy::name() const {
   return "balanced";
 }
 
-std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy) {
+std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents contents) {
   switch (policy.kind) {
     case CodecPolicy::Kind::chain: return std::make_unique<FixedEncoder>(policy.chain);
-    case CodecPolicy::Kind::paper: return std::make_unique<PaperEncoder>();
+    case CodecPolicy::Kind::paper: return std::make_unique<PaperEncoder>(contents);
     case CodecPolicy::Kind::automatic: break;
   }
   return std::make_unique<AutomaticEncoder>(policy.effort);

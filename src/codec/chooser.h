@@ -28,6 +28,8 @@ class Encoder {
   virtual ~Encoder() = default;
   virtual Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) = 0;
 };
-std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy);
+/// What the packs of a class hold: variables, or what lies between them in files (and small variables).
+enum class PackContents : uint8_t { variables, skeletons };
+std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents contents = PackContents::variables);
 
 }  // namespace varve

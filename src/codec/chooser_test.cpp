@@ -119,6 +119,33 @@ TEST(Chooser, ASampleIsASmallerPackOfTheSameShape) {
   EXPECT_EQ(sample_of(pack.raw, pack.shape, pack.raw.size() * 2).bytes, pack.raw);
 }
 
+/// Arrays of which most are smooth, and few, where samples are taken, are noise without any relation in space.
+Pack misleading_pack() {
+  Pack pack = field_pack(1e-5);
+  Random random(3);
+  for (size_t array :
+       {size_t{14}, size_t{15}, size_t{16}, size_t{31}, size_t{32}, size_t{47}, size_t{48}, size_t{49}}) {
+    for (size_t i = array * 2500; i < (array + 1) * 2500; ++i) {
+      const double levels = static_cast<double>(random() % 4);
+      test::put_number(pack.raw.data() + i * 4, pack.shape.type, 1 + levels);
+    }
+  }
+  return pack;
+}
+
+TEST(Chooser, BalancedIsNoLargerThanFastHoweverTheSampleMisleads) {
+  const Pack pack = misleading_pack();
+  EXPECT_LE(encoded_bytes("balanced", pack), encoded_bytes("fast", pack));
+}
+
+TEST(Chooser, PaperLeavesSmallVariablesOutOfTheFirstPass) {
+  const ByteVector raw(1000, std::byte{'x'});
+  const PackShape shape{{}, {test::run_of(1000)}};
+  const CodecPolicy paper = *CodecPolicy::parse("paper");
+  EXPECT_EQ(*recipe_name(make_encoder(paper)->encode(raw, shape)->recipe), "lz4+gzip");
+  EXPECT_EQ(*recipe_name(make_encoder(paper, PackContents::skeletons)->encode(raw, shape)->recipe), "gzip");
+}
+
 TEST(Chooser, OneEncoderServesSeveralThreads) {
   const std::unique_ptr<Encoder> encoder = make_encoder(*CodecPolicy::parse("balanced"));
   const Pack pack = field_pack(1e-5);

@@ -164,6 +164,25 @@ TEST(CodecChain, RefusesUnknownCodecsAndLevels) {
             StatusCode::invalid_argument);
 }
 
+TEST(CodecChain, TakesOrRefusesAnyLevel) {
+  Random random(8);
+  const ElementType type{ElementKind::floating, ByteOrder::little, 8};
+  const ByteVector raw = test::smooth_bytes(type, 1000, random);
+  for (const char* codec :
+       {"zstd", "lz4", "gzip", "lzma", "fpc", "fpzip", "lorenzo", "delta", "shuffle", "bitshuffle"}) {
+    for (const char* level : {"-1", "0", "1", "9", "10", "12", "13", "22", "99", "2147483647"}) {
+      SCOPED_TRACE(std::string(codec) + ":" + level);
+      const Result<CodecChain> chain = CodecChain::parse(std::string(codec) + ":" + level);
+      if (!chain.ok()) continue;
+      const Result<EncodedBytes> encoded = encode_chain(*chain, raw, {type, {test::run_of(1000)}});
+      ASSERT_TRUE(encoded.ok()) << encoded.status().to_string();
+      ByteVector decoded(raw.size());
+      ASSERT_TRUE(decode_chain(encoded->recipe, encoded->body, decoded).ok());
+      EXPECT_EQ(decoded, raw);
+    }
+  }
+}
+
 TEST(CodecChain, LeavesOutStagesThatDoNotApply) {
   Random random(7);
   const ElementType type{ElementKind::signed_integer, ByteOrder::little, 4};

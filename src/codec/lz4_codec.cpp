@@ -23,8 +23,10 @@ class Lz4Codec final : public Codec {
     out.resize(before + static_cast<size_t>(bound));
     const char* from = reinterpret_cast<const char*>(in.data());
     char* to = reinterpret_cast<char*>(out.data() + before);
-    const int bytes = level > 0 ? LZ4_compress_HC(from, to, in_bytes, bound, std::min(level, LZ4HC_CLEVEL_MAX))
-                                : LZ4_compress_default(from, to, in_bytes, bound);
+    // Its slower encoder looks before the beginning of nothing.
+    const int bytes = level > 0 && !in.empty()
+                          ? LZ4_compress_HC(from, to, in_bytes, bound, std::min(level, LZ4HC_CLEVEL_MAX))
+                          : LZ4_compress_default(from, to, in_bytes, bound);
     if (bytes <= 0) return Status::internal("lz4 could not encode");
     out.resize(before + static_cast<size_t>(bytes));
     return {};

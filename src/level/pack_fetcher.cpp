@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "store/class_key.h"
 #include "store/pack_ranges.h"
 
 namespace varve {
@@ -97,7 +98,7 @@ std::shared_ptr<Encoder> PackFetcher::encoder_for(const std::string& class_key) 
   const std::lock_guard lock(mutex_);
   if (encoders_.size() > kEncodersMax) encoders_.clear();
   std::shared_ptr<Encoder>& encoder = encoders_[class_key];
-  if (encoder == nullptr) encoder = make_encoder(*recode_);
+  if (encoder == nullptr) encoder = make_encoder(*recode_, contents_of_class(class_key));
   return encoder;
 }
 

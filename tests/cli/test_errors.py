@@ -19,7 +19,7 @@ class Usage(ProgramTest):
                           ("save", ".", "--scheme", "clever"), ("save", ".", "--effort", "heroic"), ("save", ".", "--codec", "rot13"),
                           ("save", ".", "--effort", "fast", "--codec", "store"), ("save", ".", "--chunker", "fixed:3"),
                           ("save", ".", "--match", "("), ("save", ".", "--memory", "much"), ("save", ".", "--step", "-1"),
-                          ("save", ".", "--step", "1.5"), ("save", ".", "--group-size", "0"), ("save", ".", "--raw", "f63"),
+                          ("save", ".", "--step", "1.5"), ("save", ".", "--threads", "1000000"), ("save", "."), ("save", ".", "--group-size", "0"), ("save", ".", "--raw", "f63"),
                           ("save", ".", "--rank-regex", "("), ("save", ".", "--job", "a/b"), ("save", ".", "--job", ".."),
                           ("restore", "a@1"), ("restore", "a@x", "b"), ("show", "a@1", "--rank", "x"), ("cat", "a@1"),
                           ("drop",), ("drop", "job"), ("prune", "--keep-last", "0"), ("prune", "--keep-last", "x"),
@@ -45,6 +45,13 @@ class Usage(ProgramTest):
             error = json.loads(self.fails(code, *arguments, "--json"))["error"]
             self.assertEqual(set(error), {"code", "message", "subject", "hint"})
             self.assertEqual(error["code"], name)
+
+
+    def test_a_file_in_place_of_a_folder_is_refused(self):
+        path = self.write("saved/file")
+        self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
+        self.assertIn("not a folder", self.fails(USAGE, "save", path))
+        self.assertIn("not a folder", self.fails(USAGE, "restore", "job@1", path))
 
 
 class NotThere(ProgramTest):

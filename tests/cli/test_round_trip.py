@@ -2,9 +2,10 @@
 
 import os
 import pathlib
+import subprocess
 import unittest
 
-from support import ProgramTest, snapshot
+from support import PROGRAM, ProgramTest, snapshot
 
 NANOSECONDS = 1_000_000_000
 
@@ -62,6 +63,41 @@ class RoundTrip(ProgramTest):
         self.write("saved/closed/file")
         os.chmod(self.folder / "closed", 0o555)
         self.comes_back()
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
+    def test_over_an_older_set_with_a_folder_that_may_not_be_written(self):
+        os.chmod(self.work, 0o777)
+
+        def varve(*arguments):
+            """As a user who is not root, to whom modes mean something; who cannot start the program has no test."""
+            try:
+                return subprocess.run([PROGRAM, *map(str, arguments)], cwd=self.work, capture_output=True, text=True,
+                                      env=self.environment(VARVE_STORE=str(self.work / "own")), user=65534, group=65534,
+                                      extra_groups=[], timeout=60)
+            except PermissionError:
+                return self.skipTest("the program is where only its owner can start it")
+
+        self.assertEqual(varve("init", "own").returncode, 0)
+        for step in (1, 2):
+            self.write("saved/a", b"%d" % step)
+            self.write("saved/d/f", b"%d" % step)
+            os.chmod(self.work / "saved/d", 0o555)
+            self.assertEqual(varve("save", "saved", "--job", "job", "--step", step).returncode, 0)
+        self.assertEqual(varve("restore", "job@1", "back").returncode, 0)
+        again = varve("restore", "job@2", "back", "--overwrite")
+        self.assertEqual((again.returncode, again.stderr), (0, ""))
+        self.assertEqual(((self.work / "back/a").read_bytes(), (self.work / "back/d/f").read_bytes()), (b"2", b"2"))
+        self.assertEqual(os.stat(self.work / "back/d").st_mode & 0o777, 0o555)
+        # A folder that only root could make writable: nothing is begun.
+        os.chmod(self.work / "back", 0o555)
+        os.chown(self.work / "back", 0, 0)
+        self.assertNotEqual(varve("restore", "job@1", "back", "--overwrite").returncode, 0)
+        self.assertEqual((self.work / "back/a").read_bytes(), b"2")
+        os.chmod(self.work / "back", 0o777)
+        os.chown(self.work / "back/d", 0, 0)
+        refused = varve("restore", "job@1", "back", "--overwrite")
+        self.assertIn("belongs to another user", refused.stderr)
+        self.assertEqual((self.work / "back/a").read_bytes(), b"2")
 
     def test_of_times_to_the_nanosecond(self):
         times = (0, 1, 123_456_789, -1 * NANOSECONDS, 1_700_000_000 * NANOSECONDS + 999_999_999, 5_000_000_000 * NANOSECONDS)
