@@ -32,8 +32,9 @@ std::optional<double> binary_factor(std::string_view unit) {
   return std::ldexp(1.0, 10 * static_cast<int>(power + 1));
 }
 
-/// The same for "kB", "MB", "GB", "TB", which count in 1000s.
+/// The same for "kB", which is written "KB" as well, "MB", "GB", "TB": they count in 1000s.
 std::optional<double> decimal_factor(std::string_view unit) {
+  if (unit == "KB") return 1000.0;
   const size_t power =
       unit.size() == 2 && unit[1] == 'B' ? std::string_view("kMGT").find(unit[0]) : std::string_view::npos;
   if (power == std::string_view::npos) return std::nullopt;

@@ -16,7 +16,7 @@ Result<uint64_t> parse_number(std::string_view text, uint64_t max = UINT64_MAX);
 /// A count of bytes with an optional unit: "4096", "64K", "64KiB", "1.5GiB". K, M, G, T count in 1024s, with or without
 /// "iB".
 Result<uint64_t> parse_size(std::string_view text);
-/// Bytes of a calculation: the same, and "6.25GB", where kB, MB, GB, TB count in 1000s.
+/// Bytes of a calculation: the same, and "6.25GB", where kB (or KB), MB, GB, TB count in 1000s.
 Result<double> parse_amount(std::string_view text);
 /// Bytes per second above 0: an amount, with or without "/s": "100MB/s", "3G".
 Result<double> parse_rate(std::string_view text);

@@ -46,12 +46,14 @@ TEST(AmountsOfPeople, CountInEitherKindOfUnit) {
   EXPECT_DOUBLE_EQ(*parse_amount("6.25G"), 6.25 * 1024 * 1024 * 1024);
   EXPECT_DOUBLE_EQ(*parse_amount("1e9"), 1e9);
   EXPECT_DOUBLE_EQ(*parse_amount("3kB"), 3000.0);
-  for (const char* wrong : {"", "GB", "-1", "1 GB", "1gb", "1GBs", "nan", "inf", "1e400"})
+  EXPECT_DOUBLE_EQ(*parse_amount("3KB"), 3000.0);
+  for (const char* wrong : {"", "GB", "-1", "1 GB", "1gb", "1kb", "1GBs", "nan", "inf", "1e400"})
     EXPECT_FALSE(parse_amount(wrong).ok()) << wrong;
 }
 
 TEST(RatesOfPeople, AreAmountsPerSecondAboveZero) {
   EXPECT_DOUBLE_EQ(*parse_rate("100MB/s"), 1e8);
+  EXPECT_DOUBLE_EQ(*parse_rate("100KB/s"), 1e5);
   EXPECT_DOUBLE_EQ(*parse_rate("100MiB/s"), 104'857'600.0);
   EXPECT_DOUBLE_EQ(*parse_rate("3G"), 3.0 * 1024 * 1024 * 1024);
   EXPECT_DOUBLE_EQ(*parse_rate("2500000"), 2.5e6);
