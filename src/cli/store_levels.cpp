@@ -9,16 +9,10 @@
 namespace varve::cli {
 
 Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string& key_file, bool make) {
-  SessionOptions options;
-  if (!text.empty()) options.levels = text;
   SettingsSources sources = SettingsSources::of_process();
-  if (!text.empty()) {  // what is said on the command line wins over all else
-    sources.environment.erase("VARVE_LEVELS");
-    sources.environment.erase("VARVE_STORE");
-  }
-  if (!key_file.empty()) sources.environment["VARVE_KEY_FILE"] = key_file;
+  sources.command_line = {{"levels", text}, {"key_file", key_file}};
   StoreLevels levels;
-  VARVE_ASSIGN(levels.settings_, resolve_settings(options, sources));
+  VARVE_ASSIGN(levels.settings_, resolve_settings({}, sources));
   if (const char* node = std::getenv("VARVE_NODE")) levels.node_ = node;
   for (const LevelSpec& spec : levels.settings_.levels) {
     if (!spec.holds_sets()) continue;

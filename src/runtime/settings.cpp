@@ -119,9 +119,17 @@ std::string default_text(const OptionRule& rule, const SettingsSources& sources)
   return check_job_name(sources.program).ok() ? sources.program : kFallbackJob;
 }
 
+/// As the command line of `varve` has an option: "--key-file" for key_file.
+std::string command_line_name(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
 EffectiveOption resolve_option(const OptionRule& rule, const SessionOptions& code, const SettingsSources& sources,
                                const SaidOptions& file) {
   const std::string name(rule.name), variable = environment_name(rule.name);
+  if (const auto said = sources.command_line.find(name); said != sources.command_line.end() && !said->second.empty())
+    return {name, said->second, OptionOrigin::command_line, command_line_name(name)};
   if (const auto said = sources.environment.find(variable); said != sources.environment.end() && !said->second.empty())
     return {name, said->second, OptionOrigin::environment, variable};
   if (const auto said = file.find(name); said != file.end())
@@ -236,7 +244,7 @@ Result<Settings> decode(ByteSpan bytes) {
     VARVE_ASSIGN(const std::string_view text, in.text());
     VARVE_ASSIGN(const uint8_t origin, in.u8());
     VARVE_ASSIGN(const std::string_view where, in.text());
-    if (origin > static_cast<uint8_t>(OptionOrigin::environment)) return Status::corrupt("rank 0 sent no options");
+    if (origin > static_cast<uint8_t>(OptionOrigin::command_line)) return Status::corrupt("rank 0 sent no options");
     options.push_back({std::string(name), std::string(text), static_cast<OptionOrigin>(origin), std::string(where)});
   }
   return interpret(std::move(options));

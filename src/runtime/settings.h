@@ -26,14 +26,14 @@ struct GroupRule {
 };
 
 /// Where an option's value came from; a later one wins over an earlier one.
-enum class OptionOrigin : uint8_t { preset = 0, code = 1, file = 2, environment = 3 };
+enum class OptionOrigin : uint8_t { preset = 0, code = 1, file = 2, environment = 3, command_line = 4 };
 
 /// An option as it was said.
 struct EffectiveOption {
   std::string name;  ///< of the member of SessionOptions
   std::string text;  ///< the value, as the options file would say it; "none" where there is none
   OptionOrigin origin = OptionOrigin::preset;
-  std::string where;  ///< "default", "the program", "varve.toml, line 3", "VARVE_STORE"
+  std::string where;  ///< "default", "the program", "varve.toml, line 3", "VARVE_STORE", "--levels"
 };
 
 /// The options of a run with their meanings, checked. The defaults are in option_table.cpp, and in docs/GUIDE.md.
@@ -68,6 +68,8 @@ struct Settings {
 
 /// What options are taken from, beside the program's own.
 struct SettingsSources {
+  /// By the options' names: what `varve` was told by its own options, of which --key-file is key_file.
+  std::map<std::string, std::string> command_line{};
   std::map<std::string, std::string> environment;
   std::string program;          ///< its name, for `job`
   FileSystem* files = nullptr;  ///< where the options file is
@@ -75,10 +77,10 @@ struct SettingsSources {
   static SettingsSources of_process();
 };
 
-/// Resolves the options: environment, file, code, default, the first that says something. Of store and levels the one
-/// counts that was said by who comes first. invalid_argument: a value makes no sense, both of these were said in one
-/// place, or the file has a key that is none; says which, and where. not_found: the options file that was named is not
-/// there.
+/// Resolves the options: command line, environment, file, code, default, the first that says something. Of store and
+/// levels the one counts that was said by who comes first. invalid_argument: a value makes no sense, both of these were
+/// said in one place, or the file has a key that is none; says which, and where. not_found: the options file that was
+/// named is not there.
 Result<Settings> resolve_settings(const SessionOptions& code, const SettingsSources& sources);
 
 /// The same for all ranks: what rank 0 finds, or the failure that it meets. Collective.

@@ -18,7 +18,9 @@ class Options : public testing::Test {
     ASSERT_TRUE(files_.create(path).value()->write_at(0, as_bytes(contents)).ok());
   }
   Result<Settings> resolve() { return resolve_settings(code_, sources()); }
-  SettingsSources sources() { return {.environment = environment_, .program = "solver", .files = &files_}; }
+  SettingsSources sources() {
+    return {.command_line = command_line_, .environment = environment_, .program = "solver", .files = &files_};
+  }
   /// What is said where the options cannot be resolved.
   std::string failure() {
     const Result<Settings> settings = resolve();
@@ -33,6 +35,7 @@ class Options : public testing::Test {
   }
 
   SessionOptions code_;
+  std::map<std::string, std::string> command_line_;
   std::map<std::string, std::string> environment_;
   MemoryFileSystem files_;
 };
@@ -215,6 +218,26 @@ TEST_F(OptionsFile, OfTheEnvironmentWinOverTheFileAndThatOverTheProgram) {
   EXPECT_EQ(settings.threads, 2u);
   EXPECT_EQ(option(settings, "threads").where, "the program");
   EXPECT_EQ(option(settings, "group").where, "default");
+}
+
+TEST_F(OptionsFile, AndAllElseGiveWayToTheCommandLine) {
+  command_line_ = {{"levels", "dir:/asked"}, {"key_file", ""}};
+  for (const char* file :
+       {"levels = [\"dir:/file\"]", "store = \"/file\"", "levels = \"dir:/file\"\nstore = \"/file\""}) {
+    write("varve.toml", file);
+    environment_ = {{"VARVE_STORE", "/environment"}, {"VARVE_LEVELS", "dir:/environment"}, {"VARVE_KEY_FILE", "key"}};
+    const Settings settings = resolve().value();
+    ASSERT_TRUE(files_.remove("varve.toml").ok());
+    EXPECT_EQ(to_string(settings.levels), "dir:/asked") << file;
+    EXPECT_EQ(option(settings, "levels").origin, OptionOrigin::command_line);
+    EXPECT_EQ(option(settings, "levels").where, "--levels");
+    EXPECT_EQ(settings.key_file, "key") << "nothing is said by an empty option";
+  }
+  command_line_ = {{"levels", "floppy:/a"}, {"key_file", "of the command line"}};
+  EXPECT_NE(failure().find("(--levels)"), std::string::npos) << failure();
+  command_line_.erase("levels");
+  environment_.clear();
+  EXPECT_EQ(option(resolve().value(), "key_file").where, "--key-file");
 }
 
 TEST_F(OptionsFile, MayGiveNumbersStringsAndBooleans) {

@@ -9,6 +9,8 @@ import unittest
 from support import DAMAGED, FAILURE, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
 from test_serve import HAS_TLS, ServeTest
 
+HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
+
 # Kinds of levels: how many servers, and over what.
 KINDS = {"folder": None, "unix": ("unix", 1), "two_unix": ("unix", 2), **({"tcp": ("tcp", 1), "three_tcp": ("tcp", 3)} if HAS_TLS else {})}
 
@@ -168,6 +170,21 @@ class Rebalancing(LevelsTest):
 class SavingToLevels(LevelsTest):
     def levels(self, near, far):
         return f"local:{near} keep=2; dir:{far} every=3"
+
+    def test_goes_where_the_command_line_says_whatever_else_says(self):
+        asked, other, folder = self.work / "asked", self.work / "other", self.work / "run"
+        levels = f"dir:{asked}"
+        shutil.copytree(SAMPLE / "DD0007", folder / "DD0007")
+        self.environment = lambda **changes: {**os.environ, "VARVE_STORE": str(other), "VARVE_LEVELS": f"dir:{other}", **changes}
+        for step, said in enumerate((None, *((f'levels = ["dir:{other}"]', f'store = "{other}"') if HAS_TOML else ()))):
+            if said:
+                self.write("varve.toml", said.encode())
+            self.varve("save", SAMPLE / "DD0005", "--job", "run", "--step", step, "--levels", levels)
+            self.assertIn(f"run@{step}", self.varve("list", "--store", asked))
+            self.assertEqual([level["level"] for level in self.facts("levels", "--levels", levels)["levels"]], [levels])
+            self.varve("watch", folder, "--job", f"watched{step}", "--levels", levels, "--quiet", "0", "--once")
+            self.assertIn(f"watched{step}@7", self.varve("list", "--store", asked))
+            self.assertFalse(other.exists())
 
     def test_copies_as_often_as_it_says_and_keeps_what_it_says(self):
         near, far = self.work / "near", self.work / "far"
