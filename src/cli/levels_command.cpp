@@ -21,8 +21,8 @@ struct JobThere {
   std::string job;
   uint64_t sets = 0;
   std::optional<uint64_t> newest;
-  uint64_t behind = 0;   ///< newer sets that the nearest level has
-  bool running = false;  ///< memory: a run of the job lives
+  std::optional<uint64_t> behind;  ///< newer sets that the nearest level has, if it can be reached
+  bool running = false;            ///< memory: a run of the job lives
 };
 
 struct LevelThere {
@@ -47,38 +47,44 @@ class LevelsCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    VARVE_ASSIGN(const StoreLevels levels, StoreLevels::open(text_, session.key_file(), false));
+    VARVE_ASSIGN(const StoreLevels levels, StoreLevels::open(text_, session.key_file(), StoreLevels::Use::look));
     Json facts = Json::array();
-    size_t stores = 0;
+    ExitCode code = ExitCode::success;
+    auto store = levels.levels().begin();
     for (const LevelSpec& spec : levels.settings().levels) {
-      Result<LevelThere> there = Status::internal("a level of no kind");
-      if (spec.kind == LevelSpec::Kind::memory) {
-        there = look_at_memory(levels);
-      } else if (spec.kind == LevelSpec::Kind::redundancy) {
-        there = look_at_redundancy(levels);
-      } else {
-        there = look_at_store(levels, *levels.levels().at(stores++));
-      }
-      VARVE_TRY(there.status().with_context("level " + spec.name()));
+      const Result<LevelThere> there = look_at(levels, spec, spec.holds_sets() ? &*store++ : nullptr);
+      if (code == ExitCode::success) code = exit_code_of(there.status().code());
       if (session.json()) {
-        facts.push_back(to_facts(spec, *there));
-      } else {
+        facts.push_back(there.ok() ? to_facts(spec, *there)
+                                   : Json{{"level", spec.to_string()}, {"error", to_json(there.status())}});
+      } else if (there.ok()) {
         print(session, spec, *there);
+      } else {
+        print_failure(session, spec, there.status());
       }
     }
     if (session.json()) session.print_facts(Json{{"levels", std::move(facts)}});
-    return ExitCode::success;
+    return code;
   }
 
  private:
-  /// Of the jobs that the nearest store has, and of the one that the options name.
+  /// `store`: the level, if it is one.
+  static Result<LevelThere> look_at(const StoreLevels& levels, const LevelSpec& spec, const StoreLevels::Level* store) {
+    if (store != nullptr) return look_at_store(levels, *store);
+    return spec.kind == LevelSpec::Kind::memory ? look_at_memory(levels) : look_at_redundancy(levels);
+  }
+
+  /// Of the jobs that the nearest store has, if it can be reached, and of the one that the options name.
   static Result<LevelThere> look_at_memory(const StoreLevels& levels) {
     LevelThere there;
     there.free_bytes = free_bytes(levels.settings().shared_memory);
-    VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(levels.nearest().store()).jobs());
+    std::vector<std::string> jobs;
+    if (levels.nearest().open) {
+      VARVE_ASSIGN(jobs, Catalog(levels.nearest().open->store()).jobs());
+    }
     if (std::find(jobs.begin(), jobs.end(), levels.settings().job) == jobs.end()) jobs.push_back(levels.settings().job);
-    const LevelSpec& nearest = levels.nearest().spec();
-    const std::string path = StoreLevel::known_path(nearest, levels.nearest().path());
+    const LevelSpec& nearest = levels.nearest().spec;
+    const std::string path = StoreLevel::known_path(nearest, levels.nearest().path);
     for (std::string& job : jobs) {
       VARVE_ASSIGN(const MemoryUse use,
                    memory_use(job_memory(levels.settings().shared_memory, job, nearest, path, levels.node())));
@@ -87,6 +93,7 @@ class LevelsCommand final : public Command {
       there.jobs.push_back({.job = std::move(job),
                             .sets = use.newest_step ? 1u : 0u,
                             .newest = use.newest_step,
+                            .behind = 0,
                             .running = use.running});
     }
     return there;
@@ -96,7 +103,7 @@ class LevelsCommand final : public Command {
   static Result<LevelThere> look_at_redundancy(const StoreLevels& levels) {
     LevelThere there;
     FileSystem& fs = posix_file_system();
-    const std::string& store = levels.nearest().path();
+    const std::string& store = levels.nearest().path;
     VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy({&fs, store, levels.node()}, ""));
     for (const SetName& set : sets) {
       const Result<FileStatus> parity = fs.stat(join_path(NodeFolder::set_path(store, set), kParityFileName));
@@ -111,26 +118,32 @@ class LevelsCommand final : public Command {
       ++job->sets;
       job->newest = std::max(job->newest.value_or(0), set.step);
     }
+    if (!levels.nearest().open) return there;
     for (JobThere& job : there.jobs) {
-      VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(levels.nearest().store()).steps(job.job));
+      VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(levels.nearest().open->store()).steps(job.job));
       job.behind = static_cast<uint64_t>(
           std::count_if(steps.begin(), steps.end(), [&](uint64_t step) { return step > *job.newest; }));
     }
     return there;
   }
 
-  static Result<LevelThere> look_at_store(const StoreLevels& levels, const StoreLevel& level) {
+  static Result<LevelThere> look_at_store(const StoreLevels& levels, const StoreLevels::Level& level) {
+    VARVE_TRY(level.failure);
+    const Store& store = level.open->store();
     LevelThere there;
-    VARVE_ASSIGN(there.jobs, look_at(levels.nearest().store(), level.store()));
-    VARVE_ASSIGN(there.bytes, arena_bytes(level.store()));
-    if (!level.spec().is_on_servers()) there.free_bytes = free_bytes(level.path());
+    VARVE_ASSIGN(there.jobs, jobs_of(levels.nearest().open ? &levels.nearest().open->store() : nullptr, store));
+    VARVE_ASSIGN(there.bytes, arena_bytes(store));
+    if (!level.spec.is_on_servers()) there.free_bytes = free_bytes(level.path);
     return there;
   }
 
-  static Result<std::vector<JobThere>> look_at(const Store& nearest, const Store& store) {
-    VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(nearest).jobs());
-    VARVE_ASSIGN(const std::vector<std::string> there, Catalog(store).jobs());
-    jobs.insert(jobs.end(), there.begin(), there.end());
+  /// `nearest`: null if it cannot be reached.
+  static Result<std::vector<JobThere>> jobs_of(const Store* nearest, const Store& store) {
+    VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(store).jobs());
+    if (nearest != nullptr) {
+      VARVE_ASSIGN(const std::vector<std::string> there, Catalog(*nearest).jobs());
+      jobs.insert(jobs.end(), there.begin(), there.end());
+    }
     std::sort(jobs.begin(), jobs.end());
     jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
     std::vector<JobThere> found;
@@ -139,7 +152,9 @@ class LevelsCommand final : public Command {
       VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
       entry.sets = steps.size();
       if (!steps.empty()) entry.newest = steps.back();
-      VARVE_ASSIGN(entry.behind, sets_ahead(nearest, store, job));
+      if (nearest != nullptr) {
+        VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, store, job));
+      }
       entry.job = std::move(job);
       found.push_back(std::move(entry));
     }
@@ -165,7 +180,7 @@ class LevelsCommand final : public Command {
   static Json to_facts(const LevelSpec& spec, const LevelThere& there) {
     Json list = Json::array();
     for (const JobThere& job : there.jobs) {
-      Json entry{{"job", job.job}, {"sets", job.sets}, {"behind", job.behind}};
+      Json entry{{"job", job.job}, {"sets", job.sets}, {"behind", job.behind ? Json(*job.behind) : Json()}};
       if (job.newest) entry["newest"] = *job.newest;
       if (spec.kind == LevelSpec::Kind::memory) entry["running"] = job.running;
       list.push_back(std::move(entry));
@@ -173,6 +188,12 @@ class LevelsCommand final : public Command {
     Json facts{{"level", spec.to_string()}, {"bytes", there.bytes}, {"jobs", std::move(list)}};
     if (there.free_bytes) facts["free_bytes"] = *there.free_bytes;
     return facts;
+  }
+
+  static void print_failure(Session& session, const LevelSpec& spec, const Status& failure) {
+    session.print(fmt::format("{}: cannot be reached: {}{}\n", quote_name(spec.to_string()),
+                              escape_text(failure.message()),
+                              failure.subject().empty() ? "" : ": " + quote_name(failure.subject())));
   }
 
   static void print(Session& session, const LevelSpec& spec, const LevelThere& there) {
@@ -189,10 +210,12 @@ class LevelsCommand final : public Command {
       return job.newest ? fmt::format("step {}, left by a run that has ended", *job.newest) : "nothing to restart from";
     }
     const char* const what = kind == LevelSpec::Kind::redundancy ? " protected" : "";
-    return fmt::format(
-        "{}{}{}, {}", format_count(job.sets, "set", "sets"), what,
-        job.newest ? fmt::format(", newest {}", *job.newest) : "",
-        job.behind == 0 ? "up to date" : format_count(job.behind, "set", "sets") + " behind the nearest");
+    std::string words = format_count(job.sets, "set", "sets") + what;
+    if (job.newest) words += fmt::format(", newest {}", *job.newest);
+    if (job.behind == 0) words += ", up to date";
+    if (job.behind && *job.behind > 0)
+      words += fmt::format(", {} behind the nearest", format_count(*job.behind, "set", "sets"));
+    return words;
   }
 
   std::string text_;

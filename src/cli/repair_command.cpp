@@ -28,11 +28,7 @@ class RepairCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
     std::vector<std::unique_ptr<Store>> stores;
     std::vector<RepairSource> sources;
-    for (const std::string& location : from_) {
-      VARVE_ASSIGN(std::unique_ptr<Store> source, session.open_store(location));
-      sources.push_back({location, source.get()});
-      stores.push_back(std::move(source));
-    }
+    VARVE_TRY(open_sources(session, stores, sources));
     RepairOptions options;
     options.thread_count = thread_count_;
     VARVE_ASSIGN(const RepairReport report, repair_store(*store, sources, options, session.begin_progress()));
@@ -46,6 +42,26 @@ class RepairCommand final : public Command {
   }
 
  private:
+  /// Those of --from that can be reached: one away is not in the way of the others, all of them are.
+  Status open_sources(Session& session, std::vector<std::unique_ptr<Store>>& stores,
+                      std::vector<RepairSource>& sources) const {
+    std::vector<Status> failures;
+    for (const std::string& location : from_) {
+      Result<std::unique_ptr<Store>> store = session.open_store(location);
+      if (store.ok()) {
+        sources.push_back({location, store->get()});
+        stores.push_back(std::move(*store));
+      } else if (store.status().code() == StatusCode::invalid_argument) {
+        return store.status();
+      } else {
+        failures.push_back(store.status());
+      }
+    }
+    if (sources.empty() && !failures.empty()) return failures.front();
+    for (const Status& failure : failures) session.warn(failure.with_context("nothing is taken from a store"));
+    return {};
+  }
+
   static void print_json(Session& session, const RepairReport& report) {
     Json mended = Json::array();
     for (const MendedFrom& from : report.mended) {

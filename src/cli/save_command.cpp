@@ -59,16 +59,16 @@ class SaveCommand final : public Command {
     std::optional<StoreLevels> levels;  // if they were
     const Status opened = open(session, *ranks, own, levels);
     VARVE_TRY(agree(*ranks, opened));
-    const Store& store = own ? *own : levels->nearest().store();
+    const Store& store = own ? *own : levels->nearest().open->store();
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
-    if (levels) {
-      Status brought;
-      if (ranks->rank() == 0) brought = bring_along(*levels, report.record.name, progress);
-      VARVE_TRY(follow_first(*ranks, brought));
-    }
+    StoreLevels::Onward onward;
+    if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name, progress);
     session.end_progress();
-    print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    print(session, report, onward.copies,
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    for (size_t i = 1; i < onward.failures.size(); ++i) session.warn(onward.failures[i]);
+    VARVE_TRY(follow_first(*ranks, onward.failures.empty() ? Status() : onward.failures.front()));
     return ExitCode::success;
   }
 
@@ -87,7 +87,7 @@ class SaveCommand final : public Command {
                                     "keep the store elsewhere, or save a folder beside it");
   }
 
-  /// The first process makes levels that are not there.
+  /// The first process makes levels that are not there, and is the one that brings sets along.
   Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
               std::optional<StoreLevels>& levels) const {
     if (levels_.empty()) {
@@ -95,15 +95,14 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
-    Status made;
-    if (ranks.rank() == 0) made = StoreLevels::open(levels_, session.key_file(), true).status();
-    VARVE_TRY(follow_first(ranks, made));
-    VARVE_ASSIGN(levels, StoreLevels::open(levels_, session.key_file(), false));
-    return {};
-  }
-
-  Status bring_along(const StoreLevels& levels, const SetName& name, ProgressSink& progress) {
-    VARVE_ASSIGN(brought_, levels.bring_along(name, progress));
+    if (ranks.rank() == 0) {
+      Result<StoreLevels> made = StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save);
+      VARVE_TRY(follow_first(ranks, made.status()));
+      levels = std::move(*made);
+      return {};
+    }
+    VARVE_TRY(follow_first(ranks, {}));
+    VARVE_ASSIGN(levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::help));
     return {};
   }
 
@@ -114,12 +113,12 @@ class SaveCommand final : public Command {
     saving_.declare_grouping(arguments);
   }
 
-  void print(Session& session, const SaveReport& report, double seconds) const {
+  static void print(Session& session, const SaveReport& report, const std::vector<StoreLevels::Copy>& copies,
+                    double seconds) {
     const SetRecord& record = report.record;
     if (session.json()) {
       Json copied = Json::array();
-      for (const StoreLevels::Brought& to : brought_)
-        copied.push_back({{"level", to.level}, {"sent_bytes", to.sent_bytes}});
+      for (const StoreLevels::Copy& to : copies) copied.push_back({{"level", to.level}, {"sent_bytes", to.sent_bytes}});
       session.print_facts(Json{{"record", to_json(record)},
                                {"variable_count", report.variable_count},
                                {"pattern_bytes", report.pattern_bytes},
@@ -136,14 +135,13 @@ class SaveCommand final : public Command {
     session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes),
                               format_size(report.known_bytes), format_size(report.pattern_bytes),
                               format_count(report.variable_count, "variable", "variables")));
-    for (const StoreLevels::Brought& to : brought_)
+    for (const StoreLevels::Copy& to : copies)
       session.print(fmt::format("  copied to {}: {} sent\n", quote_name(to.level), format_size(to.sent_bytes)));
   }
 
   std::string folder_;
   SaveArguments saving_;
   std::string levels_;
-  std::vector<StoreLevels::Brought> brought_;
 };
 }  // namespace
 

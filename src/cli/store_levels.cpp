@@ -1,5 +1,7 @@
 #include "cli/store_levels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -8,22 +10,37 @@
 
 namespace varve::cli {
 
-Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string& key_file, bool make) {
+Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string& key_file, Use use) {
   SettingsSources sources = SettingsSources::of_process();
   sources.command_line = {{"levels", text}, {"key_file", key_file}};
   StoreLevels levels;
   VARVE_ASSIGN(levels.settings_, resolve_settings({}, sources));
   if (const char* node = std::getenv("VARVE_NODE")) levels.node_ = node;
+  levels.makes_ = use == Use::save;
   for (const LevelSpec& spec : levels.settings_.levels) {
     if (!spec.holds_sets()) continue;
-    const std::string path = StoreLevel::path_of(spec, levels.node_);
-    const std::string& key = levels.settings_.key_file;
-    if (make) VARVE_TRY(StoreLevel::prepare(posix_file_system(), spec, path, key).status());
-    Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(posix_file_system(), spec, path, key, steady_clock());
-    if (!level.ok()) return level.status().with_context("level " + spec.name());
-    levels.levels_.push_back(std::move(*level));
+    const bool is_nearest = levels.levels_.empty();
+    Level& level = levels.levels_.emplace_back();
+    level.spec = spec;
+    level.path = StoreLevel::path_of(spec, levels.node_);
+    if (use == Use::help && !is_nearest) continue;
+    levels.reach(level);
+    // What makes no sense will make none later, either.
+    const bool has_to_be_there = is_nearest || level.failure.code() == StatusCode::invalid_argument;
+    if (use != Use::look && has_to_be_there) VARVE_TRY(level.failure.with_context("level " + spec.name()));
   }
   return levels;
+}
+
+void StoreLevels::reach(Level& level) const {
+  const std::string& key_file = settings_.key_file;
+  FileSystem& files = posix_file_system();
+  Status made;
+  if (makes_) made = StoreLevel::prepare(files, level.spec, level.path, key_file).status();
+  Result<std::unique_ptr<StoreLevel>> opened = made;
+  if (made.ok()) opened = StoreLevel::open(files, level.spec, level.path, key_file, steady_clock());
+  level.failure = opened.status();
+  if (opened.ok()) level.open = std::move(*opened);
 }
 
 Result<uint64_t> sets_ahead(const Store& store, const Store& other, const std::string& job) {
@@ -33,35 +50,53 @@ Result<uint64_t> sets_ahead(const Store& store, const Store& other, const std::s
   return static_cast<uint64_t>(steps.end() - newer);
 }
 
-Result<std::vector<StoreLevels::Brought>> StoreLevels::bring_along(const SetName& name, ProgressSink& progress) const {
-  std::vector<Brought> brought;
-  for (size_t i = 1; i < levels_.size(); ++i) {
-    const StoreLevel& level = *levels_[i];
-    VARVE_ASSIGN(const uint64_t ahead, sets_ahead(nearest().store(), level.store(), name.job));
-    if (ahead < level.spec().every) continue;
-    Result<TransferReport> report = copy_set(nearest().store(), level.slowed(), name, {}, progress);
-    if (!report.ok())
-      return report.status().with_context("the set is saved to " + nearest().name() + ", but not to " + level.name());
-    brought.push_back({level.name(), name, report->sent_bytes});
+StoreLevels::Onward StoreLevels::bring_along(const SetName& name, ProgressSink& progress) {
+  Onward onward;
+  for (size_t i = 1; i < levels_.size() && !progress.cancelled(); ++i) {
+    Result<std::optional<Copy>> copy = copy_to(levels_[i], name, progress);
+    if (!copy.ok()) {
+      onward.failures.push_back(copy.status().with_context(
+          fmt::format("the set is saved to {}, but not to {}", nearest().spec.name(), levels_[i].spec.name())));
+    } else if (*copy) {
+      onward.copies.push_back(*std::move(*copy));
+    }
   }
-  VARVE_TRY(retain(name.job, progress));
-  return brought;
+  for (const Level& level : levels_) {
+    if (!level.open || progress.cancelled()) continue;
+    const Status retained = retain(level, name.job, progress);
+    if (!retained.ok()) onward.failures.push_back(retained.with_context(level.spec.name() + ": old sets stay"));
+  }
+  if (onward.failures.empty() && progress.cancelled())
+    onward.failures.push_back(Status::cancelled("stopped when the set was saved, but not brought to all levels"));
+  return onward;
 }
 
-Status StoreLevels::retain(const std::string& job, ProgressSink& progress) const {
-  uint64_t counted = 1;
-  for (size_t i = 1; i < levels_.size(); ++i) counted = std::max(counted, levels_[i]->spec().every);
-  for (const auto& level : levels_) {
-    if (!level->spec().keep) continue;
-    PruneOptions options;
-    options.job = job;
-    options.keep_last = level == levels_.front() ? std::max(*level->spec().keep, counted) : *level->spec().keep;
-    options.wait_seconds = 0;
-    VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(level->store()).steps(job));
-    if (steps.size() <= *options.keep_last) continue;
-    VARVE_TRY(prune_store(level->store(), options, progress).status());
+/// None: its turn has not come.
+Result<std::optional<StoreLevels::Copy>> StoreLevels::copy_to(Level& level, const SetName& name,
+                                                              ProgressSink& progress) const {
+  if (!level.open) reach(level);
+  VARVE_TRY(level.failure);
+  const Store& from = nearest().open->store();
+  VARVE_ASSIGN(const uint64_t ahead, sets_ahead(from, level.open->store(), name.job));
+  if (ahead < level.spec.every) return std::optional<Copy>();
+  VARVE_ASSIGN(const TransferReport report, copy_set(from, level.open->slowed(), name, {}, progress));
+  return std::optional<Copy>({level.spec.name(), report.sent_bytes});
+}
+
+Status StoreLevels::retain(const Level& level, const std::string& job, ProgressSink& progress) const {
+  if (!level.spec.keep) return {};
+  uint64_t kept = *level.spec.keep;
+  if (&level == &levels_.front()) {
+    for (size_t i = 1; i < levels_.size(); ++i) kept = std::max(kept, levels_[i].spec.every);
   }
-  return {};
+  const Store& store = level.open->store();
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
+  if (steps.size() <= kept) return {};
+  PruneOptions options;
+  options.job = job;
+  options.keep_last = kept;
+  options.wait_seconds = 0;
+  return prune_store(store, options, progress).status();
 }
 
 }  // namespace varve::cli

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,34 +17,55 @@ namespace varve::cli {
 /// work without a running program. Memory and redundancy are matters of a running program, and only looked at.
 class StoreLevels {
  public:
-  /// `text`: of --levels; `key_file`: of --key-file; empty: what the environment and the options file say. Opens all;
-  /// makes those that are not there if `make` is set. May start threads.
-  static Result<StoreLevels> open(const std::string& text, const std::string& key_file, bool make);
+  struct Level {
+    LevelSpec spec;
+    std::string path;                  ///< of a folder, as StoreLevel::path_of() says it
+    std::unique_ptr<StoreLevel> open;  ///< null: it cannot be reached
+    Status failure;                    ///< why it cannot
+  };
+  enum class Use : uint8_t {
+    look,  ///< at what can be reached
+    /// Levels that are not there are made. The nearest has to be there then; one behind it may be away, and is looked
+    /// for again when sets are to go there. invalid_argument: what is said of one makes no sense.
+    save,
+    help,  ///< to save, beside a process that has opened them: the nearest alone, which has to be there
+  };
 
-  const std::vector<std::unique_ptr<StoreLevel>>& levels() const { return levels_; }
-  const StoreLevel& nearest() const { return *levels_.front(); }
+  /// `text`: of --levels; `key_file`: of --key-file; empty: what the environment and the options file say. May start
+  /// threads.
+  static Result<StoreLevels> open(const std::string& text, const std::string& key_file, Use use);
+
+  const std::vector<Level>& levels() const { return levels_; }
+  const Level& nearest() const { return levels_.front(); }
   /// All levels as they were named, with memory and redundancy.
   const Settings& settings() const { return settings_; }
   /// As VARVE_NODE says it; else empty.
   const std::string& node() const { return node_; }
 
-  struct Brought {
+  struct Copy {
     std::string level;
-    SetName set;
     uint64_t sent_bytes = 0;
   };
+  /// What became of a set after it was saved.
+  struct Onward {
+    std::vector<Copy> copies;
+    std::vector<Status> failures;  ///< each of a level of its own
+  };
   /// After a set was saved to the nearest level: copies it to the levels behind, as often as their `every` says, and
-  /// drops old sets of its job as `keep` says. The nearest level keeps what is counted for the others.
-  Result<std::vector<Brought>> bring_along(const SetName& name, ProgressSink& progress) const;
+  /// drops old sets of its job as `keep` says. The nearest level keeps what is counted for the others. A level that
+  /// fails is not in the way of the others.
+  Onward bring_along(const SetName& name, ProgressSink& progress);
 
  private:
-  /// Sets of the job in the nearest level that are newer than the newest of that level.
-  Result<uint64_t> behind(const StoreLevel& level, const std::string& job) const;
-  Status retain(const std::string& job, ProgressSink& progress) const;
+  /// Opens a level, or notes why it cannot be opened.
+  void reach(Level& level) const;
+  Result<std::optional<Copy>> copy_to(Level& level, const SetName& name, ProgressSink& progress) const;
+  Status retain(const Level& level, const std::string& job, ProgressSink& progress) const;
 
   Settings settings_;
   std::string node_;
-  std::vector<std::unique_ptr<StoreLevel>> levels_;
+  bool makes_ = false;
+  std::vector<Level> levels_;
 };
 
 /// How many sets of `job` a store has that are newer than its newest in another.

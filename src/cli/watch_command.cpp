@@ -267,8 +267,8 @@ class WatchCommand final : public Command {
     if (!levels_.empty()) {
       if (!to_.empty() || node_count_)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
-      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, session.key_file(), true));
-      target.store = &target.levels->nearest().store();
+      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save));
+      target.store = &target.levels->nearest().open->store();
       target.location = levels_;
       return {};
     }
@@ -285,9 +285,8 @@ class WatchCommand final : public Command {
   }
 
   /// The set is saved, whatever becomes of this; what a level lacks goes there after the next set.
-  static void bring_along(Session& session, const StoreLevels& levels, const SetName& name, ProgressSink& progress) {
-    const Status brought = levels.bring_along(name, progress).status();
-    if (!brought.ok()) session.warn(brought);
+  static void bring_along(Session& session, StoreLevels& levels, const SetName& name, ProgressSink& progress) {
+    for (const Status& failure : levels.bring_along(name, progress).failures) session.warn(failure);
   }
 
   std::string node_name() const {

@@ -1,12 +1,13 @@
 """One contract for all kinds of levels: what works on a folder works on servers, on several, and between any two; what is
 damaged on one level comes back from each of the others."""
 
+import json
 import os
 import shutil
 import subprocess
 import unittest
 
-from support import DAMAGED, FAILURE, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
+from support import DAMAGED, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
 from test_serve import HAS_TLS, ServeTest
 
 HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
@@ -221,10 +222,56 @@ class SavingToLevels(LevelsTest):
         other = self.work / "another"
         self.varve("serve", "--new-key", other)
         self.fails(FAILURE, "save", SAMPLE / "DD0007", "--levels", levels, "--key-file", other)
+        self.assertIn("implosion@7", self.varve("list", "--store", near), "what is behind is not in the way of the nearest")
 
     def test_says_so_if_a_level_makes_no_sense_or_is_not_there(self):
         self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", "floppy:/a")
         self.fails(FAILURE, "levels", "--levels", f"unix:{self.work}/nobody")
+        self.fails(FAILURE, "save", SAMPLE / "DD0005", "--levels", f"unix:{self.work}/nobody; dir:{self.work}/far")
+
+    def test_saves_and_shows_what_can_be_reached_while_a_level_is_away(self):
+        near, far, away = self.work / "near", self.work / "far", self.work / "away"
+        levels = f"dir:{near}; unix:{away}.socket; dir:{far}"
+        code, out, said = self.run_program("save", SAMPLE / "DD0005", "--levels", levels)
+        self.assertEqual(code, FAILURE)
+        self.assertIn(f"the set is saved to dir:{near}, but not to unix:{away}.socket", said)
+        self.assertIn(f"copied to dir:{far}", out.decode())
+        for store in (near, far):
+            self.assertIn("implosion@5", self.varve("list", "--store", store))
+        code, out, said = self.run_program("levels", "--levels", levels, "--json")
+        self.assertEqual((code, said), (FAILURE, ""))
+        shown = json.loads(out)["levels"]
+        self.assertEqual([level["level"] for level in shown], levels.split("; "))
+        self.assertEqual(["error" in level for level in shown], [False, True, False])
+        self.assertEqual(shown[1]["error"]["code"], "io_error")
+        self.assertEqual(shown[2]["jobs"], [{"job": "implosion", "sets": 1, "behind": 0, "newest": 5}])
+        self.assertIn("cannot be reached: ", self.run_program("levels", "--levels", levels)[1].decode())
+        turned = f"unix:{away}.socket; dir:{far}"
+        code, out, _ = self.run_program("levels", "--levels", turned, "--json")
+        self.assertEqual(json.loads(out)["levels"][1]["jobs"], [{"job": "implosion", "sets": 1, "behind": None, "newest": 5}])
+        self.assertIn("1 set, newest 5\n", self.run_program("levels", "--levels", turned)[1].decode())
+        self.serve("--place", listen=f"unix:{away}.socket", folder=away)
+        saved = self.facts("save", SAMPLE / "DD0006", "--levels", levels)
+        self.assertEqual([entry["level"] for entry in saved["copied_to"]], levels.split("; ")[1:])
+
+
+class Repairing(LevelsTest):
+    def test_goes_on_without_a_store_that_is_away(self):
+        here, there = self.make_level("folder", "here"), self.make_level("folder", "there")
+        self.use(here, self.key)
+        self.varve("save", SAMPLE / "DD0006")
+        self.varve("push", "implosion@6", "--to", there)
+        self.damage(here)
+        for away in (f"unix:{self.work}/nobody", self.work / "nowhere"):
+            code, _, said = self.run_program("repair", "--from", away)
+            self.assertIn(code, (FAILURE, NOT_FOUND))
+            self.fails(DAMAGED, "verify", "--deep")
+        code, out, said = self.run_program("repair", "--from", f"unix:{self.work}/nobody", "--from", there)
+        self.assertEqual(code, SUCCESS, said)
+        self.assertIn("warning: nothing is taken from a store", said)
+        self.assertIn("no damage is left", out.decode())
+        self.assert_whole()
+        self.assert_restores("implosion@6", SAMPLE / "DD0006")
 
 
 @unittest.skipUnless(os.geteuid() == 0 and shutil.which("ip"), "needs root and iproute2")
