@@ -59,7 +59,7 @@ class SaveCommand final : public Command {
     std::optional<StoreLevels> levels;  // if they were
     const Status opened = open(session, *ranks, own, levels);
     VARVE_TRY(agree(*ranks, opened));
-    const Store& store = own ? *own : levels->nearest().open->store();
+    const Store& store = own ? *own : levels->for_saving();
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
     StoreLevels::Onward onward;

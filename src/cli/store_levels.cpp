@@ -10,6 +10,15 @@
 
 namespace varve::cli {
 
+namespace {
+/// Whether the nearest level can be saved to, set by set.
+Status check_nearest(const LevelSpec& spec) {
+  if (spec.every == 1) return {};
+  return Status::invalid_argument("every= of the nearest level counts checkpoints, which a running program alone makes",
+                                  spec.to_string(), "leave it out: each set is saved there");
+}
+}  // namespace
+
 Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string& key_file, Use use) {
   SettingsSources sources = SettingsSources::of_process();
   sources.command_line = {{"levels", text}, {"key_file", key_file}};
@@ -20,6 +29,7 @@ Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string
   for (const LevelSpec& spec : levels.settings_.levels) {
     if (!spec.holds_sets()) continue;
     const bool is_nearest = levels.levels_.empty();
+    if (is_nearest && use != Use::look) VARVE_TRY(check_nearest(spec));
     Level& level = levels.levels_.emplace_back();
     level.spec = spec;
     level.path = StoreLevel::path_of(spec, levels.node_);
@@ -89,7 +99,7 @@ Status StoreLevels::retain(const Level& level, const std::string& job, ProgressS
   if (&level == &levels_.front()) {
     for (size_t i = 1; i < levels_.size(); ++i) kept = std::max(kept, levels_[i].spec.every);
   }
-  const Store& store = level.open->store();
+  const Store& store = level.open->slowed();
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
   if (steps.size() <= kept) return {};
   PruneOptions options;

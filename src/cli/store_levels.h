@@ -26,7 +26,8 @@ class StoreLevels {
   enum class Use : uint8_t {
     look,  ///< at what can be reached
     /// Levels that are not there are made. The nearest has to be there then; one behind it may be away, and is looked
-    /// for again when sets are to go there. invalid_argument: what is said of one makes no sense.
+    /// for again when sets are to go there. invalid_argument: what is said of one makes no sense; among this is `every`
+    /// of the nearest, as the checkpoints between would be nowhere.
     save,
     help,  ///< to save, beside a process that has opened them: the nearest alone, which has to be there
   };
@@ -37,6 +38,8 @@ class StoreLevels {
 
   const std::vector<Level>& levels() const { return levels_; }
   const Level& nearest() const { return levels_.front(); }
+  /// The nearest level, which is open: no faster than it allows.
+  const Store& for_saving() const { return nearest().open->slowed(); }
   /// All levels as they were named, with memory and redundancy.
   const Settings& settings() const { return settings_; }
   /// As VARVE_NODE says it; else empty.

@@ -268,7 +268,7 @@ class WatchCommand final : public Command {
       if (!to_.empty() || node_count_)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
       VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save));
-      target.store = &target.levels->nearest().open->store();
+      target.store = &target.levels->for_saving();
       target.location = levels_;
       return {};
     }

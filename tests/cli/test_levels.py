@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import unittest
 
 from support import DAMAGED, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
@@ -228,6 +229,22 @@ class SavingToLevels(LevelsTest):
         self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", "floppy:/a")
         self.fails(FAILURE, "levels", "--levels", f"unix:{self.work}/nobody")
         self.fails(FAILURE, "save", SAMPLE / "DD0005", "--levels", f"unix:{self.work}/nobody; dir:{self.work}/far")
+
+    def test_takes_each_word_of_the_nearest_level_as_a_running_program_does(self):
+        near, folder = self.work / "near", self.work / "run"
+        self.write(folder / "out1" / "state.bin", os.urandom(300_000))
+        slow = f"dir:{near} bandwidth=0.5MB/s"
+        self.assertGreater(self.facts("save", folder / "out1", "--job", "a", "--step", 1, "--levels", slow)["seconds"], 0.5)
+        self.write(folder / "out1" / "state.bin", os.urandom(300_000))
+        begin = time.monotonic()
+        self.varve("watch", folder, "--job", "b", "--levels", slow, "--quiet", "0", "--once")
+        self.assertGreater(time.monotonic() - begin, 0.5)
+        seldom = f"memory; dir:{near} every=3; dir:{self.work}/far every=2"
+        for command in (["save", folder / "out1", "--job", "c"], ["watch", folder, "--once"]):
+            self.assertIn("every= of the nearest level", self.fails(USAGE, *command, "--levels", seldom))
+        self.assertFalse((self.work / "far").exists())
+        self.assertEqual(len(self.facts("list", "--store", near)["sets"]), 2)
+        self.fails(NOT_FOUND, "levels", "--levels", seldom)
 
     def test_saves_and_shows_what_can_be_reached_while_a_level_is_away(self):
         near, far, away = self.work / "near", self.work / "far", self.work / "away"
