@@ -10,6 +10,7 @@ Status Connection::run() {
     if (head.closed) return {};
     VARVE_TRY(serve_one(head));
     if (head.header.message == static_cast<uint8_t>(Message::goodbye)) return {};
+    if (head.header.message == static_cast<uint8_t>(Message::hello) && !handler_.greeted()) return {};  // turned away
   }
 }
 

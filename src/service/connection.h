@@ -17,8 +17,10 @@ struct ConnectionLimits {
 /// ends it, or nothing more can be read.
 class Connection {
  public:
-  Connection(ServedStore& store, std::unique_ptr<ByteStream> stream, const ConnectionLimits& limits)
-      : limits_(limits), wire_(std::move(stream)), handler_(store, buffer_) {}
+  /// `admit` as that of RequestHandler.
+  Connection(ServedStore& store, std::unique_ptr<ByteStream> stream, const ConnectionLimits& limits,
+             std::function<Status()> admit)
+      : limits_(limits), wire_(std::move(stream)), handler_(store, buffer_, std::move(admit)) {}
 
   /// Returns why it ended; OK: the client had no more requests.
   Status run();

@@ -113,6 +113,7 @@ std::shared_ptr<OpenFiles::OpenFile> RequestHandler::descriptor_of(Message messa
 
 Reply RequestHandler::greet(const Request& request) {
   if (greeted_) return reply_of(Status::invalid_argument("hello is said once"));
+  if (const Status admitted = admit_(); !admitted.ok()) return reply_of(admitted);
   client_ = request.client;
   greeted_ = true;
   store_.files.begin_connection(client_);

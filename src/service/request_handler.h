@@ -43,7 +43,9 @@ class DataBuffer {
 /// Carries out the requests of one connection, one at a time.
 class RequestHandler {
  public:
-  RequestHandler(ServedStore& store, DataBuffer& buffer) : store_(store), buffer_(buffer) {}
+  /// `admit` says whether a client that says hello may stay.
+  RequestHandler(ServedStore& store, DataBuffer& buffer, std::function<Status()> admit)
+      : store_(store), buffer_(buffer), admit_(std::move(admit)) {}
   ~RequestHandler();
   RequestHandler(const RequestHandler&) = delete;
   RequestHandler& operator=(const RequestHandler&) = delete;
@@ -76,6 +78,7 @@ class RequestHandler {
 
   ServedStore& store_;
   DataBuffer& buffer_;
+  const std::function<Status()> admit_;
   UniqueId client_;
   std::unique_ptr<OfferIntake> intake_;  ///< once something is offered
   bool greeted_ = false;

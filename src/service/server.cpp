@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "service/location.h"
@@ -58,7 +59,7 @@ Status Server::begin() {
   store_->connections_max = options_.connections_max;
   VARVE_ASSIGN(store_->server, UniqueId::random());
   store_->boot = boot_id();
-  wake_.reset(::eventfd(0, EFD_CLOEXEC));
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
   VARVE_TRY(listen());
   try {
@@ -87,13 +88,17 @@ Status Server::listen() {
 void Server::accept_clients() {
   while (!stopping_) {
     pollfd waited[2] = {{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    if (::poll(waited, 2, -1) < 0 && errno != EINTR) break;
+    if (::poll(waited, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      break;
+    }
+    uint64_t news = 0;
+    if (waited[1].revents != 0 && ::read(wake_.get(), &news, sizeof news) < 0 && errno != EAGAIN) break;
     reap();
-    if (waited[1].revents != 0 || stopping_) break;
-    if (waited[0].revents == 0) continue;
+    if (waited[0].revents == 0 || stopping_) continue;
     UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket.valid()) {
-      admit(std::move(socket));
+      take_in(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       options_.log("no room for another connection: " + Status::from_errno(errno, "accept", "").to_string());
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it is still there, and would be met at once
@@ -101,8 +106,8 @@ void Server::accept_clients() {
   }
 }
 
-void Server::admit(UniqueFd socket) {
-  if (clients_.size() >= options_.connections_max) return turn_away(socket);
+void Server::take_in(UniqueFd socket) {
+  make_room();
   Client& client = clients_.emplace_back();
   client.control.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!client.control.valid()) {
@@ -111,9 +116,11 @@ void Server::admit(UniqueFd socket) {
   }
   try {
     client.thread = std::thread([this, &client, raw = socket.get()] {
-      serve(UniqueFd(raw));
+      serve(client, UniqueFd(raw));
+      if (client.standing == Standing::known) --known_count_;
       ::shutdown(client.control.get(), SHUT_RDWR);  // which is closed later, and would keep the other side waiting
       client.ended = true;
+      wake();
     });
     socket.release();
   } catch (const std::system_error&) {
@@ -122,19 +129,28 @@ void Server::admit(UniqueFd socket) {
   }
 }
 
-void Server::turn_away(const UniqueFd& socket) {
+void Server::make_room() {
+  const auto strangers = std::count_if(clients_.begin(), clients_.end(), [](const Client& client) {
+    return client.standing == Standing::stranger && !client.ended;
+  });
+  if (static_cast<size_t>(strangers) < options_.strangers_max) return;
+  for (auto client = clients_.begin(); client != clients_.end(); ++client) {
+    Standing standing = Standing::stranger;
+    if (client->ended || !client->standing.compare_exchange_strong(standing, Standing::dismissed)) continue;
+    ::shutdown(client->control.get(), SHUT_RDWR);
+    client->thread.join();  // at once: before hello, it waits for nothing but the socket
+    clients_.erase(client);
+    return;
+  }
+}
+
+Status Server::admit(Client& client) {
+  Standing standing = Standing::stranger;
+  if (++known_count_ <= options_.connections_max && client.standing.compare_exchange_strong(standing, Standing::known))
+    return {};
+  --known_count_;
   options_.log("a client was turned away: too many connections");
-  if (tls_) return;  // to say why would need a handshake
-  Reply reply;
-  reply.outcome = Outcome::failed;
-  reply.status = Status::busy("the server has as many connections as it takes");
-  Wire wire(make_socket_stream(UniqueFd(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0))));
-  WireHeader header;
-  header.message = static_cast<uint8_t>(Message::hello);
-  header.flags = WireHeader::kReply;
-  header.request = 1;
-  wire.send(header, encode_reply_fields(Message::hello, reply), {}, std::chrono::steady_clock::now())
-      .ignore("a client that is not told tries again as well");
+  return Status::busy("the server has as many connections as it takes");
 }
 
 Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket) const {
@@ -146,10 +162,15 @@ Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket) const {
   return make_socket_stream(std::move(socket));
 }
 
-void Server::serve(UniqueFd socket) {
+void Server::serve(Client& client, UniqueFd socket) {
   Result<std::unique_ptr<ByteStream>> stream = make_stream(std::move(socket));
   Status ended = stream.status();
-  if (stream.ok()) ended = Connection(*store_, std::move(*stream), options_.limits).run();
+  if (stream.ok()) {
+    Connection connection(*store_, std::move(*stream), options_.limits, [&] { return admit(client); });
+    ended = connection.run();
+  }
+  if (client.standing == Standing::dismissed)
+    ended = Status::busy("it had to make room for others before it said hello");
   if (!ended.ok()) options_.log("a connection ended: " + ended.to_string());
 }
 
@@ -164,13 +185,17 @@ void Server::reap() {
   }
 }
 
+void Server::wake() {
+  const uint64_t one = 1;
+  if (::write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) options_.log("stopping late");
+}
+
 void Server::stop() {
   if (!acceptor_.joinable()) return;
   stopping_ = true;
   if (next_) next_->stop();
   gather_->stop();
-  const uint64_t one = 1;
-  if (::write(wake_.get(), &one, sizeof one) < 0) options_.log("stopping late");
+  wake();
   acceptor_.join();
   listener_.reset();
   if (options_.listen.kind == ServerAddress::Kind::unix_socket) ::unlink(options_.listen.path.c_str());

@@ -18,11 +18,12 @@
 namespace varve {
 
 struct ServerOptions {
-  ServerAddress listen;  ///< port 0: any free one, see Server::address()
-  std::string folder;    ///< of the store
-  std::string key_file;  ///< of TCP
-  std::string next;      ///< location of the store that push and pull go to; empty: none
-  size_t connections_max = 256;
+  ServerAddress listen;                  ///< port 0: any free one, see Server::address()
+  std::string folder;                    ///< of the store
+  std::string key_file;                  ///< of TCP
+  std::string next;                      ///< location of the store that push and pull go to; empty: none
+  size_t connections_max = 256;          ///< of clients that have said hello
+  size_t strangers_max = 64;             ///< connections that have not yet: when one more comes, the oldest ends
   uint64_t index_memory_bytes = 64_MiB;  ///< while arenas are indexed
   ConnectionLimits limits;
   GatherLimits gather;
@@ -49,9 +50,11 @@ class Server {
   ServedStore& store() { return *store_; }
 
  private:
+  enum class Standing : uint8_t { stranger, known, dismissed };
   struct Client {
     std::thread thread;
     UniqueFd control;  ///< the same socket once more, by which the connection can be ended from outside
+    std::atomic<Standing> standing{Standing::stranger};
     std::atomic<bool> ended{false};
   };
 
@@ -59,11 +62,15 @@ class Server {
   Status begin();
   Status listen();
   void accept_clients();
-  void admit(UniqueFd socket);
-  void turn_away(const UniqueFd& socket);
-  void serve(UniqueFd socket);
+  void take_in(UniqueFd socket);
+  /// Ends the oldest connection that has not said hello, if there are too many.
+  void make_room();
+  /// That a client says hello. busy: there are as many as may be.
+  Status admit(Client& client);
+  void serve(Client& client, UniqueFd socket);
   Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket) const;
   void reap();
+  void wake();
 
   ServerOptions options_;
   std::unique_ptr<ServedFolder> folder_;
@@ -73,10 +80,11 @@ class Server {
   std::unique_ptr<ServedStore> store_;
   std::unique_ptr<TlsParty> tls_;  ///< of TCP
   UniqueFd listener_;
-  UniqueFd wake_;  ///< readable once it is to stop
+  UniqueFd wake_;  ///< readable once a connection has ended, or it is to stop
   std::thread acceptor_;
   std::atomic<bool> stopping_{false};
-  std::list<Client> clients_;  ///< of the acceptor; after it has ended, of stop()
+  std::atomic<size_t> known_count_{0};
+  std::list<Client> clients_;  ///< oldest first; of the acceptor; after it has ended, of stop()
 };
 
 }  // namespace varve

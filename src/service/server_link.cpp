@@ -81,13 +81,9 @@ Result<Reply> ServerConnection::receive(const Request& request, MutableByteSpan 
 }
 
 Result<Reply> ServerConnection::ask(Request& request, ByteSpan data, MutableByteSpan into) {
-  const Status sent = send(request, data);
-  // A server that has no room says so to whoever connects, and does not listen.
-  if (!sent.ok() && request.message != Message::hello) return sent;
+  VARVE_TRY(send(request, data));
   size_t data_bytes = 0;
-  Result<Reply> received = receive(request, into, data_bytes);
-  if (!sent.ok() && !received.ok()) return sent;
-  VARVE_ASSIGN(Reply reply, std::move(received));
+  VARVE_ASSIGN(Reply reply, receive(request, into, data_bytes));
   if (request.message == Message::read && reply.outcome == Outcome::done) {
     uint64_t sum = 0;
     for (size_t i = 0; i < reply.counts.size(); ++i) {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <list>
 #include <thread>
 
 #include "hash/score.h"
@@ -133,6 +134,7 @@ TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
   second->send(hello());
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   RawClient third(server);
+  third.send(hello());
   EXPECT_TRUE(third.is_ended());
   LinkOptions impatient = server.link_options;
   impatient.connect_seconds = 0.1;
@@ -143,6 +145,42 @@ TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
   });
   EXPECT_TRUE(ServerLink::open(server.options.listen, server.link_options).ok());  // which waits for a place
   leaver.join();
+}
+
+TEST(Server, LetsNoClientWaitBehindThoseWhoSayNothing) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.options.strangers_max = 4;
+  server.start();
+  const auto before = server.connect();
+  ASSERT_NE(before, nullptr);
+  std::list<RawClient> silent;
+  for (int i = 0; i < 20; ++i) silent.emplace_back(server);
+  EXPECT_TRUE(silent.front().is_ended()) << "the oldest makes room";
+  EXPECT_NE(server.connect(), nullptr);
+  Request ping;
+  EXPECT_TRUE(before->ask(ping).ok()) << "who has said hello stays";
+}
+
+TEST(Server, KeepsNothingOfConnectionsThatHaveEnded) {
+  auto entries = [](const char* folder) {
+    const std::filesystem::directory_iterator all(folder);
+    return std::distance(begin(all), end(all));
+  };
+  TestServer server;
+  const auto threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
+  {
+    std::list<RawClient> clients;
+    for (int i = 0; i < 20; ++i) clients.emplace_back(server).send(hello());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_GE(entries("/proc/self/task"), threads + 20);
+  }
+  // Without another client that would wake the server.
+  const auto begin = std::chrono::steady_clock::now();
+  auto all_gone = [&] { return entries("/proc/self/fd") <= descriptors && entries("/proc/self/task") <= threads; };
+  while (!all_gone() && seconds_since(begin) < 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(all_gone());
 }
 
 TEST(Server, ServesOnlyItsUserAndRoot) {
