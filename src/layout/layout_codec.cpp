@@ -8,9 +8,12 @@ void encode_shape(const std::vector<uint64_t>& shape, ByteWriter& out) {
   for (uint64_t length : shape) out.varint(length);
 }
 
-Result<std::vector<uint64_t>> decode_shape(ByteReader& in) {
+Status take_memory(const TakeMemory& take, uint64_t bytes) { return take && bytes > 0 ? take(bytes) : Status(); }
+
+Result<std::vector<uint64_t>> decode_shape(ByteReader& in, const TakeMemory& take) {
   VARVE_ASSIGN(uint64_t count, in.count());
   if (count > kDimensionsMax) return Status::resource_limit("a variable has too many dimensions");
+  VARVE_TRY(take_memory(take, array_memory_bytes(count * sizeof(uint64_t))));
   std::vector<uint64_t> shape;
   shape.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
@@ -20,9 +23,10 @@ Result<std::vector<uint64_t>> decode_shape(ByteReader& in) {
   return shape;
 }
 
-Result<std::string> decode_text(ByteReader& in) {
+Result<std::string> decode_text(ByteReader& in, const TakeMemory& take) {
   VARVE_ASSIGN(std::string_view text, in.text());
   if (text.size() > kVariableNameBytesMax) return Status::resource_limit("a name is too long");
+  VARVE_TRY(take_memory(take, text_memory_bytes(text.size())));
   return std::string(text);
 }
 
@@ -38,10 +42,11 @@ Status decode_type(ByteReader& in, Variable& variable) {
   return {};
 }
 
-Status decode_extents(ByteReader& in, uint64_t& end, size_t& extents_left, Variable& variable) {
+Status decode_extents(ByteReader& in, uint64_t& end, size_t& extents_left, Variable& variable, const TakeMemory& take) {
   VARVE_ASSIGN(uint64_t count, in.count(2));
   if (count > extents_left) return Status::resource_limit("the layout has too many extents");
   extents_left -= count;
+  VARVE_TRY(take_memory(take, array_memory_bytes(count * sizeof(Extent))));
   variable.extents.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     VARVE_ASSIGN(int64_t distance, in.signed_varint());
@@ -77,22 +82,33 @@ void encode_layout(const Layout& layout, ByteWriter& out) {
   }
 }
 
-Result<Layout> decode_layout(ByteReader& in) {
+uint64_t text_memory_bytes(size_t bytes) {
+  constexpr size_t bytes_in_place = 15;
+  return bytes > bytes_in_place ? array_memory_bytes(bytes + 1) : 0;
+}
+
+uint64_t array_memory_bytes(uint64_t bytes) {
+  constexpr uint64_t bytes_of_an_allocation = 16;
+  return bytes > 0 ? bytes + bytes_of_an_allocation : 0;
+}
+
+Result<Layout> decode_layout(ByteReader& in, const TakeMemory& take) {
   constexpr uint64_t kVariableBytesMin = 8;
   Layout layout;
-  VARVE_ASSIGN(layout.format, decode_text(in));
+  VARVE_ASSIGN(layout.format, decode_text(in, take));
   VARVE_ASSIGN(uint64_t count, in.count(kVariableBytesMin));
   if (count > kVariablesPerFileMax) return Status::resource_limit("the layout has too many variables");
+  VARVE_TRY(take_memory(take, array_memory_bytes(count * sizeof(Variable))));
   layout.variables.reserve(count);
   uint64_t end = 0;
   size_t extents_left = kExtentsPerFileMax;
   for (uint64_t i = 0; i < count; ++i) {
     Variable variable;
-    VARVE_ASSIGN(variable.name, decode_text(in));
+    VARVE_ASSIGN(variable.name, decode_text(in, take));
     VARVE_TRY(decode_type(in, variable));
-    VARVE_ASSIGN(variable.shape, decode_shape(in));
-    VARVE_ASSIGN(variable.run_shape, decode_shape(in));
-    VARVE_TRY(decode_extents(in, end, extents_left, variable));
+    VARVE_ASSIGN(variable.shape, decode_shape(in, take));
+    VARVE_ASSIGN(variable.run_shape, decode_shape(in, take));
+    VARVE_TRY(decode_extents(in, end, extents_left, variable, take));
     layout.variables.push_back(std::move(variable));
   }
   return layout;

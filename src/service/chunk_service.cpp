@@ -120,7 +120,12 @@ void ChunkService::run() {
     news_ = false;
     lock.unlock();
     int64_t changed = changed_ns(old);
-    Result<SnapshotPointer> opened = open(old);
+    Result<SnapshotPointer> opened = SnapshotPointer();
+    try {
+      opened = open(old);
+    } catch (const std::bad_alloc&) {
+      opened = Status::resource_limit("the server is out of memory");  // what is known answers
+    }
     // Another folder than was watched before: what it was like is not known yet.
     if (opened.ok() && (!old || std::string_view((*opened)->watched()) != old->watched())) changed = 0;
     lock.lock();

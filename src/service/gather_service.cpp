@@ -61,10 +61,22 @@ Status GatherService::check_fits(const Gathering& gathering, const NodeOffer& of
   return {};
 }
 
-Status GatherService::take_room(uint64_t bytes) {
-  if ((offers_bytes_ += bytes) <= limits_.offers_bytes_max) return {};
-  offers_bytes_ -= bytes;
-  return Status::busy("the server has as many offers at hand as it takes");
+Status OfferRoom::take(uint64_t bytes) {
+  if (service_ == nullptr) return Status::internal("room for an offer that nobody takes");
+  const uint64_t bytes_max = service_->limits_.offers_bytes_max;
+  if (bytes > bytes_max || bytes_ > bytes_max - bytes)
+    return Status::resource_limit("an offer takes more memory than the server has for all");
+  if ((service_->offers_bytes_ += bytes) > bytes_max) {
+    service_->offers_bytes_ -= bytes;
+    return Status::busy("the server has as many offers at hand as it takes");
+  }
+  bytes_ += bytes;
+  return {};
+}
+
+void OfferRoom::give_back() {
+  if (service_ != nullptr) service_->offers_bytes_ -= bytes_;
+  bytes_ = 0;
 }
 
 Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
@@ -73,25 +85,27 @@ Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
   const std::lock_guard lock(mutex_);
   reap();
   if (stopping_) return stopping();
-  const bool is_new = !gatherings_.contains(offer.set);
-  if (is_new && gatherings_.size() >= kGatheringsMax) return Status::busy("the server gathers as many sets as it can");
-  std::unique_ptr<Gathering>& gathering = gatherings_[offer.set];
-  if (is_new) gathering = std::make_unique<Gathering>();
-  if (gathering->saving || gathering->ended)
-    return Status::busy("the set is being saved, without this node", offer.set.to_string());
-  VARVE_TRY(check_fits(*gathering, offer));
   auto files = std::make_shared<NodeFiles>(offer.node);
-  const SetName name = offer.set;
-  gathering->members.push_back({std::move(offer), files});
-  if (is_new) {
-    try {
-      gathering->thread = std::thread([this, name, raw = gathering.get()] { run(name, *raw); });
-    } catch (const std::system_error&) {
-      gatherings_.erase(name);
-      return Status::resource_limit("the server's system refuses another thread");
-    }
+  if (const auto found = gatherings_.find(offer.set); found != gatherings_.end()) {
+    Gathering& gathering = *found->second;
+    if (gathering.saving || gathering.ended)
+      return Status::busy("the set is being saved, without this node", offer.set.to_string());
+    VARVE_TRY(check_fits(gathering, offer));
+    gathering.members.push_back({std::move(offer), files});
+    changed_.notify_all();
+    return files;
   }
-  changed_.notify_all();
+  if (gatherings_.size() >= kGatheringsMax) return Status::busy("the server gathers as many sets as it can");
+  const SetName name = offer.set;
+  auto gathering = std::make_unique<Gathering>();
+  gathering->members.push_back({std::move(offer), files});
+  const auto added = gatherings_.emplace(name, std::move(gathering)).first;
+  try {
+    added->second->thread = std::thread([this, name, raw = added->second.get()] { run(name, *raw); });
+  } catch (const std::exception&) {
+    gatherings_.erase(added);
+    return Status::resource_limit("the server's system refuses another thread");
+  }
   return files;
 }
 
@@ -112,14 +126,25 @@ void GatherService::reap() {
   }
 }
 
-void GatherService::run(const SetName& name, Gathering& gathering) {
-  Status outcome = wait_for_all(name, gathering);
-  if (outcome.ok()) {
-    const std::lock_guard one_at_a_time(saving_);
-    outcome = stopping_ ? stopping() : save(name, gathering);
+Status GatherService::gather(const SetName& name, Gathering& gathering) {
+  VARVE_TRY(wait_for_all(name, gathering));
+  const std::lock_guard one_at_a_time(saving_);
+  return stopping_ ? stopping() : save(name, gathering);
+}
+
+void GatherService::run(const SetName& name, Gathering& gathering) noexcept {
+  Status outcome = no_memory_;
+  try {
+    outcome = gather(name, gathering);
+  } catch (const std::exception&) {
+    // Of this set alone: the server goes on.
   }
-  log_(outcome.ok() ? "saved " + name.to_string() + " of several nodes"
-                    : "could not save " + name.to_string() + " of several nodes: " + outcome.to_string());
+  try {
+    log_(outcome.ok() ? "saved " + name.to_string() + " of several nodes"
+                      : "could not save " + name.to_string() + " of several nodes: " + outcome.to_string());
+  } catch (const std::exception&) {
+    // There is no memory to say so either.
+  }
   const std::lock_guard lock(mutex_);
   for (const Member& member : gathering.members) member.files->finish(outcome);
   gathering.members.clear();
@@ -187,7 +212,7 @@ Status GatherService::save(const SetName& name, Gathering& gathering) {
     std::vector<NodeSource::Place> places;
     for (const SourceFile& file : files) {
       const auto [member, ordinal] = all.places.at(file.path);
-      layouts.push_back(gathering.members[member].offer.files.layouts[ordinal]);
+      layouts.push_back(std::move(gathering.members[member].offer.files.layouts[ordinal]));
       places.push_back({gathering.members[member].files, ordinal});
     }
     sources.push_back(&groups.emplace_back(std::move(files), std::move(layouts), std::move(places),

@@ -17,8 +17,34 @@ namespace varve {
 
 struct GatherLimits {
   uint64_t memory_bytes = 512_MiB;    ///< of the engine, about
-  uint64_t offers_bytes_max = 1_GiB;  ///< of all offers that are at hand
+  uint64_t offers_bytes_max = 1_GiB;  ///< of memory for all offers that are at hand, about
   double wait_seconds = 600;          ///< how long a node waits for the others
+};
+
+class GatherService;
+
+/// Memory that an offer may take, given back when this goes. One thread at a time.
+class OfferRoom {
+ public:
+  OfferRoom() = default;  ///< of nobody: none may be taken
+  explicit OfferRoom(GatherService& service) : service_(&service) {}
+  OfferRoom(OfferRoom&& other) noexcept { *this = std::move(other); }
+  OfferRoom& operator=(OfferRoom&& other) noexcept {
+    std::swap(service_, other.service_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  OfferRoom(const OfferRoom&) = delete;
+  OfferRoom& operator=(const OfferRoom&) = delete;
+  ~OfferRoom() { give_back(); }
+
+  /// Takes so many bytes more. busy: there is no room now; resource_limit: there never is as much for one offer.
+  Status take(uint64_t bytes);
+  void give_back();
+
+ private:
+  GatherService* service_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 /// A node's offer, as it came.
@@ -27,6 +53,7 @@ struct NodeOffer {
   std::string node;
   uint64_t node_count = 0;  ///< of the set
   OfferedFiles files;
+  OfferRoom room;  ///< that `files` take
 };
 
 /// Makes sets of what several nodes offer: mcrEngine's aggregator (section IV-A). When all nodes of a set are there, it
@@ -40,10 +67,6 @@ class GatherService {
   GatherService(const GatherService&) = delete;
   GatherService& operator=(const GatherService&) = delete;
 
-  /// Room for so many bytes of offers. busy: there is none now.
-  Status take_room(uint64_t bytes);
-  void give_back_room(uint64_t bytes) { offers_bytes_ -= bytes; }
-
   /// Takes an offer up, and returns the node's place in the set; once all nodes have come, the set is saved by a thread
   /// of this. invalid_argument: other nodes see the set otherwise. busy: this node is there already, or comes too
   /// late.
@@ -54,6 +77,7 @@ class GatherService {
   void stop();
 
  private:
+  friend class OfferRoom;
   struct Member {
     NodeOffer offer;
     std::shared_ptr<NodeFiles> files;
@@ -66,7 +90,8 @@ class GatherService {
   };
 
   static Status check_fits(const Gathering& gathering, const NodeOffer& offer);
-  void run(const SetName& name, Gathering& gathering);
+  void run(const SetName& name, Gathering& gathering) noexcept;
+  Status gather(const SetName& name, Gathering& gathering);
   Status wait_for_all(const SetName& name, Gathering& gathering);
   Status save(const SetName& name, Gathering& gathering);
   void reap();
@@ -74,6 +99,7 @@ class GatherService {
   const std::string store_path_;
   const GatherLimits limits_;
   const std::function<void(const std::string&)> log_;
+  const Status no_memory_ = Status::resource_limit("the server is out of memory");  ///< there is none to say so then
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> offers_bytes_{0};
   std::mutex saving_;  ///< one set at a time, so that memory is bounded

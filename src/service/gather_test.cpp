@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -156,6 +157,83 @@ TEST_F(Gathering, RefusesFilesThatTwoNodesHave) {
   for (const Status& outcome : offer_all(2))
     EXPECT_EQ(outcome.code(), StatusCode::already_exists) << outcome.to_string();
   EXPECT_TRUE(Catalog(*store()).sets()->empty());
+}
+
+/// An offer of many folders, or of a file with many variables, which take far more memory than bytes.
+ByteVector large_offer(size_t folder_count, size_t variables) {
+  OfferedFiles offered;
+  for (size_t i = 0; i < folder_count; ++i) {
+    SourceFile& folder = offered.files.emplace_back();
+    folder.path = fmt::format("{:05}", i);
+    folder.type = FileType::directory;
+    offered.layouts.emplace_back();
+  }
+  SourceFile& file = offered.files.emplace_back();
+  file.path = "file";
+  file.bytes = variables;
+  Layout& layout = offered.layouts.emplace_back();
+  layout.format = "raw";
+  for (size_t i = 0; i < variables; ++i) {
+    Variable& variable = layout.variables.emplace_back();
+    variable.name = "a";
+    variable.extents = {{i, 1}};
+    variable.encoded = true;
+  }
+  return encode_offered_files(offered);
+}
+
+TEST_F(Gathering, CountsTheMemoryThatOffersTake) {
+  for (const auto& [folder_count, variables] : {std::pair{20'000, 1}, std::pair{1, 20'000}}) {
+    const ByteVector raw = large_offer(folder_count, variables);
+    uint64_t taken = 0;
+    const auto read = decode_offered_files(raw, [&](uint64_t bytes) {
+      taken += bytes;
+      return Status();
+    });
+    ASSERT_TRUE(read.ok()) << read.status().to_string();
+    const size_t each =
+        folder_count > variables ? sizeof(SourceFile) + sizeof(Layout) : sizeof(Variable) + sizeof(Extent);
+    EXPECT_GT(taken, 20'000 * each);
+    EXPECT_LT(taken, 20'000 * each * 5);
+    EXPECT_EQ(decode_offered_files(raw, [&](uint64_t) { return Status::busy("full"); }).status().code(),
+              StatusCode::busy);
+  }
+}
+
+TEST_F(Gathering, TakesNoMoreOffersThanThereIsMemoryFor) {
+  GatherService service(server.options.folder, {.offers_bytes_max = 4_MiB}, [](const std::string&) {});
+  auto offer = [&](OfferIntake& intake, const ByteVector& raw, int step) {
+    Request request;
+    request.path = "run@" + std::to_string(step);
+    request.node = "n";
+    request.node_count = 2;
+    request.bytes = raw.size();
+    return intake.offer(request, raw).code();
+  };
+  const ByteVector half = large_offer(5000, 1), large = large_offer(1, 100'000);
+  OfferIntake never(service);
+  EXPECT_EQ(offer(never, large, 1), StatusCode::resource_limit);
+  {
+    OfferIntake first(service);
+    EXPECT_EQ(offer(first, half, 2), StatusCode::ok);
+    EXPECT_EQ(offer(*std::make_unique<OfferIntake>(service), half, 3), StatusCode::busy);
+  }
+  // What has gone gives its room back, once the set's thread has seen that.
+  StatusCode code = StatusCode::busy;
+  for (int i = 0; i < 500 && code == StatusCode::busy; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    code = offer(*std::make_unique<OfferIntake>(service), half, 3);
+  }
+  EXPECT_EQ(code, StatusCode::ok);
+}
+
+TEST_F(Gathering, GoesOnWhenThereIsNoMemoryToSayWhatHappened) {
+  server.stop();
+  server.options.log = [](const std::string&) { throw std::bad_alloc(); };
+  server.start();
+  write_ranks(2, 4, 1000);
+  for (const Status& outcome : offer_all(2)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  for (const Status& outcome : offer_all(2)) EXPECT_EQ(outcome.code(), StatusCode::already_exists);
 }
 
 TEST_F(Gathering, ReadsOffersBackAndRefusesDamagedOnes) {

@@ -6,16 +6,21 @@ namespace varve {
 
 OfferIntake::~OfferIntake() {
   if (files_) gather_.leave(files_);
-  gather_.give_back_room(held_bytes_);
 }
 
 Status OfferIntake::offer(const Request& request, ByteSpan data) {
   if (files_) return Status::invalid_argument("a connection offers one set");
   if (request.bytes > kOfferedBytesMax) return Status::resource_limit("an offer is too large");
-  if (request.offset != raw_.size() || data.size() > request.bytes - request.offset)
+  const bool is_first = raw_.empty();
+  if (request.offset != raw_.size() || (!is_first && request.bytes != raw_bytes_) ||
+      data.size() > request.bytes - request.offset)
     return Status::invalid_argument("the pieces of an offer do not follow one another");
-  VARVE_TRY(gather_.take_room(data.size()));
-  held_bytes_ += data.size();
+  if (is_first) {
+    raw_room_.give_back();
+    VARVE_TRY(raw_room_.take(request.bytes));
+    raw_.reserve(request.bytes);
+    raw_bytes_ = request.bytes;
+  }
   raw_.insert(raw_.end(), data.begin(), data.end());
   if (raw_.size() < request.bytes) return {};
 
@@ -25,8 +30,10 @@ Status OfferIntake::offer(const Request& request, ByteSpan data) {
   offer.set = *set;
   offer.node = request.node;
   offer.node_count = request.node_count;
-  VARVE_ASSIGN(offer.files, decode_offered_files(raw_));
+  offer.room = OfferRoom(gather_);
+  VARVE_ASSIGN(offer.files, decode_offered_files(raw_, [&](uint64_t bytes) { return offer.room.take(bytes); }));
   ByteVector().swap(raw_);
+  raw_room_.give_back();
   VARVE_ASSIGN(files_, gather_.join(std::move(offer)));
   return {};
 }

@@ -12,7 +12,7 @@ namespace varve {
 /// questions and answers on. One thread.
 class OfferIntake {
  public:
-  explicit OfferIntake(GatherService& gather) : gather_(gather) {}
+  explicit OfferIntake(GatherService& gather) : gather_(gather), raw_room_(gather) {}
   ~OfferIntake();
   OfferIntake(const OfferIntake&) = delete;
   OfferIntake& operator=(const OfferIntake&) = delete;
@@ -22,8 +22,9 @@ class OfferIntake {
 
  private:
   GatherService& gather_;
-  ByteVector raw_;           ///< what has come of the offer
-  uint64_t held_bytes_ = 0;  ///< of the room for offers
+  OfferRoom raw_room_;
+  uint64_t raw_bytes_ = 0;  ///< that the offer has, as its first piece says
+  ByteVector raw_;          ///< what has come of it
   std::shared_ptr<NodeFiles> files_;
 };
 

@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include "layout/layout_codec.h"
-
 namespace varve {
 
 namespace {
@@ -53,7 +51,15 @@ void put_file(ByteWriter& out, const SourceFile& file, const Layout& layout) {
   encode_layout(layout, out);
 }
 
-Status get_file(ByteReader& in, SourceFile& file, Layout& layout) {
+/// Of a file, but for its layout: twice and in a map, as where all nodes' files are put in order.
+uint64_t memory_bytes(const SourceFile& file) {
+  constexpr uint64_t bytes_of_a_map_entry = 100;
+  const uint64_t texts = text_memory_bytes(file.path.size()) + text_memory_bytes(file.link_target.size());
+  const uint64_t bytes = 2 * (sizeof file + texts) + bytes_of_a_map_entry;
+  return file.type == FileType::directory ? bytes + bytes_of_a_map_entry + texts : bytes;
+}
+
+Status get_file(ByteReader& in, SourceFile& file, Layout& layout, const TakeMemory& take) {
   const Status impossible = Status::corrupt("an impossible file in an offer");
   VARVE_ASSIGN(const std::string_view path, in.text());
   VARVE_ASSIGN(const uint8_t type, in.u8());
@@ -73,12 +79,13 @@ Status get_file(ByteReader& in, SourceFile& file, Layout& layout) {
     if (target.size() > kPathBytesMax) return impossible;
     file.link_target = target;
   }
+  if (take) VARVE_TRY(take(memory_bytes(file) - sizeof file));
   if (file.type != FileType::regular) return {};
   VARVE_ASSIGN(file.bytes, in.varint());
   VARVE_ASSIGN(const uint8_t sparse, in.u8());
   if (file.bytes > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) || sparse > 1) return impossible;
   file.sparse = sparse == 1;
-  VARVE_ASSIGN(layout, decode_layout(in));
+  VARVE_ASSIGN(layout, decode_layout(in, take));
   return validate_layout(layout, file.bytes);
 }
 }  // namespace
@@ -92,15 +99,18 @@ ByteVector encode_offered_files(const OfferedFiles& offered) {
   return raw;
 }
 
-Result<OfferedFiles> decode_offered_files(ByteSpan raw) {
+Result<OfferedFiles> decode_offered_files(ByteSpan raw, const TakeMemory& take) {
   constexpr uint64_t bytes_of_a_file_min = 7;
   ByteReader in(raw);
   OfferedFiles offered;
   VARVE_ASSIGN(offered.options, get_options(in));
   VARVE_ASSIGN(const uint64_t count, in.count(bytes_of_a_file_min));
   if (count > kFilesPerLeafMax) return Status::resource_limit("too many files in an offer");
+  if (take) VARVE_TRY(take(count * (sizeof(SourceFile) + sizeof(Layout))));
+  offered.files.reserve(count);
+  offered.layouts.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    VARVE_TRY(get_file(in, offered.files.emplace_back(), offered.layouts.emplace_back()));
+    VARVE_TRY(get_file(in, offered.files.emplace_back(), offered.layouts.emplace_back(), take));
     if (i > 0 && !(offered.files[i - 1].path < offered.files[i].path))
       return Status::corrupt("the files of an offer are not in order");
   }

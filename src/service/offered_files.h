@@ -5,6 +5,7 @@
 
 #include "aggregate/save.h"
 #include "aggregate/source.h"
+#include "layout/layout_codec.h"
 
 namespace varve {
 
@@ -20,7 +21,8 @@ struct OfferedFiles {
 
 ByteVector encode_offered_files(const OfferedFiles& offered);
 /// From a node that is not trusted: paths are safe and sorted, and layouts valid for their files. corrupt otherwise.
-Result<OfferedFiles> decode_offered_files(ByteSpan raw);
+/// `take` hears of all memory that the files take, here and where a set is made of them.
+Result<OfferedFiles> decode_offered_files(ByteSpan raw, const TakeMemory& take = {});
 
 inline constexpr uint64_t kOfferedBytesMax = 256_MiB;
 

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <thread>
 
 namespace varve {
@@ -30,7 +31,13 @@ class Pulse {
   void run(const SignOfLife& beat) {
     constexpr std::chrono::seconds sign_of_life(2);
     std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, sign_of_life, [this] { return ending_; })) beat();
+    while (!ended_.wait_for(lock, sign_of_life, [this] { return ending_; })) {
+      try {
+        beat();
+      } catch (const std::bad_alloc&) {
+        // The next one may have more luck.
+      }
+    }
   }
 
   std::mutex mutex_;  // guards ending_

@@ -24,18 +24,31 @@ Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act)
       return forgotten;
     }
   }
-  Reply reply = act();
+  try {
+    Reply reply = act();
+    {
+      const std::lock_guard lock(mutex_);
+      oldest_.push_back(token);
+      entries_[token] = {true, reply};
+      while (oldest_.size() > kEntriesMax) {
+        entries_.erase(oldest_.front());
+        oldest_.pop_front();
+      }
+    }
+    changed_.notify_all();
+    return reply;
+  } catch (...) {
+    forget(token);
+    throw;
+  }
+}
+
+void RequestLog::forget(const UniqueId& token) {
   {
     const std::lock_guard lock(mutex_);
-    entries_[token] = {true, reply};
-    oldest_.push_back(token);
-    while (oldest_.size() > kEntriesMax) {
-      entries_.erase(oldest_.front());
-      oldest_.pop_front();
-    }
+    entries_.erase(token);
   }
   changed_.notify_all();
-  return reply;
 }
 
 }  // namespace varve

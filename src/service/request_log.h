@@ -15,7 +15,7 @@ namespace varve {
 class RequestLog {
  public:
   /// Gives the outcome of the request with this token: waits for it if it is being carried out, remembers it if it was,
-  /// and otherwise carries it out with `act`.
+  /// and otherwise carries it out with `act`. If that throws, nothing is remembered, as after a restart.
   Reply once(const UniqueId& token, const std::function<Reply()>& act);
 
  private:
@@ -23,6 +23,7 @@ class RequestLog {
     bool done = false;
     Reply reply;
   };
+  void forget(const UniqueId& token);
 
   std::mutex mutex_;  // guards what follows; not held while a request is carried out
   std::condition_variable changed_;

@@ -100,7 +100,7 @@ void Server::accept_clients() {
     if (socket.valid()) {
       take_in(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      options_.log("no room for another connection: " + Status::from_errno(errno, "accept", "").to_string());
+      tell("no room for another connection");
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it is still there, and would be met at once
     }
   }
@@ -108,13 +108,12 @@ void Server::accept_clients() {
 
 void Server::take_in(UniqueFd socket) {
   make_room();
-  Client& client = clients_.emplace_back();
-  client.control.reset(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-  if (!client.control.valid()) {
-    clients_.pop_back();
-    return options_.log("a client was turned away: too many open files");
-  }
+  UniqueFd control(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!control.valid()) return tell("a client was turned away: too many open files");
+  const size_t before = clients_.size();
   try {
+    Client& client = clients_.emplace_back();
+    client.control = std::move(control);
     client.thread = std::thread([this, &client, raw = socket.get()] {
       serve(client, UniqueFd(raw));
       if (client.standing == Standing::known) --known_count_;
@@ -123,9 +122,9 @@ void Server::take_in(UniqueFd socket) {
       wake();
     });
     socket.release();
-  } catch (const std::system_error&) {
-    clients_.pop_back();
-    options_.log("a client was turned away: the system refuses another thread");
+  } catch (const std::exception&) {
+    if (clients_.size() > before) clients_.pop_back();
+    tell("a client was turned away: the system refuses another thread, or memory");
   }
 }
 
@@ -149,7 +148,7 @@ Status Server::admit(Client& client) {
   if (++known_count_ <= options_.connections_max && client.standing.compare_exchange_strong(standing, Standing::known))
     return {};
   --known_count_;
-  options_.log("a client was turned away: too many connections");
+  tell("a client was turned away: too many connections");
   return Status::busy("the server has as many connections as it takes");
 }
 
@@ -162,7 +161,18 @@ Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket) const {
   return make_socket_stream(std::move(socket));
 }
 
-void Server::serve(Client& client, UniqueFd socket) {
+void Server::serve(Client& client, UniqueFd socket) noexcept {
+  try {
+    const Status ended = converse(client, std::move(socket));
+    if (!ended.ok()) tell("a connection ended", ended);
+  } catch (const std::bad_alloc&) {
+    tell("a connection ended: out of memory");
+  } catch (const std::exception& unexpected) {
+    tell(unexpected.what());
+  }
+}
+
+Status Server::converse(Client& client, UniqueFd socket) {
   Result<std::unique_ptr<ByteStream>> stream = make_stream(std::move(socket));
   Status ended = stream.status();
   if (stream.ok()) {
@@ -171,7 +181,15 @@ void Server::serve(Client& client, UniqueFd socket) {
   }
   if (client.standing == Standing::dismissed)
     ended = Status::busy("it had to make room for others before it said hello");
-  if (!ended.ok()) options_.log("a connection ended: " + ended.to_string());
+  return ended;
+}
+
+void Server::tell(const char* what, const Status& why) const noexcept {
+  try {
+    options_.log(why.ok() ? what : what + (": " + why.to_string()));
+  } catch (const std::exception&) {
+    // There is no memory to say so either.
+  }
 }
 
 void Server::reap() {
@@ -187,7 +205,7 @@ void Server::reap() {
 
 void Server::wake() {
   const uint64_t one = 1;
-  if (::write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) options_.log("stopping late");
+  if (::write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) tell("stopping late");
 }
 
 void Server::stop() {

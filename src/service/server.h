@@ -67,7 +67,11 @@ class Server {
   void make_room();
   /// That a client says hello. busy: there are as many as may be.
   Status admit(Client& client);
-  void serve(Client& client, UniqueFd socket);
+  /// What happens here ends this connection at most.
+  void serve(Client& client, UniqueFd socket) noexcept;
+  Status converse(Client& client, UniqueFd socket);
+  /// Logs it, if there is memory for that.
+  void tell(const char* what, const Status& why = {}) const noexcept;
   Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket) const;
   void reap();
   void wake();

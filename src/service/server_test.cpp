@@ -359,6 +359,33 @@ TEST(Server, LetsNobodyWriteToAFileThatAnotherConnectionHasTakenOver) {
   EXPECT_EQ(second->ask(write, as_bytes("text"))->outcome, Outcome::done);
 }
 
+TEST(Server, GoesOnWhenARequestRunsOutOfMemory) {
+  TestServer server;
+  server.stop();
+  std::atomic<int> told{0};
+  server.options.log = [&](const std::string&) {
+    ++told;
+    throw std::bad_alloc();  // as where there is no memory to say so
+  };
+  server.start();
+  std::atomic<int> tries{0};
+  server.server->store().transfer = [&](const Request&, const SignOfLife&) {
+    if (++tries == 1) throw std::bad_alloc();
+    return Reply();
+  };
+  const auto link = server.connect();
+  const auto other = server.connect();
+  Request push;
+  push.message = Message::push;
+  const Result<Reply> pushed = link->ask(push);  // which repeats it over another connection
+  ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
+  EXPECT_EQ(pushed->outcome, Outcome::done);
+  EXPECT_EQ(tries, 2);
+  EXPECT_GE(told, 1);
+  Request ping;
+  EXPECT_TRUE(other->ask(ping).ok());
+}
+
 TEST(Server, StopsWhileClientsAreConnected) {
   TestServer server;
   const auto link = server.connect();
