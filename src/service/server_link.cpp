@@ -12,6 +12,11 @@ namespace {
 constexpr double kFirstPauseSeconds = 0.01;
 constexpr double kPauseSecondsMax = 1;
 
+/// Whether the server gives signs of life while it is at work: for other requests they would keep us waiting for ever.
+bool takes_long(Message message) {
+  return message == Message::push || message == Message::pull || message == Message::answer;
+}
+
 /// What another try may mend: the connection was lost, or the server had no room.
 bool may_pass(const Status& failure) {
   return failure.code() == StatusCode::io_error || failure.code() == StatusCode::busy;
@@ -66,8 +71,7 @@ Result<Wire::Head> ServerConnection::receive_head(const Request& request) {
 Result<Reply> ServerConnection::receive(const Request& request, MutableByteSpan into, size_t& data_bytes) {
   while (true) {
     VARVE_ASSIGN(const Wire::Head head, receive_head(request));
-    // A sign of life while the server is at work.
-    if (head.header.has(WireHeader::kMore) && head.header.data_bytes == 0) continue;
+    if (head.header.has(WireHeader::kMore) && head.header.data_bytes == 0 && takes_long(request.message)) continue;
     if (head.header.has(WireHeader::kMore) || head.header.data_bytes > into.size())
       return Status::corrupt("the server sent more than was asked for");
     VARVE_ASSIGN(Reply reply, decode_reply(request.message, head.fields));

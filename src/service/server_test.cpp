@@ -434,9 +434,10 @@ TEST(Client, RefusesWhatMakesNoSense) {
     encode_wire_header(header, reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*bytes.data()));
     return bytes;
   };
-  for (const ByteVector& bytes : {ByteVector(100, std::byte{'x'}), answer(0, 1, {}), answer(WireHeader::kReply, 2, {}),
-                                  answer(WireHeader::kReply, 1, ByteVector(5000)),
-                                  answer(WireHeader::kReply | WireHeader::kMore, 1, ByteVector(9))}) {
+  for (const ByteVector& bytes :
+       {ByteVector(100, std::byte{'x'}), answer(0, 1, {}), answer(WireHeader::kReply, 2, {}),
+        answer(WireHeader::kReply, 1, ByteVector(5000)), answer(WireHeader::kReply | WireHeader::kMore, 1, {}),
+        answer(WireHeader::kReply | WireHeader::kMore, 1, ByteVector(9))}) {
     HostileServer hostile(path, bytes);
     const Status refused =
         ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
