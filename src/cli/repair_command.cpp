@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/damage_text.h"
 #include "cli/text.h"
@@ -74,6 +76,7 @@ class RepairCommand final : public Command {
     session.print_facts(Json{{"whole", report.after.whole()},
                              {"was_whole", report.before.whole()},
                              {"mended_sets", to_json(report.mended_sets)},
+                             {"partly_mended_sets", to_json(report.partly_mended_sets)},
                              {"mended", std::move(mended)},
                              {"removed_arenas", report.removed_arenas},
                              {"damages", damages_json(report.after)}});
@@ -98,10 +101,18 @@ class RepairCommand final : public Command {
                                 report.removed_arenas == 1 ? "it" : "them"));
     }
     for (const Damage& damage : report.after.damages) print_damage(session, damage);
-    session.print(fmt::format("{} mended; {}\n", format_count(report.mended_sets.size(), "set", "sets"),
-                              report.after.whole()
-                                  ? "no damage is left"
-                                  : format_count(report.after.damages.size(), "damage", "damages") + " left"));
+    std::string outcome = format_count(report.mended_sets.size(), "set", "sets") + " mended";
+    if (!report.partly_mended_sets.empty()) outcome += fmt::format(", {} in part", report.partly_mended_sets.size());
+    session.print(outcome + "; " + what_is_left(report.after) + "\n");
+  }
+
+  static std::string what_is_left(const VerifyReport& after) {
+    if (after.whole()) return "no damage is left";
+    const auto harmful = std::count_if(after.damages.begin(), after.damages.end(),
+                                       [](const Damage& damage) { return !damage.affected_sets.empty(); });
+    // A damaged arena stays as long as anything is in it that nobody has, with what was mended elsewhere.
+    return fmt::format("{} left, {} of which affect{} a set", format_count(after.damages.size(), "damage", "damages"),
+                       harmful, harmful == 1 ? "s" : "");
   }
 
   std::vector<std::string> from_;

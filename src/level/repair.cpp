@@ -23,17 +23,15 @@ class SetMender {
             ProgressSink& progress)
       : store_(store), sources_(sources), options_(options), progress_(progress), finder_(all_stores(store, sources)) {}
 
-  Status run(const SetName& name) {
+  Result<SetRepair> run(const SetName& name) {
     VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
     writer_.emplace(store_, *lease_, 0, ArenaWriterOptions{.buffer_bytes = 1_MiB});
-    const Status mended = mend(name);
-    if (!mended.ok() && lease_->lost()) return WriterLease::lost_status(name);
-    return mended;
-  }
-  std::vector<MendedFrom> take_mended() {
-    std::vector<MendedFrom> list;
-    for (auto& [source, mended] : mended_) list.push_back(std::move(mended));
-    return list;
+    const Status done = mend(name);
+    if (!done.ok() && lease_->lost()) return WriterLease::lost_status(name);
+    VARVE_TRY(done);
+    SetRepair repair{{}, lost_};
+    for (auto& [source, mended] : mended_) repair.mended.push_back(std::move(mended));
+    return repair;
   }
 
  private:
@@ -43,6 +41,7 @@ class SetMender {
     return stores;
   }
 
+  /// Fails if nothing more can be written, or the set is not known; what is lost for good is noted in lost_.
   Status mend(const SetName& name) {
     VARVE_ASSIGN(SetRecord record, find_record(name));
     progress_.phase("looking at " + name.to_string());
@@ -61,8 +60,10 @@ class SetMender {
       VARVE_TRY(writer_->seal());
       VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));
     }
-    if (!record_lost_) return {};
+    // A record promises that all it needs is there.
+    if (!record_lost_ || !lost_.ok()) return {};
     VARVE_TRY(lease_->commit(record, IfExists::replace));
+    ++count(*record_lost_).records;
     return {};
   }
 
@@ -74,43 +75,49 @@ class SetMender {
     for (const RepairSource& source : sources_) {
       Result<SetRecord> other = Catalog(*source.store).read(name);
       if (!other.ok()) continue;
-      record_lost_ = true;
-      ++count(source.name).records;
+      record_lost_ = source.name;
       return other;
     }
     return own;
   }
 
-  /// A node, wherever it is; one that the store lacks is written to it.
-  Result<ByteVector> whole_node(const Score& score, const ArenaId& hint) {
+  /// Of what nobody has.
+  void note_lost(const Status& what) {
+    if (lost_.ok()) lost_ = what;
+  }
+
+  /// A node, wherever it is; one that the store lacks is written to it. Nothing if nobody has it.
+  Result<std::optional<ByteVector>> whole_node(const Score& score, const ArenaId& hint) {
     Result<ByteVector> own = store_.read_node(score, hint);
-    if (own.ok()) return own;
+    if (own.ok()) return std::optional(std::move(*own));
     for (const RepairSource& source : sources_) {
       Result<ByteVector> other = source.store->read_node(score, hint);
       if (!other.ok()) continue;
-      if (!nodes_mended_.insert(score).second) return other;  // another group has the same one
+      if (!nodes_mended_.insert(score).second) return std::optional(std::move(*other));  // another group has it too
       const uint64_t before = writer_->bytes();
       VARVE_TRY(writer_->append_node(score, *other));
       ++count(source.name).nodes;
       count(source.name).bytes += writer_->bytes() - before;
-      return other;
+      return std::optional(std::move(*other));
     }
-    return own;
+    note_lost(own.status());
+    return std::optional<ByteVector>();
   }
 
   Status mend_pack(const Score& score, const SetNeeds::PackNeed& need) {
-    Status failure;
     for (const RepairSource& source : sources_) {
       const Result<FetchedPack> fetched = PackFetcher(*source.store, true, {}).fetch(score, need, {});
       // Only what was checked chunk by chunk takes the place of something.
       if (fetched.ok() && fetched->checked) return append(*fetched, source.name);
-      if (failure.ok()) failure = fetched.status();
     }
     // What is lacking may lie in several damaged copies, or in other packs.
     Result<FetchedPack> own = PackFetcher(store_, true, {}).fetch(score, need, {});
     if (own.ok() && own->checked) return append(*own, kOwnChunks);
     const Result<EncodedPack> built = finder_.build(score, need);
-    if (!built.ok()) return own.ok() ? built.status() : own.status();
+    if (!built.ok()) {
+      note_lost(own.ok() ? built.status() : own.status());
+      return {};
+    }
     FetchedPack fetched;
     fetched.anew = *built;
     return append(fetched, kOwnChunks);
@@ -144,7 +151,8 @@ class SetMender {
   std::optional<SpreadWriter> writer_;
   std::set<Score> nodes_mended_;
   std::map<std::string, MendedFrom> mended_;
-  bool record_lost_ = false;
+  std::optional<std::string> record_lost_;  ///< the source that has the record then
+  Status lost_;
 };
 
 void add(std::vector<MendedFrom>& all, const std::vector<MendedFrom>& more) {
@@ -194,12 +202,9 @@ Result<uint64_t> remove_damaged_arenas(const Store& store, const VerifyReport& b
 }
 }  // namespace
 
-Result<std::vector<MendedFrom>> repair_set(const Store& store, const SetName& name,
-                                           const std::vector<RepairSource>& sources, const RepairOptions& options,
-                                           ProgressSink& progress) {
-  SetMender mender(store, sources, options, progress);
-  VARVE_TRY(mender.run(name));
-  return mender.take_mended();
+Result<SetRepair> repair_set(const Store& store, const SetName& name, const std::vector<RepairSource>& sources,
+                             const RepairOptions& options, ProgressSink& progress) {
+  return SetMender(store, sources, options, progress).run(name);
 }
 
 Result<RepairReport> repair_store(const Store& store, const std::vector<RepairSource>& sources,
@@ -210,14 +215,17 @@ Result<RepairReport> repair_store(const Store& store, const std::vector<RepairSo
   if (report.before.whole()) return report;
   VARVE_ASSIGN(const std::vector<SetName> affected, affected_sets(store, report.before));
   for (const SetName& name : affected) {
-    const Result<std::vector<MendedFrom>> mended = repair_set(store, name, sources, options, progress);
-    if (mended.status().code() == StatusCode::cancelled) return mended.status();
-    if (!mended.ok()) {
-      progress.warning(mended.status().with_context(name.to_string() + " cannot be mended"));
+    const Result<SetRepair> repair = repair_set(store, name, sources, options, progress);
+    if (repair.status().code() == StatusCode::cancelled) return repair.status();
+    const Status left = repair.ok() ? repair->lost : repair.status();
+    const bool mended_some = repair.ok() && !repair->mended.empty();
+    if (mended_some) add(report.mended, repair->mended);
+    if (left.ok()) {
+      report.mended_sets.push_back(name);
       continue;
     }
-    add(report.mended, *mended);
-    report.mended_sets.push_back(name);
+    if (mended_some) report.partly_mended_sets.push_back(name);
+    progress.warning(left.with_context(name.to_string() + " cannot be mended" + (mended_some ? " completely" : "")));
   }
   store.drop_arena_cache();
   VARVE_ASSIGN(report.removed_arenas, remove_damaged_arenas(store, report.before, options, progress));

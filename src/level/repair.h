@@ -23,11 +23,12 @@ struct MendedFrom {
 inline constexpr std::string_view kOwnChunks = "other sets of this store";
 
 struct RepairReport {
-  VerifyReport before;               ///< what was wrong
-  VerifyReport after;                ///< what still is; the same as `before` if that was nothing
-  std::vector<MendedFrom> mended;    ///< by source
-  std::vector<SetName> mended_sets;  ///< that are whole again
-  uint64_t removed_arenas = 0;       ///< damaged ones, out of which everything was brought that is needed
+  VerifyReport before;                      ///< what was wrong
+  VerifyReport after;                       ///< what still is; the same as `before` if that was nothing
+  std::vector<MendedFrom> mended;           ///< by source
+  std::vector<SetName> mended_sets;         ///< that are whole again
+  std::vector<SetName> partly_mended_sets;  ///< of which something was mended, and something is in no source
+  uint64_t removed_arenas = 0;              ///< damaged ones, out of which everything was brought that is needed
 };
 
 struct RepairOptions {
@@ -40,15 +41,20 @@ struct RepairOptions {
 /// Makes a store whole: reads all of it, and what is damaged or missing of its sets is taken from the first source that
 /// has it whole; else it is put together from chunks that are somewhere in the store or in a source under another name.
 /// What is written was checked against its score, and is durable when the function returns. Then damaged arenas are
-/// emptied and removed. What nobody has stays as it is, and is told in `after`. Writers, readers and prunes may be at
-/// work meanwhile.
+/// emptied and removed. What nobody has stays as it is, is told in `after`, and keeps nothing else from being mended.
+/// Writers, readers and prunes may be at work meanwhile.
 Result<RepairReport> repair_store(const Store& store, const std::vector<RepairSource>& sources,
                                   const RepairOptions& options = {}, ProgressSink& progress = null_progress());
 
-/// Mends one set alone, without a look at the rest of the store, and removes nothing. Sets whose record is damaged or
-/// missing come back too, if a source has them. Fails with what was wrong if something of it is in no source.
-Result<std::vector<MendedFrom>> repair_set(const Store& store, const SetName& name,
-                                           const std::vector<RepairSource>& sources, const RepairOptions& options = {},
-                                           ProgressSink& progress = null_progress());
+/// What came of the mending of one set.
+struct SetRepair {
+  std::vector<MendedFrom> mended;  ///< by source; durable
+  Status lost;                     ///< OK: the set is whole. Else what is wrong with the first thing that nobody has
+};
+
+/// Mends one set alone, without a look at the rest of the store, and removes nothing. A set whose record is damaged or
+/// missing comes back too, if a source has it, and all that it needs is somewhere.
+Result<SetRepair> repair_set(const Store& store, const SetName& name, const std::vector<RepairSource>& sources,
+                             const RepairOptions& options = {}, ProgressSink& progress = null_progress());
 
 }  // namespace varve

@@ -190,6 +190,100 @@ TEST_F(Repairing, LeavesWhatNobodyHasAndSaysSo) {
   expect_whole();
 }
 
+/// Flips a byte in the bodies of the packs of an arena that have these ordinals; returns their scores.
+std::vector<Score> flip_packs(FileSystem& fs, const ArenaReader& arena, const std::vector<size_t>& ordinals) {
+  std::vector<Score> scores;
+  for (const size_t ordinal : ordinals) {
+    const FrameEntry& pack = arena.index().packs.at(ordinal);
+    rewrite(fs, arena.path(),
+            [&](ByteVector& raw) { raw.at(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7) ^= std::byte{16}; });
+    scores.push_back(pack.score);
+  }
+  return scores;
+}
+
+size_t harmful_count(const VerifyReport& report) {
+  return static_cast<size_t>(std::count_if(report.damages.begin(), report.damages.end(),
+                                           [](const Damage& damage) { return !damage.affected_sets.empty(); }));
+}
+
+TEST_F(Repairing, MendsTheOtherPacksOfASetIfNobodyHasOne) {
+  const std::vector<Score> lost = flip_packs(near_fs, *arena_of(kFirst), {0, 1, 3});
+  for (const ArenaId& id : far->list_arenas().value()) {
+    const auto arena = far->arena(id).value();
+    if (const auto ordinal = arena->find_pack(lost[1])) flip_packs(far_fs, *arena, {*ordinal});
+  }
+  far->drop_arena_cache();
+  const auto report = repair(from_far());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_GE(harmful_count(report->before), 3u);
+  EXPECT_FALSE(report->after.whole());
+  EXPECT_EQ(harmful_count(report->after), 1u);
+  ASSERT_EQ(report->mended.size(), 1u);
+  EXPECT_EQ(report->mended[0].packs, 2u);
+  EXPECT_EQ(report->partly_mended_sets, (std::vector<SetName>{kFirst}));
+  EXPECT_TRUE(std::find(report->mended_sets.begin(), report->mended_sets.end(), kFirst) == report->mended_sets.end());
+  // Nothing is left to be done until somebody turns up who has the last one.
+  const auto again = repair(from_far());
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_TRUE(again->mended.empty());
+  EXPECT_EQ(harmful_count(again->after), 1u);
+  const auto farther = test::make_store(far_fs, "/farther");
+  ASSERT_TRUE(save_numbers(*farther, kFirst, numbers_between(1, 40)).ok());
+  ASSERT_TRUE(repair({{"farther", farther.get()}})->after.whole());
+  expect_whole();
+}
+
+TEST_F(Repairing, MendsTheOtherPacksOfASetIfNobodyHasATreeNode) {
+  const SetName twins{"twins", 1};
+  std::vector<LeafLink> roots;
+  {
+    test::SetMaker maker(*near);
+    SetRecord record;
+    record.name = twins;
+    for (const uint32_t begin : {100, 200}) {
+      roots.push_back(test::lay_numbers(*near, maker, numbers_between(begin, begin + 10)).value());
+      record.groups.push_back({roots.back().score, roots.back().hint, maker.writer().bytes()});
+    }
+    ASSERT_TRUE(maker.seal().ok());
+    ASSERT_TRUE(maker.lease().commit(record).ok());
+  }
+  ASSERT_TRUE(copy_set(*near, *far, twins).ok());
+  const auto flip_node = [](FileSystem& fs, const ArenaReader& arena, const Score& score) {
+    const auto ordinal = arena.find_node(score);
+    if (!ordinal) return;
+    const FrameEntry& node = arena.index().nodes.at(*ordinal);
+    rewrite(fs, arena.path(), [&](ByteVector& raw) { raw.at(node.offset + kFrameHeaderBytes + 9) ^= std::byte{1}; });
+  };
+  const auto arena = near->arena(roots[0].hint).value();
+  flip_node(near_fs, *arena, roots[0].score);
+  for (const ArenaId& id : far->list_arenas().value()) flip_node(far_fs, *far->arena(id).value(), roots[0].score);
+  far->drop_arena_cache();
+  flip_packs(near_fs, *arena, {arena->index().packs.size() - 1});
+  const auto report = repair(from_far());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->partly_mended_sets, (std::vector<SetName>{twins}));
+  ASSERT_EQ(report->mended.size(), 1u);
+  EXPECT_EQ(report->mended[0].packs, 1u);
+  const std::vector<GroupRecord> groups = Catalog(*near).read(twins).value().groups;
+  EXPECT_FALSE(test::check_group_numbers(*near, groups.at(0), numbers_between(100, 110)).ok());
+  EXPECT_TRUE(test::check_group_numbers(*near, groups.at(1), numbers_between(200, 210)).ok());
+}
+
+TEST_F(Repairing, LeavesADamagedRecordIfSomethingOfItsSetIsNowhere) {
+  const std::vector<Score> lost = flip_packs(near_fs, *arena_of(kFirst), {0});
+  for (const ArenaId& id : far->list_arenas().value()) {
+    const auto arena = far->arena(id).value();
+    if (const auto ordinal = arena->find_pack(lost[0])) flip_packs(far_fs, *arena, {*ordinal});
+  }
+  far->drop_arena_cache();
+  rewrite(near_fs, Catalog(*near).record_path(kFirst), [](ByteVector& raw) { raw[20] ^= std::byte{1}; });
+  const auto report = repair(from_far());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_TRUE(report->mended_sets.empty());
+  EXPECT_EQ(Catalog(*near).read(kFirst).status().code(), StatusCode::corrupt);
+}
+
 TEST_F(Repairing, DoesNotTrustASource) {
   const FrameEntry pack = arena_of(kFirst)->index().packs.at(0);
   flip_near(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7, arena_of(kFirst)->id());

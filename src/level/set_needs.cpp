@@ -27,7 +27,10 @@ void add_leaf(const Leaf& leaf, SetNeeds& needs) {
 
 Result<SetNeeds> needs_of_set(const Store& store, const SetRecord& record, ProgressSink& progress) {
   return needs_of_set(record, store.score().score_bytes(), progress,
-                      [&](const Score& score, const ArenaId& hint) { return store.read_node(score, hint); });
+                      [&](const Score& score, const ArenaId& hint) -> Result<std::optional<ByteVector>> {
+                        VARVE_ASSIGN(ByteVector content, store.read_node(score, hint));
+                        return std::optional(std::move(content));
+                      });
 }
 
 Result<SetNeeds> needs_of_set(const SetRecord& record, size_t score_bytes, ProgressSink& progress,
@@ -35,13 +38,15 @@ Result<SetNeeds> needs_of_set(const SetRecord& record, size_t score_bytes, Progr
   SetNeeds needs;
   for (const GroupRecord& group : record.groups) {
     needs.nodes.try_emplace(group.root, group.hint);
-    VARVE_ASSIGN(const ByteVector root_content, read(group.root, group.hint));
-    VARVE_ASSIGN(const Root root, decode_root(root_content, score_bytes));
+    VARVE_ASSIGN(const std::optional<ByteVector> root_content, read(group.root, group.hint));
+    if (!root_content) continue;
+    VARVE_ASSIGN(const Root root, decode_root(*root_content, score_bytes));
     for (const LeafLink& link : root.leaves) {
       if (progress.cancelled()) return Status::cancelled();
       needs.nodes.try_emplace(link.score, link.hint);
-      VARVE_ASSIGN(const ByteVector content, read(link.score, link.hint));
-      VARVE_ASSIGN(const Leaf leaf, decode_leaf(content, score_bytes));
+      VARVE_ASSIGN(const std::optional<ByteVector> content, read(link.score, link.hint));
+      if (!content) continue;
+      VARVE_ASSIGN(const Leaf leaf, decode_leaf(*content, score_bytes));
       add_leaf(leaf, needs);
     }
   }

@@ -81,15 +81,14 @@ Status RankRestart::mend(const RestartCandidate& candidate) {
   }
   stored_.reset();  // it has readers of what is going to be replaced
   shelf.store->drop_arena_cache();
-  VARVE_ASSIGN(const std::vector<MendedFrom> mended,
-               repair_set(*shelf.store, name, sources, {.thread_count = place_.thread_count}));
+  VARVE_ASSIGN(const SetRepair repair, repair_set(*shelf.store, name, sources, {.thread_count = place_.thread_count}));
   shelf.store->drop_arena_cache();
-  for (const MendedFrom& from : mended) {
+  for (const MendedFrom& from : repair.mended) {
     warnings_.add(Status::corrupt(fmt::format("{} of {} in {} were damaged, and taken from {}",
                                               from.packs + from.nodes + from.records > 1 ? "parts" : "a part",
                                               name.to_string(), shelf.name, from.source)));
   }
-  return {};
+  return repair.lost;
 }
 
 }  // namespace varve

@@ -108,6 +108,28 @@ class EveryKindOfLevel(LevelsTest):
                     self.stop_all()
                     self.servers.clear()
 
+    def test_is_mended_in_part_if_nobody_has_the_rest(self):
+        here, there = self.make_level("folder", "here"), self.work / "there"
+        self.use(here)
+        newest = []
+        for step in range(3):
+            self.write(f"state/{step}", os.urandom(100_000))
+            known = self.arenas(here)
+            self.varve("save", self.work / "state", "--job", "run", "--step", step)
+            newest += [arena.name for arena in self.arenas(here) if arena not in known]
+        self.assertEqual(len(newest), 3, "each save has one new file")
+        shutil.copytree(here, there)
+        for arena in [*self.arenas(here), there / "arenas" / newest[1]]:
+            raw = bytearray(arena.read_bytes())
+            raw[50_000] ^= 1
+            arena.write_bytes(raw)
+        code, out, said = self.run_program("repair", "--from", there)
+        self.assertEqual(code, DAMAGED)
+        self.assertIn("1 set mended, 1 in part; 1 damage left, 1 of which affects a set", out.decode())
+        self.assertIn("run@2 cannot be mended completely", said)
+        code, out, _ = self.run_program("repair", "--from", there, "--json")
+        self.assertEqual((code, json.loads(out)["mended"], json.loads(out)["partly_mended_sets"]), (DAMAGED, [], []))
+
     def test_fails_cleanly_without_one_of_its_servers(self):
         for kind in ("unix", "two_unix", *(["three_tcp"] if HAS_TLS else [])):
             with self.subTest(kind=kind):
