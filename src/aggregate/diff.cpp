@@ -1,18 +1,15 @@
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <set>
 
 #include "aggregate/inspect.h"
 #include "aggregate/rank_order.h"
+#include "aggregate/stream_comparison.h"
 
 namespace varve {
 
 namespace {
-constexpr uint64_t kWindowBytes = 1_MiB;
-
 /// A file of a set with the leaf that describes it.
 struct LeafFile {
   std::shared_ptr<const Leaf> leaf;
@@ -34,81 +31,87 @@ Result<std::vector<LeafFile>> load_files(const Store& store, const SetName& name
   return files;
 }
 
-double element_value(const std::byte* at, const ElementType& type) {
-  std::byte raw[8];
-  std::memcpy(raw, at, type.bytes);
-  if (type.order == ByteOrder::big) std::reverse(raw, raw + type.bytes);
-  switch (type.bytes) {
-    case 1:
-      return type.kind == ElementKind::signed_integer ? double(load_le<int8_t>(raw)) : double(load_le<uint8_t>(raw));
-    case 2:
-      return type.kind == ElementKind::signed_integer ? double(load_le<int16_t>(raw)) : double(load_le<uint16_t>(raw));
-    case 4:
-      if (type.kind == ElementKind::floating) return double(load_le<float>(raw));
-      return type.kind == ElementKind::signed_integer ? double(load_le<int32_t>(raw)) : double(load_le<uint32_t>(raw));
-    default:
-      if (type.kind == ElementKind::floating) return load_le<double>(raw);
-      return type.kind == ElementKind::signed_integer ? double(load_le<int64_t>(raw)) : double(load_le<uint64_t>(raw));
-  }
+/// A file that is one variable, which bears the file's name: that may contain the step.
+bool is_opaque(const TreeFile& file) { return file.layout.variables.size() == 1 && file.layout.format == "raw"; }
+
+/// Whether the streams of both files are the same parts of them.
+bool same_parts(const TreeFile& a, const TreeFile& b) {
+  if (a.bytes != b.bytes || a.layout.format != b.layout.format) return false;
+  const bool opaque = is_opaque(a) && is_opaque(b);
+  return std::equal(
+      a.layout.variables.begin(), a.layout.variables.end(), b.layout.variables.begin(), b.layout.variables.end(),
+      [&](const Variable& x, const Variable& y) { return x.extents == y.extents && (opaque || x.name == y.name); });
 }
 
-bool comparable(const ElementType& type) {
-  if (!type.numeric()) return false;
-  if (type.kind == ElementKind::floating) return type.bytes == 4 || type.bytes == 8;
-  return type.bytes == 1 || type.bytes == 2 || type.bytes == 4 || type.bytes == 8;
+/// Whether it says something to compare the files variable by variable.
+bool have_variables_in_common(const TreeFile& a, const TreeFile& b) {
+  if (a.layout.format != b.layout.format) return false;
+  if (is_opaque(a) && is_opaque(b)) return true;
+  std::set<std::string_view> names;
+  for (const Variable& variable : a.layout.variables) names.insert(variable.name);
+  return std::any_of(b.layout.variables.begin(), b.layout.variables.end(),
+                     [&](const Variable& variable) { return names.contains(variable.name); });
 }
 
 class Differ {
  public:
   Differ(const Store& store, SetDifference& difference, ProgressSink& progress)
-      : difference_(difference), progress_(progress), reader_a_(store), reader_b_(store) {}
+      : difference_(difference), comparer_(store, progress) {}
 
   Status compare_files(const LeafFile& a, const LeafFile& b) {
-    const TreeFile& old_file = a.file();
-    const TreeFile& new_file = b.file();
-    VARVE_TRY(compare_streams(a, 0, b, 0, "", ElementType{}));
-    std::map<std::string, size_t> old_variables;
-    for (size_t i = 0; i < old_file.layout.variables.size(); ++i)
-      old_variables.emplace(old_file.layout.variables[i].name, i);
-    for (size_t i = 0; i < new_file.layout.variables.size(); ++i) {
-      const Variable& variable = new_file.layout.variables[i];
-      auto found = old_variables.find(variable.name);
-      if (found == old_variables.end()) found = find_renamed_whole(old_file, new_file, old_variables);
-      if (found == old_variables.end()) {
-        add({new_file.path,
-             variable.name,
-             ChangeKind::added,
-             variable.stored_bytes(),
-             variable.stored_bytes(),
-             {},
-             {}});
-        continue;
-      }
-      const bool same_type = old_file.layout.variables[found->second].type == variable.type && !variable.encoded;
-      VARVE_TRY(
-          compare_streams(a, found->second + 1, b, i + 1, variable.name, same_type ? variable.type : ElementType{}));
-      old_variables.erase(found);
-    }
-    for (const auto& [name, index] : old_variables) {
-      const uint64_t bytes = old_file.layout.variables[index].stored_bytes();
-      add({old_file.path, name, ChangeKind::removed, bytes, bytes, {}, {}});
-    }
+    if (same_parts(a.file(), b.file())) return compare_parts(a, b);
+    // Differently taken apart, as by another scheme or reader, the same bytes are the same file.
+    const std::vector<Reference> old_whole = whole_stream(a.file()), new_whole = whole_stream(b.file());
+    const StoredStream old_stream{*a.leaf, old_whole}, new_stream{*b.leaf, new_whole};
+    VARVE_ASSIGN(const bool equal, comparer_.equal(old_stream, new_stream));
+    if (!equal && have_variables_in_common(a.file(), b.file())) return compare_parts(a, b);
+    VariableChange change{.file = b.file().path, .whole_file = true};
+    if (!equal) return compare_streams(std::move(change), old_stream, new_stream, ElementType{});
+    change.old_bytes = change.new_bytes = b.file().bytes;
+    add(std::move(change));
     return {};
   }
 
-  void whole_file(const TreeFile& file, ChangeKind kind) { add({file.path, "", kind, file.bytes, file.bytes, {}, {}}); }
+  void whole_file(const TreeFile& file, ChangeKind kind) { add_one_sided({file.path, "", true, kind}, file.bytes); }
 
  private:
-  /// The one variable of an opaque file bears the file's name, which may contain the step.
-  static std::map<std::string, size_t>::iterator find_renamed_whole(const TreeFile& old_file, const TreeFile& new_file,
-                                                                    std::map<std::string, size_t>& old_variables) {
-    const bool both_single = old_file.layout.variables.size() == 1 && new_file.layout.variables.size() == 1;
-    const bool same_format = old_file.layout.format == new_file.layout.format && old_file.layout.format == "raw";
-    return both_single && same_format ? old_variables.begin() : old_variables.end();
+  Status compare_parts(const LeafFile& a, const LeafFile& b) {
+    const std::vector<Variable>& old_variables = a.file().layout.variables;
+    const std::vector<Variable>& new_variables = b.file().layout.variables;
+    VARVE_TRY(compare_streams({.file = b.file().path}, stream_of(a, 0), stream_of(b, 0), ElementType{}));
+    std::multimap<std::string, size_t> unmatched;  // names may repeat: each is matched in its turn
+    for (size_t i = 0; i < old_variables.size(); ++i) unmatched.emplace(old_variables[i].name, i);
+    for (size_t i = 0; i < new_variables.size(); ++i) {
+      const Variable& variable = new_variables[i];
+      auto found = unmatched.lower_bound(variable.name);
+      if (found != unmatched.end() && found->first != variable.name) found = unmatched.end();
+      if (found == unmatched.end() && is_opaque(a.file()) && is_opaque(b.file())) found = unmatched.begin();
+      if (found == unmatched.end()) {
+        add_one_sided({b.file().path, variable.name, false, ChangeKind::added}, variable.stored_bytes());
+        continue;
+      }
+      const bool same_type = old_variables[found->second].type == variable.type && !variable.encoded;
+      VARVE_TRY(compare_streams({.file = b.file().path, .variable = variable.name}, stream_of(a, found->second + 1),
+                                stream_of(b, i + 1), same_type ? variable.type : ElementType{}));
+      unmatched.erase(found);
+    }
+    for (const auto& [name, index] : unmatched)
+      add_one_sided({a.file().path, name, false, ChangeKind::removed}, old_variables[index].stored_bytes());
+    return {};
+  }
+
+  static StoredStream stream_of(const LeafFile& file, size_t stream) {
+    return {*file.leaf, file.file().streams[stream]};
+  }
+
+  void add_one_sided(VariableChange change, uint64_t bytes) {
+    (change.kind == ChangeKind::added ? change.new_bytes : change.old_bytes) = bytes;
+    change.changed_bytes = bytes;
+    add(std::move(change));
   }
 
   void add(VariableChange change) {
-    difference_.bytes += change.bytes;
+    difference_.bytes += change.larger_bytes();
     difference_.changed_bytes += change.changed_bytes;
     if (change.kind == ChangeKind::same) {
       ++difference_.same_count;
@@ -117,85 +120,21 @@ class Differ {
     }
   }
 
-  Status compare_streams(const LeafFile& a, size_t stream_a, const LeafFile& b, size_t stream_b,
-                         const std::string& variable, const ElementType& type) {
-    const std::vector<Reference>& old_stream = a.file().streams[stream_a];
-    const std::vector<Reference>& new_stream = b.file().streams[stream_b];
-    uint64_t old_bytes = 0, new_bytes = 0;
-    for (const Reference& reference : old_stream) old_bytes += reference.bytes;
-    for (const Reference& reference : new_stream) new_bytes += reference.bytes;
-    VariableChange change{b.file().path, variable, ChangeKind::same, new_bytes, 0, {}, {}};
-    const uint64_t common = std::min(old_bytes, new_bytes);
-    change.changed_bytes = new_bytes - common + (old_bytes - common);
-    const bool values = comparable(type) && old_bytes == new_bytes && new_bytes % type.bytes == 0;
-    double difference_max = 0, square_sum = 0;
-    for (uint64_t at = 0; at < common; at += kWindowBytes) {
-      if (progress_.cancelled()) return Status::cancelled();
-      const uint64_t same = same_bytes(*a.leaf, old_stream, *b.leaf, new_stream, at, common);
-      progress_.advance(same);
-      at += same;
-      if (at >= common) break;
-      const size_t bytes = std::min(kWindowBytes, common - at);
-      progress_.advance(bytes);
-      window_a_.resize(bytes);
-      window_b_.resize(bytes);
-      VARVE_TRY(reader_a_.read(*a.leaf, old_stream, at, window_a_));
-      VARVE_TRY(reader_b_.read(*b.leaf, new_stream, at, window_b_));
-      const size_t element_bytes = values ? type.bytes : 1;
-      for (size_t i = 0; i + element_bytes <= bytes; i += element_bytes) {
-        if (std::memcmp(&window_a_[i], &window_b_[i], element_bytes) == 0) continue;
-        change.changed_bytes += element_bytes;
-        if (!values) continue;
-        const double difference = std::abs(element_value(&window_b_[i], type) - element_value(&window_a_[i], type));
-        // NaN and infinity do not order; they are counted as changed elements only.
-        if (!std::isfinite(difference)) continue;
-        difference_max = std::max(difference_max, difference);
-        square_sum += difference * difference;
-      }
-    }
-    if (change.changed_bytes > 0) {
-      change.kind = ChangeKind::changed;
-      if (values) {
-        change.difference_max = difference_max;
-        const uint64_t element_count = new_bytes / type.bytes;
-        change.difference_rms = std::sqrt(square_sum / static_cast<double>(element_count));
-      }
-    }
-    if (new_bytes > 0 || old_bytes > 0) add(std::move(change));
+  Status compare_streams(VariableChange change, const StoredStream& a, const StoredStream& b, const ElementType& type) {
+    change.old_bytes = a.bytes();
+    change.new_bytes = b.bytes();
+    if (change.larger_bytes() == 0) return {};
+    VARVE_ASSIGN(const StreamComparer::Outcome outcome, comparer_.compare(a, b, type));
+    change.kind = outcome.changed_bytes > 0 ? ChangeKind::changed : ChangeKind::same;
+    change.changed_bytes = outcome.changed_bytes;
+    change.difference_max = outcome.difference_max;
+    change.difference_rms = outcome.difference_rms;
+    add(std::move(change));
     return {};
   }
 
-  /// How far from `begin` to `end` both streams refer to the same bytes: all of it, or whole windows.
-  static uint64_t same_bytes(const Leaf& leaf_a, const std::vector<Reference>& a, const Leaf& leaf_b,
-                             const std::vector<Reference>& b, uint64_t begin, uint64_t end) {
-    size_t i = 0, j = 0;
-    uint64_t at_a = 0, at_b = 0;
-    while (at_a + a[i].bytes <= begin) at_a += a[i++].bytes;
-    while (at_b + b[j].bytes <= begin) at_b += b[j++].bytes;
-    uint64_t at = begin;
-    while (true) {
-      const uint64_t skip_a = at - at_a, skip_b = at - at_b;
-      if (!same_source(leaf_a, a[i], skip_a, leaf_b, b[j], skip_b)) return (at - begin) / kWindowBytes * kWindowBytes;
-      at += std::min(a[i].bytes - skip_a, b[j].bytes - skip_b);
-      if (at >= end) return end - begin;
-      if (at_a + a[i].bytes <= at) at_a += a[i++].bytes;
-      if (at_b + b[j].bytes <= at) at_b += b[j++].bytes;
-    }
-  }
-
-  /// Whether two references, from some bytes into each, refer to the same.
-  static bool same_source(const Leaf& leaf_a, const Reference& a, uint64_t skip_a, const Leaf& leaf_b,
-                          const Reference& b, uint64_t skip_b) {
-    const bool pattern = a.pack == Reference::kPattern;
-    if (pattern != (b.pack == Reference::kPattern)) return false;
-    if (pattern) return a.offset == b.offset && skip_a % 8 == skip_b % 8;
-    return leaf_a.packs[a.pack].score == leaf_b.packs[b.pack].score && a.offset + skip_a == b.offset + skip_b;
-  }
-
   SetDifference& difference_;
-  ProgressSink& progress_;
-  StreamReader reader_a_, reader_b_;
-  ByteVector window_a_, window_b_;
+  StreamComparer comparer_;
 };
 }  // namespace
 

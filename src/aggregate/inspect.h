@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -48,26 +49,31 @@ Result<SetDetails> inspect_set(const Store& store, const SetName& name, const Fi
 
 enum class ChangeKind : uint8_t { same, changed, added, removed };
 
-/// How a variable (or a file's skeleton) of one set differs from the same one of another.
+/// How a variable (or a file's skeleton, or a whole file) of one set differs from the same one of another.
 struct VariableChange {
-  std::string file;      ///< path in the newer set, or the older if it was removed
-  std::string variable;  ///< empty: the skeleton, or the whole of a file that was added or removed
+  std::string file{};      ///< path in the newer set, or the older if it was removed
+  std::string variable{};  ///< empty: the skeleton, or the whole file
+  bool whole_file = false;
   ChangeKind kind = ChangeKind::same;
-  uint64_t bytes = 0;
-  uint64_t changed_bytes = 0;  ///< in elements that differ
+  uint64_t old_bytes = 0, new_bytes = 0;  ///< in either set; 0 where it is not
+  uint64_t changed_bytes = 0;             ///< in elements that differ, or that only one of the sets has
   /// Of numeric variables of equal type and size: largest absolute difference of two elements, and the root of their
-  /// mean square.
-  std::optional<double> difference_max, difference_rms;
+  /// mean square. NaN: some difference is not finite.
+  std::optional<double> difference_max{}, difference_rms{};
+
+  uint64_t larger_bytes() const { return std::max(old_bytes, new_bytes); }
 };
 
 struct SetDifference {
   SetName a, b;
-  uint64_t bytes = 0, changed_bytes = 0;
+  uint64_t bytes = 0;  ///< of all that was compared, the larger of both sizes
+  uint64_t changed_bytes = 0;
   std::vector<VariableChange> changes;  ///< all that are not `same`; in the order of files
   uint64_t same_count = 0;
 };
 /// Compares two sets. Ranges with the same references are equal and are not read. Files are matched by path, else by
-/// rank and name without digits.
+/// rank and name without digits; their variables by name. A file that was read as another format, or has no variable
+/// in common, is compared as a whole.
 Result<SetDifference> diff_sets(const Store& store, const SetName& a, const SetName& b,
                                 ProgressSink& progress = null_progress());
 

@@ -136,17 +136,6 @@ TEST_F(Inspect, MeasuresHowAVariableChanged) {
   EXPECT_NEAR(change.difference_rms.value(), std::sqrt(25.0 / 1000), 1e-9);
 }
 
-TEST_F(Inspect, CountsValuesThatDoNotOrderAsChangedOnly) {
-  ByteVector bytes = contents(1);
-  save(1, bytes);
-  store_le<double>(bytes.data() + 16, std::nan(""));
-  save(2, bytes);
-  const SetDifference difference = diff_sets(*store, {"run", 1}, {"run", 2}).value();
-  ASSERT_EQ(difference.changes.size(), 1u);
-  EXPECT_EQ(difference.changes[0].changed_bytes, 8u);
-  EXPECT_EQ(difference.changes[0].difference_max.value_or(0), 0.0);
-}
-
 TEST_F(Inspect, NamesFilesThatCameAndWent) {
   save(1, contents(1));
   std::filesystem::rename(folder / "rank0.bin.varve-layout", folder / "elsewhere.txt");

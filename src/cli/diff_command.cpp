@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "aggregate/inspect.h"
 #include "cli/command.h"
 #include "cli/text.h"
@@ -21,11 +23,20 @@ std::string format_share(uint64_t part, uint64_t whole) {
   return whole == 0 ? "-" : fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string format_difference(const std::optional<double>& difference) {
-  return difference ? fmt::format("{:.3g}", *difference) : "-";
+std::string format_sizes(const VariableChange& change) {
+  if (change.kind != ChangeKind::changed || change.old_bytes == change.new_bytes)
+    return format_size(change.larger_bytes());
+  return format_size(change.old_bytes) + " → " + format_size(change.new_bytes);
 }
 
-Json difference_json(const std::optional<double>& difference) { return difference ? Json(*difference) : Json(nullptr); }
+std::string format_difference(const std::optional<double>& difference) {
+  if (!difference) return "-";
+  return std::isfinite(*difference) ? fmt::format("{:.3g}", *difference) : "not finite";
+}
+
+Json difference_json(const std::optional<double>& difference) {
+  return difference && std::isfinite(*difference) ? Json(*difference) : Json(nullptr);
+}
 
 class DiffCommand final : public Command {
  public:
@@ -62,7 +73,9 @@ class DiffCommand final : public Command {
       changes.push_back({{"file", change.file},
                          {"variable", change.variable},
                          {"kind", change_kind_name(change.kind)},
-                         {"bytes", change.bytes},
+                         {"whole_file", change.whole_file},
+                         {"bytes", change.kind == ChangeKind::removed ? change.old_bytes : change.new_bytes},
+                         {"old_bytes", change.old_bytes},
                          {"changed_bytes", change.changed_bytes},
                          {"difference_max", difference_json(change.difference_max)},
                          {"difference_rms", difference_json(change.difference_rms)}});
@@ -80,12 +93,11 @@ class DiffCommand final : public Command {
     Table table(
         {{"file"}, {"variable"}, {"change"}, {"size", right}, {"differs", right}, {"largest", right}, {"rms", right}});
     for (const VariableChange& change : difference.changes) {
-      const bool whole_file = change.kind == ChangeKind::added || change.kind == ChangeKind::removed;
       const std::string variable = !change.variable.empty() ? quote_name(change.variable)
-                                   : whole_file             ? "(whole file)"
+                                   : change.whole_file      ? "(whole file)"
                                                             : "(skeleton)";
       table.add_row({quote_name(change.file), variable, std::string(change_kind_name(change.kind)),
-                     format_size(change.bytes), format_share(change.changed_bytes, change.bytes),
+                     format_sizes(change), format_share(change.changed_bytes, change.larger_bytes()),
                      format_difference(change.difference_max), format_difference(change.difference_rms)});
     }
     if (!table.empty()) session.print(table.render() + "\n");

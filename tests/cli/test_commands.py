@@ -1,6 +1,7 @@
 """Each command does what the guide says, for people and as JSON."""
 
 import os
+import struct
 import subprocess
 import unittest
 
@@ -176,8 +177,8 @@ class Look(WithThreeSets):
         self.assertEqual(set(facts), {"a", "b", "bytes", "changed_bytes", "same_count", "changes"})
         self.assertGreater(facts["changed_bytes"], 0)
         for change in facts["changes"]:
-            self.assertEqual(set(change), {"file", "variable", "kind", "bytes", "changed_bytes", "difference_max",
-                                           "difference_rms"})
+            self.assertEqual(set(change), {"file", "variable", "whole_file", "kind", "bytes", "old_bytes", "changed_bytes",
+                                           "difference_max", "difference_rms"})
         density = [change for change in facts["changes"] if change["variable"].endswith("/Density")]
         self.assertTrue(all(change["difference_max"] > 0 for change in density))
         self.assertIn("/Density", self.varve("diff", "implosion@5", "implosion@6"))
@@ -185,6 +186,32 @@ class Look(WithThreeSets):
     def test_diff_of_a_set_with_itself_is_empty(self):
         facts = self.facts("diff", "implosion@5", "implosion@5")
         self.assertEqual((facts["changes"], facts["changed_bytes"]), ([], 0))
+
+    def test_diff_of_sets_of_different_schemes_compares_bytes(self):
+        for step, scheme in enumerate(("agnostic", "aware"), start=1):
+            self.varve("save", SAMPLE / "DD0006", "--job", "again", "--step", step, "--scheme", scheme)
+        facts = self.facts("diff", "again@1", "again@2")
+        self.assertEqual((facts["changes"], facts["changed_bytes"]), ([], 0))
+        facts = self.facts("diff", "implosion@7", "again@1")
+        self.assertTrue(0 < facts["changed_bytes"] <= facts["bytes"])
+
+    def test_diff_gives_shares_of_what_there_was(self):
+        one, two = struct.pack("<1000d", *range(1000)), struct.pack("<10d", *range(10))
+        for step, contents in enumerate((one, two, b""), start=1):
+            self.write("saved/x.bin", contents)
+            self.varve("save", self.work / "saved", "--job", "job", "--step", step, "--raw", "f64")
+        shrunk = self.varve("diff", "job@1", "job@2")
+        self.assertIn("7.81 KiB → 80 B   99.0 %", shrunk)
+        self.assertIn("7.73 KiB of 7.81 KiB differ (99.0 %)", shrunk)
+        self.assertRegex(self.varve("diff", "job@1", "job@3"), r"\(whole file\) +changed +7.81 KiB → 0 B +100.0 %")
+
+    def test_diff_says_what_is_not_finite(self):
+        for step, value in enumerate((1.0, float("nan")), start=1):
+            self.write("saved/x.bin", struct.pack("<1000d", *[value] * 1000))
+            self.varve("save", self.work / "saved", "--job", "job", "--step", step, "--raw", "f64")
+        self.assertRegex(self.varve("diff", "job@1", "job@2"), r"100.0 % +not finite +not finite")
+        change = self.facts("diff", "job@1", "job@2")["changes"][0]
+        self.assertEqual((change["difference_max"], change["difference_rms"]), (None, None))
 
     def test_stat_shrinks_at_each_stage(self):
         facts = self.facts("stat")
