@@ -1,0 +1,236 @@
+// Writes the inputs that fuzzing begins with: make_fuzz_seeds FOLDER makes a folder in it for each target. They are
+// what the library itself writes, and the files that tests are made of.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "aggregate/folder_source.h"
+#include "aggregate/save_groups.h"
+#include "arena/arena_reader.h"
+#include "codec/codec.h"
+#include "core/memory_file_system.h"
+#include "engine/saving.h"
+#include "fuzzed_pack.h"
+#include "layout/layout_codec.h"
+#include "service/offered_files.h"
+#include "service/protocol.h"
+#include "service/wire.h"
+#include "store/catalog.h"
+#include "store/tree.h"
+#include "zoo/zoo.h"
+
+namespace varve {
+namespace {
+
+namespace files = std::filesystem;
+
+class Seeds {
+ public:
+  Seeds(files::path folder, std::string target) : folder_(std::move(folder) / target) {
+    files::create_directories(folder_);
+  }
+  void add(ByteSpan contents) { test::write_file((folder_ / std::to_string(count_++)).string(), contents); }
+  void add(std::string_view text) { add(as_bytes(text)); }
+
+ private:
+  files::path folder_;
+  size_t count_ = 0;
+};
+
+std::string sample(const char* dump) { return std::string(VARVE_SAMPLE_FOLDER) + "/" + dump; }
+
+void make_descriptions(const files::path& folder) {
+  Seeds seeds(folder, "sidecar");
+  for (const char* text : {"f64:128,128,64", "f32be", "i32:1000@512", "u8:10000", "bytes80:125@0"}) seeds.add(text);
+  seeds.add(R"({"variables": [{"name": "/Fluid/Temperature", "type": "f64", "shape": [16, 64], "offset": 512},
+      {"name": "time", "type": "f64"}, {"name": "ids", "type": "u32be", "shape": [100], "offset": 9000}]})");
+}
+
+/// One part of the sample's files, and what readers say of them.
+void make_layouts(const files::path& folder) {
+  OfferedFiles offered;
+  SaveOptions options;
+  options.group_size = 4;
+  const auto groups = split_into_groups(find_files(sample("DD0006"), "", null_progress()).value(), options);
+  Seeds offers(folder, "offers"), layouts(folder, "layout_codec");
+  for (const auto& group : groups) {
+    FolderSource source(sample("DD0006"), group, test::layout_service(), {});
+    offered = {options, source.files(), source.layouts(null_progress()).value()};
+    offers.add(encode_offered_files(offered));
+    for (const Layout& layout : offered.layouts) {
+      ByteVector raw;
+      ByteWriter out(raw);
+      encode_layout(layout, out);
+      layouts.add(raw);
+    }
+  }
+}
+
+/// Arenas, records and tree nodes of small sets; packs are given anew, as a target takes them.
+void make_store(const files::path& folder) {
+  MemoryFileSystem fs;
+  const auto store = test::make_store(fs);
+  const test::TempFolder saved;
+  for (uint64_t step : {1, 2, 3}) {
+    for (uint64_t rank : {0, 1}) {
+      const std::string name = "x." + std::to_string(rank);
+      test::write_file(saved / (name + ".dat"), test::smooth_field(500 * step, rank));
+      files::copy_file(sample("DD0006") + "/XX1000.cpu000" + std::to_string(rank), saved / name,
+                       files::copy_options::overwrite_existing);
+    }
+    test::write_file(saved / "notes/readme", "step " + std::to_string(step));
+    if (step == 1) files::create_symlink("readme", saved / "notes/link");
+    SaveOptions options = test::save_options("run", step);
+    options.group_size = 1;
+    options.pack_bytes = 64_KiB;
+    const Status done = save_folder(*store, saved.path(), options, test::layout_service()).status();
+    if (!done.ok()) throw std::runtime_error(done.to_string());
+  }
+  Seeds arenas(folder, "arena"), records(folder, "set_record"), nodes(folder, "tree"), packs(folder, "pack");
+  for (const DirectoryEntry& entry : fs.list(store->arenas_path()).value()) {
+    const std::string path = store->arenas_path() + "/" + entry.name;
+    arenas.add(read_file(fs, path, 16_MiB).value());
+    const ArenaId id = UniqueId::parse(entry.name.substr(0, 32)).value();
+    const auto reader = ArenaReader::open(fs, path, id, store->id(), store->score()).value();
+    for (size_t i = 0; i < reader->index().nodes.size(); ++i) nodes.add(reader->read_node(i).value());
+    for (size_t i = 0; i < reader->index().packs.size(); ++i) {
+      const auto frame = reader->read_raw(FrameKind::pack, i).value();
+      packs.add(frame.meta);
+      packs.add(encode_fuzzed_pack(decode_pack_meta(frame.meta, store->score()).value(), frame.body));
+    }
+  }
+  for (const SetName& name : Catalog(*store).sets().value()) {
+    const ByteVector raw = encode_set_record(Catalog(*store).read(name).value(), store->score());
+    records.add(ByteSpan(raw).first(raw.size() - store->score().score_bytes()));
+  }
+}
+
+/// A pack of every codec of this build, alone and before another.
+void make_packs(const files::path& folder) {
+  Seeds seeds(folder, "pack/chains");
+  const ByteVector raw = test::smooth_field(1000, 1);
+  const PackShape shape{{ElementKind::floating, ByteOrder::little, 8}, {{1000, {10, 10, 10}, true}}};
+  const ByteVector constant(raw.size(), std::byte{7});
+  for (const Codec* codec : all_codecs()) {
+    for (const char* second : {"", "+zstd", "+lzma"}) {
+      const Result<CodecChain> chain = CodecChain::parse(std::string(codec->name()) + second);
+      for (const ByteVector& bytes : {raw, constant}) {
+        const EncodedBytes encoded = encode_chain(chain.value(), bytes, shape).value();
+        PackMeta meta;
+        meta.recipe = encoded.recipe;
+        meta.chunks = {{4000, {}}, {1000, {}}, {3000, {}}};
+        seeds.add(encode_fuzzed_pack(meta, encoded.body));
+        // The same bytes as what is left of a larger pack.
+        meta.chunks.insert(meta.chunks.begin() + 1, {500, {}});
+        meta.held_runs = {1, 1, 2};
+        seeds.add(encode_fuzzed_pack(meta, encoded.body));
+      }
+    }
+  }
+}
+
+/// Keeps what is sent.
+class KeepingStream final : public ByteStream {
+ public:
+  explicit KeepingStream(ByteVector& kept) : kept_(kept) {}
+  Result<size_t> read_some(MutableByteSpan, Deadline) override { return size_t{0}; }
+  Status write(std::span<const ByteSpan> parts, Deadline) override {
+    for (const ByteSpan& part : parts) kept_.insert(kept_.end(), part.begin(), part.end());
+    return {};
+  }
+  void wait_readable() override {}
+
+ private:
+  ByteVector& kept_;
+};
+
+/// A message as the targets take it: as a frame, and as its first bytes and its fields.
+void add_message(Seeds& seeds, WireHeader header, ByteSpan prefix, ByteSpan fields) {
+  ByteVector frame, plain(prefix.begin(), prefix.end());
+  const ByteVector data(header.data_bytes, std::byte{1});
+  if (Wire(std::make_unique<KeepingStream>(frame)).send(header, fields, data, after_seconds(60)).ok()) seeds.add(frame);
+  plain.insert(plain.end(), fields.begin(), fields.end());
+  seeds.add(plain);
+}
+
+Request full_request(Message message) {
+  Request request;
+  request.message = message;
+  request.path = "arenas/x";
+  request.to = "sets/y";
+  request.handle = 300;
+  request.offset = uint64_t{1} << 40;
+  request.bytes = 4096;
+  request.ranges = {{0, 10}, {uint64_t{1} << 50, 1}};
+  request.identity = {1, uint64_t{1} << 63, -5};
+  request.recode = "best";
+  request.bytes_per_second = 1.5e9;
+  request.prefix_count = 3;
+  request.node = "n1";
+  request.node_count = 4;
+  request.failure = Status::busy("it changed", "", "wait");
+  return request;
+}
+
+Reply full_reply() {
+  Reply reply;
+  reply.connections = 256;
+  reply.handle = 7;
+  reply.identity = {5, 6, 7};
+  reply.file = {.bytes = 1, .allocated_bytes = 2, .modified_ns = -3, .is_directory = true};
+  reply.counts = {1, 2, 3};
+  reply.transfer.sent_bytes = 99;
+  return reply;
+}
+
+void make_messages(const files::path& folder) {
+  Seeds requests(folder, "requests"), replies(folder, "replies");
+  for (unsigned number = 0; number < 256; ++number) {
+    const std::optional<Message> message = message_of(static_cast<uint8_t>(number));
+    if (!message) continue;
+    WireHeader header;
+    header.message = static_cast<uint8_t>(number);
+    if (*message == Message::find) header.data_bytes = 24;
+    const std::byte prefix[] = {std::byte{header.message}, {}, static_cast<std::byte>(header.data_bytes / 8)};
+    add_message(requests, header, prefix, encode_request_fields(full_request(*message)));
+    header.data_bytes = 0;
+    header.flags = WireHeader::kReply;
+    Reply reply = full_reply();
+    add_message(replies, header, ByteSpan(prefix).first(1), encode_reply_fields(*message, reply));
+    reply.outcome = Outcome::failed;
+    reply.status = Status::not_found("gone", "", "look elsewhere");
+    add_message(replies, header, ByteSpan(prefix).first(1), encode_reply_fields(*message, reply));
+  }
+  ByteVector entries;
+  append_entry(entries, {"arenas", true});
+  append_entry(entries, {"varve.store", false});
+  replies.add(entries);
+}
+
+void make_files(const files::path& folder) {
+  zoo::make_elf_cores(folder / "elf_core");
+  zoo::make_netcdf_files(folder / "netcdf");
+  zoo::make_hdf5_files(folder / "hdf5", {.tiny_variables = 50});
+  for (const char* name : {"XX1000.cpu0000", "XX1000.cpu0007"})
+    files::copy_file(sample("DD0006") + "/" + name, folder / "hdf5" / name);
+}
+
+}  // namespace
+}  // namespace varve
+
+int main(int argument_count, char** arguments) {
+  if (argument_count != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER\n", arguments[0]);
+    return 2;
+  }
+  const std::filesystem::path folder = arguments[1];
+  std::filesystem::remove_all(folder);
+  varve::make_descriptions(folder);
+  varve::make_layouts(folder);
+  varve::make_store(folder);
+  varve::make_packs(folder);
+  varve::make_messages(folder);
+  varve::make_files(folder);
+  return 0;
+}
