@@ -3,13 +3,15 @@
 import os
 import random
 import shutil
+import signal
 import threading
 import time
 import unittest
 
-from support import BUSY, EXISTS, NIGHTLY, NOT_FOUND, SAMPLE, SUCCESS, ProgramTest
+from support import BUSY, EXISTS, NIGHTLY, NOT_FOUND, SAMPLE, SUCCESS, ProgramTest, snapshot
 
 SECONDS = 120 if NIGHTLY else 6
+ROUNDS = 300 if NIGHTLY else 10
 
 
 class AtOnce(ProgramTest):
@@ -89,6 +91,104 @@ class SaveBesidePrune(ProgramTest):
         self.assert_whole()
         for job in jobs:
             self.assert_restores(job, self.work / job)
+
+
+class KilledAtOnce(ProgramTest):
+    """Rounds of two saves and often a prune that begin together, some of which are killed at any moment."""
+
+    KILLED = -signal.SIGKILL
+
+    def setUp(self):
+        super().setUp()
+        self.seed = int.from_bytes(os.urandom(4), "little")
+        self.choice = random.Random(self.seed)
+        self.folder = self.work / "saved"
+        shutil.copytree(SAMPLE / "DD0006", self.folder)
+        self.saved = {}
+        self.kills = {"save": 0, "prune": 0}
+        begin = time.monotonic()
+        self.save("kept", 1)[1].communicate()
+        self.save_seconds = time.monotonic() - begin
+        self.saved["kept@1"] = snapshot(self.folder)
+
+    def save(self, job, step):
+        options = ("--group-size", self.choice.choice((4, 32)))
+        return f"{job}@{step}", self.start("save", self.folder, "--job", job, "--step", step, *options)
+
+    def change(self):
+        """A rank's file, and bytes that are always new, so that there is something to write and something to prune."""
+        rank = self.choice.randrange(16)
+        shutil.copy(SAMPLE / f"DD000{self.choice.choice((5, 6, 7))}" / f"XX1000.cpu{rank:04}", self.folder / f"XX1000.cpu{rank:04}")
+        self.write("saved/new", self.choice.randbytes(300_000))
+
+    def kill_some(self, processes):
+        begin = time.monotonic()
+        moments = [(self.choice.uniform(0, 1.5 * self.save_seconds), process) for process in processes if self.choice.random() < 0.6]
+        for moment, process in sorted(moments, key=lambda pair: pair[0]):
+            time.sleep(max(0, begin + moment - time.monotonic()))
+            process.kill()
+
+    def age_leases(self):
+        """A save that was killed about to commit left a lease that names no process: as if its time of silence were over."""
+        for lease in (self.store / "writers").iterdir():
+            os.utime(lease, (time.time() - 60,) * 2)
+
+    def one_round(self, step):
+        self.change()
+        if self.choice.random() < 0.5:
+            self.age_leases()
+        jobs = ("one", "one") if self.choice.random() < 0.25 else ("one", "two")
+        saves = [self.save(job, step) for job in jobs]
+        prunes = [self.start("prune", "--keep-last", "2", "--wait", "0")] if self.choice.random() < 0.7 else []
+        self.kill_some([process for _, process in saves] + prunes)
+        done = []
+        for name, process in saves:
+            _, err = process.communicate(timeout=120)
+            expected = (SUCCESS, self.KILLED) if jobs[0] != jobs[1] else (SUCCESS, EXISTS, self.KILLED)
+            self.assertIn(process.returncode, expected, err)
+            self.kills["save"] += process.returncode == self.KILLED
+            self.saved[name] = snapshot(self.folder)
+            done += [name] if process.returncode == SUCCESS else []
+        for process in prunes:
+            _, err = process.communicate(timeout=120)
+            self.assertIn(process.returncode, (SUCCESS, BUSY, self.KILLED), err)
+            self.kills["prune"] += process.returncode == self.KILLED
+        self.assertEqual(len(done), len(set(done)), "two saves have made one set")
+        # Whatever was killed is whole or not there.
+        self.assertLessEqual({"kept@1", *done}, self.check_all_sets())
+
+    def check_all_sets(self):
+        """Every set that is visible, of which it returns the names, comes back as it was saved."""
+        self.assert_whole()
+        names = {record["name"] for record in self.facts("list")["sets"]}
+        self.saved = {name: self.saved[name] for name in names}
+        for name in names:
+            self.varve("restore", name, self.work / "back", "--no-sync")
+            self.assertEqual(snapshot(self.work / "back"), self.saved[name], name)
+            shutil.rmtree(self.work / "back")
+        return names
+
+    def assert_nothing_is_left(self):
+        for folder in ("writers", "condemned", "parts"):
+            path = self.store / folder
+            self.assertEqual(list(path.iterdir()) if path.exists() else [], [])
+        for folder in ("arenas", "index", "sets"):
+            self.assertEqual([path for path in (self.store / folder).rglob("*") if path.suffix in (".part", ".tmp")], [])
+        facts = self.facts("prune", "--wait", "0")
+        self.assertEqual((facts["removed_arenas"], facts["leftover_files"]), (0, 0))
+
+    def test_saves_and_prunes_leave_sets_that_are_whole_or_not_there(self):
+        for step in range(1, ROUNDS + 1):
+            with self.subTest(seed=self.seed, step=step):
+                self.one_round(step)
+        with self.subTest(seed=self.seed):
+            self.assertGreater(min(self.kills.values()), 0, "nothing was killed")
+            self.varve("save", self.folder, "--job", "after", "--step", "1")
+            self.saved["after@1"] = snapshot(self.folder)
+            self.age_leases()
+            self.varve("prune", "--keep-last", "1", "--wait", "0")
+            self.assertLessEqual({"kept@1", "after@1"}, self.check_all_sets())
+            self.assert_nothing_is_left()
 
 
 if __name__ == "__main__":
