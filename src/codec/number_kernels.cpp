@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 #include <vector>
 
 #include "codec/multiversion.h"
@@ -123,18 +124,58 @@ VARVE_KERNEL_BODY void forward_run(const DifferenceRun& run, const std::byte* __
   for (size_t i = stride; i < count; ++i) store(out, i, to_zigzag(static_cast<T>(from[i] - from[i - stride])));
 }
 
-/// values[i] += values[i - stride], from the front.
+/// Of a vector's lanes, each moved up by kLanes, with zeros behind.
+template <size_t kLanes, class Vector, size_t... kIndex>
+VARVE_KERNEL_BODY Vector lanes_up(Vector vector, std::index_sequence<kIndex...>) {
+  constexpr size_t count = sizeof...(kIndex);
+  return __builtin_shufflevector(vector, Vector{}, (kIndex < kLanes ? count : kIndex - kLanes)...);
+}
+
+/// The last kStride lanes, over and over.
+template <size_t kStride, class Vector, size_t... kIndex>
+VARVE_KERNEL_BODY Vector last_lanes(Vector vector, std::index_sequence<kIndex...>) {
+  return __builtin_shufflevector(vector, vector, (sizeof...(kIndex) - kStride + kIndex % kStride)...);
+}
+
+/// values[i] += values[i - kStride], from the front. Sums of small numbers take several at a time; of large ones, a sum
+/// through memory takes five times as long as one in a register.
+template <size_t kStride, class T>
+VARVE_KERNEL_BODY void sum_up(T* values, size_t count) {
+  size_t i = 0;
+  if constexpr (sizeof(T) <= 2) {
+    constexpr size_t lanes = 16 / sizeof(T);
+    using Vector [[gnu::vector_size(16)]] = T;
+    constexpr auto all = std::make_index_sequence<lanes>();
+    Vector sums{};
+    for (; i + lanes <= count; i += lanes) {
+      Vector vector;
+      std::memcpy(&vector, values + i, sizeof vector);
+      vector += lanes_up<kStride>(vector, all);
+      if constexpr (2 * kStride < lanes) vector += lanes_up<2 * kStride>(vector, all);
+      if constexpr (4 * kStride < lanes) vector += lanes_up<4 * kStride>(vector, all);
+      if constexpr (8 * kStride < lanes) vector += lanes_up<8 * kStride>(vector, all);
+      sums = vector + last_lanes<kStride>(sums, all);
+      std::memcpy(values + i, &sums, sizeof sums);
+    }
+  } else if constexpr (kStride == 1) {
+    T sum = 0;
+    for (; i < count; ++i) values[i] = sum = static_cast<T>(sum + values[i]);
+  }
+  for (i = std::max(i, kStride); i < count; ++i) values[i] = static_cast<T>(values[i] + values[i - kStride]);
+}
+
+/// The same for any stride.
 template <class T>
 VARVE_KERNEL_BODY void accumulate(T* values, size_t count, size_t stride) {
-  constexpr size_t short_stride = 8;
-  if (stride == 1) {
-    T sum = 0;  // in a register: a sum through memory takes five times as long
-    for (size_t i = 0; i < count; ++i) values[i] = sum = static_cast<T>(sum + values[i]);
-    return;
-  }
-  if (stride < short_stride) {
-    for (size_t i = stride; i < count; ++i) values[i] = static_cast<T>(values[i] + values[i - stride]);
-    return;
+  switch (stride) {
+    case 1: return sum_up<1>(values, count);
+    case 2: return sum_up<2>(values, count);
+    case 3: return sum_up<3>(values, count);
+    case 4: return sum_up<4>(values, count);
+    case 5: return sum_up<5>(values, count);
+    case 6: return sum_up<6>(values, count);
+    case 7: return sum_up<7>(values, count);
+    default: break;
   }
   for (size_t start = stride; start < count; start += stride) {
     const size_t length = std::min(stride, count - start);
@@ -156,7 +197,9 @@ VARVE_KERNEL_BODY void inverse_run(const DifferenceRun& run, const std::byte* __
     for (size_t start = 0; start < count; start += tile_count) {
       const size_t length = std::min(tile_count, count - start);
       for (size_t i = 0; i < length; ++i) tile[i] = from_zigzag(load<T>(in, start + i));
-      for (size_t i = 0; i < length; ++i) tile[i] = sum = static_cast<T>(sum + tile[i]);
+      tile[0] = static_cast<T>(tile[0] + sum);
+      sum_up<1>(tile, length);
+      sum = tile[length - 1];
       for (size_t i = 0; i < length; ++i) Value::put(out, start + i, tile[i]);
     }
     return;
