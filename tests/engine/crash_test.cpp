@@ -22,14 +22,25 @@ namespace {
 using test::Snapshot;
 using test::TempFolder;
 
-/// The folders that are saved. Consecutive ones share most of their bytes.
+/// How much is saved, and how it is laid out.
+struct SetSize {
+  uint64_t rank_count = 2;
+  uint64_t rank_bytes = 48_KiB;
+  uint64_t fresh_bytes = 16_KiB;  ///< of those, in each step
+  uint64_t extra_bytes = 1_MiB;   ///< in one file of step 3: more than a write buffer of the arena holds
+  uint32_t group_size = 32;
+  uint64_t pack_bytes = 1_MiB;
+};
+
+/// The folders that are saved. Consecutive ones share many of their bytes.
 class Sources {
  public:
-  Sources() {
+  explicit Sources(const SetSize& size) : size_(size) {
     for (uint64_t step = 1; step <= 4; ++step) {
       const std::string folder = of(step);
-      test::write_file(folder + "/rank0.dat", field(0, step));
-      test::write_file(folder + "/rank1.dat", field(1, step));
+      for (uint64_t rank = 0; rank < size.rank_count; ++rank) {
+        test::write_file(folder + "/rank" + std::to_string(rank) + ".dat", field(rank, step));
+      }
       test::write_file(folder + "/notes/readme.txt", "step " + std::to_string(step));
       std::filesystem::create_symlink("rank0.dat", folder + "/first");
       snapshots_[step] = test::snapshot_of(folder);
@@ -37,20 +48,28 @@ class Sources {
   }
   std::string of(uint64_t step) const { return folder_ / ("step" + std::to_string(step)); }
   const Snapshot& snapshot(uint64_t step) const { return snapshots_.at(step); }
+  /// Saves a folder under another name or its own.
+  Status save(const Store& store, uint64_t folder, const std::string& job, uint64_t step) const {
+    SaveOptions options = test::save_options(job, step);
+    options.group_size = size_.group_size;
+    options.pack_bytes = size_.pack_bytes;
+    return save_folder(store, of(folder), options, test::layout_service()).status();
+  }
 
  private:
-  /// Of 48 KiB, a third new in each step. Step 3 adds more than a write buffer of the arena holds.
-  static ByteVector field(uint64_t rank, uint64_t step) {
-    ByteVector bytes = test::random_bytes(48_KiB, rank);
-    const ByteVector fresh = test::random_bytes(16_KiB, 100 * step + rank);
-    std::copy(fresh.begin(), fresh.end(), bytes.begin() + static_cast<ptrdiff_t>(8_KiB * (step % 3)));
+  ByteVector field(uint64_t rank, uint64_t step) const {
+    ByteVector bytes = test::random_bytes(size_.rank_bytes, rank);
+    const ByteVector fresh = test::random_bytes(size_.fresh_bytes, 100 * step + rank);
+    const uint64_t shift = (size_.rank_bytes - size_.fresh_bytes) / 4;
+    std::copy(fresh.begin(), fresh.end(), bytes.begin() + static_cast<ptrdiff_t>(shift * (step % 3)));
     if (step == 3 && rank == 1) {
-      const ByteVector more = test::random_bytes(1_MiB, 77);
+      const ByteVector more = test::random_bytes(size_.extra_bytes, 77);
       bytes.insert(bytes.end(), more.begin(), more.end());
     }
     return bytes;
   }
 
+  const SetSize size_;
   TempFolder folder_;
   std::map<uint64_t, Snapshot> snapshots_;
 };
@@ -66,17 +85,24 @@ struct Action {
 const SetName kOther{"other", 5};
 const UniqueId kRun = UniqueId::parse("000102030405060708090a0b0c0d0e0f").value();
 
+/// Nightly, every point is tried; else every `stride`-th, of what takes long.
+uint64_t points_apart(uint64_t stride) {
+  const char* nightly = std::getenv("VARVE_NIGHTLY");
+  return nightly != nullptr && *nightly == '1' ? 1 : stride;
+}
+
 struct Interrupted : testing::Test {
-  static void SetUpTestSuite() {
-    sources = new Sources;
+  static void SetUpTestSuite() { set_up({}); }
+  static void set_up(const SetSize& size) {
+    sources = new Sources(size);
     // Three sets, the arena of a fourth that was dropped, and a set of another job.
     MemoryFileSystem fs;
     {
       const auto store = test::make_store(fs);
-      ASSERT_TRUE(test::save(*store, sources->of(4), "run", 0).ok());
-      ASSERT_TRUE(test::save(*store, sources->of(1), "run", 1).ok());
-      ASSERT_TRUE(test::save(*store, sources->of(2), "run", 2).ok());
-      ASSERT_TRUE(test::save(*store, sources->of(1), kOther.job, kOther.step).ok());
+      ASSERT_TRUE(sources->save(*store, 4, "run", 0).ok());
+      ASSERT_TRUE(sources->save(*store, 1, "run", 1).ok());
+      ASSERT_TRUE(sources->save(*store, 2, "run", 2).ok());
+      ASSERT_TRUE(sources->save(*store, 1, kOther.job, kOther.step).ok());
       ASSERT_TRUE(Catalog(*store).remove({"run", 0}).ok());
     }
     base = fs.after_crash({.kind = CrashPolicy::Kind::keep_all}).release();
@@ -106,7 +132,7 @@ struct Interrupted : testing::Test {
   }
 
   static Action save_action() {
-    return {[](const Store& store) { return test::save(store, sources->of(3), "run", 3).status(); }, {1, 2}, {3}, {}};
+    return {[](const Store& store) { return sources->save(store, 3, "run", 3); }, {1, 2}, {3}, {}};
   }
   static Action drop_action() {
     return {[](const Store& store) { return Catalog(store).remove({"run", 1}); }, {2}, {}, {1}};
@@ -151,7 +177,7 @@ struct Interrupted : testing::Test {
                 const Status gone = std::exchange(dropped, true) ? Status() : Catalog(store).remove({"gone", 1});
                 return gone.ok() ? prune() : gone;
               };
-              VARVE_TRY(test::save(store, sources->of(3), "gone", 1).status());
+              VARVE_TRY(sources->save(store, 3, "gone", 1));
               const Status saved = save_in_parts(store, 3, IfExists::refuse, drop_and_prune);
               return saved.ok() ? prune() : saved;
             },
@@ -183,8 +209,8 @@ struct Interrupted : testing::Test {
       check_sets(*store, action, said_done);
     }
     const auto store = test::open_store(fs);
-    const Result<SaveReport> next = test::save(*store, sources->of(4), "run", 9);
-    ASSERT_TRUE(next.ok()) << next.status().to_string();
+    const Status next = sources->save(*store, 4, "run", 9);
+    ASSERT_TRUE(next.ok()) << next.to_string();
     // A new run completes what it finds complete: it is whole, or not there.
     const auto completed = complete_leftover_parts(*store, "run");
     ASSERT_TRUE(completed.ok()) << completed.status().to_string();
@@ -228,9 +254,9 @@ struct Interrupted : testing::Test {
     ASSERT_EQ(again->removed_arenas + again->leftover_files, 0u);
   }
 
-  static void crash_everywhere(const Action& action) {
+  static void crash_everywhere(const Action& action, uint64_t stride = 1) {
     const uint64_t operations = operations_of(action).mutating;
-    for (uint64_t at = 0; at < operations; ++at) {
+    for (uint64_t at = 0; at < operations; at += points_apart(stride)) {
       const auto fs = fresh_copy();
       bool said_done = false;
       std::string trace;
@@ -259,13 +285,11 @@ struct Interrupted : testing::Test {
     return kind == FaultKind::failed_read || kind == FaultKind::flipped_bit;
   }
 
-  /// Every `stride`-th operation, of what takes long; nightly, every one.
   static void fail_everywhere(const Action& action, FaultKind kind, uint64_t stride = 1) {
-    if (const char* nightly = std::getenv("VARVE_NIGHTLY"); nightly != nullptr && *nightly == '1') stride = 1;
     const FaultyFileSystem::OperationCount count = operations_of(action);
     const uint64_t operations = strikes_reading(kind) ? count.reading : count.mutating;
     for (bool persistent : {false, true}) {
-      for (uint64_t at = 0; at < operations; at += stride) {
+      for (uint64_t at = 0; at < operations; at += points_apart(stride)) {
         fail_once(action, {.kind = kind, .at_operation = at, .persistent = persistent, .seed = at});
         if (HasFatalFailure()) return;
       }
@@ -312,6 +336,24 @@ TEST_F(Interrupted, ReplacingASetThatCrashesAtAnyOperationLeavesTheOldOneOrTheNe
 }
 TEST_F(Interrupted, DropThatCrashesAtAnyOperationLeavesAllOtherSets) { crash_everywhere(drop_action()); }
 TEST_F(Interrupted, PruneThatCrashesAtAnyOperationLeavesAllKeptSets) { crash_everywhere(prune_action()); }
+
+/// Sets of several groups and of many packs, whose arenas take several writes each.
+struct InterruptedLarge : Interrupted {
+  static void SetUpTestSuite() {
+    set_up({.rank_count = 6,
+            .rank_bytes = 900_KiB,
+            .fresh_bytes = 600_KiB,
+            .extra_bytes = 1_MiB,
+            .group_size = 2,
+            .pack_bytes = 64_KiB});
+  }
+};
+
+TEST_F(InterruptedLarge, SaveThatCrashesAtAnyOperationLeavesAllEarlierSetsAndItsOwnWholeOrNot) {
+  crash_everywhere(save_action(), 19);
+}
+TEST_F(InterruptedLarge, DropThatCrashesAtAnyOperationLeavesAllOtherSets) { crash_everywhere(drop_action(), 5); }
+TEST_F(InterruptedLarge, PruneThatCrashesAtAnyOperationLeavesAllKeptSets) { crash_everywhere(prune_action(), 37); }
 
 struct Failing : Interrupted, testing::WithParamInterface<FaultKind> {};
 
