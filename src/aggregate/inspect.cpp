@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace varve {
 
@@ -92,9 +93,35 @@ Result<SetDetails> inspect_set(const Store& store, const SetName& name, const Fi
   return details;
 }
 
+namespace {
+/// corrupt if an arena lacks; `known` are packs that are there.
+Status check_set_is_there(const Store& store, const SetRecord& record, std::set<Score>& known) {
+  return for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
+    for (const PackLink& link : leaf.packs) {
+      if (!known.insert(link.score).second) continue;
+      if (Status there = store.check_pack_is_there(link); !there.ok()) {
+        known.erase(link.score);
+        return there;
+      }
+    }
+    return {};
+  });
+}
+
+Status note_damage(const Store& store, const SetRecord& record, std::set<Score>& known, StoreStatistics& statistics) {
+  const Status there = check_set_is_there(store, record, known);
+  if (there.code() != StatusCode::corrupt) return there;
+  if (Catalog(store).read(record.name).status().code() == StatusCode::not_found) return {};  // dropped just now
+  if (statistics.damaged_sets.empty()) statistics.first_damage = there;
+  statistics.damaged_sets.push_back(record.name);
+  return {};
+}
+}  // namespace
+
 Result<StoreStatistics> store_statistics(const Store& store) {
   const Catalog catalog(store);
   StoreStatistics statistics;
+  std::set<Score> known_packs;
   VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
   for (const SetName& name : sets) {
     VARVE_ASSIGN(SetRecord record, catalog.read(name));
@@ -102,6 +129,7 @@ Result<StoreStatistics> store_statistics(const Store& store) {
     statistics.raw_bytes += record.raw_bytes;
     VARVE_ASSIGN(FileStatus status, store.fs().stat(catalog.record_path(name)));
     statistics.metadata_bytes += status.bytes;
+    VARVE_TRY(note_damage(store, record, known_packs, statistics));
   }
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store.list_arenas());
   for (const ArenaId& id : arenas) {

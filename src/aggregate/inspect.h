@@ -88,6 +88,8 @@ struct StoreStatistics {
   uint64_t metadata_bytes = 0;  ///< arenas without the bodies of packs, and set records
   uint64_t index_bytes = 0;     ///< disposable
   std::map<std::string, ShareStatistics> classes, chains;
+  std::vector<SetName> damaged_sets;  ///< that need what no arena has: the sizes are without it
+  Status first_damage;                ///< of them
   uint64_t stored_bytes() const { return packed_bytes + metadata_bytes; }
 };
 Result<StoreStatistics> store_statistics(const Store& store);

@@ -181,5 +181,23 @@ TEST_F(Inspect, AddsUpWhatAStoreHolds) {
   EXPECT_TRUE(statistics.classes.contains("/Density_F64LE_Array1D"));
 }
 
+TEST_F(Inspect, NamesTheSetsThatNeedAnArenaWhichIsMissing) {
+  save(1, contents(1));
+  const ArenaId first = store->list_arenas().value().at(0);
+  save(2, contents(2));
+  save(3, test::random_bytes(16'116, 9));
+  EXPECT_TRUE(store_statistics(*store).value().damaged_sets.empty());
+  ASSERT_TRUE(fs.remove(store->arena_path(first)).ok());
+  store->drop_arena_cache();
+  const StoreStatistics statistics = store_statistics(*store).value();
+  EXPECT_EQ(statistics.damaged_sets.at(0), (SetName{"run", 1}));
+  EXPECT_EQ(statistics.damaged_sets.at(1), (SetName{"run", 2}));
+  EXPECT_EQ(statistics.first_damage.code(), StatusCode::corrupt);
+  EXPECT_EQ(inspect_set(*store, {"run", 1}).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(diff_sets(*store, {"run", 1}, {"run", 3}).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(read("rank0.bin", "").status().code(), StatusCode::corrupt);
+  EXPECT_TRUE(inspect_set(*store, {"run", 2}).ok());
+}
+
 }  // namespace
 }  // namespace varve

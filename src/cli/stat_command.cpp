@@ -31,7 +31,12 @@ class StatCommand final : public Command {
     } else {
       print_text(session, statistics);
     }
-    return ExitCode::success;
+    if (statistics.damaged_sets.empty()) return ExitCode::success;
+    session.warn(statistics.first_damage.with_context(fmt::format(
+        "{} not whole, beginning with {}",
+        statistics.damaged_sets.size() == 1 ? "1 set is" : fmt::format("{} sets are", statistics.damaged_sets.size()),
+        statistics.damaged_sets.front().to_string())));
+    return ExitCode::damaged;
   }
 
  private:
@@ -56,20 +61,24 @@ class StatCommand final : public Command {
                              {"index_bytes", statistics.index_bytes},
                              {"stored_bytes", statistics.stored_bytes()},
                              {"classes", shares_json(statistics.classes)},
-                             {"chains", shares_json(statistics.chains)}});
+                             {"chains", shares_json(statistics.chains)},
+                             {"damaged_sets", to_json(statistics.damaged_sets)}});
   }
 
   static void print_text(Session& session, const StoreStatistics& statistics) {
-    const uint64_t raw = statistics.raw_bytes;
+    // Where sets lack something, a ratio of what they were to what is left says nothing.
+    auto ratio = [&](uint64_t bytes) {
+      return statistics.damaged_sets.empty() ? format_ratio(statistics.raw_bytes, bytes) : "-";
+    };
     using enum Table::Align;
     Table totals({{format_count(statistics.set_count, "set", "sets")}, {"size", right}, {"ratio", right}});
-    totals.add_row({"raw", format_size(raw), "1.00x"});
-    totals.add_row(
-        {"after deduplication", format_size(statistics.distinct_bytes), format_ratio(raw, statistics.distinct_bytes)});
-    totals.add_row(
-        {"after compression", format_size(statistics.packed_bytes), format_ratio(raw, statistics.packed_bytes)});
-    totals.add_row(
-        {"with metadata", format_size(statistics.stored_bytes()), format_ratio(raw, statistics.stored_bytes())});
+    totals.add_row({"raw", format_size(statistics.raw_bytes), "1.00x"});
+    auto add_total = [&](const char* stage, uint64_t bytes) {
+      totals.add_row({stage, format_size(bytes), ratio(bytes)});
+    };
+    add_total("after deduplication", statistics.distinct_bytes);
+    add_total("after compression", statistics.packed_bytes);
+    add_total("with metadata", statistics.stored_bytes());
     session.print(totals.render());
     session.print(fmt::format("{}; the index, which can be rebuilt, takes {} more\n",
                               format_count(statistics.arena_count, "arena", "arenas"),

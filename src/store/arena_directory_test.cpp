@@ -83,7 +83,7 @@ TEST_F(Directory, LooksIntoArenasWithADamagedIndexEachTime) {
   ASSERT_TRUE(fs.create(path).value()->write_at(0, raw).ok());
   store->drop_arena_cache();
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(store->read_pack({packs[5].score, elsewhere}, {}).ok());
-  EXPECT_EQ(store->read_pack({Score{}, elsewhere}, {}).status().code(), StatusCode::not_found);
+  EXPECT_EQ(store->read_pack({Score{}, elsewhere}, {}).status().code(), StatusCode::corrupt);
 }
 
 }  // namespace

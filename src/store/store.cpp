@@ -150,7 +150,8 @@ Result<std::vector<Store::Place>> Store::find(const Score& score, const ArenaId&
     if (!looked.insert(id).second) return;
     Result<std::shared_ptr<ArenaReader>> reader = arena(id);
     if (!reader.ok()) {
-      if (first_failure.ok()) first_failure = reader.status();
+      // One that is not there holds nothing.
+      if (first_failure.ok() && reader.status().code() != StatusCode::not_found) first_failure = reader.status();
       return;
     }
     if (std::optional<size_t> ordinal = find_in(**reader)) places.push_back({*reader, *ordinal});
@@ -161,7 +162,8 @@ Result<std::vector<Store::Place>> Store::find(const Score& score, const ArenaId&
   look_in(hint);
   if (places.empty() && !all) look_where_it_was_seen();
   if (places.empty() || all) {
-    VARVE_TRY(directory_.refresh(*this, directory_.rounds()));
+    const Status refreshed = directory_.refresh(*this, directory_.rounds());
+    if (!refreshed.ok() && refreshed.code() != StatusCode::not_found) return refreshed;
     look_where_it_was_seen();
   }
   if (places.empty() && !first_failure.ok()) return first_failure;
@@ -183,6 +185,15 @@ Result<std::vector<ArenaId>> Store::arenas_listing(std::span<const Score> scores
 }
 
 namespace {
+/// What no arena has, so that the arena `where` it was is damaged or gone.
+Status lacking(const char* what, const std::string& where) {
+  return Status::corrupt(what, where,
+                         "`varve verify` says which sets need it; put the arena back from a copy of the store, or take "
+                         "what is lacking from another one with `varve repair`");
+}
+
+constexpr const char* kPackLacking = "no arena holds a pack that a set needs";
+
 /// Tries `read` at the first place, and after a damage at all others. `places(all)` finds them.
 template <class T, class Places, class Read>
 Result<T> read_first_whole(const Places& places, const Read& read, const char* what, const std::string& where) {
@@ -196,9 +207,7 @@ Result<T> read_first_whole(const Places& places, const Read& read, const char* w
       if (failure.ok()) failure = result.status();
     }
   }
-  return failure.ok() ? Status::not_found(what, where,
-                                          "put the arena back from a copy of the store, or drop the sets that need it")
-                      : failure;
+  return failure.ok() ? lacking(what, where) : failure;
 }
 
 /// What a tree node says is wrong; `where` it should have been right.
@@ -218,8 +227,13 @@ Result<Pack> Store::read_pack(const PackLink& link, std::span<const Extent> rang
     if (united->verify(ranges).ok()) return std::move(*united);
     return Status(verified.code(), std::string(verified.message()), place.arena->path());
   };
-  return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); }, read,
-                                "no arena holds a pack that a set needs", arena_path(link.hint));
+  return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); }, read, kPackLacking,
+                                arena_path(link.hint));
+}
+
+Status Store::check_pack_is_there(const PackLink& link) const {
+  VARVE_ASSIGN(const std::vector<Place> places, find_pack(link.score, link.hint));
+  return places.empty() ? lacking(kPackLacking, arena_path(link.hint)) : Status();
 }
 
 Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) const {

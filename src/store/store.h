@@ -78,7 +78,8 @@ class Store {
     std::shared_ptr<ArenaReader> arena;
     size_t ordinal = 0;
   };
-  /// All places of a pack, the hinted arena first; the others are looked for only if that lacks it, or if `all`.
+  /// All places of a pack, the hinted arena first; the others are looked for only if that lacks it, or if `all`. Empty:
+  /// no arena has it.
   Result<std::vector<Place>> find_pack(const Score& score, const ArenaId& hint, bool all = false) const;
 
   /// The arenas that are there now and list any of these packs and nodes, or may list more than can be told; by their
@@ -86,9 +87,11 @@ class Store {
   Result<std::vector<ArenaId>> arenas_listing(std::span<const Score> scores) const;
 
   /// A pack in which all of `ranges` are there, verified: from one arena, or put together from all that have a copy.
-  /// not_found if no arena has the pack; corrupt if some chunk is whole in no copy.
+  /// corrupt if no arena has the pack, or some chunk is whole in no copy.
   Result<Pack> read_pack(const PackLink& link, std::span<const Extent> ranges) const;
-  /// The content of a tree node, likewise.
+  /// Whether an arena lists the pack; corrupt if none does.
+  Status check_pack_is_there(const PackLink& link) const;
+  /// The content of a tree node, as read_pack() does.
   Result<ByteVector> read_node(const Score& score, const ArenaId& hint) const;
   Result<Root> read_root(const Score& score, const ArenaId& hint) const;
   Result<Leaf> read_leaf(const LeafLink& link) const;

@@ -85,8 +85,27 @@ TEST(StoredPack, IsFoundWhereverItIsWhateverTheHint) {
     EXPECT_TRUE(store->read_pack({pack.score, hint}, {}).ok());
   }
   const Status missing = store->read_pack({Score{}, first.arena()}, {}).status();
-  EXPECT_EQ(missing.code(), StatusCode::not_found);
+  EXPECT_EQ(missing.code(), StatusCode::corrupt);
   EXPECT_FALSE(missing.subject().empty());
+}
+
+TEST(StoredPack, IsDamagedIfItsArenaIsMissing) {
+  MemoryFileSystem fs;
+  const auto store = new_store(fs);
+  SetMaker maker(*store);
+  const PackLink pack = maker.pack({test::numbered_chunk(1)});
+  ASSERT_TRUE(maker.seal().ok());
+  EXPECT_TRUE(store->check_pack_is_there(pack).ok());
+  ASSERT_TRUE(fs.remove(store->arena_path(pack.hint)).ok());
+  store->drop_arena_cache();
+  EXPECT_TRUE(store->find_pack(pack.score, pack.hint).value().empty());
+  const Status outcomes[] = {store->read_pack(pack, {}).status(), store->read_node(Score{}, pack.hint).status(),
+                             store->check_pack_is_there(pack)};
+  for (const Status& outcome : outcomes) {
+    EXPECT_EQ(outcome.code(), StatusCode::corrupt);
+    EXPECT_EQ(outcome.subject(), store->arena_path(pack.hint));
+    EXPECT_FALSE(outcome.hint().empty());
+  }
 }
 
 TEST(StoredPack, IsTakenFromAnotherArenaIfOneCopyIsDamagedOrLacksChunks) {

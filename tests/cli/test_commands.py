@@ -216,7 +216,7 @@ class Look(WithThreeSets):
     def test_stat_shrinks_at_each_stage(self):
         facts = self.facts("stat")
         self.assertEqual(set(facts), {"set_count", "arena_count", "raw_bytes", "distinct_bytes", "packed_bytes",
-                                      "metadata_bytes", "index_bytes", "stored_bytes", "classes", "chains"})
+                                      "metadata_bytes", "index_bytes", "stored_bytes", "classes", "chains", "damaged_sets"})
         self.assertGreater(facts["raw_bytes"], facts["distinct_bytes"])
         self.assertGreater(facts["distinct_bytes"], facts["packed_bytes"])
         self.assertEqual(facts["stored_bytes"], facts["packed_bytes"] + facts["metadata_bytes"])

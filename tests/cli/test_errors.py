@@ -186,6 +186,25 @@ class Damage(ProgramTest):
         os.remove(self.arenas()[-1])
         self.assertEqual(self.run_program("verify")[0], DAMAGED)
         self.fails(DAMAGED, "restore", "job@1", self.work / "back")
+        for arguments in (("show", "job@1"), ("diff", "job@1", "implosion@6"), ("cat", "job@1:x.cpu0000"),
+                          ("push", "job@1", "--to", self.another_store())):
+            with self.subTest(arguments=arguments):
+                self.assertIn("hint:", self.fails(DAMAGED, *arguments))
+
+    def another_store(self):
+        self.varve("init", self.work / "other")
+        return self.work / "other"
+
+    def test_of_a_missing_arena_is_told_beside_what_the_store_saves(self):
+        self.assertEqual(self.facts("stat")["damaged_sets"], [])
+        os.remove(self.arenas()[-1])
+        code, out, err = self.run_program("stat", "--json")
+        self.assertEqual((code, json.loads(out)["damaged_sets"]), (DAMAGED, ["job@1"]))
+        self.assertEqual(json.loads(err)["warning"]["code"], "corrupt")
+        code, out, err = self.run_program("stat")
+        self.assertEqual(code, DAMAGED)
+        self.assertRegex(out.decode(), r"after compression +[0-9.]+ KiB +-\n")
+        self.assertIn("1 set is not whole, beginning with job@1", err)
 
     def test_of_the_index_harms_nobody(self):
         for run in (self.store / "index").iterdir():
