@@ -2,94 +2,77 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
+
+#include "aggregate/sharing.h"
 
 namespace varve {
 
 namespace {
-/// Tells which set an arena was written for. Hints go first by what they say: after a prune, the arena that they name
-/// may be gone, but not whose it was. In a set that was copied from another store they name arenas of that one, so that
-/// it counts where the packs are here.
-class ArenaOwners {
+FileDetails describe(const Leaf& leaf, const TreeFile& file) {
+  FileDetails described;
+  described.path = file.path;
+  described.type = file.type;
+  described.rank = file.rank;
+  described.bytes = file.bytes;
+  described.format = file.layout.format;
+  described.skeleton_bytes = file.bytes;
+  described.small_variable_count = file.small_variable_count;
+  for (size_t i = 0; i < file.layout.variables.size(); ++i) {
+    const Variable& variable = file.layout.variables[i];
+    described.variables.push_back({variable.name, variable.type, variable.shape, leaf.class_keys[file.class_of[i]],
+                                   variable.stored_bytes(), variable.encoded});
+    described.skeleton_bytes -= variable.stored_bytes();
+  }
+  return described;
+}
+
+/// Adds up what a set refers to.
+class ReferenceCounter {
  public:
-  ArenaOwners(const Store& store, const SetRecord& record) : store_(store) {
-    for (const GroupRecord& group : record.groups) owners_[group.hint] = "";
+  explicit ReferenceCounter(SetDetails& details) : details_(details) {
+    for (const GroupRecord& group : details.record.groups) written_.insert(group.hint);
   }
 
-  /// Empty: the set itself.
-  Result<std::string> owner_of(const PackLink& link) {
-    if (auto own = owners_.find(link.hint); own != owners_.end()) return own->second;
-    if (!others_known_) VARVE_TRY(read_others());
-    if (auto other = owners_.find(link.hint); other != owners_.end()) return other->second;
-    const std::string dropped = "a set that was dropped";
-    if (store_.fs().stat(store_.arena_path(link.hint)).ok()) return owners_[link.hint] = dropped;
-    const Result<std::vector<Store::Place>> places = store_.find_pack(link.score, link.hint);
-    if (!places.ok() || places->empty()) return dropped;
-    return owners_.try_emplace(places->front().arena->id(), dropped).first->second;
+  void count(const Leaf& leaf, const TreeFile& file) {
+    for (const std::vector<Reference>& stream : file.streams) {
+      for (const Reference& reference : stream) {
+        const bool pattern = reference.pack == Reference::kPattern;
+        (pattern ? details_.pattern_bytes : details_.own_bytes) += reference.bytes;
+        if (pattern || written_.contains(leaf.packs[reference.pack].hint)) continue;
+        found_there_[leaf.packs[reference.pack].score].push_back({reference.offset, reference.bytes});
+      }
+    }
   }
+
+  /// What was not written for the set itself: in arenas of others.
+  const PackUses& found_there() const { return found_there_; }
 
  private:
-  Status read_others() {
-    const Catalog catalog(store_);
-    VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
-    for (const SetName& name : sets) {
-      Result<SetRecord> record = catalog.read(name);
-      if (!record.ok()) continue;
-      for (const GroupRecord& group : record->groups) owners_.try_emplace(group.hint, name.to_string());
-    }
-    others_known_ = true;
-    return {};
-  }
-
-  const Store& store_;
-  std::map<ArenaId, std::string> owners_;
-  bool others_known_ = false;
+  SetDetails& details_;
+  std::set<ArenaId> written_;
+  PackUses found_there_;
 };
 }  // namespace
 
-Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter) {
+Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter,
+                               ProgressSink& progress) {
   const Catalog catalog(store);
   SetDetails details;
   VARVE_ASSIGN(details.record, catalog.read(name));
-  ArenaOwners owners(store, details.record);
-  Status walked = for_each_leaf(store, details.record, [&](const Leaf& leaf) -> Status {
-    std::vector<std::optional<std::string>> owner_of(leaf.packs.size());
+  ReferenceCounter references(details);
+  VARVE_TRY(for_each_leaf(store, details.record, [&](const Leaf& leaf) -> Status {
     for (const TreeFile& file : leaf.files) {
       if (!filter.matches(file)) continue;
-      FileDetails described;
-      described.path = file.path;
-      described.type = file.type;
-      described.rank = file.rank;
-      described.bytes = file.bytes;
-      described.format = file.layout.format;
-      described.skeleton_bytes = file.bytes;
-      described.small_variable_count = file.small_variable_count;
-      for (size_t i = 0; i < file.layout.variables.size(); ++i) {
-        const Variable& variable = file.layout.variables[i];
-        described.variables.push_back({variable.name, variable.type, variable.shape, leaf.class_keys[file.class_of[i]],
-                                       variable.stored_bytes(), variable.encoded});
-        described.skeleton_bytes -= variable.stored_bytes();
-      }
-      for (const std::vector<Reference>& stream : file.streams) {
-        for (const Reference& reference : stream) {
-          if (reference.pack == Reference::kPattern) {
-            details.pattern_bytes += reference.bytes;
-            continue;
-          }
-          std::optional<std::string>& owner = owner_of[reference.pack];
-          if (!owner) {
-            VARVE_ASSIGN(owner, owners.owner_of(leaf.packs[reference.pack]));
-          }
-          (owner->empty() ? details.own_bytes : details.shared_bytes) += reference.bytes;
-          if (!owner->empty()) details.shared_with[*owner] += reference.bytes;
-        }
-      }
-      details.files.push_back(std::move(described));
+      details.files.push_back(describe(leaf, file));
+      references.count(leaf, file);
     }
     return {};
-  });
-  VARVE_TRY(walked);
+  }));
+  VARVE_ASSIGN(Sharing sharing, find_sharing(store, details.record, references.found_there(), progress));
+  details.own_bytes -= sharing.bytes;
+  details.shared_bytes = sharing.bytes;
+  details.shared_with = std::move(sharing.with);
   return details;
 }
 

@@ -34,18 +34,19 @@ struct FileDetails {
   std::vector<VariableDetails> variables;
 };
 
-/// What a set consists of, and what it shares: each raw byte is in a pattern, in a pack that was written for this set,
-/// or in one that was there before.
+/// What a set consists of, and what it shares: each raw byte is in a pattern, or in a pack that earlier sets refer to
+/// as well, or it is the set's own: written when it was saved, or left by sets that have been dropped since.
 struct SetDetails {
   SetRecord record;
   uint64_t pattern_bytes = 0;
-  uint64_t own_bytes = 0;     ///< references into arenas of this set
-  uint64_t shared_bytes = 0;  ///< references into arenas of other sets
-  std::map<std::string, uint64_t>
-      shared_with;  ///< bytes by the set that wrote them ("job@3"; "a set that was dropped")
+  uint64_t own_bytes = 0;
+  uint64_t shared_bytes = 0;
+  std::map<SetName, uint64_t> shared_with;  ///< shared bytes by earlier set; several may have the same ones
   std::vector<FileDetails> files;
 };
-Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter = {});
+/// Reads the trees of earlier sets only if there are bytes that were not written for this one (sharing.h).
+Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter = {},
+                               ProgressSink& progress = null_progress());
 
 enum class ChangeKind : uint8_t { same, changed, added, removed };
 

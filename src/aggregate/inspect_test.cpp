@@ -67,14 +67,31 @@ TEST_F(Inspect, TellsWhatASetConsistsOf) {
   EXPECT_TRUE(inspect_set(*store, {"run", 1}, none).value().files.empty());
 }
 
-TEST_F(Inspect, TellsWithWhomASetShares) {
+TEST_F(Inspect, TellsWithWhichEarlierSetsASetShares) {
   save(1, contents(1));
   save(2, contents(2));
   const SetDetails details = inspect_set(*store, {"run", 2}).value();
   EXPECT_GT(details.shared_bytes, 8000u);
-  EXPECT_EQ(details.shared_with.at("run@1"), details.shared_bytes);
+  EXPECT_GT(details.own_bytes, 0u);
+  EXPECT_EQ(details.shared_with.at({"run", 1}), details.shared_bytes);
+  EXPECT_EQ(inspect_set(*store, {"run", 1}).value().shared_bytes, 0u);
+}
+
+TEST_F(Inspect, NamesEachEarlierSetThatHasTheSameBytes) {
+  for (uint64_t step : {1u, 2u, 3u}) save(step, contents(1));
+  auto shared = [&](uint64_t step) { return inspect_set(*store, {"run", step}).value(); };
+  const uint64_t all = shared(1).own_bytes;
+  EXPECT_EQ(shared(3).own_bytes, 0u);
+  EXPECT_EQ(shared(3).shared_bytes, all);
+  EXPECT_EQ(shared(3).shared_with, (std::map<SetName, uint64_t>{{{"run", 1}, all}, {{"run", 2}, all}}));
   ASSERT_TRUE(Catalog(*store).remove({"run", 1}).ok());
-  EXPECT_EQ(inspect_set(*store, {"run", 2}).value().shared_with.at("a set that was dropped"), details.shared_bytes);
+  EXPECT_EQ(shared(2).own_bytes, all);
+  EXPECT_TRUE(shared(2).shared_with.empty());
+  EXPECT_EQ(shared(3).shared_with, (std::map<SetName, uint64_t>{{{"run", 2}, all}}));
+  FileFilter sidecar;
+  sidecar.globs = {"*.varve-layout"};
+  const SetDetails narrow = inspect_set(*store, {"run", 3}, sidecar).value();
+  EXPECT_EQ(narrow.shared_bytes + narrow.pattern_bytes, narrow.files.at(0).bytes);
 }
 
 TEST_F(Inspect, GivesFilesAndVariables) {
@@ -196,7 +213,7 @@ TEST_F(Inspect, NamesTheSetsThatNeedAnArenaWhichIsMissing) {
   EXPECT_EQ(inspect_set(*store, {"run", 1}).status().code(), StatusCode::corrupt);
   EXPECT_EQ(diff_sets(*store, {"run", 1}, {"run", 3}).status().code(), StatusCode::corrupt);
   EXPECT_EQ(read("rank0.bin", "").status().code(), StatusCode::corrupt);
-  EXPECT_TRUE(inspect_set(*store, {"run", 2}).ok());
+  EXPECT_EQ(inspect_set(*store, {"run", 2}).value().shared_bytes, 0u);
 }
 
 }  // namespace

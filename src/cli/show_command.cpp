@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -11,6 +12,9 @@
 namespace varve::cli {
 
 namespace {
+/// Sets that a set shares with, which are named to a person.
+constexpr size_t kSetsShownMax = 5;
+
 std::string_view file_type_name(FileType type) {
   switch (type) {
     case FileType::regular: return "regular";
@@ -44,7 +48,8 @@ class ShowCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(SetName name, Catalog(*store).resolve(set_));
-    VARVE_ASSIGN(SetDetails details, inspect_set(*store, name, filter_));
+    VARVE_ASSIGN(SetDetails details, inspect_set(*store, name, filter_, session.begin_progress()));
+    session.end_progress();
     if (details.files.empty() && !filter_.all()) {
       return Status::not_found("no file of the set matches", name.to_string(),
                                "`varve show " + name.to_string() + "` lists its files");
@@ -78,6 +83,12 @@ class ShowCommand final : public Command {
             {"variables", std::move(variables)}};
   }
 
+  static Json shared_json(const SetDetails& details) {
+    Json shared = Json::object();
+    for (const auto& [set, bytes] : details.shared_with) shared[set.to_string()] = bytes;
+    return shared;
+  }
+
   static void print_json(Session& session, const SetDetails& details) {
     Json files = Json::array();
     for (const FileDetails& file : details.files) files.push_back(file_json(file));
@@ -85,7 +96,7 @@ class ShowCommand final : public Command {
                              {"pattern_bytes", details.pattern_bytes},
                              {"own_bytes", details.own_bytes},
                              {"shared_bytes", details.shared_bytes},
-                             {"shared_with", details.shared_with},
+                             {"shared_with", shared_json(details)},
                              {"files", std::move(files)}});
   }
 
@@ -113,11 +124,23 @@ class ShowCommand final : public Command {
     session.print(escape_text(fmt::format("  options  scheme {}, codec {}, chunker {}, match {}", record.scheme,
                                           record.policy, record.chunker, record.match)) +
                   "\n");
-    session.print(fmt::format("  {}  {} of its own, {} shared, {} constant\n", filter_.all() ? "bytes  " : "of these",
-                              format_size(details.own_bytes), format_size(details.shared_bytes),
-                              format_size(details.pattern_bytes)));
-    for (const auto& [set, bytes] : details.shared_with)
-      session.print(fmt::format("           {} with {}\n", format_size(bytes), quote_name(set)));
+    session.print(fmt::format("  {}  {} of its own, {} shared with earlier sets, {} constant\n",
+                              filter_.all() ? "bytes  " : "of these", format_size(details.own_bytes),
+                              format_size(details.shared_bytes), format_size(details.pattern_bytes)));
+    print_shared(session, details);
+  }
+
+  /// The sets that have most of it first, of these the latest.
+  static void print_shared(Session& session, const SetDetails& details) {
+    std::vector<std::pair<uint64_t, SetName>> sets;
+    for (const auto& [set, bytes] : details.shared_with) sets.emplace_back(bytes, set);
+    std::sort(sets.rbegin(), sets.rend());
+    for (size_t i = 0; i < std::min(sets.size(), kSetsShownMax); ++i) {
+      session.print(
+          fmt::format("           {} with {}\n", format_size(sets[i].first), quote_name(sets[i].second.to_string())));
+    }
+    if (sets.size() > kSetsShownMax)
+      session.print(fmt::format("           and with {} more (--json has all)\n", sets.size() - kSetsShownMax));
   }
 
   static void print_files(Session& session, const SetDetails& details) {

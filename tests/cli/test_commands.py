@@ -153,8 +153,7 @@ class Look(WithThreeSets):
         facts = self.facts("show", "implosion@6")
         self.assertEqual(set(facts), {"record", "pattern_bytes", "own_bytes", "shared_bytes", "shared_with", "files"})
         self.assertEqual(facts["own_bytes"] + facts["shared_bytes"] + facts["pattern_bytes"], facts["record"]["raw_bytes"])
-        self.assertEqual(sum(facts["shared_with"].values()), facts["shared_bytes"])
-        self.assertIn("implosion@5", facts["shared_with"])
+        self.assertEqual(facts["shared_with"], {"implosion@5": facts["shared_bytes"]})
         file = next(file for file in facts["files"] if file["path"] == "XX1000.cpu0003")
         self.assertEqual(set(file), {"path", "type", "rank", "bytes", "format", "skeleton_bytes",
                                      "small_variable_count", "variables"})
@@ -163,6 +162,21 @@ class Look(WithThreeSets):
         self.assertEqual(set(density), {"name", "type", "shape", "class_key", "bytes", "encoded"})
         self.assertEqual((density["type"], density["shape"]), ("F32BE", [50, 50]))
         self.assertEqual(sum(variable["bytes"] for variable in file["variables"]) + file["skeleton_bytes"], file["bytes"])
+
+    def test_show_names_the_earlier_sets_that_have_the_same_bytes(self):
+        for step in range(1, 9):
+            self.varve("save", SAMPLE / "DD0006", "--job", "again", "--step", step)
+        facts = self.facts("show", "again@3")
+        self.assertEqual(facts["own_bytes"], 0)
+        self.assertLess({"again@1", "again@2"}, set(facts["shared_with"]))
+        self.assertEqual(set(facts["shared_with"].values()) & {facts["shared_bytes"]}, {facts["shared_bytes"]})
+        self.assertNotIn("again@4", facts["shared_with"])
+        self.assertIn(" more (--json has all)", self.varve("show", "again@8"))
+        self.varve("drop", "again@1", "implosion@5", "implosion@6", "implosion@7")
+        facts = self.facts("show", "again@2")
+        self.assertEqual((facts["shared_bytes"], facts["shared_with"]), (0, {}))
+        facts = self.facts("show", "again@3")
+        self.assertEqual((facts["own_bytes"], facts["shared_with"]), (0, {"again@2": facts["shared_bytes"]}))
 
     @unittest.skipUnless(HAS_HDF5, "built without HDF5")
     def test_show_narrows_to_files_and_lists_their_variables(self):
