@@ -179,7 +179,14 @@ Status read_leaf_file(const Store& store, const Leaf& leaf, const TreeFile& file
 }
 
 Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,
-                     const std::function<Status(ByteSpan)>& take) {
+                     const std::function<Status(ByteSpan)>& take, ProgressSink& progress) {
+  progress.phase("reading");
+  auto take_counted = [&](ByteSpan bytes) -> Status {
+    if (progress.cancelled()) return Status::cancelled();
+    VARVE_TRY(take(bytes));
+    progress.advance(bytes.size());
+    return {};
+  };
   VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
   bool found = false;
   Status given = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
@@ -188,9 +195,14 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
       found = true;
       if (file.type != FileType::regular)
         return Status::invalid_argument("not a regular file", name.to_string() + ":" + path);
-      if (variable.empty()) return read_leaf_file(store, leaf, file, take);
+      if (variable.empty()) {
+        progress.total(file.bytes);
+        return read_leaf_file(store, leaf, file, take_counted);
+      }
       for (size_t i = 0; i < file.layout.variables.size(); ++i) {
-        if (file.layout.variables[i].name == variable) return give_stream(store, leaf, file, i + 1, take);
+        if (file.layout.variables[i].name != variable) continue;
+        progress.total(file.layout.variables[i].stored_bytes());
+        return give_stream(store, leaf, file, i + 1, take_counted);
       }
       return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
                                "`varve show " + name.to_string() + "` lists its variables");

@@ -100,8 +100,8 @@ Status read_leaf_file(const Store& store, const Leaf& leaf, const TreeFile& file
                       const std::function<Status(ByteSpan)>& take);
 
 /// Gives a file's bytes (or one variable's stored bytes) in order, verified, to `take`. not_found if the set has no
-/// such file or variable.
+/// such file or variable. Progress is in bytes that were taken.
 Status read_set_file(const Store& store, const SetName& name, const std::string& path, const std::string& variable,
-                     const std::function<Status(ByteSpan)>& take);
+                     const std::function<Status(ByteSpan)>& take, ProgressSink& progress = null_progress());
 
 }  // namespace varve

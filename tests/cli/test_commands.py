@@ -1,8 +1,11 @@
 """Each command does what the guide says, for people and as JSON."""
 
 import os
+import pty
+import random
 import struct
 import subprocess
+import time
 import unittest
 
 from support import HAS_HDF5, PROGRAM, SAMPLE, SUCCESS, ProgramTest, snapshot
@@ -250,6 +253,32 @@ class Look(WithThreeSets):
         code, out, _ = self.run_program("cat", "implosion@6:XX1000.cpu0003", "--variable", "/Grid00000004/Density")
         self.assertEqual((code, len(out)), (SUCCESS, 50 * 50 * 4))
         self.assertIn(out, (SAMPLE / "DD0006" / "XX1000.cpu0003").read_bytes())
+
+    def test_cat_finds_jobs_and_files_with_colons(self):
+        for job, name in (("a", "b:file"), ("a:b", "file"), ("c:d", "file"), ("c:d", "x:y@2:z")):
+            self.write(f"saved-{job}/{name}", f"{name} of {job}".encode())
+        for job in ("a", "a:b", "c:d"):
+            self.varve("save", self.work / f"saved-{job}", "--job", job, "--step", 1)
+        self.assertEqual(self.varve("cat", "a:b@1:file"), "file of a:b")
+        self.assertEqual(self.varve("cat", "a@1:b:file"), "b:file of a")
+        self.assertEqual(self.varve("cat", "c:d:file"), "file of c:d")
+        self.assertEqual(self.varve("cat", "c:d:x:y@2:z"), "x:y@2:z of c:d")
+        self.assertIn("JOB@STEP:FILE", self.fails(2, "cat", "a:b:file"))
+        self.fails(3, "cat", "a:b@2:file")
+        self.fails(3, "cat", "e:f:file")
+
+    def test_cat_shows_a_bar_unless_the_bytes_go_to_a_terminal(self):
+        self.write("saved/large", random.Random(1).randbytes(40 << 20))
+        self.varve("save", self.work / "saved", "--job", "large", "--step", 1, "--codec", "store")
+        ours, terminal = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = self.start("cat", "large@1:large", stderr=terminal, environment=self.environment(TERM="xterm"))
+        os.close(terminal)
+        time.sleep(2.5)  # it waits for the reader of the pipe
+        self.assertEqual(len(process.stdout.read()), 40 << 20)
+        self.assertEqual(process.wait(timeout=60), SUCCESS)
+        process.stdout.close()
+        self.assertIn(b"reading", os.read(ours, 65536))
 
     def test_verify_counts_what_it_checked(self):
         for deep in ((), ("--deep",)):
