@@ -2,6 +2,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "cli/command.h"
@@ -21,7 +22,7 @@ struct JobThere {
   std::string job;
   uint64_t sets = 0;
   std::optional<uint64_t> newest;
-  std::optional<uint64_t> behind;  ///< newer sets that the nearest level has, if it can be reached
+  std::optional<uint64_t> behind;  ///< sets_ahead() of the nearest level, if it can be reached
   bool running = false;            ///< memory: a run of the job lives
 };
 
@@ -105,43 +106,44 @@ class LevelsCommand final : public Command {
     FileSystem& fs = posix_file_system();
     const std::string& store = levels.nearest().path;
     VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy({&fs, store, levels.node()}, ""));
+    std::map<std::string, std::vector<uint64_t>> steps_of;
     for (const SetName& set : sets) {
       const Result<FileStatus> parity = fs.stat(join_path(NodeFolder::set_path(store, set), kParityFileName));
       if (!parity.ok()) continue;  // it is being made, or was given up
       there.bytes += parity->bytes;
-      auto job = std::find_if(there.jobs.begin(), there.jobs.end(),
-                              [&](const JobThere& known) { return known.job == set.job; });
-      if (job == there.jobs.end()) {
-        job = there.jobs.emplace(job);
-        job->job = set.job;
-      }
-      ++job->sets;
-      job->newest = std::max(job->newest.value_or(0), set.step);
+      steps_of[set.job].push_back(set.step);
     }
-    if (!levels.nearest().open) return there;
-    for (JobThere& job : there.jobs) {
-      VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(levels.nearest().open->store()).steps(job.job));
-      job.behind = static_cast<uint64_t>(
-          std::count_if(steps.begin(), steps.end(), [&](uint64_t step) { return step > *job.newest; }));
+    for (auto& [job, steps] : steps_of) {
+      std::sort(steps.begin(), steps.end());
+      VARVE_ASSIGN(const std::optional<uint64_t> behind, behind_nearest(levels, job, steps));
+      there.jobs.push_back({.job = job, .sets = steps.size(), .newest = steps.back(), .behind = behind});
     }
     return there;
+  }
+
+  /// None: the nearest level cannot be reached.
+  static Result<std::optional<uint64_t>> behind_nearest(const StoreLevels& levels, const std::string& job,
+                                                        const std::vector<uint64_t>& steps) {
+    if (!levels.nearest().open) return std::optional<uint64_t>();
+    VARVE_ASSIGN(const uint64_t behind, sets_ahead(levels.nearest().open->store(), job, steps));
+    return std::optional(behind);
   }
 
   static Result<LevelThere> look_at_store(const StoreLevels& levels, const StoreLevels::Level& level) {
     VARVE_TRY(level.failure);
     const Store& store = level.open->store();
     LevelThere there;
-    VARVE_ASSIGN(there.jobs, jobs_of(levels.nearest().open ? &levels.nearest().open->store() : nullptr, store));
+    VARVE_ASSIGN(there.jobs, jobs_of(levels, store));
     VARVE_ASSIGN(there.bytes, arena_bytes(store));
     if (!level.spec.is_on_servers()) there.free_bytes = free_bytes(level.path);
     return there;
   }
 
-  /// `nearest`: null if it cannot be reached.
-  static Result<std::vector<JobThere>> jobs_of(const Store* nearest, const Store& store) {
+  /// Those of a store and of the nearest one.
+  static Result<std::vector<JobThere>> jobs_of(const StoreLevels& levels, const Store& store) {
     VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(store).jobs());
-    if (nearest != nullptr) {
-      VARVE_ASSIGN(const std::vector<std::string> there, Catalog(*nearest).jobs());
+    if (levels.nearest().open) {
+      VARVE_ASSIGN(const std::vector<std::string> there, Catalog(levels.nearest().open->store()).jobs());
       jobs.insert(jobs.end(), there.begin(), there.end());
     }
     std::sort(jobs.begin(), jobs.end());
@@ -152,9 +154,7 @@ class LevelsCommand final : public Command {
       VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
       entry.sets = steps.size();
       if (!steps.empty()) entry.newest = steps.back();
-      if (nearest != nullptr) {
-        VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, store, job));
-      }
+      VARVE_ASSIGN(entry.behind, behind_nearest(levels, job, steps));
       entry.job = std::move(job);
       found.push_back(std::move(entry));
     }

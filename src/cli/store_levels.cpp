@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "level/transfer.h"
-#include "store/prune.h"
+#include "runtime/retention.h"
 
 namespace varve::cli {
 
@@ -53,11 +53,11 @@ void StoreLevels::reach(Level& level) const {
   if (opened.ok()) level.open = std::move(*opened);
 }
 
-Result<uint64_t> sets_ahead(const Store& store, const Store& other, const std::string& job) {
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
-  VARVE_ASSIGN(const std::vector<uint64_t> there, Catalog(other).steps(job));
-  const auto newer = there.empty() ? steps.begin() : std::upper_bound(steps.begin(), steps.end(), there.back());
-  return static_cast<uint64_t>(steps.end() - newer);
+Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there) {
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps_by_age(job));
+  const auto known = std::find_if(steps.rbegin(), steps.rend(),
+                                  [&](uint64_t step) { return std::binary_search(there.begin(), there.end(), step); });
+  return static_cast<uint64_t>(known - steps.rbegin());
 }
 
 StoreLevels::Onward StoreLevels::bring_along(const SetName& name, ProgressSink& progress) {
@@ -73,7 +73,7 @@ StoreLevels::Onward StoreLevels::bring_along(const SetName& name, ProgressSink& 
   }
   for (const Level& level : levels_) {
     if (!level.open || progress.cancelled()) continue;
-    const Status retained = retain(level, name.job, progress);
+    const Status retained = retain(level, name, progress);
     if (!retained.ok()) onward.failures.push_back(retained.with_context(level.spec.name() + ": old sets stay"));
   }
   if (onward.failures.empty() && progress.cancelled())
@@ -86,27 +86,31 @@ Result<std::optional<StoreLevels::Copy>> StoreLevels::copy_to(Level& level, cons
                                                               ProgressSink& progress) const {
   if (!level.open) reach(level);
   VARVE_TRY(level.failure);
-  const Store& from = nearest().open->store();
-  VARVE_ASSIGN(const uint64_t ahead, sets_ahead(from, level.open->store(), name.job));
-  if (ahead < level.spec.every) return std::optional<Copy>();
-  VARVE_ASSIGN(const TransferReport report, copy_set(from, level.open->slowed(), name, {}, progress));
+  VARVE_ASSIGN(const bool due, is_due(level, name));
+  if (!due) return std::optional<Copy>();
+  VARVE_ASSIGN(const TransferReport report,
+               copy_set(nearest().open->store(), level.open->slowed(), name, {}, progress));
   return std::optional<Copy>({level.spec.name(), report.sent_bytes});
 }
 
-Status StoreLevels::retain(const Level& level, const std::string& job, ProgressSink& progress) const {
+Result<bool> StoreLevels::is_due(const Level& level, const SetName& name) const {
+  if (level.spec.every == 1) return true;
+  VARVE_ASSIGN(std::vector<uint64_t> there, Catalog(level.open->store()).steps(name.job));
+  std::erase(there, name.step);  // the set is new: another one of this name is in its way, and copying says so
+  VARVE_ASSIGN(const uint64_t ahead, sets_ahead(nearest().open->store(), name.job, there));
+  return ahead >= level.spec.every;
+}
+
+Status StoreLevels::retain(const Level& level, const SetName& name, ProgressSink& progress) const {
   if (!level.spec.keep) return {};
   uint64_t kept = *level.spec.keep;
   if (&level == &levels_.front()) {
     for (size_t i = 1; i < levels_.size(); ++i) kept = std::max(kept, levels_[i].spec.every);
   }
+  Retention retention({.keep_last = kept});
   const Store& store = level.open->slowed();
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
-  if (steps.size() <= kept) return {};
-  PruneOptions options;
-  options.job = job;
-  options.keep_last = kept;
-  options.wait_seconds = 0;
-  return prune_store(store, options, progress).status();
+  VARVE_TRY(retention.apply(store, name.job, name.step, progress));
+  return retention.finish(store, progress, /*wait_seconds=*/0);
 }
 
 }  // namespace varve::cli

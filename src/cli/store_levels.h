@@ -55,15 +55,17 @@ class StoreLevels {
     std::vector<Status> failures;  ///< each of a level of its own
   };
   /// After a set was saved to the nearest level: copies it to the levels behind, as often as their `every` says, and
-  /// drops old sets of its job as `keep` says. The nearest level keeps what is counted for the others. A level that
-  /// fails is not in the way of the others.
+  /// drops old sets of its job as `keep` says and a running program does (runtime/retention.h). The nearest level keeps
+  /// what is counted for the others. A level that fails is not in the way of the others.
   Onward bring_along(const SetName& name, ProgressSink& progress);
 
  private:
   /// Opens a level, or notes why it cannot be opened.
   void reach(Level& level) const;
   Result<std::optional<Copy>> copy_to(Level& level, const SetName& name, ProgressSink& progress) const;
-  Status retain(const Level& level, const std::string& job, ProgressSink& progress) const;
+  Status retain(const Level& level, const SetName& name, ProgressSink& progress) const;
+  /// Whether the set, which is in the nearest level, is to go to another one.
+  Result<bool> is_due(const Level& level, const SetName& name) const;
 
   Settings settings_;
   std::string node_;
@@ -71,7 +73,9 @@ class StoreLevels {
   std::vector<Level> levels_;
 };
 
-/// How many sets of `job` a store has that are newer than its newest in another.
-Result<uint64_t> sets_ahead(const Store& store, const Store& other, const std::string& job);
+/// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:
+/// all, if none is. They count in the order in which they came, which need not be that of their steps: what falls back
+/// and goes on has new sets with lower ones.
+Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there);
 
 }  // namespace varve::cli

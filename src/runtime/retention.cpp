@@ -10,7 +10,6 @@ namespace varve {
 namespace {
 /// A prune walks the trees of all sets, so it pays only for some dropped ones at a time.
 constexpr uint64_t kSetsPerPrune = 4;
-constexpr double kLastWaitSeconds = 5;
 }  // namespace
 
 Status Retention::apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress) {
@@ -34,8 +33,8 @@ Status Retention::drop(const Store& store, const SetName& name) {
   return removed.code() == StatusCode::not_found ? Status() : removed;
 }
 
-Status Retention::finish(const Store& store, ProgressSink& progress) {
-  return dropped_count_ == 0 ? Status() : prune(store, kLastWaitSeconds, progress);
+Status Retention::finish(const Store& store, ProgressSink& progress, double wait_seconds) {
+  return dropped_count_ == 0 ? Status() : prune(store, wait_seconds, progress);
 }
 
 Status Retention::prune(const Store& store, double wait_seconds, ProgressSink& progress) {

@@ -14,6 +14,8 @@ namespace varve {
 /// Keeps the newest sets of a job, drops the others, and gives their space back. One group does it for the whole run.
 class Retention {
  public:
+  static constexpr double kLastWaitSeconds = 5;
+
   struct Rules {
     std::optional<uint64_t> keep_last{};                 ///< none: all stay
     std::function<bool(uint64_t step)> must_stay{};      ///< asked before a set is dropped; true: not yet
@@ -28,7 +30,7 @@ class Retention {
   /// the way.
   Status apply(const Store& store, const std::string& job, uint64_t step, ProgressSink& progress);
   /// At the end: what space was not given back yet. Waits a little for writers that are about to end.
-  Status finish(const Store& store, ProgressSink& progress);
+  Status finish(const Store& store, ProgressSink& progress, double wait_seconds = kLastWaitSeconds);
 
  private:
   Status prune(const Store& store, double wait_seconds, ProgressSink& progress);

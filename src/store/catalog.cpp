@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "store/set_part.h"
 
@@ -40,6 +41,23 @@ Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
   }
   std::sort(steps.begin(), steps.end());
   return steps;
+}
+
+Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) const {
+  VARVE_ASSIGN(const std::vector<uint64_t> by_number, steps(job));
+  std::vector<std::pair<int64_t, uint64_t>> aged;
+  for (const uint64_t step : by_number) {
+    const Result<FileStatus> record = store_.fs().stat(record_path({job, step}));
+    if (record.ok()) {
+      aged.emplace_back(record->modified_ns, step);
+    } else if (record.status().code() != StatusCode::not_found) {  // it may have been dropped just now
+      return record.status();
+    }
+  }
+  std::sort(aged.begin(), aged.end());
+  std::vector<uint64_t> by_age;
+  for (const auto& [modified_ns, step] : aged) by_age.push_back(step);
+  return by_age;
 }
 
 Result<std::vector<SetName>> Catalog::sets() const {

@@ -17,6 +17,8 @@ class Catalog {
   Result<std::vector<std::string>> jobs() const;
   /// The steps of `job`, ascending; empty if there is no such job.
   Result<std::vector<uint64_t>> steps(const std::string& job) const;
+  /// The same in the order in which they were committed, as the file system has stamped their records.
+  Result<std::vector<uint64_t>> steps_by_age(const std::string& job) const;
   /// All sets by job and step.
   Result<std::vector<SetName>> sets() const;
   Result<SetRecord> read(const SetName& name) const;

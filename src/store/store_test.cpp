@@ -222,6 +222,13 @@ TEST_F(CatalogTest, ListsSetsByJobAndStep) {
   EXPECT_EQ(catalog.sets().value(), all);
 }
 
+TEST_F(CatalogTest, KnowsInWhichOrderSetsWereCommitted) {
+  for (const uint64_t step : {9u, 10u, 3u, 12u, 4u}) ASSERT_TRUE(test::save_numbers(*store, {"a", step}, {1}).ok());
+  ASSERT_TRUE(catalog.remove({"a", 12}).ok());
+  EXPECT_EQ(catalog.steps_by_age("a").value(), (std::vector<uint64_t>{9, 10, 3, 4}));
+  EXPECT_TRUE(catalog.steps_by_age("c").value().empty());
+}
+
 TEST_F(CatalogTest, IgnoresWhatIsNotARecordsName) {
   ASSERT_TRUE(test::save_numbers(*store, {"a", 7}, {1}).ok());
   for (const char* name : {"08.set", "+8.set", "8.set.tmp", "x.set", ".set", "99999999999999999999.set", "8 .set"}) {

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from support import DAMAGED, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
+from support import DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
 from test_serve import HAS_TLS, ServeTest
 
 HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
@@ -251,6 +251,28 @@ class SavingToLevels(LevelsTest):
         self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", "floppy:/a")
         self.fails(FAILURE, "levels", "--levels", f"unix:{self.work}/nobody")
         self.fails(FAILURE, "save", SAMPLE / "DD0005", "--levels", f"unix:{self.work}/nobody; dir:{self.work}/far")
+
+    def test_counts_sets_as_they_come_whatever_their_steps_are(self):
+        near, far, seldom = (self.work / name for name in ("near", "far", "seldom"))
+        levels = f"dir:{near} keep=2; dir:{far} keep=1; dir:{seldom} every=2"
+        folder = self.work / "state"
+        copied = []
+        for step in (9, 10, 3, 4, 5):
+            self.write(folder / "state.bin", os.urandom(50_000))
+            saved = self.facts("save", folder, "--job", "run", "--step", step, "--levels", levels)
+            copied.append([entry["level"] for entry in saved["copied_to"]])
+            behind = [level["jobs"][0]["behind"] for level in self.facts("levels", "--levels", levels)["levels"]]
+            self.assertEqual(behind, [0, 0, len(copied) % 2])
+        self.assertEqual([f"dir:{far}" in to for to in copied], [True] * 5)
+        self.assertEqual([f"dir:{seldom}" in to for to in copied], [False, True, False, True, False])
+        names = lambda store: [entry["name"] for entry in self.facts("list", "--store", store)["sets"]]
+        self.assertEqual(names(near), [f"run@{step}" for step in (4, 5, 9, 10)], "later steps neither count nor go")
+        self.assertEqual(names(far), ["run@5", "run@10"])
+        self.assertEqual(names(seldom), ["run@4", "run@10"])
+        other = self.work / "other"
+        self.write(folder / "state.bin", os.urandom(50_000))
+        said = self.fails(EXISTS, "save", folder, "--job", "run", "--step", 4, "--levels", f"dir:{other}; dir:{seldom}")
+        self.assertIn(f"but not to dir:{seldom}", said)
 
     def test_takes_each_word_of_the_nearest_level_as_a_running_program_does(self):
         near, folder = self.work / "near", self.work / "run"
