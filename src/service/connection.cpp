@@ -2,11 +2,11 @@
 
 namespace varve {
 
-Status Connection::run() {
+Status Connection::run(Deadline hello_by) {
+  hello_by_ = hello_by;
   while (true) {
     if (handler_.greeted()) wire_.wait();
-    const Deadline deadline = after_seconds(handler_.greeted() ? limits_.frame_seconds : limits_.hello_seconds);
-    VARVE_ASSIGN(const Wire::Head head, wire_.receive_head(deadline));
+    VARVE_ASSIGN(const Wire::Head head, wire_.receive_head(deadline()));
     if (head.closed) return {};
     VARVE_TRY(serve_one(head));
     if (head.header.message == static_cast<uint8_t>(Message::goodbye)) return {};
@@ -23,7 +23,7 @@ Status Connection::serve_one(const Wire::Head& head) {
     std::byte* const into = buffer_.get(header.data_bytes);
     if (into == nullptr) return Status::resource_limit("no memory for a message");
     data = {into, header.data_bytes};
-    VARVE_TRY(wire_.receive_data(header, data, after_seconds(limits_.frame_seconds)));
+    VARVE_TRY(wire_.receive_data(header, data, deadline()));
   }
   if (!message_of(header.message)) {
     Reply unknown;
@@ -63,7 +63,7 @@ Status Connection::send(const WireHeader& to, Message message, const Reply& repl
   header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
   const ByteVector fields = encode_reply_fields(message, reply);
   const std::lock_guard lock(sending_);
-  return wire_.send_with(file ? file->descriptor() : -1, header, fields, data, after_seconds(limits_.frame_seconds));
+  return wire_.send_with(file ? file->descriptor() : -1, header, fields, data, deadline());
 }
 
 }  // namespace varve

@@ -9,7 +9,7 @@
 namespace varve {
 
 struct ConnectionLimits {
-  double hello_seconds = 10;  ///< until a client must have said who it is
+  double hello_seconds = 10;  ///< from accepting it until a client must have said who it is
   double frame_seconds = 60;  ///< for the rest of a message that has begun, and for sending an answer
 };
 
@@ -22,10 +22,12 @@ class Connection {
              std::function<Status()> admit)
       : limits_(limits), wire_(std::move(stream)), handler_(store, buffer_, std::move(admit)) {}
 
-  /// Returns why it ended; OK: the client had no more requests.
-  Status run();
+  /// Returns why it ended; OK: the client had no more requests, or was turned away.
+  Status run(Deadline hello_by);
 
  private:
+  /// For the rest of what is being received or sent.
+  Deadline deadline() const { return handler_.greeted() ? after_seconds(limits_.frame_seconds) : hello_by_; }
   Status serve_one(const Wire::Head& head);
   Status answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message);
   Status answer_list(const WireHeader& to, const RequestHandler::Answer& answer);
@@ -36,6 +38,7 @@ class Connection {
   Wire wire_;
   DataBuffer buffer_;
   RequestHandler handler_;
+  Deadline hello_by_;
   std::mutex sending_;  ///< signs of life come from threads of a transfer
 };
 

@@ -114,6 +114,7 @@ void Server::take_in(UniqueFd socket) {
   try {
     Client& client = clients_.emplace_back();
     client.control = std::move(control);
+    client.hello_by = after_seconds(options_.limits.hello_seconds);
     client.thread = std::thread([this, &client, raw = socket.get()] {
       serve(client, UniqueFd(raw));
       if (client.standing == Standing::known) --known_count_;
@@ -152,10 +153,10 @@ Status Server::admit(Client& client) {
   return Status::busy("the server has as many connections as it takes");
 }
 
-Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket) const {
+Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket, Deadline deadline) const {
   if (tls_) {
     tune_tcp(socket.get());
-    return tls_->shake_hands(std::move(socket), after_seconds(options_.limits.hello_seconds));
+    return tls_->shake_hands(std::move(socket), deadline);
   }
   VARVE_TRY(check_peer(socket.get()));
   return make_socket_stream(std::move(socket));
@@ -173,11 +174,11 @@ void Server::serve(Client& client, UniqueFd socket) noexcept {
 }
 
 Status Server::converse(Client& client, UniqueFd socket) {
-  Result<std::unique_ptr<ByteStream>> stream = make_stream(std::move(socket));
+  Result<std::unique_ptr<ByteStream>> stream = make_stream(std::move(socket), client.hello_by);
   Status ended = stream.status();
   if (stream.ok()) {
     Connection connection(*store_, std::move(*stream), options_.limits, [&] { return admit(client); });
-    ended = connection.run();
+    ended = connection.run(client.hello_by);
   }
   if (client.standing == Standing::dismissed)
     ended = Status::busy("it had to make room for others before it said hello");

@@ -53,7 +53,8 @@ class Server {
   enum class Standing : uint8_t { stranger, known, dismissed };
   struct Client {
     std::thread thread;
-    UniqueFd control;  ///< the same socket once more, by which the connection can be ended from outside
+    UniqueFd control;   ///< the same socket once more, by which the connection can be ended from outside
+    Deadline hello_by;  ///< the key is shown, and hello said
     std::atomic<Standing> standing{Standing::stranger};
     std::atomic<bool> ended{false};
   };
@@ -72,7 +73,7 @@ class Server {
   Status converse(Client& client, UniqueFd socket);
   /// Logs it, if there is memory for that.
   void tell(const char* what, const Status& why = {}) const noexcept;
-  Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket) const;
+  Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket, Deadline deadline) const;
   void reap();
   void wake();
 

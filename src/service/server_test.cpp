@@ -97,6 +97,26 @@ TEST(Server, DoesNotWaitForThoseWhoSayNothing) {
   EXPECT_LT(seconds_since(begin), 3);
 }
 
+TEST(Server, DoesNotWaitForThoseWhoSayAnythingButHello) {
+  TestServer server;
+  server.stop();
+  server.options.limits.hello_seconds = 0.3;
+  server.start();
+  RawClient client(server);
+  std::atomic<bool> ended{false};
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread sender([&] {
+    while (!ended && seconds_since(begin) < 5) {
+      client.send(frame(Message::ping, {}));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_LT(seconds_since(begin), 3);
+  ended = true;
+  sender.join();
+}
+
 TEST(Server, EndsConnectionsThatStopInTheMiddleOfAMessage) {
   TestServer server;
   server.stop();
