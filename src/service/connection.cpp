@@ -1,17 +1,32 @@
 #include "service/connection.h"
 
+#include <fmt/format.h>
+
 namespace varve {
 
 Status Connection::run(Deadline hello_by) {
   hello_by_ = hello_by;
   while (true) {
     if (handler_.greeted()) wire_.wait();
-    VARVE_ASSIGN(const Wire::Head head, wire_.receive_head(deadline()));
+    const Result<Wire::Head> received = wire_.receive_head(deadline());
+    if (received.status().code() == StatusCode::unsupported) refuse_version();
+    VARVE_ASSIGN(const Wire::Head head, received);
     if (head.closed) return {};
     VARVE_TRY(serve_one(head));
     if (head.header.message == static_cast<uint8_t>(Message::goodbye)) return {};
     if (head.header.message == static_cast<uint8_t>(Message::hello) && !handler_.greeted()) return {};  // turned away
   }
+}
+
+void Connection::refuse_version() {
+  WireHeader hello;
+  hello.message = static_cast<uint8_t>(Message::hello);
+  hello.request = 1;
+  Reply reply;
+  reply.outcome = Outcome::failed;
+  reply.status = Status::unsupported(fmt::format("the server speaks version {} of the protocol", kWireVersion), "",
+                                     "use the same Varve on both sides");
+  send(hello, Message::hello, reply, {}, false).ignore("the connection ends in any case");
 }
 
 Status Connection::serve_one(const Wire::Head& head) {

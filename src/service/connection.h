@@ -28,6 +28,8 @@ class Connection {
  private:
   /// For the rest of what is being received or sent.
   Deadline deadline() const { return handler_.greeted() ? after_seconds(limits_.frame_seconds) : hello_by_; }
+  /// Lets a client of another version know, after which nothing of what it sends can be understood.
+  void refuse_version();
   Status serve_one(const Wire::Head& head);
   Status answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message);
   Status answer_list(const WireHeader& to, const RequestHandler::Answer& answer);

@@ -31,6 +31,13 @@ class RawClient {
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   }
   void send(ByteSpan bytes) const { (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  /// What the server sends until it ends the connection.
+  ByteVector receive_all() const {
+    ByteVector all;
+    std::byte byte{};
+    while (::recv(socket_.get(), &byte, 1, 0) == 1) all.push_back(byte);
+    return all;
+  }
   /// Whether the server ends the connection, whatever it sends before that.
   bool is_ended() const {
     std::byte bytes[4096];
@@ -82,6 +89,23 @@ TEST(Server, EndsConnectionsThatSendGarbage) {
     EXPECT_TRUE(client.is_ended());
   }
   EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, TellsAClientOfAnotherVersionWhichOneItSpeaks) {
+  TestServer server;
+  ByteVector other = hello();
+  other[4] = std::byte{kWireVersion + 1};
+  store_le(other.data() + kWireHeaderBytes - 4, crc32c(ByteSpan(other).first(kWireHeaderBytes - 4)));
+  RawClient client(server);
+  client.send(other);
+  ByteVector answer = client.receive_all();
+  ASSERT_GT(answer.size(), kWireHeaderBytes);
+  const auto header = decode_wire_header(reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*answer.data()));
+  ASSERT_TRUE(header.ok()) << header.status().to_string();
+  EXPECT_TRUE(header->has(WireHeader::kReply));
+  const auto reply = decode_reply(Message::hello, ByteSpan(answer).subspan(kWireHeaderBytes));
+  ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+  EXPECT_EQ(reply->status.code(), StatusCode::unsupported);
 }
 
 TEST(Server, DoesNotWaitForThoseWhoSayNothing) {
@@ -463,6 +487,18 @@ TEST(Client, RefusesWhatMakesNoSense) {
         ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
     EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
   }
+}
+
+TEST(Client, SaysThatAServerHasAnotherVersion) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  ByteVector other = hello();
+  other[4] = std::byte{kWireVersion + 1};
+  store_le(other.data() + kWireHeaderBytes - 4, crc32c(ByteSpan(other).first(kWireHeaderBytes - 4)));
+  HostileServer server(path, other);
+  const Status refused =
+      ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
+  EXPECT_EQ(refused.code(), StatusCode::unsupported) << refused.to_string();
 }
 
 TEST(Client, DoesNotWaitForeverForAServerThatIsStuck) {
