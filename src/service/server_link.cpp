@@ -34,6 +34,7 @@ Result<std::unique_ptr<ServerConnection>> ServerConnection::open(std::unique_ptr
   if (reply.outcome != Outcome::done) return Status::corrupt("the server did not understand a greeting");
   connection->server_ = reply.server;
   connection->boot_ = reply.boot;
+  connection->connections_ = reply.connections;
   return connection;
 }
 
@@ -141,9 +142,9 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
   std::unique_ptr<ServerLink> link(new ServerLink(std::move(address), std::move(options)));
   VARVE_ASSIGN(link->client_, UniqueId::random());
   if (link->address_.kind == ServerAddress::Kind::tcp) VARVE_TRY(link->prepare_tls());
-  Result<std::unique_ptr<ServerConnection>> connection = link->connect();
   // A server that is there, but has no room just now, may have some soon.
   Retries retries(link->options_.connect_seconds);
+  Result<std::unique_ptr<ServerConnection>> connection = link->connect();
   while (!connection.ok() && connection.status().code() == StatusCode::busy && retries.goes_on(connection.status()))
     connection = link->connect();
   if (!connection.ok()) {
@@ -172,26 +173,35 @@ Status ServerLink::unreachable(const Status& failure) {
                 full ? "try again, or start it with more --connections" : "start it, or check what has become of it");
 }
 
-Result<std::unique_ptr<ByteStream>> ServerLink::make_stream(Deadline deadline) const {
-  if (tls_) {
-    VARVE_ASSIGN(UniqueFd socket, connect_tcp(address_, deadline));
-    return tls_->shake_hands(std::move(socket), deadline);
-  }
-  VARVE_ASSIGN(UniqueFd socket, connect_unix(address_.path));
+Result<std::unique_ptr<ByteStream>> ServerLink::make_stream(UniqueFd socket, Deadline deadline) const {
+  if (tls_) return tls_->shake_hands(std::move(socket), deadline);
   return make_socket_stream(std::move(socket), options_.take_descriptors ? Descriptors::taken : Descriptors::refused);
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
-  VARVE_ASSIGN(std::unique_ptr<ByteStream> stream, make_stream(after_seconds(options_.connect_seconds)));
-  Result<std::unique_ptr<ServerConnection>> connection = ServerConnection::open(std::move(stream), client_, options_);
-  if (connection.ok()) was_unreachable_ = false;
+  const Deadline deadline = after_seconds(options_.connect_seconds);
+  VARVE_ASSIGN(UniqueFd socket, tls_ ? connect_tcp(address_, deadline) : connect_unix(address_.path));
+  Result<std::unique_ptr<ServerConnection>> connection = greet(std::move(socket), deadline);
+  if (!connection.ok()) {
+    // There is a server, which has closed before its time: others have come meanwhile, or it is being ended.
+    const bool was_closed =
+        connection.status().code() == StatusCode::io_error && std::chrono::steady_clock::now() < deadline;
+    return was_closed ? Status::busy("it closed the connection before hello was answered") : connection.status();
+  }
+  was_unreachable_ = false;
+  connections_max_ = std::clamp<uint64_t>((*connection)->connections(), 1, options_.connections_max);
   return connection;
+}
+
+Result<std::unique_ptr<ServerConnection>> ServerLink::greet(UniqueFd socket, Deadline deadline) const {
+  VARVE_ASSIGN(std::unique_ptr<ByteStream> stream, make_stream(std::move(socket), deadline));
+  return ServerConnection::open(std::move(stream), client_, options_);
 }
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::take() {
   {
     std::unique_lock lock(mutex_);
-    returned_.wait(lock, [this] { return !idle_.empty() || lent_ < options_.connections_max; });
+    returned_.wait(lock, [this] { return !idle_.empty() || lent_ < connections_max_; });
     ++lent_;
     if (!idle_.empty()) {
       std::unique_ptr<ServerConnection> connection = std::move(idle_.back());
@@ -231,7 +241,7 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::take_own() {
 void ServerLink::give_back(std::unique_ptr<ServerConnection> connection) {
   {
     const std::lock_guard lock(mutex_);
-    if (idle_.size() < options_.connections_max) idle_.push_back(std::move(connection));
+    if (idle_.size() < connections_max_) idle_.push_back(std::move(connection));
   }
   returned_.notify_one();
 }

@@ -22,7 +22,7 @@ struct LinkOptions {
   double sync_seconds = 120;      ///< the same, of what waits for a disk
   double reconnect_seconds = 30;  ///< for which what can be repeated is repeated
   bool take_descriptors = true;   ///< of files, over Unix sockets: what they hold need not pass through the socket
-  size_t connections_max = 16;    ///< of requests; files that are written have their own
+  size_t connections_max = 16;    ///< of requests, if the server takes as many; files that are written have their own
 };
 
 /// A connection that has said hello. One request at a time; of no more use after a failure.
@@ -45,6 +45,8 @@ class ServerConnection {
 
   const UniqueId& server() const { return server_; }
   const UniqueId& boot() const { return boot_; }
+  /// How many connections the server takes in all.
+  uint64_t connections() const { return connections_; }
 
  private:
   ServerConnection(std::unique_ptr<ByteStream> stream, const LinkOptions& options)
@@ -55,6 +57,7 @@ class ServerConnection {
   const LinkOptions options_;
   Wire wire_;
   UniqueId server_, boot_;
+  uint64_t connections_ = 0;
   uint64_t next_number_ = 1;
 };
 
@@ -75,6 +78,7 @@ class Retries {
 class ServerLink {
  public:
   /// Connects once, so that a server that is not there is noticed at once.
+  /// busy: it has no room, also after a while.
   static Result<std::unique_ptr<ServerLink>> open(ServerAddress address, LinkOptions options);
 
   /// Carries a request out, whose token is chosen here if it needs one. What the server says is in the reply; a
@@ -102,10 +106,12 @@ class ServerLink {
  private:
   ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {}
   Status prepare_tls();
+  /// busy: the server closed the connection before it had answered hello, or said that it has no room.
   Result<std::unique_ptr<ServerConnection>> connect() const;
+  Result<std::unique_ptr<ServerConnection>> greet(UniqueFd socket, Deadline deadline) const;
   Result<std::unique_ptr<ServerConnection>> take();
   void drop(std::unique_ptr<ServerConnection> connection);
-  Result<std::unique_ptr<ByteStream>> make_stream(Deadline deadline) const;
+  Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket, Deadline deadline) const;
 
   const ServerAddress address_;
   const LinkOptions options_;
@@ -113,7 +119,8 @@ class ServerLink {
   std::unique_ptr<TlsParty> tls_;  ///< of TCP
 
   mutable std::atomic<bool> was_unreachable_{false};
-  std::mutex mutex_;  // guards what follows
+  mutable std::atomic<size_t> connections_max_{1};  ///< of requests, as the server said last
+  std::mutex mutex_;                                // guards what follows
   std::condition_variable returned_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;
   size_t lent_ = 0;  ///< connections that requests have

@@ -280,6 +280,24 @@ TEST(Server, RefusesTcpWithoutAKeyOnBothSides) {
 }
 
 #ifdef VARVE_HAVE_TLS
+TEST(Server, LetsClientsOverTcpWaitForAPlace) {
+  TestServer server(TestServer::Kind::tls);
+  server.stop();
+  server.options.connections_max = 1;
+  server.options.strangers_max = 1;
+  server.start();
+  auto first = server.connect();
+  LinkOptions impatient = server.link_options;
+  impatient.connect_seconds = 0.1;
+  EXPECT_EQ(ServerLink::open(server.options.listen, impatient).status().code(), StatusCode::busy);
+  std::thread leaver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    first.reset();
+  });
+  EXPECT_NE(server.connect(), nullptr);
+  leaver.join();
+}
+
 TEST(Server, GivesNothingToWhoLacksTheKey) {
   TestServer server(TestServer::Kind::tls);
   LinkOptions other = server.link_options;
@@ -446,6 +464,7 @@ class HostileServer {
       while (true) {
         const UniqueFd socket(::accept(listener_.get(), nullptr, nullptr));
         if (!socket.valid()) return;
+        ++connections;
         std::byte request[4096];
         (void)::recv(socket.get(), request, sizeof request, 0);
         (void)::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
@@ -459,6 +478,7 @@ class HostileServer {
     thread_.join();
   }
   std::atomic<bool> stuck{false};
+  std::atomic<int> connections{0};
 
  private:
   const UniqueFd listener_;
@@ -499,6 +519,48 @@ TEST(Client, SaysThatAServerHasAnotherVersion) {
   const Status refused =
       ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
   EXPECT_EQ(refused.code(), StatusCode::unsupported) << refused.to_string();
+}
+
+TEST(Client, TriesAgainWhenItsConnectionIsClosedBeforeHelloIsAnswered) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  HostileServer hostile(path, {});
+  LinkOptions impatient;
+  impatient.connect_seconds = 0.5;
+  const Status refused =
+      ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, impatient)
+          .status();
+  EXPECT_EQ(refused.code(), StatusCode::busy) << refused.to_string();
+  EXPECT_GT(hostile.connections, 2);
+}
+
+TEST(Client, HasNoMoreConnectionsForRequestsThanTheServerTakes) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.start();
+  const auto link = server.connect();
+  ASSERT_NE(link, nullptr);
+  std::atomic<int> at_once{0}, at_once_max{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool again) -> Status {
+                        EXPECT_FALSE(again);
+                        const int now = ++at_once;
+                        for (int max = at_once_max; now > max && !at_once_max.compare_exchange_weak(max, now);)
+                          continue;
+                        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                        Request ping;
+                        const Status pinged = connection.ask(ping).status();
+                        --at_once;
+                        return pinged;
+                      })
+                      .ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(at_once_max, 2);
 }
 
 TEST(Client, DoesNotWaitForeverForAServerThatIsStuck) {
