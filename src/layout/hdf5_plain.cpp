@@ -159,6 +159,7 @@ class PlainFile {
     if (!root.is_group()) return not_plain("the root is no group");
     visited_.insert(root_address);
     groups_.push_back({"/", std::move(root.symbol_table)});
+    // NOLINTNEXTLINE(modernize-loop-convert): groups come while others are visited
     for (size_t i = 0; i < groups_.size(); ++i) VARVE_TRY(visit_group(Group(std::move(groups_[i]))));
     return std::move(layout_);
   }

@@ -136,6 +136,10 @@ class EverythingWorks(ServeTest):
 
 
 class WrongUse(ServeTest):
+    def test_the_folder_that_it_makes_is_for_its_user_alone(self):
+        self.serve()
+        self.assertEqual(os.stat(self.folder).st_mode & 0o777, 0o700)
+
     def test_is_told(self):
         self.fails(USAGE, "serve", "--listen", "unix:x")
         self.fails(USAGE, "serve", "--dir", "x")
