@@ -35,19 +35,20 @@ Result<std::shared_ptr<ArenaReader>> ArenaReader::open(FileSystem& fs, const std
                                                        const UniqueId& store, const ScoreFunction& score) {
   std::shared_ptr<ArenaReader> reader(new ArenaReader(path, id, score));
   VARVE_ASSIGN(reader->file_, fs.open_read(path));
+  reader->path_ = fs.shown_path(path);  // only now is it certain
   VARVE_ASSIGN(reader->bytes_, reader->file_->size());
   ByteVector raw(kArenaHeaderBytes);
-  VARVE_TRY(read_exactly(*reader->file_, 0, raw, path));
+  VARVE_TRY(read_exactly(*reader->file_, 0, raw, reader->path_));
   Result<ArenaHeader> header = decode_arena_header(raw);
   if (!header.ok()) {
     // Frames name their arena, so that a damaged header costs nothing but this note; another format version does.
     if (header.status().code() == StatusCode::unsupported) return reader->at(header.status(), 0);
     reader->index_status_ = reader->at(header.status(), 0);
   } else if (header->arena != id || header->store != store) {
-    return Status::corrupt("this arena belongs to another name or store", path,
+    return Status::corrupt("this arena belongs to another name or store", reader->path_,
                            "put the arena back where it came from");
   } else if (header->algorithm != score.algorithm() || header->score_bytes != score.score_bytes()) {
-    return Status::corrupt("this arena's scores are of another kind than the store's", path);
+    return Status::corrupt("this arena's scores are of another kind than the store's", reader->path_);
   }
   if (Status loaded = reader->load_index(); !loaded.ok()) {
     if (reader->index_status_.ok()) reader->index_status_ = loaded;

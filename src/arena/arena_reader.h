@@ -22,6 +22,7 @@ class ArenaReader {
                                                    const UniqueId& store, const ScoreFunction& score);
 
   const ArenaId& id() const { return id_; }
+  /// For messages (FileSystem::shown_path).
   const std::string& path() const { return path_; }
   const ArenaIndex& index() const { return index_; }
   uint64_t bytes() const { return bytes_; }
@@ -66,7 +67,7 @@ class ArenaReader {
   void build_maps();
   Status at(const Status& status, uint64_t offset) const;
 
-  const std::string path_;
+  std::string path_;
   const ArenaId id_;
   const ScoreFunction score_;
   std::unique_ptr<File> file_;

@@ -84,6 +84,10 @@ class FileSystem {
   /// Entries other than "." and "..", in no order.
   virtual Result<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
   virtual Result<FileStatus> stat(const std::string& path) = 0;
+
+  /// What people call `path`, where that is not what programs do: where it lies, or was last seen, or belongs. Does not
+  /// look.
+  virtual std::string shown_path(const std::string& path) const { return path; }
 };
 
 /// The real one. One object serves the process.

@@ -30,7 +30,7 @@ Result<PackMeta> ChunkFinder::find_table(const Score& score, const SetNeeds::Pac
     }
   }
   return Status::not_found("a pack that is damaged is in no other place, nor what it should hold",
-                           stores_.front()->arena_path(need.hint));
+                           stores_.front()->arena_name(need.hint));
 }
 
 Result<ByteVector> ChunkFinder::find_chunk(const ChunkEntry& chunk) {

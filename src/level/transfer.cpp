@@ -123,7 +123,7 @@ class Sender {
   Result<uint64_t> raw_bytes_of(const Score& score, const SetNeeds::PackNeed& need) const {
     VARVE_ASSIGN(const std::vector<Store::Place> places, from_.find_pack(score, need.hint));
     if (places.empty()) {
-      return Status::corrupt("no arena holds a pack that the set needs", from_.arena_path(need.hint),
+      return Status::corrupt("no arena holds a pack that the set needs", from_.arena_name(need.hint),
                              "put the arena back from a copy of the store");
     }
     return std::min(places.front().arena->index().packs[places.front().ordinal].raw_bytes, kPackBytesMax);

@@ -136,7 +136,7 @@ Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const U
 
 Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path,
                                                            const UniqueId& store) {
-  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(path));
+  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(fs.shown_path(path)));
   VARVE_ASSIGN(run->mapping_, fs.map(path));
   VARVE_TRY(run->parse(store));
   return run;

@@ -57,6 +57,7 @@ class ChunkIndexRun {
  public:
   static Result<std::unique_ptr<ChunkIndexRun>> open(FileSystem& fs, const std::string& path, const UniqueId& store);
 
+  /// For messages (FileSystem::shown_path).
   const std::string& path() const { return path_; }
   const RunTable& table() const { return table_; }
   const std::vector<ArenaId>& arenas() const { return table_.arenas; }

@@ -62,17 +62,43 @@ std::string SpreadFileSystem::at(const SpreadPlace& place, const std::string& pa
 }
 
 template <class T, class Question>
-Result<T> SpreadFileSystem::ask(const std::string& path, const Question& question) const {
+Result<T> SpreadFileSystem::ask(const std::string& path, const Question& question) {
   const Home home = home_of(path);
-  Result<T> answer = question(fs_of(home), home.path);
-  if (!home.is_arena || answer.status().code() != StatusCode::not_found) return answer;
-  for (uint32_t other = 0; other < places_.size(); ++other) {
-    if (other == home.place) continue;
-    Result<T> found = question(*places_[other].fs, at(places_[other], path));
+  if (!home.is_arena) return question(fs_of(home), home.path);
+  std::vector<uint32_t> order = {last_place_of(path, home), home.place};
+  for (uint32_t place = 0; place < places_.size(); ++place) order.push_back(place);
+  std::vector<bool> asked(places_.size());
+  Status missing;
+  for (const uint32_t place : order) {
+    if (asked[place]) continue;
+    asked[place] = true;
+    Result<T> found = question(*places_[place].fs, at(places_[place], path));
+    if (found.ok()) remember(path, home, place);
     // A place that cannot answer may be the one that has it.
     if (found.status().code() != StatusCode::not_found) return found;
+    if (place == home.place) missing = found.status();
   }
-  return answer;
+  return missing;
+}
+
+uint32_t SpreadFileSystem::last_place_of(const std::string& path, const Home& home) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = away_.find(base_name(path));
+  return found == away_.end() ? home.place : found->second;
+}
+
+void SpreadFileSystem::remember(const std::string& path, const Home& home, uint32_t place) {
+  const std::lock_guard lock(mutex_);
+  if (place == home.place) {
+    away_.erase(base_name(path));
+  } else {
+    away_[base_name(path)] = place;
+  }
+}
+
+std::string SpreadFileSystem::shown_path(const std::string& path) const {
+  const Home home = home_of(path);
+  return home.is_arena ? at(places_[last_place_of(path, home)], path) : home.path;
 }
 
 template <class Act>
@@ -124,6 +150,7 @@ Status SpreadFileSystem::remove(const std::string& path) {
   if (!home.is_arena) return fs_of(home).remove(home.path);
   Status failure = Status::not_found("there is no such arena", path);
   bool removed = false;
+  remember(path, home, home.place);
   for (const SpreadPlace& place : places_) {
     const Status outcome = place.fs->remove(at(place, path));
     removed = removed || outcome.ok();
@@ -163,9 +190,13 @@ Result<std::vector<DirectoryEntry>> SpreadFileSystem::list(const std::string& pa
   VARVE_TRY(listed);
   std::vector<DirectoryEntry> all;
   std::set<std::string> names;
-  for (std::vector<DirectoryEntry>& there : entries) {
-    for (DirectoryEntry& entry : there) {
-      if (names.insert(entry.name).second) all.push_back(std::move(entry));
+  for (uint32_t place = 0; place < places_.size(); ++place) {
+    for (DirectoryEntry& entry : entries[place]) {
+      const std::string there = join_path(path, entry.name);
+      const Home home = home_of(there);
+      const bool is_new = names.insert(entry.name).second;
+      if (home.is_arena && (is_new || home.place == place)) remember(there, home, place);
+      if (is_new) all.push_back(std::move(entry));
     }
   }
   return all;

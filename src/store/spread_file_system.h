@@ -1,6 +1,8 @@
 #pragma once
 
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/file_system.h"
@@ -17,7 +19,7 @@ struct SpreadPlace {
 /// Makes several places, such as servers, one file system for one store: each arena is at the place of its id's range
 /// (arena_spread.h); each place's folder of index runs is there under a name of its own (index_folder_name());
 /// everything else is at the first place. An arena that is not where it belongs, since it was written when there were
-/// fewer places, is looked for at all. Thread-safe.
+/// fewer places, is looked for at all, and then remembered. Thread-safe.
 class SpreadFileSystem final : public FileSystem {
  public:
   /// The places in their order, which all who use the store must agree on; at least one. Their file systems outlive it.
@@ -42,6 +44,8 @@ class SpreadFileSystem final : public FileSystem {
   /// Of the arenas' folder: what is at any place, each name once.
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;
+  /// At the place where it was last seen, else where it belongs.
+  std::string shown_path(const std::string& path) const override;
 
  private:
   /// Where a path is, and what it is called there.
@@ -54,9 +58,12 @@ class SpreadFileSystem final : public FileSystem {
   /// `path` as a place knows it.
   std::string at(const SpreadPlace& place, const std::string& path) const;
   FileSystem& fs_of(const Home& home) const { return *places_[home.place].fs; }
-  /// Asks the place where `path` belongs, and then, for an arena that is not there, the others.
+  /// Asks the place where an arena was last seen, then the place where `path` belongs, and then, for an arena, the
+  /// others.
   template <class T, class Question>
-  Result<T> ask(const std::string& path, const Question& question) const;
+  Result<T> ask(const std::string& path, const Question& question);
+  uint32_t last_place_of(const std::string& path, const Home& home) const;
+  void remember(const std::string& path, const Home& home, uint32_t place);
   /// Of a folder that every place has: at the same time, as each waits for its own disk. `act` gets the place's number.
   template <class Act>
   Status at_all_places(const Act& act) const;
@@ -64,6 +71,8 @@ class SpreadFileSystem final : public FileSystem {
   const std::vector<SpreadPlace> places_;
   const std::string root_;
   const ArenaSpread spread_;
+  mutable std::mutex mutex_;                        ///< guards away_
+  std::unordered_map<std::string, uint32_t> away_;  ///< by name: where those arenas are that are not at their home
 };
 
 }  // namespace varve

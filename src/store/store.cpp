@@ -228,12 +228,12 @@ Result<Pack> Store::read_pack(const PackLink& link, std::span<const Extent> rang
     return Status(verified.code(), std::string(verified.message()), place.arena->path());
   };
   return read_first_whole<Pack>([&](bool all) { return find_pack(link.score, link.hint, all); }, read, kPackLacking,
-                                arena_path(link.hint));
+                                arena_name(link.hint));
 }
 
 Status Store::check_pack_is_there(const PackLink& link) const {
   VARVE_ASSIGN(const std::vector<Place> places, find_pack(link.score, link.hint));
-  return places.empty() ? lacking(kPackLacking, arena_path(link.hint)) : Status();
+  return places.empty() ? lacking(kPackLacking, arena_name(link.hint)) : Status();
 }
 
 Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) const {
@@ -242,20 +242,20 @@ Result<ByteVector> Store::read_node(const Score& score, const ArenaId& hint) con
         return find(score, hint, all, [&](const ArenaReader& reader) { return reader.find_node(score); });
       },
       [](const Place& place) { return place.arena->read_node(place.ordinal); },
-      "no arena holds a tree node that a set needs", arena_path(hint));
+      "no arena holds a tree node that a set needs", arena_name(hint));
 }
 
 Result<Root> Store::read_root(const Score& score, const ArenaId& hint) const {
   VARVE_ASSIGN(ByteVector raw, read_node(score, hint));
   Result<Root> root = decode_root(raw, score_.score_bytes());
-  if (!root.ok()) return located(root.status(), arena_path(hint));
+  if (!root.ok()) return located(root.status(), arena_name(hint));
   return root;
 }
 
 Result<Leaf> Store::read_leaf(const LeafLink& link) const {
   VARVE_ASSIGN(ByteVector raw, read_node(link.score, link.hint));
   Result<Leaf> leaf = decode_leaf(raw, score_.score_bytes());
-  if (!leaf.ok()) return located(leaf.status(), arena_path(link.hint));
+  if (!leaf.ok()) return located(leaf.status(), arena_name(link.hint));
   return leaf;
 }
 

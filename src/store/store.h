@@ -62,6 +62,8 @@ class Store {
   /// Of a store over several places: of the place of this number, as SpreadFileSystem names it.
   std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }
   std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".arena"); }
+  /// The same for messages (FileSystem::shown_path).
+  std::string arena_name(const ArenaId& arena) const { return fs_.shown_path(arena_path(arena)); }
   std::string part_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".part"); }
 
   /// The sealed arenas that are there now, in the order of their ids.

@@ -207,7 +207,7 @@ class Verifier {
       Result<std::vector<Store::Place>> places = store_.find_pack(score, use.hint);
       if (places.ok() && any_holds(*places, use.ranges)) continue;
       const bool is_there = places.ok() && !places->empty();
-      (is_there ? lacking : missing)[store_.arena_path(use.hint)].insert(score);
+      (is_there ? lacking : missing)[store_.arena_name(use.hint)].insert(score);
     }
     for (auto& [arena, packs] : lacking) {
       pack_damages_.push_back({Status::corrupt("a pack lacks chunks that sets refer to", arena), {}, std::move(packs)});

@@ -147,6 +147,25 @@ class EveryKindOfLevel(LevelsTest):
                     server.kill()
 
 
+class DamageOnOneOfSeveralServers(LevelsTest):
+    def test_is_told_of_the_server_where_it_is(self):
+        location = self.make_level("two_unix")
+        self.use(location)
+        self.varve("save", SAMPLE / "DD0006", "--codec", "store", "--scheme", "agnostic", "--chunker", "fixed:4096")
+        first, second = self.folders[location]
+        damaged, = (second / "arenas").glob("*.arena")
+        raw = bytearray(damaged.read_bytes())
+        raw[len(raw) // 3] ^= 1
+        damaged.write_bytes(raw)
+        other = self.work / "other"
+        self.varve("init", other)
+        for command in (["verify", "--deep"], ["restore", "implosion@6", self.work / "out"], ["push", "implosion@6", "--to", other]):
+            _, out, said = self.run_program(*command)
+            said += out.decode()
+            self.assertIn(f"unix:{second}.socket/arenas/{damaged.name}", said, command)
+            self.assertNotIn(f"unix:{first}.socket/arenas", said, command)
+
+
 class IndexOfSeveralServers(LevelsTest):
     def test_is_made_anew_where_it_was_lost(self):
         for kind in ("two_unix", *(["three_tcp"] if HAS_TLS else [])):

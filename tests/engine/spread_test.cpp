@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <algorithm>
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
@@ -12,6 +12,7 @@
 #include "engine/saving.h"
 #include "store/prune.h"
 #include "store/spread_file_system.h"
+#include "store/verify.h"
 
 namespace varve {
 namespace {
@@ -169,6 +170,41 @@ TEST_F(SpreadStores, AreReadWhileTheyGrow) {
   const auto file = both.open_read(kPath + "/arenas/" + arena).value();
   EXPECT_TRUE(both.stat(kPath + "/arenas/" + arena).ok());
   EXPECT_GT(file->size().value(), 0u);
+}
+
+TEST_F(SpreadStores, SayAtWhichPlaceADamagedArenaLies) {
+  Places places(2);
+  const std::vector<SpreadPlace> named = {{places.disks[0].fs.get(), "/a"}, {places.disks[1].fs.get(), "/b"}};
+  ASSERT_TRUE(create_spread_store(named).ok());
+  SpreadFileSystem fs(named);
+  const auto store = Store::open(fs, fs.root(), nullptr, fs.spread()).value();
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  const std::vector<ArenaId> arenas = store->list_arenas().value();
+  const auto at_second =
+      std::find_if(arenas.begin(), arenas.end(), [&](const ArenaId& id) { return fs.spread().place_of(id) == 1; });
+  ASSERT_NE(at_second, arenas.end());
+  const std::string name = at_second->hex() + ".arena";
+  EXPECT_EQ(store->arena_name(*at_second), "/b/arenas/" + name);
+  const FrameEntry pack = store->arena(*at_second).value()->index().packs.at(0);
+  ByteVector raw = read_file(*named[1].fs, "/b/arenas/" + name, 64_MiB).value();
+  raw.at(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7) ^= std::byte{1};
+  const auto put = [&raw, &name](const SpreadPlace& place) {
+    const std::string path = place.path + "/arenas/" + name;
+    place.fs->remove(path).ignore("it may be new");
+    ASSERT_TRUE(place.fs->create(path).value()->write_at(0, raw).ok());
+  };
+  for (const SpreadPlace& place : {named[1], named[0]}) {
+    put(place);
+    if (place.path == "/a") named[1].fs->remove("/b/arenas/" + name).ignore("as rebalancing does");
+    store->drop_arena_cache();
+    const std::string there = place.path + "/arenas/" + name;
+    const VerifyReport report = verify_store(*store, true).value();
+    ASSERT_FALSE(report.whole());
+    EXPECT_TRUE(report.damages.at(0).what.subject().starts_with(there)) << report.damages[0].what.to_string();
+    const test::TempFolder target;
+    const Status restored = restore_set(*store, {"run", 1}, target.path() + "/back", {}).status();
+    EXPECT_TRUE(restored.subject().starts_with(there)) << restored.to_string();
+  }
 }
 
 TEST_F(SpreadStores, DoNotGrowOverWhatIsNotEmpty) {
