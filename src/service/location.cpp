@@ -34,6 +34,11 @@ struct ReachedServer {
   RemoteChunkLookup chunks;
 };
 
+Status same_server(const std::string& one, const std::string& other) {
+  return Status::invalid_argument("two of these servers are the same", one == other ? one : one + " and " + other,
+                                  "name each server once");
+}
+
 class ServerPlace final : public StorePlace {
  public:
   static Result<std::unique_ptr<ServerPlace>> open(const std::vector<ServerAddress>& addresses,
@@ -47,6 +52,9 @@ class ServerPlace final : public StorePlace {
     auto place = std::make_unique<ServerPlace>();
     for (const ServerAddress& address : addresses) {
       VARVE_ASSIGN(std::unique_ptr<ServerLink> link, ServerLink::open(address, link_options));
+      for (const auto& other : place->servers_) {
+        if (other->link->server() == link->server()) return same_server(other->link->name(), link->name());
+      }
       place->servers_.push_back(std::make_unique<ReachedServer>(std::move(link)));
     }
     if (addresses.size() > 1 && !options.any_servers) VARVE_TRY(place->spread_over_servers());
@@ -100,6 +108,8 @@ Result<std::vector<ServerAddress>> parse_servers(std::string_view text, std::str
   while (true) {
     const size_t comma = rest.find(',');
     VARVE_ASSIGN(ServerAddress server, ServerAddress::parse(std::string(prefix) + std::string(rest.substr(0, comma))));
+    if (std::find(servers.begin(), servers.end(), server) != servers.end())
+      return same_server(server.to_string(), server.to_string());
     servers.push_back(std::move(server));
     if (comma == std::string_view::npos) return servers;
     rest = rest.substr(comma + 1);

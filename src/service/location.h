@@ -51,7 +51,7 @@ class StorePlace {
 };
 
 /// Connects to all servers before it returns; may then start threads. A folder need not be there. unsupported: this
-/// build has no TLS. invalid_argument: several servers that are not those of one store.
+/// build has no TLS. invalid_argument: several servers that are not those of one store, or two that are the same.
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options = {});
 
 /// The store at a place, which outlives it.

@@ -151,6 +151,7 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
     return may_pass(connection.status()) ? link->unreachable(connection.status())
                                          : connection.status().with_context("cannot use the server " + link->name());
   }
+  link->server_ = (*connection)->server();
   link->idle_.push_back(std::move(*connection));
   return link;
 }

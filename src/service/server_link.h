@@ -102,6 +102,8 @@ class ServerLink {
   /// Says that the server cannot be reached, because of `failure`.
   Status unreachable(const Status& failure);
   std::string name() const { return address_.to_string(); }
+  /// The run of the server that open() has met: equal, if two addresses lead to the same.
+  const UniqueId& server() const { return server_; }
 
  private:
   ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {}
@@ -115,7 +117,7 @@ class ServerLink {
 
   const ServerAddress address_;
   const LinkOptions options_;
-  UniqueId client_;
+  UniqueId client_, server_;
   std::unique_ptr<TlsParty> tls_;  ///< of TCP
 
   mutable std::atomic<bool> was_unreachable_{false};

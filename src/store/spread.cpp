@@ -244,6 +244,15 @@ Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOp
   if (places.size() == 1) return Store::create(*places.front().fs, places.front().path, options);
   if (places.empty() || places.size() > kSpreadPlacesMax)
     return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
+  for (size_t place = 0; place < places.size(); ++place) {
+    for (size_t other = 0; other < place; ++other) {
+      if (places[other].fs == places[place].fs && places[other].path == places[place].path)
+        return Status::invalid_argument("two of these are the same place", places[place].path, "name each place once");
+    }
+    VARVE_ASSIGN(const bool is_store, has_header(places[place]));
+    if (is_store) return Status::already_exists("there is a store already", places[place].path);
+    VARVE_TRY(check_empty(places[place]));
+  }
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   options.id = id;
   // The first place comes last: without it there is no store yet.

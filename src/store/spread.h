@@ -13,7 +13,8 @@ namespace varve {
 // catalog, the leases and the marks; every place has the store's header, arenas, and a file that says which place it is
 // (spread_member.h), so that nobody takes it for a store of its own, and loses what the others have.
 
-/// Makes a store over `places`, in this order. already_exists if one of them has anything in its folder.
+/// Makes a store over `places`, in this order. already_exists if one of them has anything in its folder,
+/// invalid_argument if two are the same: nothing is written then.
 Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOptions options = {});
 
 /// Brings places that were named in any order into theirs. A single place may be a usual store. For several that have

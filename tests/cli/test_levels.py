@@ -147,6 +147,20 @@ class EveryKindOfLevel(LevelsTest):
                     server.kill()
 
 
+class MakingAStoreOnSeveralServers(LevelsTest):
+    def test_refuses_a_server_that_is_named_twice_and_writes_nothing(self):
+        folder = self.work / "place"
+        _, address = self.serve("--place", listen=f"unix:{folder}.socket", folder=folder)
+        alias = self.work / "alias.socket"
+        alias.symlink_to(f"{folder}.socket")
+        path = address.removeprefix("unix:")
+        for twice in (f"unix:{path},{path}", f"unix:{path},{alias}"):
+            said = self.fails(USAGE, "init", twice)
+            self.assertIn("two of these servers are the same", said)
+        self.assertEqual(list(folder.iterdir()), [])
+        self.varve("init", f"unix:{path}")
+
+
 class DamageOnOneOfSeveralServers(LevelsTest):
     def test_is_told_of_the_server_where_it_is(self):
         location = self.make_level("two_unix")

@@ -128,6 +128,20 @@ TEST_F(SpreadStores, MayBeNamedInAnyOrderButOnlyWhole) {
   EXPECT_FALSE(order_places({disks[0], disks[1], strangers.all()[0]}).ok());
 }
 
+TEST_F(SpreadStores, AreNotMadeOverOnePlaceTwiceNorOverWhatIsNotEmptyAndThenNothingIsWritten) {
+  Places places(3);
+  const auto disks = places.all();
+  EXPECT_EQ(create_spread_store({disks[0], disks[1], disks[0]}).code(), StatusCode::invalid_argument);
+  ASSERT_TRUE(places.disks[2]->create_directory(kPath).ok());
+  ASSERT_TRUE(places.disks[2]->create(kPath + "/thesis.tex").ok());
+  EXPECT_EQ(create_spread_store(disks).code(), StatusCode::already_exists);
+  EXPECT_EQ(create_spread_store({disks[2], disks[0]}).code(), StatusCode::already_exists);
+  for (const size_t untouched : {0u, 1u})
+    EXPECT_EQ(places.disks[untouched]->list(kPath).status().code(), StatusCode::not_found);
+  EXPECT_TRUE(create_spread_store(places.first(2)).ok());
+  EXPECT_EQ(create_spread_store(places.first(2)).code(), StatusCode::already_exists);
+}
+
 TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
   Places places(4);
   ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
