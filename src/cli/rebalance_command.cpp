@@ -10,7 +10,7 @@ namespace {
 class RebalanceCommand final : public Command {
  public:
   std::string_view name() const override { return "rebalance"; }
-  std::string_view summary() const override { return "spread a store over more servers"; }
+  std::string_view summary() const override { return "spread a store evenly, also over more servers"; }
 
   void declare(Arguments& arguments) override {
     arguments.examples(
@@ -21,7 +21,7 @@ class RebalanceCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(const std::string location, session.store_path());
     VARVE_ASSIGN(StorePlace* const place, session.open_any_servers(location));
-    VARVE_ASSIGN(const RebalanceReport report, rebalance(place->places(), session.begin_progress()));
+    VARVE_ASSIGN(const RebalanceReport report, rebalance(place->places(), {}, session.begin_progress()));
     session.end_progress();
     if (session.json()) {
       session.print_facts(Json{{"moved_arenas", report.moved_arenas},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "store/arena_mover.h"
 #include "store/chunk_index.h"
 #include "store/spread_file_system.h"
 #include "store/spread_member.h"
@@ -10,7 +11,6 @@
 namespace varve {
 
 namespace {
-constexpr uint64_t kCopyBytes = 4_MiB;
 constexpr uint64_t kIndexMemoryBytes = 64_MiB;
 
 struct Place : SpreadPlace {
@@ -70,119 +70,6 @@ Status check_empty(const SpreadPlace& place) {
   return Status::already_exists("the folder of a new place is not empty", place.path, "name a new or empty folder");
 }
 
-/// Moves arenas to where they belong.
-class Mover {
- public:
-  Mover(const std::vector<SpreadPlace>& places, ProgressSink& progress)
-      : places_(places), spread_(static_cast<uint32_t>(places.size())), progress_(progress) {}
-
-  Result<RebalanceReport> run() {
-    RebalanceReport report;
-    report.bytes_of_places.resize(places_.size());
-    std::vector<Arena> wrong;
-    uint64_t wrong_bytes = 0;
-    for (uint32_t place = 0; place < places_.size(); ++place) {
-      FileSystem& fs = *places_[place].fs;
-      VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(arenas_of(place)));
-      for (const DirectoryEntry& entry : entries) {
-        if (!entry.name.ends_with(kSuffix)) continue;
-        const Result<ArenaId> id =
-            ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - kSuffix.size()));
-        if (!id.ok()) continue;
-        const Result<FileStatus> status = fs.stat(join_path(arenas_of(place), entry.name));
-        if (status.status().code() == StatusCode::not_found) continue;  // pruned meanwhile
-        VARVE_TRY(status.status());
-        const uint32_t home = spread_.place_of(*id);
-        ++report.arenas;
-        report.bytes += status->bytes;
-        report.bytes_of_places[home] += status->bytes;
-        if (home == place) continue;
-        wrong.push_back({*id, place, home, status->bytes});
-        wrong_bytes += status->bytes;
-      }
-    }
-    progress_.phase("moving");
-    progress_.total(wrong_bytes);
-    for (const Arena& arena : wrong) {
-      if (progress_.cancelled()) return Status::cancelled();
-      VARVE_TRY(move(arena));
-      ++report.moved_arenas;
-      report.moved_bytes += arena.bytes;
-      progress_.advance(arena.bytes);
-    }
-    return report;
-  }
-
- private:
-  static constexpr std::string_view kSuffix = ".arena";
-  struct Arena {
-    ArenaId id;
-    uint32_t from = 0, to = 0;
-    uint64_t bytes = 0;
-  };
-
-  Status move(const Arena& arena) {
-    FileSystem& from = *places_[arena.from].fs;
-    FileSystem& to = *places_[arena.to].fs;
-    const std::string name = arena.id.hex() + std::string(kSuffix);
-    const std::string path = join_path(arenas_of(arena.from), name), target = join_path(arenas_of(arena.to), name);
-    const std::string part = join_path(arenas_of(arena.to), arena.id.hex() + ".part");
-    to.remove(part).ignore("there is none, unless an earlier move was stopped");
-    VARVE_ASSIGN(const std::unique_ptr<File> source, from.open_read(path));
-    const Status copied = copy(*source, to, part, path, arena.bytes);
-    if (!copied.ok()) {
-      to.remove(part).ignore("prune removes it");
-      return copied;
-    }
-    const Status named = to.rename_no_replace(part, target);
-    if (named.code() == StatusCode::already_exists) {
-      // An earlier move was stopped after this point. Arenas are immutable: it is the same.
-      to.remove(part).ignore("prune removes it");
-    } else {
-      VARVE_TRY(named);
-    }
-    VARVE_TRY(to.sync_directory(arenas_of(arena.to)));
-    const Status removed = from.remove(path);
-    if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
-    return from.sync_directory(arenas_of(arena.from));
-  }
-
-  Status copy(File& source, FileSystem& to, const std::string& part, const std::string& path, uint64_t bytes) {
-    VARVE_ASSIGN(const std::unique_ptr<File> copy, to.create(part));
-    uint32_t sum = 0;
-    ByteVector buffer(static_cast<size_t>(std::min(kCopyBytes, bytes)));
-    auto for_each_piece = [&](const auto& work) -> Status {
-      for (uint64_t at = 0; at < bytes; at += kCopyBytes) {
-        VARVE_TRY(work(at, MutableByteSpan(buffer).first(static_cast<size_t>(std::min(kCopyBytes, bytes - at)))));
-      }
-      return {};
-    };
-    const Status written = for_each_piece([&](uint64_t at, MutableByteSpan piece) -> Status {
-      VARVE_TRY(read_exactly(source, at, piece, path));
-      sum = crc32c(piece, sum);
-      return copy->write_at(at, piece);
-    });
-    VARVE_TRY(written);
-    VARVE_TRY(copy->sync());
-    uint32_t there = 0;
-    const Status read = for_each_piece([&](uint64_t at, MutableByteSpan piece) -> Status {
-      VARVE_TRY(read_exactly(*copy, at, piece, part));
-      there = crc32c(piece, there);
-      return {};
-    });
-    VARVE_TRY(read);
-    if (sum == there) return {};
-    return Status::corrupt("what was written is not what is read back; the arena stays where it was", part,
-                           "check that place's disk");
-  }
-
-  std::string arenas_of(uint32_t place) const { return join_path(places_[place].path, "arenas"); }
-
-  const std::vector<SpreadPlace>& places_;
-  const ArenaSpread spread_;
-  ProgressSink& progress_;
-};
-
 /// The store's header and id, and all places in their new order: members first. Changes nothing.
 struct Growth {
   UniqueId store;
@@ -231,12 +118,24 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
   VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.path));
   return growth;
 }
-/// Each place has answered for more chunks until now: the new ones are told what is theirs.
-Status spread_index(const std::vector<SpreadPlace>& places) {
-  if (places.size() == 1) return {};
-  SpreadFileSystem fs(places);
-  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(fs, fs.root(), nullptr, fs.spread()));
-  return ChunkIndex::complete(*store, kIndexMemoryBytes);
+
+/// Makes the new places ones of the store.
+Status grow(const Growth& growth) {
+  const auto count = static_cast<uint32_t>(growth.places.size());
+  if (count == growth.count_before) return {};
+  // The first place comes last: until then the store has as many places as before.
+  for (uint32_t place = count; place-- > 0;) {
+    FileSystem& fs = *growth.places[place].fs;
+    const std::string& path = growth.places[place].path;
+    const bool added = place >= growth.count_before;
+    if (added) VARVE_TRY(fs.create_directory(path));
+    VARVE_TRY(write_spread_member(fs, path, {growth.store, place, count}));
+    if (!added) continue;
+    for (const char* folder : {"arenas", "index"}) VARVE_TRY(fs.create_directory(join_path(path, folder)));
+    VARVE_TRY(write_file_durably(fs, Store::header_path(path), growth.header));
+    VARVE_TRY(Store::sync_name(fs, path));
+  }
+  return {};
 }
 }  // namespace
 
@@ -286,28 +185,18 @@ Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& pl
                                   "name all of its places, in any order");
 }
 
-Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, ProgressSink& progress) {
+Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, const RebalanceOptions& options,
+                                  ProgressSink& progress) {
   VARVE_ASSIGN(const std::vector<Place> found, look_at(places));
   VARVE_ASSIGN(const Growth growth, plan_growth(found));
-  const auto count = static_cast<uint32_t>(growth.places.size());
-  if (count != growth.count_before) {
-    // The first place comes last: until then the store has as many places as before.
-    for (uint32_t place = count; place-- > 0;) {
-      FileSystem& fs = *growth.places[place].fs;
-      const std::string& path = growth.places[place].path;
-      const bool added = place >= growth.count_before;
-      if (added) VARVE_TRY(fs.create_directory(path));
-      VARVE_TRY(write_spread_member(fs, path, {growth.store, place, count}));
-      if (added) {
-        for (const char* folder : {"arenas", "index"}) VARVE_TRY(fs.create_directory(join_path(path, folder)));
-        VARVE_TRY(write_file_durably(fs, Store::header_path(path), growth.header));
-        VARVE_TRY(Store::sync_name(fs, path));
-      }
-    }
-  }
-  VARVE_ASSIGN(const RebalanceReport report, Mover(growth.places, progress).run());
+  VARVE_TRY(grow(growth));
+  SpreadFileSystem fs(growth.places);
+  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(fs, fs.root(), nullptr, fs.spread()));
+  VARVE_ASSIGN(const RebalanceReport report, ArenaMover(*store, growth.places, options, progress).run());
+  if (growth.places.size() == 1) return report;
+  // Each place has answered for more chunks until now: the new ones are told what is theirs.
   progress.phase("indexing");
-  spread_index(growth.places).ignore("the next save does it");
+  ChunkIndex::complete(*store, kIndexMemoryBytes).ignore("the next save does it");
   return report;
 }
 

@@ -23,10 +23,12 @@ std::string lease_text(pid_t process) {
 }
 }  // namespace
 
-Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store) {
-  VARVE_ASSIGN(UniqueId id, UniqueId::random());
-  std::unique_ptr<WriterLease> lease(new WriterLease(store, id));
-  lease->path_ = join_path(store.writers_path(), id.hex());
+Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, std::optional<UniqueId> id) {
+  if (!id) {
+    VARVE_ASSIGN(id, UniqueId::random());
+  }
+  std::unique_ptr<WriterLease> lease(new WriterLease(store, *id));
+  lease->path_ = join_path(store.writers_path(), id->hex());
   Result<std::unique_ptr<File>> file = store.fs().create(lease->path_);
   if (!file.ok()) {
     if (file.status().code() != StatusCode::permission_denied) return file.status();

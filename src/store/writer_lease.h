@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,11 +24,13 @@ enum class IfExists : uint8_t { refuse, replace };
 /// nothing was lost but the work (FORMAT.md, "Writing and pruning at the same time").
 class WriterLease {
  public:
-  static Result<std::unique_ptr<WriterLease>> acquire(const Store& store);
+  /// `id` is for those who know each other by it (arena_mover.h); else it is random.
+  static Result<std::unique_ptr<WriterLease>> acquire(const Store& store, std::optional<UniqueId> id = {});
   ~WriterLease();  ///< gives up: removes the file, unless committed
   WriterLease(const WriterLease&) = delete;
   WriterLease& operator=(const WriterLease&) = delete;
 
+  const UniqueId& id() const { return id_; }
   /// The id of the writer's `ordinal`-th arena at a place of the store's spread.
   ArenaId arena_id(uint32_t ordinal, uint32_t place = 0) const { return store_.spread().arena_at(id_, ordinal, place); }
   /// Whether `arena` was written by the writer whose lease file is called `lease_name`.

@@ -213,6 +213,11 @@ class Rebalancing(LevelsTest):
         self.folders[both] = [*self.folders[location], folder]
         self.assertEqual(len(self.arenas(both)), 3)
         self.assertEqual(len(list((folder / "arenas").glob("*.arena"))), report["moved_arenas"])
+        self.assertGreater(report["moved_arenas"], 0)
+        sizes = [[arena.stat().st_size for arena in (place / "arenas").glob("*.arena")] for place in self.folders[both]]
+        self.assertEqual(report["bytes_of_places"], [sum(arenas) for arenas in sizes])
+        self.assertLessEqual(abs(sum(sizes[0]) - sum(sizes[1])), min(sizes[0] if sum(sizes[0]) > sum(sizes[1]) else sizes[1]))
+        self.assertEqual(self.facts("rebalance")["moved_arenas"], 0)
         for step in (5, 6, 7):
             self.assert_restores(f"implosion@{step}", SAMPLE / f"DD000{step}")
         self.assert_whole()

@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <thread>
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
@@ -169,6 +173,101 @@ TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
   EXPECT_FALSE(rebalance(places.first(3)).ok()) << "a place cannot be left out";
 }
 
+/// The bytes of the arenas of each place.
+std::vector<std::vector<uint64_t>> arena_bytes(const Places& places) {
+  std::vector<std::vector<uint64_t>> all;
+  for (const SpreadPlace& place : places.all()) {
+    std::vector<uint64_t>& bytes = all.emplace_back();
+    for (const DirectoryEntry& entry : place.fs->list(kPath + "/arenas").value())
+      bytes.push_back(place.fs->stat(kPath + "/arenas/" + entry.name).value().bytes);
+  }
+  return all;
+}
+
+TEST_F(SpreadStores, HaveNoPlaceThatIsFullerThanAnotherByMoreThanItsSmallestArena) {
+  Places places(3);
+  ASSERT_TRUE(create_spread_store(places.first(2)).ok());
+  {
+    OpenSpread open(places.first(2));
+    for (uint64_t step = 1; step <= 6; ++step) {
+      test::write_file(folder.path() + "/rank2.dat", std::string(as_text(test::random_bytes(400'000 * step, step))));
+      ASSERT_TRUE(test::save(*open.store, folder.path(), "run", step).ok());
+    }
+  }
+  const test::Snapshot last = test::snapshot_of(folder.path());
+  const auto report = rebalance(places.all());
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  const std::vector<std::vector<uint64_t>> arenas = arena_bytes(places);
+  std::vector<uint64_t> sums;
+  for (const std::vector<uint64_t>& there : arenas)
+    sums.push_back(std::accumulate(there.begin(), there.end(), uint64_t{0}));
+  EXPECT_EQ(report->bytes_of_places, sums);
+  EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), uint64_t{0}), report->bytes);
+  const uint64_t least = *std::min_element(sums.begin(), sums.end());
+  EXPECT_GT(least, report->bytes / 6) << "there are enough arenas to be even";
+  for (size_t place = 0; place < 3; ++place)
+    EXPECT_LE(sums[place] - least, *std::min_element(arenas[place].begin(), arenas[place].end())) << place;
+  EXPECT_EQ(rebalance(places.all())->moved_arenas, 0u) << "nothing is left to do";
+  OpenSpread open(places.all());
+  EXPECT_TRUE(test::is_whole(*open.store));
+  EXPECT_TRUE(test::restores_as(*open.store, {"run", 6}, last));
+  EXPECT_TRUE(open.fs.list(kPath + "/writers").value().empty());
+}
+
+/// A store on two places with an arena that lies at both, as after a rebalance that was stopped.
+struct StoreWithACopy : SpreadStores {
+  void SetUp() override {
+    SpreadStores::SetUp();
+    ASSERT_TRUE(create_spread_store(places.all()).ok());
+    ASSERT_TRUE(test::save(*OpenSpread(places.all()).store, folder.path(), "run", 1).ok());
+    const std::string name = places.disks[1]->list(kPath + "/arenas").value().at(0).name;
+    path = kPath + "/arenas/" + name;
+    put_copy(read_file(*places.disks[1].fs, path, 64_MiB).value());
+  }
+  void put_copy(const ByteVector& raw) {
+    places.disks[0]->remove(path).ignore("it may be new");
+    ASSERT_TRUE(places.disks[0]->create(path).value()->write_at(0, raw).ok());
+  }
+  size_t copies() const { return places.disks[0]->stat(path).ok() + places.disks[1]->stat(path).ok(); }
+  Places places{2};
+  std::string path;
+};
+
+TEST_F(StoreWithACopy, IsLeftWithOne) {
+  ASSERT_TRUE(rebalance(places.all()).ok());
+  EXPECT_EQ(copies(), 1u);
+  EXPECT_TRUE(test::restores_as(*OpenSpread(places.all()).store, {"run", 1}, saved));
+}
+
+TEST_F(StoreWithACopy, KeepsBothIfTheyDiffer) {
+  ByteVector raw = read_file(*places.disks[0].fs, path, 64_MiB).value();
+  raw.at(raw.size() / 2) ^= std::byte{1};
+  put_copy(raw);
+  ASSERT_TRUE(rebalance(places.all()).ok());
+  EXPECT_EQ(copies(), 2u);
+}
+
+TEST_F(StoreWithACopy, IsLeftAloneAsLongAsAnotherMoverLives) {
+  const std::string lease = kPath + "/writers/00000000" + to_hex(as_bytes("arena mover."));
+  ASSERT_TRUE(places.disks[0]->create(lease).ok());
+  {
+    std::atomic<bool> ending = false;
+    std::thread heart([&] {
+      while (!ending) {
+        EXPECT_TRUE(places.disks[0]->touch(lease).ok());
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    });
+    EXPECT_EQ(rebalance(places.all(), {.silence_seconds = 60}).status().code(), StatusCode::busy);
+    ending = true;
+    heart.join();
+  }
+  EXPECT_EQ(copies(), 2u);
+  ASSERT_TRUE(rebalance(places.all(), {.silence_seconds = 0.5}).ok()) << "it is dead";
+  EXPECT_EQ(copies(), 1u);
+  EXPECT_FALSE(places.disks[0]->stat(lease).ok());
+}
+
 TEST_F(SpreadStores, AreReadWhileTheyGrow) {
   Places places(2);
   ASSERT_TRUE(Store::create(*places.disks[0].fs, kPath).ok());
@@ -247,6 +346,7 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
     }
   }
   const test::Snapshot last = test::snapshot_of(folder.path());
+  const RebalanceOptions at_once{.silence_seconds = 0};  // a lease that could not be removed is not waited for
   size_t struck_count = 0;
   for (size_t faulty_place = 0; faulty_place < 3; ++faulty_place) {
     for (uint64_t operation = 0;; ++operation) {
@@ -254,7 +354,7 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
       auto named = places.all();
       FaultyFileSystem faulty(*named[faulty_place].fs, {{.kind = GetParam(), .at_operation = operation}});
       named[faulty_place].fs = &faulty;
-      const auto report = rebalance(named);
+      const auto report = rebalance(named, at_once);
       if (!faulty.struck()) break;
       ++struck_count;
       if (GetParam() == FaultKind::crash)
@@ -266,7 +366,7 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
         OpenSpread open(grown ? places.all() : places.first(2));
         ASSERT_TRUE(test::restores_as(*open.store, {"run", 4}, last)) << faulty.trace();
       }
-      const auto again = rebalance(places.all());
+      const auto again = rebalance(places.all(), at_once);
       ASSERT_TRUE(again.ok()) << again.status().to_string() << "\n" << faulty.trace();
       OpenSpread open(places.all());
       ASSERT_TRUE(test::is_whole(*open.store)) << faulty.trace();
