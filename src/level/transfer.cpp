@@ -345,7 +345,14 @@ Result<TransferReport> with_retries(const Store& from, const Store& to, const Se
 
 Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name, const TransferOptions& options,
                                 ProgressSink& progress) {
-  return with_retries(from, to, name, options, progress, [&](Transfer& transfer) { return transfer.run(name); });
+  Result<TransferReport> report =
+      with_retries(from, to, name, options, progress, [&](Transfer& transfer) { return transfer.run(name); });
+  // A set that is dropped takes its arenas with it, in time.
+  if (report.status().code() == StatusCode::corrupt &&
+      Catalog(from).read(name).status().code() == StatusCode::not_found) {
+    return Status::not_found("the set was dropped while it was copied", name.to_string());
+  }
+  return report;
 }
 
 Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,

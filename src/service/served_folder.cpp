@@ -59,8 +59,7 @@ Status not_served() { return Status(StatusCode::permission_denied, "not a path o
 }  // namespace
 
 Result<std::unique_ptr<ServedFolder>> ServedFolder::open(const std::string& path, PathRule rule) {
-  // A folder that the server makes is for those whom it lets in, not for all users of its machine.
-  if (::mkdir(path.c_str(), 0700) != 0) VARVE_TRY(posix_file_system().create_directory(path));
+  VARVE_TRY(posix_file_system().create_directory(path));
   UniqueFd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root.valid()) return Status::from_errno(errno, "open the folder", path);
   if (::flock(root.get(), LOCK_EX | LOCK_NB) != 0) {
