@@ -14,7 +14,10 @@ using Names = std::vector<std::string>;
 
 class Mounted : public testing::Test {
  protected:
-  Mounted() { test::make_store(posix_file_system(), folder_ / "store"); }
+  Mounted() {
+    test::layout_service();  // it forks, and must not share the lock of a spool for a moment
+    test::make_store(posix_file_system(), folder_ / "store");
+  }
   std::unique_ptr<TestMount> mount(const MountSettings& settings = {}) {
     auto opened = TestMount::open(posix_file_system(), folder_ / "store", folder_ / "spool", settings);
     EXPECT_TRUE(opened.ok()) << opened.status().to_string();
