@@ -205,7 +205,8 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
         return give_stream(store, leaf, file, i + 1, take_counted);
       }
       return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
-                               "`varve show " + name.to_string() + "` lists its variables");
+                               "`varve show --variables " + name.to_string() +
+                                   "` lists those of 100 bytes and more; others have no names in the store");
     }
     return {};
   });
