@@ -438,8 +438,8 @@ Result<RestoreReport> restore_set_together(const Store& store, const SetName& na
   if (report.ok() && !told.ok()) return told;
   // A set that is dropped takes its arenas with it, in time.
   if (report.status().code() == StatusCode::corrupt &&
-      Catalog(store).read(name).status().code() == StatusCode::not_found) {
-    return Status::not_found("the set was dropped while it was restored", name.to_string());
+      Catalog(store).read(record.name).status().code() == StatusCode::not_found) {
+    return Status::not_found("the set was dropped while it was restored", record.name.to_string());
   }
   return report;
 }
