@@ -15,6 +15,7 @@
 #include "layout/layout_codec.h"
 #include "service/offered_files.h"
 #include "service/protocol.h"
+#include "service/test_requests.h"
 #include "service/wire.h"
 #include "store/catalog.h"
 #include "store/tree.h"
@@ -152,25 +153,6 @@ void add_message(Seeds& seeds, WireHeader header, ByteSpan prefix, ByteSpan fiel
   if (Wire(std::make_unique<KeepingStream>(frame)).send(header, fields, data, after_seconds(60)).ok()) seeds.add(frame);
   plain.insert(plain.end(), fields.begin(), fields.end());
   seeds.add(plain);
-}
-
-Request full_request(Message message) {
-  Request request;
-  request.message = message;
-  request.path = "arenas/x";
-  request.to = "sets/y";
-  request.handle = 300;
-  request.offset = uint64_t{1} << 40;
-  request.bytes = 4096;
-  request.ranges = {{0, 10}, {uint64_t{1} << 50, 1}};
-  request.identity = {1, uint64_t{1} << 63, -5};
-  request.recode = "best";
-  request.bytes_per_second = 1.5e9;
-  request.prefix_count = 3;
-  request.node = "n1";
-  request.node_count = 4;
-  request.failure = Status::busy("it changed", "", "wait");
-  return request;
 }
 
 Reply full_reply() {

@@ -94,7 +94,7 @@ Status check_set_is_there(const Store& store, const SetRecord& record, std::set<
 Status note_damage(const Store& store, const SetRecord& record, std::set<Score>& known, StoreStatistics& statistics) {
   const Status there = check_set_is_there(store, record, known);
   if (there.code() != StatusCode::corrupt) return there;
-  if (Catalog(store).read(record.name).status().code() == StatusCode::not_found) return {};  // dropped just now
+  if (Catalog(store).unless_dropped(record.name, there).code() == StatusCode::not_found) return {};
   if (statistics.damaged_sets.empty()) statistics.first_damage = there;
   statistics.damaged_sets.push_back(record.name);
   return {};

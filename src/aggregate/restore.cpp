@@ -100,9 +100,10 @@ class Restorer {
     for (uint32_t number = 0; number < files_.size(); ++number) {
       if (mine_[number] && files_[number].type == type && !lost_.contains(number)) numbers.push_back(number);
     }
-    // Folders before what is in them, which may need to be made writable.
-    std::sort(numbers.begin(), numbers.end(),
-              [this](uint32_t a, uint32_t b) { return files_[a].path < files_[b].path; });
+    if (type == FileType::directory) {  // before what is in them: they may need to be made writable
+      std::sort(numbers.begin(), numbers.end(),
+                [this](uint32_t a, uint32_t b) { return files_[a].path < files_[b].path; });
+    }
     for (const uint32_t number : numbers) {
       const TreeFile& file = files_[number];
       VARVE_TRY(target_.publish(number, file));
@@ -436,11 +437,7 @@ Result<RestoreReport> restore_set_together(const Store& store, const SetName& na
   const Status left = leave_target(ranks, target);
   const Status told = left.ok() ? shared.tell_warnings() : left;
   if (report.ok() && !told.ok()) return told;
-  // A set that is dropped takes its arenas with it, in time.
-  if (report.status().code() == StatusCode::corrupt &&
-      Catalog(store).read(record.name).status().code() == StatusCode::not_found) {
-    return Status::not_found("the set was dropped while it was restored", record.name.to_string());
-  }
+  if (!report.ok()) return Catalog(store).unless_dropped(record.name, report.status());
   return report;
 }
 

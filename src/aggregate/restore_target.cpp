@@ -1,6 +1,5 @@
 #include "aggregate/restore_target.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
@@ -12,15 +11,14 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "aggregate/restore_staging.h"
 #include "core/file_system.h"
-#include "core/unique_id.h"
 
 namespace varve {
 
 namespace {
 constexpr size_t kOpenFilesMax = 256;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
-constexpr std::string_view kStagingPrefix = ".varve-restore-";
 
 /// Opens a folder below `root` without leaving it or following links.
 int open_beneath(int root, const std::string& path) {
@@ -43,31 +41,24 @@ int open_beneath(int root, const std::string& path) {
 
 std::string staged_name(uint32_t number) { return std::to_string(number); }
 
-/// Removes a staging folder, if no process holds it.
-void remove_left_over(int root, const char* name) {
-  const UniqueFd staging(::openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+/// Removes a staging folder in `folder`, which is open as `root`, if no process holds it.
+void remove_left_over(int root, const std::string& folder, const std::string& name) {
+  const UniqueFd staging(::openat(root, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!staging.valid() || ::flock(staging.get(), LOCK_EX | LOCK_NB) != 0) return;
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(::dup(staging.get())), ::closedir);
-  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr)
-    ::unlinkat(staging.get(), entry->d_name, 0);
-  ::unlinkat(root, name, AT_REMOVEDIR);
+  const Result<std::vector<DirectoryEntry>> files = posix_file_system().list(join_path(folder, name));
+  if (!files.ok()) return;
+  for (const DirectoryEntry& file : *files) ::unlinkat(staging.get(), file.name.c_str(), 0);
+  ::unlinkat(root, name.c_str(), AT_REMOVEDIR);
 }
 
-void remove_left_overs(int root) {
-  const UniqueFd again(::openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(again.valid() ? ::fdopendir(::dup(again.get())) : nullptr,
-                                                    ::closedir);
-  std::vector<std::string> names;
-  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr) {
-    if (is_restore_staging(entry->d_name)) names.emplace_back(entry->d_name);
+void remove_left_overs(int root, const std::string& folder) {
+  const Result<std::vector<DirectoryEntry>> entries = posix_file_system().list(folder);
+  if (!entries.ok()) return;
+  for (const DirectoryEntry& entry : *entries) {
+    if (is_restore_staging(entry.name)) remove_left_over(root, folder, entry.name);
   }
-  for (const std::string& name : names) remove_left_over(root, name.c_str());
 }
 }  // namespace
-
-bool is_restore_staging(std::string_view name) {
-  return name.starts_with(kStagingPrefix) && name.size() == kStagingPrefix.size() + 2 * sizeof(UniqueId::bytes);
-}
 
 std::string RestoreTarget::describe(const std::string& path) const { return join_path(folder_, path); }
 
@@ -80,7 +71,7 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
   if (error) return Status::from_errno(error.value(), "create folder", folder);
   target->root_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!target->root_.valid()) return Status::from_errno(errno, "open folder", folder);
-  remove_left_overs(target->root_.get());
+  remove_left_overs(target->root_.get(), folder);
   VARVE_TRY(target->make_staging());
   return target;
 }
@@ -88,7 +79,7 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
 Status RestoreTarget::make_staging() {
   while (true) {
     VARVE_ASSIGN(const UniqueId id, UniqueId::random());
-    staging_name_ = std::string(kStagingPrefix) + id.hex();
+    staging_name_ = restore_staging_name(id);
     if (::mkdirat(root_.get(), staging_name_.c_str(), 0700) != 0)
       return Status::from_errno(errno, "create a folder in", folder_);
     staging_.reset(::openat(root_.get(), staging_name_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));

@@ -5,7 +5,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -14,10 +13,6 @@
 #include "store/tree.h"
 
 namespace varve {
-
-/// Whether a folder of that name is where a restore keeps what it has not published yet, or what one that was killed
-/// has left.
-bool is_restore_staging(std::string_view name);
 
 /// A folder that a set is restored into. Files are written in a staging folder inside it and renamed to their places by
 /// publish(); paths are followed without leaving the folder and without following symbolic links (openat2). write() may

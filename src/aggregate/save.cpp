@@ -20,14 +20,6 @@ std::optional<uint64_t> last_number(std::string_view name) {
   return begin < end && error == std::errc() && parsed == name.data() + end ? std::optional(value) : std::nullopt;
 }
 
-namespace {
-Status check_is_new(const Store& store, const SetName& name) {
-  if (!store.fs().stat(Catalog(store).record_path(name)).ok()) return {};
-  return Status::already_exists("the set is in the store already", name.to_string(),
-                                "choose another step with --step, or `varve drop` the old set first");
-}
-}  // namespace
-
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options) {
   std::error_code error;
   const std::filesystem::path full = std::filesystem::weakly_canonical(folder, error);
@@ -49,7 +41,7 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
-  VARVE_TRY(check_is_new(store, name));  // before the folder is gone through
+  VARVE_TRY(Catalog(store).check_is_new(name));  // before the folder is gone through
   VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
   return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
@@ -71,7 +63,7 @@ Result<SaveReport> save_files_as(const Store& store, const std::string& folder, 
                                  ProgressSink& progress, const PublishRecord& publish) {
   VARVE_TRY(check_save_options(options));
   VARVE_TRY(check_job_name(name.job));
-  VARVE_TRY(check_is_new(store, name));
+  VARVE_TRY(Catalog(store).check_is_new(name));
   progress.phase("saving");
   std::deque<FolderSource> folders;
   std::vector<Source*> sources;

@@ -61,10 +61,7 @@ class TogetherSaver {
   Status make_plan() {
     VARVE_TRY(check_save_options(options_));
     VARVE_ASSIGN(plan_.name, choose_set_name(store_, folder_, options_));
-    if (store_.fs().stat(Catalog(store_).record_path(plan_.name)).ok()) {
-      return Status::already_exists("the set is in the store already", plan_.name.to_string(),
-                                    "choose another step with --step, or `varve drop` the old set first");
-    }
+    VARVE_TRY(Catalog(store_).check_is_new(plan_.name));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
     VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));
@@ -128,7 +125,7 @@ class TogetherSaver {
   /// Nothing appears if it does not appear as a whole. A set that is there after all, but was not made durable, keeps
   /// its parts.
   void withdraw_part() const {
-    if (sources_.empty() || store_.fs().stat(Catalog(store_).record_path(plan_.name)).ok()) return;
+    if (sources_.empty() || Catalog(store_).has(plan_.name)) return;
     remove_part(store_, part_).ignore("a prune gives it up after a while");
   }
 

@@ -88,7 +88,7 @@ Result<Sharing> find_sharing(const Store& store, const SetRecord& record, const 
     progress.advance(other.raw_bytes);
     if (!ranges.ok()) {
       if (ranges.status().code() != StatusCode::corrupt) return ranges.status();
-      if (!Catalog(store).read(other.name).ok()) continue;  // dropped just now
+      if (Catalog(store).unless_dropped(other.name, ranges.status()).code() == StatusCode::not_found) continue;
       progress.warning(ranges.status().with_context("it is unknown what is shared with " + other.name.to_string()));
       continue;
     }

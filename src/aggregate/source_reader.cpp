@@ -27,8 +27,7 @@ Result<int> SourceReader::open(uint32_t file) {
   }
   const std::string path = join_path(folder_, files_[file].path);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd.valid() && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return changed_while_saved(path);
-  if (!fd.valid()) return Status::from_errno(errno, "open", path);
+  if (!fd.valid()) return failed_while_saved(errno, "open", path);
   if (open_.size() >= kOpenFilesMax) {
     open_.erase(recently_used_.back());
     recently_used_.pop_back();
@@ -47,8 +46,7 @@ Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) 
     while (got < to.size()) {
       ssize_t n = ::pread(fd, to.data() + got, to.size() - got, static_cast<off_t>(at + got));
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EISDIR) return changed_while_saved(path);
-      if (n < 0) return Status::from_errno(errno, "read", path);
+      if (n < 0) return failed_while_saved(errno, "read", path);
       if (n == 0) break;
       got += static_cast<size_t>(n);
     }

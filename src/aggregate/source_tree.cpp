@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "aggregate/restore_target.h"
+#include "aggregate/restore_staging.h"
 #include "core/file_system.h"
 #include "core/unique_fd.h"
 
@@ -18,7 +18,7 @@ namespace {
 Result<std::string> read_link(int directory, const char* name, const std::string& path) {
   char target[kPathBytesMax + 1];
   ssize_t length = ::readlinkat(directory, name, target, sizeof target);
-  if (length < 0) return Status::from_errno(errno, "read symbolic link", path);
+  if (length < 0) return failed_while_saved(errno, "read symbolic link", path);
   if (static_cast<size_t>(length) > kPathBytesMax)
     return Status::resource_limit("a symbolic link's target is too long", path);
   return std::string(target, static_cast<size_t>(length));
@@ -31,8 +31,8 @@ class Scanner {
   Status scan(const std::string& relative) {
     const std::string path = relative.empty() ? folder_ : join_path(folder_, relative);
     int raw_fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (relative.empty() ? 0 : O_NOFOLLOW));
-    if (raw_fd < 0 && !relative.empty() && (errno == ENOENT || errno == ENOTDIR)) return changed_while_saved(path);
-    if (raw_fd < 0) return Status::from_errno(errno, "open folder", path);
+    if (raw_fd < 0 && relative.empty()) return Status::from_errno(errno, "open folder", path);
+    if (raw_fd < 0) return failed_while_saved(errno, "open folder", path);
     std::unique_ptr<DIR, int (*)(DIR*)> directory(::fdopendir(raw_fd), ::closedir);
     if (directory == nullptr) {
       UniqueFd closed(raw_fd);
@@ -63,8 +63,7 @@ class Scanner {
   Result<bool> add(int directory, const std::string& name, const std::string& entry_path) {
     struct stat status {};
     if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
-      return errno == ENOENT ? changed_while_saved(join_path(folder_, entry_path))
-                             : Status::from_errno(errno, "look at", join_path(folder_, entry_path));
+      return failed_while_saved(errno, "look at", join_path(folder_, entry_path));
     if (!path_is_safe(entry_path)) return Status::resource_limit("a path is too long", join_path(folder_, entry_path));
     SourceFile file;
     file.path = entry_path;
@@ -119,22 +118,21 @@ Status changed_while_saved(const std::string& path) {
                       "nothing was committed; save again when the program has finished writing");
 }
 
+Status failed_while_saved(int error, std::string_view action, const std::string& path) {
+  const bool gone = error == ENOENT || error == ENOTDIR || error == ELOOP || error == EISDIR;
+  return gone ? changed_while_saved(path) : Status::from_errno(error, action, path);
+}
+
 Status check_unchanged(const std::string& folder, const SourceFile& file) {
   const std::string path = join_path(folder, file.path);
   struct stat status {};
-  const Status changed = changed_while_saved(path);
-  if (::lstat(path.c_str(), &status) != 0)
-    return errno == ENOENT || errno == ENOTDIR ? changed : Status::from_errno(errno, "look at", path);
-  if (file.type == FileType::directory) {
-    // What is in it, or its mode: what a save of several sets in one folder does beside it is no change.
-    const bool same = S_ISDIR(status.st_mode) && status.st_mtim.tv_sec == file.modified_s &&
-                      status.st_mtim.tv_nsec == file.modified_ns;
-    return same ? Status() : changed;
-  }
-  const bool same = S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes &&
-                    status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns &&
-                    status.st_ctim.tv_sec == file.changed_s && status.st_ctim.tv_nsec == file.changed_ns;
-  return same ? Status() : changed;
+  if (::lstat(path.c_str(), &status) != 0) return failed_while_saved(errno, "look at", path);
+  const bool same_time = status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns;
+  const bool same = file.type == FileType::directory
+                        ? S_ISDIR(status.st_mode) && same_time  // its time changes with the names in it
+                        : S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes && same_time &&
+                              status.st_ctim.tv_sec == file.changed_s && status.st_ctim.tv_nsec == file.changed_ns;
+  return same ? Status() : changed_while_saved(path);
 }
 
 }  // namespace varve

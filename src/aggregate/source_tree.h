@@ -18,6 +18,10 @@ Result<SourceFile> look_at_folder(const std::string& folder);
 /// What has become of a file that is not any more what the scan saw: busy.
 Status changed_while_saved(const std::string& path);
 
+/// What a failed system call on what the scan saw means: changed_while_saved() if it is gone, or is something else by
+/// now.
+Status failed_while_saved(int error, std::string_view action, const std::string& path);
+
 /// busy if the file, or what lies in the folder, differs from what the scan saw.
 Status check_unchanged(const std::string& folder, const SourceFile& file);
 

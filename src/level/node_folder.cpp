@@ -7,8 +7,6 @@
 namespace varve {
 
 namespace {
-constexpr std::string_view kArenaSuffix = ".arena";
-
 Status not_in_folder(std::string_view name) {
   return Status::invalid_argument("redundancy knows no such file of a store", std::string(name));
 }
@@ -22,21 +20,11 @@ std::string_view without_trailing_slashes(std::string_view path) {
 NodeFolder::NodeFolder(FileSystem& fs, const std::string& store_path, SetName set)
     : fs_(fs), store_path_(without_trailing_slashes(store_path)), set_(std::move(set)) {}
 
-std::string NodeFolder::arena_name(const ArenaId& arena) { return arena.hex() + std::string(kArenaSuffix); }
-
-std::optional<ArenaId> NodeFolder::parse_arena_name(std::string_view name) {
-  if (!name.ends_with(kArenaSuffix)) return std::nullopt;
-  const Result<ArenaId> id = ArenaId::parse(name.substr(0, name.size() - kArenaSuffix.size()));
-  // Only its one spelling is the name of the file.
-  if (!id.ok() || arena_name(*id) != name) return std::nullopt;
-  return *id;
-}
-
 std::optional<NodeFolder::Kind> NodeFolder::kind_of(std::string_view name) {
   if (name == kHeaderName) return Kind::header;
   if (name == kRecordName) return Kind::record;
   if (name == kParityFileName) return Kind::parity;
-  if (parse_arena_name(name)) return Kind::arena;
+  if (parse_arena_file_name(name)) return Kind::arena;
   return std::nullopt;
 }
 

@@ -26,9 +26,6 @@ class NodeFolder final : public FileSystem {
 
   static constexpr std::string_view kHeaderName = "store-header";
   static constexpr std::string_view kRecordName = "record";
-  static std::string arena_name(const ArenaId& arena);
-  /// The arena of that name; none for other names.
-  static std::optional<ArenaId> parse_arena_name(std::string_view name);
   /// Whether it is the name of something that can be protected.
   static bool is_protected_name(std::string_view name);
 

@@ -69,7 +69,7 @@ Result<std::vector<std::string>> protected_files_of(const Store& store, const Se
   for (const auto& [score, hint] : needs.nodes) arenas.add(score, hint, false);
   VARVE_ASSIGN(const std::set<ArenaId> needed, arenas.finish());
   std::vector<std::string> names = {std::string(NodeFolder::kHeaderName), std::string(NodeFolder::kRecordName)};
-  for (const ArenaId& arena : needed) names.push_back(NodeFolder::arena_name(arena));
+  for (const ArenaId& arena : needed) names.push_back(arena_file_name(arena));
   return names;
 }
 

@@ -347,11 +347,7 @@ Result<TransferReport> copy_set(const Store& from, const Store& to, const SetNam
                                 ProgressSink& progress) {
   Result<TransferReport> report =
       with_retries(from, to, name, options, progress, [&](Transfer& transfer) { return transfer.run(name); });
-  // A set that is dropped takes its arenas with it, in time.
-  if (report.status().code() == StatusCode::corrupt &&
-      Catalog(from).read(name).status().code() == StatusCode::not_found) {
-    return Status::not_found("the set was dropped while it was copied", name.to_string());
-  }
+  if (!report.ok()) return Catalog(from).unless_dropped(name, report.status());
   return report;
 }
 

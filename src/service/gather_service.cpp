@@ -202,8 +202,7 @@ Status GatherService::save(const SetName& name, Gathering& gathering) {
   options.memory_bytes = limits_.memory_bytes;
   VARVE_TRY(check_save_options(options));
   VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(posix_file_system(), store_path_));
-  if (store->fs().stat(Catalog(*store).record_path(name)).ok())
-    return Status::already_exists("the set is in the store already", name.to_string());
+  VARVE_TRY(Catalog(*store).check_is_new(name));
   std::deque<NodeSource> groups;
   std::vector<Source*> sources;
   std::vector<std::vector<SourceFile>> grouped = split_into_groups(std::move(all.files), options);

@@ -77,8 +77,8 @@ class Retries {
 /// connection is lost, for a bounded time (PROTOCOL.md, "What is repeated"). Thread-safe.
 class ServerLink {
  public:
-  /// Connects once, so that a server that is not there is noticed at once.
-  /// busy: it has no room, also after a while.
+  /// Connects and says hello, so that a server that is not there is noticed at once. busy: it has no room, also after a
+  /// while.
   static Result<std::unique_ptr<ServerLink>> open(ServerAddress address, LinkOptions options);
 
   /// Carries a request out, whose token is chosen here if it needs one. What the server says is in the reply; a

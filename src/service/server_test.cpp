@@ -485,6 +485,12 @@ class HostileServer {
   std::thread thread_;
 };
 
+/// What comes of a client's first words to the server at a Unix socket.
+Status opening_of(const std::string& path, const LinkOptions& options = {}) {
+  return ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, options)
+      .status();
+}
+
 TEST(Client, RefusesWhatMakesNoSense) {
   TestServer place;
   const std::string path = place.work() + "/hostile";
@@ -503,8 +509,7 @@ TEST(Client, RefusesWhatMakesNoSense) {
         answer(WireHeader::kReply, 1, ByteVector(5000)), answer(WireHeader::kReply | WireHeader::kMore, 1, {}),
         answer(WireHeader::kReply | WireHeader::kMore, 1, ByteVector(9))}) {
     HostileServer hostile(path, bytes);
-    const Status refused =
-        ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
+    const Status refused = opening_of(path);
     EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
   }
 }
@@ -516,8 +521,7 @@ TEST(Client, SaysThatAServerHasAnotherVersion) {
   other[4] = std::byte{kWireVersion + 1};
   store_le(other.data() + kWireHeaderBytes - 4, crc32c(ByteSpan(other).first(kWireHeaderBytes - 4)));
   HostileServer server(path, other);
-  const Status refused =
-      ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, {}).status();
+  const Status refused = opening_of(path);
   EXPECT_EQ(refused.code(), StatusCode::unsupported) << refused.to_string();
 }
 
@@ -527,9 +531,7 @@ TEST(Client, TriesAgainWhenItsConnectionIsClosedBeforeHelloIsAnswered) {
   HostileServer hostile(path, {});
   LinkOptions impatient;
   impatient.connect_seconds = 0.5;
-  const Status refused =
-      ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, impatient)
-          .status();
+  const Status refused = opening_of(path, impatient);
   EXPECT_EQ(refused.code(), StatusCode::busy) << refused.to_string();
   EXPECT_GT(hostile.connections, 2);
 }
@@ -571,9 +573,7 @@ TEST(Client, DoesNotWaitForeverForAServerThatIsStuck) {
   LinkOptions impatient;
   impatient.connect_seconds = 0.3;
   const auto begin = std::chrono::steady_clock::now();
-  const Status refused =
-      ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, impatient)
-          .status();
+  const Status refused = opening_of(path, impatient);
   EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
   EXPECT_LT(seconds_since(begin), 5);
 }

@@ -11,7 +11,6 @@ namespace varve {
 
 namespace {
 constexpr uint64_t kCopyBytes = 4_MiB;
-constexpr std::string_view kSuffix = ".arena";
 /// What the id of a mover's lease ends with (FORMAT.md, "Several places").
 constexpr std::string_view kMoverTag = "arena mover.";
 constexpr std::chrono::milliseconds kLookAgain(200);
@@ -117,10 +116,8 @@ Result<std::vector<ArenaMover::Arena>> ArenaMover::list() const {
     FileSystem& fs = *places_[place].fs;
     VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(arenas_of(place)));
     for (const DirectoryEntry& entry : entries) {
-      if (!entry.name.ends_with(kSuffix)) continue;
-      const Result<ArenaId> id =
-          ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - kSuffix.size()));
-      if (!id.ok()) continue;
+      const std::optional<ArenaId> id = parse_arena_file_name(entry.name);
+      if (!id) continue;
       const Result<FileStatus> status = fs.stat(path_at(*id, place));
       if (status.status().code() == StatusCode::not_found) continue;  // pruned meanwhile
       VARVE_TRY(status.status());
@@ -225,7 +222,7 @@ Status ArenaMover::remove_at(const ArenaId& id, uint32_t place) const {
 }
 
 std::string ArenaMover::path_at(const ArenaId& id, uint32_t place) const {
-  return join_path(arenas_of(place), id.hex() + std::string(kSuffix));
+  return join_path(arenas_of(place), arena_file_name(id));
 }
 
 }  // namespace varve

@@ -15,6 +15,10 @@ std::optional<uint64_t> parse_step(std::string_view digits) {
   const bool canonical = error == std::errc() && end == digits.data() + digits.size() && std::to_string(step) == digits;
   return canonical ? std::optional(step) : std::nullopt;
 }
+
+Status no_such_set(const SetName& name) {
+  return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
+}
 }  // namespace
 
 Result<std::vector<std::string>> Catalog::jobs() const {
@@ -74,8 +78,7 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
   const std::string path = record_path(name);
   Result<ByteVector> raw = read_file(store_.fs(), path, kSetRecordBytesMax);
   if (!raw.ok()) {
-    if (raw.status().code() != StatusCode::not_found) return raw.status();
-    return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
+    return raw.status().code() == StatusCode::not_found ? no_such_set(name) : raw.status();
   }
   Result<SetRecord> record = decode_set_record(*raw, store_.score());
   if (!record.ok()) {
@@ -85,6 +88,19 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
   }
   if (record->name != name) return Status::corrupt("a set record lies under another set's name", path);
   return record;
+}
+
+bool Catalog::has(const SetName& name) const { return store_.fs().stat(record_path(name)).ok(); }
+
+Status Catalog::check_is_new(const SetName& name) const {
+  if (!has(name)) return {};
+  return Status::already_exists("the set is in the store already", name.to_string(),
+                                "choose another step with --step, or `varve drop` the old set first");
+}
+
+Status Catalog::unless_dropped(const SetName& name, Status status) const {
+  if (status.code() != StatusCode::corrupt || read(name).status().code() != StatusCode::not_found) return status;
+  return Status::not_found("the set was dropped while it was read", name.to_string());
 }
 
 Result<SetName> Catalog::resolve(std::string_view text) const {
@@ -97,9 +113,7 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
     }
     SetName name{std::string(text.substr(0, at)), *step};
     VARVE_TRY(check_job_name(name.job));
-    if (!store_.fs().stat(record_path(name)).ok()) {
-      return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
-    }
+    if (!has(name)) return no_such_set(name);
     return name;
   }
   VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(std::string(text)));
@@ -115,9 +129,7 @@ Status Catalog::remove(const SetName& name) const {
   // Else the next restart of the job would make the set again of what is left of its parts.
   VARVE_TRY(remove_used_parts(store_, &name).status());
   Status removed = store_.fs().remove(record_path(name));
-  if (removed.code() == StatusCode::not_found) {
-    return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
-  }
+  if (removed.code() == StatusCode::not_found) return no_such_set(name);
   VARVE_TRY(removed);
   // Somebody else who dropped the job's last set may have tidied its folder away just now.
   Status synced = store_.fs().sync_directory(job_path(name.job));

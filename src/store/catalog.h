@@ -22,6 +22,13 @@ class Catalog {
   /// All sets by job and step.
   Result<std::vector<SetName>> sets() const;
   Result<SetRecord> read(const SetName& name) const;
+  /// Whether a set of this name is committed.
+  bool has(const SetName& name) const;
+  /// already_exists if a set of this name is committed.
+  Status check_is_new(const SetName& name) const;
+  /// What is to be told of a `status` met while the set was read: a set that is dropped takes its arenas with it, in
+  /// time, so that what looks corrupt is not_found if the set is gone by now.
+  Status unless_dropped(const SetName& name, Status status) const;
   /// "JOB@STEP", or "JOB" for its newest. not_found names what there is instead.
   Result<SetName> resolve(std::string_view text) const;
   /// Makes a set invisible. Its space comes back with the next prune.

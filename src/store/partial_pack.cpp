@@ -1,5 +1,6 @@
 #include "store/partial_pack.h"
 
+#include "store/class_key.h"
 #include "store/pack_ranges.h"
 
 namespace varve {
@@ -17,15 +18,6 @@ std::vector<uint64_t> runs_of(const std::vector<bool>& held) {
     ++runs.back();
   }
   return runs;
-}
-
-/// The type of the elements in packs of this class, BYTES if its key names none.
-ElementType element_type_of_class(const std::string& class_key) {
-  const size_t mark = class_key.rfind("_Array");
-  if (mark == std::string::npos || mark == 0) return {};
-  const size_t begin = class_key.rfind('_', mark - 1) + 1;
-  const Result<ElementType> named = ElementType::parse(class_key.substr(begin, mark - begin));
-  return named.ok() ? *named : ElementType{};
 }
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include "core/progress.h"
 #include "store/catalog.h"
 #include "store/store.h"
+#include "store/writer_lease.h"
 
 namespace varve {
 
@@ -22,7 +23,7 @@ struct PruneOptions {
   double wait_seconds = 30;
   /// A writer that shows no sign of life for so long is given up for dead, and has to start over if it is not. They
   /// give one every five seconds.
-  double silence_seconds = 15;
+  double silence_seconds = kLeaseSilenceSeconds;
   /// Parts of sets (set_part.h) that have waited so long for the others are given up.
   double part_seconds_max = 24 * 3600;
 };

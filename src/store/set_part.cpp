@@ -28,10 +28,8 @@ std::string part_path(const Store& store, const PartName& name) {
 
 /// What a writer is told that comes too early, or too late.
 Status not_all_there(const Store& store, const SetName& name) {
-  if (!store.fs().stat(Catalog(store).record_path(name)).ok()) {
-    return Status::not_found("not all parts of the set are there", name.to_string());
-  }
-  return Status::already_exists("the set is in the store already", name.to_string());
+  VARVE_TRY(Catalog(store).check_is_new(name));
+  return Status::not_found("not all parts of the set are there", name.to_string());
 }
 
 std::vector<PartName> names_of_all(const UniqueId& run, const SetName& name, uint32_t count) {

@@ -6,6 +6,7 @@
 #include "core/progress.h"
 #include "store/spread_file_system.h"
 #include "store/store.h"
+#include "store/writer_lease.h"
 
 namespace varve {
 
@@ -31,7 +32,7 @@ struct RebalanceReport {
 
 struct RebalanceOptions {
   /// As long without a sign of life, another one that moves arenas is taken for dead.
-  double silence_seconds = 15;
+  double silence_seconds = kLeaseSilenceSeconds;
 };
 
 /// Spreads a store over more places: `places` are all that it has, in any order, and new ones, whose folders are empty

@@ -94,20 +94,29 @@ ArenaHeader Store::arena_header(const ArenaId& arena) const {
   return {arena, id_, score_.algorithm(), static_cast<uint8_t>(score_.score_bytes())};
 }
 
-Result<std::vector<ArenaId>> Store::list_ids(const std::string& folder, std::string_view suffix) const {
-  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(folder));
+namespace {
+/// The arenas that the names in a folder stand for, ascending.
+template <class Parse>
+Result<std::vector<ArenaId>> list_ids(FileSystem& fs, const std::string& folder, const Parse& parse) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(folder));
   std::vector<ArenaId> ids;
   for (const DirectoryEntry& entry : entries) {
-    if (entry.is_directory || !entry.name.ends_with(suffix)) continue;
-    Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - suffix.size()));
-    if (id.ok()) ids.push_back(*id);
+    if (entry.is_directory) continue;
+    if (const std::optional<ArenaId> id = parse(entry.name)) ids.push_back(*id);
   }
   std::sort(ids.begin(), ids.end());
   return ids;
 }
+}  // namespace
 
-Result<std::vector<ArenaId>> Store::list_arenas() const { return list_ids(arenas_path(), ".arena"); }
-Result<std::vector<ArenaId>> Store::list_condemned() const { return list_ids(condemned_path(), ""); }
+Result<std::vector<ArenaId>> Store::list_arenas() const { return list_ids(fs_, arenas_path(), parse_arena_file_name); }
+
+Result<std::vector<ArenaId>> Store::list_condemned() const {
+  return list_ids(fs_, condemned_path(), [](std::string_view name) -> std::optional<ArenaId> {
+    const Result<ArenaId> id = ArenaId::parse(name);
+    return id.ok() ? std::optional(*id) : std::nullopt;
+  });
+}
 
 Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
   uint64_t generation = 0;

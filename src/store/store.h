@@ -12,6 +12,7 @@
 #include "arena/arena_reader.h"
 #include "core/file_system.h"
 #include "store/arena_directory.h"
+#include "store/arena_name.h"
 #include "store/arena_spread.h"
 #include "store/spread_member.h"
 #include "store/tree.h"
@@ -61,7 +62,7 @@ class Store {
   std::string condemned_path() const { return join_path(path_, "condemned"); }
   /// Of a store over several places: of the place of this number, as SpreadFileSystem names it.
   std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }
-  std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".arena"); }
+  std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena_file_name(arena)); }
   /// The same for messages (FileSystem::shown_path).
   std::string arena_name(const ArenaId& arena) const { return fs_.shown_path(arena_path(arena)); }
   std::string part_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".part"); }
@@ -102,7 +103,6 @@ class Store {
   Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score, ChunkLookup* chunks,
         ArenaSpread spread)
       : fs_(fs), path_(std::move(path)), id_(id), score_(score), chunks_(chunks), spread_(spread) {}
-  Result<std::vector<ArenaId>> list_ids(const std::string& folder, std::string_view suffix) const;
   template <class Find>
   Result<std::vector<Place>> find(const Score& score, const ArenaId& hint, bool all, const Find& find_in) const;
 

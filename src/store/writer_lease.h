@@ -15,6 +15,9 @@ namespace varve {
 
 struct PartName;
 
+/// A writer whose lease shows no sign of life for so long is taken for dead, where nothing tells it sooner.
+constexpr double kLeaseSilenceSeconds = 15;
+
 /// What to do if a set of that name is there already.
 enum class IfExists : uint8_t { refuse, replace };
 
@@ -30,7 +33,6 @@ class WriterLease {
   WriterLease(const WriterLease&) = delete;
   WriterLease& operator=(const WriterLease&) = delete;
 
-  const UniqueId& id() const { return id_; }
   /// The id of the writer's `ordinal`-th arena at a place of the store's spread.
   ArenaId arena_id(uint32_t ordinal, uint32_t place = 0) const { return store_.spread().arena_at(id_, ordinal, place); }
   /// Whether `arena` was written by the writer whose lease file is called `lease_name`.
