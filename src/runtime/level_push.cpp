@@ -138,7 +138,7 @@ Status LevelPush::end() {
   }
   const bool incomplete = !published_.empty();
   published_.clear();
-  retention_.finish(*duty_.to, null_progress()).ignore("the next prune gives the space back");
+  if (to_ != nullptr) retention_.finish(*to_, null_progress()).ignore("the next prune gives the space back");
   std::lock_guard lock(mutex_);
   published_count_ = 0;
   return incomplete || !waiting_.empty() ? last_error_ : Status();
@@ -167,7 +167,14 @@ std::optional<uint64_t> LevelPush::await_turn() {
   }
 }
 
+Status LevelPush::reach() {
+  if (to_ != nullptr) return {};
+  VARVE_ASSIGN(to_, duty_.to());
+  return {};
+}
+
 Status LevelPush::push(uint64_t step) {
+  VARVE_TRY(reach());
   const IfExists if_exists = policy_for(step);
   if (duty_.count > 1) return push_part(step, if_exists);
   TransferOptions options;
@@ -176,25 +183,25 @@ Status LevelPush::push(uint64_t step) {
   options.if_exists = if_exists;
   // What was damaged may be the same content still.
   options.check_held = if_exists == IfExists::replace;
-  VARVE_TRY(copy_set(*duty_.from, *duty_.to, {duty_.job, step}, options, *sink_).status());
+  VARVE_TRY(copy_set(*duty_.from, *to_, {duty_.job, step}, options, *sink_).status());
   confirm(step);
   return {};
 }
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
   const PartName name{{duty_.job, step}, duty_.run, duty_.ordinal, duty_.count};
-  Result<SetRecord> part = read_part(*duty_.to, name);
+  Result<SetRecord> part = read_part(*to_, name);
   if (part.status().code() == StatusCode::not_found) {
     TransferOptions options;
     options.thread_count = duty_.thread_count;
     options.memory_bytes = duty_.memory_bytes;
     options.check_held = if_exists == IfExists::replace;
-    VARVE_ASSIGN(const TransferReport report, copy_part(*duty_.from, *duty_.to, name, options, *sink_));
+    VARVE_ASSIGN(const TransferReport report, copy_part(*duty_.from, *to_, name, options, *sink_));
     part = report.record;
   }
   VARVE_TRY(part.status());
   pause_ = kFirstPause;
-  published_.push_back({step, std::make_unique<SetCompletion>(*duty_.to, name, *part, if_exists)});
+  published_.push_back({step, std::make_unique<SetCompletion>(*to_, name, *part, if_exists)});
   look_for_others();
   return {};
 }
@@ -225,7 +232,7 @@ void LevelPush::confirm(uint64_t step) {
     std::lock_guard lock(mutex_);
     newest_ = std::max(newest_.value_or(0), step);
   }
-  const Status kept = retention_.apply(*duty_.to, duty_.job, step, *sink_);
+  const Status kept = retention_.apply(*to_, duty_.job, step, *sink_);
   if (!kept.ok() && kept.code() != StatusCode::cancelled) {
     warnings_.add(kept.with_context(fmt::format("{}: the space of older sets could not be given back", duty_.level)));
   }

@@ -23,9 +23,10 @@ namespace varve {
 
 /// What one level's sets are pushed from and to.
 struct PushDuty {
-  const Store* from = nullptr;  ///< the nearest store of the run; outlives the push, as does `to`
-  const Store* to = nullptr;
-  std::string level;  ///< the name of `to`, for people
+  const Store* from = nullptr;  ///< the nearest store of the run; outlives the push
+  /// The level's store, for writing, which outlives the push as well. Asked until it answers, by one thread at a time.
+  std::function<Result<const Store*>()> to;
+  std::string level;  ///< its name, for people
   std::string job;
   UniqueId run;
   uint32_t ordinal = 0;  ///< of this part among `count`: `from` may have only the ranks of a node
@@ -73,6 +74,8 @@ class LevelPush {
   };
 
   void run();
+  /// Makes sure that there is a to_.
+  Status reach();
   std::optional<uint64_t> await_turn();
   /// Pushes the set; OK also if other parts are still missing.
   Status push(uint64_t step);
@@ -87,6 +90,7 @@ class LevelPush {
   WarningList& warnings_;
   const std::unique_ptr<Sink> sink_;
   Retention retention_;
+  const Store* to_ = nullptr;           ///< once it was reached; the thread's, until it has ended
   std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
   std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
   mutable std::mutex mutex_;            ///< guards all below but the thread

@@ -10,9 +10,9 @@
 
 namespace varve {
 
-std::vector<MemoryStep> RankRestart::memory_steps() const {
+std::vector<MemoryStep> memory_steps(const std::vector<LeftSnapshot>& all) {
   std::vector<MemoryStep> steps;
-  for (const LeftSnapshot& left : left_) steps.push_back({left.owner.run, left.step, left.rank_count});
+  for (const LeftSnapshot& left : all) steps.push_back({left.owner.run, left.step, left.rank_count});
   return steps;
 }
 
@@ -77,7 +77,7 @@ Status RankRestart::mend(const RestartCandidate& candidate) {
   if (shelf.of_node) VARVE_TRY(Catalog(*shelf.store).read(name).status());
   std::vector<RepairSource> sources;
   for (const Shelf& other : shelves_) {
-    if (&other != &shelf) sources.push_back({other.name, other.store});
+    if (&other != &shelf && other.store != nullptr) sources.push_back({other.name, other.store});
   }
   stored_.reset();  // it has readers of what is going to be replaced
   shelf.store->drop_arena_cache();

@@ -14,6 +14,9 @@
 
 namespace varve {
 
+/// What agree_on_candidates() is told of a rank for which this is left.
+std::vector<MemoryStep> memory_steps(const std::vector<LeftSnapshot>& left);
+
 /// A rank's side of a restart from the snapshots of dead runs on its node, and from the sets of its stores. Arenas that
 /// it finds damaged are condemned, so that the run, which will compute the same again, does not refer to them.
 class RankRestart final : public RestartSide {
@@ -27,11 +30,11 @@ class RankRestart final : public RestartSide {
   };
   /// A store of a run, which outlives this.
   struct Shelf {
-    const Store* store = nullptr;
-    bool of_node = false;  ///< it is the node's own, and has only its ranks
-    uint32_t group = 0;    ///< ordinal of the rank's group in the sets there, where its image is most likely
-    std::string name{};    ///< for people
-    bool mends = false;    ///< this rank mends what is damaged there
+    const Store* store = nullptr;  ///< none: it is away, and has no candidates
+    bool of_node = false;          ///< it is the node's own, and has only its ranks
+    uint32_t group = 0;            ///< ordinal of the rank's group in the sets there, where its image is most likely
+    std::string name{};            ///< for people
+    bool mends = false;            ///< this rank mends what is damaged there
   };
   /// `shelves`: nearest first.
   RankRestart(std::vector<Shelf> shelves, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
@@ -41,9 +44,6 @@ class RankRestart final : public RestartSide {
         place_(std::move(place)),
         left_(std::move(left)),
         variables_(variables) {}
-
-  /// What agree_on_candidates() is told of this rank.
-  std::vector<MemoryStep> memory_steps() const;
 
   Status look(const RestartCandidate& candidate) override;
   Status check() override;

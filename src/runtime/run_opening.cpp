@@ -25,47 +25,63 @@ constexpr uint32_t kLeadersTag = 1024;
 /// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
 constexpr uint32_t kUsefulWorkersMax = 16;
 
+/// Of a level that cannot be reached.
+Status without_level(const LevelSpec& spec, const Status& why) {
+  return why.with_context(fmt::format("the run goes on without {} until it can be reached", spec.name()));
+}
+
 /// What rank 0 decides for all.
 struct SharedStart {
+  struct Place {
+    std::string path;  ///< empty for those that each node has
+    bool away = false;
+  };
   UniqueId run;
-  std::vector<std::string> paths;  ///< of the stores; empty for those that each node has
+  std::vector<Place> places;     ///< of the stores
+  std::vector<Status> warnings;  ///< on rank 0
 };
 
-/// Makes the stores that all ranks share.
-Result<std::vector<std::string>> prepare_shared(FileSystem& files, const std::vector<LevelSpec>& stores,
-                                                const std::string& key_file) {
-  std::vector<std::string> paths;
+/// Makes the stores that all ranks share. One behind the nearest may be away.
+Result<SharedStart> prepare_start(FileSystem& files, const std::vector<LevelSpec>& stores,
+                                  const std::string& key_file) {
+  SharedStart start;
+  VARVE_ASSIGN(start.run, UniqueId::random());
   for (const LevelSpec& spec : stores) {
-    std::string& path = paths.emplace_back();
+    SharedStart::Place& place = start.places.emplace_back();
     if (spec.kind == LevelSpec::Kind::local) continue;
-    VARVE_ASSIGN(path, StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {}), key_file));
+    Result<std::string> path = StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {}), key_file);
+    if (path.ok()) {
+      place.path = std::move(*path);
+      continue;
+    }
+    if (start.places.size() == 1 || !StoreLevel::is_away(path.status())) return path.status();
+    place.away = true;
+    start.warnings.push_back(without_level(spec, path.status()));
   }
-  return paths;
+  return start;
 }
 
 Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const std::vector<LevelSpec>& stores,
                                    const std::string& key_file) {
-  SharedStart start;
-  Status prepared;
-  if (ranks.rank() == 0) {
-    Result<UniqueId> run = UniqueId::random();
-    Result<std::vector<std::string>> paths = run.ok() ? prepare_shared(files, stores, key_file) : run.status();
-    prepared = paths.status();
-    if (paths.ok()) start = {*run, *paths};
-  }
-  VARVE_TRY(agree(ranks, prepared));
+  Result<SharedStart> prepared = ranks.rank() == 0 ? prepare_start(files, stores, key_file) : SharedStart();
+  VARVE_TRY(agree(ranks, prepared.status()));
+  SharedStart start = std::move(*prepared);
   ByteVector mine;
   ByteWriter out(mine);
   out.bytes(start.run.bytes);
-  for (const std::string& path : start.paths) out.text(path);
+  for (const SharedStart::Place& place : start.places) {
+    out.text(place.path);
+    out.u8(place.away ? 1 : 0);
+  }
   VARVE_ASSIGN(const ByteVector bytes, ranks.broadcast(mine, 0));
   ByteReader in(bytes);
   VARVE_ASSIGN(const ByteSpan run, in.bytes(start.run.bytes.size()));
   std::copy(run.begin(), run.end(), start.run.bytes.begin());
-  start.paths.resize(stores.size());
-  for (std::string& path : start.paths) {
-    VARVE_ASSIGN(const std::string_view text, in.text());
-    path = text;
+  start.places.resize(stores.size());
+  for (SharedStart::Place& place : start.places) {
+    VARVE_ASSIGN(const std::string_view path, in.text());
+    VARVE_ASSIGN(const uint8_t away, in.u8());
+    place = {std::string(path), away != 0};
   }
   return start;
 }
@@ -118,9 +134,11 @@ Status RunSession::prepare_shared_levels() {
                [](const LevelSpec& spec) { return spec.holds_sets(); });
   VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores, settings_.key_file));
   run_ = start.run;
-  for (size_t i = 0; i < stores.size(); ++i) level_places_.push_back({stores[i], start.paths[i]});
+  warnings_.add(start.warnings);
+  for (size_t i = 0; i < stores.size(); ++i)
+    level_places_.push_back({stores[i], start.places[i].path, start.places[i].away});
   levels_.resize(stores.size());
-  family_ = job_memory(settings_.shared_memory, settings_.job, stores.front(), start.paths.front(), node_name_);
+  family_ = job_memory(settings_.shared_memory, settings_.job, stores.front(), start.places.front().path, node_name_);
   return {};
 }
 
@@ -176,13 +194,33 @@ bool RunSession::works_on(uint32_t level) const {
 Status RunSession::open_levels(bool all) {
   Status opened;
   for (uint32_t level = 0; level < levels_.size() && opened.ok(); ++level) {
-    if (levels_[level] || (!all && !works_on(level))) continue;
-    Result<std::unique_ptr<StoreLevel>> made = StoreLevel::open(*environment_.files, level_places_[level].spec,
-                                                                level_places_[level].path, settings_.key_file, clock_);
-    opened = made.status();
-    if (made.ok()) levels_[level] = std::move(*made);
+    LevelPlace& place = level_places_[level];
+    if (levels_[level] || place.away || (!all && !works_on(level))) continue;
+    Result<std::unique_ptr<StoreLevel>> made =
+        StoreLevel::open(*environment_.files, place.spec, place.path, settings_.key_file, clock_);
+    if (made.ok()) {
+      levels_[level] = std::move(*made);
+    } else if (level > 0 && StoreLevel::is_away(made.status())) {
+      note_away(level, made.status());
+    } else {
+      opened = made.status();
+    }
   }
   return agree(*ranks_, opened);
+}
+
+void RunSession::note_away(size_t level, const Status& why) {
+  level_places_[level].away = true;
+  warnings_.add(without_level(level_places_[level].spec, why));
+}
+
+/// What one rank cannot reach is away for all. Collective.
+Status RunSession::agree_on_away() {
+  std::vector<uint64_t> away;
+  for (const LevelPlace& place : level_places_) away.push_back(place.away ? 1 : 0);
+  VARVE_TRY(ranks_->all_max(away));
+  for (size_t level = 0; level < away.size(); ++level) level_places_[level].away = away[level] != 0;
+  return {};
 }
 
 void RunSession::close_idle_levels() {
@@ -269,20 +307,33 @@ void RunSession::make_pushes() {
   for (size_t level = 1; level < levels_.size(); ++level) {
     PushDuty duty;
     duty.from = &levels_.front()->store();
-    duty.to = &levels_[level]->slowed();
-    duty.level = levels_[level]->name();
+    duty.to = store_to_push_to(level);
+    duty.level = level_places_[level].spec.name();
     duty.job = settings_.job;
     duty.run = run_;
     if (has_node_level()) {
       duty.ordinal = plan_.own_node;
       duty.count = static_cast<uint32_t>(plan_.nodes.size());
     }
-    if (duty.ordinal == 0) duty.keep = levels_[level]->spec().keep;
+    if (duty.ordinal == 0) duty.keep = level_places_[level].spec.keep;
     duty.thread_count = worker_count();
     duty.memory_bytes = settings_.memory_bytes;
     duty.prepare_thread = [this] { place_thread(); };
     pushes_.push_back(std::make_unique<LevelPush>(std::move(duty), warnings_));
   }
+}
+
+/// The store of a level; one that is away is opened when it is back.
+std::function<Result<const Store*>()> RunSession::store_to_push_to(size_t level) const {
+  if (levels_[level]) return [store = &levels_[level]->slowed()]() -> Result<const Store*> { return store; };
+  return [this, spec = level_places_[level].spec,
+          opened = std::shared_ptr<StoreLevel>()]() mutable -> Result<const Store*> {
+    FileSystem& files = *environment_.files;
+    VARVE_ASSIGN(const std::string path,
+                 StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {}), settings_.key_file));
+    VARVE_ASSIGN(opened, StoreLevel::open(files, spec, path, settings_.key_file, clock_));
+    return &opened->slowed();
+  };
 }
 
 /// On a thread of ours, before it works.

@@ -44,11 +44,12 @@ Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
 
 // Restart
 
-Result<std::vector<RestartCandidate>> RunSession::find_candidates(const RankRestart& side) {
+Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vector<LeftSnapshot>& left) {
+  VARVE_TRY(agree_on_away());
   // What a rank completes is seen by all who list later.
-  for (const auto& level : levels_) {
-    if (level->of_node() ? !speaks_for_node() : ranks_->rank() != 0) continue;
-    const Result<std::vector<SetName>> completed = complete_leftover_parts(level->store(), settings_.job);
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    if (level_places_[level].away || !speaks_for(level)) continue;
+    const Result<std::vector<SetName>> completed = complete_leftover_parts(levels_[level]->store(), settings_.job);
     if (!completed.ok()) {
       warnings_.add(completed.status().with_context("a checkpoint that was nearly complete could not be completed"));
     }
@@ -56,16 +57,23 @@ Result<std::vector<RestartCandidate>> RunSession::find_candidates(const RankRest
   VARVE_TRY(ranks_->barrier());
   std::vector<StoreSteps> stores;
   Status listed;
-  for (const auto& level : levels_) {
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    const LevelPlace& place = level_places_[level];
     StoreSteps& store = stores.emplace_back();
-    if (levels_.size() > 1 || level->of_node()) store.place = level->name();
-    if (!level->of_node() && ranks_->rank() != 0) continue;
-    Result<std::vector<uint64_t>> steps = Catalog(level->store()).steps(settings_.job);
-    if (!steps.ok() && listed.ok()) listed = steps.status();
-    if (steps.ok()) store.steps = std::move(*steps);
+    if (levels_.size() > 1 || place.of_node()) store.place = place.spec.name();
+    if (place.away || (!place.of_node() && ranks_->rank() != 0)) continue;
+    Result<std::vector<uint64_t>> steps = Catalog(levels_[level]->store()).steps(settings_.job);
+    if (steps.ok()) {
+      store.steps = std::move(*steps);
+    } else if (level > 0 && StoreLevel::is_away(steps.status())) {
+      note_away(level, steps.status());
+    } else if (listed.ok()) {
+      listed = steps.status();
+    }
   }
   VARVE_TRY(agree(*ranks_, listed));
-  return agree_on_candidates(*ranks_, has_memory_level() ? side.memory_steps() : std::vector<MemoryStep>(), stores);
+  VARVE_TRY(agree_on_away());
+  return agree_on_candidates(*ranks_, has_memory_level() ? memory_steps(left) : std::vector<MemoryStep>(), stores);
 }
 
 Result<std::optional<uint64_t>> RunSession::restart() {
@@ -84,11 +92,15 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   place.rank_count = ranks_->rank_count();
   place.thread_count = std::max(1u, processor_count() / plan_.node_rank_count);
   place.kept_bytes_max = settings_.memory_bytes;
-  RankRestart side(shelves(), place, left_.of_rank(place.rank), variables_, warnings_);
-  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(side));
+  const std::vector<LeftSnapshot> left = left_.of_rank(place.rank);
+  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(left));
+  RankRestart side(shelves(), place, left, variables_, warnings_);
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
-  for (const auto& level : levels_) level->store().drop_arena_cache();
+  for (const auto& level : levels_) {
+    if (level) level->store().drop_arena_cache();
+  }
   VARVE_TRY(decision.status());
+  if (!decision->taken) VARVE_TRY(check_all_were_reached());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
   // What else is wrong with the variables is an error of the first checkpoint.
@@ -100,6 +112,15 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   cadence_.note_restart(*last_step_);
   if (left_runs_useful_ && agree(*ranks_, reserved).ok()) save_restarted(*last_step_);
   return last_step_;
+}
+
+/// Whether there is none, rather than none that can be reached: a run that starts anew would do it all again.
+Status RunSession::check_all_were_reached() const {
+  const auto away =
+      std::find_if(level_places_.begin(), level_places_.end(), [](const LevelPlace& place) { return place.away; });
+  if (away == level_places_.end()) return {};
+  return Status::io_error("there is no checkpoint nearer than a level that cannot be reached", away->spec.name(),
+                          "try again when it is there, or take it out of the levels to start anew");
 }
 
 void RunSession::save_restarted(uint64_t step) {
@@ -115,13 +136,13 @@ void RunSession::save_restarted(uint64_t step) {
 
 std::vector<RankRestart::Shelf> RunSession::shelves() const {
   std::vector<RankRestart::Shelf> shelves;
-  for (const auto& level : levels_) {
-    const uint32_t mender = level->of_node() ? plan_.node().leader() : 0;
-    shelves.push_back({.store = &level->store(),
-                       .of_node = level->of_node(),
-                       .group = level->of_node() ? plan_.own_of_node() : plan_.own,
-                       .name = level->name(),
-                       .mends = ranks_->rank() == mender});
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    const LevelPlace& place = level_places_[level];
+    shelves.push_back({.store = place.away ? nullptr : &levels_[level]->store(),
+                       .of_node = place.of_node(),
+                       .group = place.of_node() ? plan_.own_of_node() : plan_.own,
+                       .name = place.spec.name(),
+                       .mends = speaks_for(level)});
   }
   return shelves;
 }
@@ -150,12 +171,12 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   bool in_any = !decision.taken->memory_run;
   // Of a store that all share, one look tells; a node's own may be the only one that has it.
   for (uint32_t level = 0; level < levels_.size(); ++level)
-    in_any = in_any || (!levels_[level]->of_node() && in_store(level));
+    in_any = in_any || (!level_places_[level].of_node() && in_store(level));
   // What is in memory alone stays until it, or a newer set, is in the store, however this run ends.
   left_runs_useful_ = !in_any;
   if (decision.taken->memory_run || decision.taken->level > 0) return;
   for (uint32_t push = 0; push < pushes_.size(); ++push) {
-    if (!in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
+    if (!level_places_[push + 1].away && !in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
   }
 }
 

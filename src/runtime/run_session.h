@@ -77,6 +77,8 @@ class RunSession {
   Status prepare_node_level();
   bool works_on(uint32_t level) const;
   Status open_levels(bool all);
+  void note_away(size_t level, const Status& why);
+  Status agree_on_away();
   void close_idle_levels();
   Status restore_node_levels(const LevelSpec& local, const std::string& path);
   Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
@@ -85,6 +87,7 @@ class RunSession {
   Result<std::unique_ptr<CheckpointThread>> make_thread();
   CheckpointDuty make_duty();
   void make_pushes();
+  std::function<Result<const Store*>()> store_to_push_to(size_t level) const;
   void place_thread();
   uint32_t worker_count() const;
   SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
@@ -94,9 +97,14 @@ class RunSession {
   /// Whether each node has a store of its own: that is the nearest one then.
   bool has_node_level() const;
   bool speaks_for_node() const { return plan_.node().leader() == ranks_->rank(); }
+  /// Whether this rank alone, of those that share a level, does what one has to do there.
+  bool speaks_for(size_t level) const {
+    return level_places_[level].of_node() ? speaks_for_node() : ranks_->rank() == 0;
+  }
 
   Result<std::optional<uint64_t>> restart_from_levels();
-  Result<std::vector<RestartCandidate>> find_candidates(const RankRestart& side);
+  Result<std::vector<RestartCandidate>> find_candidates(const std::vector<LeftSnapshot>& left);
+  Status check_all_were_reached() const;
   std::vector<RankRestart::Shelf> shelves() const;
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
@@ -129,6 +137,9 @@ class RunSession {
   struct LevelPlace {
     LevelSpec spec;
     std::string path;  ///< as all ranks know it; empty if it is each node's own
+    /// Some rank cannot reach it: no restart from it. Never the nearest. Only pushes try again.
+    bool away = false;
+    bool of_node() const { return spec.kind == LevelSpec::Kind::local; }
   };
   std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first
   std::vector<std::unique_ptr<StoreLevel>> levels_;  ///< the same; none where it is not open

@@ -49,6 +49,11 @@ std::string StoreLevel::known_path(const LevelSpec& spec, const std::string& pat
   return spec.is_on_servers() ? spec.name() : canonical(path);
 }
 
+bool StoreLevel::is_away(const Status& failure) {
+  return failure.code() == StatusCode::io_error || failure.code() == StatusCode::busy ||
+         failure.code() == StatusCode::no_space;
+}
+
 Result<std::unique_ptr<StoreLevel>> StoreLevel::open(FileSystem& files, const LevelSpec& spec, const std::string& path,
                                                      const std::string& key_file, Clock& clock) {
   std::unique_ptr<StorePlace> place;

@@ -29,6 +29,9 @@ class StoreLevel {
   static Result<std::unique_ptr<StoreLevel>> open(FileSystem& files, const LevelSpec& spec, const std::string& path,
                                                   const std::string& key_file, Clock& clock);
 
+  /// Whether a level that failed so is out of reach, and may be there again later, rather than named wrongly.
+  static bool is_away(const Status& failure);
+
   const LevelSpec& spec() const { return spec_; }
   bool of_node() const { return spec_.kind == LevelSpec::Kind::local; }
   std::string name() const { return spec_.name(); }

@@ -177,6 +177,8 @@ class SwitchedTogether {
     if (rank == 0) files_.set(mode);
     all_.arrive_and_wait();
   }
+  /// While no rank runs.
+  void set_alone(Mode mode) { files_.set(mode); }
   /// Three checkpoints and the end of the run; the second one finds the disk full.
   void fill_for_step_2(uint32_t rank, RunSession& session, Model& model) {
     model.step(1);
@@ -432,6 +434,22 @@ TEST_P(ASessionWithLevels, SaysAtItsEndThatAFartherLevelHasNotTheLastSet) {
   EXPECT_EQ(steps_at(cluster.far), Steps{2});
 }
 
+TEST_P(ASessionWithLevels, IsOpenedWhileAFartherLevelIsFullAndMakesItLater) {
+  SwitchedTogether files(cluster, cluster.far);
+  files.set_alone(Mode::full);
+  cluster.run(local_and_far, [&](uint32_t rank, RunSession& session, Model& model) {
+    if (rank == 0) {
+      EXPECT_TRUE(says(Cluster::words(session.warnings()), "goes on without dir:" + cluster.far));
+    }
+    Cluster::go(session, model, 1, 2);
+    files.set(rank, Mode::normal);
+    Cluster::go(session, model, 3, 3);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3}));
+  expect_whole(cluster.far);
+}
+
 TEST_P(ASessionWithLevels, GoesOnWhenOneNodesStoreIsFull) {
   SwitchedTogether files(cluster, cluster.node_path("b"));
   cluster.run(local_and_far,
@@ -637,6 +655,38 @@ TEST_P(ASessionWithAServerOverTcp, RestartsFromOneThatWasStartedAnew) {
   cluster.restart_from(levels, 2, 4);
   EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4}));
   expect_whole(cluster.far);
+}
+
+TEST_P(ASessionWithAServerOverTcp, IsOpenedWhileItIsAwayAndCatchesUp) {
+  cluster.run_to(levels, 2);
+  server.stop();
+  std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), 2u) << "the nearest level has it";
+    if (rank == 0) {
+      EXPECT_TRUE(says(Cluster::words(session.warnings()), "goes on without " + server.address()));
+    }
+    EXPECT_EQ(model, model_at(rank, kCells, 2));
+    Cluster::go(session, model, 3, 5);
+    all.arrive_and_wait();
+    if (rank == 0) server.start();
+    all.arrive_and_wait();
+    Cluster::go(session, model, 6, 6);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4, 6}));
+  expect_whole(cluster.far);
+}
+
+TEST_P(ASessionWithAServerOverTcp, DoesNotStartAnewWhileItIsAwayAndNothingIsNearer) {
+  cluster.run_to(levels, 2);
+  std::filesystem::remove_all(cluster.local);
+  server.stop();
+  const Status refused = cluster.restart_status(levels);
+  EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
+  EXPECT_TRUE(says(refused.to_string(), "there is no checkpoint nearer than"));
+  server.start();
+  EXPECT_EQ(cluster.restart_from(levels, 2, 3), "");
 }
 
 TEST_P(ASessionWithAServerOverTcp, IsRefusedWithoutTheKey) {
