@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <map>
@@ -29,7 +28,7 @@ struct JobThere {
 struct LevelThere {
   std::vector<JobThere> jobs;
   uint64_t bytes = 0;
-  std::optional<uint64_t> free_bytes;  ///< on its file system; a server's is not known
+  std::optional<uint64_t> free_bytes;  ///< on its file system, or those of its servers; if that is known
 };
 
 class LevelsCommand final : public Command {
@@ -78,7 +77,7 @@ class LevelsCommand final : public Command {
   /// Of the jobs that the nearest store has, if it can be reached, and of the one that the options name.
   static Result<LevelThere> look_at_memory(const StoreLevels& levels) {
     LevelThere there;
-    there.free_bytes = free_bytes(levels.settings().shared_memory);
+    there.free_bytes = free_bytes(posix_file_system(), levels.settings().shared_memory);
     std::vector<std::string> jobs;
     if (levels.nearest().open) {
       VARVE_ASSIGN(jobs, Catalog(levels.nearest().open->store()).jobs());
@@ -135,7 +134,7 @@ class LevelsCommand final : public Command {
     LevelThere there;
     VARVE_ASSIGN(there.jobs, jobs_of(levels, store));
     VARVE_ASSIGN(there.bytes, arena_bytes(store));
-    if (!level.spec.is_on_servers()) there.free_bytes = free_bytes(level.path);
+    there.free_bytes = free_bytes(store.fs(), store.arenas_path());
     return there;
   }
 
@@ -171,10 +170,9 @@ class LevelsCommand final : public Command {
     return bytes;
   }
 
-  static std::optional<uint64_t> free_bytes(const std::string& folder) {
-    struct statvfs facts;
-    if (::statvfs(folder.c_str(), &facts) != 0) return std::nullopt;
-    return uint64_t{facts.f_bavail} * facts.f_frsize;
+  static std::optional<uint64_t> free_bytes(FileSystem& fs, const std::string& folder) {
+    const Result<uint64_t> bytes = fs.free_bytes(folder);
+    return bytes.ok() ? std::optional(*bytes) : std::nullopt;
   }
 
   static Json to_facts(const LevelSpec& spec, const LevelThere& there) {

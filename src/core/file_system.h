@@ -85,6 +85,11 @@ class FileSystem {
   virtual Result<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
   virtual Result<FileStatus> stat(const std::string& path) = 0;
 
+  /// What may still be written where the folder `path` is. unsupported: that is not known there.
+  virtual Result<uint64_t> free_bytes(const std::string& path) {
+    return Status::unsupported("nobody knows how much room is left", path);
+  }
+
   /// What people call `path`, where that is not what programs do: where it lies, or was last seen, or belongs. Does not
   /// look.
   virtual std::string shown_path(const std::string& path) const { return path; }

@@ -45,6 +45,7 @@ class ForwardingFileSystem : public FileSystem {
   Status touch(const std::string& path) override { return inner_.touch(path); }
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override { return inner_.list(path); }
   Result<FileStatus> stat(const std::string& path) override { return inner_.stat(path); }
+  Result<uint64_t> free_bytes(const std::string& path) override { return inner_.free_bytes(path); }
   std::string shown_path(const std::string& path) const override { return inner_.shown_path(path); }
 
  private:

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -273,6 +274,12 @@ class PosixFileSystem final : public FileSystem {
     // EINVAL: a file system that keeps no directory state to sync (some FUSE and CIFS mounts).
     if (failed && errno != EINVAL) return Status::from_errno(errno, "make the directory durable", path);
     return {};
+  }
+
+  Result<uint64_t> free_bytes(const std::string& path) override {
+    struct statvfs facts {};
+    if (::statvfs(path.c_str(), &facts) != 0) return Status::from_errno(errno, "see how much room is left", path);
+    return uint64_t{facts.f_bavail} * facts.f_frsize;
   }
 
   Status touch(const std::string& path) override {

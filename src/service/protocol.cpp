@@ -151,7 +151,8 @@ void visit_request(Fields& fields, Request& request) {
     case Message::list:
     case Message::create_directory:
     case Message::touch:
-    case Message::sync_directory: return fields.text(request.path, kServedPathBytesMax);
+    case Message::sync_directory:
+    case Message::room: return fields.text(request.path, kServedPathBytesMax);
     case Message::create:
       fields.id(request.token);
       fields.text(request.path, kServedPathBytesMax);
@@ -222,6 +223,7 @@ void visit_reply(Fields& fields, Message message, Reply& reply) {
     case Message::size: return fields.number(reply.file.bytes);
     case Message::stat: visit_file(fields, reply.file); return visit_identity(fields, reply.identity);
     case Message::find: return fields.numbers(reply.counts, kFindPrefixesMax);
+    case Message::room: return fields.number(reply.free_bytes);
     case Message::push:
     case Message::pull: return visit_numbers(fields, reply.transfer);
     case Message::answer:
@@ -248,7 +250,7 @@ void visit_reply(Fields& fields, Message message, Reply& reply) {
 }  // namespace
 
 std::optional<Message> message_of(uint8_t number) {
-  if (number < static_cast<uint8_t>(Message::hello) || number > static_cast<uint8_t>(Message::answer)) return {};
+  if (number < static_cast<uint8_t>(Message::hello) || number > static_cast<uint8_t>(Message::room)) return {};
   return static_cast<Message>(number);
 }
 
@@ -278,7 +280,8 @@ bool needs_token(Message message) {
     case Message::sync_directory:
     case Message::find:
     case Message::offer:
-    case Message::answer: return false;
+    case Message::answer:
+    case Message::room: return false;
   }
   return false;
 }

@@ -42,6 +42,7 @@ enum class Message : uint8_t {
   pull = 23,
   offer = 24,
   answer = 25,
+  room = 26,
 };
 /// Nothing for a number that this version does not know.
 std::optional<Message> message_of(uint8_t number);
@@ -125,7 +126,8 @@ struct Reply {
   FileStatus file;               ///< stat; open, create, resume: its size only
   std::vector<uint64_t> counts;  ///< read: bytes of each range; find: candidates of each prefix
   TransferNumbers transfer;
-  FileQuestion question;  ///< answer: the next one
+  uint64_t free_bytes = 0;  ///< room
+  FileQuestion question;    ///< answer: the next one
   /// open, create, resume: the file itself, over a Unix socket; not a field, but beside the frame. Null: none came.
   std::shared_ptr<UniqueFd> descriptor;
 };

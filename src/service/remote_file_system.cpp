@@ -113,6 +113,11 @@ Result<FileStatus> RemoteFileSystem::stat(const std::string& path) {
   return reply.file;
 }
 
+Result<uint64_t> RemoteFileSystem::free_bytes(const std::string& path) {
+  VARVE_ASSIGN(const Reply reply, ask_about(Message::room, path));
+  return reply.free_bytes;
+}
+
 Status RemoteChunkLookup::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
                                std::vector<ChunkCandidate>& candidates) {
   for (size_t at = 0; at < prefixes.size(); at += kFindPrefixesMax) {

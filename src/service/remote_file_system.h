@@ -38,6 +38,7 @@ class RemoteFileSystem final : public FileSystem {
   Status touch(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;
+  Result<uint64_t> free_bytes(const std::string& path) override;
 
  private:
   /// `path` as the server knows it. permission_denied: it is not in the folder that the server serves.

@@ -65,6 +65,12 @@ TEST_F(RemoteFiles, StayInTheFolderThatIsServed) {
   }
 }
 
+TEST_F(RemoteFiles, HaveTheRoomThatTheServersDiskHas) {
+  const double room = static_cast<double>(posix_file_system().free_bytes(server_.options.folder).value());
+  EXPECT_NEAR(static_cast<double>(fs_.free_bytes(fs_.root()).value()), room, room / 2) << "others write there, too";
+  EXPECT_EQ(fs_.free_bytes(path("../x")).status().code(), StatusCode::permission_denied);
+}
+
 TEST_F(RemoteFiles, DoNotFollowLinks) {
   const std::string folder = server_.options.folder;
   std::filesystem::create_symlink("/etc", folder + "/out");

@@ -87,6 +87,12 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
       if (entries.ok()) answer.entries = std::move(*entries);
       return answer;
     }
+    case Message::room: {
+      const Result<uint64_t> bytes = folder.free_bytes(request.path);
+      answer.reply = reply_of(bytes.status());
+      if (bytes.ok()) answer.reply.free_bytes = *bytes;
+      return answer;
+    }
     case Message::create_directory: return with_reply(reply_of(folder.create_directory(request.path)));
     case Message::touch: return with_reply(reply_of(folder.touch(request.path)));
     case Message::sync_directory: return with_reply(reply_of(folder.sync_directory(request.path)));

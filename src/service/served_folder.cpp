@@ -5,6 +5,7 @@
 #include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -177,6 +178,13 @@ Status ServedFolder::touch(const std::string& path) const {
   return ::utimensat(place.folder.get(), place.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0
              ? Status()
              : failure(errno, "set the modification time of the file");
+}
+
+Result<uint64_t> ServedFolder::free_bytes(const std::string& path) const {
+  VARVE_ASSIGN(const UniqueFd descriptor, open_beneath(path, O_RDONLY | O_DIRECTORY, 0, "open the directory"));
+  struct statvfs facts {};
+  if (::fstatvfs(descriptor.get(), &facts) != 0) return failure(errno, "see how much room is left");
+  return uint64_t{facts.f_bavail} * facts.f_frsize;
 }
 
 Result<ServedFolder::Found> ServedFolder::stat(const std::string& path) const {

@@ -41,6 +41,7 @@ class ServedFolder {
   Status sync_directory(const std::string& path) const;
   Status touch(const std::string& path) const;
   Result<std::vector<DirectoryEntry>> list(const std::string& path) const;
+  Result<uint64_t> free_bytes(const std::string& path) const;
   struct Found {
     FileStatus status;
     FileIdentity identity;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -200,6 +201,20 @@ Result<std::vector<DirectoryEntry>> SpreadFileSystem::list(const std::string& pa
     }
   }
   return all;
+}
+
+Result<uint64_t> SpreadFileSystem::free_bytes(const std::string& path) {
+  if (!is_arenas_folder(path)) {
+    const Home home = home_of(path);
+    return fs_of(home).free_bytes(home.path);
+  }
+  std::vector<uint64_t> bytes(places_.size());
+  const Status asked = at_all_places([&](size_t place) -> Status {
+    VARVE_ASSIGN(bytes[place], places_[place].fs->free_bytes(at(places_[place], path)));
+    return {};
+  });
+  VARVE_TRY(asked);
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
 }
 
 Result<FileStatus> SpreadFileSystem::stat(const std::string& path) {

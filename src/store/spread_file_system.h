@@ -44,6 +44,8 @@ class SpreadFileSystem final : public FileSystem {
   /// Of the arenas' folder: what is at any place, each name once.
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;
+  /// Of the arenas' folder: of all places together, as if each had a disk of its own.
+  Result<uint64_t> free_bytes(const std::string& path) override;
   /// At the place where it was last seen, else where it belongs.
   std::string shown_path(const std::string& path) const override;
 

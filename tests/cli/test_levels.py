@@ -280,6 +280,9 @@ class SavingToLevels(LevelsTest):
             self.assertEqual([entry["level"] for entry in saved["copied_to"]], [server])
         shown = self.facts("levels", "--levels", levels, "--key-file", self.key)["levels"]
         self.assertEqual([level["jobs"][0]["sets"] for level in shown], [1, 2])
+        free = shutil.disk_usage(self.work).free
+        for level in shown:
+            self.assertAlmostEqual(level["free_bytes"], free, delta=free / 2, msg="the server is on the same disk")
         other = self.work / "another"
         self.varve("serve", "--new-key", other)
         self.fails(FAILURE, "save", SAMPLE / "DD0007", "--levels", levels, "--key-file", other)

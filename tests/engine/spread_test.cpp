@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <numeric>
 #include <thread>
 
@@ -97,6 +98,16 @@ TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
   EXPECT_GE(used, 2u);
   EXPECT_TRUE(test::restores_as(*open.store, {"run", 1}, saved));
   EXPECT_TRUE(test::is_whole(*open.store));
+}
+
+TEST_F(SpreadStores, HaveTheRoomOfAllTheirPlaces) {
+  test::TempFolder places;
+  FileSystem& disk = posix_file_system();
+  for (const char* name : {"a", "b"}) std::filesystem::create_directories((places / name) + "/arenas");
+  SpreadFileSystem fs({{&disk, places / "a"}, {&disk, places / "b"}});
+  const double room = static_cast<double>(disk.free_bytes(places.path()).value());
+  EXPECT_NEAR(static_cast<double>(fs.free_bytes(fs.root() + "/arenas").value()), 2 * room, room / 2);
+  EXPECT_NEAR(static_cast<double>(fs.free_bytes(fs.root()).value()), room, room / 2);
 }
 
 TEST_F(SpreadStores, BehaveAsAnyStore) {
