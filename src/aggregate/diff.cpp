@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 
+#include "aggregate/file_references.h"
 #include "aggregate/inspect.h"
 #include "aggregate/rank_order.h"
 #include "aggregate/stream_comparison.h"
@@ -21,9 +22,10 @@ Result<std::vector<LeafFile>> load_files(const Store& store, const SetName& name
   VARVE_ASSIGN(SetRecord record, Catalog(store).read(name));
   std::vector<LeafFile> files;
   Status walked = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
-    auto shared = std::make_shared<const Leaf>(leaf);
+    auto unfolded = std::make_shared<Leaf>(leaf);
     for (size_t i = 0; i < leaf.files.size(); ++i) {
-      if (leaf.files[i].type == FileType::regular) files.push_back({shared, i});
+      unfold_small_variables(unfolded->files[i]);
+      if (leaf.files[i].type == FileType::regular) files.push_back({unfolded, i});
     }
     return {};
   });
@@ -61,7 +63,7 @@ class Differ {
   Status compare_files(const LeafFile& a, const LeafFile& b) {
     if (same_parts(a.file(), b.file())) return compare_parts(a, b);
     // Differently taken apart, as by another scheme or reader, the same bytes are the same file.
-    const std::vector<Reference> old_whole = whole_stream(a.file()), new_whole = whole_stream(b.file());
+    const std::vector<Reference> old_whole = FileReferences(a.file()).all(), new_whole = FileReferences(b.file()).all();
     const StoredStream old_stream{*a.leaf, old_whole}, new_stream{*b.leaf, new_whole};
     VARVE_ASSIGN(const bool equal, comparer_.equal(old_stream, new_stream));
     if (!equal && have_variables_in_common(a.file(), b.file())) return compare_parts(a, b);

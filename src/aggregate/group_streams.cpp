@@ -11,6 +11,8 @@ namespace varve {
 
 namespace {
 constexpr uint64_t kSmallFileBytes = 64_KiB;
+/// Of a file; what more there are is only counted. A description takes a few hundred bytes while a group is saved.
+constexpr size_t kSmallVariablesNamedMax = 100'000;
 /// Elements larger than this (records of many fields) are treated as bytes.
 constexpr uint32_t kElementBytesMax = 64;
 
@@ -56,14 +58,22 @@ class Describer {
     file.bytes = source.bytes;
     group_.raw_bytes += file.bytes;
     group_.variable_count += layout.variables.size();
-    const size_t all = layout.variables.size();
-    std::erase_if(layout.variables, [&](const Variable& v) {
-      const uint64_t bytes = v.stored_bytes();
-      return bytes < options_.small_bytes && bytes < file.bytes;
-    });
-    file.small_variable_count = all - layout.variables.size();
+    set_small_variables_apart(file, layout.variables);
     file.layout = std::move(layout);
     file.streams.resize(file.layout.variables.size() + 1);
+  }
+
+  void set_small_variables_apart(TreeFile& file, std::vector<Variable>& variables) const {
+    std::erase_if(variables, [&](Variable& variable) {
+      const uint64_t bytes = variable.stored_bytes();
+      if (bytes >= options_.small_bytes || bytes >= file.bytes) return false;
+      if (file.small_variables.size() < kSmallVariablesNamedMax) {
+        file.small_variables.push_back(std::move(variable));
+      } else {
+        ++file.unnamed_variable_count;
+      }
+      return true;
+    });
   }
 
   void make_streams() {

@@ -4,7 +4,9 @@
 #include <map>
 #include <set>
 
+#include "aggregate/file_references.h"
 #include "aggregate/sharing.h"
+#include "store/class_key.h"
 
 namespace varve {
 
@@ -17,13 +19,15 @@ FileDetails describe(const Leaf& leaf, const TreeFile& file) {
   described.bytes = file.bytes;
   described.format = file.layout.format;
   described.skeleton_bytes = file.bytes;
-  described.small_variable_count = file.small_variable_count;
-  for (size_t i = 0; i < file.layout.variables.size(); ++i) {
-    const Variable& variable = file.layout.variables[i];
-    described.variables.push_back({variable.name, variable.type, variable.shape, leaf.class_keys[file.class_of[i]],
-                                   variable.stored_bytes(), variable.encoded});
+  described.unnamed_variable_count = file.unnamed_variable_count;
+  const auto add = [&described](const Variable& variable, const std::string& class_key) {
+    described.variables.push_back(
+        {variable.name, variable.type, variable.shape, class_key, variable.stored_bytes(), variable.encoded});
     described.skeleton_bytes -= variable.stored_bytes();
-  }
+  };
+  for (size_t i = 0; i < file.layout.variables.size(); ++i)
+    add(file.layout.variables[i], leaf.class_keys[file.class_of[i]]);
+  for (const Variable& variable : file.small_variables) add(variable, skeleton_class(file.layout.format));
   return described;
 }
 
@@ -148,15 +152,15 @@ Result<StoreStatistics> store_statistics(const Store& store) {
 namespace {
 constexpr uint64_t kReadBytes = 1_MiB;
 
-Status give_stream(const Store& store, const Leaf& leaf, const TreeFile& file, size_t stream,
+Status give_stream(const Store& store, const Leaf& leaf, const std::vector<Reference>& stream,
                    const std::function<Status(ByteSpan)>& take) {
   StreamReader reader(store);
   uint64_t total = 0;
-  for (const Reference& reference : file.streams[stream]) total += reference.bytes;
+  for (const Reference& reference : stream) total += reference.bytes;
   ByteVector buffer(std::min(total, kReadBytes));
   for (uint64_t at = 0; at < total; at += buffer.size()) {
     MutableByteSpan part(buffer.data(), std::min<uint64_t>(buffer.size(), total - at));
-    VARVE_TRY(reader.read(leaf, file.streams[stream], at, part));
+    VARVE_TRY(reader.read(leaf, stream, at, part));
     VARVE_TRY(take(part));
   }
   return {};
@@ -199,14 +203,15 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
         progress.total(file.bytes);
         return read_leaf_file(store, leaf, file, take_counted);
       }
-      for (size_t i = 0; i < file.layout.variables.size(); ++i) {
-        if (file.layout.variables[i].name != variable) continue;
-        progress.total(file.layout.variables[i].stored_bytes());
-        return give_stream(store, leaf, file, i + 1, take_counted);
+      for (const std::vector<Variable>* variables : {&file.layout.variables, &file.small_variables}) {
+        const auto found_there = std::find_if(variables->begin(), variables->end(),
+                                              [&](const Variable& one) { return one.name == variable; });
+        if (found_there == variables->end()) continue;
+        progress.total(found_there->stored_bytes());
+        return give_stream(store, leaf, FileReferences(file).of(found_there->extents), take_counted);
       }
       return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
-                               "`varve show --variables " + name.to_string() +
-                                   "` lists those of 100 bytes and more; others have no names in the store");
+                               "`varve show --variables " + name.to_string() + "` lists its variables");
     }
     return {};
   });

@@ -29,9 +29,9 @@ struct FileDetails {
   int64_t rank = -1;
   uint64_t bytes = 0;
   std::string format;
-  uint64_t skeleton_bytes = 0;
-  uint64_t small_variable_count = 0;
-  std::vector<VariableDetails> variables;
+  uint64_t skeleton_bytes = 0;             ///< of no variable that has a name here
+  uint64_t unnamed_variable_count = 0;     ///< small ones that are only counted
+  std::vector<VariableDetails> variables;  ///< small ones, of the skeleton's class, last
 };
 
 /// What a set consists of, and what it shares: each raw byte is in a pattern, or in a pack that earlier sets refer to

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "core/memory_file_system.h"
@@ -105,6 +106,42 @@ TEST_F(Inspect, GivesFilesAndVariables) {
   const Status stopped =
       read_set_file(*store, {"run", 1}, "rank0.bin", "", [](ByteSpan) { return Status::cancelled(); });
   EXPECT_EQ(stopped.code(), StatusCode::cancelled);
+}
+
+TEST_F(Inspect, NamesSmallVariablesAndGivesThem) {
+  auto bytes_at = [](double time) {
+    ByteVector bytes(16 + 8 + 800 + 8);
+    store_le(bytes.data() + 16, std::bit_cast<uint64_t>(time));
+    return bytes;
+  };
+  const ByteVector first = bytes_at(1.5), second = bytes_at(4);
+  for (const auto& [step, bytes] : {std::pair(uint64_t{1}, &first), std::pair(uint64_t{2}, &second)}) {
+    test::write_file(folder / "rank0.bin", *bytes);
+    test::write_file(folder / "rank0.bin.varve-layout", R"({ "variables": [
+      { "name": "/time", "type": "f64", "shape": [], "offset": 16 },
+      { "name": "/field", "type": "f64", "shape": [100] },
+      { "name": "/cycle", "type": "i32", "shape": [2] } ] })");
+    ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
+  }
+  const SetDetails details = inspect_set(*store, {"run", 1}).value();
+  const FileDetails& file = details.files[0];
+  ASSERT_EQ(file.variables.size(), 3u);
+  EXPECT_EQ(file.variables[0].name, "/field");
+  EXPECT_EQ(file.variables[1].name, "/time");
+  EXPECT_EQ(file.variables[1].type.name(), "F64LE");
+  EXPECT_EQ(file.variables[1].class_key, "skeleton/raw");
+  EXPECT_EQ(file.variables[2].name, "/cycle");
+  EXPECT_EQ(file.variables[2].shape, std::vector<uint64_t>{2});
+  EXPECT_EQ(file.skeleton_bytes, 16u);
+  EXPECT_EQ(file.unnamed_variable_count, 0u);
+  const ByteVector time = read("rank0.bin", "/time").value();
+  ASSERT_EQ(time.size(), 8u);
+  EXPECT_EQ(std::bit_cast<double>(load_le<uint64_t>(time.data())), 1.5);
+
+  const SetDifference difference = diff_sets(*store, {"run", 1}, {"run", 2}).value();
+  ASSERT_EQ(difference.changes.size(), 1u);
+  EXPECT_EQ(difference.changes[0].variable, "/time");
+  EXPECT_EQ(difference.changes[0].difference_max, 2.5);
 }
 
 TEST_F(Inspect, GivesAVariableWhileAnotherIsDamaged) {

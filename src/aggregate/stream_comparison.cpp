@@ -1,25 +1,15 @@
 #include "aggregate/stream_comparison.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "aggregate/element_difference.h"
+#include "aggregate/file_references.h"
 
 namespace varve {
 
 namespace {
 constexpr uint64_t kWindowBytes = 1_MiB;
-
-/// A pattern as it looks `skip` bytes into its reference.
-uint64_t pattern_at(const Reference& reference, uint64_t skip) {
-  return std::rotr(reference.offset, static_cast<int>(8 * (skip % 8)));
-}
-
-Reference part_of(const Reference& reference, uint64_t skip, uint64_t bytes) {
-  const bool pattern = reference.pack == Reference::kPattern;
-  return {reference.pack, pattern ? pattern_at(reference, skip) : reference.offset + skip, bytes};
-}
 
 /// Whether two references, from some bytes into each, refer to the same.
 bool same_source(const Leaf& leaf_a, const Reference& a, uint64_t skip_a, const Leaf& leaf_b, const Reference& b,
@@ -48,34 +38,6 @@ uint64_t same_bytes(const StoredStream& a, const StoredStream& b, uint64_t begin
   }
 }
 }  // namespace
-
-std::vector<Reference> whole_stream(const TreeFile& file) {
-  struct Slice {
-    uint64_t file_offset;
-    Reference reference;
-  };
-  std::vector<Slice> slices;
-  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
-    auto reference = file.streams[stream].begin();
-    uint64_t skip = 0;
-    for (const Extent& extent : stream_extents(file, stream)) {
-      for (uint64_t done = 0; done < extent.bytes;) {
-        const uint64_t part = std::min(extent.bytes - done, reference->bytes - skip);
-        slices.push_back({extent.offset + done, part_of(*reference, skip, part)});
-        done += part;
-        skip += part;
-        if (skip < reference->bytes) continue;
-        ++reference;
-        skip = 0;
-      }
-    }
-  }
-  std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) { return a.file_offset < b.file_offset; });
-  std::vector<Reference> references;
-  references.reserve(slices.size());
-  for (const Slice& slice : slices) references.push_back(slice.reference);
-  return references;
-}
 
 uint64_t StoredStream::bytes() const {
   uint64_t bytes = 0;

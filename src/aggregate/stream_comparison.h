@@ -10,9 +10,6 @@
 
 namespace varve {
 
-/// The stream that all of a regular file is, in file order.
-std::vector<Reference> whole_stream(const TreeFile& file);
-
 /// A stream, and the leaf that says where its bytes are. Borrows both.
 struct StoredStream {
   const Leaf& leaf;

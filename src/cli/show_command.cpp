@@ -79,7 +79,7 @@ class ShowCommand final : public Command {
             {"bytes", file.bytes},
             {"format", file.format},
             {"skeleton_bytes", file.skeleton_bytes},
-            {"small_variable_count", file.small_variable_count},
+            {"unnamed_variable_count", file.unnamed_variable_count},
             {"variables", std::move(variables)}};
   }
 
@@ -152,7 +152,7 @@ class ShowCommand final : public Command {
         table.add_row({quote_name(file.path), rank, "-", std::string(file_type_name(file.type)), "-", "-"});
         continue;
       }
-      const uint64_t count = file.variables.size() + file.small_variable_count;
+      const uint64_t count = file.variables.size() + file.unnamed_variable_count;
       table.add_row({quote_name(file.path), rank, format_size(file.bytes), escape_text(file.format),
                      std::to_string(count), format_size(file.skeleton_bytes)});
     }
@@ -169,9 +169,9 @@ class ShowCommand final : public Command {
                        format_shape(variable.shape), format_size(variable.bytes), quote_name(variable.class_key)});
       }
       session.print("\n" + quote_name(file.path) + "\n" + table.render("  "));
-      if (file.small_variable_count > 0) {
+      if (file.unnamed_variable_count > 0) {
         session.print(fmt::format("  and {} in the skeleton\n",
-                                  format_count(file.small_variable_count, "small variable", "small variables")));
+                                  format_count(file.unnamed_variable_count, "small variable", "small variables")));
       }
     }
   }
@@ -182,7 +182,8 @@ class ShowCommand final : public Command {
       for (const VariableDetails& variable : file.variables) {
         ClassSummary& summary = classes[variable.class_key];
         const std::string shape = format_shape(variable.shape);
-        summary.type = variable.type.name();
+        const std::string type = variable.type.name();
+        summary.type = summary.variable_count == 0 || summary.type == type ? type : "various";
         summary.shape = summary.variable_count == 0 || summary.shape == shape ? shape : "various";
         ++summary.variable_count;
         summary.bytes += variable.bytes;

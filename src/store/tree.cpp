@@ -7,6 +7,7 @@ namespace varve {
 
 namespace {
 constexpr uint8_t kLeafKind = 'L';
+constexpr uint8_t kNamingLeafKind = 'M';  ///< describes small variables, too
 constexpr uint8_t kRootKind = 'R';
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 62;
 
@@ -64,9 +65,8 @@ Result<std::vector<uint64_t>> read_shape(ByteReader& reader) {
   return shape;
 }
 
-void write_variable(ByteWriter& w, const Variable& variable, uint32_t class_ordinal, uint64_t& file_cursor) {
-  w.text(variable.name);
-  w.varint(class_ordinal);
+/// All of a variable but its name. `file_cursor`: where the extent before ends.
+void write_description(ByteWriter& w, const Variable& variable, uint64_t& file_cursor) {
   w.u8(static_cast<uint8_t>(static_cast<uint8_t>(variable.type.kind) | static_cast<uint8_t>(variable.type.order) << 4 |
                             (variable.encoded ? 0x80 : 0)));
   w.varint(variable.type.bytes);
@@ -80,14 +80,7 @@ void write_variable(ByteWriter& w, const Variable& variable, uint32_t class_ordi
   }
 }
 
-Result<Variable> read_variable(ByteReader& reader, uint64_t class_count, uint32_t& class_ordinal,
-                               uint64_t& file_cursor) {
-  Variable variable;
-  VARVE_ASSIGN(std::string_view name, reader.text());
-  variable.name = name;
-  VARVE_ASSIGN(uint64_t ordinal, reader.varint());
-  if (ordinal >= class_count) return Status::corrupt("a variable names a class that its leaf lacks");
-  class_ordinal = static_cast<uint32_t>(ordinal);
+Status read_description(ByteReader& reader, Variable& variable, uint64_t& file_cursor) {
   VARVE_ASSIGN(uint8_t type, reader.u8());
   if ((type & 0x0f) > static_cast<uint8_t>(ElementKind::text) || (type & 0x70) > 0x10) {
     return Status::corrupt("a variable is of unknown type");
@@ -109,7 +102,42 @@ Result<Variable> read_variable(ByteReader& reader, uint64_t class_count, uint32_
     extent.offset = file_cursor + static_cast<uint64_t>(step);
     file_cursor = extent.offset + extent.bytes;
   }
-  return variable;
+  return {};
+}
+
+Status read_variables(ByteReader& reader, uint64_t class_count, TreeFile& file) {
+  VARVE_ASSIGN(uint64_t count, reader.count(7));
+  uint64_t file_cursor = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Variable variable;
+    VARVE_ASSIGN(variable.name, reader.text());
+    VARVE_ASSIGN(uint64_t ordinal, reader.varint());
+    if (ordinal >= class_count) return Status::corrupt("a variable names a class that its leaf lacks");
+    VARVE_TRY(read_description(reader, variable, file_cursor));
+    file.layout.variables.push_back(std::move(variable));
+    file.class_of.push_back(static_cast<uint32_t>(ordinal));
+  }
+  return {};
+}
+
+Status read_small_variables(ByteReader& reader, TreeFile& file) {
+  VARVE_ASSIGN(uint64_t count, reader.count(6));
+  uint64_t file_cursor = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Variable variable;
+    VARVE_ASSIGN(variable.name, reader.text());
+    VARVE_TRY(read_description(reader, variable, file_cursor));
+    file.small_variables.push_back(std::move(variable));
+  }
+  return {};
+}
+
+/// All that the file says of its variables.
+Status check_variables(TreeFile& file) {
+  if (file.small_variables.empty()) return validate_layout(file.layout, file.bytes);
+  Layout all = file.layout;
+  all.variables.insert(all.variables.end(), file.small_variables.begin(), file.small_variables.end());
+  return validate_layout(all, file.bytes);
 }
 
 /// Where the next reference to each pack is expected to begin: right after the last.
@@ -180,7 +208,7 @@ Result<std::vector<Reference>> read_stream(ByteReader& reader, uint64_t stream_b
   return stream;
 }
 
-void write_file(ByteWriter& w, const TreeFile& file, PackCursors& cursors, uint32_t& last_pack) {
+void write_file(ByteWriter& w, const TreeFile& file, bool naming, PackCursors& cursors, uint32_t& last_pack) {
   w.text(file.path);
   w.u8(static_cast<uint8_t>(file.type));
   w.varint(file.mode);
@@ -191,42 +219,53 @@ void write_file(ByteWriter& w, const TreeFile& file, PackCursors& cursors, uint3
   if (file.type != FileType::regular) return;
   w.varint(file.bytes);
   w.text(file.layout.format);
-  w.varint(file.small_variable_count);
+  w.varint(file.unnamed_variable_count);
+  if (naming) {
+    w.varint(file.small_variables.size());
+    uint64_t small_cursor = 0;
+    for (const Variable& variable : file.small_variables) {
+      w.text(variable.name);
+      write_description(w, variable, small_cursor);
+    }
+  }
   w.varint(file.layout.variables.size());
   uint64_t file_cursor = 0;
   for (size_t i = 0; i < file.layout.variables.size(); ++i) {
-    write_variable(w, file.layout.variables[i], file.class_of[i], file_cursor);
+    w.text(file.layout.variables[i].name);
+    w.varint(file.class_of[i]);
+    write_description(w, file.layout.variables[i], file_cursor);
   }
   for (const std::vector<Reference>& stream : file.streams) write_stream(w, stream, cursors, last_pack);
 }
 
-Status read_regular_part(ByteReader& reader, uint64_t class_count, PackCursors& cursors, uint32_t& last_pack,
-                         TreeFile& file) {
+/// What all files of a leaf share.
+struct LeafContext {
+  uint64_t class_count;
+  bool naming;
+  PackCursors cursors;
+  uint32_t last_pack = 0;
+};
+
+Status read_regular_part(ByteReader& reader, LeafContext& leaf, TreeFile& file) {
   VARVE_ASSIGN(file.bytes, reader.varint());
   if (file.bytes > kFileBytesMax) return Status::corrupt("a file has an impossible size", file.path);
   VARVE_ASSIGN(std::string_view format, reader.text());
   file.layout.format = format;
-  VARVE_ASSIGN(file.small_variable_count, reader.varint());
-  VARVE_ASSIGN(uint64_t variable_count, reader.count(7));
-  uint64_t file_cursor = 0;
-  for (uint64_t i = 0; i < variable_count; ++i) {
-    uint32_t class_ordinal = 0;
-    VARVE_ASSIGN(Variable variable, read_variable(reader, class_count, class_ordinal, file_cursor));
-    file.layout.variables.push_back(std::move(variable));
-    file.class_of.push_back(class_ordinal);
-  }
-  VARVE_TRY(validate_layout(file.layout, file.bytes));
+  VARVE_ASSIGN(file.unnamed_variable_count, reader.varint());
+  if (leaf.naming) VARVE_TRY(read_small_variables(reader, file));
+  VARVE_TRY(read_variables(reader, leaf.class_count, file));
+  VARVE_TRY(check_variables(file));
   uint64_t skeleton_bytes = file.bytes;
   for (const Variable& variable : file.layout.variables) skeleton_bytes -= variable.stored_bytes();
-  for (uint64_t i = 0; i <= variable_count; ++i) {
+  for (size_t i = 0; i <= file.layout.variables.size(); ++i) {
     uint64_t stream_bytes = i == 0 ? skeleton_bytes : file.layout.variables[i - 1].stored_bytes();
-    VARVE_ASSIGN(std::vector<Reference> stream, read_stream(reader, stream_bytes, cursors, last_pack));
+    VARVE_ASSIGN(std::vector<Reference> stream, read_stream(reader, stream_bytes, leaf.cursors, leaf.last_pack));
     file.streams.push_back(std::move(stream));
   }
   return {};
 }
 
-Result<TreeFile> read_file_entry(ByteReader& reader, uint64_t class_count, PackCursors& cursors, uint32_t& last_pack) {
+Result<TreeFile> read_file_entry(ByteReader& reader, LeafContext& leaf) {
   TreeFile file;
   VARVE_ASSIGN(std::string_view path, reader.text());
   file.path = path;
@@ -252,7 +291,7 @@ Result<TreeFile> read_file_entry(ByteReader& reader, uint64_t class_count, PackC
     }
     file.link_target = target;
   }
-  if (file.type == FileType::regular) VARVE_TRY(read_regular_part(reader, class_count, cursors, last_pack, file));
+  if (file.type == FileType::regular) VARVE_TRY(read_regular_part(reader, leaf, file));
   return file;
 }
 }  // namespace
@@ -271,7 +310,9 @@ bool path_is_safe(std::string_view path) {
 ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes) {
   ByteVector out;
   ByteWriter w(out);
-  w.u8(kLeafKind);
+  const bool naming = std::any_of(leaf.files.begin(), leaf.files.end(),
+                                  [](const TreeFile& file) { return !file.small_variables.empty(); });
+  w.u8(naming ? kNamingLeafKind : kLeafKind);
   ArenaTable arenas;
   for (const PackLink& pack : leaf.packs) arenas.ordinal(pack.hint);
   write_arena_table(w, arenas);
@@ -285,14 +326,15 @@ ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes) {
   w.varint(leaf.files.size());
   PackCursors cursors(leaf.packs.size(), 0);
   uint32_t last_pack = 0;
-  for (const TreeFile& file : leaf.files) write_file(w, file, cursors, last_pack);
+  for (const TreeFile& file : leaf.files) write_file(w, file, naming, cursors, last_pack);
   return out;
 }
 
 Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
   ByteReader reader(raw);
   VARVE_ASSIGN(uint8_t kind, reader.u8());
-  if (kind != kLeafKind) return Status::corrupt("a leaf of a set's tree was expected, something else is there");
+  if (kind != kLeafKind && kind != kNamingLeafKind)
+    return Status::corrupt("a leaf of a set's tree was expected, something else is there");
   Leaf leaf;
   VARVE_ASSIGN(std::vector<ArenaId> arenas, read_arena_table(reader));
   VARVE_ASSIGN(uint64_t pack_count, reader.count(score_bytes + 1));
@@ -309,10 +351,9 @@ Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
   }
   VARVE_ASSIGN(uint64_t file_count, reader.count(6));
   if (file_count > kFilesPerLeafMax) return Status::corrupt("a leaf has too many files");
-  PackCursors cursors(leaf.packs.size(), 0);
-  uint32_t last_pack = 0;
+  LeafContext context{class_count, kind == kNamingLeafKind, PackCursors(leaf.packs.size(), 0)};
   for (uint64_t i = 0; i < file_count; ++i) {
-    VARVE_ASSIGN(TreeFile file, read_file_entry(reader, class_count, cursors, last_pack));
+    VARVE_ASSIGN(TreeFile file, read_file_entry(reader, context));
     leaf.files.push_back(std::move(file));
   }
   if (!reader.at_end()) return Status::corrupt("a leaf is longer than its files");

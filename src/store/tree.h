@@ -41,10 +41,16 @@ struct TreeFile {
   std::string link_target;  ///< symlinks only
   uint64_t bytes = 0;       ///< regular files only, as are the rest
   Layout layout;            ///< without the small variables, which are in the skeleton
-  uint64_t small_variable_count = 0;
+  std::vector<Variable> small_variables;
+  uint64_t unnamed_variable_count = 0;          ///< further small ones, that are only counted
   std::vector<uint32_t> class_of;               ///< of each variable: ordinal in the leaf's class keys
   std::vector<std::vector<Reference>> streams;  ///< layout.variables.size() + 1
 };
+
+/// Small ones too.
+inline uint64_t variable_count(const TreeFile& file) {
+  return file.layout.variables.size() + file.small_variables.size() + file.unnamed_variable_count;
+}
 
 /// A leaf of a set's tree: some files of one group and the packs that hold their bytes (FORMAT.md, "Leaf").
 struct Leaf {

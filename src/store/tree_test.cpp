@@ -55,6 +55,10 @@ void add_variables(TreeFile& file, size_t class_count) {
       variable.extents.push_back({offset, variable.type.bytes * *rc::gen::inRange<uint64_t>(1, 50)});
       offset += variable.extents.back().bytes;
     }
+    if (*rc::gen::arbitrary<bool>()) {
+      file.small_variables.push_back(std::move(variable));
+      continue;
+    }
     file.layout.variables.push_back(std::move(variable));
     file.class_of.push_back(*rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(class_count)));
   }
@@ -72,7 +76,7 @@ TreeFile arbitrary_file(size_t number, size_t pack_count, size_t class_count) {
   if (file.type == FileType::symlink) file.link_target = "../somewhere";
   if (file.type != FileType::regular) return file;
   file.layout.format = *rc::gen::element<std::string>("raw", "hdf5", "");
-  file.small_variable_count = *rc::gen::arbitrary<uint64_t>();
+  file.unnamed_variable_count = *rc::gen::arbitrary<uint64_t>();
   add_variables(file, class_count);
   for (size_t i = 0; i <= file.layout.variables.size(); ++i) {
     uint64_t bytes = 0;
@@ -97,8 +101,8 @@ Leaf arbitrary_leaf() {
 bool equal(const TreeFile& a, const TreeFile& b) {
   return a.path == b.path && a.type == b.type && a.mode == b.mode && a.modified_s == b.modified_s &&
          a.modified_ns == b.modified_ns && a.rank == b.rank && a.link_target == b.link_target && a.bytes == b.bytes &&
-         a.layout == b.layout && a.small_variable_count == b.small_variable_count && a.class_of == b.class_of &&
-         a.streams == b.streams;
+         a.layout == b.layout && a.small_variables == b.small_variables &&
+         a.unnamed_variable_count == b.unnamed_variable_count && a.class_of == b.class_of && a.streams == b.streams;
 }
 
 RC_GTEST_PROP(Leaf, ComesBackAsItWasAndIsRefusedCutOff, ()) {

@@ -29,7 +29,7 @@ void count_files(const StudySet& set, SetContents& contents) {
     const TreeFile& file = set.group.files[i];
     formats.insert(file.layout.format);
     bytes.push_back(static_cast<double>(file.bytes));
-    variables.push_back(static_cast<double>(file.layout.variables.size() + file.small_variable_count));
+    variables.push_back(static_cast<double>(variable_count(file)));
   }
   contents.file_count = bytes.size();
   contents.rank_count = ranks.size();

@@ -106,8 +106,10 @@ Result<StudySet> open_stored_set(const Store& store, const SetName& name, const 
   DescribedSource source(*stored, set.files);
   VARVE_ASSIGN(set.group, describe_streams(source, options, progress));
   if (set.group.raw_bytes == 0) return Status::invalid_argument("a set without a byte cannot be studied", set.label);
-  for (uint32_t i = 0; i < set.files.size(); ++i)
-    set.group.files[i].small_variable_count = stored->file(i).small_variable_count;
+  for (uint32_t i = 0; i < set.files.size(); ++i) {
+    set.group.files[i].small_variables = stored->file(i).small_variables;
+    set.group.files[i].unnamed_variable_count = stored->file(i).unnamed_variable_count;
+  }
   set.open_reader = [&store, stored]() -> std::unique_ptr<SetReader> {
     return std::make_unique<StoredReader>(store, stored);
   };

@@ -159,7 +159,7 @@ class Look(WithThreeSets):
         self.assertEqual(facts["shared_with"], {"implosion@5": facts["shared_bytes"]})
         file = next(file for file in facts["files"] if file["path"] == "XX1000.cpu0003")
         self.assertEqual(set(file), {"path", "type", "rank", "bytes", "format", "skeleton_bytes",
-                                     "small_variable_count", "variables"})
+                                     "unnamed_variable_count", "variables"})
         self.assertEqual((file["rank"], file["format"]), (3, "hdf5"))
         density = next(variable for variable in file["variables"] if variable["name"].endswith("/Density"))
         self.assertEqual(set(density), {"name", "type", "shape", "class_key", "bytes", "encoded"})

@@ -40,7 +40,11 @@ constexpr const char* kSidecar =
     R"({ "variables": [ { "name": "/Fluid/Density", "type": "f64", "shape": [8, 12], "offset": 24 },
     { "name": "/Fluid/Energy", "type": "f64be", "shape": [96] }, { "name": "/Fluid/Zero", "type": "i32", "shape": [64] } ] })";
 
-void make_field_files(const std::string& folder, uint64_t seed) {
+constexpr const char* kSidecarWithSmall =
+    R"({ "variables": [ { "name": "/time", "type": "f64", "shape": [], "offset": 0 }, { "name": "/cycle", "type": "i32be", "shape": [2] },
+    { "name": "/Fluid/Density", "type": "f64", "shape": [8, 12], "offset": 24 } ] })";
+
+void make_field_files(const std::string& folder, uint64_t seed, const char* sidecar) {
   for (uint64_t rank = 0; rank < 2; ++rank) {
     ByteVector bytes = random_bytes(24, seed);
     const ByteVector density = field(96, 10 * seed + rank);
@@ -53,7 +57,7 @@ void make_field_files(const std::string& folder, uint64_t seed) {
     bytes.insert(bytes.end(), tail.begin(), tail.end());
     const std::string path = folder + "/rank" + std::to_string(rank) + ".bin";
     write_file(path, bytes);
-    write_file(path + ".varve-layout", kSidecar);
+    write_file(path + ".varve-layout", sidecar);
   }
 }
 }  // namespace
@@ -85,6 +89,7 @@ std::vector<GoldenSet> golden_sets() {
                                      : Scheme::aware;
     sets.push_back({{"chains", i + 1}, {scheme, codecs[i], chunkers[i % chunkers.size()]}});
   }
+  sets.push_back({kSmallVariablesSet, {Scheme::aware, "zstd", "fixed:8192"}});
   sets.push_back({kThinnedSet, {Scheme::agnostic, "shuffle+zstd", "fixed:64"}});
   return sets;
 }
@@ -100,7 +105,7 @@ void make_golden_folder(const std::string& folder, const SetName& name) {
     }
     write_file(folder + "/noise", bytes);
   } else {
-    make_field_files(folder, name.step);
+    make_field_files(folder, name.step, name == kSmallVariablesSet ? kSidecarWithSmall : kSidecar);
   }
   if (name == SetName{"chains", 1}) {
     write_file(folder + "/notes/empty", "");

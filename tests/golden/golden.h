@@ -30,5 +30,7 @@ void make_golden_folder(const std::string& folder, const SetName& name);
 /// The set that was saved, dropped and pruned to thin the packs of kThinnedSet.
 inline const SetName kDroppedSet{"thinned", 1};
 inline const SetName kThinnedSet{"thinned", 2};
+/// Whose leaf describes small variables.
+inline const SetName kSmallVariablesSet{"small", 1};
 
 }  // namespace varve::test

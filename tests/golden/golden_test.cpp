@@ -83,6 +83,11 @@ TEST_P(Golden, StoreHoldsWhatTheFormatCanExpress) {
   }
   EXPECT_GT(missing_bytes, 0u) << "no thinned pack";
   EXPECT_GT(inspect_set(*store, {"chains", 2}).value().pattern_bytes, 0u);
+  const std::vector<FileDetails> files = inspect_set(*store, test::kSmallVariablesSet).value().files;
+  ASSERT_FALSE(files.empty());
+  ASSERT_EQ(files[0].variables.size(), 3u);
+  EXPECT_EQ(files[0].variables[1].name, "/time");
+  EXPECT_EQ(files[0].variables[2].type.name(), "I32BE");
 }
 
 TEST_P(Golden, StoreTakesNewSetsThatShareWithTheOldOnes) {

@@ -1,4 +1,5 @@
-// Makes the golden stores: make_golden FOLDER. To be run by hand, and only for a new version of the format.
+// Makes the golden stores: make_golden FOLDER. Those that are there get the sets that they lack, and what they have
+// stays: to be run by hand, when the format can express something new.
 
 #include <cstdio>
 
@@ -8,6 +9,8 @@
 
 namespace varve {
 namespace {
+
+constexpr const char* kFoldersNotKept[] = {"index", "writers", "condemned", "parts"};
 
 void check(const Status& status) {
   if (status.ok()) return;
@@ -23,22 +26,29 @@ void save(const Store& store, const SetName& name, const test::Way& way) {
   check(save_folder(store, folder.path(), options, test::layout_service()).status());
 }
 
+/// Of the one that two sets shared.
+void make_thinned_pack(const Store& store) {
+  check(Catalog(store).remove(test::kDroppedSet));
+  PruneOptions options;
+  options.live_share_min = 0.9;
+  check(prune_store(store, options).status());
+}
+
 void make_store(const std::string& path, const test::GoldenStore& golden) {
-  std::filesystem::create_directories(path);
   FileSystem& fs = posix_file_system();
-  check(Store::create(fs, path, {.algorithm = golden.algorithm, .score_bytes = golden.score_bytes}));
+  const bool is_new = std::filesystem::create_directories(path);
+  if (is_new) check(Store::create(fs, path, {.algorithm = golden.algorithm, .score_bytes = golden.score_bytes}));
+  // Version control keeps no empty folders.
+  for (const char* folder : kFoldersNotKept) std::filesystem::create_directories(path + "/" + folder);
   const auto store = test::open_store(fs, path);
   for (const test::GoldenSet& set : test::golden_sets()) {
+    if (Catalog(*store).has(set.name)) continue;
     if (set.name == test::kThinnedSet) save(*store, test::kDroppedSet, set.way);
     save(*store, set.name, set.way);
   }
-  check(Catalog(*store).remove(test::kDroppedSet));
-  PruneOptions options;
-  options.live_share_min = 0.9;
-  const Result<PruneReport> pruned = prune_store(*store, options);
-  check(pruned.status());
+  if (is_new) make_thinned_pack(*store);
   // Nothing but what cannot be made again belongs in the repository.
-  for (const char* folder : {"index", "writers", "condemned"}) std::filesystem::remove_all(path + "/" + folder);
+  for (const char* folder : kFoldersNotKept) std::filesystem::remove_all(path + "/" + folder);
 }
 
 }  // namespace
