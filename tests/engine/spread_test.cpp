@@ -70,7 +70,7 @@ struct SpreadStores : testing::Test {
   void SetUp() override {
     // Enough packs for every place to get some.
     std::string text;
-    for (int i = 0; text.size() < 3'000'000; ++i) text += std::to_string(i * 7919) + ",";
+    for (uint64_t i = 0; text.size() < 3'000'000; ++i) text += std::to_string(i * 7919) + ",";
     test::write_file(folder.path() + "/rank0.dat", text);
     test::write_file(folder.path() + "/rank1.dat", text.substr(500'000));
     saved = test::snapshot_of(folder.path());
