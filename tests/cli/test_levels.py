@@ -8,50 +8,10 @@ import subprocess
 import time
 import unittest
 
+from serving import HAS_TLS, KINDS, LevelsTest
 from support import DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals
-from test_serve import HAS_TLS, ServeTest
 
 HAS_TOML = os.environ.get("VARVE_WITH_TOML", "1") == "1"
-
-# Kinds of levels: how many servers, and over what.
-KINDS = {"folder": None, "unix": ("unix", 1), "two_unix": ("unix", 2), **({"tcp": ("tcp", 1), "three_tcp": ("tcp", 3)} if HAS_TLS else {})}
-
-
-class LevelsTest(ServeTest):
-    def setUp(self):
-        super().setUp()
-        self.folders = {}
-        if HAS_TLS:
-            self.varve("serve", "--new-key", self.key)
-            self.use(self.store, self.key)
-
-    def make_level(self, kind, name=None):
-        """A new store of this kind; returns its location. self.folders says where its arenas lie."""
-        name = name or kind
-        if KINDS[kind] is None:
-            location = str(self.work / name)
-            self.folders[location] = [self.work / name]
-        else:
-            transport, count = KINDS[kind]
-            folders = [self.work / f"{name}-{number}" for number in range(count)]
-            listens = [f"unix:{folder}.socket" if transport == "unix" else "tcp://127.0.0.1:0" for folder in folders]
-            more = ["--place", *(["--key-file", self.key] if transport == "tcp" else [])]
-            addresses = [self.serve(*more, listen=listen, folder=folder)[1] for listen, folder in zip(listens, folders)]
-            prefix = "unix:" if transport == "unix" else "tcp://"
-            location = prefix + ",".join(address.removeprefix(prefix) for address in addresses)
-            self.folders[location] = folders
-        self.varve("init", location)
-        return location
-
-    def arenas(self, location):
-        return sorted(arena for folder in self.folders[location] for arena in (folder / "arenas").glob("*.arena"))
-
-    def damage(self, location):
-        """Flips a byte in the first half of each of a level's arenas."""
-        for arena in self.arenas(location):
-            raw = bytearray(arena.read_bytes())
-            raw[len(raw) // 3] ^= 1
-            arena.write_bytes(raw)
 
 
 class EveryKindOfLevel(LevelsTest):

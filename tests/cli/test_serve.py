@@ -5,48 +5,14 @@ import random
 import select
 import signal
 import socket
-import subprocess
 import threading
 import time
 import unittest
 
-from support import (FAILURE, NIGHTLY, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest, compressible_bytes,
-                     default_signals)
+from serving import HAS_TLS, KINDS, LevelsTest, ServeTest
+from support import FAILURE, NIGHTLY, NOT_FOUND, SAMPLE, SUCCESS, USAGE, compressible_bytes
 
-HAS_TLS = os.environ.get("VARVE_WITH_TLS", "1") == "1"
-KILLS = 100 if NIGHTLY else 6
-
-
-class ServeTest(ProgramTest):
-    """Has a folder of its own and servers, which end with the test."""
-
-    def setUp(self):
-        super().setUp()
-        self.folder = self.work / "served"
-        self.socket = f"unix:{self.work}/socket"
-        self.key = self.work / "key"
-        self.servers = []
-        self.addCleanup(self.stop_all)
-
-    def stop_all(self):
-        for server in self.servers:
-            if server.poll() is None:
-                server.kill()
-            server.communicate()
-
-    def serve(self, *options, listen=None, folder=None):
-        """Starts a server; returns it and where it listens."""
-        server = subprocess.Popen([PROGRAM, "serve", "--listen", listen or self.socket, "--dir", folder or self.folder,
-                                   *map(str, options)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  cwd=self.work, preexec_fn=default_signals)
-        self.servers.append(server)
-        line = server.stdout.readline().decode()
-        self.assertIn(" at ", line, server.stderr.read().decode() if not line else "")
-        return server, line.rsplit(" at ", 1)[1].strip()
-
-    def use(self, store, key=None):
-        self.environment = lambda **changes: {**{name: value for name, value in os.environ.items() if not name.startswith("VARVE_STORE")},
-                                              "VARVE_STORE": str(store), **({"VARVE_KEY_FILE": str(key)} if key else {}), **changes}
+KILLS = 60 if NIGHTLY else 4  # of each kind of level
 
 
 class EverythingWorks(ServeTest):
@@ -166,31 +132,41 @@ class WrongUse(ServeTest):
         self.varve("list", "--store", place, "--key-file", self.key)
 
 
-class KilledServers(ServeTest):
-    """A server is killed and started again while a save runs: the save ends well or fails, and nothing is lost."""
+class KilledServers(LevelsTest):
+    """Servers are killed and started again while a save runs: the save ends well or fails, and nothing is lost."""
 
     def setUp(self):
         super().setUp()
+        self.write_files(0)
+
+    def write_files(self, seed):
         for rank in range(4):
-            self.write(f"large/x.cpu000{rank}", compressible_bytes(4 << 20, seed=rank))
+            self.write(f"large/x.cpu000{rank}", compressible_bytes(4 << 20, seed=seed + rank))
+
+    def save(self, step):
+        return ["save", self.work / "large", "--job", "large", "--step", step, "--codec", "store"]
 
     def test_lose_nothing(self):
-        server, place = self.serve()
-        self.use(place)
+        for kind in KINDS:
+            if kind != "folder":
+                with self.subTest(kind=kind):
+                    self.kill_during_saves(self.make_level(kind))
+
+    def kill_during_saves(self, location):
+        self.use(location, self.key)
         begin = time.monotonic()
-        self.varve("save", self.work / "large", "--job", "large", "--step", "0", "--codec", "store")
+        self.varve(*self.save(0))
         seconds = time.monotonic() - begin
         for step in range(1, KILLS + 1):
-            # Other data each time, so that there is something to write.
-            for rank in range(4):
-                self.write(f"large/x.cpu000{rank}", compressible_bytes(4 << 20, seed=1000 * step + rank))
-            process = self.start("save", self.work / "large", "--job", "large", "--step", step, "--codec", "store")
+            self.write_files(1000 * step)  # other data each time, so that there is something to write
+            process = self.start(*self.save(step))
             time.sleep(random.uniform(0, 1.2 * seconds))
-            server.send_signal(signal.SIGKILL)
-            server.wait()
+            kills = self.restarts[location]
+            starts = [kill() for kill in random.sample(kills, random.randint(1, len(kills)))]
             time.sleep(random.uniform(0, 0.2))
-            server, _ = self.serve()
-            out, err = process.communicate(timeout=200)
+            for start in starts:
+                start()
+            _, err = process.communicate(timeout=200)
             names = [record["name"] for record in self.facts("list")["sets"]]
             if process.returncode == SUCCESS:
                 self.assertIn(f"large@{step}", names, err)
@@ -198,7 +174,7 @@ class KilledServers(ServeTest):
                 self.assertNotIn(b"bug", err)
                 self.assertTrue(err)
                 if f"large@{step}" not in names:
-                    self.varve("save", self.work / "large", "--job", "large", "--step", step, "--codec", "store")
+                    self.varve(*self.save(step))
             self.assert_restores(f"large@{step}", self.work / "large")
         self.assert_whole()
         self.varve("prune", "--wait", "0")
@@ -207,7 +183,7 @@ class KilledServers(ServeTest):
     def test_are_waited_for_by_a_restore(self):
         server, place = self.serve()
         self.use(place)
-        self.varve("save", self.work / "large", "--job", "large", "--step", "1")
+        self.varve(*self.save(1))
         process = self.start("restore", "large@1", self.work / "back")
         time.sleep(0.02)
         server.kill()

@@ -10,8 +10,8 @@ import subprocess
 import time
 import unittest
 
+from serving import ServeTest
 from support import BUSY, NIGHTLY, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals, snapshot
-from test_serve import ServeTest
 
 KILLS = 50 if NIGHTLY else 4
 
