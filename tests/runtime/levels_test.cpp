@@ -8,138 +8,28 @@
 #include <fstream>
 #include <thread>
 
-#include "runtime/ranks.h"
+#include "runtime/cluster.h"
 #include "runtime/served_store.h"
 #include "runtime/switched_file_system.h"
 #include "service/key_file.h"
-#include "store/verify.h"
 
 namespace varve {
 namespace {
 
+using test::Cluster;
+using test::drop;
+using test::expect_whole;
 using test::Model;
 using test::model_at;
 using test::run_ranks;
 using test::SessionPlace;
+using test::steps_at;
+using test::store_at;
 using test::SwitchedFileSystem;
 using Mode = SwitchedFileSystem::Mode;
 using Steps = std::vector<uint64_t>;
 
-constexpr size_t kCells = 5'000;
-
-/// A machine of several nodes with a store each, and places that all of them see.
-struct Cluster {
-  SessionPlace place;
-  std::string local = place.folder / "local", far = place.folder / "far", farther = place.folder / "farther";
-  std::vector<std::string> nodes{"a", "b", "c"};
-  uint32_t node_ranks = 2;
-  std::string group = "node";
-  std::string codec = "store";
-  std::string key_file;
-  FileSystem* files = &posix_file_system();
-
-  uint32_t rank_count() const { return static_cast<uint32_t>(nodes.size()) * node_ranks; }
-  std::string node_path(const std::string& node) const { return local + "/node-" + node; }
-
-  Result<std::unique_ptr<RunSession>> open(uint32_t rank, std::unique_ptr<Communicator> ranks,
-                                           const std::string& levels) const {
-    SessionOptions options = place.options();
-    options.store.reset();
-    options.levels = levels;
-    options.group = group;
-    options.codec = codec;
-    if (!key_file.empty()) options.key_file = key_file;
-    SessionEnvironment environment;
-    environment.files = files;
-    environment.sources.environment = {{"VARVE_NODE", nodes[rank / node_ranks]}};
-    return RunSession::open(std::move(ranks), options, environment);
-  }
-  /// Runs `body` on all ranks, each with a session and a model that is protected.
-  void run(const std::string& levels, const std::function<void(uint32_t rank, RunSession&, Model&)>& body) const {
-    run_ranks(rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
-      auto session = open(rank, std::move(ranks), levels);
-      ASSERT_TRUE(session.ok()) << session.status().to_string();
-      Model model(rank, kCells);
-      ASSERT_TRUE(protect(**session, model).ok());
-      body(rank, **session, model);
-    });
-  }
-  /// Steps first to last, each with a checkpoint that is complete in the nearest store before the next one.
-  static void go(RunSession& session, Model& model, uint64_t first, uint64_t last) {
-    for (uint64_t step = first; step <= last; ++step) {
-      model.step(step);
-      const Status made = session.checkpoint(step, Persistence::later);
-      EXPECT_TRUE(made.ok()) << made.to_string();
-      const Status waited = session.wait();
-      EXPECT_TRUE(waited.ok()) << waited.to_string();
-      let_levels_follow(session);
-    }
-  }
-  /// Steps of a test take no time, so that a slow machine's pushes would fall behind. A level that is stuck is given
-  /// up.
-  static void let_levels_follow(RunSession& session) {
-    for (int milliseconds = 0; milliseconds < 2000; ++milliseconds) {
-      const std::vector<LevelProgress> levels = session.progress().levels;
-      if (std::none_of(levels.begin(), levels.end(), [](const LevelProgress& level) { return level.waiting > 2; }))
-        return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-  static void finish(RunSession& session) {
-    const Status finished = session.finish(std::chrono::minutes(1));
-    EXPECT_TRUE(finished.ok()) << finished.to_string();
-  }
-  /// A whole run from the begin.
-  void run_to(const std::string& levels, uint64_t last) const {
-    run(levels, [&](uint32_t, RunSession& session, Model& model) {
-      EXPECT_EQ(session.restart().value(), std::nullopt);
-      go(session, model, 1, last);
-      finish(session);
-    });
-  }
-  /// Restarts, which has to be from `step`, and goes on to `last`. Returns what rank 0 was told.
-  std::string restart_from(const std::string& levels, uint64_t step, uint64_t last) const {
-    std::string told;
-    run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
-      const auto from = session.restart();
-      EXPECT_TRUE(from.ok()) << from.status().to_string();
-      EXPECT_EQ(from.value(), step);
-      EXPECT_EQ(model, model_at(rank, kCells, step));
-      if (last > step) go(session, model, step + 1, last);
-      EXPECT_EQ(model, model_at(rank, kCells, std::max(step, last)));
-      finish(session);
-      if (rank == 0) told = words(session.warnings());
-    });
-    return told;
-  }
-  Status restart_status(const std::string& levels) const {
-    Status status;
-    run(levels, [&](uint32_t rank, RunSession& session, Model&) {
-      const Status mine = session.restart().status();
-      if (rank == 0) status = mine;
-    });
-    return status;
-  }
-  static std::string words(const std::vector<Status>& warnings) {
-    std::string text;
-    for (const Status& warning : warnings) text += warning.to_string() + "\n";
-    return text;
-  }
-};
-
-std::unique_ptr<Store> store_at(const std::string& path) {
-  auto store = Store::open(posix_file_system(), path);
-  EXPECT_TRUE(store.ok()) << store.status().to_string();
-  return std::move(*store);
-}
-Steps steps_at(const std::string& path) { return Catalog(*store_at(path)).steps("job").value(); }
-void drop(const std::string& path, uint64_t step) { ASSERT_TRUE(Catalog(*store_at(path)).remove({"job", step}).ok()); }
-
-void expect_whole(const std::string& path) {
-  for (const Damage& damage : verify_store(*store_at(path), /*deep=*/true).value().damages) {
-    EXPECT_TRUE(damage.affected_sets.empty()) << damage.what.to_string();
-  }
-}
+constexpr size_t kCells = Cluster::kCells;
 
 /// Damages what a set's group has written for itself.
 void damage(const std::string& path, uint64_t step, size_t group = 0) {
