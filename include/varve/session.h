@@ -124,8 +124,8 @@ enum class Persistence {
 class Session {
  public:
   /// Collective. not_found, permission_denied, ...: the store cannot be used; invalid_argument: an option makes no
-  /// sense. Of several levels, the nearest store has to be there: one behind it that cannot be reached is a warning,
-  /// and gets its sets when it is back.
+  /// sense. Of several levels, the nearest store has to be there: the run goes on without one behind it that cannot be
+  /// reached, with a warning, and pushes try it again with each set.
   static Result<Session> open(std::unique_ptr<Communicator> ranks, SessionOptions options = {});
   /// For one process.
   static Result<Session> open(SessionOptions options = {}) {
@@ -186,7 +186,7 @@ class Session {
   /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
   /// all ranks take the next older one, and warnings() says so. invalid_argument: it was made by another number of
   /// ranks, or a variable has another type or size there; nothing is written then. corrupt: there are some, but none is
-  /// whole. io_error: there is none but perhaps in a level that cannot be reached. Makes the memory for checkpoints,
+  /// whole. io_error: no level that can be reached has one. Makes the memory for checkpoints,
   /// too, so that the first one takes no longer than the others; call it also where nothing can be there to restart
   /// from. What was in memory alone begins to go to the store, as by checkpoint(), since the program may end without
   /// another one. Before the first checkpoint. Collective.

@@ -173,7 +173,7 @@ int varve_lend(varve_session* session, const char* name, void** grid);
 /* Loads the newest set that is complete and intact on all ranks into what is protected, and puts its step into *step.
  * *restarted (may be NULL) says whether there was one; if not, *step stays as it is. Makes the memory for checkpoints,
  * too, so that the first one takes no longer than the others. What was in memory alone begins to go to the store.
- * Collective. */
+ * VARVE_IO_ERROR: no level that can be reached has one. Collective. */
 int varve_restart(varve_session* session, uint64_t* step, int* restarted);
 
 /* 1: a checkpoint should be made at this step; 0: no. The same on all ranks. Collective. */

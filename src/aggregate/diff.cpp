@@ -34,7 +34,10 @@ Result<std::vector<LeafFile>> load_files(const Store& store, const SetName& name
 }
 
 /// A file that is one variable, which bears the file's name: that may contain the step.
-bool is_opaque(const TreeFile& file) { return file.layout.variables.size() == 1 && file.layout.format == "raw"; }
+bool is_opaque(const TreeFile& file) {
+  return file.layout.format == "raw" && file.layout.variables.size() == 1 &&
+         file.layout.variables.front().stored_bytes() == file.bytes;
+}
 
 /// Whether the streams of both files are the same parts of them.
 bool same_parts(const TreeFile& a, const TreeFile& b) {

@@ -18,8 +18,8 @@ constexpr size_t kBatchesAsked = 6;
 /// How much a file adds to its leaf, about.
 uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams, size_t first_stream) {
   uint64_t bytes = 64 + file.path.size();
-  for (const Variable& variable : file.layout.variables)
-    bytes += 24 + variable.name.size() + 6 * variable.extents.size();
+  for (const std::vector<Variable>* variables : {&file.layout.variables, &file.small_variables})
+    for (const Variable& variable : *variables) bytes += described_bytes(variable);
   for (size_t i = 0; i < file.streams.size(); ++i) bytes += 2 + 8 * streams[first_stream + i].references.size();
   return bytes;
 }

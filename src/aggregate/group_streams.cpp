@@ -11,8 +11,9 @@ namespace varve {
 
 namespace {
 constexpr uint64_t kSmallFileBytes = 64_KiB;
-/// Of a file; what more there are is only counted. A description takes a few hundred bytes while a group is saved.
-constexpr size_t kSmallVariablesNamedMax = 100'000;
+/// What the descriptions of a file's small variables take in its leaf, about; any further ones are only counted. In
+/// memory they take a few times as much while their group is saved.
+constexpr uint64_t kSmallVariableBytesMax = 8_MiB;
 /// Elements larger than this (records of many fields) are treated as bytes.
 constexpr uint32_t kElementBytesMax = 64;
 
@@ -64,16 +65,20 @@ class Describer {
   }
 
   void set_small_variables_apart(TreeFile& file, std::vector<Variable>& variables) const {
-    std::erase_if(variables, [&](Variable& variable) {
-      const uint64_t bytes = variable.stored_bytes();
-      if (bytes >= options_.small_bytes || bytes >= file.bytes) return false;
-      if (file.small_variables.size() < kSmallVariablesNamedMax) {
+    uint64_t left = kSmallVariableBytesMax;
+    std::vector<Variable> large;
+    for (Variable& variable : variables) {
+      const uint64_t bytes = variable.stored_bytes(), described = described_bytes(variable);
+      if (bytes >= options_.small_bytes || bytes >= file.bytes) {
+        large.push_back(std::move(variable));
+      } else if (described <= left) {
+        left -= described;
         file.small_variables.push_back(std::move(variable));
       } else {
         ++file.unnamed_variable_count;
       }
-      return true;
-    });
+    }
+    variables = std::move(large);
   }
 
   void make_streams() {

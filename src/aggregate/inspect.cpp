@@ -203,12 +203,15 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
         progress.total(file.bytes);
         return read_leaf_file(store, leaf, file, take_counted);
       }
-      for (const std::vector<Variable>* variables : {&file.layout.variables, &file.small_variables}) {
-        const auto found_there = std::find_if(variables->begin(), variables->end(),
-                                              [&](const Variable& one) { return one.name == variable; });
-        if (found_there == variables->end()) continue;
-        progress.total(found_there->stored_bytes());
-        return give_stream(store, leaf, FileReferences(file).of(found_there->extents), take_counted);
+      for (size_t i = 0; i < file.layout.variables.size(); ++i) {
+        if (file.layout.variables[i].name != variable) continue;
+        progress.total(file.layout.variables[i].stored_bytes());
+        return give_stream(store, leaf, file.streams[i + 1], take_counted);
+      }
+      for (const Variable& small : file.small_variables) {
+        if (small.name != variable) continue;
+        progress.total(small.stored_bytes());
+        return give_stream(store, leaf, FileReferences(file).of(small.extents), take_counted);
       }
       return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
                                "`varve show --variables " + name.to_string() + "` lists its variables");

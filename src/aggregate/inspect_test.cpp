@@ -144,6 +144,39 @@ TEST_F(Inspect, NamesSmallVariablesAndGivesThem) {
   EXPECT_EQ(difference.changes[0].difference_max, 2.5);
 }
 
+/// A file of `count` small variables, whose names have `name_bytes` bytes.
+void write_small_variables(const std::string& path, size_t count, size_t name_bytes) {
+  std::string variables;
+  for (size_t i = 0; i < count; ++i) {
+    std::string name = "/" + std::to_string(i);
+    name.resize(name_bytes, 'x');
+    variables += (i == 0 ? "" : ",") + (R"({ "name": ")" + name + R"(", "type": "f64", "shape": [] })");
+  }
+  test::write_file(path, ByteVector(8 * count));
+  test::write_file(path + ".varve-layout", R"({ "variables": [)" + variables + "] }");
+}
+
+TEST_F(Inspect, CountsSmallVariablesThatItHasNoRoomToName) {
+  write_small_variables(folder / "rank0.bin", 300, 60'000);
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  const SetDetails details = inspect_set(*store, {"run", 1}).value();
+  const FileDetails& file = details.files[0];
+  EXPECT_GT(file.variables.size(), 100u);
+  EXPECT_GT(file.unnamed_variable_count, 100u);
+  EXPECT_EQ(file.variables.size() + file.unnamed_variable_count, 300u);
+  EXPECT_EQ(read("rank0.bin", "").value(), ByteVector(2400));
+}
+
+TEST_F(Inspect, KnowsLeavesOfManySmallVariables) {
+  for (int rank = 0; rank < 8; ++rank)
+    write_small_variables(folder / ("rank" + std::to_string(rank) + ".bin"), 3000, 100);
+  const Result<SaveReport> saved = test::save(*store, folder.path(), "run", 1);
+  ASSERT_TRUE(saved.ok());
+  const GroupRecord& group = saved->record.groups.at(0);
+  EXPECT_GT(store->read_root(group.root, group.hint).value().leaves.size(), 2u) << "3 MB of descriptions";
+  EXPECT_EQ(read("rank7.bin", "").value(), ByteVector(24'000));
+}
+
 TEST_F(Inspect, GivesAVariableWhileAnotherIsDamaged) {
   save(1, contents(1));
   const ArenaId id = store->list_arenas().value().at(0);

@@ -41,7 +41,7 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
-  VARVE_TRY(Catalog(store).check_is_new(name));  // before the folder is gone through
+  VARVE_TRY(Catalog(store).check_is_new(name, kChooseAnotherStep));  // before the folder is gone through
   VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
   return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
@@ -63,7 +63,7 @@ Result<SaveReport> save_files_as(const Store& store, const std::string& folder, 
                                  ProgressSink& progress, const PublishRecord& publish) {
   VARVE_TRY(check_save_options(options));
   VARVE_TRY(check_job_name(name.job));
-  VARVE_TRY(Catalog(store).check_is_new(name));
+  VARVE_TRY(Catalog(store).check_is_new(name, kChooseAnotherStep));
   progress.phase("saving");
   std::deque<FolderSource> folders;
   std::vector<Source*> sources;

@@ -61,7 +61,7 @@ class TogetherSaver {
   Status make_plan() {
     VARVE_TRY(check_save_options(options_));
     VARVE_ASSIGN(plan_.name, choose_set_name(store_, folder_, options_));
-    VARVE_TRY(Catalog(store_).check_is_new(plan_.name));
+    VARVE_TRY(Catalog(store_).check_is_new(plan_.name, kChooseAnotherStep));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
     VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));

@@ -18,6 +18,7 @@ namespace {
 Result<std::string> read_link(int directory, const char* name, const std::string& path) {
   char target[kPathBytesMax + 1];
   ssize_t length = ::readlinkat(directory, name, target, sizeof target);
+  if (length < 0 && errno == EINVAL) return changed_while_saved(path);  // it is none any more
   if (length < 0) return failed_while_saved(errno, "read symbolic link", path);
   if (static_cast<size_t>(length) > kPathBytesMax)
     return Status::resource_limit("a symbolic link's target is too long", path);

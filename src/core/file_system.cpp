@@ -36,17 +36,29 @@ Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t b
   return contents;
 }
 
-Status write_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents) {
+namespace {
+/// `name` gives the complete file its name.
+template <class Name>
+Status put_in_place(FileSystem& fs, const std::string& path, ByteSpan contents, const Name& name) {
   VARVE_ASSIGN(UniqueId id, UniqueId::random());
   const std::string temporary = fmt::format("{}.{}.tmp", path, id.hex());
   Status status = write_and_sync(fs, temporary, contents);
-  if (status.ok()) status = fs.rename(temporary, path);
+  if (status.ok()) status = name(temporary);
   if (!status.ok()) {
     fs.remove(temporary).ignore("the first failure is the one to report; a leftover temporary file is harmless");
     return status;
   }
   // The rename itself is durable only once the directory is: a power cut could undo it.
   return fs.sync_directory(parent_path(path));
+}
+}  // namespace
+
+Status write_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents) {
+  return put_in_place(fs, path, contents, [&](const std::string& file) { return fs.rename(file, path); });
+}
+
+Status create_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents) {
+  return put_in_place(fs, path, contents, [&](const std::string& file) { return fs.rename_no_replace(file, path); });
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

@@ -175,6 +175,11 @@ Status LevelPush::reach() {
 
 Status LevelPush::push(uint64_t step) {
   VARVE_TRY(reach());
+  VARVE_ASSIGN(const bool known, has_it(step));
+  if (known) {
+    confirm(step);
+    return {};
+  }
   const IfExists if_exists = policy_for(step);
   if (duty_.count > 1) return push_part(step, if_exists);
   TransferOptions options;
@@ -186,6 +191,18 @@ Status LevelPush::push(uint64_t step) {
   VARVE_TRY(copy_set(*duty_.from, *to_, {duty_.job, step}, options, *sink_).status());
   confirm(step);
   return {};
+}
+
+/// Whether the very same set is there, as it is if the run has restarted from one that went there before.
+Result<bool> LevelPush::has_it(uint64_t step) const {
+  const SetName name{duty_.job, step};
+  if (policy_for(step) == IfExists::replace || !Catalog(*to_).has(name)) return false;
+  VARVE_ASSIGN(const SetRecord mine, Catalog(*duty_.from).read(name));
+  VARVE_ASSIGN(const SetRecord there, Catalog(*to_).read(name));
+  return std::all_of(mine.groups.begin(), mine.groups.end(), [&there](const GroupRecord& group) {
+    return std::any_of(there.groups.begin(), there.groups.end(),
+                       [&group](const GroupRecord& other) { return other.root == group.root; });
+  });
 }
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {

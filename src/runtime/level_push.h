@@ -77,6 +77,7 @@ class LevelPush {
   /// Makes sure that there is a to_.
   Status reach();
   std::optional<uint64_t> await_turn();
+  Result<bool> has_it(uint64_t step) const;
   /// Pushes the set; OK also if other parts are still missing.
   Status push(uint64_t step);
   Status push_part(uint64_t step, IfExists if_exists);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iterator>
+#include <thread>
 
 #include "comm/agreement.h"
 #include "comm/subset_communicator.h"
@@ -25,20 +27,18 @@ constexpr uint32_t kLeadersTag = 1024;
 /// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
 constexpr uint32_t kUsefulWorkersMax = 16;
 
-/// Of a level that cannot be reached.
-Status without_level(const LevelSpec& spec, const Status& why) {
-  return why.with_context(fmt::format("the run goes on without {} until it can be reached", spec.name()));
-}
+/// How long a store may take to be made by another rank, and how often to look.
+constexpr std::chrono::milliseconds kMakingPatience(5000), kMakingPause(50);
 
 /// What rank 0 decides for all.
 struct SharedStart {
   struct Place {
     std::string path;  ///< empty for those that each node has
     bool away = false;
+    Status why_away;  ///< on rank 0
   };
   UniqueId run;
-  std::vector<Place> places;     ///< of the stores
-  std::vector<Status> warnings;  ///< on rank 0
+  std::vector<Place> places;  ///< of the stores
 };
 
 /// Makes the stores that all ranks share. One behind the nearest may be away.
@@ -55,8 +55,7 @@ Result<SharedStart> prepare_start(FileSystem& files, const std::vector<LevelSpec
       continue;
     }
     if (start.places.size() == 1 || !StoreLevel::is_away(path.status())) return path.status();
-    place.away = true;
-    start.warnings.push_back(without_level(spec, path.status()));
+    place.why_away = path.status();
   }
   return start;
 }
@@ -71,7 +70,7 @@ Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const
   out.bytes(start.run.bytes);
   for (const SharedStart::Place& place : start.places) {
     out.text(place.path);
-    out.u8(place.away ? 1 : 0);
+    out.u8(place.why_away.ok() ? 0 : 1);
   }
   VARVE_ASSIGN(const ByteVector bytes, ranks.broadcast(mine, 0));
   ByteReader in(bytes);
@@ -81,9 +80,24 @@ Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const
   for (SharedStart::Place& place : start.places) {
     VARVE_ASSIGN(const std::string_view path, in.text());
     VARVE_ASSIGN(const uint8_t away, in.u8());
-    place = {std::string(path), away != 0};
+    place.path = path;
+    place.away = away != 0;
   }
   return start;
+}
+
+/// Opens a level that another rank makes, perhaps just now. busy: it is not there yet.
+Result<std::unique_ptr<StoreLevel>> open_when_made(const std::function<Result<std::unique_ptr<StoreLevel>>()>& open) {
+  Status failure;
+  for (std::chrono::milliseconds waited(0); waited < kMakingPatience; waited += kMakingPause) {
+    Result<std::unique_ptr<StoreLevel>> opened = open();
+    failure = opened.status();
+    // Of several places, some may be made.
+    if (failure.code() != StatusCode::not_found && failure.code() != StatusCode::invalid_argument) return opened;
+    std::this_thread::sleep_for(kMakingPause);
+  }
+  return Status(StatusCode::busy, std::string(failure.message()), std::string(failure.subject()),
+                std::string(failure.hint()));
 }
 
 CadenceRule cadence_rule(const Settings& settings) {
@@ -134,9 +148,11 @@ Status RunSession::prepare_shared_levels() {
                [](const LevelSpec& spec) { return spec.holds_sets(); });
   VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores, settings_.key_file));
   run_ = start.run;
-  warnings_.add(start.warnings);
-  for (size_t i = 0; i < stores.size(); ++i)
-    level_places_.push_back({stores[i], start.places[i].path, start.places[i].away});
+  for (size_t i = 0; i < stores.size(); ++i) {
+    const SharedStart::Place& place = start.places[i];
+    level_places_.push_back({stores[i], place.path, place.away, {}});
+    if (!place.why_away.ok()) note_away(i, place.why_away);
+  }
   levels_.resize(stores.size());
   family_ = job_memory(settings_.shared_memory, settings_.job, stores.front(), start.places.front().path, node_name_);
   return {};
@@ -200,26 +216,48 @@ Status RunSession::open_levels(bool all) {
         StoreLevel::open(*environment_.files, place.spec, place.path, settings_.key_file, clock_);
     if (made.ok()) {
       levels_[level] = std::move(*made);
-    } else if (level > 0 && StoreLevel::is_away(made.status())) {
+    } else if (level > 0 && speaks_for(level) && StoreLevel::is_away(made.status())) {
       note_away(level, made.status());
     } else {
       opened = made.status();
     }
   }
-  return agree(*ranks_, opened);
+  VARVE_TRY(agree(*ranks_, opened));
+  return agree_on_away();
 }
 
+/// By the rank that speaks for the level, and then by all in agree_on_away().
 void RunSession::note_away(size_t level, const Status& why) {
-  level_places_[level].away = true;
-  warnings_.add(without_level(level_places_[level].spec, why));
+  LevelPlace& place = level_places_[level];
+  place.away = true;
+  place.why_away = why;
+  warnings_.add(why.with_context(fmt::format("the run goes on without {} until it can be reached", place.spec.name())));
 }
 
-/// What one rank cannot reach is away for all. Collective.
+/// Collective.
 Status RunSession::agree_on_away() {
   std::vector<uint64_t> away;
   for (const LevelPlace& place : level_places_) away.push_back(place.away ? 1 : 0);
   VARVE_TRY(ranks_->all_max(away));
   for (size_t level = 0; level < away.size(); ++level) level_places_[level].away = away[level] != 0;
+  return {};
+}
+
+/// Looks once more for what was away when the session was opened. Collective.
+Status RunSession::look_for_away_levels() {
+  for (LevelPlace& place : level_places_) {
+    if (!place.away) continue;
+    ByteVector mine;
+    if (ranks_->rank() == 0) {
+      const Result<std::string> path =
+          StoreLevel::prepare(*environment_.files, place.spec, StoreLevel::path_of(place.spec, {}), settings_.key_file);
+      if (path.ok()) ByteWriter(mine).bytes(as_bytes(*path));
+    }
+    VARVE_ASSIGN(const ByteVector path, ranks_->broadcast(mine, 0));
+    if (path.empty()) continue;
+    place.path = as_text(path);
+    place.away = false;
+  }
   return {};
 }
 
@@ -326,12 +364,17 @@ void RunSession::make_pushes() {
 /// The store of a level; one that is away is opened when it is back.
 std::function<Result<const Store*>()> RunSession::store_to_push_to(size_t level) const {
   if (levels_[level]) return [store = &levels_[level]->slowed()]() -> Result<const Store*> { return store; };
-  return [this, spec = level_places_[level].spec,
+  const LevelSpec& spec = level_places_[level].spec;
+  // The program may be in another folder by then.
+  const std::string path =
+      spec.is_on_servers() ? spec.name() : std::filesystem::absolute(StoreLevel::path_of(spec, {})).string();
+  return [this, spec, path, makes = speaks_for(level),
           opened = std::shared_ptr<StoreLevel>()]() mutable -> Result<const Store*> {
     FileSystem& files = *environment_.files;
-    VARVE_ASSIGN(const std::string path,
-                 StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {}), settings_.key_file));
-    VARVE_ASSIGN(opened, StoreLevel::open(files, spec, path, settings_.key_file, clock_));
+    const std::string& key_file = settings_.key_file;
+    // One rank makes it, and the others wait for that.
+    if (makes) VARVE_TRY(StoreLevel::prepare(files, spec, path, key_file).status());
+    VARVE_ASSIGN(opened, open_when_made([&] { return StoreLevel::open(files, spec, path, key_file, clock_); }));
     return &opened->slowed();
   };
 }

@@ -45,7 +45,6 @@ Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
 // Restart
 
 Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vector<LeftSnapshot>& left) {
-  VARVE_TRY(agree_on_away());
   // What a rank completes is seen by all who list later.
   for (size_t level = 0; level < levels_.size(); ++level) {
     if (level_places_[level].away || !speaks_for(level)) continue;
@@ -79,6 +78,7 @@ Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vec
 Result<std::optional<uint64_t>> RunSession::restart() {
   VARVE_TRY(check_running());
   if (last_taken_) return Status::invalid_argument("a restart comes before the first checkpoint");
+  VARVE_TRY(look_for_away_levels());
   VARVE_TRY(open_levels(/*all=*/true));
   Result<std::optional<uint64_t>> restarted = restart_from_levels();
   close_idle_levels();
@@ -99,8 +99,9 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   for (const auto& level : levels_) {
     if (level) level->store().drop_arena_cache();
   }
+  const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
+  if (found_none) VARVE_TRY(check_all_were_reached());
   VARVE_TRY(decision.status());
-  if (!decision->taken) VARVE_TRY(check_all_were_reached());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
   // What else is wrong with the variables is an error of the first checkpoint.
@@ -114,13 +115,18 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   return last_step_;
 }
 
-/// Whether there is none, rather than none that can be reached: a run that starts anew would do it all again.
-Status RunSession::check_all_were_reached() const {
+/// Whether there is no whole checkpoint, rather than none that can be reached: a run that starts anew would do it all
+/// again. Collective.
+Status RunSession::check_all_were_reached() {
   const auto away =
       std::find_if(level_places_.begin(), level_places_.end(), [](const LevelPlace& place) { return place.away; });
   if (away == level_places_.end()) return {};
-  return Status::io_error("there is no checkpoint nearer than a level that cannot be reached", away->spec.name(),
-                          "try again when it is there, or take it out of the levels to start anew");
+  return follow_first(
+      *ranks_,
+      Status::io_error(fmt::format("no whole checkpoint is in the levels that can be reached, and {} cannot: {}",
+                                   away->spec.name(), away->why_away.message()),
+                       std::string(away->why_away.subject()),
+                       "try again when it is there, or take it out of the levels to start anew"));
 }
 
 void RunSession::save_restarted(uint64_t step) {
@@ -176,7 +182,7 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   left_runs_useful_ = !in_any;
   if (decision.taken->memory_run || decision.taken->level > 0) return;
   for (uint32_t push = 0; push < pushes_.size(); ++push) {
-    if (!level_places_[push + 1].away && !in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
+    if (!in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
   }
 }
 

@@ -79,6 +79,7 @@ class RunSession {
   Status open_levels(bool all);
   void note_away(size_t level, const Status& why);
   Status agree_on_away();
+  Status look_for_away_levels();
   void close_idle_levels();
   Status restore_node_levels(const LevelSpec& local, const std::string& path);
   Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
@@ -104,7 +105,7 @@ class RunSession {
 
   Result<std::optional<uint64_t>> restart_from_levels();
   Result<std::vector<RestartCandidate>> find_candidates(const std::vector<LeftSnapshot>& left);
-  Status check_all_were_reached() const;
+  Status check_all_were_reached();
   std::vector<RankRestart::Shelf> shelves() const;
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
@@ -137,8 +138,9 @@ class RunSession {
   struct LevelPlace {
     LevelSpec spec;
     std::string path;  ///< as all ranks know it; empty if it is each node's own
-    /// Some rank cannot reach it: no restart from it. Never the nearest. Only pushes try again.
+    /// Rank 0 could not reach it: no restart from it. Never the nearest. The same on all ranks after agree_on_away().
     bool away = false;
+    Status why_away{};  ///< on rank 0
     bool of_node() const { return spec.kind == LevelSpec::Kind::local; }
   };
   std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first

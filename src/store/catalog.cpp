@@ -92,10 +92,8 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
 
 bool Catalog::has(const SetName& name) const { return store_.fs().stat(record_path(name)).ok(); }
 
-Status Catalog::check_is_new(const SetName& name) const {
-  if (!has(name)) return {};
-  return Status::already_exists("the set is in the store already", name.to_string(),
-                                "choose another step with --step, or `varve drop` the old set first");
+Status Catalog::check_is_new(const SetName& name, const char* hint) const {
+  return has(name) ? Status::already_exists("the set is in the store already", name.to_string(), hint) : Status();
 }
 
 Status Catalog::unless_dropped(const SetName& name, Status status) const {

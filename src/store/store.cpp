@@ -14,6 +14,8 @@ constexpr size_t kStoreHeaderBytes = 48;
 /// Readers kept open: each holds a file descriptor and its arena's index.
 constexpr size_t kOpenArenasMax = 256;
 
+constexpr std::string_view kFolders[] = {"sets", "arenas", "writers", "condemned", "index"};
+
 ByteVector encode_store_header(const UniqueId& id, const CreateStoreOptions& options) {
   // FORMAT.md, "Store header"
   ByteVector out;
@@ -30,6 +32,18 @@ ByteVector encode_store_header(const UniqueId& id, const CreateStoreOptions& opt
 }
 }  // namespace
 
+namespace {
+/// Whether a creation that failed, or is going on, may have made it, and nothing is lost with it: a folder of ours that
+/// is empty, or a header that did not get its name.
+Result<bool> is_left_by_a_creation(FileSystem& fs, const std::string& path, const DirectoryEntry& entry) {
+  if (!entry.is_directory)
+    return entry.name.starts_with(base_name(Store::header_path(path)) + ".") && entry.name.ends_with(".tmp");
+  if (std::find(std::begin(kFolders), std::end(kFolders), entry.name) == std::end(kFolders)) return false;
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> inside, fs.list(join_path(path, entry.name)));
+  return inside.empty();
+}
+}  // namespace
+
 Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options) {
   VARVE_TRY(ScoreFunction::create(options.algorithm, options.score_bytes).status());
   VARVE_TRY(fs.create_directory(path));
@@ -37,16 +51,17 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
   for (const DirectoryEntry& entry : entries) {
     if (entry.name == base_name(header_path(path))) return Status::already_exists("there is a store already", path);
   }
-  if (!entries.empty()) {
-    return Status::already_exists("the folder is not empty", path, "name a new or empty folder for the store");
+  for (const DirectoryEntry& entry : entries) {
+    VARVE_ASSIGN(const bool harmless, is_left_by_a_creation(fs, path, entry));
+    if (!harmless)
+      return Status::already_exists("the folder is not empty", path, "name a new or empty folder for the store");
   }
   VARVE_ASSIGN(UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
   if (options.member) VARVE_TRY(write_spread_member(fs, path, *options.member));
-  for (const char* folder : {"sets", "arenas", "writers", "condemned", "index"}) {
-    VARVE_TRY(fs.create_directory(join_path(path, folder)));
-  }
-  // The header comes last: a folder without it is not a store yet, and may be removed.
-  VARVE_TRY(write_file_durably(fs, header_path(path), encode_store_header(id, options)));
+  for (const std::string_view folder : kFolders) VARVE_TRY(fs.create_directory(join_path(path, folder)));
+  // The header comes last: a folder without it is not a store yet, and may be removed. Of two who make a store at the
+  // same time, one gets it.
+  VARVE_TRY(create_file_durably(fs, header_path(path), encode_store_header(id, options)));
   return sync_name(fs, path);
 }
 

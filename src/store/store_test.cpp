@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <functional>
+#include <optional>
+
 #include "core/faulty_file_system.h"
+#include "core/forwarding_file_system.h"
 #include "core/memory_file_system.h"
 #include "store/test_sets.h"
 
@@ -35,6 +39,35 @@ TEST(StoreFolder, IsNotMadeWhereSomethingElseIs) {
   EXPECT_EQ(fs.list("/s").value().size(), 1u);
 }
 
+/// Has something happen right before a new file gets its name.
+class BusyFileSystem final : public ForwardingFileSystem {
+ public:
+  BusyFileSystem(FileSystem& inner, std::function<void()> other)
+      : ForwardingFileSystem(inner), other_(std::move(other)) {}
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    other_();
+    return ForwardingFileSystem::rename_no_replace(from, to);
+  }
+
+ private:
+  const std::function<void()> other_;
+};
+
+TEST(StoreFolder, IsOnesIfTwoMakeItAtTheSameTime) {
+  MemoryFileSystem fs;
+  std::optional<UniqueId> first;
+  BusyFileSystem second(fs, [&] { first = new_store(fs)->id(); });
+  EXPECT_EQ(Store::create(second, "/s").code(), StatusCode::already_exists);
+  EXPECT_EQ(Store::open(fs, "/s").value()->id(), first);
+}
+
+TEST(StoreFolder, IsNotMadeOfOneThatHasLostItsHeader) {
+  MemoryFileSystem fs;
+  ASSERT_TRUE(test::save_numbers(*new_store(fs), {"job", 1}, {1}).ok());
+  ASSERT_TRUE(fs.remove(Store::header_path("/s")).ok());
+  EXPECT_EQ(Store::create(fs, "/s").code(), StatusCode::already_exists);
+}
+
 TEST(StoreFolder, SurvivesAPowerCutOnceItIsMade) {
   MemoryFileSystem fs;
   new_store(fs);
@@ -59,6 +92,8 @@ TEST(StoreFolder, IsAStoreOrNotWhereverItsMakingCrashes) {
         EXPECT_TRUE(test::save_numbers(**store, {"job", 1}, {1}).ok());
       } else {
         EXPECT_EQ(store.status().code(), StatusCode::not_found) << store.status().to_string();
+        const Status again = Store::create(*left, "/s");
+        EXPECT_TRUE(again.ok()) << again.to_string();
       }
     }
   }

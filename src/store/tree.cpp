@@ -105,8 +105,15 @@ Status read_description(ByteReader& reader, Variable& variable, uint64_t& file_c
   return {};
 }
 
+/// How many variables follow, each of so many bytes at least.
+Result<uint64_t> read_variable_count(ByteReader& reader, size_t bytes_min) {
+  VARVE_ASSIGN(uint64_t count, reader.count(bytes_min));
+  if (count > kVariablesPerFileMax) return Status::corrupt("a file has too many variables");
+  return count;
+}
+
 Status read_variables(ByteReader& reader, uint64_t class_count, TreeFile& file) {
-  VARVE_ASSIGN(uint64_t count, reader.count(7));
+  VARVE_ASSIGN(uint64_t count, read_variable_count(reader, 7));
   uint64_t file_cursor = 0;
   for (uint64_t i = 0; i < count; ++i) {
     Variable variable;
@@ -121,7 +128,7 @@ Status read_variables(ByteReader& reader, uint64_t class_count, TreeFile& file) 
 }
 
 Status read_small_variables(ByteReader& reader, TreeFile& file) {
-  VARVE_ASSIGN(uint64_t count, reader.count(6));
+  VARVE_ASSIGN(uint64_t count, read_variable_count(reader, 6));
   uint64_t file_cursor = 0;
   for (uint64_t i = 0; i < count; ++i) {
     Variable variable;
@@ -134,10 +141,13 @@ Status read_small_variables(ByteReader& reader, TreeFile& file) {
 
 /// All that the file says of its variables.
 Status check_variables(TreeFile& file) {
-  if (file.small_variables.empty()) return validate_layout(file.layout, file.bytes);
-  Layout all = file.layout;
-  all.variables.insert(all.variables.end(), file.small_variables.begin(), file.small_variables.end());
-  return validate_layout(all, file.bytes);
+  std::vector<Variable>&variables = file.layout.variables, &small = file.small_variables;
+  const auto count = static_cast<ptrdiff_t>(variables.size());
+  variables.insert(variables.end(), std::make_move_iterator(small.begin()), std::make_move_iterator(small.end()));
+  const Status valid = validate_layout(file.layout, file.bytes);
+  std::move(variables.begin() + count, variables.end(), small.begin());
+  variables.erase(variables.begin() + count, variables.end());
+  return valid;
 }
 
 /// Where the next reference to each pack is expected to begin: right after the last.
@@ -294,6 +304,11 @@ Result<TreeFile> read_file_entry(ByteReader& reader, LeafContext& leaf) {
   if (file.type == FileType::regular) VARVE_TRY(read_regular_part(reader, leaf, file));
   return file;
 }
+/// Nodes match their scores when they are decoded: it is no damage.
+Status unknown_kind() {
+  return Status::unsupported("a set's tree has a node of a kind that this Varve does not know", "",
+                             "use a newer Varve");
+}
 }  // namespace
 
 bool path_is_safe(std::string_view path) {
@@ -333,8 +348,8 @@ ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes) {
 Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
   ByteReader reader(raw);
   VARVE_ASSIGN(uint8_t kind, reader.u8());
-  if (kind != kLeafKind && kind != kNamingLeafKind)
-    return Status::corrupt("a leaf of a set's tree was expected, something else is there");
+  if (kind == kRootKind) return Status::corrupt("a leaf of a set's tree was expected, its root is there");
+  if (kind != kLeafKind && kind != kNamingLeafKind) return unknown_kind();
   Leaf leaf;
   VARVE_ASSIGN(std::vector<ArenaId> arenas, read_arena_table(reader));
   VARVE_ASSIGN(uint64_t pack_count, reader.count(score_bytes + 1));
@@ -380,7 +395,9 @@ ByteVector encode_root(const Root& root, size_t score_bytes) {
 Result<Root> decode_root(ByteSpan raw, size_t score_bytes) {
   ByteReader reader(raw);
   VARVE_ASSIGN(uint8_t kind, reader.u8());
-  if (kind != kRootKind) return Status::corrupt("the root of a set's tree was expected, something else is there");
+  if (kind == kLeafKind || kind == kNamingLeafKind)
+    return Status::corrupt("the root of a set's tree was expected, a leaf is there");
+  if (kind != kRootKind) return unknown_kind();
   Root root;
   VARVE_ASSIGN(std::vector<ArenaId> arenas, read_arena_table(reader));
   VARVE_ASSIGN(uint64_t leaf_count, reader.count(score_bytes + 3));

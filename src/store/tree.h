@@ -47,6 +47,11 @@ struct TreeFile {
   std::vector<std::vector<Reference>> streams;  ///< layout.variables.size() + 1
 };
 
+/// What the description of a variable takes in a leaf, about.
+inline uint64_t described_bytes(const Variable& variable) {
+  return 24 + variable.name.size() + 6 * variable.extents.size();
+}
+
 /// Small ones too.
 inline uint64_t variable_count(const TreeFile& file) {
   return file.layout.variables.size() + file.small_variables.size() + file.unnamed_variable_count;

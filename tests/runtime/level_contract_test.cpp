@@ -98,8 +98,6 @@ std::vector<LevelKind> all_kinds() {
   };
 #ifdef VARVE_HAVE_TLS
   const auto over_tcp = [](Trial& trial, const std::vector<std::string>& addresses) {
-    trial.cluster.key_file = trial.cluster.place.folder / "key";
-    EXPECT_TRUE(make_key_file(trial.cluster.key_file).ok());
     return local(trial) + "; " + trial.serve("tcp://", addresses);
   };
   kinds.push_back(
@@ -115,26 +113,47 @@ std::vector<LevelKind> all_kinds() {
 
 class EveryKindOfLevel : public testing::TestWithParam<LevelKind> {
  protected:
-  /// A run of four steps, which is killed when the last level has them all.
-  void run_and_kill(const std::string& levels) const {
+  EveryKindOfLevel() {
+#ifdef VARVE_HAVE_TLS
+    trial.cluster.key_file = trial.cluster.place.folder / "key";
+    EXPECT_TRUE(make_key_file(trial.cluster.key_file).ok());
+#endif
+  }
+
+  /// A run of four steps, which is killed when the last level has them all. Starts the servers; returns the levels.
+  std::string run_and_kill() {
+    int words[2] = {};
+    EXPECT_EQ(::pipe(words), 0);
+    // Before the servers' threads are there, of which a fork would leave only locks.
     const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
     if (child == 0) {
-      std::barrier all(static_cast<ptrdiff_t>(trial.cluster.rank_count()));
-      trial.cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
-        EXPECT_EQ(session.restart().value(), std::nullopt);
-        go(session, model, 1, 4);
-        // Rank 0 and the first rank of each node know how far the levels are.
-        if (rank % trial.cluster.node_ranks == 0) await_last_level(session, 4);
-        all.arrive_and_wait();
-        if (rank == 0 && !HasFailure()) ::kill(::getpid(), SIGKILL);
-        all.arrive_and_wait();
-      });
+      ::close(words[1]);
+      std::string levels;
+      for (char letter = 0; ::read(words[0], &letter, 1) == 1;) levels += letter;
+      run_until_killed(levels);
       ::_exit(1);
     }
+    EXPECT_GT(child, 0);
+    std::string levels = GetParam().levels(trial);
+    EXPECT_EQ(::write(words[1], levels.data(), levels.size()), static_cast<ssize_t>(levels.size()));
+    for (const int end : words) ::close(end);
     int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the run failed";
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status)) << "the run failed";
+    return levels;
+  }
+
+  void run_until_killed(const std::string& levels) const {
+    std::barrier all(static_cast<ptrdiff_t>(trial.cluster.rank_count()));
+    trial.cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+      EXPECT_EQ(session.restart().value(), std::nullopt);
+      go(session, model, 1, 4);
+      // Rank 0 and the first rank of each node know how far the levels are.
+      if (rank % trial.cluster.node_ranks == 0) await_last_level(session, 4);
+      all.arrive_and_wait();
+      if (rank == 0 && !HasFailure()) ::kill(::getpid(), SIGKILL);
+      all.arrive_and_wait();
+    });
   }
 
   /// Flips a byte in the middle of each file that holds some of a set; says how many there are.
@@ -180,8 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EveryKindOfLevel, testing::ValuesIn(all_kinds())
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST_P(EveryKindOfLevel, GivesBackWhatAKilledRunHadBroughtThere) {
-  const std::string levels = GetParam().levels(trial);
-  run_and_kill(levels);
+  const std::string levels = run_and_kill();
   GetParam().lose(trial);
   trial.cluster.restart_from(levels, 4, 6);
   if (is_memory()) return;  // which goes with the run that ends well
@@ -190,8 +208,7 @@ TEST_P(EveryKindOfLevel, GivesBackWhatAKilledRunHadBroughtThere) {
 }
 
 TEST_P(EveryKindOfLevel, GivesWhatWasSavedOrAnErrorWhereEverythingIsDamaged) {
-  const std::string levels = GetParam().levels(trial);
-  run_and_kill(levels);
+  const std::string levels = run_and_kill();
   GetParam().lose(trial);
   EXPECT_GT(damage_all_files(), 0);
   trial.cluster.run(levels, [](uint32_t rank, RunSession& session, Model& model) {

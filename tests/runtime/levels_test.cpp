@@ -568,13 +568,41 @@ TEST_P(ASessionWithAServerOverTcp, IsOpenedWhileItIsAwayAndCatchesUp) {
   expect_whole(cluster.far);
 }
 
+TEST_P(ASessionWithAServerOverTcp, IsLookedForAgainByARestart) {
+  cluster.run_to(levels, 2);
+  std::filesystem::remove_all(cluster.local);
+  server.stop();
+  std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().status().code(), StatusCode::io_error);
+    all.arrive_and_wait();
+    if (rank == 0) server.start();
+    all.arrive_and_wait();
+    EXPECT_EQ(session.restart().value(), 2u);
+    EXPECT_EQ(model, model_at(rank, kCells, 2));
+    Cluster::go(session, model, 3, 4);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{2, 4}));
+}
+
+TEST_P(ASessionWithAServerOverTcp, DoesNotAdviseToDropWhatItMayHaveWhole) {
+  cluster.run_to(levels, 2);
+  for (const std::string& node : cluster.nodes) damage(cluster.node_path(node), 2);
+  server.stop();
+  const Status refused = cluster.restart_status(levels);
+  EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
+  server.start();
+  EXPECT_NE(cluster.restart_from(levels, 2, 3), "");
+}
+
 TEST_P(ASessionWithAServerOverTcp, DoesNotStartAnewWhileItIsAwayAndNothingIsNearer) {
   cluster.run_to(levels, 2);
   std::filesystem::remove_all(cluster.local);
   server.stop();
   const Status refused = cluster.restart_status(levels);
   EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
-  EXPECT_TRUE(says(refused.to_string(), "there is no checkpoint nearer than"));
+  EXPECT_TRUE(says(refused.to_string(), "no whole checkpoint is in the levels that can be reached"));
   server.start();
   EXPECT_EQ(cluster.restart_from(levels, 2, 3), "");
 }
