@@ -51,6 +51,10 @@ Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std
   return std::optional(member);
 }
 
+Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
+  return create_file_durably(fs, join_path(store_path, kMemberName), as_bytes(member_text(member)));
+}
+
 Status write_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
   return write_file_durably(fs, join_path(store_path, kMemberName), as_bytes(member_text(member)));
 }

@@ -20,6 +20,9 @@ inline constexpr uint32_t kSpreadPlacesMax = 1024;
 
 /// Of the folder `store_path`; nothing if it is no place of a spread store. corrupt if the file makes no sense.
 Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path);
+/// already_exists, without a change, if it is one already.
+Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
+/// The same whether or not it is one: a store has grown.
 Status write_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
 
 }  // namespace varve

@@ -57,7 +57,7 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
       return Status::already_exists("the folder is not empty", path, "name a new or empty folder for the store");
   }
   VARVE_ASSIGN(UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
-  if (options.member) VARVE_TRY(write_spread_member(fs, path, *options.member));
+  if (options.member) VARVE_TRY(create_spread_member(fs, path, *options.member));
   for (const std::string_view folder : kFolders) VARVE_TRY(fs.create_directory(join_path(path, folder)));
   // The header comes last: a folder without it is not a store yet, and may be removed. Of two who make a store at the
   // same time, one gets it.
