@@ -12,6 +12,7 @@ namespace varve {
 
 std::vector<MemoryStep> memory_steps(const std::vector<LeftSnapshot>& all) {
   std::vector<MemoryStep> steps;
+  steps.reserve(all.size());
   for (const LeftSnapshot& left : all) steps.push_back({left.owner.run, left.step, left.rank_count});
   return steps;
 }

@@ -50,6 +50,7 @@ Result<RebalanceReport> ArenaMover::run() {
   VARVE_ASSIGN(const std::vector<Arena> listed, list());
   VARVE_ASSIGN(const std::vector<Arena> arenas, without_copies(listed));
   std::vector<Load> loads;
+  loads.reserve(arenas.size());
   // Without bytes, it stays.
   for (const Arena& arena : arenas) loads.push_back({arena.fixed ? 0 : arena.bytes, arena.place});
   const std::vector<uint32_t> goals = balanced_places(loads, static_cast<uint32_t>(places_.size()));

@@ -60,6 +60,7 @@ Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) cons
   }
   std::sort(aged.begin(), aged.end());
   std::vector<uint64_t> by_age;
+  by_age.reserve(aged.size());
   for (const auto& [modified_ns, step] : aged) by_age.push_back(step);
   return by_age;
 }
