@@ -115,20 +115,6 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   return last_step_;
 }
 
-/// Whether there is no whole checkpoint, rather than none that can be reached: a run that starts anew would do it all
-/// again. Collective.
-Status RunSession::check_all_were_reached() {
-  const auto away =
-      std::find_if(level_places_.begin(), level_places_.end(), [](const LevelPlace& place) { return place.away; });
-  if (away == level_places_.end()) return {};
-  return follow_first(
-      *ranks_,
-      Status::io_error(fmt::format("no whole checkpoint is in the levels that can be reached, and {} cannot: {}",
-                                   away->spec.name(), away->why_away.message()),
-                       std::string(away->why_away.subject()),
-                       "try again when it is there, or take it out of the levels to start anew"));
-}
-
 void RunSession::save_restarted(uint64_t step) {
   if (levels_.front()->of_node()) {
     // Some nodes' own stores may have it.
