@@ -238,7 +238,7 @@ CheckpointDuty RunSession::make_duty() {
   duty.save.memory_bytes = settings_.memory_bytes;
   duty.save.thread_count = worker_count();
   duty.save.small_bytes = 0;  // each variable keeps its description
-  duty.retention.keep_last = levels_.front()->spec().keep;
+  duty.retention.keep_last = level_places_.front().spec.keep;
   duty.retention.must_stay = [this](uint64_t step) {
     return std::any_of(pushes_.begin(), pushes_.end(), [&](const auto& push) { return push->waits_for(step); });
   };

@@ -116,7 +116,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
 }
 
 void RunSession::save_restarted(uint64_t step) {
-  if (levels_.front()->of_node()) {
+  if (level_places_.front().of_node()) {
     // Some nodes' own stores may have it.
     if (protection_) protection_->forget(step).ignore("what is left of it is refused when it does not fit the new set");
     if (thread_) thread_->allow_replacement(step);

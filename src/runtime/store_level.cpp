@@ -64,7 +64,7 @@ Result<std::unique_ptr<StoreLevel>> StoreLevel::open(FileSystem& files, const Le
   ChunkLookup* const chunks = place ? place->chunk_lookup() : nullptr;
   const ArenaSpread spread = place ? place->spread() : ArenaSpread();
   const std::string root = place ? place->path() : path;
-  std::unique_ptr<StoreLevel> level(new StoreLevel(spec, std::move(place), where, root));
+  std::unique_ptr<StoreLevel> level(new StoreLevel(std::move(place)));
   VARVE_ASSIGN(level->store_, Store::open(where, root, chunks, spread));
   if (spec.bytes_per_second) {
     level->throttled_ =

@@ -32,24 +32,15 @@ class StoreLevel {
   /// Whether a level that failed so is out of reach, and may be there again later, rather than named wrongly.
   static bool is_away(const Status& failure);
 
-  const LevelSpec& spec() const { return spec_; }
-  bool of_node() const { return spec_.kind == LevelSpec::Kind::local; }
-  std::string name() const { return spec_.name(); }
-  const std::string& path() const { return path_; }
-  FileSystem& files() const { return files_; }
   /// For reading.
   const Store& store() const { return *store_; }
   /// For writing, no faster than the level allows. For one thread's work, as it is slowed as a whole.
   const Store& slowed() const { return slowed_ ? *slowed_ : *store_; }
 
  private:
-  StoreLevel(LevelSpec spec, std::unique_ptr<StorePlace> place, FileSystem& files, std::string path)
-      : spec_(std::move(spec)), place_(std::move(place)), files_(files), path_(std::move(path)) {}
+  explicit StoreLevel(std::unique_ptr<StorePlace> place) : place_(std::move(place)) {}
 
-  const LevelSpec spec_;
-  const std::unique_ptr<StorePlace> place_;  ///< on servers; none: a folder of `files_`
-  FileSystem& files_;
-  const std::string path_;
+  const std::unique_ptr<StorePlace> place_;  ///< on servers; none: a folder
   std::unique_ptr<FileSystem> throttled_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Store> slowed_;  ///< if there is a limit
