@@ -186,10 +186,10 @@ class Session {
   /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
   /// all ranks take the next older one, and warnings() says so. invalid_argument: it was made by another number of
   /// ranks, or a variable has another type or size there; nothing is written then. corrupt: there are some, but none is
-  /// whole. io_error: no level that can be reached has one. Makes the memory for checkpoints,
-  /// too, so that the first one takes no longer than the others; call it also where nothing can be there to restart
-  /// from. What was in memory alone begins to go to the store, as by checkpoint(), since the program may end without
-  /// another one. Before the first checkpoint. Collective.
+  /// whole. io_error: no level that can be reached has one. Makes the memory for checkpoints, too, so that the first
+  /// one takes no longer than the others; call it also where nothing can be there to restart from. What was in memory
+  /// alone begins to go to the store, as by checkpoint(), since the program may end without another one. Before the
+  /// first checkpoint. Collective.
   Result<std::optional<uint64_t>> restart();
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a

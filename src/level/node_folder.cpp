@@ -60,25 +60,20 @@ Status NodeFolder::create_with_parents(const std::string& path) {
   const std::string parent = parent_path(path);
   if (created.code() != StatusCode::not_found || parent == path) return created;
   VARVE_TRY(create_with_parents(parent));
-  VARVE_TRY(sync_name(parent));
+  VARVE_TRY(Store::sync_name(fs_, parent));
   return fs_.create_directory(path);
-}
-
-/// Makes a folder's name durable, as far as we may.
-Status NodeFolder::sync_name(const std::string& path) {
-  const Status named = fs_.sync_directory(parent_path(path));
-  return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
 Status NodeFolder::prepare() {
   VARVE_TRY(create_with_parents(store_path_));
-  for (const char* folder : {"sets", "arenas", "writers", "condemned", "index", "redundancy"}) {
+  for (const std::string_view folder : Store::kFolders) {
     VARVE_TRY(fs_.create_directory(join_path(store_path_, folder)));
   }
+  VARVE_TRY(fs_.create_directory(redundancy_path(store_path_)));
   VARVE_TRY(fs_.create_directory(set_path(store_path_, set_)));
   VARVE_TRY(fs_.sync_directory(redundancy_path(store_path_)));
   VARVE_TRY(fs_.sync_directory(store_path_));
-  return sync_name(store_path_);
+  return Store::sync_name(fs_, store_path_);
 }
 
 Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {

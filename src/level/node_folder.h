@@ -64,7 +64,6 @@ class NodeFolder final : public FileSystem {
   };
   Result<std::string> place_of_path(const std::string& path) const;
   Status create_with_parents(const std::string& path);
-  Status sync_name(const std::string& path);
   Status make_parents_durable(Kind kind);
 
   FileSystem& fs_;

@@ -75,7 +75,8 @@ Status tidy_redundancy(const NodePlace& place) {
   }
   // A folder without this file is no store: what a rebuild began to make of it.
   if (fs.stat(join_path(place.path, "varve.store")).status().code() != StatusCode::not_found) return {};
-  for (const char* folder : {"redundancy", "sets", "arenas", "writers", "condemned", "index"}) {
+  fs.remove_directory(NodeFolder::redundancy_path(place.path)).ignore("not there, or something is in it");
+  for (const std::string_view folder : Store::kFolders) {
     fs.remove_directory(join_path(place.path, folder)).ignore("not there, or something is in it");
   }
   return {};

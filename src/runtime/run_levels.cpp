@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <iterator>
 #include <thread>
 
 #include "comm/agreement.h"
@@ -16,62 +15,6 @@ namespace varve {
 namespace {
 /// How long a store may take to be made by another rank, and how often to look.
 constexpr std::chrono::milliseconds kMakingPatience(5000), kMakingPause(50);
-
-/// What rank 0 decides for all.
-struct SharedStart {
-  struct Place {
-    std::string path;  ///< empty for those that each node has
-    bool away = false;
-    Status why_away;  ///< on rank 0
-  };
-  UniqueId run;
-  std::vector<Place> places;  ///< of the stores
-};
-
-/// Makes the stores that all ranks share. One behind the nearest may be away.
-Result<SharedStart> prepare_start(FileSystem& files, const std::vector<LevelSpec>& stores,
-                                  const std::string& key_file) {
-  SharedStart start;
-  VARVE_ASSIGN(start.run, UniqueId::random());
-  for (const LevelSpec& spec : stores) {
-    SharedStart::Place& place = start.places.emplace_back();
-    if (spec.kind == LevelSpec::Kind::local) continue;
-    Result<std::string> path = StoreLevel::prepare(files, spec, StoreLevel::path_of(spec, {}), key_file);
-    if (path.ok()) {
-      place.path = std::move(*path);
-      continue;
-    }
-    if (start.places.size() == 1 || !StoreLevel::is_away(path.status())) return path.status();
-    place.why_away = path.status();
-  }
-  return start;
-}
-
-Result<SharedStart> agree_on_start(Communicator& ranks, FileSystem& files, const std::vector<LevelSpec>& stores,
-                                   const std::string& key_file) {
-  Result<SharedStart> prepared = ranks.rank() == 0 ? prepare_start(files, stores, key_file) : SharedStart();
-  VARVE_TRY(agree(ranks, prepared.status()));
-  SharedStart start = std::move(*prepared);
-  ByteVector mine;
-  ByteWriter out(mine);
-  out.bytes(start.run.bytes);
-  for (const SharedStart::Place& place : start.places) {
-    out.text(place.path);
-    out.u8(place.why_away.ok() ? 0 : 1);
-  }
-  VARVE_ASSIGN(const ByteVector bytes, ranks.broadcast(mine, 0));
-  ByteReader in(bytes);
-  VARVE_ASSIGN(const ByteSpan run, in.bytes(start.run.bytes.size()));
-  std::copy(run.begin(), run.end(), start.run.bytes.begin());
-  start.places.resize(stores.size());
-  for (SharedStart::Place& place : start.places) {
-    VARVE_ASSIGN(const std::string_view path, in.text());
-    VARVE_ASSIGN(const uint8_t away, in.u8());
-    place.path = path;
-    place.away = away != 0;
-  }
-  return start;
-}
 
 /// Opens a level that another rank makes, perhaps just now. busy: it is not there yet.
 Result<std::unique_ptr<StoreLevel>> open_when_made(const std::function<Result<std::unique_ptr<StoreLevel>>()>& open) {
@@ -89,19 +32,49 @@ Result<std::unique_ptr<StoreLevel>> open_when_made(const std::function<Result<st
 }  // namespace
 
 Status RunSession::prepare_shared_levels() {
-  FileSystem& files = *environment_.files;
-  std::vector<LevelSpec> stores;
-  std::copy_if(settings_.levels.begin(), settings_.levels.end(), std::back_inserter(stores),
-               [](const LevelSpec& spec) { return spec.holds_sets(); });
-  VARVE_ASSIGN(const SharedStart start, agree_on_start(*ranks_, files, stores, settings_.key_file));
-  run_ = start.run;
-  for (size_t i = 0; i < stores.size(); ++i) {
-    const SharedStart::Place& place = start.places[i];
-    level_places_.push_back({stores[i], place.path, place.away, {}});
-    if (!place.why_away.ok()) note_away(i, place.why_away);
+  for (const LevelSpec& spec : settings_.levels) {
+    if (spec.holds_sets()) level_places_.push_back({spec, {}, /*away=*/spec.kind != LevelSpec::Kind::local, {}});
   }
-  levels_.resize(stores.size());
-  family_ = job_memory(settings_.shared_memory, settings_.job, stores.front(), start.places.front().path, node_name_);
+  levels_.resize(level_places_.size());
+  const Result<UniqueId> run = ranks_->rank() == 0 ? UniqueId::random() : UniqueId();
+  VARVE_TRY(agree(*ranks_, run.status()));
+  VARVE_ASSIGN(const ByteVector told, ranks_->broadcast(run->bytes, 0));
+  VARVE_ASSIGN(const ByteSpan id, ByteReader(told).bytes(run_.bytes.size()));
+  std::copy(id.begin(), id.end(), run_.bytes.begin());
+  VARVE_TRY(look_for_away_levels());
+  const LevelPlace& nearest = level_places_.front();
+  family_ = job_memory(settings_.shared_memory, settings_.job, nearest.spec, nearest.path, node_name_);
+  return {};
+}
+
+/// Looks for the stores that all ranks share and that are away, as all are at first. Rank 0 makes those that are not
+/// there yet. One behind the nearest may stay away. Collective.
+Status RunSession::look_for_away_levels() {
+  Status looked;
+  ByteVector mine;
+  ByteWriter out(mine);
+  for (size_t level = 0; level < level_places_.size() && ranks_->rank() == 0 && looked.ok(); ++level) {
+    LevelPlace& place = level_places_[level];
+    if (!place.away) continue;
+    const Result<std::string> path =
+        StoreLevel::prepare(*environment_.files, place.spec, StoreLevel::path_of(place.spec, {}), settings_.key_file);
+    out.text(path.ok() ? *path : std::string());
+    if (path.ok()) {
+      place.why_away = {};
+    } else if (level > 0 && StoreLevel::is_away(path.status())) {
+      note_away(level, path.status());
+    } else {
+      looked = path.status();
+    }
+  }
+  VARVE_TRY(agree(*ranks_, looked));
+  VARVE_ASSIGN(const ByteVector told, ranks_->broadcast(mine, 0));
+  ByteReader in(told);
+  for (LevelPlace& place : level_places_) {
+    if (!place.away) continue;
+    VARVE_ASSIGN(place.path, in.text());
+    place.away = place.path.empty();
+  }
   return {};
 }
 
@@ -134,8 +107,10 @@ Status RunSession::open_levels(bool all) {
 /// By the rank that speaks for the level, and then by all in agree_on_away().
 void RunSession::note_away(size_t level, const Status& why) {
   LevelPlace& place = level_places_[level];
+  const bool told = !place.why_away.ok();
   place.away = true;
   place.why_away = why;
+  if (told) return;
   warnings_.add(why.with_context(fmt::format("the run goes on without {} until it can be reached", place.spec.name())));
 }
 
@@ -145,24 +120,6 @@ Status RunSession::agree_on_away() {
   for (const LevelPlace& place : level_places_) away.push_back(place.away ? 1 : 0);
   VARVE_TRY(ranks_->all_max(away));
   for (size_t level = 0; level < away.size(); ++level) level_places_[level].away = away[level] != 0;
-  return {};
-}
-
-/// Looks once more for what was away when the session was opened. Collective.
-Status RunSession::look_for_away_levels() {
-  for (LevelPlace& place : level_places_) {
-    if (!place.away) continue;
-    ByteVector mine;
-    if (ranks_->rank() == 0) {
-      const Result<std::string> path =
-          StoreLevel::prepare(*environment_.files, place.spec, StoreLevel::path_of(place.spec, {}), settings_.key_file);
-      if (path.ok()) ByteWriter(mine).bytes(as_bytes(*path));
-    }
-    VARVE_ASSIGN(const ByteVector path, ranks_->broadcast(mine, 0));
-    if (path.empty()) continue;
-    place.path = as_text(path);
-    place.away = false;
-  }
   return {};
 }
 

@@ -73,13 +73,13 @@ class RunSession {
 
   // Parts of open(), in this order
   Status prepare_shared_levels();
+  Status look_for_away_levels();
   Status prepare_memory();
   Status prepare_node_level();
   bool works_on(uint32_t level) const;
   Status open_levels(bool all);
   void note_away(size_t level, const Status& why);
   Status agree_on_away();
-  Status look_for_away_levels();
   void close_idle_levels();
   Status restore_node_levels(const LevelSpec& local, const std::string& path);
   Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
@@ -138,9 +138,10 @@ class RunSession {
   struct LevelPlace {
     LevelSpec spec;
     std::string path;  ///< as all ranks know it; empty if it is each node's own
-    /// Rank 0 could not reach it: no restart from it. Never the nearest. The same on all ranks after agree_on_away().
+    /// Rank 0 has not reached it: no restart from it. Never the nearest of an open session. The same on all ranks after
+    /// look_for_away_levels() and agree_on_away().
     bool away = false;
-    Status why_away{};  ///< on rank 0
+    Status why_away{};  ///< on rank 0, once it has warned of it
     bool of_node() const { return spec.kind == LevelSpec::Kind::local; }
   };
   std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first

@@ -14,8 +14,6 @@ constexpr size_t kStoreHeaderBytes = 48;
 /// Readers kept open: each holds a file descriptor and its arena's index.
 constexpr size_t kOpenArenasMax = 256;
 
-constexpr std::string_view kFolders[] = {"sets", "arenas", "writers", "condemned", "index"};
-
 ByteVector encode_store_header(const UniqueId& id, const CreateStoreOptions& options) {
   // FORMAT.md, "Store header"
   ByteVector out;
@@ -38,7 +36,7 @@ namespace {
 Result<bool> is_left_by_a_creation(FileSystem& fs, const std::string& path, const DirectoryEntry& entry) {
   if (!entry.is_directory)
     return entry.name.starts_with(base_name(Store::header_path(path)) + ".") && entry.name.ends_with(".tmp");
-  if (std::find(std::begin(kFolders), std::end(kFolders), entry.name) == std::end(kFolders)) return false;
+  if (std::find(Store::kFolders.begin(), Store::kFolders.end(), entry.name) == Store::kFolders.end()) return false;
   VARVE_ASSIGN(const std::vector<DirectoryEntry> inside, fs.list(join_path(path, entry.name)));
   return inside.empty();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "arena/arena_reader.h"
@@ -40,6 +42,9 @@ class Store {
   /// has another number of places.
   static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ChunkLookup* chunks = nullptr,
                                              ArenaSpread spread = {});
+
+  /// The folders that every store has from its creation on.
+  static constexpr std::array<std::string_view, 5> kFolders{"sets", "arenas", "writers", "condemned", "index"};
 
   /// Makes the name of the store's folder durable, so far as this user may.
   static Status sync_name(FileSystem& fs, const std::string& path);
