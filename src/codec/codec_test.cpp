@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include "codec/number_shape.h"
 #include "codec/test_packs.h"
 
 namespace varve {
@@ -207,6 +208,41 @@ TEST(CodecRecipe, OfManyEqualArraysTakesAFewBytes) {
   const PackShape shape{type, std::vector<varve::Run>(32, test::run_of(2500, {50, 50}))};
   const ByteVector raw = test::smooth_bytes(type, 32 * 2500, random);
   EXPECT_LT(encode_chain(*CodecChain::parse("lorenzo+shuffle+zstd"), raw, shape)->recipe.size(), 32u);
+}
+
+TEST(CodecRecipe, OfAnArrayLargerThanAnyPackGivesItBack) {
+  test::Random random(7);
+  for (const std::vector<uint64_t>& dims : std::vector<std::vector<uint64_t>>{
+           {kPackBytesMax}, {kPackBytesMax + 1}, {kPackBytesMax + 1, 3}, {2, 70'000'000}}) {
+    const ElementType type{ElementKind::floating, ByteOrder::little, 8};
+    const test::Pack pack{{type, {varve::Run{5000, dims, false}}}, test::smooth_bytes(type, 5000, random)};
+    for (const char* name : {"lorenzo", "lorenzo:4+shuffle+zstd", "fpzip"}) {
+      const CodecChain chain = CodecChain::parse(name).value();
+      const EncodedBytes encoded = encode_chain(chain, pack.raw, pack.shape).value();
+      ByteVector raw(pack.raw.size());
+      const Status decoded = decode_chain(encoded.recipe, encoded.body, raw);
+      ASSERT_TRUE(decoded.ok()) << name << ": " << decoded.to_string();
+      EXPECT_EQ(raw, pack.raw) << name;
+    }
+  }
+}
+
+TEST(NumberRuns, MayHaveDimensionsAboveTheLimitAsTheyOnceWereWritten) {
+  const NumberRun large{.elements = 100, .dims = {10, uint64_t{1} << 40}, .dimension_count = 2};
+  ByteVector params;
+  ByteWriter writer(params);
+  write_runs(writer, {large});
+  ByteReader reader(params);
+  const std::vector<NumberRun> runs = read_runs(reader, 100).value();
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].dims[0], 10U);
+  EXPECT_EQ(runs[0].dims[1], kPackBytesMax);
+
+  NumberRun whole{.elements = uint64_t{1} << 40, .dims = {uint64_t{1} << 40}, .whole = true};
+  params.clear();
+  write_runs(writer, {whole});
+  ByteReader again(params);
+  EXPECT_EQ(read_runs(again, kPackBytesMax).status().code(), StatusCode::corrupt);
 }
 
 TEST(CodecRecipe, OfAnUnknownCodecIsUnsupportedAndNamesIt) {

@@ -6,6 +6,9 @@
 namespace varve {
 namespace {
 
+/// All that a run, which is in a pack, can see of a dimension: where its second row would begin, or that there is none.
+constexpr uint64_t kDimensionMax = kPackBytesMax;
+
 /// The product of the dimensions, or more than any pack holds.
 uint64_t saturated_product(const NumberRun& run) {
   constexpr uint64_t too_many = kPackBytesMax + 1;
@@ -25,7 +28,7 @@ NumberRun number_run(const Run& run, uint64_t elements) {
   for (uint64_t dim : run.dims) {
     // A dimension of which the run does not see a second row predicts nothing.
     if (result.dimension_count == kPredictedDimensionsMax || dim == 0 || stride >= elements) break;
-    result.dims[result.dimension_count++] = dim;
+    result.dims[result.dimension_count++] = std::min(dim, kDimensionMax);
     stride = dim > kPackBytesMax / stride ? kPackBytesMax : stride * dim;
   }
   if (result.dimension_count == 0) {
@@ -106,8 +109,10 @@ Result<std::vector<NumberRun>> read_runs(ByteReader& reader, uint64_t elements) 
     run.dimension_count = head >> 1 & 3;
     if (run.dimension_count == 0) return Status::corrupt("a run has no dimension");
     for (size_t i = 0; i < run.dimension_count; ++i) {
-      VARVE_ASSIGN(run.dims[i], reader.varint());
-      if (run.dims[i] == 0 || run.dims[i] > kPackBytesMax) return Status::corrupt("a run's dimension is out of range");
+      VARVE_ASSIGN(const uint64_t dim, reader.varint());
+      // Larger ones were written once, and mean the same.
+      if (dim == 0 || (run.whole && dim > kDimensionMax)) return Status::corrupt("a run's dimension is out of range");
+      run.dims[i] = std::min(dim, kDimensionMax);
     }
     if (run.whole) {
       run.elements = saturated_product(run);

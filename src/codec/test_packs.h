@@ -30,6 +30,7 @@ inline std::vector<ElementType> element_types() {
   return types;
 }
 
+/// A run that is the whole array, if it says its dimensions.
 inline Run run_of(uint64_t elements, std::vector<uint64_t> dims = {}) { return {elements, dims, !dims.empty()}; }
 
 inline uint64_t run_elements(const std::vector<Run>& runs) {
@@ -38,7 +39,8 @@ inline uint64_t run_elements(const std::vector<Run>& runs) {
   return elements;
 }
 
-/// Runs of every sort: whole arrays of one to four dimensions, repeated ones, parts, single elements, unknown extents.
+/// Runs of every sort: whole arrays of one to four dimensions, repeated ones, parts, also of huge ones, single
+/// elements, unknown extents.
 inline std::vector<Run> random_runs(Random& random) {
   std::vector<Run> runs;
   for (uint64_t left = random() % 6; left > 0; --left) {
@@ -52,6 +54,10 @@ inline std::vector<Run> random_runs(Random& random) {
     if (random() % 3 == 0) {
       run.elements = 1 + random() % 700;
       run.whole = false;
+      // Of an array that is larger than any pack.
+      constexpr uint64_t large[] = {kPackBytesMax - 1, kPackBytesMax, kPackBytesMax + 1, 140'000'000,
+                                    uint64_t{1} << 60};
+      if (!run.dims.empty() && random() % 2 == 0) run.dims[random() % run.dims.size()] = large[random() % 5];
     }
     runs.insert(runs.end(), 1 + random() % 4, run);
   }
