@@ -1,4 +1,4 @@
-// Look-ups in an index of known chunks: a run as a store has it, on disk and mapped, of made-up scores. As many chunks
+// Look-ups in an index of known chunks: a run as a store has it, on disk, of made-up scores. As many chunks
 // as VARVE_BENCH_CHUNKS says (10 million); the file has 22 bytes for each. Found and not found, one by one, and many at
 // once with what is looked at first prefetched. "filter" is what look-ups that find nothing touch, and so what should
 // stay in memory; "resident" is what the process has of it all at the end.
@@ -48,7 +48,7 @@ const ChunkIndexRun& the_run() {
       return ChunkIndexEntry{prefix_of(at, count), 0, static_cast<uint32_t>(at / 128), static_cast<uint32_t>(at % 128)};
     }).ignore("opening it fails then");
     auto opened = ChunkIndexRun::open(posix_file_system(), path, store).value();
-    std::filesystem::remove(path);  // the mapping stays
+    std::filesystem::remove(path);  // it stays open
     return opened;
   }();
   return *run;

@@ -24,18 +24,12 @@ uint64_t leaf_bytes_of(const TreeFile& file, const std::vector<Stream>& streams,
   return bytes;
 }
 
-void append_reference(std::vector<Reference>& references, const Reference& next) {
-  if (!references.empty()) {
-    Reference& last = references.back();
-    const bool continues =
-        last.pack == next.pack && (next.pack == Reference::kPattern ? last.offset == next.offset && last.bytes % 8 == 0
-                                                                    : last.offset + last.bytes == next.offset);
-    if (continues) {
-      last.bytes += next.bytes;
-      return;
-    }
-  }
-  references.push_back(next);
+/// Whether `next` is what follows the last of `references`, so that one does for both.
+bool continues(const std::vector<Reference>& references, const Reference& next) {
+  if (references.empty()) return false;
+  const Reference& last = references.back();
+  return last.pack == next.pack && (next.pack == Reference::kPattern ? last.offset == next.offset && last.bytes % 8 == 0
+                                                                     : last.offset + last.bytes == next.offset);
 }
 }  // namespace
 
@@ -68,6 +62,7 @@ Result<GroupOutcome> GroupSaver::run() {
 Status GroupSaver::take_streams() {
   VARVE_ASSIGN(GroupStreams described, describe_streams(source_, context_.options, context_.progress));
   tree_files_ = std::move(described.files);
+  reference_counts_.resize(tree_files_.size());
   class_keys_ = std::move(described.class_keys);
   streams_ = std::move(described.streams);
   outcome_.raw_bytes = described.raw_bytes;
@@ -163,13 +158,10 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     raw_bytes += chunk.bytes;
     if (chunk.pattern) {
       outcome_.pattern_bytes += chunk.bytes;
-      append_reference(stream.references, {Reference::kPattern, *chunk.pattern, chunk.bytes});
-    } else if (const FreshChunks::Place* place = fresh_.find(chunk.score, chunk.bytes)) {
+      refer(stream, {Reference::kPattern, *chunk.pattern, chunk.bytes});
+    } else if (const std::optional<Reference> known = find_known(chunk); known && may_refer(stream, *known)) {
       outcome_.known_bytes += chunk.bytes;
-      append_reference(stream.references, {place->pack, place->offset, chunk.bytes});
-    } else if (std::optional<KnownChunk> known = cursor_.find(chunk.score, chunk.bytes)) {
-      outcome_.known_bytes += chunk.bytes;
-      append_reference(stream.references, {pack_ordinal(known->pack), known->offset, chunk.bytes});
+      refer(stream, *known);
     } else {
       VARVE_TRY(place_new(stream, batch, chunk));
     }
@@ -177,6 +169,35 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
   }
   context_.progress.advance(raw_bytes);
   return {};
+}
+
+std::optional<Reference> GroupSaver::find_known(const BatchChunk& chunk) {
+  if (const FreshChunks::Place* place = fresh_.find(chunk.score, chunk.bytes))
+    return Reference{place->pack, place->offset, chunk.bytes};
+  if (const std::optional<KnownChunk> known = cursor_.find(chunk.score, chunk.bytes))
+    return Reference{pack_ordinal(known->pack), known->offset, chunk.bytes};
+  return std::nullopt;
+}
+
+/// All references of a file are in one leaf, which is bounded.
+bool GroupSaver::may_refer(const Stream& stream, const Reference& next) {
+  uint64_t& count = reference_counts_[stream.file];
+  if (count < context_.options.references_max || continues(stream.references, next)) return true;
+  if (count++ == context_.options.references_max) {
+    context_.progress.warning(Status::resource_limit(
+        "so much of it is in the store in pieces that the rest is stored anew", tree_files_[stream.file].path,
+        "larger chunks (--chunker fixed:64KiB) make fewer pieces"));
+  }
+  return false;
+}
+
+void GroupSaver::refer(Stream& stream, const Reference& next) {
+  if (continues(stream.references, next)) {
+    stream.references.back().bytes += next.bytes;
+    return;
+  }
+  stream.references.push_back(next);
+  if (reference_counts_[stream.file] < context_.options.references_max) ++reference_counts_[stream.file];
 }
 
 Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
@@ -189,7 +210,7 @@ Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const Batc
   const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score);
   fresh_.insert(chunk.score, chunk.bytes, {building_, offset});
   outcome_.new_bytes += chunk.bytes;
-  append_reference(stream.references, {building_, offset, chunk.bytes});
+  refer(stream, {building_, offset, chunk.bytes});
   encoding_class_ = stream.class_id;
   return {};
 }
@@ -277,6 +298,11 @@ Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
   }
   link.file_count = leaf.files.size();
   const ByteVector content = encode_leaf(leaf, score_.score_bytes());
+  if (content.size() > kPackBytesMax) {
+    return Status::resource_limit("what is to be said of a file and its variables is more than a set can hold",
+                                  leaf.files.back().path,
+                                  "larger chunks (--chunker fixed:64KiB) need fewer references; nothing was committed");
+  }
   link.score = score_(content);
   link.hint = arenas_->home(link.score);
   VARVE_TRY(arenas_->append_node(link.score, content));

@@ -65,6 +65,10 @@ class GroupSaver {
   Result<size_t> take_answer();
   Status place_batch(const ChunkBatch& batch);
   Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
+  /// Where the chunk is already, in the store or in what this save has laid down.
+  std::optional<Reference> find_known(const BatchChunk& chunk);
+  bool may_refer(const Stream& stream, const Reference& next);
+  void refer(Stream& stream, const Reference& next);
   uint32_t pack_ordinal(const PackLink& link);
   Status finish_pack();
   Status append_oldest_pack();
@@ -85,6 +89,7 @@ class GroupSaver {
   std::vector<std::shared_ptr<Encoder>> encoders_;  ///< of each class
   std::vector<uint64_t> class_bytes_left_;          ///< what each class has yet to place
   std::vector<Stream> streams_;
+  std::vector<uint64_t> reference_counts_;  ///< of each file, up to one more than it may have
 
   std::vector<PackLink> packs_;  ///< new and known ones that this group refers to
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.

@@ -12,12 +12,15 @@
 #include <filesystem>
 
 #include "aggregate/restore_staging.h"
+#include "core/descriptor_limit.h"
 #include "core/file_system.h"
 
 namespace varve {
 
 namespace {
+/// Each may have two descriptors.
 constexpr size_t kOpenFilesMax = 256;
+constexpr size_t kOpenFilesShare = 8;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
 
 /// Opens a folder below `root` without leaving it or following links.
@@ -60,11 +63,20 @@ void remove_left_overs(int root, const std::string& folder) {
 }
 }  // namespace
 
+RestoreTarget::RestoreTarget(std::string folder, bool overwrite)
+    : folder_(std::move(folder)),
+      overwrite_(overwrite),
+      open_files_max_(descriptors_for(kOpenFilesMax, kOpenFilesShare)) {}
+
 std::string RestoreTarget::describe(const std::string& path) const { return join_path(folder_, path); }
 
 Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& folder, bool overwrite) {
   std::unique_ptr<RestoreTarget> target(new RestoreTarget(folder, overwrite));
   std::error_code error;
+  for (std::string path = folder; !std::filesystem::exists(path, error) && !error && path != parent_path(path);
+       path = parent_path(path)) {
+    target->above_.push_back(parent_path(path));
+  }
   target->created_ = std::filesystem::create_directories(folder, error);
   if (error == std::errc::not_a_directory || error == std::errc::file_exists)
     return Status::invalid_argument("not a folder", folder);
@@ -153,7 +165,7 @@ Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
 }
 
 void RestoreTarget::keep_open(uint32_t number, std::shared_ptr<StagedFile> file) {
-  if (open_.size() >= kOpenFilesMax) {
+  if (open_.size() >= open_files_max_) {
     open_.erase(recently_used_.back());
     recently_used_.pop_back();
   }
@@ -208,7 +220,8 @@ Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
   const int fd = staged_file->fd.get();
   const timespec times[2] = {{0, UTIME_OMIT},
                              {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
-  if (::fchmod(fd, file.mode) != 0) return Status::from_errno(errno, "set the mode of", describe(file.path));
+  if (::fchmod(fd, mode_for_anyone(file.mode)) != 0)
+    return Status::from_errno(errno, "set the mode of", describe(file.path));
   if (::futimens(fd, times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
   if (sync && ::fsync(fd) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
   std::lock_guard lock(mutex_);
@@ -229,6 +242,7 @@ Result<UniqueFd> RestoreTarget::make_parent(const std::string& path, std::string
     VARVE_ASSIGN(UniqueFd above, make_parent(parent, folder_name));
     if (::mkdirat(above.get(), folder_name.c_str(), 0777) != 0 && errno != EEXIST)
       return Status::from_errno(errno, "create folder", describe(parent));
+    changed_folders_.insert(parent_path(parent));
     at.reset(open_beneath(root_.get(), parent));
   }
   if (!at.valid()) return Status::from_errno(errno, "open folder", describe(parent));
@@ -267,6 +281,7 @@ Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
       break;
     }
   }
+  changed_folders_.insert(parent_path(file.path));
   published_ = true;
   return {};
 }
@@ -278,6 +293,7 @@ Result<UniqueFd> RestoreTarget::open_folder(const std::string& path) const {
 }
 
 Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders, bool sync) {
+  if (sync) VARVE_TRY(sync_names());
   std::vector<const TreeFile*> deepest_first = folders;
   std::sort(deepest_first.begin(), deepest_first.end(),
             [](const TreeFile* a, const TreeFile* b) { return a->path > b->path; });
@@ -290,8 +306,22 @@ Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders
     if (::futimens(fd.get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(folder->path));
     if (sync && ::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(folder->path));
   }
-  if (sync && ::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
   published_ = true;  // an empty set is a set, too
+  return {};
+}
+
+/// Before folders get their modes, which may not let us read them.
+Status RestoreTarget::sync_names() {
+  for (const std::string& path : changed_folders_) {
+    if (path == ".") continue;
+    VARVE_ASSIGN(const UniqueFd fd, open_folder(path));
+    if (::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(path));
+  }
+  if (::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
+  for (const std::string& path : above_) {
+    const Status synced = posix_file_system().sync_directory(path);
+    if (synced.code() != StatusCode::permission_denied) VARVE_TRY(synced);
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,9 +46,10 @@ class RestoreTarget {
   Status finish_folders(const std::vector<const TreeFile*>& folders, bool sync);
 
  private:
-  RestoreTarget(std::string folder, bool overwrite) : folder_(std::move(folder)), overwrite_(overwrite) {}
+  RestoreTarget(std::string folder, bool overwrite);
   Result<UniqueFd> open_folder(const std::string& path) const;
   Status make_staging();
+  Status sync_names();
   Result<UniqueFd> make_parent(const std::string& path, std::string& name);
   struct StagedFile {
     UniqueFd fd;
@@ -60,6 +62,9 @@ class RestoreTarget {
 
   const std::string folder_;
   const bool overwrite_;
+  const size_t open_files_max_;
+  std::vector<std::string> above_;         ///< in which open() made folders
+  std::set<std::string> changed_folders_;  ///< below folder_, in which there are new names
   bool created_ = false;
   bool published_ = false;
   UniqueFd root_, staging_;

@@ -29,12 +29,13 @@ struct SaveOptions {
   ChunkerOptions chunker;
   MatchRule match;
   LayoutReadOptions layouts;
-  std::string rank_regex;           ///< empty: find ranks by the numbers in the names
-  uint64_t memory_bytes = 512_MiB;  ///< what the engine holds at most, about
-  uint32_t thread_count = 0;        ///< 0: as many as processors
-  uint64_t pack_bytes = 1_MiB;      ///< raw bytes of a pack
-  uint64_t small_bytes = 100;       ///< variables below it go with the skeleton (mcrEngine, section VI)
-  bool direct_io = true;            ///< bypass the page cache when writing arenas
+  std::string rank_regex;               ///< empty: find ranks by the numbers in the names
+  uint64_t memory_bytes = 512_MiB;      ///< what the engine holds at most, about
+  uint32_t thread_count = 0;            ///< 0: as many as processors
+  uint64_t pack_bytes = 1_MiB;          ///< raw bytes of a pack
+  uint64_t small_bytes = 100;           ///< variables below it go with the skeleton (mcrEngine, section VI)
+  uint64_t references_max = 2'000'000;  ///< of one file, to what is in pieces in the store: then it is stored anew
+  bool direct_io = true;                ///< bypass the page cache when writing arenas
 };
 
 struct SaveReport {

@@ -42,6 +42,31 @@ struct SaveRestore : testing::Test {
   }
 };
 
+TEST_F(SaveRestore, StoresAFileAnewWhoseContentsAreInTooManyPieces) {
+  constexpr size_t block = 8_KiB;
+  ByteVector bytes = test::random_bytes(64 * block, 1);
+  test::write_file(source + "/file", bytes);
+  ASSERT_TRUE(test::save(*store, source, "run", 6).ok());
+  for (size_t at = 0; at < 40 * block; at += 2 * block) bytes[at] ^= std::byte{1};
+  test::write_file(source + "/file", bytes);
+  struct Warnings final : ProgressSink {
+    void phase(std::string_view) override {}
+    void total(uint64_t) override {}
+    void advance(uint64_t) override {}
+    bool cancelled() const override { return false; }
+    void warning(const Status& what) override { subjects.emplace_back(what.subject()); }
+    std::vector<std::string> subjects;
+  } warnings;
+  SaveOptions options = test::save_options("run", 7);
+  options.references_max = 8;
+  const Result<SaveReport> saved = save_folder(*store, source, options, test::layout_service(), warnings);
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  EXPECT_LE(saved->known_bytes, 8 * block);
+  EXPECT_GT(saved->known_bytes, 0u);
+  EXPECT_EQ(warnings.subjects, std::vector<std::string>{"file"});
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
+}
+
 TEST_F(SaveRestore, NamesASetAfterItsFolder) {
   EXPECT_EQ(name_for("enzo/DD0007").value(), (SetName{"enzo", 7}));
   EXPECT_EQ(name_for("lulesh/dump00300").value(), (SetName{"lulesh", 300}));

@@ -4,21 +4,34 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "aggregate/source_tree.h"
+#include "core/descriptor_limit.h"
 #include "core/file_system.h"
+#include "core/open_writers.h"
 
 namespace varve {
 
 namespace {
-constexpr size_t kOpenFilesMax = 128;
+/// All readers of this process together, as far as each has more than one.
+constexpr size_t kOpenFilesMax = 512;
+std::atomic<size_t> open_file_count{0};
 constexpr size_t kSmallExtentBytes = 4096;
 /// What a window may read in vain between two extents: about what a system call costs.
 constexpr uint64_t kGapBytesMax = 4096;
 constexpr size_t kWindowBytes = 64_KiB;
 }  // namespace
+
+SourceReader::SourceReader(std::string folder, const std::vector<SourceFile>& files)
+    : folder_(std::move(folder)),
+      files_(files),
+      open_files_max_(descriptors_for(kOpenFilesMax, 4)),
+      seen_(files.size()) {}
+
+SourceReader::~SourceReader() { open_file_count -= open_.size(); }
 
 Result<int> SourceReader::open(uint32_t file) {
   if (auto found = open_.find(file); found != open_.end()) {
@@ -28,10 +41,14 @@ Result<int> SourceReader::open(uint32_t file) {
   const std::string path = join_path(folder_, files_[file].path);
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid()) return failed_while_saved(errno, "open", path);
-  if (open_.size() >= kOpenFilesMax) {
+  if (!seen_[file]) VARVE_TRY(have_writes_noticed(fd.get(), path));
+  seen_[file] = true;
+  while (!open_.empty() && open_file_count >= open_files_max_) {
     open_.erase(recently_used_.back());
     recently_used_.pop_back();
+    --open_file_count;
   }
+  ++open_file_count;
   recently_used_.push_front(file);
   const int raw = fd.get();
   open_.emplace(file, OpenFile{std::move(fd), recently_used_.begin()});

@@ -13,7 +13,10 @@ namespace varve {
 /// Reads files of a folder. One thread.
 class SourceReader {
  public:
-  SourceReader(std::string folder, const std::vector<SourceFile>& files) : folder_(std::move(folder)), files_(files) {}
+  SourceReader(std::string folder, const std::vector<SourceFile>& files);
+  ~SourceReader();
+  SourceReader(const SourceReader&) = delete;
+  SourceReader& operator=(const SourceReader&) = delete;
 
   /// Fills `into` with the file's bytes from `offset`. busy if the file is shorter than that.
   Status read(uint32_t file, uint64_t offset, MutableByteSpan into);
@@ -30,6 +33,8 @@ class SourceReader {
 
   const std::string folder_;
   const std::vector<SourceFile>& files_;
+  const size_t open_files_max_;
+  std::vector<bool> seen_;  ///< those that were open once: writes to them are noticed from then on
   std::unordered_map<uint32_t, OpenFile> open_;
   std::list<uint32_t> recently_used_;
 

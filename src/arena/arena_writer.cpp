@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/guarded.h"
 #include "core/processor_meter.h"
 
 namespace varve {
@@ -126,13 +127,24 @@ Status ArenaWriter::flush_buffer() {
     write_pending_ = true;
   }
   if (!writer_.joinable()) {
-    writer_ = std::thread([this, meter = ProcessorMeter::current()] {
+    Result<std::thread> started = start_thread([this, meter = ProcessorMeter::current()] {
       const ProcessorMeter::Scope metered(meter);
       run_writer();
     });
+    if (!started.ok()) return write_pending();
+    writer_ = std::move(*started);
   }
   changed_.notify_all();
   return {};
+}
+
+/// Without a thread: nobody else is there.
+Status ArenaWriter::write_pending() {
+  Status status = file_->write_at(writing_.offset, writing_.block.first(writing_.used));
+  const std::lock_guard lock(mutex_);
+  write_status_ = std::move(status);
+  write_pending_ = false;
+  return write_status_;
 }
 
 Status ArenaWriter::wait_for_writer() {

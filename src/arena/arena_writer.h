@@ -54,6 +54,7 @@ class ArenaWriter {
   Result<uint64_t> append_frame(FrameKind kind, ByteSpan meta, ByteSpan body);
   Status put(ByteSpan bytes);
   Status flush_buffer();
+  Status write_pending();
   Status wait_for_writer();
   void run_writer();
 

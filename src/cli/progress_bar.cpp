@@ -7,6 +7,7 @@
 
 #include "cli/interrupt.h"
 #include "cli/text.h"
+#include "core/guarded.h"
 
 namespace varve::cli {
 
@@ -23,7 +24,9 @@ constexpr size_t kFactsColumns = 56;
 
 ProgressBar::ProgressBar(MessageWriter& messages) : messages_(messages) {
   note_interrupts();
-  if (messages_.can_redraw()) thread_ = std::thread([this] { draw_until_stopped(); });
+  if (!messages_.can_redraw()) return;
+  Result<std::thread> started = start_thread([this] { draw_until_stopped(); });
+  if (started.ok()) thread_ = std::move(*started);
 }
 
 ProgressBar::~ProgressBar() {

@@ -48,17 +48,6 @@ void flip_bit(MutableByteSpan bytes, uint64_t draw) {
   bytes[draw / 8 % bytes.size()] ^= std::byte{1} << (draw % 8);
 }
 
-class FlippedMapping final : public FileMapping {
- public:
-  FlippedMapping(ByteSpan original, uint64_t draw) : contents_(original.begin(), original.end()) {
-    flip_bit(contents_, draw);
-  }
-  ByteSpan bytes() const override { return contents_; }
-
- private:
-  ByteVector contents_;
-};
-
 }  // namespace
 
 class FaultyFileSystem::FaultyFile final : public File {
@@ -163,7 +152,6 @@ const char* FaultyFileSystem::name_of(Operation operation) {
     case Operation::touch: return "touch";
     case Operation::open: return "open";
     case Operation::read: return "read";
-    case Operation::map: return "map";
     case Operation::size: return "get size of";
     case Operation::list: return "list";
     case Operation::stat: return "get status of";
@@ -182,7 +170,7 @@ bool FaultyFileSystem::applies(FaultKind kind, Operation operation) {
     case FaultKind::failed_sync: return operation == Operation::sync_file || operation == Operation::sync_directory;
     case FaultKind::failed_rename: return operation == Operation::rename;
     case FaultKind::failed_read: return is_reading(operation);
-    case FaultKind::flipped_bit: return operation == Operation::read || operation == Operation::map;
+    case FaultKind::flipped_bit: return operation == Operation::read;
   }
   return false;
 }
@@ -224,14 +212,6 @@ Result<std::unique_ptr<File>> FaultyFileSystem::create(const std::string& path, 
   VARVE_TRY(judge(Operation::create, path).status);
   VARVE_ASSIGN(auto file, inner_.create(path, options));
   return std::unique_ptr<File>(std::make_unique<FaultyFile>(*this, std::move(file), path));
-}
-
-Result<std::unique_ptr<FileMapping>> FaultyFileSystem::map(const std::string& path) {
-  const Verdict verdict = judge(Operation::map, path);
-  VARVE_TRY(verdict.status);
-  VARVE_ASSIGN(auto mapping, inner_.map(path));
-  if (!verdict.struck) return mapping;
-  return std::unique_ptr<FileMapping>(std::make_unique<FlippedMapping>(mapping->bytes(), verdict.draw));
 }
 
 Status FaultyFileSystem::create_directory(const std::string& path) {

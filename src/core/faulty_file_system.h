@@ -43,7 +43,7 @@ class FaultyFileSystem final : public FileSystem {
 
   struct OperationCount {
     uint64_t mutating = 0;  ///< create, write, truncate, sync, rename, remove, touch, and the same of directories
-    uint64_t reading = 0;   ///< open, read, map, size, list, stat
+    uint64_t reading = 0;   ///< open, read, size, list, stat
   };
   OperationCount operation_count() const;
   /// Whether any fault has struck.
@@ -54,7 +54,6 @@ class FaultyFileSystem final : public FileSystem {
 
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
-  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override;
   Status create_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status rename_no_replace(const std::string& from, const std::string& to) override;
@@ -79,7 +78,6 @@ class FaultyFileSystem final : public FileSystem {
     touch,  // mutating
     open,
     read,
-    map,
     size,
     list,
     stat,  // reading

@@ -29,13 +29,6 @@ class File {
   virtual Result<uint64_t> size() = 0;
 };
 
-/// A read-only view of a file's bytes that lives as long as this object.
-class FileMapping {
- public:
-  virtual ~FileMapping() = default;
-  virtual ByteSpan bytes() const = 0;
-};
-
 struct DirectoryEntry {
   std::string name;
   bool is_directory = false;
@@ -65,8 +58,6 @@ class FileSystem {
   virtual Result<std::unique_ptr<File>> open_read(const std::string& path) = 0;
   /// Creates a file that must not exist yet (O_EXCL) for writing and reading. already_exists otherwise.
   virtual Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) = 0;
-  /// Maps a whole file for reading. The file must be immutable from now on.
-  virtual Result<std::unique_ptr<FileMapping>> map(const std::string& path) = 0;
 
   /// Creates one directory. OK if it is there already.
   virtual Status create_directory(const std::string& path) = 0;

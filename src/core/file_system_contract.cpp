@@ -86,7 +86,6 @@ TEST_P(EveryFileSystem, NamesWhatItDidNotFind) {
   const auto opened = fs_.open_read(path("ghost"));
   EXPECT_EQ(opened.status().code(), StatusCode::not_found);
   EXPECT_EQ(opened.status().subject(), path("ghost"));
-  EXPECT_EQ(fs_.map(path("ghost")).status().code(), StatusCode::not_found);
   EXPECT_EQ(fs_.stat(path("ghost")).status().code(), StatusCode::not_found);
   EXPECT_EQ(fs_.list(path("ghost")).status().code(), StatusCode::not_found);
   EXPECT_EQ(fs_.touch(path("ghost")).code(), StatusCode::not_found);
@@ -100,7 +99,6 @@ TEST_P(EveryFileSystem, NamesWhatItDidNotFind) {
 TEST_P(EveryFileSystem, DoesNotOpenDirectoriesAsFiles) {
   ASSERT_TRUE(fs_.create_directory(path("d")).ok());
   EXPECT_EQ(fs_.open_read(path("d")).status().code(), StatusCode::invalid_argument);
-  EXPECT_EQ(fs_.map(path("d")).status().code(), StatusCode::invalid_argument);
   EXPECT_FALSE(fs_.remove(path("d")).ok());
 }
 
@@ -155,16 +153,6 @@ TEST_P(EveryFileSystem, ListsFilesAndDirectories) {
   ASSERT_TRUE(fs_.create_directory(path("d")).ok());
   EXPECT_EQ(names(), (std::vector<std::string>{".hidden", "b", "d/"}));
   EXPECT_EQ(fs_.list(path("b")).status().code(), StatusCode::not_found);
-}
-
-TEST_P(EveryFileSystem, MapsAWholeFile) {
-  write("a", "mapped text");
-  write("empty", "");
-  auto mapping = fs_.map(path("a")).value();
-  EXPECT_EQ(as_text(mapping->bytes()), "mapped text");
-  ASSERT_TRUE(fs_.remove(path("a")).ok());
-  EXPECT_EQ(as_text(mapping->bytes()), "mapped text");
-  EXPECT_TRUE(fs_.map(path("empty")).value()->bytes().empty());
 }
 
 TEST_P(EveryFileSystem, KeepsAnOpenFileThatIsRemoved) {

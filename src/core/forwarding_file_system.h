@@ -33,7 +33,6 @@ class ForwardingFileSystem : public FileSystem {
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override {
     return inner_.create(path, options);
   }
-  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override { return inner_.map(path); }
   Status create_directory(const std::string& path) override { return inner_.create_directory(path); }
   Status rename(const std::string& from, const std::string& to) override { return inner_.rename(from, to); }
   Status rename_no_replace(const std::string& from, const std::string& to) override {

@@ -184,19 +184,6 @@ class MemoryFileSystem::OpenFile final : public File, public LossyFile {
   const CreateOptions options_;
 };
 
-namespace {
-
-class MemoryFileMapping final : public FileMapping {
- public:
-  explicit MemoryFileMapping(ByteVector contents) : contents_(std::move(contents)) {}
-  ByteSpan bytes() const override { return contents_; }
-
- private:
-  ByteVector contents_;
-};
-
-}  // namespace
-
 MemoryFileSystem::MemoryFileSystem() : root_(std::make_shared<Node>(true)) {}
 MemoryFileSystem::~MemoryFileSystem() = default;
 
@@ -259,12 +246,6 @@ Result<std::unique_ptr<File>> MemoryFileSystem::create(const std::string& path, 
   node->modified_ns = tick();
   change_names({.from = {}, .to = place.directory, .node = node, .from_name = {}, .to_name = place.name});
   return std::unique_ptr<File>(std::make_unique<OpenFile>(*this, node, path, true, options));
-}
-
-Result<std::unique_ptr<FileMapping>> MemoryFileSystem::map(const std::string& path) {
-  std::lock_guard lock(mutex_);
-  VARVE_ASSIGN(NodePointer node, find_file(path, "map the file"));
-  return std::unique_ptr<FileMapping>(std::make_unique<MemoryFileMapping>(node->contents));
 }
 
 Status MemoryFileSystem::create_directory(const std::string& path) {

@@ -11,4 +11,9 @@ namespace varve {
 /// and on file systems without leases. not_found: there is no such file.
 Result<bool> is_being_written(const std::string& path);
 
+/// From here on every write to the file changes its times, also one through a mapping that a program has already, which
+/// changes none while its page is dirty: such pages are written back. Costs nothing for a file that nobody has open for
+/// writing. `descriptor`: open for reading only. On file systems without a disk (tmpfs) mappings stay unnoticed.
+Status have_writes_noticed(int descriptor, const std::string& path);
+
 }  // namespace varve

@@ -1,8 +1,9 @@
-#include "watch/open_writers.h"
+#include "core/open_writers.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -46,6 +47,34 @@ TEST_F(AFile, IsBeingWrittenWhileItIsMapped) {
   EXPECT_TRUE(is_being_written(path).value());
   ::munmap(mapped, 4096);
   EXPECT_FALSE(is_being_written(path).value());
+}
+
+TEST_F(AFile, NotesWritesThroughAMappingOnceItIsAskedTo) {
+  auto* const mapped = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+  ASSERT_NE(mapped, MAP_FAILED);
+  const auto was_noted = [this] {
+    struct stat status {};
+    EXPECT_EQ(::stat(path.c_str(), &status), 0);
+    return status.st_mtim.tv_sec != 0;
+  };
+  const timespec long_ago[2] = {};
+  auto write_and_forget = [&] {
+    mapped[0] = 1;
+    EXPECT_EQ(::futimens(file.get(), long_ago), 0);
+  };
+  write_and_forget();
+  ASSERT_EQ(::msync(mapped, 4096, MS_SYNC), 0);
+  mapped[0] = 2;
+  if (!was_noted()) GTEST_SKIP() << "this file system never notes writes through mappings";
+  write_and_forget();
+  mapped[0] = 3;
+  ASSERT_FALSE(was_noted()) << "the page is dirty";
+  const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(have_writes_noticed(reader.get(), path).ok());
+  EXPECT_FALSE(was_noted());
+  mapped[0] = 4;
+  EXPECT_TRUE(was_noted());
+  ::munmap(mapped, 4096);
 }
 
 TEST(AMissingFile, IsNotFound) {

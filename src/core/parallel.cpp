@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "core/guarded.h"
 #include "core/processor_meter.h"
 
 namespace varve {
@@ -17,16 +17,9 @@ Status parallel_for(size_t count, size_t thread_count, const std::function<Statu
   std::atomic<bool> stop{false};
   std::mutex mutex;  // guards failure
   Status failure;
-  auto guarded = [&](size_t index) -> Status {
-    try {
-      return body(index);
-    } catch (const std::bad_alloc&) {
-      return Status::resource_limit("out of memory", {}, "lower --memory, or run it where there is more");
-    }
-  };
   auto work = [&] {
     for (size_t i = next++; i < count && !stop; i = next++) {
-      Status status = guarded(i);
+      Status status = run_guarded([&] { return body(i); });
       if (status.ok()) continue;
       std::lock_guard lock(mutex);
       if (failure.ok()) failure = std::move(status);

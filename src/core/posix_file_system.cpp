@@ -185,21 +185,6 @@ class PosixFile final : public File {
   std::atomic<bool> poisoned_{false};
 };
 
-class PosixFileMapping final : public FileMapping {
- public:
-  PosixFileMapping(void* address, size_t bytes) : address_(address), bytes_(bytes) {}
-  PosixFileMapping(const PosixFileMapping&) = delete;
-  PosixFileMapping& operator=(const PosixFileMapping&) = delete;
-  ~PosixFileMapping() override {
-    if (bytes_ > 0) ::munmap(address_, bytes_);
-  }
-  ByteSpan bytes() const override { return {static_cast<const std::byte*>(address_), bytes_}; }
-
- private:
-  void* address_;
-  size_t bytes_;
-};
-
 struct DirectoryCloser {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
@@ -220,19 +205,6 @@ class PosixFileSystem final : public FileSystem {
     return std::unique_ptr<File>(std::move(file));
   }
 
-  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override {
-    VARVE_ASSIGN(UniqueFd descriptor, open_regular(path));
-    struct stat status {};
-    if (::fstat(descriptor.get(), &status) != 0) return Status::from_errno(errno, "get the size of the file", path);
-    auto bytes = static_cast<size_t>(status.st_size);
-    void* address = nullptr;
-    if (bytes > 0) {
-      address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor.get(), 0);
-      if (address == MAP_FAILED) return Status::from_errno(errno, "map the file", path);
-    }
-    return std::unique_ptr<FileMapping>(std::make_unique<PosixFileMapping>(address, bytes));
-  }
-
   Status create_directory(const std::string& path) override {
     if (::mkdir(path.c_str(), 0777) == 0) return {};
     const int error = errno;
@@ -251,8 +223,10 @@ class PosixFileSystem final : public FileSystem {
     // NFS and some parallel file systems lack the flag; link() refuses an existing name everywhere.
     if (errno == EINVAL || errno == ENOSYS) {
       if (::link(from.c_str(), to.c_str()) == 0) {
-        if (::unlink(from.c_str()) == 0) return {};
-        return Status::from_errno(errno, "remove the old name of the renamed file", from);
+        // It has its name, which others see: an old one that cannot be removed, or was by somebody else, undoes
+        // nothing.
+        ::unlink(from.c_str());
+        return {};
       }
     }
     const int error = errno;

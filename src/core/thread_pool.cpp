@@ -7,18 +7,6 @@
 
 namespace varve {
 
-Status detail::status_from_current_exception() {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return Status::resource_limit("out of memory");
-  } catch (const std::exception& exception) {
-    return Status::internal("a task failed unexpectedly", exception.what());
-  } catch (...) {
-    return Status::internal("a task failed unexpectedly", "unknown exception");
-  }
-}
-
 ThreadPool::ThreadPool(size_t thread_count) {
   if (thread_count == 0) thread_count = std::max(1u, std::thread::hardware_concurrency());
   threads_.reserve(thread_count);

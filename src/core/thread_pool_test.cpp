@@ -75,67 +75,6 @@ TEST(ThreadPool, TakesTasksFromSeveralThreadsAndFromItsOwn) {
   while (done < 200) std::this_thread::yield();
 }
 
-TEST(BoundedQueue, HandsOverInOrder) {
-  BoundedQueue<int> queue(3);
-  std::thread producer([&] {
-    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(queue.push(i));
-    queue.close();
-  });
-  for (int i = 0; i < 1000; ++i) EXPECT_EQ(queue.pop(), i);
-  EXPECT_EQ(queue.pop(), std::nullopt);
-  producer.join();
-}
-
-TEST(BoundedQueue, HoldsNoMoreThanItsCapacity) {
-  BoundedQueue<int> queue(2);
-  std::atomic<int> pushed{0};
-  std::thread producer([&] {
-    while (queue.push(0)) ++pushed;
-  });
-  while (pushed < 2) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(pushed, 2);
-  queue.close();
-  producer.join();
-  EXPECT_EQ(queue.pop(), 0);
-  EXPECT_EQ(queue.pop(), 0);
-  EXPECT_EQ(queue.pop(), std::nullopt);
-}
-
-TEST(BoundedQueue, LosesAndDoublesNothingBetweenManyThreads) {
-  BoundedQueue<std::unique_ptr<int>> queue(4);
-  std::atomic<int> sum{0};
-  std::vector<std::thread> consumers, producers;
-  for (int i = 0; i < 3; ++i) {
-    consumers.emplace_back([&] {
-      while (auto value = queue.pop()) sum += **value;
-    });
-  }
-  for (int i = 0; i < 3; ++i) {
-    producers.emplace_back([&] {
-      for (int value = 1; value <= 500; ++value) EXPECT_TRUE(queue.push(std::make_unique<int>(value)));
-    });
-  }
-  for (auto& thread : producers) thread.join();
-  queue.close();
-  for (auto& thread : consumers) thread.join();
-  EXPECT_EQ(sum, 3 * 500 * 501 / 2);
-}
-
-TEST(BoundedQueue, LetsWaitingThreadsGoWhenItIsCancelled) {
-  BoundedQueue<int> full(1), empty(1);
-  ASSERT_TRUE(full.push(1));
-  std::thread producer([&] { EXPECT_FALSE(full.push(2)); });
-  std::thread consumer([&] { EXPECT_EQ(empty.pop(), std::nullopt); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  full.cancel();
-  empty.cancel();
-  producer.join();
-  consumer.join();
-  EXPECT_EQ(full.pop(), std::nullopt);
-  EXPECT_FALSE(full.push(3));
-}
-
 TEST(NullProgress, NeverCancels) {
   ProgressSink& progress = null_progress();
   progress.phase("testing");

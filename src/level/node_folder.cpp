@@ -87,11 +87,6 @@ Result<std::unique_ptr<File>> NodeFolder::create(const std::string& path, Create
   return fs_.create(place, options);
 }
 
-Result<std::unique_ptr<FileMapping>> NodeFolder::map(const std::string& path) {
-  VARVE_ASSIGN(const std::string place, place_of_path(path));
-  return fs_.map(place);
-}
-
 Status NodeFolder::rename(const std::string& from, const std::string& to) {
   VARVE_ASSIGN(std::string from_place, place_of_path(from));
   VARVE_ASSIGN(std::string to_place, place_of_path(to));

@@ -43,7 +43,6 @@ class NodeFolder final : public FileSystem {
 
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
-  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override;
   Status create_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status rename_no_replace(const std::string& from, const std::string& to) override;

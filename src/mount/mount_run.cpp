@@ -1,6 +1,5 @@
 #include "mount/mount_run.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,13 +21,6 @@ namespace {
 constexpr unsigned kReaderProcessesMax = 4;
 /// More than processors, to keep the disk busy.
 constexpr uint32_t kReadAheadThreads = 8;
-
-void raise_open_files_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 Result<std::string> default_spool(const UniqueId& store) {
   const Result<std::string> state = state_folder();
@@ -69,8 +61,7 @@ class Mount {
     mounting.read_only = options_.read_only;
     mounting.allow_other = options_.allow_other;
     VARVE_ASSIGN(fuse_, FuseMount::mount(*mounted_, mounting));
-    mounted_->start_sealing();
-    return {};
+    return mounted_->start_sealing();
   }
 
   Status serve() { return fuse_->serve(); }
@@ -113,7 +104,6 @@ class Mount {
 }  // namespace
 
 Status run_mount(const MountOptions& options, const MountLog& log, const std::function<Status()>& ready) {
-  raise_open_files_limit();
   Mount mount(options, log);
   {
     const BlockedSignals held;  // they come to the thread that serves

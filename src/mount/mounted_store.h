@@ -48,7 +48,7 @@ class MountedStore {
   /// Takes up what the spool holds from an earlier mount. Before anything else.
   Status take_up_spool();
   /// Starts the thread that seals sets which have become quiet. Not before the process has forked for the last time.
-  void start_sealing();
+  Status start_sealing();
   /// Ends it; a seal that is under way is given up.
   void stop_sealing();
   /// Seals the sets that have become quiet, now. What fails is tried again later, ever less often.

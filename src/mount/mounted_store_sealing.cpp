@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/guarded.h"
 #include "mount/mounted_store.h"
 
 namespace varve {
@@ -98,8 +99,10 @@ void MountedStore::serve() {
   }
 }
 
-void MountedStore::start_sealing() {
-  if (spool_ != nullptr) server_ = std::thread([this] { serve(); });
+Status MountedStore::start_sealing() {
+  if (spool_ == nullptr) return {};
+  VARVE_ASSIGN(server_, start_thread([this] { serve(); }));
+  return {};
 }
 
 void MountedStore::stop_sealing() {

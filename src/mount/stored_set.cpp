@@ -116,7 +116,8 @@ NodeView StoredSet::view(const SetListing& listing, uint32_t ordinal) const {
   view.status.st_ino = inode_of(realm_, id_of(ordinal));
   // Folders keep their bits, as names are removed from them.
   const uint32_t gone = entry.type == FileType::regular || !may_hide_ ? kWriteBits : 0;
-  view.status.st_mode = type_bits(entry.type) | (entry.type == FileType::symlink ? 0777 : entry.mode & ~gone);
+  const uint32_t mode = entry.type == FileType::regular ? mode_for_anyone(entry.mode) : entry.mode;
+  view.status.st_mode = type_bits(entry.type) | (entry.type == FileType::symlink ? 0777 : mode & ~gone);
   view.status.st_nlink = entry.type == FileType::directory ? 2 : 1;
   view.status.st_uid = owner_.user;
   view.status.st_gid = owner_.group;

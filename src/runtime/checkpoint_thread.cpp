@@ -7,6 +7,7 @@
 
 #include "aggregate/save_part.h"
 #include "core/blocked_signals.h"
+#include "core/guarded.h"
 #include "core/processor_meter.h"
 #include "runtime/placement.h"
 #include "runtime/snapshot_source.h"
@@ -39,10 +40,11 @@ CheckpointThread::CheckpointThread(const Store& store, CheckpointDuty duty,
 
 CheckpointThread::~CheckpointThread() { stop(std::chrono::hours(1)); }
 
-void CheckpointThread::start() {
+Status CheckpointThread::start() {
   siblings_.emplace(duty_.siblings);
   const BlockedSignals blocked;
-  thread_ = std::thread([this] { run(); });
+  VARVE_ASSIGN(thread_, start_thread([this] { run(); }));
+  return {};
 }
 
 void CheckpointThread::stop(std::chrono::nanoseconds limit) {
@@ -223,14 +225,14 @@ void CheckpointThread::drain(uint64_t step) {
   DrainReport report;
   report.step = step;
   report.begin_seconds = begin.seconds;
-  const Result<SetRecord> part = save(step, report);
+  const Result<SetRecord> part = run_guarded([&] { return save(step, report); });
   report.outcome = part.status();
   // The slots are free for the next snapshot from here on, whether other groups are done or not.
   for (const auto& member : members_) {
     const Status ended = member->end_drain(step, report.outcome);
     if (!ended.ok()) warnings_.add(ended);
   }
-  if (part.ok()) report.outcome = complete(step, *part);
+  if (part.ok()) report.outcome = run_guarded([&] { return complete(step, *part); });
   report.end_seconds = clock_.seconds();
   progress_.end(step, report.outcome);
   settled_ = std::max(settled_.value_or(0), step);
@@ -238,7 +240,8 @@ void CheckpointThread::drain(uint64_t step) {
   tell(step, begin.levels, report.outcome);
   if (!report.outcome.ok()) return;
   complete_ = step;
-  if (keeps_house()) note_retention(retention_.apply(store_, duty_.job, step, progress_));
+  if (!keeps_house()) return;
+  note_retention(run_guarded([&] { return retention_.apply(store_, duty_.job, step, progress_); }));
 }
 
 void CheckpointThread::tidy() {

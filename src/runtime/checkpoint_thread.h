@@ -66,7 +66,8 @@ class CheckpointThread {
   CheckpointThread& operator=(const CheckpointThread&) = delete;
   ~CheckpointThread();
 
-  void start();
+  /// resource_limit if there can be no thread.
+  Status start();
   /// When the leader's checkpoint() of this step began, by the clock, and where it goes; the latter as for all leaders.
   void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
   /// The set of this step was damaged: a new one may take its place.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/blocked_signals.h"
+#include "core/guarded.h"
 #include "level/transfer.h"
 
 namespace varve {
@@ -58,9 +59,10 @@ LevelPush::LevelPush(PushDuty duty, WarningList& warnings)
 
 LevelPush::~LevelPush() { end().ignore("who wants to know ends it before"); }
 
-void LevelPush::start() {
+Status LevelPush::start() {
   const BlockedSignals blocked;
-  thread_ = std::thread([this] { run(); });
+  VARVE_ASSIGN(thread_, start_thread([this] { run(); }));
+  return {};
 }
 
 // What comes from other threads
@@ -148,7 +150,9 @@ Status LevelPush::end() {
 
 void LevelPush::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
-  while (const std::optional<uint64_t> step = await_turn()) note_outcome(*step, push(*step));
+  while (const std::optional<uint64_t> step = await_turn()) {
+    note_outcome(*step, run_guarded([&] { return push(*step); }));
+  }
 }
 
 std::optional<uint64_t> LevelPush::await_turn() {
@@ -227,7 +231,7 @@ Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
 void LevelPush::look_for_others() {
   std::vector<uint64_t> complete;
   std::erase_if(published_, [&](const Published& part) {
-    const Result<std::optional<SetCompletion::Set>> set = part.completion->try_now();
+    const Result<std::optional<SetCompletion::Set>> set = run_guarded([&] { return part.completion->try_now(); });
     if (set.ok() && !*set) return false;
     if (set.ok()) {
       complete.push_back(part.step);

@@ -50,7 +50,8 @@ class LevelPush {
   LevelPush& operator=(const LevelPush&) = delete;
   ~LevelPush();
 
-  void start();
+  /// resource_limit if there can be no thread.
+  Status start();
   /// The set of `step`, which is newer than all before, is complete in the nearest store, and is to go here. One that
   /// was noted before is no news. `of_end`: the last of a run goes here however many wait.
   void note_set(uint64_t step, bool of_end = false);

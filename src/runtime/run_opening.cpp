@@ -158,10 +158,16 @@ Status RunSession::prepare_stage_two() {
     if (stop.ok()) stop_.emplace(std::move(*stop));
   }
   VARVE_TRY(agree(*ranks_, prepared));
-  if (thread_) thread_->start();
-  for (const auto& push : pushes_) push->start();
-  if (relay_) relay_->start();
-  return {};
+  Status started = thread_ ? thread_->start() : Status();
+  for (const auto& push : pushes_) {
+    if (started.ok()) started = push->start();
+  }
+  if (relay_) {
+    // Also after a failure: its leader waits for a word of it.
+    const Status relayed = relay_->start();
+    if (started.ok()) started = relayed;
+  }
+  return agree(*ranks_, started);
 }
 
 /// Brings this rank and its checkpoint thread together.

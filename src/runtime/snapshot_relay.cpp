@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/blocked_signals.h"
+#include "core/guarded.h"
 #include "core/status_codec.h"
 
 namespace varve {
@@ -15,9 +16,20 @@ constexpr std::chrono::milliseconds kLookInterval(200);
 constexpr uint64_t kReadBytesMax = 1_GiB;
 }  // namespace
 
-void SnapshotRelay::start() {
+Status SnapshotRelay::start() {
   const BlockedSignals blocked;
-  thread_ = std::thread([this] { run(); });
+  Result<std::thread> started = start_thread([this] { run(); });
+  if (!started.ok()) {
+    tell_end();
+    return started.status();
+  }
+  thread_ = std::move(*started);
+  return {};
+}
+
+void SnapshotRelay::tell_end() {
+  send_relay(ranks_, leader_, RelayMessage::kTagToLeader, {.kind = Kind::ending})
+      .ignore("a leader that is gone waits for nothing");
 }
 
 void SnapshotRelay::stop() {
@@ -43,11 +55,9 @@ void SnapshotRelay::run() {
     const uint32_t seen = view_->bell().count();
     const bool stopping = stopping_;
     if (const std::optional<RelayMessage> offer = next_offer()) {
-      status = serve(*offer);
+      status = run_guarded([&] { return serve(*offer); });
     } else if (stopping) {
-      send_relay(ranks_, leader_, RelayMessage::kTagToLeader, {.kind = Kind::ending})
-          .ignore("a leader that is gone waits for nothing");
-      return;
+      return tell_end();
     } else {
       view_->bell().wait(seen, kLookInterval);
     }
@@ -94,8 +104,11 @@ Status SnapshotRelay::answer(const RelayMessage& question) {
   if (question.kind != Kind::read || question.bytes > kReadBytesMax) {
     return reply(Status::corrupt("a leader's message makes no sense"));
   }
-  Buffer bytes(question.bytes);
-  const Status read = reader_->read(question.offset, {bytes.data(), bytes.size()});
+  Buffer bytes;
+  const Status read = run_guarded([&] {
+    bytes = Buffer(question.bytes);
+    return reader_->read(question.offset, {bytes.data(), bytes.size()});
+  });
   VARVE_TRY(reply(read));
   if (!read.ok()) return {};
   return ranks_.send(leader_, RelayMessage::kTagToLeader, {bytes.data(), bytes.size()});

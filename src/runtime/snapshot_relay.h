@@ -21,12 +21,14 @@ class SnapshotRelay {
   SnapshotRelay& operator=(const SnapshotRelay&) = delete;
   ~SnapshotRelay() { stop(); }
 
-  void start();
+  /// resource_limit if there can be no thread; the leader knows it then.
+  Status start();
   /// Ends when all snapshots are dealt with; the leader must be told to stop, too.
   void stop();
 
  private:
   void run();
+  void tell_end();
   /// What the rank has or lacks next, after the steps that are finished.
   std::optional<RelayMessage> next_offer() const;
   Status serve(const RelayMessage& offer);

@@ -11,6 +11,7 @@ namespace {
 constexpr std::chrono::seconds kPatience(5);
 /// How many look-ups ahead memory is fetched (bench/index_bench.cpp).
 constexpr size_t kAhead = 16;
+constexpr uint64_t kHeldIndexBytes = 256_MiB;
 }  // namespace
 
 ChunkService::ChunkService(std::string store_path, uint64_t memory_bytes)
@@ -97,7 +98,7 @@ Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPoi
   auto snapshot = std::make_shared<Snapshot>();
   // How many places there are, the first one tells, and the clients that have asked it.
   snapshot->runs.emplace(posix_file_system(), join_path(store_path_, "index"), store,
-                         IndexFolder::Options{.scope = std::nullopt});
+                         IndexFolder::Options{.scope = std::nullopt, .held_bytes = kHeldIndexBytes});
   VARVE_TRY(snapshot->runs->list());
   if (old && old->runs && old->runs->listed() == snapshot->runs->listed()) return old;
   VARVE_TRY(snapshot->runs->load(nullptr));

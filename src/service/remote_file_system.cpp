@@ -9,20 +9,6 @@
 
 namespace varve {
 
-namespace {
-constexpr uint64_t kMapBytesMax = 1_GiB;
-
-/// A file's bytes, fetched.
-class FetchedMapping final : public FileMapping {
- public:
-  explicit FetchedMapping(Buffer contents) : contents_(std::move(contents)) {}
-  ByteSpan bytes() const override { return contents_; }
-
- private:
-  const Buffer contents_;
-};
-}  // namespace
-
 Status failure_of(const Reply& reply, const std::string& path) {
   switch (reply.outcome) {
     case Outcome::done: return {};
@@ -62,15 +48,6 @@ Result<std::unique_ptr<File>> RemoteFileSystem::open_read(const std::string& pat
 Result<std::unique_ptr<File>> RemoteFileSystem::create(const std::string& path, CreateOptions options) {
   VARVE_ASSIGN(std::string served_path, served(path));
   return RemoteWriter::create(link_, path, std::move(served_path), options.direct);
-}
-
-Result<std::unique_ptr<FileMapping>> RemoteFileSystem::map(const std::string& path) {
-  VARVE_ASSIGN(const std::unique_ptr<File> file, open_read(path));
-  VARVE_ASSIGN(const uint64_t bytes, file->size());
-  if (bytes > kMapBytesMax) return Status::resource_limit("the file is too large to be fetched as a whole", path);
-  Buffer contents(bytes);
-  VARVE_TRY(read_exactly(*file, 0, contents, path));
-  return std::unique_ptr<FileMapping>(std::make_unique<FetchedMapping>(std::move(contents)));
 }
 
 Status RemoteFileSystem::create_directory(const std::string& path) { return change(Message::create_directory, path); }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "core/guarded.h"
 #include "snapshot/futex.h"
 
 namespace varve {
@@ -28,7 +29,11 @@ void CopyTeam::start() {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  while (helpers_.size() + 1 < threads_) helpers_.emplace_back([this] { help(); });
+  while (helpers_.size() + 1 < threads_) {
+    Result<std::thread> helper = start_thread([this] { help(); });
+    if (!helper.ok()) break;  // those that there are do it all
+    helpers_.push_back(std::move(*helper));
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -45,6 +45,11 @@ Result<uint32_t> checksum(File& file, uint64_t bytes, const std::string& path) {
 }
 }  // namespace
 
+bool is_mover_lease(std::string_view lease_name) {
+  const Result<UniqueId> id = UniqueId::parse(lease_name);
+  return id.ok() && as_text(ByteSpan(id->bytes)).ends_with(kMoverTag);
+}
+
 Result<RebalanceReport> ArenaMover::run() {
   if (places_.size() > 1) VARVE_TRY(become_sole_mover());
   VARVE_ASSIGN(const std::vector<Arena> listed, list());

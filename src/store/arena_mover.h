@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/progress.h"
@@ -9,6 +10,9 @@
 #include "store/writer_lease.h"
 
 namespace varve {
+
+/// Whether it is the lease of one that moves arenas.
+bool is_mover_lease(std::string_view lease_name);
 
 /// Evens out what the places of a store have, by moving arenas (FORMAT.md, "Several places"). Only one is at work on a
 /// store at a time: two with different plans could each remove the copy that the other one keeps. So it has a lease

@@ -36,7 +36,9 @@ Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::se
 }
 
 Status ChunkIndex::complete(const Store& store, uint64_t memory_bytes) {
-  return ChunkIndex(store, {}, memory_bytes, IndexFolder::Use::cover).bring_up_to_date();
+  ChunkIndex index(store, {}, memory_bytes, IndexFolder::Use::cover);
+  VARVE_TRY(index.bring_up_to_date());
+  return index.incomplete();
 }
 
 template <class Act>
@@ -71,7 +73,7 @@ Status ChunkIndex::bring_up_to_date() {
     std::set_difference(present.begin(), present.end(), covered.begin(), covered.end(),
                         std::inserter(missing[place], missing[place].end()));
   }
-  VARVE_TRY(index_arenas(missing));
+  incomplete_ = index_arenas(missing);
   const Status tidied = at_all_places([&](uint32_t, IndexFolder& folder) {
     if (use_ == IndexFolder::Use::cover) return folder.tell_gone(present);
     return folder.merge_wanted() ? folder.merge(&present) : Status();

@@ -29,7 +29,7 @@ struct KnownChunk {
 /// only, it keeps the index itself, too.
 class ChunkIndex {
  public:
-  /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the mapped files.
+  /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the runs' pages.
   static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded,
                                                   uint64_t memory_bytes);
   /// Brings the index of a store over several places up to date, as opening it would, for those who only look up later.
@@ -104,8 +104,10 @@ class ChunkIndex {
 
   uint64_t entry_count() const;
   size_t run_count() const;
-  /// What damaged runs were found and thrown away.
+  /// What runs could not be read; damaged ones are thrown away.
   std::vector<Status> healed() const;
+  /// Why not all arenas are in it; OK if they are.
+  const Status& incomplete() const { return incomplete_; }
 
  private:
   using Wanted = std::vector<std::set<ArenaId>>;  ///< by place
@@ -129,6 +131,7 @@ class ChunkIndex {
   const std::set<ArenaId> excluded_;
   const uint64_t memory_bytes_;
   const IndexFolder::Use use_;
+  Status incomplete_;
   std::vector<IndexFolder> folders_;  ///< by place; none if somebody else keeps the index
 };
 

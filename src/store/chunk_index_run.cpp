@@ -25,6 +25,8 @@ constexpr uint64_t kArenasMax = 4'000'000;
 /// Enough for the table of most runs.
 constexpr size_t kFirstReadBytes = 64_KiB;
 constexpr uint16_t kGone = 0xffff;
+/// Of a run that is open alone.
+constexpr uint64_t kHeldBytesMax = 256_MiB;
 
 /// Bits of a key's filter block: the block from a multiplicative hash, the bits from six 9-bit fields of another.
 uint64_t filter_block(uint64_t prefix, uint64_t block_count) {
@@ -135,62 +137,104 @@ Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const U
 }
 
 Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path,
-                                                           const UniqueId& store) {
-  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(fs.shown_path(path)));
-  VARVE_ASSIGN(run->mapping_, fs.map(path));
+                                                           const UniqueId& store, std::shared_ptr<PageBudget> budget) {
+  if (!budget) budget = std::make_shared<PageBudget>(kHeldBytesMax);
+  VARVE_ASSIGN(std::unique_ptr<PagedFile> file, PagedFile::open(fs, path, std::move(budget)));
+  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(fs.shown_path(path), std::move(file)));
   VARVE_TRY(run->parse(store));
   return run;
 }
 
 Status ChunkIndexRun::parse(const UniqueId& store) {
-  const ByteSpan raw = mapping_->bytes();
-  VARVE_ASSIGN(const RunHeader header, parse_header(raw, raw.size(), store, path_));
+  ByteVector raw(static_cast<size_t>(std::min<uint64_t>(file_->bytes(), kRunHeaderBytes)));
+  VARVE_TRY(file_->read_once(0, raw));
+  VARVE_ASSIGN(const RunHeader header, parse_header(raw, file_->bytes(), store, path_));
   const RunSizes sizes = header.sizes();
-  table_ = {parse_arenas(raw.subspan(sizes.arenas_at, sizes.filter_at - sizes.arenas_at)), header.scope,
-            header.entry_count};
+  raw.resize(static_cast<size_t>(sizes.filter_at - sizes.arenas_at));
+  VARVE_TRY(file_->read_once(sizes.arenas_at, raw));
+  table_ = {parse_arenas(raw), header.scope, header.entry_count};
   bucket_bits_ = header.bucket_bits;
   filter_blocks_ = header.filter_blocks;
-  filter_ = raw.data() + sizes.filter_at;
-  buckets_ = raw.data() + sizes.buckets_at;
-  prefixes_ = raw.data() + sizes.prefixes_at;
-  places_ = raw.data() + sizes.places_at;
+  filter_at_ = sizes.filter_at;
+  buckets_at_ = sizes.buckets_at;
+  prefixes_at_ = sizes.prefixes_at;
+  places_at_ = sizes.places_at;
   return {};
 }
 
-ChunkIndexEntry ChunkIndexRun::entry(uint64_t position) const {
-  const std::byte* place = places_ + kPlaceBytes * position;
-  return {prefix_at(position), load_le<uint32_t>(place), load_le<uint32_t>(place + 4), load_le<uint32_t>(place + 8)};
+namespace {
+ChunkIndexEntry entry_of(uint64_t prefix, const std::byte* place) {
+  return {prefix, load_le<uint32_t>(place), load_le<uint32_t>(place + 4), load_le<uint32_t>(place + 8)};
+}
+}  // namespace
+
+Result<std::vector<ChunkIndexEntry>> ChunkIndexRun::entries(uint64_t first, uint64_t count) const {
+  ByteVector prefixes(static_cast<size_t>(8 * count)), places(static_cast<size_t>(kPlaceBytes * count));
+  VARVE_TRY(file_->read_once(prefixes_at_ + 8 * first, prefixes));
+  VARVE_TRY(file_->read_once(places_at_ + kPlaceBytes * first, places));
+  std::vector<ChunkIndexEntry> entries;
+  entries.reserve(static_cast<size_t>(count));
+  for (size_t i = 0; i < count; ++i)
+    entries.push_back(entry_of(load_le<uint64_t>(prefixes.data() + 8 * i), places.data() + kPlaceBytes * i));
+  return entries;
+}
+
+bool ChunkIndexRun::may_have(uint64_t prefix) const {
+  std::byte block[kFilterBlockBytes];
+  const uint64_t at = filter_at_ + kFilterBlockBytes * filter_block(prefix, filter_blocks_);
+  if (!file_->read(at, block, PagedFile::Hold::always)) return false;
+  bool maybe = true;
+  each_filter_bit(prefix, [&](size_t bit) { maybe &= (static_cast<unsigned>(block[bit / 8]) >> (bit % 8) & 1u) != 0; });
+  return maybe;
 }
 
 void ChunkIndexRun::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
-  const std::byte* block = filter_ + kFilterBlockBytes * filter_block(prefix, filter_blocks_);
-  bool maybe = true;
-  each_filter_bit(prefix, [&](size_t bit) { maybe &= (static_cast<unsigned>(block[bit / 8]) >> (bit % 8) & 1u) != 0; });
-  if (!maybe) return;
-  const uint64_t bucket = bucket_of(prefix, bucket_bits_);
-  uint64_t begin = load_le<uint64_t>(buckets_ + 8 * bucket), end = load_le<uint64_t>(buckets_ + 8 * bucket + 8);
+  if (!may_have(prefix)) return;
+  std::byte bounds[16];
+  if (!file_->read(buckets_at_ + 8 * bucket_of(prefix, bucket_bits_), bounds)) return;
+  uint64_t begin = load_le<uint64_t>(bounds);
+  const uint64_t end = load_le<uint64_t>(bounds + 8);
   if (begin > end || end > entry_count()) return;  // damaged: find nothing
-  while (begin < end) {
-    uint64_t middle = begin + (end - begin) / 2;
-    if (prefix_at(middle) < prefix) {
+  auto prefix_at = [this](uint64_t position, uint64_t& value) {
+    std::byte raw[8];
+    const bool read = file_->read(prefixes_at_ + 8 * position, raw);
+    value = load_le<uint64_t>(raw);
+    return read;
+  };
+  uint64_t value = 0;
+  for (uint64_t above = end; begin < above;) {
+    const uint64_t middle = begin + (above - begin) / 2;
+    if (!prefix_at(middle, value)) return;
+    if (value < prefix) {
       begin = middle + 1;
     } else {
-      end = middle;
+      above = middle;
     }
   }
-  for (; begin < entry_count() && prefix_at(begin) == prefix; ++begin) {
-    ChunkIndexEntry found = entry(begin);
+  for (; begin < end && prefix_at(begin, value) && value == prefix; ++begin) {
+    std::byte place[kPlaceBytes];
+    if (!file_->read(places_at_ + kPlaceBytes * begin, place)) return;
+    const ChunkIndexEntry found = entry_of(prefix, place);
     if (found.arena < arenas().size()) candidates.push_back({arenas()[found.arena], found.pack, found.chunk});
   }
 }
 
 void ChunkIndexRun::prefetch(uint64_t prefix) const {
-  __builtin_prefetch(filter_ + kFilterBlockBytes * filter_block(prefix, filter_blocks_));
+  file_->prefetch(filter_at_ + kFilterBlockBytes * filter_block(prefix, filter_blocks_));
 }
 
 Status ChunkIndexRun::verify() const {
-  const ByteSpan raw = mapping_->bytes();
-  if (crc32c(raw.first(raw.size() - 4)) == load_le<uint32_t>(raw.data() + raw.size() - 4)) return {};
+  ByteVector window(static_cast<size_t>(std::min<uint64_t>(file_->bytes(), 1_MiB)));
+  uint32_t crc = 0;
+  const uint64_t crc_at = file_->bytes() - 4;
+  for (uint64_t at = 0; at < crc_at; at += window.size()) {
+    const MutableByteSpan part(window.data(), static_cast<size_t>(std::min<uint64_t>(window.size(), crc_at - at)));
+    VARVE_TRY(file_->read_once(at, part));
+    crc = crc32c(part, crc);
+  }
+  std::byte expected[4];
+  VARVE_TRY(file_->read_once(crc_at, expected));
+  if (crc == load_le<uint32_t>(expected)) return {};
   return Status::corrupt("an index run does not match its checksum", path_);
 }
 
@@ -229,7 +273,7 @@ Result<uint32_t> crc_of_file(File& file, uint64_t bytes, const std::string& path
 }  // namespace
 
 Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const RunTable& table,
-                       const std::function<ChunkIndexEntry()>& next) {
+                       const std::function<Result<ChunkIndexEntry>()>& next) {
   const std::vector<ArenaId>& arenas = table.arenas;
   const uint64_t entry_count = table.entry_count;
   const uint32_t bucket_bits = bucket_bits_for(entry_count);
@@ -265,7 +309,7 @@ Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& 
     return {};
   };
   for (uint64_t i = 0; i < entry_count; ++i) {
-    const ChunkIndexEntry entry = next();
+    VARVE_ASSIGN(const ChunkIndexEntry entry, next());
     VARVE_TRY(open_buckets_to(bucket_of(entry.prefix, bucket_bits), i));
     std::byte* block = filter.data() + kFilterBlockBytes * filter_block(entry.prefix, filter_blocks);
     each_filter_bit(entry.prefix, [&](size_t bit) { block[bit / 8] |= std::byte{1} << (bit % 8); });

@@ -7,6 +7,7 @@
 
 #include "arena/pack.h"
 #include "core/file_system.h"
+#include "store/paged_file.h"
 
 namespace varve {
 
@@ -50,43 +51,45 @@ struct RunTable {
   uint64_t entry_count = 0;
 };
 
-/// A sorted, immutable file of known chunks of some arenas, mapped into memory (FORMAT.md, "Index runs"). It is
-/// disposable: it is neither synced nor trusted, every candidate is checked, and a damaged or missing run only costs a
-/// rebuild. Thread-safe.
+/// A sorted, immutable file of known chunks of some arenas (FORMAT.md, "Index runs"). It is disposable: it is neither
+/// synced nor trusted, every candidate is checked, and a damaged or missing run only costs a rebuild. In memory are its
+/// filter, and of the rest what was looked at, within a budget. Thread-safe.
 class ChunkIndexRun {
  public:
-  static Result<std::unique_ptr<ChunkIndexRun>> open(FileSystem& fs, const std::string& path, const UniqueId& store);
+  /// `budget`: for all of the file but the filter; none: one of its own.
+  static Result<std::unique_ptr<ChunkIndexRun>> open(FileSystem& fs, const std::string& path, const UniqueId& store,
+                                                     std::shared_ptr<PageBudget> budget = nullptr);
 
   /// For messages (FileSystem::shown_path).
   const std::string& path() const { return path_; }
   const RunTable& table() const { return table_; }
   const std::vector<ArenaId>& arenas() const { return table_.arenas; }
   uint64_t entry_count() const { return table_.entry_count; }
-  uint64_t file_bytes() const { return mapping_->bytes().size(); }
+  uint64_t file_bytes() const { return file_->bytes(); }
   /// Of the file: what every look-up touches.
-  uint64_t filter_bytes() const { return static_cast<uint64_t>(buckets_ - filter_); }
-  ChunkIndexEntry entry(uint64_t position) const;
-  /// Appends the candidates with this prefix.
+  uint64_t filter_bytes() const { return buckets_at_ - filter_at_; }
+  /// `count` entries from the one of this position on, for who goes through all.
+  Result<std::vector<ChunkIndexEntry>> entries(uint64_t first, uint64_t count) const;
+  /// Appends the candidates with this prefix; none that cannot be read (failure()).
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
   /// Has the memory that find() looks at first brought near: for who looks up many, some ahead.
   void prefetch(uint64_t prefix) const;
   /// Checks the whole file against its checksum.
   Status verify() const;
+  /// The first failure to read it.
+  Status failure() const { return file_->failure(); }
 
  private:
-  explicit ChunkIndexRun(std::string path) : path_(std::move(path)) {}
+  ChunkIndexRun(std::string path, std::unique_ptr<PagedFile> file) : path_(std::move(path)), file_(std::move(file)) {}
   Status parse(const UniqueId& store);
-  uint64_t prefix_at(uint64_t position) const { return load_le<uint64_t>(prefixes_ + 8 * position); }
+  bool may_have(uint64_t prefix) const;
 
   const std::string path_;
-  std::unique_ptr<FileMapping> mapping_;
+  const std::unique_ptr<PagedFile> file_;
   RunTable table_;
   uint32_t bucket_bits_ = 0;
   uint64_t filter_blocks_ = 0;
-  const std::byte* filter_ = nullptr;
-  const std::byte* buckets_ = nullptr;
-  const std::byte* prefixes_ = nullptr;
-  const std::byte* places_ = nullptr;
+  uint64_t filter_at_ = 0, buckets_at_ = 0, prefixes_at_ = 0, places_at_ = 0;  ///< in the file
 };
 
 /// What a run is about, without its entries, of which nothing is read.
@@ -94,6 +97,6 @@ Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const U
 
 /// Writes a run at `path` (through a temporary name). `next` gives the `table.entry_count` entries in ascending order.
 Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const RunTable& table,
-                       const std::function<ChunkIndexEntry()>& next);
+                       const std::function<Result<ChunkIndexEntry>()>& next);
 
 }  // namespace varve

@@ -269,6 +269,80 @@ TEST_F(Index, RunKnowsWhetherItIsWhole) {
   EXPECT_EQ(ChunkIndexRun::open(fs, path, store->id()).value()->verify().code(), StatusCode::corrupt);
 }
 
+/// Fails to read what is beyond some bytes of index runs, or to open these at all.
+class BadRuns final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    if (!path.ends_with(".run")) return ForwardingFileSystem::open_read(path);
+    if (!opening.ok()) return opening;
+    VARVE_ASSIGN(std::unique_ptr<File> file, ForwardingFileSystem::open_read(path));
+    return std::unique_ptr<File>(std::make_unique<BadFile>(std::move(file), good_bytes));
+  }
+  uint64_t good_bytes = UINT64_MAX;
+  Status opening;
+
+ private:
+  class BadFile final : public ForwardingFile {
+   public:
+    BadFile(std::unique_ptr<File> inner, uint64_t good_bytes)
+        : ForwardingFile(std::move(inner)), good_bytes_(good_bytes) {}
+    Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
+      if (offset + into.size() > good_bytes_) return Status::io_error("a bad sector");
+      return ForwardingFile::read_at(offset, into);
+    }
+
+   private:
+    const uint64_t good_bytes_;
+  };
+};
+
+TEST_F(Index, ThatTheDiskDoesNotGiveFindsNothingAndIsMadeAnew) {
+  seal(test::numbers_between(1, 2000));
+  open();
+  BadRuns bad(fs);
+  const auto own = Store::open(bad, "/s").value();
+  bad.good_bytes = 8192;
+  {
+    const auto index = ChunkIndex::open(*own, {}, kMemoryBytes).value();
+    std::vector<ChunkCandidate> found;
+    for (uint64_t number = 1; number <= 2000; ++number)
+      index->find(own->score()(test::numbered_chunk(number)).prefix(), found);
+    EXPECT_LT(found.size(), 2000u);
+    ASSERT_EQ(runs().size(), 1u);
+    const ArenaId arena = seal({5000});
+    ASSERT_TRUE(index->add({arena}, {}).ok());
+    EXPECT_EQ(index->healed().size(), 1u);
+  }
+  bad.good_bytes = UINT64_MAX;
+  const auto index = open();
+  for (const uint64_t number : {1, 1000, 2000}) EXPECT_TRUE(find(*index, number));
+}
+
+TEST_F(Index, ThatCannotBeOpenedNowStaysAndStopsNobody) {
+  seal({1, 2, 3});
+  open();
+  const std::vector<std::string> before = runs();
+  BadRuns bad(fs);
+  const auto own = Store::open(bad, "/s").value();
+  for (const Status& refusal : {Status::from_errno(EMFILE, "open", ""), Status::from_errno(EACCES, "open", "")}) {
+    bad.opening = refusal;
+    const auto index = ChunkIndex::open(*own, {}, kMemoryBytes);
+    ASSERT_TRUE(index.ok()) << index.status().to_string();
+    EXPECT_FALSE(index.value()->healed().empty());
+    EXPECT_TRUE(fs.stat(before.at(0)).ok());
+  }
+}
+
+TEST_F(Index, ThatCannotBeWrittenStopsNobody) {
+  seal({1, 2, 3});
+  FaultyFileSystem full(fs, {{.kind = FaultKind::no_space, .at_operation = 0, .persistent = true}});
+  const auto own = Store::open(full, "/s").value();
+  const auto index = ChunkIndex::open(*own, {}, kMemoryBytes);
+  ASSERT_TRUE(index.ok()) << index.status().to_string();
+  EXPECT_EQ(index.value()->incomplete().code(), StatusCode::no_space);
+}
+
 TEST_F(Index, HoldsItselfToItsMemory) {
   // More entries than fit: several runs are written, and all is found.
   for (uint64_t first = 1; first <= 400; first += 100) seal(test::numbers_between(first, first + 99));

@@ -25,7 +25,11 @@ bool mostly(const std::set<ArenaId>& gone, const RunTable& table) {
 }  // namespace
 
 IndexFolder::IndexFolder(FileSystem& fs, std::string path, const UniqueId& store, Options options)
-    : fs_(&fs), path_(std::move(path)), store_(store), options_(options) {}
+    : fs_(&fs),
+      path_(std::move(path)),
+      store_(store),
+      options_(options),
+      budget_(std::make_shared<PageBudget>(options.held_bytes)) {}
 
 Status IndexFolder::list() {
   listed_.clear();
@@ -44,7 +48,7 @@ Result<IndexFolder::Run> IndexFolder::open(const std::string& path) const {
   if (options_.use == Use::cover) {
     VARVE_ASSIGN(run.table, read_run_table(*fs_, path, store_));
   } else {
-    VARVE_ASSIGN(run.opened, ChunkIndexRun::open(*fs_, path, store_));
+    VARVE_ASSIGN(run.opened, ChunkIndexRun::open(*fs_, path, store_, budget_));
   }
   return run;
 }
@@ -59,8 +63,7 @@ Status IndexFolder::load(const std::set<ArenaId>* present) {
     } else if (!run.ok()) {
       // A server that cannot be reached has not lost its index.
       if (options_.use == Use::cover && run.status().code() != StatusCode::corrupt) return run.status();
-      healed_.push_back(run.status());
-      fs_->remove(path).ignore("it is rebuilt under another name");
+      discard(path, run.status());
     } else if (worthless(run->about(), present)) {
       fs_->remove(path).ignore("it is of no use to anybody");
     } else {
@@ -68,6 +71,22 @@ Status IndexFolder::load(const std::set<ArenaId>* present) {
     }
   }
   return {};
+}
+
+void IndexFolder::discard(const std::string& path, const Status& why) {
+  healed_.push_back(why);
+  // What may not be opened by this user, or not now, may be of use to others.
+  if (why.code() == StatusCode::corrupt || why.code() == StatusCode::io_error)
+    fs_->remove(path).ignore("it is rebuilt under another name");
+}
+
+void IndexFolder::discard_unreadable() {
+  std::erase_if(runs_, [this](const Run& run) {
+    const Status failure = run.opened ? run.opened->failure() : Status();
+    if (failure.ok()) return false;
+    discard(run.path, failure);
+    return true;
+  });
 }
 
 bool IndexFolder::worthless(const RunTable& table, const std::set<ArenaId>* present) const {
@@ -123,7 +142,8 @@ Result<std::string> IndexFolder::new_path() const {
 }
 
 Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count,
-                        const std::function<ChunkIndexEntry()>& next) {
+                        const std::function<Result<ChunkIndexEntry>()>& next) {
+  discard_unreadable();
   VARVE_ASSIGN(const std::string path, new_path());
   Run added{path, {std::move(arenas), scope(), entry_count}, nullptr};
   const Status written = write_index_run(*fs_, path, store_, added.table, next);
@@ -133,9 +153,9 @@ Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count,
   }
   if (options_.use == Use::look_up) {
     Result<Run> run = open(path);
-    // Merged by another save just now, or removed with its arenas by a prune: what it knew is found next time.
-    if (run.status().code() == StatusCode::not_found) return {};
-    VARVE_TRY(run.status());
+    // Merged by another save just now, removed with its arenas by a prune, or not to be opened: what it knows is found
+    // next time.
+    if (!run.ok()) return {};
     added = std::move(*run);
   }
   runs_.push_back(std::move(added));
@@ -197,10 +217,11 @@ Status IndexFolder::merge(const std::set<ArenaId>* present) {
   if (merged.empty()) return {};
   std::vector<std::shared_ptr<const ChunkIndexRun>> opened;
   for (const Run& run : merged) opened.push_back(run.opened);
-  MergedRuns all(std::move(opened), scope,
-                 [&](const ArenaId& id) { return present == nullptr ? !gone.contains(id) : present->contains(id); });
-  const Status added =
-      all.arenas().empty() ? Status() : add(all.arenas(), all.entry_count(), [&] { return all.next(); });
+  Result<MergedRuns> all = MergedRuns::open(std::move(opened), scope, [&](const ArenaId& id) {
+    return present == nullptr ? !gone.contains(id) : present->contains(id);
+  });
+  Status added = all.status();
+  if (all.ok() && !all->arenas().empty()) added = add(all->arenas(), all->entry_count(), [&] { return all->next(); });
   if (!added.ok()) {
     runs_ = before;
     return added;

@@ -24,6 +24,8 @@ class IndexFolder {
     /// What the runs of this folder are to have; of a place that does not know how many there are: what the newest runs
     /// say.
     std::optional<RunScope> scope = RunScope::all();
+    /// How much of its runs may be held in memory, beside their filters.
+    uint64_t held_bytes = 64_MiB;
   };
   /// `path` need not be there. `fs` outlives it.
   IndexFolder(FileSystem& fs, std::string path, const UniqueId& store, Options options);
@@ -31,8 +33,8 @@ class IndexFolder {
   /// Looks which runs there are: before the store's arenas are listed, so that a run that names none of these names
   /// arenas that are gone, and not some that have just come.
   Status list();
-  /// Opens what was listed. Removes runs that cannot be read, that name only arenas that are gone, and those of a store
-  /// that had fewer places. `present`: the arenas that there are; null: that is not known here.
+  /// Opens what was listed. Removes runs that are damaged or unreadable, that name only arenas that are gone, and those
+  /// of a store that had fewer places. `present`: the arenas that there are; null: that is not known here.
   Status load(const std::set<ArenaId>* present);
   /// Whether a run that was listed was gone when it was to be opened: merged by somebody else.
   bool overtaken() const { return overtaken_; }
@@ -42,7 +44,7 @@ class IndexFolder {
   std::set<ArenaId> covered() const;
   /// Writes one more run, whose entries `next` gives in ascending order. What anybody else does to it at once is no
   /// failure.
-  Status add(std::vector<ArenaId> arenas, uint64_t entry_count, const std::function<ChunkIndexEntry()>& next);
+  Status add(std::vector<ArenaId> arenas, uint64_t entry_count, const std::function<Result<ChunkIndexEntry>()>& next);
   /// Of arenas that its runs name and that are not `present` any more: leaves word for who merges the runs.
   Status tell_gone(const std::set<ArenaId>& present);
 
@@ -57,7 +59,7 @@ class IndexFolder {
 
   uint64_t entry_count() const;
   size_t run_count() const { return runs_.size(); }
-  /// What damaged runs were found and thrown away.
+  /// What runs could not be read; damaged ones are thrown away.
   const std::vector<Status>& healed() const { return healed_; }
 
  private:
@@ -68,6 +70,9 @@ class IndexFolder {
     const RunTable& about() const { return opened ? opened->table() : table; }
   };
   Result<Run> open(const std::string& path) const;
+  /// Throws away a run that is damaged, or that the disk does not give any more.
+  void discard(const std::string& path, const Status& why);
+  void discard_unreadable();
   bool worthless(const RunTable& table, const std::set<ArenaId>* present) const;
   bool covers(const RunTable& table) const;
   RunScope scope() const;
@@ -80,6 +85,7 @@ class IndexFolder {
   std::string path_;
   UniqueId store_;
   Options options_;
+  std::shared_ptr<PageBudget> budget_;
   std::vector<std::string> listed_;
   std::vector<Run> runs_;
   std::vector<Status> healed_;

@@ -1,49 +1,83 @@
 #include "store/merged_runs.h"
 
+#include <algorithm>
 #include <set>
 
 #include "store/arena_spread.h"
 
 namespace varve {
 
-MergedRuns::MergedRuns(std::vector<std::shared_ptr<const ChunkIndexRun>> runs, const RunScope& scope,
-                       const std::function<bool(const ArenaId&)>& is_there)
-    : runs_(std::move(runs)), scope_(scope), ordinals_(runs_.size()), positions_(runs_.size(), 0) {
+namespace {
+constexpr uint64_t kEntriesRead = 8192;
+}  // namespace
+
+Result<MergedRuns> MergedRuns::open(std::vector<std::shared_ptr<const ChunkIndexRun>> runs, const RunScope& scope,
+                                    const std::function<bool(const ArenaId&)>& is_there) {
+  MergedRuns merged(scope);
+  for (std::shared_ptr<const ChunkIndexRun>& run : runs) merged.runs_.push_back({.run = std::move(run)});
+  VARVE_TRY(merged.begin(is_there));
+  return merged;
+}
+
+Status MergedRuns::begin(const std::function<bool(const ArenaId&)>& is_there) {
   std::set<ArenaId> taken;
-  for (size_t i = 0; i < runs_.size(); ++i) {
-    for (const ArenaId& id : runs_[i]->arenas()) {
+  for (Reading& reading : runs_) {
+    for (const ArenaId& id : reading.run->arenas()) {
       const bool keep = is_there(id) && taken.insert(id).second;
-      ordinals_[i].push_back(keep ? static_cast<uint32_t>(arenas_.size()) : kDropped);
+      reading.ordinals.push_back(keep ? static_cast<uint32_t>(arenas_.size()) : kDropped);
       if (keep) arenas_.push_back(id);
     }
   }
   for (size_t i = 0; i < runs_.size(); ++i) {
-    for (uint64_t position = 0; position < runs_[i]->entry_count(); ++position)
-      entry_count_ += kept(i, position) ? 1 : 0;
-    advance(i);
+    Reading& reading = runs_[i];
+    for (;; ++reading.at) {
+      VARVE_ASSIGN(const bool more, fill(reading));
+      if (!more) break;
+      entry_count_ += kept(reading) ? 1 : 0;
+    }
+    reading.entries.clear();
+    reading.first = reading.at = 0;
+    VARVE_TRY(advance(i));
   }
+  return {};
 }
 
-bool MergedRuns::kept(size_t run, uint64_t position) const {
-  const ChunkIndexEntry entry = runs_[run]->entry(position);
-  if (entry.arena >= ordinals_[run].size() || ordinals_[run][entry.arena] == kDropped) return false;
+bool MergedRuns::kept(const Reading& reading) const {
+  const ChunkIndexEntry& entry = reading.entry();
+  if (entry.arena >= reading.ordinals.size() || reading.ordinals[entry.arena] == kDropped) return false;
   return scope_.kind != RunScope::Kind::place ||
          ArenaSpread(scope_.places).place_of_prefix(entry.prefix) == scope_.place;
 }
 
-void MergedRuns::advance(size_t run) {
-  while (positions_[run] < runs_[run]->entry_count() && !kept(run, positions_[run])) ++positions_[run];
-  if (positions_[run] < runs_[run]->entry_count()) heads_.emplace(runs_[run]->entry(positions_[run]).prefix, run);
+Result<bool> MergedRuns::fill(Reading& reading) {
+  if (reading.at < reading.entries.size()) return true;
+  reading.first += reading.entries.size();
+  reading.at = 0;
+  VARVE_ASSIGN(reading.entries,
+               reading.run->entries(reading.first, std::min(kEntriesRead, reading.run->entry_count() - reading.first)));
+  return !reading.entries.empty();
 }
 
-ChunkIndexEntry MergedRuns::next() {
-  // A run that somebody changes while it is read may have fewer than it had.
-  if (heads_.empty()) return {UINT64_MAX, kDropped, 0, 0};
+Status MergedRuns::advance(size_t run) {
+  Reading& reading = runs_[run];
+  for (;; ++reading.at) {
+    VARVE_ASSIGN(const bool more, fill(reading));
+    if (!more) return {};
+    if (kept(reading)) break;
+  }
+  heads_.emplace(reading.entry().prefix, run);
+  return {};
+}
+
+Result<ChunkIndexEntry> MergedRuns::next() {
+  if (heads_.empty()) return Status::corrupt("an index run changed while it was merged");
   const size_t run = heads_.top().second;
   heads_.pop();
-  ChunkIndexEntry entry = runs_[run]->entry(positions_[run]++);
-  entry.arena = entry.arena < ordinals_[run].size() ? ordinals_[run][entry.arena] : kDropped;
-  advance(run);
+  Reading& reading = runs_[run];
+  ChunkIndexEntry entry = reading.entry();
+  entry.arena = reading.ordinals[entry.arena];
+  ++reading.at;
+  VARVE_TRY(advance(run));
   return entry;
 }
 

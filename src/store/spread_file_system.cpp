@@ -123,11 +123,6 @@ Result<std::unique_ptr<File>> SpreadFileSystem::create(const std::string& path, 
   return fs_of(home).create(home.path, options);
 }
 
-Result<std::unique_ptr<FileMapping>> SpreadFileSystem::map(const std::string& path) {
-  return ask<std::unique_ptr<FileMapping>>(path,
-                                           [](FileSystem& fs, const std::string& there) { return fs.map(there); });
-}
-
 Status SpreadFileSystem::create_directory(const std::string& path) {
   if (is_arenas_folder(path)) {
     return at_all_places([&](size_t place) { return places_[place].fs->create_directory(at(places_[place], path)); });

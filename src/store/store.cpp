@@ -5,14 +5,17 @@
 #include <algorithm>
 #include <set>
 
+#include "core/descriptor_limit.h"
+
 namespace varve {
 
 namespace {
 constexpr std::string_view kStoreMagic = "VARVESTO";
 constexpr uint16_t kStoreVersion = 1;
 constexpr size_t kStoreHeaderBytes = 48;
-/// Readers kept open: each holds a file descriptor and its arena's index.
+/// Readers kept open: each holds one or two file descriptors, and its arena's index.
 constexpr size_t kOpenArenasMax = 256;
+constexpr size_t kOpenArenasShare = 8;
 
 ByteVector encode_store_header(const UniqueId& id, const CreateStoreOptions& options) {
   // FORMAT.md, "Store header"
@@ -148,7 +151,7 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
     return reader;  // opened before the cache was dropped: not for those who come after
   recently_used_.push_front(id);
   arenas_.emplace(id, CachedArena{reader, recently_used_.begin()});
-  if (arenas_.size() > kOpenArenasMax) {
+  if (arenas_.size() > descriptors_for(kOpenArenasMax, kOpenArenasShare)) {
     arenas_.erase(recently_used_.back());
     recently_used_.pop_back();
   }

@@ -47,6 +47,10 @@ struct TreeFile {
   std::vector<std::vector<Reference>> streams;  ///< layout.variables.size() + 1
 };
 
+/// A regular file's mode for who need not be its owner: without set-user-id and set-group-id, by which a program would
+/// get the rights of whoever brings it back.
+constexpr uint32_t mode_for_anyone(uint32_t mode) { return mode & ~06000U; }
+
 /// What the description of a variable takes in a leaf, about.
 inline uint64_t described_bytes(const Variable& variable) {
   return 24 + variable.name.size() + 6 * variable.extents.size();

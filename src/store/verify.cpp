@@ -273,7 +273,8 @@ class Verifier {
       Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(store_.fs(), path, store_.id());
       Status status = run.ok() ? (*run)->verify() : run.status();
       if (status.ok() || status.code() == StatusCode::not_found) continue;
-      if (status.code() == StatusCode::resource_limit) continue;  // too much to be fetched from a server
+      // Not for this user, or not now.
+      if (status.code() == StatusCode::permission_denied || status.code() == StatusCode::resource_limit) continue;
       // Nothing depends on it: thrown away, it is rebuilt by the next save.
       const bool removed = store_.fs().remove(path).ok();
       report(status.with_hint(removed ? "it was removed, and is rebuilt by the next save"

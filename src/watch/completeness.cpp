@@ -3,7 +3,7 @@
 #include <set>
 
 #include "core/file_system.h"
-#include "watch/open_writers.h"
+#include "core/open_writers.h"
 
 namespace varve {
 

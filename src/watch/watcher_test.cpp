@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "core/memory_file_system.h"
+#include "core/open_writers.h"
 #include "engine/saving.h"
-#include "watch/open_writers.h"
 
 namespace varve {
 namespace {

@@ -1,10 +1,14 @@
 """What goes wrong is said clearly, with the documented exit code, and does no harm."""
 
 import json
+import mmap
 import os
+import resource
+import subprocess
 import unittest
 
-from support import (BUSY, DAMAGED, EXISTS, FAILURE, NOT_FOUND, SAMPLE, USAGE, ProgramTest, compressible_bytes, snapshot)
+from support import (BUSY, DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest,
+                     compressible_bytes, default_signals, snapshot)
 
 
 class Usage(ProgramTest):
@@ -95,6 +99,76 @@ class Changing(ProgramTest):
         self.assertEqual(process.returncode, BUSY, err)
         self.assertIn("hint:", err)
         self.assertEqual(self.facts("list")["sets"], [])
+        self.assert_whole()
+
+
+    def test_a_file_that_is_written_through_a_mapping_makes_the_save_busy(self):
+        path = self.write("saved/file", compressible_bytes(8 << 20, seed=1))
+        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            def write():
+                for page in range(0, len(mapped), 4096):
+                    mapped[page:page + 8] = os.urandom(8)
+            mapped.flush()
+            os.utime(path, ns=(0, 0))
+            write()
+            if os.stat(path).st_mtime_ns == 0:
+                self.skipTest("this file system never notes writes through mappings")
+            os.utime(path, ns=(0, 0))  # now each page is dirty, and may be written to without anybody's notice
+            write()
+            self.assertEqual(os.stat(path).st_mtime_ns, 0)
+            process = self.start("save", self.work / "saved", "--job", "job", "--step", "1", "--effort", "best",
+                                 "--threads", "1")
+            while process.poll() is None:
+                write()
+        err = process.communicate()[1].decode()
+        self.assertEqual(process.returncode, BUSY, err)
+        self.assertEqual(self.facts("list")["sets"], [])
+
+
+class Scarce(ProgramTest):
+    """With as little as a user may have."""
+
+    def with_limit(self, kind, limit, *arguments, user=None):
+        def restrict():
+            default_signals()
+            resource.setrlimit(kind, (limit, limit))
+            if user is not None:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
+        process = subprocess.run([PROGRAM, *map(str, arguments)], env=self.environment(), cwd=self.work,
+                                 preexec_fn=restrict, stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+        return process.returncode, process.stderr.decode()
+
+    def test_open_files_are_enough_for_many_ranks_and_threads(self):
+        for rank in range(512):
+            for variable in "abcd":
+                self.write(f"saved/{rank}/{variable}.dat", os.urandom(2000))
+        code, err = self.with_limit(resource.RLIMIT_NOFILE, 256, "save", self.work / "saved", "--job", "job", "--step", "1",
+                                    "--group-size", "4", "--threads", "16")
+        self.assertEqual(code, SUCCESS, err)
+        code, err = self.with_limit(resource.RLIMIT_NOFILE, 256, "restore", "job@1", self.work / "back", "--threads", "16")
+        self.assertEqual(code, SUCCESS, err)
+        self.assertEqual(snapshot(self.work / "back"), snapshot(self.work / "saved"))
+
+    def test_threads_that_are_refused_are_no_end(self):
+        if os.geteuid() != 0:
+            self.skipTest("only an administrator can become another user, who has no process")
+        self.write("saved/file", os.urandom(8 << 20))
+        self.work.chmod(0o755)
+        user = 59_999
+        for folder, _, files in os.walk(self.store):
+            os.chown(folder, user, user)
+            for name in files:
+                os.chown(os.path.join(folder, name), user, user)
+        saved = 0
+        for limit in range(1, 16):
+            code, err = self.with_limit(resource.RLIMIT_NPROC, limit, "save", self.work / "saved", "--job", "job", "--step",
+                                        limit, user=user)
+            self.assertIn(code, (SUCCESS, FAILURE), f"{limit}: {err}")
+            self.assertNotIn("bug", err)
+            saved += code == SUCCESS
+        self.assertGreater(saved, 0)
         self.assert_whole()
 
 

@@ -1,7 +1,10 @@
 """What is saved comes back: any names, types, modes and times, in any nesting."""
 
+import array
+import math
 import os
 import pathlib
+import stat
 import subprocess
 import unittest
 
@@ -52,12 +55,32 @@ class RoundTrip(ProgramTest):
         self.assertEqual(os.readlink(self.work / "back" / "link"), str(outside))
 
     def test_of_modes(self):
-        for mode in (0o400, 0o644, 0o755, 0o600, 0o4755, 0o2755, 0o000):
+        for mode in (0o400, 0o644, 0o755, 0o600, 0o1755, 0o000):
             os.chmod(self.write(f"saved/file{mode:o}"), mode)
         for mode in (0o700, 0o755, 0o1777, 0o2775):
             (self.folder / f"folder{mode:o}").mkdir()
             os.chmod(self.folder / f"folder{mode:o}", mode)
         self.comes_back()
+
+    def test_gives_nobody_the_rights_of_who_restores(self):
+        for mode in (0o4755, 0o2755, 0o6711):
+            os.chmod(self.write(f"saved/file{mode:o}"), mode)
+        self.varve("save", self.folder, "--job", "set", "--step", "1")
+        self.varve("restore", "set@1", self.work / "back")
+        for mode in (0o4755, 0o2755, 0o6711):
+            self.assertEqual(stat.S_IMODE(os.stat(self.work / f"back/file{mode:o}").st_mode), mode & ~0o6000)
+
+    def test_of_an_array_that_is_larger_than_any_pack(self):
+        numbers = array.array("d", (math.sin(i / 1000) for i in range(100_000)))
+        with open(self.folder / "large", "wb") as file:
+            file.write(numbers.tobytes())
+            file.truncate(8 * 73_400_320)
+        for effort in ("fast", "balanced", "best"):
+            self.varve("save", self.folder, "--job", effort, "--step", "1", "--raw", "f64:73400320", "--effort", effort)
+            self.varve("verify", "--deep")
+            self.varve("restore", f"{effort}@1", self.work / effort)
+            with open(self.work / effort / "large", "rb") as file:
+                self.assertEqual(file.read(len(numbers) * 8), numbers.tobytes())
 
     def test_of_a_folder_that_may_not_be_written(self):
         self.write("saved/closed/file")

@@ -237,7 +237,6 @@ class InterruptedFileSystem final : public FileSystem {
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override {
     return tick(), inner_.create(path, options);
   }
-  Result<std::unique_ptr<FileMapping>> map(const std::string& path) override { return tick(), inner_.map(path); }
   Status create_directory(const std::string& path) override { return tick(), inner_.create_directory(path); }
   Status rename(const std::string& from, const std::string& to) override { return tick(), inner_.rename(from, to); }
   Status rename_no_replace(const std::string& from, const std::string& to) override {

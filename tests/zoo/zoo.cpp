@@ -98,7 +98,7 @@ void make_odd_tree(const fs::path& directory, const Options& options) {
     mode_t mode;
   };
   for (const ModeCase& one :
-       {ModeCase{"mode 0400", 0400}, {"mode 0755", 0755}, {"mode 0666", 0666}, {"mode 2755", 02755}}) {
+       {ModeCase{"mode 0400", 0400}, {"mode 0755", 0755}, {"mode 0666", 0666}, {"mode 1755", 01755}}) {
     write_file(directory / one.name, pattern(300, one.mode));
     check(::chmod((directory / one.name).c_str(), one.mode) == 0, one.name);
   }
