@@ -66,7 +66,8 @@ struct SessionOptions {
   std::optional<std::string> options_file{};  ///< TOML; default: varve.toml in the working directory if there
   std::optional<std::string> store{};         ///< folder, created if need be; default "varve-store"
   /// In place of `store`: the places that hold checkpoints, nearest first, separated by ";", such as
-  /// "memory; local:/nvme/varve keep=2; xor:8 every=2; dir:/lustre/varve every=10" (docs/GUIDE.md, "Levels").
+  /// "memory; local:/nvme/varve keep=2; xor:8 every=2; dir:/lustre/varve every=10"
+  /// (docs/GUIDE.md, "Levels of a run").
   std::optional<std::string> levels{};
   std::optional<std::string> key_file{};  ///< what servers over TCP share with their clients; on every node
   std::optional<std::string> job{};       ///< default: the program's name

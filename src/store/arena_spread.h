@@ -10,7 +10,7 @@
 
 namespace varve {
 
-/// How the arenas of a store are spread over several places, such as servers (FORMAT.md, "Several servers"): each place
+/// How the arenas of a store are spread over several places, such as servers (FORMAT.md, "Several places"): each place
 /// has an equal range of ids and of scores. What has a score lies in an arena of the score's place, unless it was
 /// written when there were fewer places; so it is looked for by name, never by place alone.
 class ArenaSpread {
