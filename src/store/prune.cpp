@@ -1,5 +1,7 @@
 #include "store/prune.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -24,8 +26,15 @@ class Pruner {
       : store_(store), fs_(store.fs()), options_(options), progress_(progress) {}
 
   Result<PruneReport> run() {
-    VARVE_TRY(drop_sets());
-    if (options_.dry_run) return report_;
+    const Status dropped = drop_sets();
+    if (options_.dry_run && dropped.ok()) return report_;
+    const Status freed = dropped.ok() ? free_space() : dropped;
+    if (!freed.ok()) return told_what_was_dropped(freed);
+    return report_;
+  }
+
+ private:
+  Status free_space() {
     progress_.phase("pruning");
     VARVE_TRY(remove_dead_leases());
     VARVE_TRY(remove_dead_parts());
@@ -37,10 +46,21 @@ class Pruner {
     VARVE_TRY(remove_victims(victims, needs));
     VARVE_TRY(remove_leftovers());
     VARVE_ASSIGN(report_.bytes_after, bytes_of_arenas());
-    return report_;
+    return {};
   }
 
- private:
+  /// A failure says what is done all the same, and does not advise to do what has just failed.
+  Status told_what_was_dropped(const Status& failure) const {
+    std::string hint(failure.hint());
+    if (failure.code() == StatusCode::no_space) hint = "remove other files from that disk, and run it again";
+    const Status told(failure.code(), std::string(failure.message()), std::string(failure.subject()), std::move(hint));
+    if (report_.dropped.empty()) return told;
+    std::string names;
+    for (const SetName& name : report_.dropped) names += (names.empty() ? "" : ", ") + name.to_string();
+    return told.with_context(fmt::format("{} {} dropped, but not all of the space could be given back", names,
+                                         report_.dropped.size() == 1 ? "was" : "were"));
+  }
+
   Status drop_sets() {
     if (!options_.keep_last && !options_.keep_every) return {};
     const Catalog catalog(store_);
@@ -52,11 +72,10 @@ class Pruner {
         const bool recent = options_.keep_last && steps.size() - i <= *options_.keep_last;
         const bool regular = options_.keep_every && *options_.keep_every > 0 && steps[i] % *options_.keep_every == 0;
         if (recent || regular) continue;
-        report_.dropped.push_back({job, steps[i]});
-        if (options_.dry_run) continue;
         // Somebody else may have dropped it just now.
-        if (Status removed = catalog.remove({job, steps[i]}); removed.code() != StatusCode::not_found)
-          VARVE_TRY(removed);
+        const Status removed = options_.dry_run ? Status() : catalog.remove({job, steps[i]});
+        if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
+        report_.dropped.push_back({job, steps[i]});
       }
     }
     return {};
@@ -186,6 +205,8 @@ class Pruner {
       const double live = live_share(**arena, needs);
       if (live > 0 && live >= options_.live_share_min) continue;
       Result<std::unique_ptr<File>> mark = fs_.create(join_path(store_.condemned_path(), id.hex()));
+      // On a full disk, those that can be marked make room for the others.
+      if (mark.status().code() == StatusCode::no_space && !victims.empty()) break;
       if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
       victims.insert(id);
       if (mark.ok()) marks[id] = std::move(*mark);
@@ -198,8 +219,10 @@ class Pruner {
     for (const ArenaId& id : victims) {
       auto mark = marks.find(id);
       if (mark != marks.end()) {
-        VARVE_TRY(mark->second->write_at(0, as_bytes(text)));
-        VARVE_TRY(mark->second->sync());
+        Status written = mark->second->write_at(0, as_bytes(text));
+        if (written.ok()) written = mark->second->sync();
+        // Then it says nothing, as far as is known, and all writers of now are waited for.
+        if (written.code() != StatusCode::no_space) VARVE_TRY(written);
       }
       VARVE_TRY(note_unaware(id, unaware));
     }
@@ -268,21 +291,34 @@ class Pruner {
     VARVE_TRY(sync_catalog());
     const Status parts_synced = fs_.sync_directory(store_.parts_path());
     if (parts_synced.code() != StatusCode::not_found) VARVE_TRY(parts_synced);
+    // What nobody needs goes first: on a full disk, copies of the rest may find room where it was.
+    std::set<ArenaId> dead, rest;
+    for (const ArenaId& id : victims) (is_dead(id, needs) ? dead : rest).insert(id);
+    VARVE_TRY(remove_arenas(dead));
+    if (rest.empty()) return {};
     Evacuation evacuation(store_, needs, progress_);
-    VARVE_TRY(evacuation.run(victims));
+    VARVE_TRY(evacuation.run(rest));
     report_.rewritten_packs = evacuation.copied_packs();
-    const std::set<ArenaId>& kept = evacuation.staying();
+    for (const ArenaId& id : evacuation.staying()) rest.erase(id);
+    return remove_arenas(rest);
+  }
+
+  /// Whether nothing of it is needed, for certain.
+  bool is_dead(const ArenaId& id, const Needs& needs) const {
+    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    return arena.ok() && (*arena)->index_status().ok() && live_share(**arena, needs) == 0;
+  }
+
+  Status remove_arenas(const std::set<ArenaId>& ids) {
+    if (ids.empty()) return {};
     store_.drop_arena_cache();
-    for (const ArenaId& id : victims) {
-      if (kept.contains(id)) continue;
+    for (const ArenaId& id : ids) {
       VARVE_TRY(remove_if_there(store_.arena_path(id)));
       ++report_.removed_arenas;
     }
     // The marks go after the arenas: an arena without its mark must not come back.
     VARVE_TRY(fs_.sync_directory(store_.arenas_path()));
-    for (const ArenaId& id : victims) {
-      if (!kept.contains(id)) VARVE_TRY(remove_if_there(join_path(store_.condemned_path(), id.hex())));
-    }
+    for (const ArenaId& id : ids) VARVE_TRY(remove_if_there(join_path(store_.condemned_path(), id.hex())));
     return fs_.sync_directory(store_.condemned_path());
   }
 

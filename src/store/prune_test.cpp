@@ -4,8 +4,10 @@
 #include <rapidcheck/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <thread>
 
+#include "core/forwarding_file_system.h"
 #include "core/memory_file_system.h"
 #include "store/test_sets.h"
 #include "store/verify.h"
@@ -160,6 +162,57 @@ TEST_F(Prune, ComesToRest) {
   const uint64_t bytes = arena_bytes();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(prune().removed_arenas, 0u);
   EXPECT_EQ(arena_bytes(), bytes);
+}
+
+/// A disk on which nothing more can be written, but files can be removed, and names made.
+class FullDisk final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options) override {
+    VARVE_ASSIGN(std::unique_ptr<File> file, ForwardingFileSystem::create(path, options));
+    return std::unique_ptr<File>(std::make_unique<FullFile>(std::move(file)));
+  }
+
+ private:
+  class FullFile final : public ForwardingFile {
+   public:
+    using ForwardingFile::ForwardingFile;
+    Status write_at(uint64_t, ByteSpan) override { return Status::from_errno(ENOSPC, "write to the file", ""); }
+  };
+};
+
+TEST_F(Prune, MakesRoomOnAFullDisk) {
+  save({"run", 1}, numbers_between(1, 100));
+  save({"run", 2}, numbers_between(101, 200));
+  save({"run", 3}, numbers_between(201, 300));
+  FullDisk disk(fs);
+  const auto own = Store::open(disk, "/s").value();
+  PruneOptions options = at_once();
+  options.keep_last = 1;
+  const Result<PruneReport> report = prune_store(*own, options);
+  ASSERT_TRUE(report.ok()) << report.status().to_string();
+  EXPECT_EQ(report->dropped.size(), 2u);
+  EXPECT_EQ(report->removed_arenas, 2u);
+  EXPECT_TRUE(holds({"run", 3}, numbers_between(201, 300)));
+  EXPECT_TRUE(whole());
+}
+
+TEST_F(Prune, OnAFullDiskSaysWhatItHasDropped) {
+  save({"run", 1}, numbers_between(1, 100));
+  save({"run", 2}, numbers_between(91, 110));  // shares a little with the first, which has to be copied
+  FullDisk disk(fs);
+  const auto own = Store::open(disk, "/s").value();
+  PruneOptions options = at_once();
+  options.keep_last = 1;
+  const Status failed = prune_store(*own, options).status();
+  EXPECT_EQ(failed.code(), StatusCode::no_space);
+  EXPECT_NE(failed.to_string().find("run@1 was dropped"), std::string::npos) << failed.to_string();
+  EXPECT_EQ(failed.to_string().find("varve prune"), std::string::npos) << failed.to_string();
+  EXPECT_TRUE(holds({"run", 2}, numbers_between(91, 110)));
+  // Once there is room, it goes on.
+  EXPECT_EQ(prune().removed_arenas, 1u);
+  EXPECT_TRUE(holds({"run", 2}, numbers_between(91, 110)));
+  EXPECT_TRUE(whole());
 }
 
 TEST_F(Prune, LeavesTheCopiesOfOneThatMovesArenas) {
