@@ -241,7 +241,7 @@ class Bench:
         yield (f"### Index of {chunks:,} chunks ({chunks * CHUNK_BYTES / 1e12:.2f} TB in chunks of 8 KiB), one thread\n\n"
                f"The file has {result['file_MB']:.0f} MB ({result['file_MB'] / millions:.1f} MB for each million chunks); "
                f"of it, the filter has {result['filter_MB']:.0f} MB ({result['filter_MB'] / millions:.2f}). "
-               "It is mapped: what is resident can be dropped at any time.\n")
+               "The filter is held in memory as far as it is looked at, and at most 256 MiB of the rest.\n")
         yield report.table(["look-ups", "millions/s", "found", "resident MB"], rows)
 
     def parity(self):

@@ -73,6 +73,12 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/VarveConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/VarveConfig.cmake ${PROJECT_BINARY_DIR}/VarveConfigVersion.cmake
   DESTINATION ${varve_package_dir})
 
+# Where it lies says where the rest is, so that `cmake --install --prefix` may choose another place.
+set(VARVE_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+  file(RELATIVE_PATH VARVE_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  string(PREPEND VARVE_PC_PREFIX "\${pcfiledir}/")
+endif()
 configure_file(cmake/varve.pc.in ${PROJECT_BINARY_DIR}/varve.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/varve.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 if(TARGET varve_mpi)

@@ -84,9 +84,12 @@ std::string report_text(const RunCosts& costs, const ReportContext& context) {
   const auto with_share = [&](double seconds) {
     return fmt::format("{} ({})", format_duration(seconds), format_percent(judgement.share(seconds)));
   };
-  text += fmt::format("program blocked     {}: {} for each checkpoint, {} at most\n", with_share(costs.blocked_seconds),
-                      format_seconds(mean(costs.blocked_seconds, costs.snapshot_count)),
+  text += fmt::format("program blocked     {}: {} for each checkpoint, {} at most", with_share(costs.blocked_seconds),
+                      format_seconds(mean(costs.blocked_seconds - costs.waited_seconds, costs.snapshot_count)),
                       format_seconds(costs.blocked_seconds_max));
+  text += costs.waited_seconds > 0
+              ? fmt::format("; {} for the last to be stored\n", format_seconds(costs.waited_seconds))
+              : "\n";
   text += fmt::format("overhead            at most {}, with {} of processor time of the checkpoint thread\n",
                       with_share(judgement.overhead_seconds), format_duration(costs.drain_processor_seconds));
   if (judgement.synchronous_seconds) {
@@ -126,6 +129,7 @@ std::string report_json(const RunCosts& costs, const ReportContext& context) {
       {"failed_count", costs.failed_count},
       {"blocked_seconds", costs.blocked_seconds},
       {"blocked_seconds_max", costs.blocked_seconds_max},
+      {"waited_seconds", costs.waited_seconds},
       {"copy_seconds", costs.copy_seconds},
       {"persistent_seconds", costs.persistent_seconds},
       {"persistent_seconds_max", costs.persistent_seconds_max},

@@ -18,8 +18,9 @@ struct RunCosts {
   uint64_t failed_count = 0;           ///< begun, but never complete
   uint64_t snapshot_bytes = 0;         ///< of this rank, in all snapshots; lent grids included
   uint64_t copied_bytes = 0;           ///< of them, copied in stage 1
-  double blocked_seconds = 0;          ///< the program waited in checkpoint()
-  double blocked_seconds_max = 0;      ///< in one
+  double blocked_seconds = 0;          ///< the program waited in checkpoint(), and elsewhere for stage 2
+  double blocked_seconds_max = 0;      ///< in one checkpoint()
+  double waited_seconds = 0;           ///< of the blocked time, elsewhere: in wait(), and at the end
   double copy_seconds = 0;             ///< of the blocked time, copying
   uint64_t drained_bytes = 0;          ///< of this rank's group, in the persistent checkpoints
   uint64_t stored_bytes = 0;           ///< that were written for them

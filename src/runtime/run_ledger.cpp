@@ -40,6 +40,7 @@ void RunLedger::note_failed() {
 void RunLedger::note_blocked(double seconds) {
   std::lock_guard lock(mutex_);
   costs_.blocked_seconds += seconds;
+  costs_.waited_seconds += seconds;
 }
 
 void RunLedger::note_end() {

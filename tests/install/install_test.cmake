@@ -22,11 +22,10 @@ function(must_save_on_ranks program)
   endif()
 endfunction()
 
-# What `pkg-config --static` says of a package. The files name the prefix of the configured build; this prefix is
-# another, as with any staged installation.
+# What `pkg-config --static` says of a package, in a prefix that is not that of the configured build.
 function(package_flags package flags)
   set(ENV{PKG_CONFIG_PATH} ${prefix}/${library_dir}/pkgconfig)
-  execute_process(COMMAND pkg-config --static --define-variable=prefix=${prefix} --cflags --libs ${package}
+  execute_process(COMMAND pkg-config --static --cflags --libs ${package}
     OUTPUT_VARIABLE said RESULT_VARIABLE result OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(NOT result EQUAL 0)
     message(FATAL_ERROR "pkg-config does not find ${package}, or what ${package} requires")
