@@ -64,6 +64,7 @@ class Session {
   MessageWriter& messages_;
   ProgramRanks& ranks_;
   bool silent_ = false;
+  int print_errno_ = 0;  ///< why something did not reach standard output
   std::unique_ptr<ProgressBar> progress_;
   std::vector<std::unique_ptr<StorePlace>> places_;
 };

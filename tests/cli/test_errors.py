@@ -1,5 +1,6 @@
 """What goes wrong is said clearly, with the documented exit code, and does no harm."""
 
+import errno
 import json
 import mmap
 import os
@@ -86,6 +87,19 @@ class NotThere(ProgramTest):
             process = self.start("list", stdout=full)
             self.assertIn(b"standard output", process.communicate(timeout=60)[1])
         self.assertEqual(process.returncode, FAILURE)
+
+    def test_why_output_cannot_be_written_is_said(self):
+        self.write("saved/file", os.urandom(3_000_000))
+        self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
+        with open("/dev/full", "wb") as full:
+            process = self.start("cat", "job@1:file", stdout=full)
+            self.assertIn(os.strerror(errno.ENOSPC), process.communicate(timeout=60)[1].decode())
+        self.assertEqual(process.returncode, FAILURE)
+        for command in (["cat", "job@1:file"], ["list"]):
+            process = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, *command], env=self.environment(),
+                                     cwd=self.work, stderr=subprocess.PIPE, timeout=60)
+            self.assertIn(os.strerror(errno.EBADF), process.stderr.decode(), command)
+            self.assertEqual(process.returncode, FAILURE)
 
 
 class Changing(ProgramTest):
