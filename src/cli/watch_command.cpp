@@ -97,9 +97,11 @@ class Reporter final : public WatchListener {
   }
 
   void rests(const SetTracker& sets) override {
+    left_out_.clear();
     std::vector<WatchStatus::Pending> pending;
     for (const auto& [key, entry] : sets.entries()) {
       if (entry.state == WatchState::saved) continue;
+      left_out_.push_back({entry.name, entry.state, entry.failure.ok() ? Status::busy(entry.lacking) : entry.failure});
       pending.push_back({entry.name.to_string(), state_name(entry.state),
                          entry.failure.ok() ? entry.lacking : entry.failure.to_string()});
     }
@@ -114,7 +116,38 @@ class Reporter final : public WatchListener {
     write();
   }
 
+  /// Says at the end which sets are not in the store. The code is that of the first that failed, or else of the first
+  /// that is not whole.
+  ExitCode conclude() {
+    if (left_out_.empty()) return ExitCode::success;
+    if (session_.json()) {
+      Json sets = Json::array();
+      for (const LeftOut& one : left_out_)
+        sets.push_back({{"set", one.name.to_string()}, {"state", state_name(one.state)}, {"error", to_json(one.why)}});
+      session_.print_facts(Json{{"event", "left_out"}, {"time_s", now_s()}, {"sets", std::move(sets)}});
+    } else {
+      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of_left_out()));
+    }
+    const auto failed = std::find_if(left_out_.begin(), left_out_.end(),
+                                     [](const LeftOut& one) { return one.state != WatchState::waiting; });
+    return exit_code_of((failed != left_out_.end() ? *failed : left_out_.front()).why.code());
+  }
+
  private:
+  struct LeftOut {
+    SetName name;
+    WatchState state;
+    Status why;
+  };
+
+  std::string line_of_left_out() const {
+    std::string line = fmt::format("left out {}: ", format_count(left_out_.size(), "set", "sets"));
+    for (const LeftOut& one : left_out_)
+      line += fmt::format("{}{} ({})", &one == &left_out_.front() ? "" : ", ", quote_name(one.name.to_string()),
+                          escape_text(one.why.message()));
+    return line;
+  }
+
   void count(const WatchEvent& event) {
     if (event.kind == WatchEvent::Kind::removed) ++status_.removed_sets;
     if (event.kind != WatchEvent::Kind::saved) return;
@@ -169,6 +202,7 @@ class Reporter final : public WatchListener {
   WatchStatus status_;
   std::optional<StatusFile> file_;
   bool warned_ = false;
+  std::vector<LeftOut> left_out_;  ///< when the watcher rested last
 };
 
 class WatchCommand final : public Command {
@@ -201,7 +235,8 @@ class WatchCommand final : public Command {
     arguments.text("--node", "NAME", node_, "this node's name for that (VARVE_NODE, else the host's)");
     arguments.flag("--remove-originals", options_.remove_originals,
                    "remove a set's files once the store gives back\nwhat they have, byte for byte");
-    arguments.flag("--once", once_, "save what is whole, and end");
+    arguments.flag("--once", once_,
+                   "save what is whole, and end; the exit code tells\nwhether a set was left out, and why");
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
     arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
@@ -250,7 +285,8 @@ class WatchCommand final : public Command {
     VARVE_TRY(reporter.open(watcher->folders()));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
-    return ExitCode::success;
+    if (!once_) return ExitCode::success;
+    return interrupted() ? ExitCode::interrupted : reporter.conclude();
   }
 
  private:
