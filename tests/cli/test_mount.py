@@ -642,7 +642,9 @@ class TheProgram(MountTest):
         self.unmount(self.mount())
         self.varve("init", self.work / "other")
         self.assertIn("another store", self.fails(USAGE, "mount", self.work / "other", self.point, "--spool", self.spool))
-        self.assertIn("itself", self.fails(USAGE, "mount", self.store, self.work))
+        self.assertIn("not empty", self.fails(USAGE, "mount", self.store, self.work))
+        (self.store / "inside").mkdir()
+        self.assertIn("own folder", self.fails(USAGE, "mount", self.store, self.store / "inside"))
 
     def test_leaves_a_foreign_folder_alone(self):
         self.write("foreign/file")
