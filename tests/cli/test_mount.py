@@ -532,7 +532,10 @@ class Sealing(MountTest):
         self.assertFalse(self.is_open(self.job / "7"))
         self.varve("seal", self.job / "7")
         self.assertIn("no mount", self.fails(USAGE, "seal", self.work))
-        self.assertIn("not the folder", self.fails(USAGE, "seal", self.job))
+        for asked in ((), ("--status",)):
+            err = self.fails(USAGE, "seal", self.job, *asked)
+            self.assertIn(f"not the folder of a set: {self.job}", err)
+            self.assertIn("DIR/JOB/STEP", err)
 
     def test_quiet_sets_are_committed(self):
         self.mount("--seal-after", "1")
