@@ -31,6 +31,8 @@ class ModelCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.amount("--size", node_.node_bytes, "of a checkpoint, on each node");
+  bool works_on_store() const override { return false; }
+
     arguments.bandwidth("--memory-bandwidth", node_.memory_bytes_per_second, "of a node's memory");
     arguments.bandwidth("--io-bandwidth", node_.io_bytes_per_second, "of the file system, for all nodes together");
     arguments.count("--checkpoints", "N", checkpoint_count_, "checkpoints of the run (1)");

@@ -95,14 +95,15 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
+    const StoreLevels::Said said{levels_, session.said_store(), session.key_file()};
     if (ranks.rank() == 0) {
-      Result<StoreLevels> made = StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save);
+      Result<StoreLevels> made = StoreLevels::open(said, StoreLevels::Use::save);
       VARVE_TRY(follow_first(ranks, made.status()));
       levels = std::move(*made);
       return {};
     }
     VARVE_TRY(follow_first(ranks, {}));
-    VARVE_ASSIGN(levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::help));
+    VARVE_ASSIGN(levels, StoreLevels::open(said, StoreLevels::Use::help));
     return {};
   }
 

@@ -30,6 +30,8 @@ class Session {
   bool json() const { return options_.json; }
   /// Of servers over TCP; empty unless the command line says it.
   const std::string& key_file() const { return options_.key_file; }
+  /// Of --store; empty unless the command line says it.
+  const std::string& said_store() const { return options_.store; }
   /// Where the store is (service/location.h). invalid_argument: nobody said.
   Result<std::string> store_path() const;
   /// The store that the user named, or another one. What reaches it is kept as long as the session. May start threads.

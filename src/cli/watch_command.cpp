@@ -303,7 +303,8 @@ class WatchCommand final : public Command {
     if (!levels_.empty()) {
       if (!to_.empty() || node_count_)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
-      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save));
+      VARVE_ASSIGN(target.levels,
+                   StoreLevels::open({levels_, session.said_store(), session.key_file()}, StoreLevels::Use::save));
       target.store = &target.levels->for_saving();
       target.location = levels_;
       return {};
