@@ -24,6 +24,14 @@ Result<std::unique_ptr<Store>> Session::open_store(const std::string& location) 
   return varve::open_store(*place);
 }
 
+Result<std::unique_ptr<Store>> Session::open_source(const std::string& location) {
+  Result<std::unique_ptr<Store>> store = open_store(location);
+  if (store.status().code() != StatusCode::not_found) return store;
+  const Status& missing = store.status();
+  return Status::not_found(std::string(missing.message()), std::string(missing.subject()),
+                           "name a store that has the sets");
+}
+
 Result<StorePlace*> Session::open_place(const std::string& location) {
   return keep(open_location(location, {.key_file = options_.key_file}));
 }

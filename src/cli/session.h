@@ -37,6 +37,8 @@ class Session {
   /// The store that the user named, or another one. What reaches it is kept as long as the session. May start threads.
   Result<std::unique_ptr<Store>> open_store();
   Result<std::unique_ptr<Store>> open_store(const std::string& location);
+  /// One that has something to give, and so is of no use if it is made anew.
+  Result<std::unique_ptr<Store>> open_source(const std::string& location);
   Result<StorePlace*> open_place(const std::string& location);
   /// The servers that are named, whatever they have, or the one folder.
   Result<StorePlace*> open_any_servers(const std::string& location);

@@ -72,7 +72,7 @@ class TransferCommand final : public Command {
     keep_freed_memory();
     VARVE_ASSIGN(const std::string own_path, own_.empty() ? session.store_path() : Result<std::string>(own_));
     if (other_ == kNextLevel) return run_on_server(session, own_path);
-    VARVE_ASSIGN(const auto from, session.open_store(push_ ? own_path : other_));
+    VARVE_ASSIGN(const auto from, session.open_source(push_ ? own_path : other_));
     VARVE_ASSIGN(StorePlace* const target, session.open_place(push_ ? other_ : own_path));
     std::optional<ThrottledFileSystem> slow;
     if (bytes_per_second_ > 0) slow.emplace(target->fs(), bytes_per_second_);

@@ -187,6 +187,17 @@ class Scarce(ProgramTest):
 
 
 class Damage(ProgramTest):
+    def test_a_store_is_offered_to_be_made_only_where_that_helps(self):
+        self.assertIn("varve init", self.fails(NOT_FOUND, "list", "--store", self.work / "nowhere"))
+        for command in (("repair",), ("pull", "job@1")):
+            self.assertNotIn("varve init", self.fails(NOT_FOUND, *command, "--from", self.work / "nowhere"))
+        for location in ("http://x", "ftp://host/store"):
+            err = self.fails(USAGE, "list", "--store", location)
+            self.assertIn("tcp://", err)
+            self.assertNotIn("varve init", err)
+        for folder in (self.work / "nowhere", self.write("saved/file").parent):
+            self.assertIn("no store here", self.fails(NOT_FOUND, "rebalance", "--store", folder))
+
     """Flips bytes in stored data: nothing wrong is ever given out, and what is affected is named."""
 
     def setUp(self):
@@ -310,3 +321,23 @@ class Damage(ProgramTest):
 
 if __name__ == "__main__":
     unittest.main()
+    def test_of_a_header_that_is_lost_is_told_from_no_store(self):
+        header = self.store / "varve.store"
+        kept = header.read_bytes()
+        header.unlink()
+        for command in (("list",), ("save", self.good), ("rebalance",)):
+            err = self.fails(DAMAGED, *command)
+            self.assertIn("header is missing", err)
+            self.assertIn("copy of this store", err)
+            self.assertNotIn("varve init", err)
+        header.write_bytes(kept)
+        self.assert_whole()
+
+    def test_of_a_tree_is_not_helped_by_going_on(self):
+        for arena in self.arenas():
+            os.remove(arena)
+        self.assertIn("--keep-going", self.fails(DAMAGED, "restore", "job@1", self.work / "back"))
+        err = self.fails(DAMAGED, "restore", "job@1", self.work / "back", "--keep-going")
+        self.assertNotIn("--keep-going", err)
+        self.assertIn("varve repair", err)
+
