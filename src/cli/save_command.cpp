@@ -35,7 +35,7 @@ class SaveCommand final : public Command {
     arguments.text("--levels", "LEVELS", levels_,
                    "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
                    "often as each\nlevel's every=K says (in place of --store)");
-    arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
     arguments.threads(saving_.options.thread_count, "threads (as many as processors)");
     arguments.examples(
         "  varve save run/dump0007                          the set run@7\n"
