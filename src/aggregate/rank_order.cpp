@@ -72,9 +72,17 @@ void assign_family(const std::vector<SourceFile*>& family) {
   for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][*chosen].value;
 }
 
-Status assign_by_regex(std::vector<SourceFile>& files, const std::string& pattern) {
+Result<std::regex> parse_regex(const std::string& pattern) {
   try {
-    const std::regex expression(pattern);
+    return std::regex(pattern);
+  } catch (const std::regex_error& error) {
+    return Status::invalid_argument(std::string("not a regular expression: ") + error.what(), pattern);
+  }
+}
+
+Status assign_by_regex(std::vector<SourceFile>& files, const std::string& pattern) {
+  VARVE_ASSIGN(const std::regex expression, parse_regex(pattern));
+  try {
     for (SourceFile& file : files) {
       std::smatch match;
       if (file.type != FileType::regular || !std::regex_search(file.path, match, expression)) continue;
@@ -86,11 +94,13 @@ Status assign_by_regex(std::vector<SourceFile>& files, const std::string& patter
       }
     }
   } catch (const std::regex_error& error) {
-    return Status::invalid_argument(std::string("not a regular expression: ") + error.what(), pattern);
+    return Status::invalid_argument(std::string("too much for a regular expression: ") + error.what(), pattern);
   }
   return {};
 }
 }  // namespace
+
+Status check_rank_regex(const std::string& regex) { return parse_regex(regex).status(); }
 
 std::string path_family(std::string_view path) {
   std::string family;

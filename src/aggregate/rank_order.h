@@ -14,6 +14,9 @@ namespace varve {
 /// not match belong to none.
 Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex);
 
+/// invalid_argument: this is no regular expression. An empty one decides nothing.
+Status check_rank_regex(const std::string& regex);
+
 /// The path with each run of digits replaced by '#'.
 std::string path_family(std::string_view path);
 

@@ -387,21 +387,22 @@ Result<RestoreReport> gather_report(const RestoreReport& of_this, Communicator& 
   return report;
 }
 
-Status cannot_restore(const SetName& name, const Status& staged) {
+Status cannot_restore(const SetName& name, bool keep_going, const Status& staged) {
   const std::string context = "cannot restore " + name.to_string();
   if (staged.code() != StatusCode::corrupt && staged.code() != StatusCode::not_found) {
     return staged.with_context(context);
   }
-  return Status::corrupt(
-      context + ": " + std::string(staged.message()), std::string(staged.subject()),
-      "nothing was written; `varve verify --deep` tells what is affected, --keep-going restores what is whole");
+  return Status::corrupt(context + ": " + std::string(staged.message()), std::string(staged.subject()),
+                         std::string("nothing was written; `varve verify --deep` tells what is affected, ") +
+                             (keep_going ? "`varve repair --from STORE` brings it back from another store"
+                                         : "--keep-going restores what is whole"));
 }
 
 Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, RestoreTarget& target,
                                    const RestoreOptions& options, Communicator& ranks, ProgressSink& progress) {
   Restorer restorer(store, target, record, options, ranks, progress);
   const Status staged = agree(ranks, restorer.stage());
-  if (!staged.ok()) return cannot_restore(record.name, staged);
+  if (!staged.ok()) return cannot_restore(record.name, options.keep_going, staged);
   if (restorer.file_count() == 0 && !options.filter.all()) {
     return Status::not_found("no file of the set matches", record.name.to_string(),
                              "`varve show " + record.name.to_string() + "` lists its files");

@@ -240,7 +240,8 @@ Status ArenaReader::verify_frame(const FrameHeader& header, bool deep, std::opti
   return decode_node(parts.meta, parts.body, score_, named).status();
 }
 
-void ArenaReader::verify(bool deep, const std::function<void(const Status&, std::optional<Score>)>& damaged) const {
+void ArenaReader::verify(bool deep, const std::function<void(const Status&, std::optional<Score>)>& damaged,
+                         ProgressSink& progress) const {
   if (!index_status_.ok()) damaged(index_status_, std::nullopt);
   // What the index lists must be there; what is there is then checked in the order of the file.
   std::vector<std::pair<uint64_t, Score>> listed;
@@ -248,15 +249,17 @@ void ArenaReader::verify(bool deep, const std::function<void(const Status&, std:
   for (const FrameEntry& entry : index_.nodes) listed.emplace_back(entry.offset, entry.score);
   std::sort(listed.begin(), listed.end());
   size_t next_listed = 0;
-  uint64_t offset = kArenaHeaderBytes;
-  while (offset + kArenaFooterBytes < bytes_) {
+  uint64_t offset = kArenaHeaderBytes, told = 0;
+  while (offset + kArenaFooterBytes < bytes_ && !progress.cancelled()) {
+    progress.advance(offset - told);
+    told = offset;
     Result<FrameHeader> header = read_header(offset);
     if (next_listed < listed.size() && listed[next_listed].first == offset) ++next_listed;
     if (!header.ok()) {
       std::optional<Score> known;
       if (next_listed > 0 && listed[next_listed - 1].first == offset) known = listed[next_listed - 1].second;
       damaged(header.status(), known);
-      if (next_listed == listed.size()) return;  // only the index is left, and load_index() has judged that
+      if (next_listed == listed.size()) break;  // only the index is left, and load_index() has judged that
       offset = listed[next_listed].first;
       continue;
     }
@@ -269,6 +272,7 @@ void ArenaReader::verify(bool deep, const std::function<void(const Status&, std:
     }
     offset += header->frame_bytes();
   }
+  if (!progress.cancelled()) progress.advance(bytes_ - told);
 }
 
 }  // namespace varve

@@ -8,6 +8,7 @@
 #include "arena/frame.h"
 #include "arena/pack.h"
 #include "core/file_system.h"
+#include "core/progress.h"
 
 namespace varve {
 
@@ -47,8 +48,10 @@ class ArenaReader {
 
   /// Goes through all bytes of the arena in order: every byte belongs to the header, a frame or the footer, and each of
   /// those is whole. With `deep`, decodes packs and nodes and checks all scores. Calls `damaged` for each damage (the
-  /// score if it is a known pack or node).
-  void verify(bool deep, const std::function<void(const Status&, std::optional<Score>)>& damaged) const;
+  /// score if it is a known pack or node). Tells `progress` how far it is; stops between two frames once that is
+  /// cancelled.
+  void verify(bool deep, const std::function<void(const Status&, std::optional<Score>)>& damaged,
+              ProgressSink& progress = null_progress()) const;
 
  private:
   ArenaReader(std::string path, const ArenaId& id, const ScoreFunction& score)

@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 
 #include "cli/text.h"
+#include "core/bytes.h"
 
 namespace varve::cli {
 
 namespace {
 /// More than any machine runs at a time, and few enough for the system to give them.
 constexpr uint32_t kThreadsMax = 1024;
+/// Of whatever uses memory; saving takes twice as much in any case.
+constexpr uint64_t kMemoryBytesMin = 16_MiB;
+/// Thirty years.
+constexpr double kSecondsMax = 1e9;
 
 /// CLI11 knows failures as exceptions; parse_command_line() catches them.
 template <class T>
@@ -19,10 +23,15 @@ T value_or_throw(const std::string& name, Result<T> result) {
   if (result.ok()) return std::move(result).value();
   throw CLI::ValidationError(name, result.status().to_string());
 }
+
+/// An empty text is nobody's name: it comes from a variable of a script that is not set.
+CLI::Validator is_something() {
+  return CLI::Validator([](const std::string& given) { return given.empty() ? "it is empty" : ""; }, "");
+}
 }  // namespace
 
 void Arguments::positional(const std::string& name, std::string& into, const std::string& help) {
-  app_.add_option(name, into, help)->required()->type_name("");
+  app_.add_option(name, into, help)->required()->type_name("")->check(is_something());
 }
 
 void Arguments::optional_positional(const std::string& name, std::string& into, const std::string& help) {
@@ -30,7 +39,7 @@ void Arguments::optional_positional(const std::string& name, std::string& into, 
 }
 
 void Arguments::positional_list(const std::string& name, std::vector<std::string>& into, const std::string& help) {
-  app_.add_option(name, into, help)->required()->type_name("");
+  app_.add_option(name, into, help)->required()->type_name("")->check(is_something());
 }
 
 void Arguments::optional_positional_list(const std::string& name, std::vector<std::string>& into,
@@ -50,9 +59,21 @@ void Arguments::list(const std::string& name, const std::string& value_name, std
   app_.add_option(name, into, help)->type_name(value_name)->allow_extra_args(false);
 }
 
-void Arguments::size(const std::string& name, uint64_t& into_bytes, const std::string& help) {
-  auto take = [name, &into_bytes](const std::string& given) { into_bytes = value_or_throw(name, parse_size(given)); };
+void Arguments::size(const std::string& name, uint64_t& into_bytes, const std::string& help, uint64_t bytes_min,
+                     uint64_t bytes_max) {
+  auto take = [name, &into_bytes, bytes_min, bytes_max](const std::string& given) {
+    into_bytes = value_or_throw(name, parse_size(given));
+    if (into_bytes >= bytes_min && into_bytes <= bytes_max) return;
+    const std::string wanted = bytes_max == INT64_MAX
+                                   ? fmt::format("at least {} is wanted", format_size(bytes_min))
+                                   : fmt::format("{} to {} are wanted", format_size(bytes_min), format_size(bytes_max));
+    throw CLI::ValidationError(name, wanted + ": " + given);
+  };
   app_.add_option_function<std::string>(name, take, help)->type_name("SIZE");
+}
+
+void Arguments::memory(const std::string& name, uint64_t& into_bytes, const std::string& help) {
+  size(name, into_bytes, help, kMemoryBytesMin);
 }
 
 void Arguments::number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into,
@@ -73,12 +94,11 @@ void Arguments::count(const std::string& name, const std::string& value_name, ui
 void Arguments::threads(uint32_t& into, const std::string& help) { count("--threads", "N", into, help, kThreadsMax); }
 
 void Arguments::seconds(const std::string& name, double& into, const std::string& help) {
-  auto take = [name, &into](const double& given) {
-    if (!std::isfinite(given) || given < 0 || given > 1e9)
-      throw CLI::ValidationError(name, "seconds from 0 on are wanted");
-    into = given;
+  auto take = [name, &into](const std::string& given) {
+    into = value_or_throw(name, parse_duration(given));
+    if (into > kSecondsMax) throw CLI::ValidationError(name, "seconds up to 1000000000 are wanted: " + given);
   };
-  app_.add_option_function<double>(name, take, help)->type_name("SECONDS");
+  app_.add_option_function<std::string>(name, take, help)->type_name("SECONDS");
 }
 
 void Arguments::duration(const std::string& name, double& into_seconds, const std::string& help) {

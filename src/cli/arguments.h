@@ -33,7 +33,10 @@ class Arguments {
   /// May be given several times.
   void list(const std::string& name, const std::string& value_name, std::vector<std::string>& into,
             const std::string& help);
-  void size(const std::string& name, uint64_t& into_bytes, const std::string& help);
+  void size(const std::string& name, uint64_t& into_bytes, const std::string& help, uint64_t bytes_min = 0,
+            uint64_t bytes_max = INT64_MAX);
+  /// "--memory" and the like: as much as the engine needs at least.
+  void memory(const std::string& name, uint64_t& into_bytes, const std::string& help);
   void number(const std::string& name, const std::string& value_name, std::optional<uint64_t>& into,
               const std::string& help);
   /// From 1.
@@ -41,6 +44,7 @@ class Arguments {
              uint32_t max = INT32_MAX);
   /// --threads
   void threads(uint32_t& into, const std::string& help);
+  /// From 0 on, with or without units: "30", "5min".
   void seconds(const std::string& name, double& into, const std::string& help);
   /// Seconds above 0, with units: "90", "30min".
   void duration(const std::string& name, double& into_seconds, const std::string& help);

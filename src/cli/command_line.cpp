@@ -73,7 +73,10 @@ class Parser {
     }
     if (help_->parsed()) return help();
     for (const auto& [command, sub] : subs_) {
-      if (sub->parsed()) return ParsedCommandLine{command, {}};
+      if (!sub->parsed()) continue;
+      if (!command->works_on_store() && !common_.store.empty())
+        return Status::invalid_argument("this command takes no --store", std::string(command->name()), hint(word));
+      return ParsedCommandLine{command, {}};
     }
     return Status::invalid_argument("a command is wanted", "", hint(""));
   }

@@ -35,19 +35,20 @@ class LevelsCommand final : public Command {
  public:
   std::string_view name() const override { return "levels"; }
   std::string_view summary() const override { return "show what is on which level, how full, how far behind"; }
-  bool works_on_store() const override { return false; }
-  bool uses_servers() const override { return true; }
 
   void declare(Arguments& arguments) override {
-    arguments.text("--levels", "LEVELS", text_,
-                   "the levels, nearest first, separated by \";\" (else\nVARVE_LEVELS, varve.toml)");
+    arguments.text(
+        "--levels", "LEVELS", text_,
+        "the levels, nearest first, separated by \";\" (else\nVARVE_LEVELS, varve.toml); in place of --store");
     arguments.examples(
         "  varve levels --levels \"local:/nvme/varve keep=2; dir:/lustre/varve every=10\"\n"
+        "  varve levels --store /lustre/varve               one store, and the memory before it\n"
         "  varve levels                                     as varve.toml says\n");
   }
 
   Result<ExitCode> run(Session& session) override {
-    VARVE_ASSIGN(const StoreLevels levels, StoreLevels::open(text_, session.key_file(), StoreLevels::Use::look));
+    VARVE_ASSIGN(const StoreLevels levels,
+                 StoreLevels::open({text_, session.said_store(), session.key_file()}, StoreLevels::Use::look));
     Json facts = Json::array();
     ExitCode code = ExitCode::success;
     auto store = levels.levels().begin();

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "cli/command.h"
 #include "cli/text.h"
@@ -29,6 +31,8 @@ class ModelCommand final : public Command {
     return "foretell what checkpoints cost a run, and how often to make them";
   }
 
+  bool works_on_store() const override { return false; }
+
   void declare(Arguments& arguments) override {
     arguments.amount("--size", node_.node_bytes, "of a checkpoint, on each node");
     arguments.bandwidth("--memory-bandwidth", node_.memory_bytes_per_second, "of a node's memory");
@@ -39,8 +43,10 @@ class ModelCommand final : public Command {
     arguments.value("--nodes", "N,N,...", take_nodes,
                     "node counts; the size grows with them, the file\nsystem does not (1)");
     auto take_passes = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(node_.memory_passes, parse_amount(text));
-      return node_.memory_passes > 0 ? Status() : Status::invalid_argument("a number above 0 is wanted", text);
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node_.memory_passes);
+      const bool whole = error == std::errc() && end == text.data() + text.size();
+      if (whole && std::isfinite(node_.memory_passes) && node_.memory_passes > 0) return {};
+      return Status::invalid_argument("a number above 0 is wanted", text);
     };
     arguments.value("--m", "M", take_passes, "how often each byte passes through memory until it\nis written (7)");
     arguments.duration("--mtbf", job_mtbf_, "mean time between failures of the job (24h)");

@@ -48,8 +48,8 @@ class MountCommand final : public Command {
     arguments.flag("--read-only", options_.read_only, "only show committed sets");
     arguments.flag("--no-delete", options_.no_delete, "do not let committed sets be removed");
     arguments.flag("--allow-other", options_.allow_other, "let other users in, too");
-    arguments.size("--memory", options_.memory_bytes, "memory for what is read, about (256MiB)");
-    arguments.size("--save-memory", saving_.options.memory_bytes, "memory that sealing uses, about (512MiB)");
+    arguments.memory("--memory", options_.memory_bytes, "memory for what is read, about (256MiB)");
+    arguments.memory("--save-memory", saving_.options.memory_bytes, "memory that sealing uses, about (512MiB)");
     arguments.threads(saving_.options.thread_count, "threads of sealing (as many as processors)");
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
@@ -66,8 +66,6 @@ class MountCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(options_.save, saving_.take(false));
-    if (options_.memory_bytes < kMemoryBytesMin)
-      return Status::invalid_argument("too little memory", format_size(options_.memory_bytes), "give 16MiB or more");
     options_.key_file = session.key_file();
     shown_ = options_.store + " is at " + options_.folder;
     VARVE_ASSIGN(options_.store, lasting_location(options_.store));
@@ -96,8 +94,6 @@ class MountCommand final : public Command {
   }
 
  private:
-  static constexpr uint64_t kMemoryBytesMin = 16_MiB;
-
   Status announce(Session& session) const {
     session.print(fmt::format("{}\n", quote_name(shown_)));
     return session.finish_printing();

@@ -9,6 +9,7 @@
 #include "cli/launcher.h"
 #include "cli/message_writer.h"
 #include "cli/session.h"
+#include "cli/standard_streams.h"
 #include "core/descriptor_limit.h"
 
 namespace varve::cli {
@@ -66,6 +67,7 @@ bool is_silent() {
 }  // namespace
 
 ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ranks) {
+  hold_standard_streams();
   raise_descriptor_limit();
   const std::vector<std::unique_ptr<Command>> commands = make_all_commands();
   CommonOptions common;

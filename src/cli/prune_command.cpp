@@ -55,14 +55,16 @@ class PruneCommand final : public Command {
 
   void print(Session& session, const PruneReport& report) const {
     if (session.json()) {
+      // Only a prune that is done knows what it gives back.
+      const auto known = [this](uint64_t number) { return options_.dry_run ? Json() : Json(number); };
       session.print_facts(Json{{"dropped", to_json(report.dropped)},
                                {"dry_run", options_.dry_run},
-                               {"removed_arenas", report.removed_arenas},
-                               {"rewritten_packs", report.rewritten_packs},
-                               {"leftover_files", report.leftover_files},
-                               {"waiting_arenas", report.waiting_arenas},
-                               {"bytes_before", report.bytes_before},
-                               {"bytes_after", report.bytes_after}});
+                               {"removed_arenas", known(report.removed_arenas)},
+                               {"rewritten_packs", known(report.rewritten_packs)},
+                               {"leftover_files", known(report.leftover_files)},
+                               {"waiting_arenas", known(report.waiting_arenas)},
+                               {"bytes_before", known(report.bytes_before)},
+                               {"bytes_after", known(report.bytes_after)}});
       return;
     }
     for (const SetName& name : report.dropped) {

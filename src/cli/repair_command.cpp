@@ -49,7 +49,7 @@ class RepairCommand final : public Command {
                       std::vector<RepairSource>& sources) const {
     std::vector<Status> failures;
     for (const std::string& location : from_) {
-      Result<std::unique_ptr<Store>> store = session.open_store(location);
+      Result<std::unique_ptr<Store>> store = session.open_source(location);
       if (store.ok()) {
         sources.push_back({location, store->get()});
         stores.push_back(std::move(*store));

@@ -27,8 +27,8 @@ class RestoreCommand final : public Command {
     arguments.flag("--overwrite", options_.overwrite, "replace files that are there already");
     arguments.flag("--keep-going", options_.keep_going, "restore what is whole if something is damaged");
     arguments.flag("--no-sync", no_sync_, "do not wait until the files are durable");
-    arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.threads(options_.thread_count, "threads (as many as processors)");
+    arguments.memory("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.threads(options_.thread_count, "threads (two for each processor, 8 at least)");
     arguments.examples(
         "  varve restore run@7 back                         the whole set\n"
         "  varve restore run back --overwrite               the newest set, over what is there\n"

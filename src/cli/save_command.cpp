@@ -35,7 +35,7 @@ class SaveCommand final : public Command {
     arguments.text("--levels", "LEVELS", levels_,
                    "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
                    "often as each\nlevel's every=K says (in place of --store)");
-    arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
     arguments.threads(saving_.options.thread_count, "threads (as many as processors)");
     arguments.examples(
         "  varve save run/dump0007                          the set run@7\n"
@@ -95,14 +95,15 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
+    const StoreLevels::Said said{levels_, session.said_store(), session.key_file()};
     if (ranks.rank() == 0) {
-      Result<StoreLevels> made = StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save);
+      Result<StoreLevels> made = StoreLevels::open(said, StoreLevels::Use::save);
       VARVE_TRY(follow_first(ranks, made.status()));
       levels = std::move(*made);
       return {};
     }
     VARVE_TRY(follow_first(ranks, {}));
-    VARVE_ASSIGN(levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::help));
+    VARVE_ASSIGN(levels, StoreLevels::open(said, StoreLevels::Use::help));
     return {};
   }
 

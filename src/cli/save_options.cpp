@@ -1,10 +1,20 @@
 #include "cli/save_options.h"
 
+#include "aggregate/rank_order.h"
+
 namespace varve::cli {
 
+void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help) {
+  auto take = [&into](const std::string& text) -> Status {
+    into = text;
+    return check_rank_regex(text);
+  };
+  arguments.value("--rank-regex", "REGEX", take, help);
+}
+
 void SaveArguments::declare_grouping(Arguments& arguments) {
-  arguments.text(
-      "--rank-regex", "REGEX", options.rank_regex,
+  declare_rank_regex(
+      arguments, options.rank_regex,
       "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
   arguments.count("--group-size", "G", group_size_,
                   "ranks whose data are laid together (32; fewer, if\nseveral processes save)");
@@ -23,7 +33,7 @@ void SaveArguments::declare_shrinking(Arguments& arguments) {
   };
   arguments.value("--scheme", "SCHEME", take_scheme,
                   "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
-  arguments.size("--block-bytes", options.block_bytes, "block of the block schemes (64KiB)");
+  arguments.size("--block-bytes", options.block_bytes, "block of the block schemes (64KiB)", 1, 1_GiB);
   auto take_effort = [this](const std::string& text) -> Status {
     if (text != "fast" && text != "balanced" && text != "best") {
       return Status::invalid_argument("an effort is fast, balanced or best", text);

@@ -28,8 +28,8 @@ class ServeCommand final : public Command {
                    "the key that clients over TCP share (else\nVARVE_KEY_FILE of the environment)");
     arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
     arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
-    arguments.size("--memory", memory_bytes_,
-                   "memory that is used at most, about, to put sets of\nseveral nodes together (512MiB)");
+    arguments.memory("--memory", memory_bytes_,
+                     "memory that is used at most, about, to put sets of\nseveral nodes together (512MiB)");
     arguments.count("--connections", "N", connections_, "connections at a time (256)");
     arguments.flag("--place", place_,
                    "make no store: the folder is to be one of several\nplaces (varve init, varve rebalance)");

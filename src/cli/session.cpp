@@ -24,6 +24,14 @@ Result<std::unique_ptr<Store>> Session::open_store(const std::string& location) 
   return varve::open_store(*place);
 }
 
+Result<std::unique_ptr<Store>> Session::open_source(const std::string& location) {
+  Result<std::unique_ptr<Store>> store = open_store(location);
+  if (store.status().code() != StatusCode::not_found) return store;
+  const Status& missing = store.status();
+  return Status::not_found(std::string(missing.message()), std::string(missing.subject()),
+                           "name a store that has the sets");
+}
+
 Result<StorePlace*> Session::open_place(const std::string& location) {
   return keep(open_location(location, {.key_file = options_.key_file}));
 }
@@ -55,13 +63,17 @@ Status Session::give_up(const Status& why) {
 }
 
 void Session::print(std::string_view text) {
-  if (!silent_) std::fwrite(text.data(), 1, text.size(), stdout);
+  if (silent_) return;
+  errno = 0;
+  // Later calls succeed again, as what was not written is thrown away.
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && print_errno_ == 0) print_errno_ = errno;
 }
 
 Status Session::finish_printing() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
-  return Status::from_errno(errno != 0 ? errno : EIO, "write to standard output", {});
+  if (print_errno_ == 0) print_errno_ = errno != 0 ? errno : EIO;
+  return Status::from_errno(print_errno_, "write to standard output", {});
 }
 
 ProgressSink& Session::begin_progress() {

@@ -30,11 +30,15 @@ class Session {
   bool json() const { return options_.json; }
   /// Of servers over TCP; empty unless the command line says it.
   const std::string& key_file() const { return options_.key_file; }
+  /// Of --store; empty unless the command line says it.
+  const std::string& said_store() const { return options_.store; }
   /// Where the store is (service/location.h). invalid_argument: nobody said.
   Result<std::string> store_path() const;
   /// The store that the user named, or another one. What reaches it is kept as long as the session. May start threads.
   Result<std::unique_ptr<Store>> open_store();
   Result<std::unique_ptr<Store>> open_store(const std::string& location);
+  /// One that has something to give, and so is of no use if it is made anew.
+  Result<std::unique_ptr<Store>> open_source(const std::string& location);
   Result<StorePlace*> open_place(const std::string& location);
   /// The servers that are named, whatever they have, or the one folder.
   Result<StorePlace*> open_any_servers(const std::string& location);
@@ -64,6 +68,7 @@ class Session {
   MessageWriter& messages_;
   ProgramRanks& ranks_;
   bool silent_ = false;
+  int print_errno_ = 0;  ///< why something did not reach standard output
   std::unique_ptr<ProgressBar> progress_;
   std::vector<std::unique_ptr<StorePlace>> places_;
 };

@@ -19,9 +19,9 @@ Status check_nearest(const LevelSpec& spec) {
 }
 }  // namespace
 
-Result<StoreLevels> StoreLevels::open(const std::string& text, const std::string& key_file, Use use) {
+Result<StoreLevels> StoreLevels::open(const Said& said, Use use) {
   SettingsSources sources = SettingsSources::of_process();
-  sources.command_line = {{"levels", text}, {"key_file", key_file}};
+  sources.command_line = {{"levels", said.levels}, {"store", said.store}, {"key_file", said.key_file}};
   StoreLevels levels;
   VARVE_ASSIGN(levels.settings_, resolve_settings({}, sources));
   if (const char* node = std::getenv("VARVE_NODE")) levels.node_ = node;

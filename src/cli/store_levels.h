@@ -32,9 +32,14 @@ class StoreLevels {
     help,  ///< to save, beside a process that has opened them: the nearest alone, which has to be there
   };
 
-  /// `text`: of --levels; `key_file`: of --key-file; empty: what the environment and the options file say. May start
-  /// threads.
-  static Result<StoreLevels> open(const std::string& text, const std::string& key_file, Use use);
+  /// What the command line says; empty: what the environment and the options file say.
+  struct Said {
+    std::string levels;    ///< --levels
+    std::string store;     ///< --store, in place of them
+    std::string key_file;  ///< --key-file
+  };
+  /// May start threads.
+  static Result<StoreLevels> open(const Said& said, Use use);
 
   const std::vector<Level>& levels() const { return levels_; }
   const Level& nearest() const { return levels_.front(); }

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/heap.h"
+#include "cli/save_options.h"
 #include "cli/study_text.h"
 #include "cli/text.h"
 #include "report/heat_map_png.h"
@@ -131,10 +132,10 @@ class StudyCommand final : public Command {
     arguments.value("--sample", "SIZE", take_sample,
                     "bytes on which each codec is tried; settings are\ntried on 8 times, duplicates looked for in 128\n"
                     "times as many; or all (32MiB)");
-    arguments.size("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.memory("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
     arguments.threads(options_.thread_count, "threads (as many as processors)");
     arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (32)");
-    arguments.text("--rank-regex", "REGEX", save_.rank_regex, "how a file's path tells its rank, as in save");
+    declare_rank_regex(arguments, save_.rank_regex, "how a file's path tells its rank, as in save");
     auto take_match = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(save_.match, MatchRule::parse(text));
       return {};

@@ -54,7 +54,7 @@ class TransferCommand final : public Command {
     arguments.bandwidth("--bandwidth", bytes_per_second_, "write no more than so many bytes per second");
     arguments.flag("--deep", options_.check_held, "also read what is there already, and copy again what\nis damaged");
     arguments.flag("--quick", quick_, "check what is copied against checksums only, not\nevery chunk against its hash");
-    arguments.size("--memory", options_.memory_bytes, "memory for what is on its way, about (256MiB)");
+    arguments.memory("--memory", options_.memory_bytes, "memory for what is on its way, about (256MiB)");
     arguments.threads(thread_count_, "threads (as many as processors)");
     arguments.examples(push_ ? "  varve push run@7 --to /archive/store                 one set\n"
                                "  varve push run --to /archive/store                   the newest\n"
@@ -72,7 +72,7 @@ class TransferCommand final : public Command {
     keep_freed_memory();
     VARVE_ASSIGN(const std::string own_path, own_.empty() ? session.store_path() : Result<std::string>(own_));
     if (other_ == kNextLevel) return run_on_server(session, own_path);
-    VARVE_ASSIGN(const auto from, session.open_store(push_ ? own_path : other_));
+    VARVE_ASSIGN(const auto from, session.open_source(push_ ? own_path : other_));
     VARVE_ASSIGN(StorePlace* const target, session.open_place(push_ ? other_ : own_path));
     std::optional<ThrottledFileSystem> slow;
     if (bytes_per_second_ > 0) slow.emplace(target->fs(), bytes_per_second_);

@@ -97,9 +97,11 @@ class Reporter final : public WatchListener {
   }
 
   void rests(const SetTracker& sets) override {
+    left_out_.clear();
     std::vector<WatchStatus::Pending> pending;
     for (const auto& [key, entry] : sets.entries()) {
       if (entry.state == WatchState::saved) continue;
+      left_out_.push_back({entry.name, entry.state, entry.failure.ok() ? Status::busy(entry.lacking) : entry.failure});
       pending.push_back({entry.name.to_string(), state_name(entry.state),
                          entry.failure.ok() ? entry.lacking : entry.failure.to_string()});
     }
@@ -114,7 +116,38 @@ class Reporter final : public WatchListener {
     write();
   }
 
+  /// Says at the end which sets are not in the store. The code is that of the first that failed, or else of the first
+  /// that is not whole.
+  ExitCode conclude() {
+    if (left_out_.empty()) return ExitCode::success;
+    if (session_.json()) {
+      Json sets = Json::array();
+      for (const LeftOut& one : left_out_)
+        sets.push_back({{"set", one.name.to_string()}, {"state", state_name(one.state)}, {"error", to_json(one.why)}});
+      session_.print_facts(Json{{"event", "left_out"}, {"time_s", now_s()}, {"sets", std::move(sets)}});
+    } else {
+      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of_left_out()));
+    }
+    const auto failed = std::find_if(left_out_.begin(), left_out_.end(),
+                                     [](const LeftOut& one) { return one.state != WatchState::waiting; });
+    return exit_code_of((failed != left_out_.end() ? *failed : left_out_.front()).why.code());
+  }
+
  private:
+  struct LeftOut {
+    SetName name;
+    WatchState state;
+    Status why;
+  };
+
+  std::string line_of_left_out() const {
+    std::string line = fmt::format("left out {}: ", format_count(left_out_.size(), "set", "sets"));
+    for (const LeftOut& one : left_out_)
+      line += fmt::format("{}{} ({})", &one == &left_out_.front() ? "" : ", ", quote_name(one.name.to_string()),
+                          escape_text(one.why.message()));
+    return line;
+  }
+
   void count(const WatchEvent& event) {
     if (event.kind == WatchEvent::Kind::removed) ++status_.removed_sets;
     if (event.kind != WatchEvent::Kind::saved) return;
@@ -169,6 +202,7 @@ class Reporter final : public WatchListener {
   WatchStatus status_;
   std::optional<StatusFile> file_;
   bool warned_ = false;
+  std::vector<LeftOut> left_out_;  ///< when the watcher rested last
 };
 
 class WatchCommand final : public Command {
@@ -190,21 +224,22 @@ class WatchCommand final : public Command {
                     "how names tell a set's step, e.g.\n'restart.{step}.{rank}' ('*{step}/**': each folder whose\nname "
                     "ends with a number)");
     arguments.text("--job", "NAME", options_.job, "the job's name (the watched folder's)");
-    arguments.number("--ranks", "N", rank_count_, "a set is whole with files of so many ranks");
+    arguments.count("--ranks", "N", rank_count_, "a set is whole with files of so many ranks");
     arguments.text("--end-marker", "NAME", options_.completeness.end_marker,
                    "a set is whole once it has a file of this name;\n{step} in it stands for the step");
     arguments.seconds("--quiet", quiet_seconds_,
                       "how long nothing must have changed (10; 1 with\n--ranks or --end-marker)");
-    arguments.number("--nodes", "N", node_count_,
-                     "each set lies on so many nodes, with a watcher on\neach: the server that --to names puts them "
-                     "together");
+    arguments.count("--nodes", "N", node_count_,
+                    "each set lies on so many nodes, with a watcher on\neach: the server that --to names puts them "
+                    "together");
     arguments.text("--node", "NAME", node_, "this node's name for that (VARVE_NODE, else the host's)");
     arguments.flag("--remove-originals", options_.remove_originals,
                    "remove a set's files once the store gives back\nwhat they have, byte for byte");
-    arguments.flag("--once", once_, "save what is whole, and end");
+    arguments.flag("--once", once_,
+                   "save what is whole, and end; the exit code tells\nwhether a set was left out, and why");
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
-    arguments.size("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
     arguments.threads(saving_.options.thread_count, "threads (1)");
     arguments.examples(
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
@@ -216,7 +251,7 @@ class WatchCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    options_.completeness.rank_count = rank_count_.value_or(0);
+    options_.completeness.rank_count = rank_count_;
     if (quiet_seconds_ >= 0) {
       options_.quiet_seconds = quiet_seconds_;
     } else if (options_.completeness.asks_for_something()) {
@@ -233,14 +268,14 @@ class WatchCommand final : public Command {
     note_interrupts();
     Reporter reporter(session, target.location);
     const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
-      if (!node_count_) {
+      if (node_count_ == 0) {
         VARVE_ASSIGN(SaveReport saved,
                      save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress));
         if (target.levels) bring_along(session, *target.levels, name, progress);
         return saved;
       }
       FolderSource source(set.folder, set.files, *layouts, saving.layouts);
-      const SetOffer offer{name, node_name(), *node_count_, saving};
+      const SetOffer offer{name, node_name(), node_count_, saving};
       VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
       SaveReport report;
       VARVE_ASSIGN(report.record, Catalog(*target.store).read(name));
@@ -250,7 +285,8 @@ class WatchCommand final : public Command {
     VARVE_TRY(reporter.open(watcher->folders()));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
-    return ExitCode::success;
+    if (!once_) return ExitCode::success;
+    return interrupted() ? ExitCode::interrupted : reporter.conclude();
   }
 
  private:
@@ -265,9 +301,10 @@ class WatchCommand final : public Command {
 
   Status open(Session& session, Target& target) const {
     if (!levels_.empty()) {
-      if (!to_.empty() || node_count_)
+      if (!to_.empty() || node_count_ > 0)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
-      VARVE_ASSIGN(target.levels, StoreLevels::open(levels_, session.key_file(), StoreLevels::Use::save));
+      VARVE_ASSIGN(target.levels,
+                   StoreLevels::open({levels_, session.said_store(), session.key_file()}, StoreLevels::Use::save));
       target.store = &target.levels->for_saving();
       target.location = levels_;
       return {};
@@ -279,7 +316,7 @@ class WatchCommand final : public Command {
     VARVE_ASSIGN(target.place, session.open_place(target.location));
     VARVE_ASSIGN(target.own, varve::open_store(*target.place));
     target.store = target.own.get();
-    if (!node_count_ || target.place->servers().size() == 1) return {};
+    if (node_count_ == 0 || target.place->servers().size() == 1) return {};
     return Status::invalid_argument("sets of several nodes are put together by one server", target.location,
                                     "start one with `varve serve`, and name it with --to");
   }
@@ -299,8 +336,8 @@ class WatchCommand final : public Command {
   SaveArguments saving_;
   std::string to_, levels_;
   std::string node_;
-  std::optional<uint64_t> node_count_;
-  std::optional<uint64_t> rank_count_;
+  uint32_t node_count_ = 0;    ///< one, without a server to put sets together
+  uint32_t rank_count_ = 0;    ///< any
   double quiet_seconds_ = -1;  ///< not given
   bool once_ = false;
 };

@@ -160,7 +160,9 @@ TEST(CodecChain, RefusesUnknownCodecsAndLevels) {
   EXPECT_EQ(CodecChain::parse("zstd+").status().code(), StatusCode::unsupported);
   EXPECT_EQ(CodecChain::parse("zstd:fast").status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(CodecChain::parse("zstd:").status().code(), StatusCode::invalid_argument);
-  EXPECT_EQ(CodecChain::parse("lorenzo:9").status().code(), StatusCode::invalid_argument);
+  for (const char* beyond : {"lorenzo:9", "zstd:99", "zstd:-8", "gzip:13", "gzip:-1", "lzma:10", "lzma:-1", "lz4:13",
+                             "lz4:-1", "fpzip:1", "constant:1"})
+    EXPECT_EQ(CodecChain::parse(beyond).status().code(), StatusCode::invalid_argument) << beyond;
   EXPECT_EQ(CodecChain::parse("zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd+zstd").status().code(),
             StatusCode::invalid_argument);
 }

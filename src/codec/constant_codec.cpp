@@ -15,7 +15,8 @@ class ConstantCodec final : public Codec {
   std::string_view name() const override { return "constant"; }
   bool applies_to(const PackShape&) const override { return true; }
 
-  Status encode(ByteSpan in, const PackShape& shape, int, ByteVector& params, ByteVector& out) const override {
+  Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
+    if (level != 0) return Status::invalid_argument("constant has no levels");
     const size_t period = find_period(in, shape.type);
     ByteWriter(params).varint(period);
     ByteWriter(out).bytes(period == 0 ? in : in.first(std::min(period, in.size())));

@@ -152,7 +152,8 @@ class FpzipCodec final : public Codec {
     return shape.type.kind == ElementKind::floating && (shape.type.bytes == 4 || shape.type.bytes == 8);
   }
 
-  Status encode(ByteSpan in, const PackShape& shape, int, ByteVector& params, ByteVector& out) const override {
+  Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
+    if (level != 0) return Status::invalid_argument("fpzip has no levels");
     const kernels::NumberFormat format = number_format(shape.type);
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
     const std::vector<NumberRun> runs = number_runs(shape, whole_bytes / format.bytes);

@@ -1,6 +1,5 @@
 #include <libdeflate.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -34,7 +33,8 @@ class GzipCodec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector&, ByteVector& out) const override {
-    libdeflate_compressor* compressor = compressor_of(std::clamp(level == 0 ? kDefaultLevel : level, 1, kLevelMax));
+    if (level < 0 || level > kLevelMax) return Status::invalid_argument("gzip has the levels 1 to 12");
+    libdeflate_compressor* compressor = compressor_of(level == 0 ? kDefaultLevel : level);
     if (compressor == nullptr) return Status::resource_limit("gzip: out of memory");
     const size_t before = out.size();
     out.resize(before + libdeflate_gzip_compress_bound(compressor, in.size()));

@@ -1,7 +1,6 @@
+#include <fmt/format.h>
 #include <lz4.h>
 #include <lz4hc.h>
-
-#include <algorithm>
 
 #include "codec/builtin_codecs.h"
 
@@ -16,6 +15,8 @@ class Lz4Codec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector&, ByteVector& out) const override {
+    if (level < 0 || level > LZ4HC_CLEVEL_MAX)
+      return Status::invalid_argument(fmt::format("lz4 has the levels 0 to {}", LZ4HC_CLEVEL_MAX));
     if (in.size() > LZ4_MAX_INPUT_SIZE) return Status::invalid_argument("too many bytes for an lz4 block");
     const int in_bytes = static_cast<int>(in.size());
     const int bound = LZ4_compressBound(in_bytes);
@@ -24,9 +25,8 @@ class Lz4Codec final : public Codec {
     const char* from = reinterpret_cast<const char*>(in.data());
     char* to = reinterpret_cast<char*>(out.data() + before);
     // Its slower encoder looks before the beginning of nothing.
-    const int bytes = level > 0 && !in.empty()
-                          ? LZ4_compress_HC(from, to, in_bytes, bound, std::min(level, LZ4HC_CLEVEL_MAX))
-                          : LZ4_compress_default(from, to, in_bytes, bound);
+    const int bytes = level > 0 && !in.empty() ? LZ4_compress_HC(from, to, in_bytes, bound, level)
+                                               : LZ4_compress_default(from, to, in_bytes, bound);
     if (bytes <= 0) return Status::internal("lz4 could not encode");
     out.resize(before + static_cast<size_t>(bytes));
     return {};

@@ -24,9 +24,9 @@ class LzmaCodec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector& params, ByteVector& out) const override {
+    if (level < 0 || level > kLevelMax) return Status::invalid_argument("lzma has the levels 1 to 9");
     lzma_options_lzma options;
-    if (lzma_lzma_preset(&options,
-                         static_cast<uint32_t>(std::clamp(level == 0 ? kDefaultLevel : level, 1, kLevelMax)))) {
+    if (lzma_lzma_preset(&options, static_cast<uint32_t>(level == 0 ? kDefaultLevel : level))) {
       return Status::unsupported("this liblzma lacks the preset");
     }
     const unsigned log2 = dictionary_log2(in.size());

@@ -59,8 +59,13 @@ Result<const Codec*> find_codec(std::string_view name) {
     if (entry.name == name) return codec_of(entry);
   }
   std::string known;
-  for (const Entry& entry : entries()) known += (known.empty() ? "" : ", ") + std::string(entry.name);
-  return Status::unsupported("unknown codec", std::string(name), "the codecs are " + known);
+  for (const Entry& entry : entries()) {
+    // What repeats is found and written so by itself.
+    if (entry.codec == nullptr || entry.number == CodecNumber::constant) continue;
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return Status::unsupported("unknown codec", std::string(name),
+                             "write store, paper, or one or several of these, joined by +: " + known);
 }
 
 std::vector<const Codec*> all_codecs() {

@@ -1,5 +1,6 @@
 // For stable buffers, which the library may use only as the version that it was built for.
 #define ZSTD_STATIC_LINKING_ONLY
+#include <fmt/format.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace varve {
 namespace {
 
 constexpr int kDefaultLevel = 1;
+constexpr int kLevelMin = -7;
 constexpr size_t kSegmentBytes = 8_KiB;
 constexpr size_t kSampleBytes = 2_KiB;
 constexpr size_t kRoomKeptMax = 8_MiB;
@@ -101,11 +103,12 @@ class ZstdCodec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector&, ByteVector& out) const override {
+    if (level < kLevelMin || level > ZSTD_maxCLevel())
+      return Status::invalid_argument(fmt::format("zstd has the levels {} to {}", kLevelMin, ZSTD_maxCLevel()));
     thread_local std::unique_ptr<ZSTD_CCtx, ContextDeleter> context(ZSTD_createCCtx());
     if (!context) return Status::resource_limit("zstd: out of memory");
     ZSTD_CCtx_reset(context.get(), ZSTD_reset_session_and_parameters);
-    level = std::clamp(level == 0 ? kDefaultLevel : level, -7, ZSTD_maxCLevel());
-    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level == 0 ? kDefaultLevel : level);
     ZSTD_CCtx_setPledgedSrcSize(context.get(), in.size());
     if (ZSTD_versionNumber() == ZSTD_VERSION_NUMBER) {
       // Neither input nor output moves, so that nothing need be copied to buffers of the library's own.

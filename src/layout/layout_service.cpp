@@ -124,7 +124,9 @@ class LayoutService::Batch {
 
   void set_from_raw_description(size_t index) {
     const LayoutRequest& request = requests_[index];
-    if (!options_.raw) return set_opaque(index, std::nullopt);
+    // What describes other files is none of those that hold numbers.
+    const bool is_sidecar = options_.sidecars && request.path.ends_with(kSidecarSuffix);
+    if (!options_.raw || is_sidecar) return set_opaque(index, std::nullopt);
     Result<Layout> layout = raw_layout(*options_.raw, request.file_bytes, name_in_layout(request.path));
     Status status = layout.ok() ? validate_layout(*layout, request.file_bytes) : layout.status();
     if (!status.ok()) return set_opaque(index, fmt::format("{}: {}", request.path, status.to_string()));

@@ -199,6 +199,11 @@ TEST_F(LayoutServiceTest, DescribesUnknownFilesByTheirSidecarOrAsTheUserSays) {
 
   write_text(plain + std::string(kSidecarSuffix),
              R"({"variables": [{"name": "/v", "type": "f64", "shape": [12501]}]})");
+  const std::string sidecar = plain + std::string(kSidecarSuffix);
+  outcome = service->read(sidecar, std::filesystem::file_size(sidecar), {.raw = *parse_raw_description("f64")});
+  EXPECT_FALSE(outcome.warning) << *outcome.warning;
+  EXPECT_EQ(outcome.layout.variables[0].type.name(), "BYTES");
+
   outcome = service->read(plain, 100'000);
   ASSERT_TRUE(outcome.warning);
   EXPECT_NE(outcome.warning->find("does not fit into the file's 100000 bytes"), std::string::npos) << *outcome.warning;

@@ -13,9 +13,10 @@ class Search {
  public:
   Search(const SetNeeds& needs, bool read_packs) : needs_(needs), read_packs_(read_packs) {}
 
-  void look_in(const ArenaReader& arena) {
+  Status look_in(const ArenaReader& arena, const ProgressSink& progress) {
     const ArenaIndex& index = arena.index();
     for (size_t i = 0; i < index.packs.size(); ++i) {
+      if (progress.cancelled()) return Status::cancelled();
       const auto need = needs_.packs.find(index.packs[i].score);
       if (need == needs_.packs.end() || has_pack(need->first)) continue;
       if (!holds_ranges(arena, i, need->second.ranges)) continue;
@@ -30,6 +31,7 @@ class Search {
       const std::lock_guard lock(mutex_);
       held_.nodes.try_emplace(score, arena.id());
     }
+    return {};
   }
 
   HeldFrames take() { return std::move(held_); }
@@ -60,8 +62,8 @@ Result<HeldFrames> find_held(const Store& store, const std::set<ArenaId>& exclud
     if (progress.cancelled()) return Status::cancelled();
     const Result<std::shared_ptr<ArenaReader>> arena = store.arena(arenas[i]);
     // What a damaged index leaves out is sent again: nothing new is to rest on such an arena.
-    if (arena.ok() && (*arena)->index_status().ok()) search.look_in(**arena);
-    return {};
+    if (!arena.ok() || !(*arena)->index_status().ok()) return {};
+    return search.look_in(**arena, progress);
   });
   VARVE_TRY(looked);
   return search.take();

@@ -193,6 +193,7 @@ Result<uint64_t> remove_damaged_arenas(const Store& store, const VerifyReport& b
   pruning.live_share_min = 0;  // for those arenas alone
   pruning.wait_seconds = options.wait_seconds;
   const Result<PruneReport> pruned = prune_store(store, pruning, progress);
+  if (pruned.status().code() == StatusCode::cancelled) return pruned.status();
   if (!pruned.ok()) {
     // A set that is beyond repair: nothing may be removed then.
     progress.warning(pruned.status().with_context("damaged arenas stay where they are"));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 #include "core/faulty_file_system.h"
@@ -74,6 +75,22 @@ TEST_F(Repairing, ChangesNothingInAWholeStore) {
   EXPECT_TRUE(report->before.whole());
   EXPECT_TRUE(report->mended.empty());
   EXPECT_EQ(near->list_arenas().value(), arenas);
+}
+
+TEST(Repair, StopsInsideAnArena) {
+  struct Impatient final : ProgressSink {
+    void total(uint64_t) override {}
+    void advance(uint64_t bytes) override { done += bytes; }
+    void phase(std::string_view) override {}
+    void warning(const Status&) override {}
+    bool cancelled() const override { return done > 0; }
+    std::atomic<uint64_t> done{0};
+  } progress;
+  MemoryFileSystem fs;
+  const std::unique_ptr<Store> store = test::make_store(fs);
+  ASSERT_TRUE(save_numbers(*store, kFirst, numbers_between(1, 400)).ok());
+  ASSERT_EQ(store->list_arenas()->size(), 1u);
+  EXPECT_EQ(repair_store(*store, {}, at_once(), progress).status().code(), StatusCode::cancelled);
 }
 
 TEST_F(Repairing, TakesADamagedPackFromAnotherLevel) {

@@ -28,10 +28,13 @@ Result<std::string> default_spool(const UniqueId& store) {
   return join_path(*state, "spool/" + store.hex());
 }
 
+/// Whatever links and dots are on the way.
 bool lies_in(const std::string& path, const std::string& folder) {
   std::error_code error;
-  const std::string real = std::filesystem::weakly_canonical(path, error).string();
-  return !error && (real == folder || real.starts_with(folder + "/"));
+  const std::string inner = std::filesystem::weakly_canonical(path, error).string();
+  if (error) return false;
+  const std::string outer = std::filesystem::weakly_canonical(folder, error).string();
+  return !error && (inner == outer || inner.starts_with(outer + "/"));
 }
 
 /// What a mount is made of, from the store up.
@@ -48,8 +51,8 @@ class Mount {
     VARVE_ASSIGN(place_, open_location(options_.store, {.key_file = options_.key_file}));
     VARVE_ASSIGN(store_, open_store(*place_));
     VARVE_ASSIGN(const Location location, Location::parse(options_.store));
-    if (location.is_folder() && lies_in(location.folder, folder))
-      return Status::invalid_argument("a store cannot be mounted over itself", folder);
+    if (location.is_folder() && lies_in(folder, location.folder))
+      return Status::invalid_argument("a store cannot be mounted in its own folder", folder, "name a folder elsewhere");
     if (!options_.read_only) VARVE_TRY(open_spool(folder));
     MountedStoreOptions serving = serving_options(location);
     mounted_ = std::make_unique<MountedStore>(*store_, spool_.get(), commit_ ? &*commit_ : nullptr, steady_clock(),

@@ -511,12 +511,18 @@ void MountedStore::show_sealed(const std::shared_ptr<Job>& job, const std::share
   empty_trash_soon();
 }
 
+namespace {
+Status not_a_set() {
+  return Status::invalid_argument("this is not the folder of a set", "",
+                                  "name DIR/JOB/STEP, DIR being where the store is mounted");
+}
+}  // namespace
+
 Status MountedStore::seal(uint64_t set_folder) {
   const Outcome<Realm> realm = realm_of(set_folder);
   const auto set = realm.ok() ? std::dynamic_pointer_cast<OpenSet>(realm->set) : nullptr;
   if (realm.ok() && std::dynamic_pointer_cast<StoredSet>(realm->set)) return {};
-  if (!set || id_in(set_folder) != SetFolder::kTop)
-    return Status::invalid_argument("this is not the folder of an open set", "", "name DIR/JOB/STEP");
+  if (!set || id_in(set_folder) != SetFolder::kTop) return not_a_set();
   std::string name = set->spooled().record.name;
   // As a rename would: the temporary name is gone, and nothing else is known by it.
   constexpr std::string_view kEnd = ".tmp";
@@ -540,7 +546,7 @@ Result<std::string> MountedStore::describe(uint64_t set_folder) {
       return text;
     }
   }
-  return Status::invalid_argument("this is not the folder of a set", "", "name DIR/JOB/STEP");
+  return not_a_set();
 }
 
 Outcome<struct statvfs> MountedStore::disk() const {

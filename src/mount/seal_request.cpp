@@ -27,7 +27,9 @@ Result<std::string> request(const std::string& folder, unsigned what) {
   if (answer.is_failure == 0) return std::string(as_text(content));
   Status failure;
   VARVE_TRY(decode_status(content, failure));
-  return failure;
+  if (!failure.subject().empty()) return failure;
+  // The mount knows the folder by a number only.
+  return Status(failure.code(), std::string(failure.message()), folder, std::string(failure.hint()));
 }
 }  // namespace
 

@@ -115,6 +115,14 @@ Result<std::vector<ServerAddress>> parse_servers(std::string_view text, std::str
     rest = rest.substr(comma + 1);
   }
 }
+
+/// Whether it looks like "http://host": letters come first. A folder of such a name is "./http:".
+bool is_address(std::string_view text) {
+  const size_t end = text.find("://");
+  return end != std::string_view::npos && end > 0 &&
+         std::all_of(text.begin(), text.begin() + static_cast<ptrdiff_t>(end),
+                     [](char letter) { return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'); });
+}
 }  // namespace
 
 Result<Location> Location::parse(std::string_view text) {
@@ -124,6 +132,9 @@ Result<Location> Location::parse(std::string_view text) {
     VARVE_ASSIGN(location.servers, parse_servers(text, prefix));
     return location;
   }
+  if (is_address(text))
+    return Status::invalid_argument("a store is reached in no such way", std::string(text),
+                                    "write a folder, unix:/path or tcp://host:port");
   if (text.starts_with(kFolderPrefix)) text = text.substr(kFolderPrefix.size());
   if (text.empty()) return Status::invalid_argument("the name of a store is empty");
   location.folder = std::string(text);

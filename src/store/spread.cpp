@@ -5,6 +5,7 @@
 
 #include "store/arena_mover.h"
 #include "store/chunk_index.h"
+#include "store/missing_store.h"
 #include "store/spread_file_system.h"
 #include "store/spread_member.h"
 
@@ -86,6 +87,8 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
     if (place.member) continue;
     VARVE_ASSIGN(const bool is_store, has_header(place));
     if (!is_store) {
+      const Status missing = missing_store(*place.fs, place.path);
+      if (places.size() == 1 || missing.code() == StatusCode::corrupt) return missing;
       VARVE_TRY(check_empty(place));
       added.push_back(place);
     } else if (growth.places.empty()) {
@@ -95,7 +98,8 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
                                       "a new place must be an empty folder");
     }
   }
-  if (growth.places.empty() || growth.places.front().fs == nullptr)
+  if (growth.places.empty()) return missing_store(*places.front().fs, places.front().path);
+  if (growth.places.front().fs == nullptr)
     return Status::invalid_argument("the first place of the store is not among these", "", "name all of its places");
   std::optional<SpreadMember> home;
   for (const Place& place : places) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/descriptor_limit.h"
+#include "store/missing_store.h"
 
 namespace varve {
 
@@ -76,8 +77,7 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
                                            ArenaSpread spread) {
   Result<ByteVector> raw = read_file(fs, header_path(path), 4096);
   if (!raw.ok()) {
-    if (raw.status().code() != StatusCode::not_found) return raw.status();
-    return Status::not_found("no store here", path, "create one with `varve init " + path + "`");
+    return raw.status().code() == StatusCode::not_found ? missing_store(fs, path) : raw.status();
   }
   VARVE_ASSIGN(const UniqueId id, id_of_header(*raw, path));
   VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, path));

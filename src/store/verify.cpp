@@ -176,10 +176,10 @@ class Verifier {
       ++report_.arena_count;
       report_.pack_count += (*arena)->index().packs.size();
       report_.checked_bytes += (*arena)->bytes();
-      (*arena)->verify(deep_, [&](const Status& what, std::optional<Score> score) { report_frame(what, id, score); });
-      progress_.advance((*arena)->bytes());
+      (*arena)->verify(
+          deep_, [&](const Status& what, std::optional<Score> score) { report_frame(what, id, score); }, progress_);
     }
-    return {};
+    return progress_.cancelled() ? Status::cancelled() : Status();
   }
 
   void report_frame(const Status& what, const ArenaId& arena, const std::optional<Score>& score) {

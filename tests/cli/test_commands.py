@@ -310,6 +310,7 @@ class Retention(WithThreeSets):
         self.assertEqual(set(facts), {"dropped", "dry_run", "removed_arenas", "rewritten_packs", "leftover_files",
                                       "waiting_arenas", "bytes_before", "bytes_after"})
         self.assertEqual(facts["dropped"], would["dropped"])
+        self.assertEqual({key for key in would if would[key] is None}, set(facts) - {"dropped", "dry_run"}, "not known")
         self.assertEqual(self.names(), ["implosion@5", "implosion@7", "other@10", "other@11"])
         self.assertLess(facts["bytes_after"], facts["bytes_before"])
         self.assert_restores("implosion@7", SAMPLE / "DD0007")

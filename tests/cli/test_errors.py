@@ -1,5 +1,6 @@
 """What goes wrong is said clearly, with the documented exit code, and does no harm."""
 
+import errno
 import json
 import mmap
 import os
@@ -38,6 +39,49 @@ class Usage(ProgramTest):
                 self.assertRegex(self.fails(USAGE, *arguments), r"^varve: \S")
         self.assertIn("hint:", self.fails(USAGE, "frobnicate"))
 
+    def test_values_out_of_range_are_refused_with_the_range(self):
+        self.write("saved/file")
+        save = ("save", self.work / "saved")
+        for arguments, said in (((*save, "--codec", "zstd:99"), "-7 to 22"), ((*save, "--codec", "gzip:50"), "1 to 12"),
+                                ((*save, "--codec", "lorenzo+lzma:77"), "1 to 9"), ((*save, "--codec", "lz4:-1"), "0 to 12"),
+                                ((*save, "--codec", "fpzip:3"), "no levels"),
+                                ((*save, "--memory", "0"), "--memory: at least 16.0 MiB is wanted: 0"),
+                                ((*save, "--memory", "1"), "--memory: at least 16.0 MiB is wanted: 1"),
+                                (("restore", "job@1", "x", "--memory", "1M"), "--memory: at least 16.0 MiB is wanted: 1M"),
+                                ((*save, "--block-bytes", "0"), "--block-bytes: 1 B to 1.00 GiB are wanted: 0"),
+                                (("watch", self.work, "--ranks", "0"), "--ranks: at least 1 is wanted"),
+                                (("watch", self.work, "--nodes", "0"), "--nodes: at least 1 is wanted"),
+                                (("prune", "--wait", "abc"), "--wait: not a duration: abc"),
+                                (("prune", "--wait", "2e9"), "--wait: seconds up to"),
+                                (("model", "--m", "-1"), "--m: a number above 0 is wanted: -1"),
+                                ((*save, "--rank-regex", "("), "--rank-regex: not a regular expression"),
+                                (("watch", self.work, "--rank-regex", "("), "--rank-regex: not a regular expression"),
+                                (("study", self.work, "--rank-regex", "("), "--rank-regex: not a regular expression")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(said, self.fails(USAGE, *arguments))
+        self.assertEqual(self.facts("list")["sets"], [])
+
+    def test_an_unknown_codec_is_told_what_there_is(self):
+        err = self.fails(USAGE, "save", self.write("saved/file").parent, "--codec", "rot13")
+        self.assertRegex(err, r"store, paper.*: zstd,.*lzma,")
+        self.assertNotIn("constant", err)
+
+    def test_empty_names_are_refused(self):
+        for arguments, name in ((("save", ""), "DIR"), (("restore", "job@1", ""), "DIR"), (("restore", "", "x"), "SET"),
+                                (("cat", ""), "SET:FILE"), (("drop", ""), "SET"), (("watch", ""), "DIR")):
+            with self.subTest(arguments=arguments):
+                self.assertIn(f"varve: {name}: it is empty", self.fails(USAGE, *arguments))
+
+    def test_a_store_that_is_not_used_is_refused(self):
+        for command in (("model", "--size", "1G", "--memory-bandwidth", "1G", "--io-bandwidth", "1G"), ("status",),
+                        ("seal", "x"), ("unmount", "x")):
+            self.assertIn("takes no --store", self.fails(USAGE, "--store", self.store, *command))
+        levels = f"local:{self.work}/near"
+        for command in (("save", self.write("saved/file").parent), ("watch", self.work, "--once"), ("levels",)):
+            with self.subTest(command=command):
+                self.assertIn("--store", self.fails(USAGE, *command, "--levels", levels, "--store", self.store))
+        self.assertFalse((self.work / "near").exists())
+
     def test_a_missing_store_name_is_explained(self):
         code, _, err = self.run_program("list", environment={"PATH": os.environ["PATH"]})
         self.assertEqual(code, USAGE)
@@ -73,6 +117,17 @@ class NotThere(ProgramTest):
                 self.fails(NOT_FOUND, *arguments)
         self.assertFalse((self.work / "x").exists())
 
+    def test_a_store_is_offered_to_be_made_only_where_that_helps(self):
+        self.assertIn("varve init", self.fails(NOT_FOUND, "list", "--store", self.work / "nowhere"))
+        for command in (("repair",), ("pull", "job@1")):
+            self.assertNotIn("varve init", self.fails(NOT_FOUND, *command, "--from", self.work / "nowhere"))
+        for location in ("http://x", "ftp://host/store"):
+            err = self.fails(USAGE, "list", "--store", location)
+            self.assertIn("tcp://", err)
+            self.assertNotIn("varve init", err)
+        for folder in (self.work / "nowhere", self.write("saved/file").parent):
+            self.assertIn("no store here", self.fails(NOT_FOUND, "rebalance", "--store", folder))
+
     def test_what_exists_is_not_made_again(self):
         self.write("saved/file")
         self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
@@ -86,6 +141,19 @@ class NotThere(ProgramTest):
             process = self.start("list", stdout=full)
             self.assertIn(b"standard output", process.communicate(timeout=60)[1])
         self.assertEqual(process.returncode, FAILURE)
+
+    def test_why_output_cannot_be_written_is_said(self):
+        self.write("saved/file", os.urandom(3_000_000))
+        self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
+        with open("/dev/full", "wb") as full:
+            process = self.start("cat", "job@1:file", stdout=full)
+            self.assertIn(os.strerror(errno.ENOSPC), process.communicate(timeout=60)[1].decode())
+        self.assertEqual(process.returncode, FAILURE)
+        for command in (["cat", "job@1:file"], ["list"]):
+            process = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', PROGRAM, *command], env=self.environment(),
+                                     cwd=self.work, stderr=subprocess.PIPE, timeout=60)
+            self.assertIn(os.strerror(errno.EBADF), process.stderr.decode(), command)
+            self.assertEqual(process.returncode, FAILURE)
 
 
 class Changing(ProgramTest):
@@ -292,6 +360,26 @@ class Damage(ProgramTest):
     def test_of_the_header_is_said(self):
         self.flip(self.store / "varve.store", 20)
         self.fails(DAMAGED, "list")
+
+    def test_of_a_header_that_is_lost_is_told_from_no_store(self):
+        header = self.store / "varve.store"
+        kept = header.read_bytes()
+        header.unlink()
+        for command in (("list",), ("save", self.good), ("rebalance",)):
+            err = self.fails(DAMAGED, *command)
+            self.assertIn("header is missing", err)
+            self.assertIn("copy of this store", err)
+            self.assertNotIn("varve init", err)
+        header.write_bytes(kept)
+        self.assert_whole()
+
+    def test_of_a_tree_is_not_helped_by_going_on(self):
+        for arena in self.arenas():
+            os.remove(arena)
+        self.assertIn("--keep-going", self.fails(DAMAGED, "restore", "job@1", self.work / "back"))
+        err = self.fails(DAMAGED, "restore", "job@1", self.work / "back", "--keep-going")
+        self.assertNotIn("--keep-going", err)
+        self.assertIn("varve repair", err)
 
 
 if __name__ == "__main__":

@@ -251,6 +251,9 @@ class SavingToLevels(LevelsTest):
     def test_says_so_if_a_level_makes_no_sense_or_is_not_there(self):
         self.fails(USAGE, "save", SAMPLE / "DD0005", "--levels", "floppy:/a")
         self.fails(FAILURE, "levels", "--levels", f"unix:{self.work}/nobody")
+        for arguments in (("levels", "--store", self.store), ("--store", self.store, "levels")):
+            shown = self.facts(*arguments)["levels"]
+            self.assertEqual([level["level"] for level in shown], ["memory", f"dir:{self.store}"])
         self.fails(FAILURE, "save", SAMPLE / "DD0005", "--levels", f"unix:{self.work}/nobody; dir:{self.work}/far")
 
     def test_counts_sets_as_they_come_whatever_their_steps_are(self):

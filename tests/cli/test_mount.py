@@ -532,7 +532,10 @@ class Sealing(MountTest):
         self.assertFalse(self.is_open(self.job / "7"))
         self.varve("seal", self.job / "7")
         self.assertIn("no mount", self.fails(USAGE, "seal", self.work))
-        self.assertIn("not the folder", self.fails(USAGE, "seal", self.job))
+        for asked in ((), ("--status",)):
+            err = self.fails(USAGE, "seal", self.job, *asked)
+            self.assertIn(f"not the folder of a set: {self.job}", err)
+            self.assertIn("DIR/JOB/STEP", err)
 
     def test_quiet_sets_are_committed(self):
         self.mount("--seal-after", "1")
@@ -642,7 +645,9 @@ class TheProgram(MountTest):
         self.unmount(self.mount())
         self.varve("init", self.work / "other")
         self.assertIn("another store", self.fails(USAGE, "mount", self.work / "other", self.point, "--spool", self.spool))
-        self.assertIn("itself", self.fails(USAGE, "mount", self.store, self.work))
+        self.assertIn("not empty", self.fails(USAGE, "mount", self.store, self.work))
+        (self.store / "inside").mkdir()
+        self.assertIn("own folder", self.fails(USAGE, "mount", self.store, self.store / "inside"))
 
     def test_leaves_a_foreign_folder_alone(self):
         self.write("foreign/file")

@@ -11,7 +11,7 @@ import time
 import unittest
 
 from serving import ServeTest
-from support import BUSY, NIGHTLY, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals, snapshot
+from support import BUSY, DAMAGED, EXISTS, FAILURE, NIGHTLY, PROGRAM, SAMPLE, SUCCESS, USAGE, default_signals, snapshot
 
 KILLS = 50 if NIGHTLY else 4
 
@@ -103,10 +103,12 @@ class Watching(WatchTest):
             for rank in range(3):
                 self.write(f"run/restart.{step}.{rank}", os.urandom(1000))
         (self.run_folder / "restart.200.1").unlink()
-        out = self.varve("watch", self.run_folder, "--pattern", "restart.{step}.{rank}", "--ranks", "3", "--quiet", "0",
-                         "--job", "melt", "--once")
-        self.assertIn("saved melt@100", out)
-        self.assertNotIn("saved melt@200", out)
+        code, out, err = self.run_program("watch", self.run_folder, "--pattern", "restart.{step}.{rank}", "--ranks", "3",
+                                          "--quiet", "0", "--job", "melt", "--once")
+        self.assertEqual((code, err), (BUSY, ""))  # one is not whole
+        self.assertIn("saved melt@100", out.decode())
+        self.assertNotIn("saved melt@200", out.decode())
+        self.assertRegex(out.decode(), r"left out 1 set: melt@200 \(.+\)\n$")
         self.varve("restore", "melt@100", self.work / "back")
         self.assertEqual(sorted(path.name for path in (self.work / "back").iterdir()),
                          ["restart.100.0", "restart.100.1", "restart.100.2"])
@@ -127,9 +129,28 @@ class Watching(WatchTest):
         folder = self.appear(1)
         self.varve("watch", self.run_folder, "--quiet", "0", "--once")
         (folder / "more").write_bytes(b"more")
-        out = self.varve("watch", self.run_folder, "--quiet", "0", "--once", "--remove-originals")
-        self.assertIn("another set of that name", out)
+        once = ("watch", self.run_folder, "--quiet", "0", "--once", "--remove-originals")
+        code, out, _ = self.run_program(*once)
+        self.assertEqual(code, EXISTS)
+        self.assertIn("left out 1 set: run@1 (the store has another set of that name)", out.decode())
         self.assertTrue((folder / "more").exists())
+        code, out, _ = self.run_program(*once, "--json")
+        last = json.loads(out.splitlines()[-1])
+        self.assertEqual((code, last["event"]), (EXISTS, "left_out"))
+        self.assertEqual([(one["set"], one["state"]) for one in last["sets"]], [("run@1", "differs")])
+        self.varve("drop", "run@1")
+        self.varve(*once)
+
+    def test_with_once_ends_with_the_code_of_what_failed(self):
+        for step in (1, 2):
+            self.appear(step)
+        once = ("watch", self.run_folder, "--quiet", "0", "--once")
+        self.varve(*once)
+        record = self.store / "sets" / "run" / "2.set"
+        record.write_bytes(record.read_bytes()[:-1])
+        code, out, _ = self.run_program(*once)
+        self.assertEqual(code, DAMAGED)
+        self.assertIn("left out 1 set: run@2 (", out.decode())
 
     def test_tells_its_state(self):
         self.assertEqual(self.facts("status")["watchers"], [])
@@ -165,6 +186,9 @@ class Watching(WatchTest):
         self.end(watcher)
         for step in (1, 3):
             self.assert_restores(f"run@{step}", self.run_folder / f"out{step}")
+        code, out, _ = self.run_program("watch", self.run_folder, "--quiet", "0", "--once")
+        self.assertEqual(code, FAILURE)
+        self.assertIn("left out 1 set: run@2 (", out.decode())
 
 
 class AtASite(WatchTest):
@@ -177,14 +201,23 @@ class AtASite(WatchTest):
         self.write(folder / "out1" / "data.0", b"zero")
         self.write(folder / "out1" / "data.1", b"one")
         (self.work / "stores").mkdir()
+        log = self.work / "log"
+        self.write("bin/logger", f'#!/bin/sh\necho "$@" >> {log}\n'.encode()).chmod(0o755)
         environment = self.environment(
             SLURM_JOB_ID="77", SLURM_JOB_USER="root", VARVE_SCRATCH=str(self.work / "scratch"),
             VARVE_SITE_STORE=str(self.work / "stores"),
-            PATH=f"{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}")
-        subprocess.run([self.EXAMPLES / "slurm_epilog.sh"], env=environment, check=True, timeout=60)
+            PATH=f"{self.work / 'bin'}:{pathlib.Path(PROGRAM).parent}:{os.environ['PATH']}")
+        epilog = lambda: subprocess.run([self.EXAMPLES / "slurm_epilog.sh"], env=environment, check=True, timeout=60)
+        epilog()
         self.assertFalse(folder.exists())
+        self.assertFalse(log.exists())
         self.use_store(self.work / "stores" / "root")
         self.assertEqual(self.varve("cat", "job-77@1:data.1"), "one")
+        self.write(folder / "out1" / "data.1", b"another one")
+        epilog()
+        self.assertTrue((folder / "out1").exists())
+        self.assertIn("job 77: ", log.read_text())
+        self.assertIn("left out 1 set: job-77@1", log.read_text())
 
     def test_the_service_calls_what_there_is(self):
         text = (self.EXAMPLES / "varve-watch@.service").read_text()
@@ -215,7 +248,7 @@ class KilledWatchers(WatchTest):
             watcher.kill()
             watcher.communicate()
         for _ in range(3):  # a lease of a killed writer may be in the way
-            self.varve("watch", self.run_folder, "--quiet", "0", "--remove-originals", "--once")
+            self.run_program("watch", self.run_folder, "--quiet", "0", "--remove-originals", "--once")
         self.assertEqual(list(self.run_folder.iterdir()), [], f"seed {seed}")
         self.assert_whole()
         for step, files in expected.items():

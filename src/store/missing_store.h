@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "core/file_system.h"
+
+namespace varve {
+
+/// Why no store can be opened in a folder that has no header. corrupt: there is one that has lost it. not_found: there
+/// is none.
+Status missing_store(FileSystem& fs, const std::string& path);
+
+}  // namespace varve
