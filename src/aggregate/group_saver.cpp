@@ -298,7 +298,7 @@ Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
   }
   link.file_count = leaf.files.size();
   const ByteVector content = encode_leaf(leaf, score_.score_bytes());
-  if (content.size() > kPackBytesMax) {
+  if (content.size() > kPackBytesMax || leaf.class_keys.size() > kClassesPerLeafMax) {
     return Status::resource_limit("what is to be said of a file and its variables is more than a set can hold",
                                   leaf.files.back().path,
                                   "larger chunks (--chunker fixed:64KiB) need fewer references; nothing was committed");

@@ -96,6 +96,10 @@ Status WriterLease::commit(const SetRecord& record, IfExists if_exists) {
 Status WriterLease::prepare(const SetRecord& record) {
   VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // whatever the record names must be durable before it
   const ByteVector raw = encode_set_record(record, store_.score());
+  if (raw.size() > kSetRecordBytesMax) {
+    return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
+                                  "lay more ranks together (--group-size)");
+  }
   VARVE_TRY(file_->truncate(0));
   VARVE_TRY(file_->write_at(0, raw));
   return file_->sync();
