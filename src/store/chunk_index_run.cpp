@@ -25,6 +25,8 @@ constexpr uint64_t kArenasMax = 4'000'000;
 /// Enough for the table of most runs.
 constexpr size_t kFirstReadBytes = 64_KiB;
 constexpr uint16_t kGone = 0xffff;
+/// How many prefixes find() looks through at once.
+constexpr uint64_t kEntriesReadMax = 64;
 /// Of a run that is open alone.
 constexpr uint64_t kHeldBytesMax = 256_MiB;
 
@@ -191,31 +193,30 @@ bool ChunkIndexRun::may_have(uint64_t prefix) const {
 void ChunkIndexRun::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
   if (!may_have(prefix)) return;
   std::byte bounds[16];
-  if (!file_->read(buckets_at_ + 8 * bucket_of(prefix, bucket_bits_), bounds)) return;
-  uint64_t begin = load_le<uint64_t>(bounds);
-  const uint64_t end = load_le<uint64_t>(bounds + 8);
+  if (!file_->read(buckets_at_ + 8 * bucket_of(prefix, bucket_bits_), bounds, PagedFile::Hold::always)) return;
+  uint64_t begin = load_le<uint64_t>(bounds), end = load_le<uint64_t>(bounds + 8);
   if (begin > end || end > entry_count()) return;  // damaged: find nothing
-  auto prefix_at = [this](uint64_t position, uint64_t& value) {
-    std::byte raw[8];
-    const bool read = file_->read(prefixes_at_ + 8 * position, raw);
-    value = load_le<uint64_t>(raw);
-    return read;
-  };
-  uint64_t value = 0;
-  for (uint64_t above = end; begin < above;) {
-    const uint64_t middle = begin + (above - begin) / 2;
-    if (!prefix_at(middle, value)) return;
-    if (value < prefix) {
+  std::byte raw[8 * kEntriesReadMax];
+  while (end - begin > kEntriesReadMax) {  // a bucket has some sixteen
+    const uint64_t middle = begin + (end - begin) / 2;
+    if (!file_->read(prefixes_at_ + 8 * middle, MutableByteSpan(raw, 8))) return;
+    if (load_le<uint64_t>(raw) < prefix) {
       begin = middle + 1;
     } else {
-      above = middle;
+      end = middle;
     }
   }
-  for (; begin < end && prefix_at(begin, value) && value == prefix; ++begin) {
-    std::byte place[kPlaceBytes];
-    if (!file_->read(places_at_ + kPlaceBytes * begin, place)) return;
-    const ChunkIndexEntry found = entry_of(prefix, place);
-    if (found.arena < arenas().size()) candidates.push_back({arenas()[found.arena], found.pack, found.chunk});
+  for (; begin < entry_count(); begin = end) {
+    end = std::min(begin + kEntriesReadMax, entry_count());
+    if (!file_->read(prefixes_at_ + 8 * begin, MutableByteSpan(raw, static_cast<size_t>(8 * (end - begin))))) return;
+    for (uint64_t at = begin; at < end; ++at) {
+      const auto found_prefix = load_le<uint64_t>(raw + 8 * (at - begin));
+      if (found_prefix < prefix) continue;
+      std::byte place[kPlaceBytes];
+      if (found_prefix > prefix || !file_->read(places_at_ + kPlaceBytes * at, place)) return;
+      const ChunkIndexEntry found = entry_of(prefix, place);
+      if (found.arena < arenas().size()) candidates.push_back({arenas()[found.arena], found.pack, found.chunk});
+    }
   }
 }
 

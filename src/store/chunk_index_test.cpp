@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <utility>
@@ -267,6 +268,31 @@ TEST_F(Index, RunKnowsWhetherItIsWhole) {
   EXPECT_TRUE(ChunkIndexRun::open(fs, path, store->id()).value()->verify().ok());
   damage(path, 100);
   EXPECT_EQ(ChunkIndexRun::open(fs, path, store->id()).value()->verify().code(), StatusCode::corrupt);
+}
+
+TEST_F(Index, RunGivesAllOfOnePrefixAndNoOther) {
+  // In one bucket, far more than are usual, some of them equal.
+  std::vector<uint64_t> prefixes;
+  for (uint64_t i = 0; i < 700; ++i) prefixes.push_back(1'000 + 10 * i);
+  for (const uint64_t many : {1'000, 4'000, 7'990}) prefixes.insert(prefixes.end(), 200, many);
+  std::sort(prefixes.begin(), prefixes.end());
+  const std::string path = join_path(store->index_path(), UniqueId::random().value().hex() + ".run");
+  uint32_t next = 0;
+  const RunTable table{{UniqueId::random().value()}, RunScope::all(), prefixes.size()};
+  ASSERT_TRUE(write_index_run(fs, path, store->id(), table, [&] {
+                const ChunkIndexEntry entry{prefixes[next], 0, next, 0};
+                ++next;
+                return entry;
+              }).ok());
+  const auto run = ChunkIndexRun::open(fs, path, store->id()).value();
+  for (uint64_t prefix = 990; prefix < 8'010; ++prefix) {
+    std::vector<ChunkCandidate> found;
+    run->find(prefix, found);
+    const auto [begin, end] = std::equal_range(prefixes.begin(), prefixes.end(), prefix);
+    ASSERT_EQ(found.size(), static_cast<size_t>(end - begin)) << prefix;
+    for (size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(found[i].pack, static_cast<uint32_t>(begin - prefixes.begin() + static_cast<ptrdiff_t>(i)));
+  }
 }
 
 /// Fails to read what is beyond some bytes of index runs, or to open these at all.
