@@ -79,9 +79,10 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
       ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count);
   if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
-  if (!index->incomplete().ok())
+  if (!index->incomplete().ok()) {
     progress.warning(
         index->incomplete().with_context("what is in the store may be stored again, as its index is not whole"));
+  }
   const SaveContext context{.store = store,
                             .lease = *lease,
                             .index = *index,

@@ -139,9 +139,10 @@ class TransferCommand final : public Command {
       return Status::invalid_argument("which set is to be copied?", "", "write JOB@STEP or JOB, or give --all");
     if (all_ && set_.find('@') != std::string::npos)
       return Status::invalid_argument("--all copies all sets of a job", set_, "write JOB, or leave --all out");
-    if (quick_ && options_.recode)
+    if (quick_ && options_.recode) {
       return Status::invalid_argument("--quick and --recode exclude one another", "",
                                       "what is encoded anew is decoded, and checked by that");
+    }
     return {};
   }
 

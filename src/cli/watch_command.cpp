@@ -142,9 +142,10 @@ class Reporter final : public WatchListener {
 
   std::string line_of_left_out() const {
     std::string line = fmt::format("left out {}: ", format_count(left_out_.size(), "set", "sets"));
-    for (const LeftOut& one : left_out_)
+    for (const LeftOut& one : left_out_) {
       line += fmt::format("{}{} ({})", &one == &left_out_.front() ? "" : ", ", quote_name(one.name.to_string()),
                           escape_text(one.why.message()));
+    }
     return line;
   }
 

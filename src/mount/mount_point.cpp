@@ -111,9 +111,10 @@ Result<std::string> prepare_mount_point(const std::string& folder) {
     return Status::busy("a store is mounted there already", real, "`varve unmount " + real + "` takes it away");
   const bool is_empty = std::filesystem::is_empty(real, error);
   if (error) return Status::from_errno(error.value(), "look into folder", real);
-  if (!is_empty)
+  if (!is_empty) {
     return Status::invalid_argument("the folder is not empty, and a mount would hide what is in it", real,
                                     "name an empty folder, or make one");
+  }
   return real;
 }
 

@@ -18,9 +18,10 @@ Result<std::string> request(const std::string& folder, unsigned what) {
   if (!descriptor.valid()) return Status::from_errno(errno, "open folder", folder);
   SealMessage answer;
   if (::ioctl(descriptor.get(), what, &answer) != 0) {
-    if (errno == ENOTTY || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP)
+    if (errno == ENOTTY || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP) {
       return Status::invalid_argument("this folder is in no mount of a store", folder,
                                       "`varve mount STORE DIR` makes one");
+    }
     return Status::from_errno(errno, "ask the mount about", folder);
   }
   const ByteSpan content(answer.content, std::min<size_t>(answer.bytes, sizeof answer.content));

@@ -132,9 +132,10 @@ Result<Location> Location::parse(std::string_view text) {
     VARVE_ASSIGN(location.servers, parse_servers(text, prefix));
     return location;
   }
-  if (is_address(text))
+  if (is_address(text)) {
     return Status::invalid_argument("a store is reached in no such way", std::string(text),
                                     "write a folder, unix:/path or tcp://host:port");
+  }
   if (text.starts_with(kFolderPrefix)) text = text.substr(kFolderPrefix.size());
   if (text.empty()) return Status::invalid_argument("the name of a store is empty");
   location.folder = std::string(text);

@@ -216,6 +216,7 @@ Status IndexFolder::merge(const std::set<ArenaId>* present) {
   const std::vector<Run> merged = take_merged(gone);
   if (merged.empty()) return {};
   std::vector<std::shared_ptr<const ChunkIndexRun>> opened;
+  opened.reserve(merged.size());
   for (const Run& run : merged) opened.push_back(run.opened);
   Result<MergedRuns> all = MergedRuns::open(std::move(opened), scope, [&](const ArenaId& id) {
     return present == nullptr ? !gone.contains(id) : present->contains(id);

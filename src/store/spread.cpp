@@ -30,8 +30,7 @@ Result<std::vector<Place>> look_at(const std::vector<SpreadPlace>& places) {
 }
 
 /// The members among `places`, by their position; those between that were not named have no file system.
-/// invalid_argument: they
-/// are of different stores, or two are the same place.
+/// invalid_argument: they are of different stores, or two are the same place.
 Result<std::vector<SpreadPlace>> members_by_position(const std::vector<Place>& places) {
   std::vector<SpreadPlace> members;
   std::optional<UniqueId> store;
@@ -44,7 +43,7 @@ Result<std::vector<SpreadPlace>> members_by_position(const std::vector<Place>& p
     if (members.size() <= position) members.resize(position + 1);
     if (members[position].fs != nullptr)
       return Status::invalid_argument("two of these are the same place of a store", "", "name each place once");
-    members[position] = place;
+    members[position] = {place.fs, place.path};
   }
   return members;
 }
@@ -173,9 +172,10 @@ Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& pl
     if (places.size() == 1) return places;
     for (const SpreadPlace& place : places) {
       VARVE_ASSIGN(const bool is_store, has_header(place));
-      if (is_store)
+      if (is_store) {
         return Status::invalid_argument("one of these places is a store of its own", place.path,
                                         "name it alone, or spread it over the others with `varve rebalance`");
+      }
     }
     return places;
   }
