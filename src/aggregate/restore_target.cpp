@@ -14,6 +14,7 @@
 #include "aggregate/restore_staging.h"
 #include "core/descriptor_limit.h"
 #include "core/file_system.h"
+#include "store/store.h"
 
 namespace varve {
 
@@ -75,7 +76,7 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
   std::error_code error;
   for (std::string path = folder; !std::filesystem::exists(path, error) && !error && path != parent_path(path);
        path = parent_path(path)) {
-    target->above_.push_back(parent_path(path));
+    target->made_.push_back(path);
   }
   target->created_ = std::filesystem::create_directories(folder, error);
   if (error == std::errc::not_a_directory || error == std::errc::file_exists)
@@ -293,7 +294,10 @@ Result<UniqueFd> RestoreTarget::open_folder(const std::string& path) const {
 }
 
 Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders, bool sync) {
-  if (sync) VARVE_TRY(sync_names());
+  if (sync) {
+    for (const TreeFile* folder : folders) changed_folders_.erase(folder->path);  // they are synced below
+    VARVE_TRY(sync_names());
+  }
   std::vector<const TreeFile*> deepest_first = folders;
   std::sort(deepest_first.begin(), deepest_first.end(),
             [](const TreeFile* a, const TreeFile* b) { return a->path > b->path; });
@@ -318,10 +322,7 @@ Status RestoreTarget::sync_names() {
     if (::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(path));
   }
   if (::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
-  for (const std::string& path : above_) {
-    const Status synced = posix_file_system().sync_directory(path);
-    if (synced.code() != StatusCode::permission_denied) VARVE_TRY(synced);
-  }
+  for (const std::string& path : made_) VARVE_TRY(Store::sync_name(posix_file_system(), path));
   return {};
 }
 

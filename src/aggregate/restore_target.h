@@ -63,7 +63,7 @@ class RestoreTarget {
   const std::string folder_;
   const bool overwrite_;
   const size_t open_files_max_;
-  std::vector<std::string> above_;         ///< in which open() made folders
+  std::vector<std::string> made_;          ///< folder_ and those above it, if open() made them
   std::set<std::string> changed_folders_;  ///< below folder_, in which there are new names
   bool created_ = false;
   bool published_ = false;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/guarded.h"
 #include "service/location.h"
 #include "service/tcp_socket.h"
 #include "service/unix_socket.h"
@@ -62,11 +63,7 @@ Status Server::begin() {
   wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
   VARVE_TRY(listen());
-  try {
-    acceptor_ = std::thread([this] { accept_clients(); });
-  } catch (const std::system_error&) {
-    return Status::resource_limit("the system refuses another thread");
-  }
+  VARVE_ASSIGN(acceptor_, start_thread([this] { accept_clients(); }));
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "core/guarded.h"
 #include "store/set_part.h"
 
 namespace varve {
@@ -36,11 +37,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   }
   lease->file_ = std::move(*file);
   VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(::getpid()))));
-  try {
-    lease->heart_ = std::thread([raw = lease.get()] { raw->beat(); });
-  } catch (const std::system_error&) {
-    return Status::resource_limit("the system refuses another thread", lease->path_);
-  }
+  VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
   VARVE_ASSIGN(lease->condemned_, store.list_condemned());
   // What was open may have been removed before the lease was there, and must not be found by its old reader.
