@@ -11,6 +11,7 @@
 #include "aggregate/restore_target.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
+#include "engine/stopping_progress.h"
 
 namespace varve {
 namespace {
@@ -129,30 +130,16 @@ TEST_F(SaveRestore, MakesAGroupOfSoManyRanks) {
   EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
 }
 
-/// Asks to stop once so many bytes have gone by.
-class StoppingProgress final : public ProgressSink {
- public:
-  explicit StoppingProgress(uint64_t bytes) : left_(static_cast<int64_t>(bytes)) {}
-  void total(uint64_t) override {}
-  void advance(uint64_t bytes) override { left_ -= static_cast<int64_t>(bytes); }
-  void phase(std::string_view) override {}
-  void warning(const Status&) override {}
-  bool cancelled() const override { return left_ < 0; }
-
- private:
-  std::atomic<int64_t> left_;
-};
-
 TEST_F(SaveRestore, StopsOnRequestAndLeavesNothing) {
   test::write_file(source + "/large", test::random_bytes(8_MiB, 1));
-  StoppingProgress soon(1_MiB);
+  test::StoppingProgress soon(1_MiB + 1);
   EXPECT_EQ(save_folder(*store, source, test::save_options("run", 7), test::layout_service(), soon).status().code(),
             StatusCode::cancelled);
   EXPECT_TRUE(Catalog(*store).sets().value().empty());
   EXPECT_TRUE(fs.list(store->arenas_path()).value().empty());
   EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
   ASSERT_TRUE(test::save(*store, source, "run", 7).ok());
-  StoppingProgress at_once(0);
+  test::StoppingProgress at_once(1);
   RestoreOptions one_by_one;
   one_by_one.thread_count = 1;
   const Result<RestoreReport> restored = restore_set(*store, {"run", 7}, place / "target", one_by_one, at_once);

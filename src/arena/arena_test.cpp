@@ -7,6 +7,7 @@
 #include "arena/arena_writer.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "engine/stopping_progress.h"
 
 namespace varve {
 namespace {
@@ -129,28 +130,16 @@ TEST_F(Arena, FindsPacksAndNodesByTheirScores) {
   EXPECT_FALSE((*reader)->find_node(Score{}));
 }
 
-/// Counts what is dealt with, and wants to stop after the first of it, if told so.
-struct Watcher final : ProgressSink {
-  explicit Watcher(bool stops_at_once) : stops(stops_at_once) {}
-  void total(uint64_t) override {}
-  void advance(uint64_t bytes) override { done += bytes; }
-  void phase(std::string_view) override {}
-  void warning(const Status&) override {}
-  bool cancelled() const override { return stops && done > 0; }
-  const bool stops;
-  uint64_t done = 0;
-};
-
 TEST_F(Arena, IsVerifiedFrameByFrameSoThatItCanBeStopped) {
   ASSERT_TRUE(write(fs, kInTurn).ok());
   auto reader = open();
   ASSERT_TRUE(reader.ok());
-  Watcher patient(false), impatient(true);
-  for (Watcher* watcher : {&patient, &impatient})
+  test::StoppingProgress patient(UINT64_MAX), impatient(1);
+  for (test::StoppingProgress* watcher : {&patient, &impatient})
     (*reader)->verify(
         true, [](auto&&...) {}, *watcher);
-  EXPECT_EQ(patient.done, (*reader)->bytes());
-  EXPECT_LT(impatient.done, (*reader)->bytes() / 2);
+  EXPECT_EQ(patient.bytes(), (*reader)->bytes());
+  EXPECT_LT(impatient.bytes(), (*reader)->bytes() / 2);
 }
 
 TEST_F(Arena, IsGoneIfItsWriterGoesBeforeSealing) {

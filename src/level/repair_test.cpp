@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "engine/fault_kinds.h"
 #include "engine/saving.h"
+#include "engine/stopping_progress.h"
 #include "level/transfer.h"
 #include "store/test_sets.h"
 
@@ -78,14 +78,7 @@ TEST_F(Repairing, ChangesNothingInAWholeStore) {
 }
 
 TEST(Repair, StopsInsideAnArena) {
-  struct Impatient final : ProgressSink {
-    void total(uint64_t) override {}
-    void advance(uint64_t bytes) override { done += bytes; }
-    void phase(std::string_view) override {}
-    void warning(const Status&) override {}
-    bool cancelled() const override { return done > 0; }
-    std::atomic<uint64_t> done{0};
-  } progress;
+  test::StoppingProgress progress(1);
   MemoryFileSystem fs;
   const std::unique_ptr<Store> store = test::make_store(fs);
   ASSERT_TRUE(save_numbers(*store, kFirst, numbers_between(1, 400)).ok());

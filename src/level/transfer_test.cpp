@@ -7,6 +7,7 @@
 #include "core/memory_file_system.h"
 #include "core/throttled_file_system.h"
 #include "engine/saving.h"
+#include "engine/stopping_progress.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
 
@@ -348,14 +349,7 @@ TEST_F(Transferring, DoesNotCountOnAnArenaWhoseIndexIsDamaged) {
 }
 
 TEST_F(Transferring, StopsWhenItIsAskedToAndLeavesNothing) {
-  struct Impatient final : ProgressSink {
-    void total(uint64_t) override {}
-    void advance(uint64_t bytes) override { done += bytes; }
-    void phase(std::string_view) override {}
-    void warning(const Status&) override {}
-    bool cancelled() const override { return done > 0; }
-    std::atomic<uint64_t> done{0};
-  } progress;
+  test::StoppingProgress progress(1);
   ASSERT_TRUE(save_numbers(*from, {"job", 1}, numbers_between(1, 400)).ok());
   EXPECT_EQ(copy_set(*from, *to, {"job", 1}, in_turn(), progress).status().code(), StatusCode::cancelled);
   expect_untouched(*to);

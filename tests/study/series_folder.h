@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <string>
 #include <vector>
 
 #include "engine/saving.h"
+#include "engine/stopping_progress.h"
 #include "study/study_set.h"
 
 namespace varve::test {
@@ -42,20 +42,5 @@ inline ByteVector joined(std::initializer_list<ByteSpan> parts) {
   for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
   return all;
 }
-
-/// Cancels after so many bytes.
-class StoppingProgress final : public ProgressSink {
- public:
-  explicit StoppingProgress(uint64_t bytes_max) : bytes_max_(bytes_max) {}
-  void total(uint64_t) override {}
-  void advance(uint64_t bytes) override { bytes_ += bytes; }
-  void phase(std::string_view) override {}
-  void warning(const Status&) override {}
-  bool cancelled() const override { return bytes_ >= bytes_max_; }
-
- private:
-  const uint64_t bytes_max_;
-  std::atomic<uint64_t> bytes_ = 0;
-};
 
 }  // namespace varve::test

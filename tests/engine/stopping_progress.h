@@ -1,0 +1,26 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/progress.h"
+
+namespace varve::test {
+
+/// Counts the bytes that are dealt with, and asks to stop once they are so many.
+class StoppingProgress final : public ProgressSink {
+ public:
+  explicit StoppingProgress(uint64_t bytes_max) : bytes_max_(bytes_max) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t bytes) override { bytes_ += bytes; }
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return bytes_ >= bytes_max_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const uint64_t bytes_max_;
+  std::atomic<uint64_t> bytes_ = 0;
+};
+
+}  // namespace varve::test
