@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/quantity.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -28,7 +29,7 @@ struct WatchedSignal {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "a signal handler may not wait");
 
 std::array<WatchedSignal, 2> watched_signals{{{SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}}};
-std::mutex installation_mutex;  ///< guards `in_chain` and `previous`, which handlers read
+Mutex installation_mutex;  ///< guards `in_chain` and `previous`, which handlers read
 std::atomic<uint64_t> user_count{0};
 
 bool takes_information(const struct sigaction& action) {

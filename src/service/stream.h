@@ -6,14 +6,15 @@
 #include <string>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 #include "core/unique_fd.h"
 
 namespace varve {
 
 /// Until when something must be done.
-using Deadline = std::chrono::steady_clock::time_point;
+using Deadline = Moment;
 inline Deadline after_seconds(double seconds) {
-  return std::chrono::steady_clock::now() +
+  return MonotonicClock::now() +
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
