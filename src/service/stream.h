@@ -15,7 +15,7 @@ namespace varve {
 using Deadline = Moment;
 inline Deadline after_seconds(double seconds) {
   return MonotonicClock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+         std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds));
 }
 
 /// Bytes both ways between two programs. One thread at a time. After a failure, or a missed deadline, it is of no more
