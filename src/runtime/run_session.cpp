@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "comm/agreement.h"
+#include "comm/ending_ranks.h"
 #include "runtime/due.h"
 #include "runtime/processors.h"
 
@@ -412,8 +413,8 @@ void RunSession::close() {
 
 RunSession::~RunSession() {
   if (finished_) return;
-  if (std::uncaught_exceptions() > 0) {
-    // The other ranks may not come here.
+  if (std::uncaught_exceptions() > 0 || have_ended(*ranks_)) {
+    // The other ranks may not come here, or cannot be reached.
     close();
     return;
   }
