@@ -11,6 +11,7 @@
 #include <map>
 #include <string>
 
+#include "core/process.h"
 #include "snapshot/control_block.h"
 
 namespace varve {
@@ -24,7 +25,7 @@ struct FolderCloser {
 using FoundSegments = std::map<UniqueId, std::map<uint32_t, std::vector<std::string>>>;
 
 Result<FoundSegments> list_segments(const SegmentFamily& family) {
-  const std::unique_ptr<DIR, FolderCloser> folder(::opendir(family.folder.c_str()));
+  const std::unique_ptr<DIR, FolderCloser> folder(::opendir(path_on_machine(family.folder).c_str()));
   if (!folder) return Status::from_errno(errno, "list", family.folder);
   FoundSegments found;
   for (;;) {
@@ -75,7 +76,7 @@ FoundRank look_at(const SegmentOwner& owner) {
 }
 
 Status remove_segment(const std::string& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  if (::unlink(path_on_machine(path).c_str()) == 0 || errno == ENOENT) return {};
   // Of another user, who gave it a name of ours.
   if (errno == EPERM || errno == EACCES) return {};
   return Status::from_errno(errno, "remove", path);
