@@ -13,6 +13,7 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "core/paused_file_system.h"
 #include "engine/fault_kinds.h"
 #include "engine/saving.h"
 #include "store/prune.h"
@@ -342,6 +343,58 @@ TEST_F(SpreadStores, DoNotGrowOverWhatIsNotEmpty) {
   ASSERT_TRUE(Store::create(*stores.disks[0].fs, kPath).ok());
   ASSERT_TRUE(Store::create(*stores.disks[1].fs, kPath).ok());
   EXPECT_FALSE(rebalance(stores.all()).ok());
+}
+
+/// While one that moves arenas is paused, whose lease somebody then takes for dead, the sets are dropped but for one,
+/// and the store is pruned and rebalanced again.
+TEST_F(SpreadStores, LoseNothingWhenARebalanceIsOvertakenAtAnyMoment) {
+  Places before(2);
+  ASSERT_TRUE(Store::create(*before.disks[0].fs, kPath).ok());
+  constexpr uint64_t kSteps = 6;
+  std::map<uint64_t, test::Snapshot> snapshots;
+  {
+    const auto store = Store::open(*before.disks[0].fs, kPath).value();
+    for (uint64_t step = 1; step <= kSteps; ++step) {
+      const test::TempFolder own;
+      test::write_file(own.path() + "/rank0.dat", test::random_bytes(20'000, step));
+      snapshots[step] = test::snapshot_of(own.path());
+      ASSERT_TRUE(test::save(*store, own.path(), "run", step).ok());
+    }
+  }
+  const RebalanceOptions at_once{.silence_seconds = 0};
+  uint64_t pauses = 0;
+  for (size_t paused_place = 0; paused_place < 2; ++paused_place) {
+    for (uint64_t at = 0;; ++at) {
+      const uint64_t kept = 1 + at % kSteps;
+      SCOPED_TRACE("paused before operation " + std::to_string(at) + " at place " + std::to_string(paused_place) +
+                   ", kept " + std::to_string(kept));
+      Places places(before);
+      auto overtake = [&] {
+        if (!order_places(places.all()).ok()) return;  // it has only begun
+        {
+          OpenSpread open(places.all());
+          for (uint64_t step = 1; step <= kSteps; ++step) {
+            if (step == kept) continue;
+            ASSERT_TRUE(Catalog(*open.store).remove({"run", step}).ok());
+          }
+          ASSERT_TRUE(prune_store(*open.store, thorough_prune()).ok());
+        }
+        ASSERT_TRUE(rebalance(places.all(), at_once).ok());
+      };
+      auto named = places.all();
+      PausedFileSystem paused(*named[paused_place].fs, at, overtake);
+      named[paused_place].fs = &paused;
+      // It may find that it was overtaken.
+      rebalance(named, at_once).status().ignore("what is there is looked at");
+      if (!paused.paused()) break;
+      ++pauses;
+      ASSERT_TRUE(rebalance(places.all(), at_once).ok());
+      OpenSpread open(places.all());
+      ASSERT_TRUE(test::is_whole(*open.store));
+      ASSERT_TRUE(test::restores_as(*open.store, {"run", kept}, snapshots.at(kept)));
+    }
+  }
+  EXPECT_GT(pauses, 20u);
 }
 
 struct InterruptedRebalance : SpreadStores, testing::WithParamInterface<FaultKind> {};
