@@ -9,7 +9,6 @@
 #include <thread>
 #include <tuple>
 
-#include "store/arena_mover.h"
 #include "store/evacuation.h"
 #include "store/needs.h"
 #include "store/set_part.h"
@@ -355,10 +354,8 @@ class Pruner {
     for (const DirectoryEntry& entry : entries) {
       if (!entry.name.ends_with(".part")) continue;
       Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - 5));
-      // A mover's copy has the id of what it moves.
-      const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(), [&](const auto& lease) {
-                           return WriterLease::owns(lease.first, *id) || is_mover_lease(lease.first);
-                         });
+      const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(),
+                                                [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
       if (alive) continue;
       VARVE_TRY(remove_if_there(join_path(store_.arenas_path(), entry.name)));
       ++report_.leftover_files;

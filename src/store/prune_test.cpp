@@ -559,23 +559,6 @@ TEST_F(Prune, OnAFullDiskSaysWhatItHasDropped) {
   EXPECT_TRUE(whole());
 }
 
-TEST_F(Prune, LeavesTheCopiesOfOneThatMovesArenas) {
-  UniqueId mover = UniqueId::random().value();
-  const ByteSpan tag = as_bytes("arena mover.");
-  std::copy(tag.begin(), tag.end(), mover.bytes.end() - static_cast<ptrdiff_t>(tag.size()));
-  const std::string part = store->part_path(UniqueId::random().value());
-  ASSERT_TRUE(fs.create(part).ok());
-  {
-    const auto lease = WriterLease::acquire(*store, mover).value();
-    PruneOptions while_it_lives;
-    while_it_lives.wait_seconds = 0;
-    prune(while_it_lives);
-    EXPECT_TRUE(fs.stat(part).ok());
-  }
-  prune();
-  EXPECT_FALSE(fs.stat(part).ok());
-}
-
 TEST_F(Prune, RemovesWhatAKilledSaveLeft) {
   {
     SetMaker killed(*store);
