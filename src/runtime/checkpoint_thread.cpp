@@ -95,6 +95,18 @@ IfExists CheckpointThread::policy_for(uint64_t step) {
   return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
 }
 
+void CheckpointThread::avoid(std::set<ArenaId> arenas) {
+  std::lock_guard lock(mutex_);
+  avoided_ = std::move(arenas);
+}
+
+SaveOptions CheckpointThread::save_options() {
+  SaveOptions options = duty_.save;
+  std::lock_guard lock(mutex_);
+  options.avoided_arenas = avoided_;
+  return options;
+}
+
 void CheckpointThread::give_up(uint64_t step) {
   {
     std::lock_guard lock(mutex_);
@@ -275,7 +287,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   ProcessorMeter meter;
   auto save_metered = [&] {
     const ProcessorMeter::Scope metered(&meter);
-    return save_part(store_, source, part_name, duty_.save, progress_);
+    return save_part(store_, source, part_name, save_options(), progress_);
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;
