@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@ struct SaveOptions {
   uint64_t small_bytes = 100;           ///< variables below it go with the skeleton (mcrEngine, section VI)
   uint64_t references_max = 2'000'000;  ///< of one file, to what is in pieces in the store: then it is stored anew
   bool direct_io = true;                ///< bypass the page cache when writing arenas
+  std::set<ArenaId> avoided_arenas;     ///< nothing that is in them is referred to, but stored anew
 };
 
 struct SaveReport {

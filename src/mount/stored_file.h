@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/sync.h"
 #include "mount/file_map.h"
 #include "mount/mount_log.h"
 #include "mount/pack_cache.h"
@@ -19,8 +19,8 @@ class StoredFile final : public OpenFile {
   StoredFile(std::shared_ptr<const FileMap> map, PackCache& packs, const MountLog& log, std::string name)
       : map_(std::move(map)), packs_(packs), log_(log), name_(std::move(name)) {}
 
-  Outcome<size_t> read(uint64_t offset, MutableByteSpan into) override;
-  Outcome<uint64_t> seek(uint64_t offset, int whence) override;
+  MountResult<size_t> read(uint64_t offset, MutableByteSpan into) override;
+  MountResult<uint64_t> seek(uint64_t offset, int whence) override;
 
  private:
   void read_ahead(uint64_t offset, uint64_t end);
@@ -30,7 +30,7 @@ class StoredFile final : public OpenFile {
   const MountLog& log_;
   const std::string name_;
 
-  std::mutex mutex_;           ///< guards the rest
+  Mutex mutex_;                ///< guards the rest
   uint64_t sequence_end_ = 0;  ///< where the reads so far have come to
   size_t next_ahead_ = 0;      ///< the first piece that was not read ahead
 };

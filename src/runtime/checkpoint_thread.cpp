@@ -9,6 +9,7 @@
 #include "core/blocked_signals.h"
 #include "core/guarded.h"
 #include "core/processor_meter.h"
+#include "core/sync.h"
 #include "runtime/placement.h"
 #include "runtime/snapshot_source.h"
 
@@ -93,6 +94,18 @@ void CheckpointThread::allow_replacement(uint64_t step) {
 IfExists CheckpointThread::policy_for(uint64_t step) {
   std::lock_guard lock(mutex_);
   return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
+}
+
+void CheckpointThread::avoid(std::set<ArenaId> arenas) {
+  std::lock_guard lock(mutex_);
+  avoided_ = std::move(arenas);
+}
+
+SaveOptions CheckpointThread::save_options() {
+  SaveOptions options = duty_.save;
+  std::lock_guard lock(mutex_);
+  options.avoided_arenas = avoided_;
+  return options;
 }
 
 void CheckpointThread::give_up(uint64_t step) {
@@ -267,7 +280,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
     parts.push_back({member->rank(), image});
   }
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  SnapshotSource source(std::move(parts), static_cast<int64_t>(std::time(nullptr)), duty_.origin);
+  SnapshotSource source(std::move(parts), calendar_seconds(), duty_.origin);
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();
@@ -275,7 +288,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   ProcessorMeter meter;
   auto save_metered = [&] {
     const ProcessorMeter::Scope metered(&meter);
-    return save_part(store_, source, part_name, duty_.save, progress_);
+    return save_part(store_, source, part_name, save_options(), progress_);
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;

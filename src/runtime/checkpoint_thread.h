@@ -2,18 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "aggregate/save.h"
 #include "core/clock.h"
+#include "core/sync.h"
 #include "runtime/group_member.h"
 #include "runtime/group_progress.h"
 #include "runtime/level_schedule.h"
@@ -70,8 +68,10 @@ class CheckpointThread {
   Status start();
   /// When the leader's checkpoint() of this step began, by the clock, and where it goes; the latter as for all leaders.
   void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
-  /// The set of this step was damaged: a new one may take its place.
+  /// The set of this step was passed over by a restart: a new one may take its place.
   void allow_replacement(uint64_t step);
+  /// New sets are not to refer to these arenas: they could not be read, and may never be again.
+  void avoid(std::set<ArenaId> arenas);
   /// Sets up to this step that are not complete will not be: another group failed. Thread-safe, as are these all.
   void give_up(uint64_t step);
   /// Gives up what is being written at the next convenient point.
@@ -96,6 +96,7 @@ class CheckpointThread {
   Status complete(uint64_t step, const SetRecord& part);
   bool is_given_up(uint64_t step);
   IfExists policy_for(uint64_t step);
+  SaveOptions save_options();
   struct Begin {
     double seconds = 0;
     LevelDuty levels;
@@ -120,13 +121,14 @@ class CheckpointThread {
   std::optional<uint64_t> complete_;  ///< whose set is complete
   std::optional<GroupSiblings> siblings_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;  ///< guards all below but the thread
+  Mutex mutex_;  ///< guards all below but the thread
   std::map<uint64_t, Begin> begin_of_;
   std::set<uint64_t> replaceable_;
+  std::set<ArenaId> avoided_;
   std::optional<uint64_t> given_up_;
   bool ended_ = false;
-  std::condition_variable ended_bell_;
-  std::thread thread_;
+  ConditionVariable ended_bell_;
+  Thread thread_;
 };
 
 }  // namespace varve

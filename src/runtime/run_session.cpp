@@ -7,6 +7,8 @@
 #include <exception>
 
 #include "comm/agreement.h"
+#include "comm/ending_ranks.h"
+#include "core/sync.h"
 #include "runtime/due.h"
 #include "runtime/processors.h"
 
@@ -21,8 +23,25 @@ constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
-nanoseconds time_left(std::chrono::steady_clock::time_point end) {
-  return std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0));
+nanoseconds time_left(Moment end) { return std::max<nanoseconds>(end - MonotonicClock::now(), nanoseconds(0)); }
+
+/// What any rank has. Collective.
+Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<ArenaId>& mine) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  for (const ArenaId& arena : mine) out.bytes(arena.bytes);
+  VARVE_ASSIGN(const auto by_rank, ranks.all_gather(bytes));
+  std::set<ArenaId> all;
+  for (const ByteVector& of_rank : by_rank) {
+    ByteReader in(of_rank);
+    while (!in.at_end()) {
+      ArenaId arena;
+      VARVE_ASSIGN(const ByteSpan id, in.bytes(arena.bytes.size()));
+      std::copy(id.begin(), id.end(), arena.bytes.begin());
+      all.insert(arena);
+    }
+  }
+  return all;
 }
 }  // namespace
 
@@ -61,7 +80,9 @@ Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vec
     StoreSteps& store = stores.emplace_back();
     if (levels_.size() > 1 || place.of_node()) store.place = place.spec.name();
     if (place.away || (!place.of_node() && ranks_->rank() != 0)) continue;
-    Result<std::vector<uint64_t>> steps = Catalog(levels_[level]->store()).steps(settings_.job);
+    const Store& shelf = levels_[level]->store();
+    PatientReads reads(shelf, clock_);
+    Result<std::vector<uint64_t>> steps = reads([&] { return Catalog(shelf).steps(settings_.job); });
     if (steps.ok()) {
       store.steps = std::move(*steps);
     } else if (level > 0 && StoreLevel::is_away(steps.status())) {
@@ -94,7 +115,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   place.kept_bytes_max = settings_.memory_bytes;
   const std::vector<LeftSnapshot> left = left_.of_rank(place.rank);
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(left));
-  RankRestart side(shelves(), place, left, variables_, warnings_);
+  RankRestart side(shelves(), place, left, variables_, warnings_, clock_);
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
   for (const auto& level : levels_) {
     if (level) level->store().drop_arena_cache();
@@ -104,6 +125,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
+  if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(side.unreadable_arenas(0)));
   // What else is wrong with the variables is an error of the first checkpoint.
   const Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
   if (reserved.code() == StatusCode::no_space) warnings_.add(reserved.with_context("checkpoints will not be possible"));
@@ -153,6 +175,12 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
     if (damaged.level == 0 && thread_) thread_->allow_replacement(damaged.step);
     if (damaged.level > 0 && !pushes_.empty()) pushes_[damaged.level - 1]->allow_replacement(damaged.step);
   }
+  // The run computes these steps anew, and its sets are what follows from now on. Each old one stays, with what
+  // protects it, until the very moment at which the complete new one takes its place.
+  for (const RestartCandidate& unreadable : decision.unreadable) {
+    if (unreadable.level == 0 && thread_) thread_->allow_replacement(unreadable.step);
+    if (unreadable.level > 0 && !pushes_.empty()) pushes_[unreadable.level - 1]->allow_replacement(unreadable.step);
+  }
   const auto in_store = [&](uint32_t level) {
     return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
       return !candidate.memory_run && candidate.level == level && candidate.step == decision.taken->step;
@@ -170,6 +198,14 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   for (uint32_t push = 0; push < pushes_.size(); ++push) {
     if (!in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
   }
+}
+
+/// Arenas of the nearest store of which any rank could not read something: no group's new sets refer to them, as nobody
+/// knows whether they can be read again. Collective.
+Status RunSession::avoid_unreadable(const std::set<ArenaId>& mine) {
+  VARVE_ASSIGN(const std::set<ArenaId> all, gather_arenas(*ranks_, mine));
+  if (thread_) thread_->avoid(all);
+  return {};
 }
 
 // Checkpoints
@@ -276,21 +312,21 @@ std::optional<Status> RunSession::part_outcome(uint64_t step) const {
 }
 
 Status RunSession::await_part(uint64_t step, nanoseconds limit) const {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   for (;;) {
     const uint32_t seen = memory_->bell().count();
     if (const std::optional<Status> outcome = part_outcome(step)) return *outcome;
     if (!memory_->leader_alive()) {
       return Status::io_error("the process that writes this group's checkpoints died");
     }
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    const nanoseconds waited = MonotonicClock::now() - begin;
     if (waited >= limit) return Status::busy(fmt::format("time ran out before step {} was written", step));
     memory_->bell().wait(seen, std::min(limit - waited, kLookInterval));
   }
 }
 
 Status RunSession::settle(nanoseconds limit) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   const Status part = agree(*ranks_, last_saved_ ? await_part(*last_saved_, limit) : Status());
   if (!part.ok()) {
     // The set will never be complete, and the groups that have written their parts need not wait for it.
@@ -299,7 +335,7 @@ Status RunSession::settle(nanoseconds limit) {
   }
   Status whole;
   if (last_saved_) {
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    const nanoseconds waited = MonotonicClock::now() - begin;
     whole = memory_->wait_for_step(*last_saved_, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(*last_saved_);
   }
@@ -323,7 +359,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   const double begin = clock_.seconds();
   const double seconds_max = std::chrono::duration<double>(kForever).count();
   const std::chrono::duration<double> bounded(std::clamp(limit.count(), 0.0, seconds_max));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
+  const auto end = MonotonicClock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
   Status settled = settle(std::chrono::duration_cast<nanoseconds>(bounded));
   if (settled.code() == StatusCode::busy) {
     if (thread_) thread_->cancel();
@@ -349,7 +385,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   return together.ok() ? spread : together;
 }
 
-Status RunSession::finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end) {
+Status RunSession::finish_pushes(std::optional<uint64_t> last, Moment end) {
   Status outcome;
   for (const auto& push : pushes_) {
     if (last) push->note_set(*last, /*of_end=*/true);
@@ -376,8 +412,8 @@ void RunSession::close() {
 
 RunSession::~RunSession() {
   if (finished_) return;
-  if (std::uncaught_exceptions() > 0) {
-    // The other ranks may not come here.
+  if (std::uncaught_exceptions() > 0 || have_ended(*ranks_)) {
+    // The other ranks may not come here, or cannot be reached.
     close();
     return;
   }

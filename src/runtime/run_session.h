@@ -3,14 +3,15 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "runtime/cadence.h"
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
@@ -108,6 +109,7 @@ class RunSession {
   Status check_all_were_reached();
   std::vector<RankRestart::Shelf> shelves() const;
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
+  Status avoid_unreadable(const std::set<ArenaId>& mine);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
   void save_restarted(uint64_t step);
   /// `saves`: whatever the nearest store's turn is.
@@ -123,7 +125,7 @@ class RunSession {
   Status outcome_of(uint64_t step) const;
   void note_drained(const DrainReport& report);
   void forget_left_runs();
-  Status finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end);
+  Status finish_pushes(std::optional<uint64_t> last, Moment end);
   void close();
   std::vector<LevelProgress> level_progress(const SessionProgress& progress, const GroupNews& news) const;
   ReportContext report_context() const;

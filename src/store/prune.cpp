@@ -6,9 +6,9 @@
 #include <chrono>
 #include <map>
 #include <set>
-#include <thread>
 #include <tuple>
 
+#include "core/sync.h"
 #include "store/evacuation.h"
 #include "store/needs.h"
 #include "store/set_part.h"
@@ -227,7 +227,7 @@ class Pruner {
   /// Waits for the writers that may not have seen the marks. One that shows no sign of life for wait_seconds is given
   /// up: its lease is removed, so that it cannot commit. Those still alive are left to the next prune.
   Status wait_for_writers() {
-    using Clock = std::chrono::steady_clock;
+    using Clock = MonotonicClock;
     std::map<std::string, int64_t>& waiting = waiting_;
     const auto begin = Clock::now();
     while (!waiting.empty()) {
@@ -249,7 +249,7 @@ class Pruner {
         }
       }
       if (over) break;
-      if (!waiting.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (!waiting.empty()) sleep_for(std::chrono::milliseconds(20));
     }
     writers_remain_ = !waiting.empty();
     return {};
