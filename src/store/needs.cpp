@@ -7,6 +7,7 @@ namespace varve {
 
 namespace {
 void mark_leaf(const Leaf& leaf, Needs& needs) {
+  for (const NodeLink& piece : leaf.pieces) needs.nodes.insert(piece.score);
   for (const TreeFile& file : leaf.files) {
     for (const std::vector<Reference>& stream : file.streams) {
       for (const Reference& reference : stream) {
