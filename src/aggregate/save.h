@@ -36,6 +36,9 @@ struct SaveOptions {
   uint64_t small_bytes = 100;           ///< variables below it go with the skeleton (mcrEngine, section VI)
   uint64_t references_max = 2'000'000;  ///< of one file, to what is in pieces in the store: then it is stored anew
   bool direct_io = true;                ///< bypass the page cache when writing arenas
+  std::optional<uint64_t> number{};     ///< SetRecord::number; none: the job's next one in the store
+  UniqueId run{};                       ///< SetRecord::run
+  uint64_t run_ranks = 0;               ///< SetRecord::run_ranks
 };
 
 struct SaveReport {

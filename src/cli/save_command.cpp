@@ -63,10 +63,11 @@ class SaveCommand final : public Command {
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
     StoreLevels::Onward onward;
-    if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name, progress);
+    if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name.job, progress);
     session.end_progress();
     print(session, report, onward.copies,
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    for (const Status& given_up : onward.given_up) session.warn(given_up);
     for (size_t i = 1; i < onward.failures.size(); ++i) session.warn(onward.failures[i]);
     VARVE_TRY(follow_first(*ranks, onward.failures.empty() ? Status() : onward.failures.front()));
     return ExitCode::success;
@@ -119,7 +120,7 @@ class SaveCommand final : public Command {
     const SetRecord& record = report.record;
     if (session.json()) {
       Json copied = Json::array();
-      for (const StoreLevels::Copy& to : copies) copied.push_back({{"level", to.level}, {"sent_bytes", to.sent_bytes}});
+      for (const StoreLevels::Copy& to : copies) copied.push_back(to_json(to));
       session.print_facts(Json{{"record", to_json(record)},
                                {"variable_count", report.variable_count},
                                {"pattern_bytes", report.pattern_bytes},
@@ -137,7 +138,7 @@ class SaveCommand final : public Command {
                               format_size(report.known_bytes), format_size(report.pattern_bytes),
                               format_count(report.variable_count, "variable", "variables")));
     for (const StoreLevels::Copy& to : copies)
-      session.print(fmt::format("  copied to {}: {} sent\n", quote_name(to.level), format_size(to.sent_bytes)));
+      session.print("  " + line_of(to));
   }
 
   std::string folder_;

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "cli/text.h"
+#include "level/retention.h"
 #include "level/transfer.h"
-#include "runtime/retention.h"
 
 namespace varve::cli {
 
@@ -16,6 +17,11 @@ Status check_nearest(const LevelSpec& spec) {
   if (spec.every == 1) return {};
   return Status::invalid_argument("every= of the nearest level counts checkpoints, which a running program alone makes",
                                   spec.to_string(), "leave it out: each set is saved there");
+}
+/// Whether other sets can be copied although this one cannot.
+bool is_of_one_set(const Status& failure) {
+  return failure.code() == StatusCode::corrupt || failure.code() == StatusCode::already_exists ||
+         failure.code() == StatusCode::not_found;
 }
 }  // namespace
 
@@ -60,57 +66,96 @@ Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const st
   return static_cast<uint64_t>(known - steps.rbegin());
 }
 
-StoreLevels::Onward StoreLevels::bring_along(const SetName& name, ProgressSink& progress) {
+std::string line_of(const StoreLevels::Copy& copy) {
+  return fmt::format("{} copied to {}: {} sent\n", quote_name(copy.name.to_string()), quote_name(copy.level),
+                     format_size(copy.sent_bytes));
+}
+
+Json to_json(const StoreLevels::Copy& copy) {
+  return {{"level", copy.level}, {"set", copy.name.to_string()}, {"sent_bytes", copy.sent_bytes}};
+}
+
+StoreLevels::Onward StoreLevels::bring_along(const std::string& job, ProgressSink& progress) {
   Onward onward;
-  for (size_t i = 1; i < levels_.size() && !progress.cancelled(); ++i) {
-    Result<std::optional<Copy>> copy = copy_to(levels_[i], name, progress);
-    if (!copy.ok()) {
-      onward.failures.push_back(copy.status().with_context(
-          fmt::format("the set is saved to {}, but not to {}", nearest().spec.name(), levels_[i].spec.name())));
-    } else if (*copy) {
-      onward.copies.push_back(*std::move(*copy));
+  std::vector<std::vector<OwedSet>> owed_to(levels_.size());
+  for (size_t i = 1; i < levels_.size(); ++i) owed_to[i] = catch_up(levels_[i], job, onward, progress);
+  // From the farthest on: what a level is owed stays at all that are nearer.
+  for (size_t i = levels_.size(); i-- > 0 && !progress.cancelled();) {
+    if (levels_[i].open && levels_[i].failure.ok()) {
+      const Status retained = retain(levels_[i], job, onward.owed, progress);
+      if (!retained.ok()) onward.failures.push_back(retained.with_context(levels_[i].spec.name() + ": old sets stay"));
     }
-  }
-  for (const Level& level : levels_) {
-    if (!level.open || progress.cancelled()) continue;
-    const Status retained = retain(level, name, progress);
-    if (!retained.ok()) onward.failures.push_back(retained.with_context(level.spec.name() + ": old sets stay"));
+    for (const OwedSet& set : owed_to[i]) onward.owed.insert(set.step);
   }
   if (onward.failures.empty() && progress.cancelled())
     onward.failures.push_back(Status::cancelled("stopped when the set was saved, but not brought to all levels"));
   return onward;
 }
 
-/// None: its turn has not come.
-Result<std::optional<StoreLevels::Copy>> StoreLevels::copy_to(Level& level, const SetName& name,
-                                                              ProgressSink& progress) const {
+Result<std::vector<OwedSet>> StoreLevels::backlog(Level& level, const std::string& job) const {
   if (!level.open) reach(level);
-  VARVE_TRY(level.failure);
-  VARVE_ASSIGN(const bool due, is_due(level, name));
-  if (!due) return std::optional<Copy>();
-  VARVE_ASSIGN(const TransferReport report,
-               copy_set(nearest().open->store(), level.open->slowed(), name, {}, progress));
-  return std::optional<Copy>({level.spec.name(), report.sent_bytes});
-}
-
-Result<bool> StoreLevels::is_due(const Level& level, const SetName& name) const {
-  if (level.spec.every == 1) return true;
-  VARVE_ASSIGN(std::vector<uint64_t> there, Catalog(level.open->store()).steps(name.job));
-  std::erase(there, name.step);  // the set is new: another one of this name is in its way, and copying says so
-  VARVE_ASSIGN(const uint64_t ahead, sets_ahead(nearest().open->store(), name.job, there));
-  return ahead >= level.spec.every;
-}
-
-Status StoreLevels::retain(const Level& level, const SetName& name, ProgressSink& progress) const {
-  if (!level.spec.keep) return {};
-  uint64_t kept = *level.spec.keep;
-  if (&level == &levels_.front()) {
-    for (size_t i = 1; i < levels_.size(); ++i) kept = std::max(kept, levels_[i].spec.every);
+  if (level.open) {
+    Result<std::vector<OwedSet>> owed = backlog_of(nearest().open->store(), level.open->store(), {level.spec, job});
+    level.failure = owed.status();
+    if (owed.ok()) return owed;
   }
-  Retention retention({.keep_last = kept});
+  return backlog_of_unreached(nearest().open->store(), {level.spec, job});
+}
+
+std::vector<OwedSet> StoreLevels::catch_up(Level& level, const std::string& job, Onward& onward,
+                                           ProgressSink& progress) const {
+  Result<std::vector<OwedSet>> owed = backlog(level, job);
+  if (!owed.ok()) {
+    onward.failures.push_back(owed.status().with_context(nearest().spec.name()));
+    return {};
+  }
+  std::vector<OwedSet> left = std::move(*owed);
+  while (level.spec.backlog && left.size() > *level.spec.backlog) {
+    onward.given_up.push_back(Status::resource_limit(
+        fmt::format("{} falls behind, and does not get this set (backlog={})", level.spec.name(), *level.spec.backlog),
+        SetName{job, left.front().step}.to_string()));
+    left.erase(left.begin());
+  }
+  Status blocked = level.failure, failure = blocked;
+  std::vector<OwedSet> still;
+  for (const OwedSet& set : left) {
+    Status copied = blocked;
+    if (copied.ok() && progress.cancelled()) copied = Status::cancelled("stopped");
+    if (copied.ok()) {
+      const SetName name{job, set.step};
+      const Result<TransferReport> report = copy_set(nearest().open->store(), level.open->slowed(), name, {}, progress);
+      copied = report.status();
+      if (report.ok()) onward.copies.push_back({level.spec.name(), name, report->sent_bytes});
+    }
+    if (copied.ok()) continue;
+    still.push_back(set);
+    if (failure.ok()) failure = copied;
+    if (!is_of_one_set(copied)) blocked = copied;
+  }
+  if (still.empty() || failure.code() == StatusCode::cancelled) return still;
+  const std::string sets = still.size() == 1 ? "1 set is" : fmt::format("{} sets are", still.size());
+  onward.failures.push_back(failure.with_context(
+      fmt::format("{} in {}, and still to be copied to {}", sets, nearest().spec.name(), level.spec.name())));
+  return still;
+}
+
+Status StoreLevels::retain(const Level& level, const std::string& job, const std::set<uint64_t>& owed,
+                           ProgressSink& progress) const {
   const Store& store = level.open->slowed();
-  VARVE_TRY(retention.apply(store, name.job, name.step, progress));
-  return retention.finish(store, progress, /*wait_seconds=*/0);
+  Retention::Rules rules;
+  rules.job = job;
+  rules.keep = level.spec.keep;
+  rules.owed = [&](uint64_t step, uint64_t) { return owed.contains(step); };
+  if (level.spec.kind == LevelSpec::Kind::local) {
+    // Of a checkpoint that lies on several nodes, only a run knows whether it is complete.
+    rules.complete = [&](uint64_t step) {
+      const Result<SetRecord> record = Catalog(store).read({job, step});
+      return record.ok() && record->has_all_ranks();
+    };
+  }
+  Retention retention(std::move(rules));
+  VARVE_TRY(retention.apply(store, progress));
+  return retention.give_space_back(store, progress, /*wait_seconds=*/0);
 }
 
 }  // namespace varve::cli

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cli/json.h"
 #include "core/progress.h"
+#include "level/backlog.h"
 #include "runtime/settings.h"
 #include "runtime/store_level.h"
 #include "store/catalog.h"
@@ -52,31 +55,39 @@ class StoreLevels {
 
   struct Copy {
     std::string level;
+    SetName name;
     uint64_t sent_bytes = 0;
   };
-  /// What became of a set after it was saved.
+  /// What became of a job's sets after one was saved.
   struct Onward {
     std::vector<Copy> copies;
-    std::vector<Status> failures;  ///< each of a level of its own
+    std::vector<Status> failures;
+    std::vector<Status> given_up;  ///< sets that a level does not get, as its `backlog` says
+    std::set<uint64_t> owed;       ///< steps that some level should have, and has not
   };
-  /// After a set was saved to the nearest level: copies it to the levels behind, as often as their `every` says, and
-  /// drops old sets of its job as `keep` says and a running program does (runtime/retention.h). The nearest level keeps
-  /// what is counted for the others. A level that fails is not in the way of the others.
-  Onward bring_along(const SetName& name, ProgressSink& progress);
+  /// After a set was saved to the nearest level: copies to each level behind what it lacks of the job's sets (the set
+  /// and the backlog, level/backlog.h), oldest first, and drops old sets by the rule of level/retention.h. A level that
+  /// fails is not in the way of the others.
+  Onward bring_along(const std::string& job, ProgressSink& progress);
 
  private:
   /// Opens a level, or notes why it cannot be opened.
   void reach(Level& level) const;
-  Result<std::optional<Copy>> copy_to(Level& level, const SetName& name, ProgressSink& progress) const;
-  Status retain(const Level& level, const SetName& name, ProgressSink& progress) const;
-  /// Whether the set, which is in the nearest level, is to go to another one.
-  Result<bool> is_due(const Level& level, const SetName& name) const;
+  /// Copies to a level what it is owed; returns what it is still owed then.
+  std::vector<OwedSet> catch_up(Level& level, const std::string& job, Onward& onward, ProgressSink& progress) const;
+  Result<std::vector<OwedSet>> backlog(Level& level, const std::string& job) const;
+  Status retain(const Level& level, const std::string& job, const std::set<uint64_t>& owed,
+                ProgressSink& progress) const;
 
   Settings settings_;
   std::string node_;
   bool makes_ = false;
   std::vector<Level> levels_;
 };
+
+/// "run@7 copied to dir:/far: 1.20 MiB sent\n"
+std::string line_of(const StoreLevels::Copy& copy);
+Json to_json(const StoreLevels::Copy& copy);
 
 /// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:
 /// all, if none is. They count in the order in which they came, which need not be that of their steps: what falls back
