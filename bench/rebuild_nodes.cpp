@@ -89,7 +89,7 @@ class Nodes {
   double rebuild(bool read_everything) {
     std::filesystem::remove_all(places_[0].path);
     return seconds_of([this, read_everything](Communicator& leaders) {
-      RestoreOptions options;
+      RestoreLostOptions options;
       options.read_everything = read_everything;
       for (const RestoredSet& set : value_of(restore_lost(leaders, places_[leaders.rank()], options)))
         check(set.status);

@@ -1,5 +1,10 @@
 include(GoogleTest)
 
+# Test programs that are built and run without optimisation as well (`./run test`, preset ci-debug), where what undefined
+# behaviour does is another thing: those of the parts in which several threads, processes and nodes meet.
+set(VARVE_DEBUG_TESTS comm_test snapshot_test level_test runtime_test sessions_test levels_test level_contract_test)
+add_custom_target(debug_tests)
+
 # varve_module(NAME name SOURCES ... [TESTS ...] [LIBRARIES ...])
 # Adds a folder's sources to the library, and its unit tests (which lie beside the code) as one test program.
 function(varve_module)
@@ -20,5 +25,9 @@ function(varve_test)
   add_executable(${T_NAME} ${T_SOURCES})
   target_link_libraries(${T_NAME} PRIVATE varve varve_warnings fmt::fmt GTest::gtest GTest::gtest_main rapidcheck ${T_LIBRARIES})
   target_include_directories(${T_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  if(T_NAME IN_LIST VARVE_DEBUG_TESTS)
+    add_dependencies(debug_tests ${T_NAME})
+    list(APPEND T_LABELS debug)
+  endif()
   gtest_discover_tests(${T_NAME} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 120 PROPERTIES LABELS "${T_LABELS}")
 endfunction()

@@ -5,8 +5,9 @@
 #include "varve/varve_mpi.h"
 
 static varve_session* open_in(const char* store, int32_t* numbers, uint64_t count) {
-  struct varve_options options = {0};
+  struct varve_options options;
   varve_session* session = NULL;
+  varve_options_init(&options);
   options.store = store;
   options.job = "c-mpi";
   options.stop_on_signals = VARVE_NO;

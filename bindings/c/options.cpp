@@ -1,4 +1,5 @@
 #include "session_handle.h"
+#include "sized_struct.h"
 
 namespace varve::c_binding {
 namespace {
@@ -33,8 +34,10 @@ Status say(std::optional<WhenBusy>& option, int when_busy) {
 
 }  // namespace
 
-Result<SessionOptions> session_options(const varve_options& options) {
+Result<SessionOptions> session_options(const varve_options* theirs) {
   SessionOptions said;
+  if (theirs == nullptr) return said;
+  VARVE_ASSIGN(const varve_options options, read_struct(*theirs, "varve_options"));
   say(said.options_file, options.options_file);
   say(said.store, options.store);
   say(said.levels, options.levels);

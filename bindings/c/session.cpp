@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "session_handle.h"
+#include "sized_struct.h"
 
 struct varve_bytes {
   std::vector<std::byte>& to;
@@ -102,7 +103,11 @@ int varve_protect_array(varve_session* session, const char* name, int type, void
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(name, "name"));
     if (count > 0) VARVE_TRY(c_binding::check_pointer(data, name));
-    const varve::ArrayShape said = shape != nullptr ? c_binding::array_shape(*shape) : varve::ArrayShape{};
+    varve::ArrayShape said;
+    if (shape != nullptr) {
+      VARVE_ASSIGN(const varve_shape known, c_binding::read_struct(*shape, "varve_shape"));
+      said = c_binding::array_shape(known);
+    }
     return c_binding::with_type(type, data, [&](auto* first) -> Status {
       if (count > std::numeric_limits<size_t>::max() / sizeof *first) {
         return Status::invalid_argument("an array cannot be so large", name);
@@ -223,16 +228,16 @@ int varve_progress(const varve_session* session, struct varve_state* state) {
   if (session == nullptr || state == nullptr) return VARVE_INVALID_ARGUMENT;
   const Status status = c_binding::without_exceptions([&]() -> Status {
     const varve::SessionProgress now = session->session.progress();
-    *state = {};
-    state->has_snapshot = now.newest_snapshot ? 1 : 0;
-    state->has_persistent = now.newest_persistent ? 1 : 0;
-    state->newest_snapshot = now.newest_snapshot.value_or(0);
-    state->newest_persistent = now.newest_persistent.value_or(0);
-    state->bytes_to_write = now.bytes_to_write;
-    state->bytes_written = now.bytes_written;
-    state->skipped = now.skipped;
-    state->last_error = c_binding::code_number(now.last_error.code());
-    return {};
+    varve_state told{};
+    told.has_snapshot = now.newest_snapshot ? 1 : 0;
+    told.has_persistent = now.newest_persistent ? 1 : 0;
+    told.newest_snapshot = now.newest_snapshot.value_or(0);
+    told.newest_persistent = now.newest_persistent.value_or(0);
+    told.bytes_to_write = now.bytes_to_write;
+    told.bytes_written = now.bytes_written;
+    told.skipped = now.skipped;
+    told.last_error = c_binding::code_number(now.last_error.code());
+    return c_binding::write_struct(told, *state, "varve_state");
   });
   return c_binding::code_number(status.code());
 }
@@ -258,14 +263,16 @@ int varve_level_progress(const varve_session* session, uint32_t level, struct va
   if (session == nullptr || state == nullptr) return VARVE_INVALID_ARGUMENT;
   const Status status = c_binding::without_exceptions([&]() -> Status {
     const std::vector<varve::LevelProgress> levels = session->session.progress().levels;
-    *state = {};
-    if (level >= levels.size()) return Status::not_found("there are not so many levels");
-    const varve::LevelProgress& now = levels[level];
-    state->has_newest = now.newest ? 1 : 0;
-    state->newest = now.newest.value_or(0);
-    state->waiting = now.waiting;
-    state->last_error = c_binding::code_number(now.last_error.code());
-    return {};
+    varve_level_state told{};
+    if (level < levels.size()) {
+      const varve::LevelProgress& now = levels[level];
+      told.has_newest = now.newest ? 1 : 0;
+      told.newest = now.newest.value_or(0);
+      told.waiting = now.waiting;
+      told.last_error = c_binding::code_number(now.last_error.code());
+    }
+    VARVE_TRY(c_binding::write_struct(told, *state, "varve_level_state"));
+    return level < levels.size() ? Status() : Status::not_found("there are not so many levels");
   });
   return c_binding::code_number(status.code());
 }

@@ -48,8 +48,9 @@ Status without_exceptions(Call call) {
   }
 }
 
-/// What the C options say. invalid_argument: a number that is none of its enum.
-Result<SessionOptions> session_options(const varve_options& options);
+/// What the C options say; nothing if they are null. invalid_argument: a number that is none of its enum, or the struct
+/// does not say its size; unsupported: it says more than is known.
+Result<SessionOptions> session_options(const varve_options* options);
 
 /// Opens a session for C on the ranks that `make_ranks` gives.
 template <class MakeRanks>
@@ -57,7 +58,7 @@ int open_session(MakeRanks make_ranks, const varve_options* options, varve_sessi
   const Status status = without_exceptions([&]() -> Status {
     if (session == nullptr) return Status::invalid_argument("there is no place for the session: NULL");
     *session = nullptr;
-    VARVE_ASSIGN(SessionOptions said, session_options(options != nullptr ? *options : varve_options{}));
+    VARVE_ASSIGN(SessionOptions said, session_options(options));
     VARVE_ASSIGN(std::unique_ptr<Communicator> ranks, make_ranks());
     VARVE_ASSIGN(Session opened, Session::open(std::move(ranks), std::move(said)));
     *session = new varve_session(std::move(opened));

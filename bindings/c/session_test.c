@@ -41,8 +41,9 @@ static int refuse_to_save(void* context, varve_bytes* to) {
 }
 
 static varve_session* open_in(const char* store) {
-  struct varve_options options = {0};
+  struct varve_options options;
   varve_session* session = NULL;
+  varve_options_init(&options);
   options.store = store;
   options.job = "c";
   options.every_steps = 2;
@@ -54,7 +55,8 @@ static varve_session* open_in(const char* store) {
 
 static void protect_all(varve_session* session, struct program* program) {
   const uint64_t cells[2] = {kRows, kColumns}, ghosts[2] = {1, 1};
-  struct varve_shape shape = {0};
+  struct varve_shape shape;
+  varve_shape_init(&shape);
   shape.dimensions = 2;
   shape.cells = cells;
   shape.ghosts_low = ghosts;
@@ -86,6 +88,8 @@ static void run_some_steps(const char* store) {
   uint64_t step = 7;
   int restarted = 1, i;
   memset(&program, 0, sizeof program);
+  varve_state_init(&state);
+  varve_level_state_init(&level);
   protect_all(session, &program);
   CHECK_OK(session, varve_restart(session, &step, &restarted));
   CHECK(restarted == 0 && step == 7);
@@ -142,10 +146,11 @@ static void go_on(const char* store) {
 }
 
 static void name_levels(const char* store) {
-  struct varve_options options = {0};
+  struct varve_options options;
   varve_session* session = NULL;
   char levels[1000];
   snprintf(levels, sizeof levels, "memory; local:%s-near keep=1; dir:%s-far every=2", store, store);
+  varve_options_init(&options);
   options.levels = levels;
   options.job = "c";
   options.stop_on_signals = VARVE_NO;
@@ -191,9 +196,11 @@ static void tell_of_callbacks_that_fail(const char* store) {
 }
 
 static void take_null_for_what_it_is(const char* store) {
-  struct varve_options options = {0};
+  struct varve_options options;
   varve_session* session = (varve_session*)&options;
   struct varve_state state;
+  varve_state_init(&state);
+  varve_options_init(&options);
   options.store = store;
   options.when_busy = 17;
   CHECK_CODE(NULL, varve_open(&options, &session), VARVE_INVALID_ARGUMENT);
@@ -205,6 +212,86 @@ static void take_null_for_what_it_is(const char* store) {
   CHECK(varve_due(NULL, 1) == 0 && varve_should_stop(NULL) == 0);
   CHECK(strcmp(varve_report(NULL), "") == 0 && varve_next_warning(NULL) == NULL);
   CHECK_OK(NULL, varve_close(NULL));
+}
+
+/* The program was compiled for another version of the library than it is linked with. */
+static void serve_other_versions(const char* store) {
+  struct {
+    struct varve_options known;
+    uint64_t added[2];
+  } newer;
+  struct {
+    struct varve_state known;
+    uint64_t added[2];
+  } newer_state;
+  struct varve_options older;
+  struct varve_state state;
+  struct varve_level_state level;
+  struct varve_shape shape;
+  double number = 1;
+  varve_session* session = NULL;
+
+  /* An older program's options end before the last member: what lies there is no option. */
+  varve_options_init(&older);
+  older.size = offsetof(struct varve_options, key_file);
+  older.key_file = "no such file";
+  older.store = store;
+  older.job = "older";
+  older.when_busy = VARVE_BUSY_SKIP;
+  older.stop_on_signals = VARVE_NO;
+  CHECK_OK(NULL, varve_open(&older, &session));
+  CHECK(strstr(varve_effective_options(session), "no such file") == NULL);
+  CHECK(strstr(varve_effective_options(session), "\"older\"") != NULL);
+  CHECK(strstr(varve_effective_options(session), "\"skip\"") != NULL);
+
+  /* Its state does, too. */
+  memset(&state, 0x5a, sizeof state);
+  state.size = offsetof(struct varve_state, skipped);
+  CHECK_OK(session, varve_progress(session, &state));
+  CHECK(state.size == offsetof(struct varve_state, skipped));
+  CHECK(state.has_persistent == 0 && state.bytes_written == 0 && state.skipped == 0x5a5a5a5a5a5a5a5aULL);
+  /* What a newer program would like to know besides is zero. */
+  memset(&newer_state, 0x5a, sizeof newer_state);
+  newer_state.known.size = sizeof newer_state;
+  CHECK_OK(session, varve_progress(session, &newer_state.known));
+  CHECK(newer_state.known.size == sizeof newer_state && newer_state.known.last_error == VARVE_OK);
+  CHECK(newer_state.added[0] == 0 && newer_state.added[1] == 0);
+
+  /* No size at all. */
+  memset(&state, 0, sizeof state);
+  memset(&level, 0, sizeof level);
+  memset(&shape, 0, sizeof shape);
+  CHECK(varve_progress(session, &state) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_level_progress(session, 0, &level) == VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_protect_array(session, "number", VARVE_DOUBLE, &number, 1, &shape), VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), "varve_shape_init()") != NULL);
+  CHECK_OK(NULL, varve_close(session));
+  memset(&older, 0, sizeof older);
+  CHECK_CODE(NULL, varve_open(&older, &session), VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(NULL), "varve_options_init()") != NULL);
+  memset(&older, 0x5a, sizeof older);
+  CHECK_CODE(NULL, varve_open(&older, &session), VARVE_INVALID_ARGUMENT);
+
+  /* A newer program that says nothing new is served; one that does is told that the library is too old. */
+  memset(&newer, 0, sizeof newer);
+  newer.known.size = sizeof newer;
+  newer.known.store = store;
+  newer.known.job = "newer";
+  newer.known.stop_on_signals = VARVE_NO;
+  CHECK_OK(NULL, varve_open(&newer.known, &session));
+  CHECK_OK(NULL, varve_close(session));
+  newer.added[1] = 1;
+  CHECK_CODE(NULL, varve_open(&newer.known, &session), VARVE_UNSUPPORTED);
+  CHECK(strstr(varve_error_message(NULL), "older than the program") != NULL);
+  CHECK(strstr(varve_error_message(NULL), varve_version_text()) != NULL);
+}
+
+static void tell_the_version(void) {
+  char text[40];
+  snprintf(text, sizeof text, "%d.%d.%d", VARVE_VERSION_MAJOR, VARVE_VERSION_MINOR, VARVE_VERSION_PATCH);
+  CHECK(strcmp(text, VARVE_VERSION_TEXT) == 0 && strcmp(text, varve_version_text()) == 0);
+  CHECK(varve_version() == VARVE_VERSION);
+  CHECK(VARVE_VERSION == VARVE_VERSION_MAJOR * 10000 + VARVE_VERSION_MINOR * 100 + VARVE_VERSION_PATCH);
 }
 
 static void name_every_code(void) {
@@ -224,6 +311,8 @@ int main(int argument_count, char** arguments) {
   refuse_what_does_not_fit(arguments[1]);
   tell_of_callbacks_that_fail(arguments[1]);
   take_null_for_what_it_is(arguments[1]);
+  serve_other_versions(arguments[1]);
+  tell_the_version();
   name_every_code();
   puts("all is well");
   return 0;

@@ -125,7 +125,10 @@ enum class Persistence {
 /// Checkpoints of a running program: protect variables, restart, then checkpoint as the program goes on. Each rank has
 /// one, opened together; calls marked collective are made by all ranks in the same order. One thread at a time (the
 /// program's; ours are behind it). Nothing is printed, and no MPI call is made outside these functions unless the
-/// library below allows several threads.
+/// library below allows several threads. Over MPI, one that is open in MPI_Finalize() is finished there.
+///
+/// It belongs to the process that opened it: in one that is forked from that, all calls fail or say nothing, and its
+/// end does nothing.
 class Session {
  public:
   /// Collective. not_found, permission_denied, ...: the store cannot be used; invalid_argument: an option makes no

@@ -8,12 +8,20 @@
  * Every function that returns an int returns VARVE_OK (0) or an error (varve_code), unless it says otherwise. Then
  * varve_error_message() tells what happened. Strings that are returned belong to the session, and stay until the next
  * call with it. A session is used by one thread at a time; different ones are independent.
+ *
+ * A program may be linked with a newer library than it was compiled for. So a struct that the program makes begins with
+ * its size; <its name>_init() sets that, and all else to zero, which says nothing. Members keep their place and
+ * meaning, later versions add some at the end: what an older program's struct lacks is not said, and what a newer
+ * program's struct says to a library that does not know it is an error (VARVE_UNSUPPORTED).
  */
 
 /* NOLINTBEGIN(modernize-*): this is C */
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+#include "varve/version.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,11 +75,11 @@ enum varve_persistence {
 };
 
 /*
- * What a session can be told. Begin with zeros: `struct varve_options options = {0};`. What is zero is not said, and
- * taken from elsewhere: the environment (VARVE_STORE, ...), the options file, or the default (docs/GUIDE.md, "Options
- * of a run"). Members keep their meaning; later versions may add some at the end.
+ * What a session can be told. Begin with varve_options_init(). What is zero is not said, and taken from elsewhere: the
+ * environment (VARVE_STORE, ...), the options file, or the default (docs/GUIDE.md, "Options of a run").
  */
 struct varve_options {
+  size_t size;              /* of this struct */
   const char* options_file; /* TOML */
   const char* store;        /* folder, created if need be */
   const char* levels;       /* in its place: "memory; local:/nvme/varve keep=2; dir:/lustre/varve every=10" */
@@ -98,9 +106,10 @@ struct varve_options {
 
 /*
  * How an array lies in memory, and in the whole that the ranks share. All in elements, slowest dimension first; each
- * pointer is to `dimensions` numbers, or NULL where there is nothing to say. Begin with zeros.
+ * pointer is to `dimensions` numbers, or NULL where there is nothing to say. Begin with varve_shape_init().
  */
 struct varve_shape {
+  size_t size; /* of this struct */
   size_t dimensions;
   const uint64_t* cells;         /* of the buffer, ghost cells and padding included; NULL: one dimension */
   const uint64_t* ghosts_low;    /* left out of the checkpoint at the low end of each dimension */
@@ -109,8 +118,9 @@ struct varve_shape {
   const uint64_t* global_offset; /* where the saved part lies in it */
 };
 
-/* How far stage 2 is. */
+/* How far stage 2 is. Begin with varve_state_init(). */
 struct varve_state {
+  size_t size;                /* of this struct */
   int has_snapshot;           /* whether there is a newest_snapshot */
   int has_persistent;         /* whether there is a newest_persistent */
   uint64_t newest_snapshot;   /* step whose snapshot is complete in memory */
@@ -121,13 +131,32 @@ struct varve_state {
   int last_error;             /* of stage 2: a varve_code; the program goes on. In words: varve_last_error() */
 };
 
-/* How far one level is. */
+/* How far one level is. Begin with varve_level_state_init(). */
 struct varve_level_state {
+  size_t size;      /* of this struct */
   int has_newest;   /* whether there is a newest */
   uint64_t newest;  /* step of the newest set that this run brought there, or snapshot */
   uint64_t waiting; /* sets that are on their way there, or wait for their turn */
   int last_error;   /* of bringing sets there: a varve_code. In words: varve_level_error() */
 };
+
+/* All members zero, but for the size. */
+static inline void varve_options_init(struct varve_options* options) {
+  memset(options, 0, sizeof *options);
+  options->size = sizeof *options;
+}
+static inline void varve_shape_init(struct varve_shape* shape) {
+  memset(shape, 0, sizeof *shape);
+  shape->size = sizeof *shape;
+}
+static inline void varve_state_init(struct varve_state* state) {
+  memset(state, 0, sizeof *state);
+  state->size = sizeof *state;
+}
+static inline void varve_level_state_init(struct varve_level_state* state) {
+  memset(state, 0, sizeof *state);
+  state->size = sizeof *state;
+}
 
 typedef struct varve_session varve_session;
 

@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 /* Opens a session of the ranks of an MPI communicator, any of them (link varve::mpi, or varve-mpi.pc). It is
- * duplicated, so that nothing of ours meets the program's messages; close the session before MPI_Finalize(). `options`
- * may be NULL. On failure *session is NULL. Collective. */
+ * duplicated, so that nothing of ours meets the program's messages. A session that is open in MPI_Finalize() is
+ * finished there; close it before, or afterwards. `options` may be NULL. On failure *session is NULL. Collective. */
 int varve_open_mpi(MPI_Comm ranks, const struct varve_options* options, varve_session** session);
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct SaveOptions {
   std::optional<uint64_t> number{};     ///< SetRecord::number; none: the job's next one in the store
   UniqueId run{};                       ///< SetRecord::run
   uint64_t run_ranks = 0;               ///< SetRecord::run_ranks
+  std::set<ArenaId> avoided_arenas;     ///< nothing that is in them is referred to, but stored anew
 };
 
 struct SaveReport {

@@ -74,12 +74,13 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
 
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
-  const std::vector<ArenaId>& condemned = lease->condemned();
+  std::set<ArenaId> excluded = options.avoided_arenas;
+  excluded.insert(lease->condemned().begin(), lease->condemned().end());
   ThreadPool pool(options.thread_count);
   const size_t thread_count = std::max<size_t>(pool.thread_count(), 1);
   const size_t worker_count = std::min(sources.size(), thread_count);
   Result<std::unique_ptr<ChunkIndex>> opened =
-      ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count);
+      ChunkIndex::open(store, std::move(excluded), memory_bytes / 8 / worker_count);
   if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
   if (!index->incomplete().ok()) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "cli/exit_code.h"
+#include "varve/version.h"
 
 namespace varve::cli {
 
@@ -47,7 +48,7 @@ class Parser {
   Parser(const std::vector<std::unique_ptr<Command>>& commands, CommonOptions& common)
       : app_(kDescription, "varve"), common_(common) {
     app_.set_help_flag("-h,--help", "print this help");
-    app_.set_version_flag("--version", "varve " VARVE_VERSION, "print the version");
+    app_.set_version_flag("--version", "varve " VARVE_VERSION_TEXT, "print the version");
     add_store_option(app_);
     app_.get_formatter()->column_width(kOptionColumnWidth);
     app_.get_formatter()->label("REQUIRED", "");

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 
+#include "comm/ending_ranks.h"
 #include "comm/mailbox.h"
 #include "comm/mpi_pieces.h"
 #include "core/bytes.h"
@@ -31,7 +33,11 @@ Status for_each_piece(uint64_t total, uint64_t piece, Act act) {
   return {};
 }
 
-class MpiCommunicator : public Communicator {
+extern "C" int note_mpi_end(MPI_Comm, int, void* communicator, void*);
+
+/// It ends at the beginning of MPI_Finalize(), which first of all deletes the attributes of MPI_COMM_SELF: one of them
+/// is ours, with a callback.
+class MpiCommunicator final : public Communicator, public EndingRanks {
  public:
   /// Owns `ranks`.
   MpiCommunicator(MPI_Comm ranks, uint64_t piece_bytes) : ranks_(ranks), piece_bytes_(piece_bytes) {}
@@ -39,12 +45,31 @@ class MpiCommunicator : public Communicator {
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
 
   ~MpiCommunicator() override {
-    int finalized = 0;
     // Nothing may be called any more then, and there is nothing left to free.
-    if (MPI_Finalized(&finalized) == MPI_SUCCESS && finalized == 0) MPI_Comm_free(&ranks_);
+    if (ended()) return;
+    before_end_ = nullptr;
+    const bool watches = end_key_ != MPI_KEYVAL_INVALID;
+    // The callback frees the ranks.
+    if (watches) MPI_Comm_delete_attr(MPI_COMM_SELF, end_key_);
+    if (watches) MPI_Comm_free_keyval(&end_key_);
+    if (!ended_) MPI_Comm_free(&ranks_);
   }
 
-  /// Asks MPI what stays the same.
+  bool ended() const override {
+    int finalized = 0;
+    return ended_ || MPI_Finalized(&finalized) != MPI_SUCCESS || finalized != 0;
+  }
+  void set_before_end(std::function<void()> call) override { before_end_ = std::move(call); }
+
+  /// MPI ends, or this does.
+  void end() {
+    if (before_end_) before_end_();
+    before_end_ = nullptr;
+    ended_ = true;
+    MPI_Comm_free(&ranks_);
+  }
+
+  /// Asks MPI what stays the same, and to be told of its end.
   Status prepare() {
     int rank = 0, rank_count = 0, threads = MPI_THREAD_SINGLE, tag_is_set = 0;
     int* tag_max = nullptr;
@@ -57,13 +82,16 @@ class MpiCommunicator : public Communicator {
     rank_count_ = static_cast<uint32_t>(rank_count);
     concurrent_ = threads == MPI_THREAD_MULTIPLE;
     if (tag_is_set != 0) tag_max_ = static_cast<uint32_t>(*tag_max);
-    return {};
+    VARVE_TRY(mpi_status(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, note_mpi_end, &end_key_, nullptr),
+                         "MPI_Comm_create_keyval"));
+    return mpi_status(MPI_Comm_set_attr(MPI_COMM_SELF, end_key_, this), "MPI_Comm_set_attr");
   }
 
   uint32_t rank() const override { return rank_; }
   uint32_t rank_count() const override { return rank_count_; }
 
   Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    VARVE_TRY(check_not_ended());
     VARVE_ASSIGN(const std::vector<uint64_t> bytes, gather_lengths(mine.size()));
     uint64_t total = 0;
     for (uint64_t length : bytes) total += length;
@@ -81,6 +109,7 @@ class MpiCommunicator : public Communicator {
   }
 
   Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check_not_ended());
     VARVE_TRY(check_rank(root, rank_count_));
     uint64_t bytes = roots.size();
     VARVE_TRY(mpi_status(MPI_Bcast(&bytes, 1, MPI_UINT64_T, static_cast<int>(root), ranks_), "MPI_Bcast"));
@@ -93,7 +122,10 @@ class MpiCommunicator : public Communicator {
 
   Status all_min(std::span<uint64_t> values) override { return reduce(values, MPI_MIN); }
   Status all_max(std::span<uint64_t> values) override { return reduce(values, MPI_MAX); }
-  Status barrier() override { return mpi_status(MPI_Barrier(ranks_), "MPI_Barrier"); }
+  Status barrier() override {
+    VARVE_TRY(check_not_ended());
+    return mpi_status(MPI_Barrier(ranks_), "MPI_Barrier");
+  }
 
   bool concurrent() const override { return concurrent_; }
 
@@ -160,13 +192,20 @@ class MpiCommunicator : public Communicator {
   }
 
   Status reduce(std::span<uint64_t> values, MPI_Op operation) {
+    VARVE_TRY(check_not_ended());
     return for_each_piece(values.size(), piece_bytes_ / sizeof(uint64_t), [&](uint64_t first, int count) {
       return mpi_status(MPI_Allreduce(MPI_IN_PLACE, values.data() + first, count, MPI_UINT64_T, operation, ranks_),
                         "MPI_Allreduce");
     });
   }
 
+  Status check_not_ended() const {
+    if (!ended()) return {};
+    return Status::io_error("MPI is finalised, so that ranks cannot be reached", "MPI");
+  }
+
   Status check_message(uint32_t rank, uint32_t tag) const {
+    VARVE_TRY(check_not_ended());
     if (!concurrent_) {
       return Status::unsupported("messages need MPI_THREAD_MULTIPLE", "MPI", "ask MPI_Init_thread for it");
     }
@@ -197,7 +236,15 @@ class MpiCommunicator : public Communicator {
   uint32_t rank_ = 0, rank_count_ = 0;
   uint32_t tag_max_ = std::numeric_limits<int16_t>::max();  ///< MPI's least
   bool concurrent_ = false;
+  int end_key_ = MPI_KEYVAL_INVALID;
+  std::function<void()> before_end_;
+  std::atomic<bool> ended_{false};
 };
+
+extern "C" int note_mpi_end(MPI_Comm, int, void* communicator, void*) {
+  static_cast<MpiCommunicator*>(communicator)->end();
+  return MPI_SUCCESS;
+}
 
 Status check_usable(MPI_Comm ranks) {
   int initialized = 0, finalized = 0, two_groups = 0;

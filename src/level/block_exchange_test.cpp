@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "level/redundancy.h"
-#include "level/test_cluster.h"
+#include "level/test_node_group.h"
 #include "varve/communicator.h"
 
 namespace varve {
@@ -86,7 +86,7 @@ class GatheringExchange final : public BlockExchange {
 
 /// What each member does, at the same time as all others; returns how it ended for each.
 std::vector<Status> on_all_members(
-    test::Cluster& cluster, const ParityGroup& group,
+    test::NodeGroup& cluster, const ParityGroup& group,
     const std::function<Status(uint32_t position, FileSystem& fs, BlockExchange& exchange)>& act) {
   std::vector<Status> ended(cluster.members());
   std::vector<std::thread> threads;
@@ -106,21 +106,21 @@ TEST(BlockExchange, CanBeCollective) {
   test::FileSizes sizes(6, {{"a.arena", 5000}, {"b.set", 100}});
   sizes[2]["a.arena"] = 6 * kParityBlockBytes + 17;
   sizes[4] = {};
-  test::Cluster cluster("rs:3+2", sizes, 1);
+  test::NodeGroup cluster("rs:3+2", sizes, 1);
   const ParityGroup group = cluster.describe().value();
   for (const Status& status : on_all_members(cluster, group, [&](uint32_t position, FileSystem&fs, auto&exchange) {
          return make_parity(fs, cluster.folder(), group, position, exchange);
        })) {
     EXPECT_TRUE(status.ok()) << status.to_string();
   }
-  const test::Cluster whole = cluster.copy();
-  test::Cluster in_turns("rs:3+2", sizes, 1);
+  const test::NodeGroup whole = cluster.copy();
+  test::NodeGroup in_turns("rs:3+2", sizes, 1);
   ASSERT_TRUE(in_turns.protect().ok());
   EXPECT_TRUE(in_turns.same_files(whole));
 
   cluster.lose(2);
   cluster.lose(3);
-  const test::Cluster::Rebuilding rebuilding = cluster.look().value();
+  const test::NodeGroup::Rebuilding rebuilding = cluster.look().value();
   for (const Status& status : on_all_members(cluster, group, [&](uint32_t position, FileSystem&fs, auto&exchange) {
          return rebuild(fs, cluster.folder(), rebuilding.plan, position, exchange);
        })) {
@@ -130,8 +130,8 @@ TEST(BlockExchange, CanBeCollective) {
 }
 
 TEST(BlockExchange, GoesOnForTheOthersWhenAMemberFails) {
-  test::Cluster cluster("xor:4", test::FileSizes(4, {{"a.arena", 4 * kParityBlockBytes}}), 2);
-  test::Cluster whole = cluster.copy();
+  test::NodeGroup cluster("xor:4", test::FileSizes(4, {{"a.arena", 4 * kParityBlockBytes}}), 2);
+  test::NodeGroup whole = cluster.copy();
   ASSERT_TRUE(whole.protect().ok());
   const ParityGroup group = cluster.describe().value();
   const std::vector<Status> ended =

@@ -7,13 +7,13 @@
 #include "level/leader_group.h"
 #include "level/redundancy.h"
 #include "level/survey_codec.h"
-#include "level/test_cluster.h"
+#include "level/test_node_group.h"
 #include "level/test_nodes.h"
 
 namespace varve {
 namespace {
 
-using test::Cluster;
+using test::NodeGroup;
 
 /// What each rank does, at the same time as all others, with a communicator with messages or without.
 void on_ranks(uint32_t count, bool messages, const std::function<void(Communicator&)>& act) {
@@ -41,7 +41,7 @@ TEST_P(CommunicatorExchangeTest, MakesAndRebuildsWhatOneProcessWould) {
   test::FileSizes sizes(6, {{"a.arena", 5000}, {"b.set", 100}});
   sizes[2]["a.arena"] = 6 * kParityBlockBytes + 17;
   sizes[4] = {};
-  Cluster in_turns("rs:3+2", sizes, 1), cluster("rs:3+2", sizes, 1);
+  NodeGroup in_turns("rs:3+2", sizes, 1), cluster("rs:3+2", sizes, 1);
   ASSERT_TRUE(in_turns.protect().ok());
   const ParityGroup group = cluster.describe().value();
   const auto run = [&](const std::function<Status(uint32_t, BlockExchange&)>& act) {
@@ -59,7 +59,7 @@ TEST_P(CommunicatorExchangeTest, MakesAndRebuildsWhatOneProcessWould) {
   EXPECT_TRUE(cluster.same_files(in_turns));
   cluster.lose(2);
   cluster.lose(3);
-  const Cluster::Rebuilding rebuilding = cluster.look().value();
+  const NodeGroup::Rebuilding rebuilding = cluster.look().value();
   run([&](uint32_t position, BlockExchange& exchange) {
     return rebuild(cluster.fs(position), cluster.folder(), rebuilding.plan, position, exchange);
   });
@@ -67,7 +67,7 @@ TEST_P(CommunicatorExchangeTest, MakesAndRebuildsWhatOneProcessWould) {
 }
 
 TEST_P(CommunicatorExchangeTest, ServesBlocksOfAllSizesToOneself) {
-  Cluster cluster("partner", {{{"a", 2 * kParityBlockBytes}}, {}}, 2);
+  NodeGroup cluster("partner", {{{"a", 2 * kParityBlockBytes}}, {}}, 2);
   const ParityGroup group = cluster.describe().value();
   const ByteVector whole = cluster.contents(0, "a");
   on_ranks(1, GetParam(), [&](Communicator& ranks) {
@@ -86,7 +86,7 @@ TEST_P(CommunicatorExchangeTest, ServesBlocksOfAllSizesToOneself) {
 
 TEST_P(CommunicatorExchangeTest, WorksAlone) {
   auto single = make_single_communicator();
-  Cluster cluster("partner", {{{"a", 100}}, {}}, 3);
+  NodeGroup cluster("partner", {{{"a", 100}}, {}}, 3);
   const ParityGroup group = cluster.describe().value();
   MemberReader reader(cluster.fs(0), cluster.folder(), group.member(0).files);
   test::CollectiveOnly collective(*single);
@@ -100,7 +100,7 @@ TEST_P(CommunicatorExchangeTest, WorksAlone) {
 }
 
 TEST_P(CommunicatorExchangeTest, TellsWhoAskedWhatCannotBeReadAndGoesOnForTheOthers) {
-  Cluster cluster("xor:3", test::FileSizes(3, {{"a", 1000}}), 4);
+  NodeGroup cluster("xor:3", test::FileSizes(3, {{"a", 1000}}), 4);
   const ParityGroup group = cluster.describe().value();
   on_ranks(3, GetParam(), [&](Communicator& ranks) {
     MemberReader reader(cluster.fs(ranks.rank()), cluster.folder(), group.member(ranks.rank()).files);
@@ -121,7 +121,7 @@ TEST_P(CommunicatorExchangeTest, TellsWhoAskedWhatCannotBeReadAndGoesOnForTheOth
 }
 
 TEST_P(CommunicatorExchangeTest, LetsRanksHaveDifferentNumbersOfRounds) {
-  Cluster cluster("xor:4", test::FileSizes(4, {{"a", 4000}}), 5);
+  NodeGroup cluster("xor:4", test::FileSizes(4, {{"a", 4000}}), 5);
   const ParityGroup group = cluster.describe().value();
   on_ranks(4, GetParam(), [&](Communicator& ranks) {
     MemberReader reader(cluster.fs(ranks.rank()), cluster.folder(), group.member(ranks.rank()).files);
@@ -139,7 +139,7 @@ TEST_P(CommunicatorExchangeTest, LetsRanksHaveDifferentNumbersOfRounds) {
 }
 
 TEST_P(CommunicatorExchangeTest, RefusesTooMuchAtOnceAndStillTakesPart) {
-  Cluster cluster("partner", {{{"a", 100}}, {{"a", 100}}}, 6);
+  NodeGroup cluster("partner", {{{"a", 100}}, {{"a", 100}}}, 6);
   const ParityGroup group = cluster.describe().value();
   on_ranks(2, GetParam(), [&](Communicator& ranks) {
     MemberReader reader(cluster.fs(ranks.rank()), cluster.folder(), group.member(ranks.rank()).files);
@@ -155,7 +155,7 @@ TEST_P(CommunicatorExchangeTest, RefusesTooMuchAtOnceAndStillTakesPart) {
 }
 
 TEST_P(CommunicatorExchangeTest, TakesGarbageForNothing) {
-  Cluster cluster("partner", {{{"a", 100}}, {{"a", 100}}}, 7);
+  NodeGroup cluster("partner", {{{"a", 100}}, {{"a", 100}}}, 7);
   const ParityGroup group = cluster.describe().value();
   on_ranks(2, GetParam(), [&](Communicator& ranks) {
     if (ranks.rank() == 1) {
@@ -179,7 +179,7 @@ TEST_P(CommunicatorExchangeTest, TakesGarbageForNothing) {
 }
 
 TEST_P(CommunicatorExchangeTest, FailsForAllWhenARankHasEnded) {
-  Cluster cluster("xor:3", test::FileSizes(3, {{"a", 5000}}), 8);
+  NodeGroup cluster("xor:3", test::FileSizes(3, {{"a", 5000}}), 8);
   const ParityGroup group = cluster.describe().value();
   on_ranks(3, GetParam(), [&](Communicator& ranks) {
     if (ranks.rank() == 1) return;
@@ -193,7 +193,7 @@ TEST_P(CommunicatorExchangeTest, FailsForAllWhenARankHasEnded) {
 }
 
 TEST_P(CommunicatorExchangeTest, GoesOnForTheOthersWhenAMemberFails) {
-  Cluster cluster("xor:4", test::FileSizes(4, {{"a.arena", kParityBlockBytes}}), 9), whole = cluster.copy();
+  NodeGroup cluster("xor:4", test::FileSizes(4, {{"a.arena", kParityBlockBytes}}), 9), whole = cluster.copy();
   ASSERT_TRUE(whole.protect().ok());
   const ParityGroup group = cluster.describe().value();
   on_ranks(4, GetParam(), [&](Communicator& ranks) {
@@ -211,8 +211,8 @@ TEST_P(CommunicatorExchangeTest, GoesOnForTheOthersWhenAMemberFails) {
 
 TEST_P(CommunicatorExchangeTest, KeepsGroupsOfLeadersApart) {
   // Two groups, and a leader that is in none; the groups have different numbers of rounds.
-  Cluster even("xor:3", test::FileSizes(3, {{"a", kParityBlockBytes + 5}}), 10);
-  Cluster odd("xor:2", test::FileSizes(2, {{"a", 700}}), 11);
+  NodeGroup even("xor:3", test::FileSizes(3, {{"a", kParityBlockBytes + 5}}), 10);
+  NodeGroup odd("xor:2", test::FileSizes(2, {{"a", 700}}), 11);
   const ParityGroup even_group = even.describe().value(), odd_group = odd.describe().value();
   on_ranks(6, GetParam(), [&](Communicator& leaders) {
     const uint32_t rank = leaders.rank();
@@ -226,7 +226,7 @@ TEST_P(CommunicatorExchangeTest, KeepsGroupsOfLeadersApart) {
     const auto gathered = group->gather(as_bytes(std::to_string(rank))).value();
     ASSERT_EQ(gathered.size(), members.size());
     for (size_t i = 0; i < members.size(); ++i) EXPECT_EQ(as_text(gathered[i]), std::to_string(members[i]));
-    Cluster& cluster = is_even ? even : odd;
+    NodeGroup& cluster = is_even ? even : odd;
     const ParityGroup& parity = is_even ? even_group : odd_group;
     std::optional<MemberReader> reader;
     if (rank != 5)
@@ -239,8 +239,8 @@ TEST_P(CommunicatorExchangeTest, KeepsGroupsOfLeadersApart) {
     }
     EXPECT_TRUE(exchange->finish().ok());
   });
-  for (Cluster* cluster : {&even, &odd}) {
-    const Cluster made = cluster->copy();
+  for (NodeGroup* cluster : {&even, &odd}) {
+    const NodeGroup made = cluster->copy();
     ASSERT_TRUE(cluster->protect().ok());
     EXPECT_TRUE(cluster->same_files(made));
   }
@@ -249,7 +249,7 @@ TEST_P(CommunicatorExchangeTest, KeepsGroupsOfLeadersApart) {
 TEST(SurveyCodec, GivesBackWhatItWasGivenAndRefusesGarbage) {
   test::FileSizes sizes(2);
   for (int i = 0; i < 11; ++i) sizes[0]["f" + std::to_string(i)] = 1;
-  Cluster cluster("partner", sizes, 12);
+  NodeGroup cluster("partner", sizes, 12);
   const ParityGroup group = cluster.describe().value();
   MemberSurvey survey = MemberSurvey::all_whole(group, 0);
   survey.lost_files[3] = survey.lost_files[8] = survey.lost_files[10] = true;

@@ -48,7 +48,7 @@ struct ProtectionReport {
 Result<ProtectionReport> protect_set(Communicator& leaders, const NodePlace& place, const SetName& set,
                                      const Redundancy& redundancy);
 
-struct RestoreOptions {
+struct RestoreLostOptions {
   /// Only sets of this job; empty: of all.
   std::string job{};
   /// Read all that is protected, so that damage is found too; else only what is missing or of another length counts as
@@ -79,7 +79,7 @@ struct RestoredSet {
 ///
 /// Fails only if the nodes cannot talk, or a node cannot list its store.
 Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodePlace& place,
-                                              const RestoreOptions& options = {});
+                                              const RestoreLostOptions& options = {});
 
 /// Gives up the redundancy of older sets of `job`: the newest `keep` that are protected on all nodes stay, and what is
 /// newer than those; and of sets that no node has any more. Durable when it returns. Returns what was given up.

@@ -7,13 +7,13 @@
 #include <random>
 
 #include "level/failure_groups.h"
-#include "level/test_cluster.h"
+#include "level/test_node_group.h"
 
 namespace varve {
 namespace {
 
-using test::Cluster;
 using test::FileSizes;
+using test::NodeGroup;
 
 /// Files of unequal lengths; one node has none at all, some files are empty, one spans several blocks of several
 /// pieces.
@@ -39,12 +39,12 @@ const Shape kShapes[] = {{"partner", 2}, {"partner", 3}, {"xor:2", 2},  {"xor:2"
                          {"rs:2+1", 4},  {"rs:3+2", 5},  {"rs:3+2", 6}, {"rs:4+2", 6}, {"rs:4+2", 8}};
 
 /// Loses all nodes of `lost` (a bit each), rebuilds, and compares; or is refused, and then nothing else has changed.
-void check_loss(const Cluster& whole, uint32_t lost, bool must_refuse) {
-  Cluster cluster = whole.copy();
+void check_loss(const NodeGroup& whole, uint32_t lost, bool must_refuse) {
+  NodeGroup cluster = whole.copy();
   for (uint32_t position = 0; position < cluster.members(); ++position) {
     if (lost >> position & 1) cluster.lose(position);
   }
-  const Cluster before = cluster.copy();
+  const NodeGroup before = cluster.copy();
   const Status status = cluster.rebuild();
   const auto lost_count = static_cast<uint32_t>(std::popcount(lost));
   if (status.ok()) {
@@ -60,7 +60,7 @@ void check_loss(const Cluster& whole, uint32_t lost, bool must_refuse) {
 TEST(Redundancy, RebuildsEveryLossOfNodesThatItPromisesAndRefusesOthers) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
-    Cluster cluster(shape.scheme, even_sizes(shape.members), 1);
+    NodeGroup cluster(shape.scheme, even_sizes(shape.members), 1);
     ASSERT_TRUE(cluster.protect().ok());
     const bool minimal = cluster.redundancy().nodes_min() == shape.members;
     for (uint32_t lost = 0; lost < 1u << shape.members; ++lost) check_loss(cluster, lost, minimal);
@@ -70,7 +70,7 @@ TEST(Redundancy, RebuildsEveryLossOfNodesThatItPromisesAndRefusesOthers) {
 TEST(Redundancy, RebuildsFilesOfUnequalLengths) {
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
-    Cluster cluster(shape.scheme, unequal_sizes(shape.members, 40'000), 2);
+    NodeGroup cluster(shape.scheme, unequal_sizes(shape.members, 40'000), 2);
     ASSERT_TRUE(cluster.protect().ok());
     for (uint32_t lost = 0; lost < 1u << shape.members; ++lost) check_loss(cluster, lost, false);
   }
@@ -79,7 +79,7 @@ TEST(Redundancy, RebuildsFilesOfUnequalLengths) {
 TEST(Redundancy, RebuildsFilesOfManyBlocks) {
   for (const Shape& shape : {Shape{"partner", 3}, {"xor:4", 4}, {"rs:2+1", 4}, {"rs:4+2", 6}}) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
-    Cluster cluster(shape.scheme, unequal_sizes(shape.members, 9 * kParityBlockBytes + 12'345), 3);
+    NodeGroup cluster(shape.scheme, unequal_sizes(shape.members, 9 * kParityBlockBytes + 12'345), 3);
     ASSERT_TRUE(cluster.protect().ok());
     for (uint32_t lost = 1; lost < 1u << shape.members; lost = lost * 2 + (lost == 1 ? 1 : 0)) {
       check_loss(cluster, lost, false);
@@ -89,13 +89,13 @@ TEST(Redundancy, RebuildsFilesOfManyBlocks) {
 }
 
 TEST(Redundancy, ProtectsNodesThatHaveNothing) {
-  Cluster cluster("xor:3", FileSizes(3), 4);
+  NodeGroup cluster("xor:3", FileSizes(3), 4);
   ASSERT_TRUE(cluster.protect().ok());
   for (uint32_t lost : {1, 2, 4}) check_loss(cluster, lost, false);
 }
 
 TEST(Redundancy, TakesAPartnersFilesAsTheyAre) {
-  Cluster cluster("partner", {{{"a", 10}}, {{"b", 2000}}}, 5);
+  NodeGroup cluster("partner", {{{"a", 10}}, {{"b", 2000}}}, 5);
   ASSERT_TRUE(cluster.protect().ok());
   const ByteVector parity = cluster.contents(0, std::string(kParityFileName)), copied = cluster.contents(1, "b");
   EXPECT_TRUE(std::equal(copied.begin(), copied.end(), parity.end() - 2000));
@@ -103,7 +103,7 @@ TEST(Redundancy, TakesAPartnersFilesAsTheyAre) {
 
 TEST(Redundancy, SpreadsParityEvenly) {
   for (const Shape& shape : kShapes) {
-    Cluster cluster(shape.scheme, even_sizes(shape.members), 6);
+    NodeGroup cluster(shape.scheme, even_sizes(shape.members), 6);
     ASSERT_TRUE(cluster.protect().ok());
     for (uint32_t position = 1; position < shape.members; ++position) {
       EXPECT_EQ(cluster.contents(position, std::string(kParityFileName)).size(),
@@ -113,7 +113,7 @@ TEST(Redundancy, SpreadsParityEvenly) {
 }
 
 TEST(Redundancy, NamesNodesAndFilesWhereItRefuses) {
-  Cluster cluster("xor:3", even_sizes(3), 7);
+  NodeGroup cluster("xor:3", even_sizes(3), 7);
   ASSERT_TRUE(cluster.protect().ok());
   cluster.lose(0);
   cluster.remove(2, "b.arena");
@@ -129,10 +129,10 @@ TEST(Redundancy, RebuildsDamagedFilesOfOneNode) {
   std::mt19937_64 random(8);
   for (const Shape& shape : kShapes) {
     SCOPED_TRACE(std::string(shape.scheme) + " on " + std::to_string(shape.members));
-    Cluster whole(shape.scheme, unequal_sizes(shape.members, 40'000), 8);
+    NodeGroup whole(shape.scheme, unequal_sizes(shape.members, 40'000), 8);
     ASSERT_TRUE(whole.protect().ok());
     for (int round = 0; round < 20; ++round) {
-      Cluster cluster = whole.copy();
+      NodeGroup cluster = whole.copy();
       const auto position = static_cast<uint32_t>(random() % shape.members);
       for (uint64_t damages = 1 + random() % 4; damages > 0; --damages) cluster.damage_some_file(position, random());
       const Status status = cluster.rebuild();
@@ -143,9 +143,9 @@ TEST(Redundancy, RebuildsDamagedFilesOfOneNode) {
 }
 
 TEST(Redundancy, RebuildsDamageOfMoreNodesWhereItDoesNotFallOnOneAnother) {
-  Cluster whole("xor:3", even_sizes(3), 9);
+  NodeGroup whole("xor:3", even_sizes(3), 9);
   ASSERT_TRUE(whole.protect().ok());
-  Cluster cluster = whole.copy();
+  NodeGroup cluster = whole.copy();
   // All redundancy files but one, with all data there: nothing is missing that could not be made again.
   for (uint32_t position : {0, 1}) cluster.remove(position, kParityFileName);
   EXPECT_TRUE(cluster.rebuild().ok());
@@ -157,9 +157,9 @@ TEST(Redundancy, NeverRebuildsAnythingWrong) {
   uint32_t rebuilt = 0, refused = 0;
   for (int round = 0; round < 300; ++round) {
     const Shape& shape = kShapes[random() % std::size(kShapes)];
-    Cluster whole(shape.scheme, unequal_sizes(shape.members, 20'000), random());
+    NodeGroup whole(shape.scheme, unequal_sizes(shape.members, 20'000), random());
     ASSERT_TRUE(whole.protect().ok());
-    Cluster cluster = whole.copy();
+    NodeGroup cluster = whole.copy();
     for (uint64_t damages = 1 + random() % 5; damages > 0; --damages) {
       const auto position = static_cast<uint32_t>(random() % shape.members);
       if (random() % 4 == 0) cluster.lose(position);
@@ -175,7 +175,7 @@ TEST(Redundancy, NeverRebuildsAnythingWrong) {
 }
 
 TEST(Redundancy, OfNothingLostChangesNothing) {
-  Cluster cluster("rs:2+1", even_sizes(3), 11);
+  NodeGroup cluster("rs:2+1", even_sizes(3), 11);
   ASSERT_TRUE(cluster.protect().ok());
   FaultyFileSystem watched(cluster.fs(1));
   EXPECT_TRUE(cluster.rebuild_with(1, watched).ok());
@@ -183,15 +183,15 @@ TEST(Redundancy, OfNothingLostChangesNothing) {
 }
 
 TEST(Redundancy, MadeAgainIsTheSame) {
-  Cluster cluster("rs:2+2", unequal_sizes(5, 30'000), 12);
+  NodeGroup cluster("rs:2+2", unequal_sizes(5, 30'000), 12);
   ASSERT_TRUE(cluster.protect().ok());
-  const Cluster before = cluster.copy();
+  const NodeGroup before = cluster.copy();
   ASSERT_TRUE(cluster.protect().ok());
   EXPECT_TRUE(cluster.same_files(before));
 }
 
 TEST(Redundancy, NoticesFilesThatChangeWhileItIsMade) {
-  Cluster cluster("xor:3", even_sizes(3), 13);
+  NodeGroup cluster("xor:3", even_sizes(3), 13);
   const ParityGroup group = cluster.describe().value();
   cluster.put(1, "a.arena", ByteVector(5000, std::byte{1}));
   uint32_t corrupt = 0;
@@ -205,7 +205,7 @@ TEST(Redundancy, NoticesFilesThatChangeWhileItIsMade) {
 }
 
 TEST(Redundancy, RefusesRedundancyFilesThatContradictEachOther) {
-  Cluster cluster("xor:3", even_sizes(3), 14);
+  NodeGroup cluster("xor:3", even_sizes(3), 14);
   ASSERT_TRUE(cluster.protect().ok());
   const ByteVector stale = cluster.contents(0, std::string(kParityFileName));
   cluster.put(1, "a.arena", ByteVector(100));
@@ -234,12 +234,12 @@ class SpoiledExchange final : public BlockExchange {
 };
 
 TEST(Redundancy, NoticesBlocksThatAreSpoiledOnTheWay) {
-  Cluster cluster("rs:3+2", unequal_sizes(5, 10 * kParityBlockBytes), 15);
+  NodeGroup cluster("rs:3+2", unequal_sizes(5, 10 * kParityBlockBytes), 15);
   ASSERT_TRUE(cluster.protect().ok());
   cluster.lose(0);
   cluster.lose(3);
-  const Cluster before = cluster.copy();
-  const Cluster::Rebuilding rebuilding = cluster.look().value();
+  const NodeGroup before = cluster.copy();
+  const NodeGroup::Rebuilding rebuilding = cluster.look().value();
   for (uint64_t from : {uint64_t{0}, uint64_t{3}}) {
     FolderExchange folders(*rebuilding.group, cluster.places());
     SpoiledExchange exchange(folders, from);
@@ -250,10 +250,10 @@ TEST(Redundancy, NoticesBlocksThatAreSpoiledOnTheWay) {
 }
 
 TEST(Redundancy, HasTheSameRoundsForAllMembers) {
-  Cluster cluster("rs:3+2", unequal_sizes(6, 7 * kParityBlockBytes), 16);
+  NodeGroup cluster("rs:3+2", unequal_sizes(6, 7 * kParityBlockBytes), 16);
   ASSERT_TRUE(cluster.protect().ok());
   cluster.lose(0);
-  const Cluster::Rebuilding rebuilding = cluster.look().value();
+  const NodeGroup::Rebuilding rebuilding = cluster.look().value();
   EXPECT_GT(rebuilding.plan.rounds(), 5u);
   for (uint32_t position = 0; position < 6; ++position) {
     FolderExchange folders(*rebuilding.group, cluster.places());
@@ -265,8 +265,8 @@ TEST(Redundancy, HasTheSameRoundsForAllMembers) {
 }
 
 /// Whatever strikes one member while it rebuilds: it says so, or all is well; and the next attempt succeeds.
-void check_fault(const Cluster& lossy, const Cluster& whole, const Fault& fault) {
-  Cluster cluster = lossy.copy();
+void check_fault(const NodeGroup& lossy, const NodeGroup& whole, const Fault& fault) {
+  NodeGroup cluster = lossy.copy();
   FaultyFileSystem faulty(cluster.fs(0), {fault});
   const Status status = cluster.rebuild_with(0, faulty);
   EXPECT_TRUE(faulty.struck() || status.ok());
@@ -279,14 +279,14 @@ void check_fault(const Cluster& lossy, const Cluster& whole, const Fault& fault)
 }
 
 TEST(Redundancy, SurvivesEveryFaultOfARebuild) {
-  Cluster whole("rs:2+1", FileSizes(3, {{"a.arena", 3000}, {"b.arena", 700}, {"c.set", 0}}), 17);
+  NodeGroup whole("rs:2+1", FileSizes(3, {{"a.arena", 3000}, {"b.arena", 700}, {"c.set", 0}}), 17);
   ASSERT_TRUE(whole.protect().ok());
-  Cluster lossy = whole.copy();
+  NodeGroup lossy = whole.copy();
   lossy.damage(0, "a.arena");
   for (std::string_view name : {std::string_view("c.set"), kParityFileName}) {
     lossy.remove(0, name);
   }
-  Cluster counted = lossy.copy();
+  NodeGroup counted = lossy.copy();
   FaultyFileSystem counter(counted.fs(0));
   ASSERT_TRUE(counted.rebuild_with(0, counter).ok());
   const FaultyFileSystem::OperationCount count = counter.operation_count();
@@ -306,8 +306,8 @@ TEST(Redundancy, SurvivesEveryFaultOfARebuild) {
 
 /// The member's disk after a crash at some operation of `act`, for each operation and each kind of crash.
 template <class Act, class Check>
-void for_each_crash(const Cluster& start, uint32_t position, const Act& act, const Check& check) {
-  Cluster counted = start.copy();
+void for_each_crash(const NodeGroup& start, uint32_t position, const Act& act, const Check& check) {
+  NodeGroup counted = start.copy();
   FaultyFileSystem counter(counted.fs(position));
   ASSERT_TRUE(act(counted, counter).ok());
   const uint64_t count = counter.operation_count().mutating;
@@ -317,7 +317,7 @@ void for_each_crash(const Cluster& start, uint32_t position, const Act& act, con
                                       {CrashPolicy::Kind::torn, 1},
                                       {CrashPolicy::Kind::torn, 2},
                                       {CrashPolicy::Kind::torn, 3}}) {
-      Cluster cluster = start.copy();
+      NodeGroup cluster = start.copy();
       Status status;
       {
         FaultyFileSystem faulty(cluster.fs(position),
@@ -332,16 +332,16 @@ void for_each_crash(const Cluster& start, uint32_t position, const Act& act, con
 }
 
 TEST(Redundancy, SurvivesACrashAtAnyStepOfARebuild) {
-  Cluster whole("rs:2+1", FileSizes(3, {{"a.arena", 3000}, {"b.arena", 700}, {"c.set", 0}}), 18);
+  NodeGroup whole("rs:2+1", FileSizes(3, {{"a.arena", 3000}, {"b.arena", 700}, {"c.set", 0}}), 18);
   ASSERT_TRUE(whole.protect().ok());
-  Cluster lossy = whole.copy();
+  NodeGroup lossy = whole.copy();
   lossy.damage(0, "a.arena");
   for (std::string_view name : {std::string_view("c.set"), kParityFileName}) {
     lossy.remove(0, name);
   }
   for_each_crash(
-      lossy, 0, [](Cluster& cluster, FaultyFileSystem& faulty) { return cluster.rebuild_with(0, faulty); },
-      [&](Cluster& cluster, const Status& status) {
+      lossy, 0, [](NodeGroup& cluster, FaultyFileSystem& faulty) { return cluster.rebuild_with(0, faulty); },
+      [&](NodeGroup& cluster, const Status& status) {
         if (status.ok()) {
           EXPECT_TRUE(cluster.same_files_of(whole, 0)) << "it said that all was durable";
         }
@@ -353,13 +353,13 @@ TEST(Redundancy, SurvivesACrashAtAnyStepOfARebuild) {
 }
 
 TEST(Redundancy, SurvivesACrashAtAnyStepOfMakingIt) {
-  Cluster plain("xor:3", FileSizes(3, {{"a.arena", 3000}, {"c.set", 10}}), 19);
-  Cluster whole = plain.copy();
+  NodeGroup plain("xor:3", FileSizes(3, {{"a.arena", 3000}, {"c.set", 10}}), 19);
+  NodeGroup whole = plain.copy();
   ASSERT_TRUE(whole.protect().ok());
-  for (const Cluster* start : {&plain, &whole}) {
+  for (const NodeGroup* start : {&plain, &whole}) {
     for_each_crash(
-        *start, 1, [](Cluster& cluster, FaultyFileSystem& faulty) { return cluster.protect_with(1, faulty); },
-        [&](Cluster& cluster, const Status& status) {
+        *start, 1, [](NodeGroup& cluster, FaultyFileSystem& faulty) { return cluster.protect_with(1, faulty); },
+        [&](NodeGroup& cluster, const Status& status) {
           EXPECT_EQ(cluster.contents(1, "a.arena"), whole.contents(1, "a.arena"));
           const bool has_it =
               cluster.contents(1, std::string(kParityFileName)) == whole.contents(1, std::string(kParityFileName));
@@ -371,7 +371,7 @@ TEST(Redundancy, SurvivesACrashAtAnyStepOfMakingIt) {
 }
 
 TEST(ProtectedMember, IsDescribedFromItsFiles) {
-  Cluster cluster("xor:3", FileSizes(3, {{"a", 2500}, {"b", 0}}), 20);
+  NodeGroup cluster("xor:3", FileSizes(3, {{"a", 2500}, {"b", 0}}), 20);
   MemoryFileSystem& fs = cluster.fs(0);
   const Redundancy redundancy = cluster.redundancy();
   const ProtectedMember member = describe_member(fs, "/node", "n", {"b", "a"}, redundancy).value();
@@ -387,7 +387,7 @@ TEST(ProtectedMember, IsDescribedFromItsFiles) {
 }
 
 TEST(MemberReader, RefusesWhatIsBehindTheEnd) {
-  Cluster cluster("partner", {{{"a", 10}, {"b", 5}}, {}}, 21);
+  NodeGroup cluster("partner", {{{"a", 10}, {"b", 5}}, {}}, 21);
   const ParityGroup group = cluster.describe().value();
   ByteVector bytes(15);
   MemberReader reader(cluster.fs(0), cluster.folder(), group.member(0).files);

@@ -29,7 +29,7 @@ using KnownFiles = std::map<std::string, Score>;
 /// One node's share in restoring one set.
 class SetRestorer {
  public:
-  SetRestorer(Communicator& leaders, const NodePlace& place, const SetName& set, const RestoreOptions& options,
+  SetRestorer(Communicator& leaders, const NodePlace& place, const SetName& set, const RestoreLostOptions& options,
               KnownFiles& known_whole)
       : leaders_(leaders), place_(place), set_(set), contents_(options.read_everything), known_whole_(known_whole) {
     if (!place.path.empty()) folder_.emplace(*place.fs, place.path, set);
@@ -288,7 +288,7 @@ std::string SetRestorer::say_what_was_rebuilt() const {
 }  // namespace
 
 Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodePlace& place,
-                                              const RestoreOptions& options) {
+                                              const RestoreLostOptions& options) {
   const auto tidy = [](const NodePlace& each) { return each.path.empty() ? Status() : tidy_redundancy(each); };
   VARVE_TRY(agree_among_nodes(leaders, place.node, tidy(place)));
   const Result<std::vector<SetName>> mine = list_redundancy(place, options.job);

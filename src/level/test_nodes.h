@@ -161,7 +161,7 @@ class Nodes {
   }
   /// What restore_lost() says on all nodes; internal if that differs.
   Result<std::vector<RestoredSet>> restore(bool messages = true, const std::map<uint32_t, FileSystem*>& own = {},
-                                           const RestoreOptions& options = {}) {
+                                           const RestoreLostOptions& options = {}) {
     std::vector<std::vector<RestoredSet>> restored(count());
     const Status status = same(on_all(
         [&](uint32_t node, Communicator& leaders) -> Status {

@@ -42,14 +42,14 @@ fuse_entry_param entry_param(const NodeView& view) {
   return entry;
 }
 
-void reply_entry(fuse_req_t request, const Outcome<NodeView>& view) {
+void reply_entry(fuse_req_t request, const MountResult<NodeView>& view) {
   if (!view.ok()) return reply(request, view.error());
   const fuse_entry_param entry = entry_param(*view);
   // Who was interrupted never learns of the name.
   if (fuse_reply_entry(request, &entry) == -ENOENT) store_of(request).forget(entry.ino, 1);
 }
 
-void reply_attributes(fuse_req_t request, const Outcome<NodeView>& view) {
+void reply_attributes(fuse_req_t request, const MountResult<NodeView>& view) {
   if (!view.ok()) return reply(request, view.error());
   fuse_reply_attr(request, &view->status, view->lasting ? kLastingSeconds : kBriefSeconds);
 }
@@ -111,7 +111,7 @@ void on_setattr(fuse_req_t request, fuse_ino_t inode, struct stat* wanted, int s
 
 void on_readlink(fuse_req_t request, fuse_ino_t inode) {
   answer(request, [&] {
-    const Outcome<std::string> target = store_of(request).read_link(inode);
+    const MountResult<std::string> target = store_of(request).read_link(inode);
     if (!target.ok()) return reply(request, target.error());
     fuse_reply_readlink(request, target->c_str());
   });
@@ -158,7 +158,7 @@ void give_handle(fuse_file_info* info, std::unique_ptr<OpenFile>& file) {
 
 void on_open(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   answer(request, [&] {
-    Outcome<std::unique_ptr<OpenFile>> opened = store_of(request).open(inode, info->flags);
+    MountResult<std::unique_ptr<OpenFile>> opened = store_of(request).open(inode, info->flags);
     if (!opened.ok()) return reply(request, opened.error());
     give_handle(info, *opened);
     if (fuse_reply_open(request, info) == -ENOENT) delete &file_of(info);
@@ -200,7 +200,7 @@ void on_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_fil
     }
     thread_local ByteVector buffer;
     if (buffer.size() < size) buffer.resize(size);
-    const Outcome<size_t> got = file.read(static_cast<uint64_t>(offset), MutableByteSpan(buffer).first(size));
+    const MountResult<size_t> got = file.read(static_cast<uint64_t>(offset), MutableByteSpan(buffer).first(size));
     if (!got.ok()) return reply(request, got.error());
     fuse_reply_buf(request, reinterpret_cast<const char*>(buffer.data()), *got);
   });
@@ -227,7 +227,7 @@ void on_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t 
 }
 
 void on_lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence, fuse_file_info* info) {
-  const Outcome<uint64_t> found = file_of(info).seek(static_cast<uint64_t>(offset), whence);
+  const MountResult<uint64_t> found = file_of(info).seek(static_cast<uint64_t>(offset), whence);
   if (!found.ok()) return reply(request, found.error());
   fuse_reply_lseek(request, static_cast<off_t>(*found));
 }
@@ -236,7 +236,7 @@ void on_lseek(fuse_req_t request, fuse_ino_t, off_t offset, int whence, fuse_fil
 
 void on_opendir(fuse_req_t request, fuse_ino_t inode, fuse_file_info* info) {
   answer(request, [&] {
-    Outcome<std::vector<ListedName>> names = store_of(request).list(inode);
+    MountResult<std::vector<ListedName>> names = store_of(request).list(inode);
     if (!names.ok()) return reply(request, names.error());
     auto folder = std::make_unique<OpenFolder>();
     folder->names.push_back({".", inode, S_IFDIR});
@@ -271,7 +271,7 @@ void read_folder(fuse_req_t request, fuse_ino_t inode, size_t size, off_t offset
       entry.attr.st_mode = name.type;
       bool found = false;
       if (plus && name.name != "." && name.name != "..") {
-        const Outcome<NodeView> view = store.find(inode, name.name);
+        const MountResult<NodeView> view = store.find(inode, name.name);
         found = view.ok();
         if (view.error().number == ENOENT) continue;  // it has gone since
         if (found) entry = entry_param(*view);
@@ -299,7 +299,7 @@ void on_readdirplus(fuse_req_t request, fuse_ino_t inode, size_t size, off_t off
 }
 
 void on_statfs(fuse_req_t request, fuse_ino_t) {
-  const Outcome<struct statvfs> disk = store_of(request).disk();
+  const MountResult<struct statvfs> disk = store_of(request).disk();
   if (!disk.ok()) return reply(request, disk.error());
   fuse_reply_statfs(request, &*disk);
 }

@@ -43,14 +43,14 @@ uint32_t MountedStore::new_realm(Realm realm) {
   return number;
 }
 
-Outcome<MountedStore::Realm> MountedStore::realm_of(uint64_t inode) const {
+MountResult<MountedStore::Realm> MountedStore::realm_of(uint64_t inode) const {
   std::lock_guard lock(mutex_);
   const auto found = realms_.find(static_cast<uint32_t>(inode >> kRealmShift));
   if (found == realms_.end()) return Errno{ESTALE};
   return found->second;
 }
 
-Outcome<std::shared_ptr<SetFolder>> MountedStore::set_of(uint64_t inode) const {
+MountResult<std::shared_ptr<SetFolder>> MountedStore::set_of(uint64_t inode) const {
   MOUNT_ASSIGN(const Realm realm, realm_of(inode));
   if (!realm.set) return Errno{EPERM};
   return realm.set;
@@ -69,7 +69,7 @@ std::shared_ptr<MountedStore::Job> MountedStore::job_named(const std::string& na
   return job;
 }
 
-Outcome<std::shared_ptr<MountedStore::Job>> MountedStore::find_job(const std::string& name) {
+MountResult<std::shared_ptr<MountedStore::Job>> MountedStore::find_job(const std::string& name) {
   if (!check_job_name(name).ok()) return Errno{ENOENT};
   {
     std::lock_guard lock(mutex_);
@@ -88,7 +88,7 @@ std::shared_ptr<OpenSet> MountedStore::open_set(const Job& job, const std::strin
   return found == job.open.end() ? nullptr : found->second.set;
 }
 
-Outcome<std::shared_ptr<StoredSet>> MountedStore::stored_set(const std::shared_ptr<Job>& job, uint64_t step) {
+MountResult<std::shared_ptr<StoredSet>> MountedStore::stored_set(const std::shared_ptr<Job>& job, uint64_t step) {
   const SetName name{job->name, step};
   Result<SetRecord> record = catalog_.read(name);
   if (!record.ok()) {
@@ -138,7 +138,7 @@ NodeView MountedStore::link_view(uint64_t inode, uint64_t step) const {
 
 // Looking
 
-Outcome<NodeView> MountedStore::look(uint64_t inode) {
+MountResult<NodeView> MountedStore::look(uint64_t inode) {
   if (inode == kRoot) return folder_view(0, !is_read_only());
   MOUNT_ASSIGN(const Realm realm, realm_of(inode));
   if (realm.set) return realm.set->look(id_in(inode));
@@ -147,7 +147,7 @@ Outcome<NodeView> MountedStore::look(uint64_t inode) {
   return link_view(inode, canonical_step(target).value_or(0));
 }
 
-Outcome<std::string> MountedStore::read_link(uint64_t inode) {
+MountResult<std::string> MountedStore::read_link(uint64_t inode) {
   if (inode == kRoot) return Errno{EINVAL};
   MOUNT_ASSIGN(const Realm realm, realm_of(inode));
   if (realm.set) return realm.set->read_link(id_in(inode));
@@ -163,7 +163,7 @@ Outcome<std::string> MountedStore::read_link(uint64_t inode) {
   return std::to_string(alias->second);
 }
 
-Outcome<NodeView> MountedStore::find(uint64_t folder, const std::string& name) {
+MountResult<NodeView> MountedStore::find(uint64_t folder, const std::string& name) {
   if (folder == kRoot) {
     MOUNT_ASSIGN(const std::shared_ptr<Job> job, find_job(name));
     return folder_view(job->realm, !is_read_only());
@@ -172,7 +172,7 @@ Outcome<NodeView> MountedStore::find(uint64_t folder, const std::string& name) {
   return realm.set ? realm.set->find(id_in(folder), name) : find_in_job(realm.job, name);
 }
 
-Outcome<NodeView> MountedStore::find_in_job(const std::shared_ptr<Job>& job, const std::string& name) {
+MountResult<NodeView> MountedStore::find_in_job(const std::shared_ptr<Job>& job, const std::string& name) {
   if (const std::shared_ptr<OpenSet> set = open_set(*job, name)) return set->top();
   if (const std::optional<uint64_t> step = canonical_step(name)) {
     MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, stored_set(job, *step));
@@ -202,16 +202,17 @@ Outcome<NodeView> MountedStore::find_in_job(const std::shared_ptr<Job>& job, con
 }
 
 void MountedStore::forget(uint64_t inode, uint64_t count) {
-  if (const Outcome<Realm> realm = realm_of(inode); realm.ok() && realm->set) realm->set->forget(id_in(inode), count);
+  if (const MountResult<Realm> realm = realm_of(inode); realm.ok() && realm->set)
+    realm->set->forget(id_in(inode), count);
 }
 
-Outcome<std::vector<ListedName>> MountedStore::list(uint64_t folder) {
+MountResult<std::vector<ListedName>> MountedStore::list(uint64_t folder) {
   if (folder == kRoot) return list_root();
   MOUNT_ASSIGN(const Realm realm, realm_of(folder));
   return realm.set ? realm.set->list(id_in(folder)) : list_job(realm.job);
 }
 
-Outcome<std::vector<ListedName>> MountedStore::list_root() {
+MountResult<std::vector<ListedName>> MountedStore::list_root() {
   const Result<std::vector<std::string>> stored = catalog_.jobs();
   if (!stored.ok()) return errno_of(stored.status());
   for (const std::string& name : *stored) job_named(name);
@@ -224,7 +225,7 @@ Outcome<std::vector<ListedName>> MountedStore::list_root() {
   return names;
 }
 
-Outcome<std::vector<ListedName>> MountedStore::list_job(const std::shared_ptr<Job>& job) {
+MountResult<std::vector<ListedName>> MountedStore::list_job(const std::shared_ptr<Job>& job) {
   const Result<std::vector<uint64_t>> steps = catalog_.steps(job->name);
   if (!steps.ok()) return errno_of(steps.status());
   std::vector<ListedName> names;
@@ -244,9 +245,9 @@ Outcome<std::vector<ListedName>> MountedStore::list_job(const std::shared_ptr<Jo
 
 // Files
 
-Outcome<std::unique_ptr<OpenFile>> MountedStore::open(uint64_t inode, int flags) {
+MountResult<std::unique_ptr<OpenFile>> MountedStore::open(uint64_t inode, int flags) {
   MOUNT_ASSIGN(const std::shared_ptr<SetFolder> set, set_of(inode));
-  Outcome<std::unique_ptr<OpenFile>> opened = set->open(id_in(inode), flags);
+  MountResult<std::unique_ptr<OpenFile>> opened = set->open(id_in(inode), flags);
   if (opened.ok() || opened.error().number == EPERM) return opened;
   // It may have been sealed between the two steps; then it is found where it is now.
   MOUNT_ASSIGN(const std::shared_ptr<SetFolder> now, set_of(inode));
@@ -260,22 +261,23 @@ Errno MountedStore::sync_folder(uint64_t inode) {
   return realm.set ? realm.set->sync_folder(id_in(inode)) : Errno{};
 }
 
-Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> MountedStore::create(uint64_t folder, const std::string& name,
-                                                                             int flags, uint32_t mode) {
+MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> MountedStore::create(uint64_t folder,
+                                                                                 const std::string& name, int flags,
+                                                                                 uint32_t mode) {
   if (is_read_only()) return Errno{EROFS};
   if (folder == kRoot) return Errno{EPERM};
   MOUNT_ASSIGN(const std::shared_ptr<SetFolder> set, set_of(folder));
   return set->create(id_in(folder), name, flags, mode);
 }
 
-Outcome<NodeView> MountedStore::make_link(uint64_t folder, const std::string& name, const std::string& target) {
+MountResult<NodeView> MountedStore::make_link(uint64_t folder, const std::string& name, const std::string& target) {
   if (is_read_only()) return Errno{EROFS};
   if (folder == kRoot) return Errno{EPERM};
   MOUNT_ASSIGN(const std::shared_ptr<SetFolder> set, set_of(folder));
   return set->make_link(id_in(folder), name, target);
 }
 
-Outcome<NodeView> MountedStore::change(uint64_t inode, const AttributeChange& change, OpenFile* file) {
+MountResult<NodeView> MountedStore::change(uint64_t inode, const AttributeChange& change, OpenFile* file) {
   if (is_read_only()) return Errno{EROFS};
   if (inode == kRoot) return Errno{EPERM};
   MOUNT_ASSIGN(const std::shared_ptr<SetFolder> set, set_of(inode));
@@ -284,14 +286,14 @@ Outcome<NodeView> MountedStore::change(uint64_t inode, const AttributeChange& ch
 
 // Folders
 
-Outcome<NodeView> MountedStore::make_folder(uint64_t folder, const std::string& name, uint32_t mode) {
+MountResult<NodeView> MountedStore::make_folder(uint64_t folder, const std::string& name, uint32_t mode) {
   if (is_read_only()) return Errno{EROFS};
   if (folder == kRoot) return make_job_folder(name);
   MOUNT_ASSIGN(const Realm realm, realm_of(folder));
   return realm.set ? realm.set->make_folder(id_in(folder), name, mode) : make_set_folder(realm.job, name);
 }
 
-Outcome<NodeView> MountedStore::make_job_folder(const std::string& name) {
+MountResult<NodeView> MountedStore::make_job_folder(const std::string& name) {
   if (!check_job_name(name).ok()) return Errno{name.size() > 100 ? ENAMETOOLONG : EINVAL};
   if (find_job(name).ok()) return Errno{EEXIST};
   if (const Status made = spool_->make_job(name); !made.ok()) return errno_of(made);
@@ -317,7 +319,7 @@ Result<std::shared_ptr<OpenSet>> MountedStore::adopt_open_set(const std::shared_
   return set;
 }
 
-Outcome<NodeView> MountedStore::make_set_folder(const std::shared_ptr<Job>& job, const std::string& name) {
+MountResult<NodeView> MountedStore::make_set_folder(const std::shared_ptr<Job>& job, const std::string& name) {
   const std::optional<StepName> parsed = parse_step_name(name);
   if (!parsed) return Errno{name.size() > 100 ? ENAMETOOLONG : EINVAL};
   if (open_set(*job, name)) return Errno{EEXIST};
@@ -519,7 +521,7 @@ Status not_a_set() {
 }  // namespace
 
 Status MountedStore::seal(uint64_t set_folder) {
-  const Outcome<Realm> realm = realm_of(set_folder);
+  const MountResult<Realm> realm = realm_of(set_folder);
   const auto set = realm.ok() ? std::dynamic_pointer_cast<OpenSet>(realm->set) : nullptr;
   if (realm.ok() && std::dynamic_pointer_cast<StoredSet>(realm->set)) return {};
   if (!set || id_in(set_folder) != SetFolder::kTop) return not_a_set();
@@ -531,7 +533,7 @@ Status MountedStore::seal(uint64_t set_folder) {
 }
 
 Result<std::string> MountedStore::describe(uint64_t set_folder) {
-  const Outcome<Realm> realm = realm_of(set_folder);
+  const MountResult<Realm> realm = realm_of(set_folder);
   if (realm.ok()) {
     if (const auto stored = std::dynamic_pointer_cast<StoredSet>(realm->set))
       return "committed as " + stored->record().name.to_string() + "\n";
@@ -549,7 +551,7 @@ Result<std::string> MountedStore::describe(uint64_t set_folder) {
   return not_a_set();
 }
 
-Outcome<struct statvfs> MountedStore::disk() const {
+MountResult<struct statvfs> MountedStore::disk() const {
   struct statvfs status {};
   if (::statvfs(options_.disk_folder.c_str(), &status) != 0) return Errno{errno};
   return status;

@@ -55,25 +55,25 @@ class MountedStore {
   void seal_quiet_sets();
 
   bool is_read_only() const { return spool_ == nullptr; }
-  Outcome<NodeView> look(uint64_t inode);
-  Outcome<NodeView> find(uint64_t folder, const std::string& name);
+  MountResult<NodeView> look(uint64_t inode);
+  MountResult<NodeView> find(uint64_t folder, const std::string& name);
   void forget(uint64_t inode, uint64_t count);
-  Outcome<std::vector<ListedName>> list(uint64_t folder);
-  Outcome<std::string> read_link(uint64_t inode);
-  Outcome<std::unique_ptr<OpenFile>> open(uint64_t inode, int flags);
+  MountResult<std::vector<ListedName>> list(uint64_t folder);
+  MountResult<std::string> read_link(uint64_t inode);
+  MountResult<std::unique_ptr<OpenFile>> open(uint64_t inode, int flags);
   Errno sync_folder(uint64_t inode);
-  Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint64_t folder, const std::string& name, int flags,
-                                                                 uint32_t mode);
-  Outcome<NodeView> make_folder(uint64_t folder, const std::string& name, uint32_t mode);
-  Outcome<NodeView> make_link(uint64_t folder, const std::string& name, const std::string& target);
+  MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint64_t folder, const std::string& name,
+                                                                     int flags, uint32_t mode);
+  MountResult<NodeView> make_folder(uint64_t folder, const std::string& name, uint32_t mode);
+  MountResult<NodeView> make_link(uint64_t folder, const std::string& name, const std::string& target);
   Errno remove(uint64_t folder, const std::string& name);
   /// Of a committed set from which everything was removed: drops it.
   Errno remove_folder(uint64_t folder, const std::string& name);
   /// Of an open set to a name that is not temporary: seals it first.
   Errno rename(uint64_t folder, const std::string& name, uint64_t new_folder, const std::string& new_name,
                unsigned flags);
-  Outcome<NodeView> change(uint64_t inode, const AttributeChange& change, OpenFile* file);
-  Outcome<struct statvfs> disk() const;
+  MountResult<NodeView> change(uint64_t inode, const AttributeChange& change, OpenFile* file);
+  MountResult<struct statvfs> disk() const;
 
   /// Seals the open set whose folder this is, under the step that its name tells.
   Status seal(uint64_t set_folder);
@@ -108,20 +108,20 @@ class MountedStore {
     std::shared_ptr<Job> job_of_set;
   };
 
-  Outcome<Realm> realm_of(uint64_t inode) const;
-  Outcome<std::shared_ptr<SetFolder>> set_of(uint64_t inode) const;
+  MountResult<Realm> realm_of(uint64_t inode) const;
+  MountResult<std::shared_ptr<SetFolder>> set_of(uint64_t inode) const;
   uint32_t new_realm(Realm realm);
   std::shared_ptr<Job> job_named(const std::string& name);
-  Outcome<std::shared_ptr<Job>> find_job(const std::string& name);
-  Outcome<std::shared_ptr<StoredSet>> stored_set(const std::shared_ptr<Job>& job, uint64_t step);
+  MountResult<std::shared_ptr<Job>> find_job(const std::string& name);
+  MountResult<std::shared_ptr<StoredSet>> stored_set(const std::shared_ptr<Job>& job, uint64_t step);
   std::shared_ptr<OpenSet> open_set(const Job& job, const std::string& name) const;
   NodeView folder_view(uint32_t realm, bool may_change) const;
   NodeView link_view(uint64_t inode, uint64_t step) const;
-  Outcome<NodeView> find_in_job(const std::shared_ptr<Job>& job, const std::string& name);
-  Outcome<std::vector<ListedName>> list_root();
-  Outcome<std::vector<ListedName>> list_job(const std::shared_ptr<Job>& job);
-  Outcome<NodeView> make_job_folder(const std::string& name);
-  Outcome<NodeView> make_set_folder(const std::shared_ptr<Job>& job, const std::string& name);
+  MountResult<NodeView> find_in_job(const std::shared_ptr<Job>& job, const std::string& name);
+  MountResult<std::vector<ListedName>> list_root();
+  MountResult<std::vector<ListedName>> list_job(const std::shared_ptr<Job>& job);
+  MountResult<NodeView> make_job_folder(const std::string& name);
+  MountResult<NodeView> make_set_folder(const std::shared_ptr<Job>& job, const std::string& name);
   Errno remove_job_folder(const std::string& name);
   Errno remove_set_folder(const std::shared_ptr<Job>& job, const std::string& name);
   Errno drop(const std::shared_ptr<Job>& job, uint64_t step);

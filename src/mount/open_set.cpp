@@ -92,7 +92,7 @@ OpenSet::State OpenSet::state() const {
     if (!entry.linked || entry.type != S_IFREG) continue;
     ++state.files;
     state.writers += entry.writers > 0 ? 1 : 0;
-    if (const Outcome<struct stat> status = stat_of(id); status.ok())
+    if (const MountResult<struct stat> status = stat_of(id); status.ok())
       state.bytes += static_cast<uint64_t>(status->st_size);
   }
   state.quiet_seconds = clock_.seconds() - changed_at_.load(std::memory_order_relaxed);
@@ -168,7 +168,7 @@ std::string OpenSet::path_of(uint32_t id) const {
   return path;
 }
 
-Outcome<struct stat> OpenSet::stat_of(uint32_t id) const {
+MountResult<struct stat> OpenSet::stat_of(uint32_t id) const {
   const Entry& entry = entries_.at(id);
   struct stat status {};
   int failed = 0;
@@ -185,7 +185,7 @@ Outcome<struct stat> OpenSet::stat_of(uint32_t id) const {
   return status;
 }
 
-Outcome<NodeView> OpenSet::view(uint32_t id, bool found) {
+MountResult<NodeView> OpenSet::view(uint32_t id, bool found) {
   NodeView view;
   MOUNT_ASSIGN(view.status, stat_of(id));
   view.status.st_ino = inode_of(realm_, id);
@@ -195,17 +195,17 @@ Outcome<NodeView> OpenSet::view(uint32_t id, bool found) {
 
 NodeView OpenSet::top() {
   std::lock_guard lock(mutex_);
-  const Outcome<NodeView> top = view(kTop, false);
+  const MountResult<NodeView> top = view(kTop, false);
   return top.ok() ? *top : NodeView{};
 }
 
-Outcome<NodeView> OpenSet::look(uint32_t id) {
+MountResult<NodeView> OpenSet::look(uint32_t id) {
   std::lock_guard lock(mutex_);
   if (entry(id) == nullptr) return Errno{ESTALE};
   return view(id, false);
 }
 
-Outcome<NodeView> OpenSet::find(uint32_t folder, const std::string& name) {
+MountResult<NodeView> OpenSet::find(uint32_t folder, const std::string& name) {
   std::lock_guard lock(mutex_);
   Entry* const parent = entry(folder);
   if (parent == nullptr) return Errno{ESTALE};
@@ -223,7 +223,7 @@ void OpenSet::forget(uint32_t id, uint64_t count) {
   }
 }
 
-Outcome<std::vector<ListedName>> OpenSet::list(uint32_t folder) {
+MountResult<std::vector<ListedName>> OpenSet::list(uint32_t folder) {
   std::lock_guard lock(mutex_);
   const Entry* const parent = entry(folder);
   if (parent == nullptr) return Errno{ESTALE};
@@ -233,7 +233,7 @@ Outcome<std::vector<ListedName>> OpenSet::list(uint32_t folder) {
   return names;
 }
 
-Outcome<std::string> OpenSet::read_link(uint32_t id) {
+MountResult<std::string> OpenSet::read_link(uint32_t id) {
   std::lock_guard lock(mutex_);
   const Entry* const link = entry(id);
   if (link == nullptr || !link->linked) return Errno{ESTALE};
@@ -245,7 +245,7 @@ Outcome<std::string> OpenSet::read_link(uint32_t id) {
 
 Errno OpenSet::may_change() const { return {stage_ == Stage::open ? 0 : EBUSY}; }
 
-Outcome<std::string> OpenSet::place_for(uint32_t folder, const std::string& name) {
+MountResult<std::string> OpenSet::place_for(uint32_t folder, const std::string& name) {
   MOUNT_TRY(may_change());
   const Entry* const parent = entry(folder);
   if (parent == nullptr || !parent->linked) return Errno{ENOENT};
@@ -296,7 +296,7 @@ bool OpenSet::may_write(uint32_t id, std::unique_lock<std::mutex>& lock) {
   return file != nullptr && (!file->closed || file->writers > 0);
 }
 
-Outcome<std::unique_ptr<OpenFile>> OpenSet::open(uint32_t id, int flags) {
+MountResult<std::unique_ptr<OpenFile>> OpenSet::open(uint32_t id, int flags) {
   std::unique_lock lock(mutex_);
   const Entry* file = entry(id);
   if (file == nullptr || !file->linked) return Errno{ESTALE};
@@ -313,8 +313,8 @@ Outcome<std::unique_ptr<OpenFile>> OpenSet::open(uint32_t id, int flags) {
   return open_path(id, path_of(id), flags & ~(O_CREAT | O_EXCL), 0, writes);
 }
 
-Outcome<std::unique_ptr<OpenFile>> OpenSet::open_path(uint32_t id, const std::string& path, int flags, uint32_t mode,
-                                                      bool writes) {
+MountResult<std::unique_ptr<OpenFile>> OpenSet::open_path(uint32_t id, const std::string& path, int flags,
+                                                          uint32_t mode, bool writes) {
   Entry& file = entries_.at(id);
   // Noted before the file can be changed.
   if (writes && file.writers == 0) {
@@ -335,8 +335,8 @@ Outcome<std::unique_ptr<OpenFile>> OpenSet::open_path(uint32_t id, const std::st
   return std::unique_ptr<OpenFile>(std::move(opened));
 }
 
-Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint32_t folder, const std::string& name,
-                                                                        int flags, uint32_t mode) {
+MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint32_t folder, const std::string& name,
+                                                                            int flags, uint32_t mode) {
   std::unique_lock lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (const auto there = entries_.at(folder).children.find(name); there != entries_.at(folder).children.end()) {
@@ -367,7 +367,7 @@ Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint32_t
   file.files.push_back(opened.get());
   file.writers = writes ? 1 : 0;
   note_change();
-  Outcome<NodeView> seen = view(id, true);
+  MountResult<NodeView> seen = view(id, true);
   lock.unlock();  // a file that is given up takes the lock
   if (!seen.ok()) return seen.error();
   return std::make_pair(*seen, std::unique_ptr<OpenFile>(std::move(opened)));
@@ -387,7 +387,7 @@ void OpenSet::released(SpoolFile& file) {
   released_.notify_all();
 }
 
-Outcome<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
+MountResult<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
   std::lock_guard lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::mkdirat(files_.get(), path.c_str(), mode) != 0) return Errno{errno};
@@ -396,7 +396,7 @@ Outcome<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& name,
   return view(add(folder, name, S_IFDIR, 0), true);
 }
 
-Outcome<NodeView> OpenSet::make_link(uint32_t folder, const std::string& name, const std::string& target) {
+MountResult<NodeView> OpenSet::make_link(uint32_t folder, const std::string& name, const std::string& target) {
   std::lock_guard lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::symlinkat(target.c_str(), files_.get(), path.c_str()) != 0) return Errno{errno};
@@ -461,7 +461,7 @@ Errno OpenSet::truncate_closed(uint32_t id, uint64_t bytes) {
   return {};
 }
 
-Outcome<NodeView> OpenSet::change(uint32_t id, const AttributeChange& change, OpenFile* file) {
+MountResult<NodeView> OpenSet::change(uint32_t id, const AttributeChange& change, OpenFile* file) {
   std::unique_lock lock(mutex_);
   if (entry(id) == nullptr) return Errno{ESTALE};
   MOUNT_TRY(may_change());

@@ -67,22 +67,22 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   /// All names with their numbers; "" is the folder itself.
   std::vector<std::pair<std::string, uint32_t>> numbers() const;
 
-  Outcome<NodeView> look(uint32_t id) override;
-  Outcome<NodeView> find(uint32_t folder, const std::string& name) override;
+  MountResult<NodeView> look(uint32_t id) override;
+  MountResult<NodeView> find(uint32_t folder, const std::string& name) override;
   void forget(uint32_t id, uint64_t count) override;
-  Outcome<std::vector<ListedName>> list(uint32_t folder) override;
-  Outcome<std::string> read_link(uint32_t id) override;
-  Outcome<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
+  MountResult<std::vector<ListedName>> list(uint32_t folder) override;
+  MountResult<std::string> read_link(uint32_t id) override;
+  MountResult<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
   Errno sync_folder(uint32_t id) override;
-  Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t folder, const std::string& name, int flags,
-                                                                 uint32_t mode) override;
-  Outcome<NodeView> make_folder(uint32_t folder, const std::string& name, uint32_t mode) override;
-  Outcome<NodeView> make_link(uint32_t folder, const std::string& name, const std::string& target) override;
+  MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t folder, const std::string& name,
+                                                                     int flags, uint32_t mode) override;
+  MountResult<NodeView> make_folder(uint32_t folder, const std::string& name, uint32_t mode) override;
+  MountResult<NodeView> make_link(uint32_t folder, const std::string& name, const std::string& target) override;
   Errno remove(uint32_t folder, const std::string& name) override;
   Errno remove_folder(uint32_t folder, const std::string& name) override;
   Errno rename(uint32_t folder, const std::string& name, uint32_t new_folder, const std::string& new_name,
                unsigned flags) override;
-  Outcome<NodeView> change(uint32_t id, const AttributeChange& change, OpenFile* file) override;
+  MountResult<NodeView> change(uint32_t id, const AttributeChange& change, OpenFile* file) override;
 
  private:
   friend class SpoolFile;
@@ -110,15 +110,15 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   // Under mutex_:
   Entry* entry(uint32_t id);
   std::string path_of(uint32_t id) const;
-  Outcome<struct stat> stat_of(uint32_t id) const;
-  Outcome<NodeView> view(uint32_t id, bool found);
-  Outcome<std::string> place_for(uint32_t folder, const std::string& name);
+  MountResult<struct stat> stat_of(uint32_t id) const;
+  MountResult<NodeView> view(uint32_t id, bool found);
+  MountResult<std::string> place_for(uint32_t folder, const std::string& name);
   uint32_t add(uint32_t folder, const std::string& name, uint32_t type, uint64_t spool_inode);
   void unlink_entry(uint32_t id);
   void tidy(uint32_t id);
   Errno may_change() const;
-  Outcome<std::unique_ptr<OpenFile>> open_path(uint32_t id, const std::string& path, int flags, uint32_t mode,
-                                               bool writes);
+  MountResult<std::unique_ptr<OpenFile>> open_path(uint32_t id, const std::string& path, int flags, uint32_t mode,
+                                                   bool writes);
   bool may_write(uint32_t id, std::unique_lock<std::mutex>& lock);
   bool all_released_soon(std::unique_lock<std::mutex>& lock);
   Errno truncate_closed(uint32_t id, uint64_t bytes);
@@ -162,8 +162,8 @@ class SpoolFile final : public OpenFile {
   /// Whether nothing was written since a program closed a descriptor of it.
   bool is_flushed() const { return flushed_.load(std::memory_order_relaxed); }
 
-  Outcome<size_t> read(uint64_t offset, MutableByteSpan into) override;
-  Outcome<uint64_t> seek(uint64_t offset, int whence) override;
+  MountResult<size_t> read(uint64_t offset, MutableByteSpan into) override;
+  MountResult<uint64_t> seek(uint64_t offset, int whence) override;
   int descriptor() const override { return descriptor_.get(); }
   Errno begin_write() override;
   Errno allocate(int mode, uint64_t offset, uint64_t bytes) override;

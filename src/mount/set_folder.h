@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "mount/outcome.h"
+#include "mount/mount_result.h"
 
 namespace varve {
 
@@ -39,9 +39,9 @@ class OpenFile {
  public:
   virtual ~OpenFile() = default;
   /// Reads up to `into.size()` bytes; fewer only at the end of the file. Returns how many.
-  virtual Outcome<size_t> read(uint64_t offset, MutableByteSpan into) = 0;
+  virtual MountResult<size_t> read(uint64_t offset, MutableByteSpan into) = 0;
   /// SEEK_DATA and SEEK_HOLE.
-  virtual Outcome<uint64_t> seek(uint64_t offset, int whence) = 0;
+  virtual MountResult<uint64_t> seek(uint64_t offset, int whence) = 0;
   /// A file of the local disk with the same bytes, to read and write without a copy; -1: there is none.
   virtual int descriptor() const { return -1; }
   /// Asked before each write through the descriptor.
@@ -59,27 +59,28 @@ class SetFolder {
   static constexpr uint32_t kTop = 1;
   virtual ~SetFolder() = default;
 
-  virtual Outcome<NodeView> look(uint32_t id) = 0;
+  virtual MountResult<NodeView> look(uint32_t id) = 0;
   /// The one of that name in a folder. The caller knows it from then on, until it forgets it as often as it found it.
-  virtual Outcome<NodeView> find(uint32_t folder, const std::string& name) = 0;
+  virtual MountResult<NodeView> find(uint32_t folder, const std::string& name) = 0;
   virtual void forget(uint32_t, uint64_t) {}
-  virtual Outcome<std::vector<ListedName>> list(uint32_t folder) = 0;
-  virtual Outcome<std::string> read_link(uint32_t id) = 0;
-  virtual Outcome<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) = 0;
+  virtual MountResult<std::vector<ListedName>> list(uint32_t folder) = 0;
+  virtual MountResult<std::string> read_link(uint32_t id) = 0;
+  virtual MountResult<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) = 0;
   /// Makes the folder's names durable.
   virtual Errno sync_folder(uint32_t) { return {}; }
 
   // Changes. What makes a name returns what find() would.
-  virtual Outcome<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t, const std::string&, int, uint32_t) {
+  virtual MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t, const std::string&, int,
+                                                                             uint32_t) {
     return Errno{EROFS};
   }
-  virtual Outcome<NodeView> make_folder(uint32_t, const std::string&, uint32_t) { return Errno{EROFS}; }
-  virtual Outcome<NodeView> make_link(uint32_t, const std::string&, const std::string&) { return Errno{EROFS}; }
+  virtual MountResult<NodeView> make_folder(uint32_t, const std::string&, uint32_t) { return Errno{EROFS}; }
+  virtual MountResult<NodeView> make_link(uint32_t, const std::string&, const std::string&) { return Errno{EROFS}; }
   virtual Errno remove(uint32_t, const std::string&) { return {EROFS}; }
   virtual Errno remove_folder(uint32_t, const std::string&) { return {EROFS}; }
   /// `flags` as of renameat2().
   virtual Errno rename(uint32_t, const std::string&, uint32_t, const std::string&, unsigned) { return {EROFS}; }
-  virtual Outcome<NodeView> change(uint32_t, const AttributeChange&, OpenFile*) { return Errno{EROFS}; }
+  virtual MountResult<NodeView> change(uint32_t, const AttributeChange&, OpenFile*) { return Errno{EROFS}; }
 };
 
 /// The inode number of what is called `id` in the folder that has this number in the mount.

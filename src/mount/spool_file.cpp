@@ -7,7 +7,7 @@
 
 namespace varve {
 
-Outcome<size_t> SpoolFile::read(uint64_t offset, MutableByteSpan into) {
+MountResult<size_t> SpoolFile::read(uint64_t offset, MutableByteSpan into) {
   size_t done = 0;
   while (done < into.size()) {
     const ssize_t got =
@@ -20,7 +20,7 @@ Outcome<size_t> SpoolFile::read(uint64_t offset, MutableByteSpan into) {
   return done;
 }
 
-Outcome<uint64_t> SpoolFile::seek(uint64_t offset, int whence) {
+MountResult<uint64_t> SpoolFile::seek(uint64_t offset, int whence) {
   const off_t found = ::lseek(descriptor_.get(), static_cast<off_t>(offset), whence);
   if (found < 0) return Errno{errno};
   return static_cast<uint64_t>(found);

@@ -18,7 +18,7 @@ constexpr size_t kAheadPacks = 16;
 constexpr uint64_t kHoleBytesMin = 4096;
 }  // namespace
 
-Outcome<size_t> StoredFile::read(uint64_t offset, MutableByteSpan into) {
+MountResult<size_t> StoredFile::read(uint64_t offset, MutableByteSpan into) {
   if (offset >= map_->bytes) return size_t{0};
   into = into.first(std::min<uint64_t>(into.size(), map_->bytes - offset));
   read_ahead(offset, offset + into.size());
@@ -58,7 +58,7 @@ void StoredFile::read_ahead(uint64_t offset, uint64_t end) {
   for (auto& [pack, ranges] : wanted) packs_.read_ahead(map_->packs[pack], std::move(ranges));
 }
 
-Outcome<uint64_t> StoredFile::seek(uint64_t offset, int whence) {
+MountResult<uint64_t> StoredFile::seek(uint64_t offset, int whence) {
   if (whence != SEEK_DATA && whence != SEEK_HOLE) return Errno{EINVAL};
   if (offset >= map_->bytes) return Errno{ENXIO};
   for (size_t i = map_->piece_at(offset); i < map_->pieces.size(); ++i) {
@@ -66,7 +66,7 @@ Outcome<uint64_t> StoredFile::seek(uint64_t offset, int whence) {
     const bool is_hole = piece.pack == FileMap::kPattern && piece.at == 0 && piece.bytes >= kHoleBytesMin;
     if (is_hole == (whence == SEEK_HOLE)) return std::max(offset, piece.file_offset);
   }
-  return whence == SEEK_HOLE ? Outcome<uint64_t>(map_->bytes) : Outcome<uint64_t>(Errno{ENXIO});
+  return whence == SEEK_HOLE ? MountResult<uint64_t>(map_->bytes) : MountResult<uint64_t>(Errno{ENXIO});
 }
 
 }  // namespace varve

@@ -19,8 +19,8 @@ class StoredFile final : public OpenFile {
   StoredFile(std::shared_ptr<const FileMap> map, PackCache& packs, const MountLog& log, std::string name)
       : map_(std::move(map)), packs_(packs), log_(log), name_(std::move(name)) {}
 
-  Outcome<size_t> read(uint64_t offset, MutableByteSpan into) override;
-  Outcome<uint64_t> seek(uint64_t offset, int whence) override;
+  MountResult<size_t> read(uint64_t offset, MutableByteSpan into) override;
+  MountResult<uint64_t> seek(uint64_t offset, int whence) override;
 
  private:
   void read_ahead(uint64_t offset, uint64_t end);

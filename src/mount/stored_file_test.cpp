@@ -63,7 +63,7 @@ TEST_F(AStoredFile, ReadsAsItWasFromAnywhere) {
     const uint64_t offset = random() % (contents_.size() + 1000);
     const size_t wanted = random() % bytes.size();
     const size_t there = offset >= contents_.size() ? 0 : std::min<size_t>(wanted, contents_.size() - offset);
-    const Outcome<size_t> got = file.read(offset, MutableByteSpan(bytes).first(wanted));
+    const MountResult<size_t> got = file.read(offset, MutableByteSpan(bytes).first(wanted));
     ASSERT_TRUE(got.ok());
     ASSERT_EQ(*got, there);
     ASSERT_TRUE(std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(there),
@@ -78,7 +78,7 @@ TEST_F(AStoredFile, HasItsPacksDecodedOnceForAllThreads) {
     threads.emplace_back([&] {
       StoredFile file(map_, packs, log_, "run@1:file");
       ByteVector bytes(contents_.size());
-      const Outcome<size_t> got = file.read(0, bytes);
+      const MountResult<size_t> got = file.read(0, bytes);
       EXPECT_TRUE(got.ok());
       EXPECT_EQ(bytes, contents_);
     });
@@ -90,7 +90,7 @@ TEST_F(AStoredFile, HasItsPacksDecodedOnceForAllThreads) {
 TEST_F(AStoredFile, TellsWhereItsHoleIs) {
   PackCache packs(read_pack(), 1_MiB, 1);
   StoredFile file(map_, packs, log_, "run@1:file");
-  const Outcome<uint64_t> hole = file.seek(0, SEEK_HOLE);
+  const MountResult<uint64_t> hole = file.seek(0, SEEK_HOLE);
   ASSERT_TRUE(hole.ok());
   EXPECT_GE(*hole, 700'000u);
   EXPECT_LT(*hole, 720'000u);

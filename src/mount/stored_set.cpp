@@ -61,7 +61,7 @@ Status StoredSet::adopt(const KnownNumbers& numbers) {
   return {};
 }
 
-Outcome<std::shared_ptr<const SetListing>> StoredSet::listing() {
+MountResult<std::shared_ptr<const SetListing>> StoredSet::listing() {
   using Listings = decltype(data_.listings);
   Result<std::shared_ptr<const SetListing>> got = data_.listings.get(realm_, [this]() -> Result<Listings::Made> {
     VARVE_ASSIGN(std::shared_ptr<SetListing> read, SetListing::read(data_.store, record_));
@@ -77,7 +77,7 @@ uint32_t StoredSet::id_of(uint32_t ordinal) const {
   return adopted_ids_.empty() ? ordinal + kTop : adopted_ids_[ordinal];
 }
 
-Outcome<uint32_t> StoredSet::ordinal_of(uint32_t id) const {
+MountResult<uint32_t> StoredSet::ordinal_of(uint32_t id) const {
   if (adopted_ids_.empty()) return id - kTop;
   const auto found = adopted_ordinals_.find(id);
   if (found == adopted_ordinals_.end()) return Errno{ESTALE};
@@ -129,7 +129,7 @@ NodeView StoredSet::view(const SetListing& listing, uint32_t ordinal) const {
   return view;
 }
 
-Outcome<NodeView> StoredSet::look(uint32_t id) {
+MountResult<NodeView> StoredSet::look(uint32_t id) {
   if (id == kTop) return top();
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
   MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(id));
@@ -137,7 +137,7 @@ Outcome<NodeView> StoredSet::look(uint32_t id) {
   return view(*names, ordinal);
 }
 
-Outcome<NodeView> StoredSet::find(uint32_t folder, const std::string& name) {
+MountResult<NodeView> StoredSet::find(uint32_t folder, const std::string& name) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
   MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(folder));
   if (ordinal >= names->count()) return Errno{ESTALE};
@@ -146,7 +146,7 @@ Outcome<NodeView> StoredSet::find(uint32_t folder, const std::string& name) {
   return view(*names, *found);
 }
 
-Outcome<std::vector<ListedName>> StoredSet::list(uint32_t folder) {
+MountResult<std::vector<ListedName>> StoredSet::list(uint32_t folder) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
   MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(folder));
   if (ordinal >= names->count()) return Errno{ESTALE};
@@ -158,7 +158,7 @@ Outcome<std::vector<ListedName>> StoredSet::list(uint32_t folder) {
   return listed;
 }
 
-Outcome<std::string> StoredSet::read_link(uint32_t id) {
+MountResult<std::string> StoredSet::read_link(uint32_t id) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
   MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(id));
   if (ordinal >= names->count()) return Errno{ESTALE};
@@ -170,7 +170,7 @@ std::string StoredSet::describe(const SetListing& listing, uint32_t ordinal) con
   return record_.name.to_string() + ":" + listing.path(ordinal);
 }
 
-Outcome<std::shared_ptr<const FileMap>> StoredSet::map_of(const SetListing& listing, uint32_t ordinal) {
+MountResult<std::shared_ptr<const FileMap>> StoredSet::map_of(const SetListing& listing, uint32_t ordinal) {
   using Leaves = decltype(data_.leaves);
   using Maps = decltype(data_.maps);
   const SetListing::Entry& entry = listing.entry(ordinal);
@@ -193,7 +193,7 @@ Outcome<std::shared_ptr<const FileMap>> StoredSet::map_of(const SetListing& list
   return Errno{EIO};
 }
 
-Outcome<std::unique_ptr<OpenFile>> StoredSet::open(uint32_t id, int flags) {
+MountResult<std::unique_ptr<OpenFile>> StoredSet::open(uint32_t id, int flags) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
   MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(id));
   if (ordinal >= names->count()) return Errno{ESTALE};
@@ -232,7 +232,7 @@ Errno StoredSet::remove_folder(uint32_t folder, const std::string& name) {
   return {};
 }
 
-Outcome<bool> StoredSet::is_cleared() {
+MountResult<bool> StoredSet::is_cleared() {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
   return all_hidden(*names, SetListing::kTop);
 }

@@ -53,24 +53,24 @@ class StoredSet final : public SetFolder {
   const SetRecord& record() const { return record_; }
   NodeView top() const;
   /// Whether everything is hidden.
-  Outcome<bool> is_cleared();
+  MountResult<bool> is_cleared();
 
-  Outcome<NodeView> look(uint32_t id) override;
-  Outcome<NodeView> find(uint32_t folder, const std::string& name) override;
-  Outcome<std::vector<ListedName>> list(uint32_t folder) override;
-  Outcome<std::string> read_link(uint32_t id) override;
-  Outcome<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
+  MountResult<NodeView> look(uint32_t id) override;
+  MountResult<NodeView> find(uint32_t folder, const std::string& name) override;
+  MountResult<std::vector<ListedName>> list(uint32_t folder) override;
+  MountResult<std::string> read_link(uint32_t id) override;
+  MountResult<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
   Errno remove(uint32_t folder, const std::string& name) override;
   Errno remove_folder(uint32_t folder, const std::string& name) override;
 
  private:
-  Outcome<std::shared_ptr<const SetListing>> listing();
-  Outcome<uint32_t> ordinal_of(uint32_t id) const;
+  MountResult<std::shared_ptr<const SetListing>> listing();
+  MountResult<uint32_t> ordinal_of(uint32_t id) const;
   uint32_t id_of(uint32_t ordinal) const;
   NodeView view(const SetListing& listing, uint32_t ordinal) const;
   bool is_hidden(uint32_t ordinal) const;
   bool all_hidden(const SetListing& listing, uint32_t folder) const;
-  Outcome<std::shared_ptr<const FileMap>> map_of(const SetListing& listing, uint32_t ordinal);
+  MountResult<std::shared_ptr<const FileMap>> map_of(const SetListing& listing, uint32_t ordinal);
   std::string describe(const SetListing& listing, uint32_t ordinal) const;
 
   const uint32_t realm_;

@@ -95,6 +95,19 @@ IfExists CheckpointThread::policy_for(uint64_t step) {
   return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
 }
 
+void CheckpointThread::avoid(std::set<ArenaId> arenas) {
+  std::lock_guard lock(mutex_);
+  avoided_ = std::move(arenas);
+}
+
+SaveOptions CheckpointThread::save_options(const LevelDuty& levels) {
+  SaveOptions options = duty_.save;
+  options.number = levels.number;
+  std::lock_guard lock(mutex_);
+  options.avoided_arenas = avoided_;
+  return options;
+}
+
 void CheckpointThread::give_up(uint64_t step) {
   {
     std::lock_guard lock(mutex_);
@@ -270,12 +283,10 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& 
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();
-  SaveOptions options = duty_.save;
-  options.number = levels.number;
   ProcessorMeter meter;
   auto save_metered = [&] {
     const ProcessorMeter::Scope metered(&meter);
-    return save_part(store_, source, part_of(step), options, progress_);
+    return save_part(store_, source, part_of(step), save_options(levels), progress_);
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;

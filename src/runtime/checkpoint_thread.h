@@ -76,8 +76,10 @@ class CheckpointThread {
   Status start();
   /// When the leader's checkpoint() of this step began, by the clock, and where it goes; the latter as for all leaders.
   void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
-  /// The set of this step was damaged: a new one may take its place.
+  /// The set of this step was passed over by a restart: a new one may take its place.
   void allow_replacement(uint64_t step);
+  /// New sets are not to refer to these arenas: they could not be read, and may never be again.
+  void avoid(std::set<ArenaId> arenas);
   /// The set of this step, if it is not complete, will not be: another group failed. Thread-safe, as are these all.
   void give_up(uint64_t step);
   /// Gives up what is being written at the next convenient point.
@@ -122,6 +124,7 @@ class CheckpointThread {
   PartName part_of(uint64_t step) const { return {{duty_.job, step}, duty_.run, duty_.ordinal, duty_.group_count}; }
   bool is_given_up(uint64_t step);
   IfExists policy_for(uint64_t step);
+  SaveOptions save_options(const LevelDuty& levels);
   Begin take_begin(uint64_t step);
   void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
   /// Whether older sets are this group's concern.
@@ -146,6 +149,7 @@ class CheckpointThread {
   std::mutex mutex_;  ///< guards all below but the thread
   std::map<uint64_t, Begin> begin_of_;
   std::set<uint64_t> replaceable_;
+  std::set<ArenaId> avoided_;
   std::set<uint64_t> given_up_;
   bool ended_ = false;
   std::condition_variable ended_bell_;

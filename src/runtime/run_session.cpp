@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "comm/agreement.h"
+#include "comm/ending_ranks.h"
 #include "runtime/due.h"
 #include "runtime/processors.h"
 
@@ -24,6 +25,25 @@ constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
 nanoseconds time_left(std::chrono::steady_clock::time_point end) {
   return std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0));
+}
+
+/// What any rank has. Collective.
+Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<ArenaId>& mine) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  for (const ArenaId& arena : mine) out.bytes(arena.bytes);
+  VARVE_ASSIGN(const auto by_rank, ranks.all_gather(bytes));
+  std::set<ArenaId> all;
+  for (const ByteVector& of_rank : by_rank) {
+    ByteReader in(of_rank);
+    while (!in.at_end()) {
+      ArenaId arena;
+      VARVE_ASSIGN(const ByteSpan id, in.bytes(arena.bytes.size()));
+      std::copy(id.begin(), id.end(), arena.bytes.begin());
+      all.insert(arena);
+    }
+  }
+  return all;
 }
 }  // namespace
 
@@ -67,7 +87,9 @@ Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vec
     StoreSteps& store = stores.emplace_back();
     if (levels_.size() > 1 || place.of_node()) store.place = place.spec.name();
     if (place.away || (!place.of_node() && ranks_->rank() != 0)) continue;
-    Result<std::vector<uint64_t>> steps = Catalog(levels_[level]->store()).steps(settings_.job);
+    const Store& shelf = levels_[level]->store();
+    PatientReads reads(shelf, clock_);
+    Result<std::vector<uint64_t>> steps = reads([&] { return Catalog(shelf).steps(settings_.job); });
     if (steps.ok()) {
       store.steps = std::move(*steps);
     } else if (level > 0 && StoreLevel::is_away(steps.status())) {
@@ -100,7 +122,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   place.kept_bytes_max = settings_.memory_bytes;
   const std::vector<LeftSnapshot> left = left_.of_rank(place.rank);
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(left));
-  RankRestart side(shelves(), place, left, variables_, warnings_);
+  RankRestart side(shelves(), place, left, variables_, warnings_, clock_);
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
   for (const auto& level : levels_) {
     if (level) level->store().drop_arena_cache();
@@ -110,6 +132,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
+  if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(side.unreadable_arenas(0)));
   // What else is wrong with the variables is an error of the first checkpoint.
   const Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
   if (reserved.code() == StatusCode::no_space) warnings_.add(reserved.with_context("checkpoints will not be possible"));
@@ -161,6 +184,12 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
     if (damaged.level == 0 && thread_) thread_->allow_replacement(damaged.step);
     if (damaged.level > 0 && !pushes_.empty()) pushes_[damaged.level - 1]->allow_replacement(damaged.step);
   }
+  // The run computes these steps anew, and its sets are what follows from now on. Each old one stays, with what
+  // protects it, until the very moment at which the complete new one takes its place.
+  for (const RestartCandidate& unreadable : decision.unreadable) {
+    if (unreadable.level == 0 && thread_) thread_->allow_replacement(unreadable.step);
+    if (unreadable.level > 0 && !pushes_.empty()) pushes_[unreadable.level - 1]->allow_replacement(unreadable.step);
+  }
   const auto in_store = [&](uint32_t level) {
     return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
       return !candidate.memory_run && candidate.level == level && candidate.step == decision.taken->step;
@@ -181,6 +210,14 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   for (uint32_t push = 0; push < pushes_.size() && record.ok(); ++push) {
     if (!in_store(push + 1)) pushes_[push]->note_set(step, record->number, /*must=*/true);
   }
+}
+
+/// Arenas of the nearest store of which any rank could not read something: no group's new sets refer to them, as nobody
+/// knows whether they can be read again. Collective.
+Status RunSession::avoid_unreadable(const std::set<ArenaId>& mine) {
+  VARVE_ASSIGN(const std::set<ArenaId> all, gather_arenas(*ranks_, mine));
+  if (thread_) thread_->avoid(all);
+  return {};
 }
 
 // Checkpoints
@@ -427,8 +464,8 @@ void RunSession::close() {
 
 RunSession::~RunSession() {
   if (finished_) return;
-  if (std::uncaught_exceptions() > 0) {
-    // The other ranks may not come here.
+  if (std::uncaught_exceptions() > 0 || have_ended(*ranks_)) {
+    // The other ranks may not come here, or cannot be reached.
     close();
     return;
   }

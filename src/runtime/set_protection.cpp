@@ -28,7 +28,7 @@ Result<Arrival> decode_arrival(ByteSpan bytes) {
 }  // namespace
 
 Status SetProtection::restore() {
-  RestoreOptions options;
+  RestoreLostOptions options;
   options.job = duty_.job;
   VARVE_ASSIGN(const std::vector<RestoredSet> sets, restore_lost(*leaders_, duty_.place, options));
   for (const RestoredSet& set : sets) {

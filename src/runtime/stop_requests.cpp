@@ -1,6 +1,7 @@
 #include "runtime/stop_requests.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -30,6 +31,10 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free, "a signal handler may 
 std::array<WatchedSignal, 2> watched_signals{{{SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}}};
 std::mutex installation_mutex;  ///< guards `in_chain` and `previous`, which handlers read
 std::atomic<uint64_t> user_count{0};
+/// Whose users they are: a process that was forked from this one inherits the handlers, but wants nothing of them.
+std::atomic<pid_t> user_process{0};
+
+bool anybody_listens() { return user_count.load() > 0 && user_process.load() == ::getpid(); }
 
 bool takes_information(const struct sigaction& action) {
   return (static_cast<unsigned>(action.sa_flags) & static_cast<unsigned>(SA_SIGINFO)) != 0;
@@ -41,7 +46,7 @@ void call_previous(const WatchedSignal& watched, siginfo_t* info, void* context)
     previous.sa_sigaction(watched.number, info, context);
   } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
     previous.sa_handler(watched.number);
-  } else if (previous.sa_handler == SIG_DFL && user_count.load() == 0) {
+  } else if (previous.sa_handler == SIG_DFL && !anybody_listens()) {
     // Nobody of us wants it any more, but somebody else's handler still calls ours.
     ::signal(watched.number, SIG_DFL);
     ::raise(watched.number);
@@ -94,7 +99,9 @@ class SignalWatch {
  public:
   static Result<std::unique_ptr<SignalWatch>> start() {
     std::lock_guard lock(installation_mutex);
-    if (user_count.load() == 0) {
+    if (!anybody_listens()) {
+      user_count = 0;
+      user_process = ::getpid();
       for (WatchedSignal& watched : watched_signals) {
         if (Status status = install(watched); !status.ok()) {
           for (WatchedSignal& other : watched_signals) uninstall(other);

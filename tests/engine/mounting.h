@@ -71,7 +71,7 @@ class TestMount {
   const Store& store() const { return *store_; }
 
   /// The inode of a path, "" being the root; forgotten at once.
-  Outcome<NodeView> look(const std::string& path) {
+  MountResult<NodeView> look(const std::string& path) {
     NodeView view;
     view.status.st_ino = MountedStore::kRoot;
     for (size_t at = 0; at < path.size();) {
@@ -84,19 +84,19 @@ class TestMount {
     return mounted_->look(view.status.st_ino);
   }
   uint64_t inode(const std::string& path) {
-    const Outcome<NodeView> view = look(path);
+    const MountResult<NodeView> view = look(path);
     return view.ok() ? view->status.st_ino : 0;
   }
 
   Errno make_folder(const std::string& path) {
     return mounted_->make_folder(inode(above(path)), base_name(path), 0755).error();
   }
-  Outcome<std::unique_ptr<OpenFile>> create(const std::string& path) {
+  MountResult<std::unique_ptr<OpenFile>> create(const std::string& path) {
     auto made = mounted_->create(inode(above(path)), base_name(path), O_RDWR, 0644);
     if (!made.ok()) return made.error();
     return std::move(made->second);
   }
-  Outcome<std::unique_ptr<OpenFile>> open(const std::string& path, int flags) {
+  MountResult<std::unique_ptr<OpenFile>> open(const std::string& path, int flags) {
     return mounted_->open(inode(path), flags);
   }
   Errno rename(const std::string& path, const std::string& to) {
@@ -113,7 +113,7 @@ class TestMount {
     MOUNT_ASSIGN(const std::unique_ptr<OpenFile> file, create(path));
     return write(*file, text);
   }
-  Outcome<std::string> read_file(const std::string& path) {
+  MountResult<std::string> read_file(const std::string& path) {
     MOUNT_ASSIGN(const std::unique_ptr<OpenFile> file, open(path, O_RDONLY));
     std::string text(100'000, '\0');
     MOUNT_ASSIGN(const size_t got,
@@ -123,7 +123,7 @@ class TestMount {
   }
   std::vector<std::string> names(const std::string& path) {
     std::vector<std::string> names;
-    const Outcome<std::vector<ListedName>> listed = mounted_->list(inode(path));
+    const MountResult<std::vector<ListedName>> listed = mounted_->list(inode(path));
     if (!listed.ok()) return {"errno " + std::to_string(listed.error().number)};
     for (const ListedName& name : *listed) names.push_back(name.name);
     std::sort(names.begin(), names.end());
@@ -134,7 +134,7 @@ class TestMount {
     std::map<std::string, std::string> found;
     for (const std::string& name : names(path)) {
       const std::string below = path + "/" + name;
-      const Outcome<NodeView> view = look(below);
+      const MountResult<NodeView> view = look(below);
       if (!view.ok()) {
         found[name] = "errno " + std::to_string(view.error().number);
       } else if (S_ISDIR(view->status.st_mode)) {
@@ -142,7 +142,7 @@ class TestMount {
       } else if (S_ISLNK(view->status.st_mode)) {
         found[name] = "-> " + *mounted_->read_link(view->status.st_ino);
       } else {
-        const Outcome<std::string> text = read_file(below);
+        const MountResult<std::string> text = read_file(below);
         found[name] = text.ok() ? *text : "errno " + std::to_string(text.error().number);
       }
     }

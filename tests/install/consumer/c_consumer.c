@@ -3,10 +3,11 @@
 #include <varve/varve.h>
 
 int main(int argument_count, char** arguments) {
-  struct varve_options options = {0};
+  struct varve_options options;
   varve_session* session = NULL;
   double value = 1.5;
   int code;
+  varve_options_init(&options);
   options.store = argument_count > 1 ? arguments[1] : NULL;
   code = varve_open(&options, &session);
   if (code == VARVE_OK) code = varve_protect_scalar(session, "value", VARVE_DOUBLE, &value);

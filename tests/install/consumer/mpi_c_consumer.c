@@ -3,11 +3,12 @@
 #include <varve/varve_mpi.h>
 
 int main(int argument_count, char** arguments) {
-  struct varve_options options = {0};
+  struct varve_options options;
   varve_session* session = NULL;
   double value = 1.5;
   int code, closed;
   MPI_Init(&argument_count, &arguments);
+  varve_options_init(&options);
   options.store = argument_count > 1 ? arguments[1] : NULL;
   code = varve_open_mpi(MPI_COMM_WORLD, &options, &session);
   if (code == VARVE_OK) code = varve_protect_scalar(session, "value", VARVE_DOUBLE, &value);

@@ -17,9 +17,9 @@ namespace varve::test {
 using FileSizes = std::vector<std::map<std::string, uint64_t>>;
 
 /// The nodes of one failure group, each with a disk of its own, for tests. Files of data are random, and durable.
-class Cluster {
+class NodeGroup {
  public:
-  Cluster(std::string_view scheme, const FileSizes& sizes, uint64_t seed)
+  NodeGroup(std::string_view scheme, const FileSizes& sizes, uint64_t seed)
       : redundancy_(Redundancy::parse(scheme).value()) {
     std::mt19937_64 random(seed);
     for (const auto& files : sizes) {
@@ -34,8 +34,8 @@ class Cluster {
     }
   }
   /// With disks of its own. What was not durable stays.
-  Cluster copy() const {
-    Cluster other;
+  NodeGroup copy() const {
+    NodeGroup other;
     other.redundancy_ = redundancy_;
     other.names_ = names_;
     other.label_ = label_;
@@ -96,14 +96,14 @@ class Cluster {
     std::sort(names.begin(), names.end());
     return names;
   }
-  bool same_files_of(const Cluster& other, uint32_t position) const {
+  bool same_files_of(const NodeGroup& other, uint32_t position) const {
     if (file_names(position) != other.file_names(position)) return false;
     for (const std::string& name : file_names(position)) {
       if (contents(position, name) != other.contents(position, name)) return false;
     }
     return true;
   }
-  bool same_files(const Cluster& other) const {
+  bool same_files(const NodeGroup& other) const {
     for (uint32_t position = 0; position < members(); ++position) {
       if (!same_files_of(other, position)) return false;
     }
@@ -168,7 +168,7 @@ class Cluster {
   }
 
  private:
-  Cluster() = default;
+  NodeGroup() = default;
   static std::unique_ptr<MemoryFileSystem> empty_disk() {
     auto disk = std::make_unique<MemoryFileSystem>();
     if (!disk->create_directory(folder()).ok() || !disk->sync_directory("/").ok()) std::abort();

@@ -17,10 +17,10 @@ struct [[nodiscard]] Errno {
 
 /// A value, or why there is none.
 template <class T>
-class [[nodiscard]] Outcome {
+class [[nodiscard]] MountResult {
  public:
-  Outcome(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-  Outcome(Errno why) : state_(std::in_place_index<1>, why) {}
+  MountResult(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  MountResult(Errno why) : state_(std::in_place_index<1>, why) {}
 
   bool ok() const { return state_.index() == 0; }
   Errno error() const { return ok() ? Errno{} : std::get<1>(state_); }
@@ -45,7 +45,7 @@ Errno errno_of(const Status& status);
     if (const ::varve::Errno mount_errno = (expression); !mount_errno.ok()) return mount_errno; \
   } while (false)
 
-/// Declares `declaration` from an Outcome's value, or returns its Errno from the current function.
+/// Declares `declaration` from a MountResult's value, or returns its Errno from the current function.
 #define MOUNT_ASSIGN(declaration, expression) \
   MOUNT_ASSIGN_INNER(VARVE_CONCAT(mount_outcome_, __LINE__), declaration, expression)
 #define MOUNT_ASSIGN_INNER(outcome, declaration, expression) \

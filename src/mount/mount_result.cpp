@@ -1,4 +1,4 @@
-#include "mount/outcome.h"
+#include "mount/mount_result.h"
 
 namespace varve {
 

@@ -1,0 +1,134 @@
+// Sessions of ranks that cannot reach each other any more, as after MPI_Finalize(). test_ends.py has the same with MPI.
+#include "comm/ending_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+
+#include "runtime/ranks.h"
+#include "store/catalog.h"
+
+namespace varve {
+namespace {
+
+using test::Model;
+using test::run_ranks;
+using test::SessionPlace;
+
+constexpr size_t kCells = 50'000;
+constexpr uint32_t kRanks = 3;
+
+class RanksThatEnd final : public Communicator, public EndingRanks {
+ public:
+  explicit RanksThatEnd(std::unique_ptr<Communicator> ranks) : ranks_(std::move(ranks)) {}
+
+  void end() {
+    if (before_end_) before_end_();
+    ended_ = true;
+  }
+  void end_unannounced() { ended_ = true; }
+
+  bool ended() const override { return ended_; }
+  void set_before_end(std::function<void()> call) override { before_end_ = std::move(call); }
+
+  uint32_t rank() const override { return ranks_->rank(); }
+  uint32_t rank_count() const override { return ranks_->rank_count(); }
+  Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    VARVE_TRY(check());
+    return ranks_->all_gather(mine);
+  }
+  Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check());
+    return ranks_->broadcast(roots, root);
+  }
+  Status all_min(std::span<uint64_t> values) override {
+    VARVE_TRY(check());
+    return ranks_->all_min(values);
+  }
+  Status all_max(std::span<uint64_t> values) override {
+    VARVE_TRY(check());
+    return ranks_->all_max(values);
+  }
+  Status barrier() override {
+    VARVE_TRY(check());
+    return ranks_->barrier();
+  }
+  bool concurrent() const override { return ranks_->concurrent(); }
+  Status send(uint32_t to, uint32_t tag, ByteSpan message) override {
+    VARVE_TRY(check());
+    return ranks_->send(to, tag, message);
+  }
+  Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
+    VARVE_TRY(check());
+    return ranks_->receive(from, tag, into);
+  }
+
+ private:
+  Status check() const { return ended_ ? Status::io_error("the ranks have ended") : Status(); }
+
+  const std::unique_ptr<Communicator> ranks_;
+  std::function<void()> before_end_;
+  std::atomic<bool> ended_{false};
+};
+
+class ASessionWhoseRanksEnd : public testing::Test {
+ protected:
+  /// Runs `body` on each rank with a session whose first checkpoint is on its way.
+  void run(const std::function<void(RanksThatEnd&, Session&)>& body) {
+    auto options = place.options();
+    options.group = "rank";
+    run_ranks(kRanks, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      auto ending = std::make_unique<RanksThatEnd>(std::move(ranks));
+      RanksThatEnd& end = *ending;
+      auto session = Session::open(std::move(ending), options);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(rank, kCells);
+      ASSERT_TRUE(protect(*session, model).ok());
+      ASSERT_TRUE(session->restart().ok());
+      ASSERT_TRUE(session->checkpoint(1).ok());
+      body(end, *session);
+    });
+    EXPECT_EQ(place.memory_files(), 0u);
+  }
+  std::vector<uint64_t> saved() const {
+    const auto store = Store::open(posix_file_system(), place.store).value();
+    return Catalog(*store).steps("job").value();
+  }
+
+  SessionPlace place;
+};
+
+TEST_F(ASessionWhoseRanksEnd, EndsInTime) {
+  run([](RanksThatEnd& ranks, Session& session) {
+    ranks.end();
+    EXPECT_EQ(session.progress().newest_persistent, 1u);
+    EXPECT_TRUE(session.finish().ok());
+    EXPECT_FALSE(session.due(2));
+    EXPECT_EQ(session.checkpoint(2).code(), StatusCode::invalid_argument);
+    EXPECT_FALSE(session.report().empty());
+  });
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1}));
+}
+
+TEST_F(ASessionWhoseRanksEnd, SavesWhatItCanWithoutThem) {
+  std::barrier together(kRanks);
+  run([&](RanksThatEnd& ranks, Session&) {
+    together.arrive_and_wait();
+    ranks.end_unannounced();
+    // The session's end is next.
+  });
+  EXPECT_EQ(saved(), (std::vector<uint64_t>{1}));
+}
+
+TEST_F(ASessionWhoseRanksEnd, TellsThatTheyHave) {
+  std::barrier together(kRanks);
+  run([&](RanksThatEnd& ranks, Session& session) {
+    together.arrive_and_wait();
+    ranks.end_unannounced();
+    EXPECT_EQ(session.finish().code(), StatusCode::io_error);
+  });
+}
+
+}  // namespace
+}  // namespace varve
