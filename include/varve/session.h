@@ -104,14 +104,14 @@ struct LevelProgress {
 
 /// How far stage 2 is.
 struct SessionProgress {
-  std::optional<uint64_t> newest_snapshot;    ///< step whose snapshot is complete in memory
+  std::optional<uint64_t> newest_snapshot;  ///< step whose snapshot is complete in memory
   /// Step whose set is complete in the nearest store; where each node has one of its own, on all nodes, as far as these
   /// have told each other.
   std::optional<uint64_t> newest_persistent;
-  uint64_t bytes_to_write = 0;                ///< raw bytes of this rank's group that are on their way
-  uint64_t bytes_written = 0;                 ///< of them, dealt with
-  uint64_t skipped = 0;                       ///< checkpoints left out because the one before was busy
-  Status last_error;                          ///< of stage 2; the program goes on
+  uint64_t bytes_to_write = 0;  ///< raw bytes of this rank's group that are on their way
+  uint64_t bytes_written = 0;   ///< of them, dealt with
+  uint64_t skipped = 0;         ///< checkpoints left out because the one before was busy
+  Status last_error;            ///< of stage 2; the program goes on
   /// Of all levels, nearest first. What is behind the nearest store is known to the first rank of each node alone, or,
   /// if all nodes share that store, to rank 0.
   std::vector<LevelProgress> levels;

@@ -6,6 +6,7 @@
 #include "cli/heap.h"
 #include "cli/store_levels.h"
 #include "cli/text.h"
+#include "core/sync.h"
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
 #include "service/next_level.h"
@@ -73,7 +74,7 @@ class TransferCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     if (backlog_) return push_backlog(session);
     VARVE_TRY(check_arguments());
     options_.check_chunks = !quick_;
@@ -91,8 +92,7 @@ class TransferCommand final : public Command {
     const Status copied = copy(session, *from, *to, names);
     session.end_progress();
     if (!copied.ok() && !all_) return copied;
-    print(session, to->path(), copied.ok(),
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    print(session, to->path(), copied.ok(), std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     if (!copied.ok()) return copied;
     return ExitCode::success;
   }
@@ -100,7 +100,7 @@ class TransferCommand final : public Command {
  private:
   /// What could not be copied when it was its turn.
   Result<ExitCode> push_backlog(Session& session) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     if (!other_.empty() || !own_.empty() || all_)
       return Status::invalid_argument("--backlog goes by the levels", "", "leave --to, --from and --all out");
     if (set_.find('@') != std::string::npos)
@@ -127,7 +127,7 @@ class TransferCommand final : public Command {
       failures.insert(failures.end(), onward.failures.begin(), onward.failures.end());
     }
     session.end_progress();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = std::chrono::duration<double>(MonotonicClock::now() - begin).count();
     if (session.json()) {
       session.print_facts(Json{{"copied", std::move(copies)}, {"sent_bytes", sent_bytes}, {"seconds", seconds}});
     } else {
@@ -140,7 +140,7 @@ class TransferCommand final : public Command {
 
   /// The store's server copies the set to or from its next level: nothing travels through this process.
   Result<ExitCode> run_on_server(Session& session, const std::string& location) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     if (all_) return Status::invalid_argument("a server copies one set at a time", "", "leave --all out");
     VARVE_ASSIGN(StorePlace* const place, session.open_place(location));
     const std::vector<ServerLink*> servers = place->servers();
@@ -160,7 +160,7 @@ class TransferCommand final : public Command {
     copied.report = report_of(numbers);
     copied_.push_back(std::move(copied));
     print(session, push_ ? "the server's next level" : place->path(), true,
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+          std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     return ExitCode::success;
   }
 

@@ -48,9 +48,8 @@ Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there
   std::vector<OwedSet> owed = due_of(nearest, due, lacking);
   if (!due.level.keep || owed.empty()) return owed;
   VARVE_ASSIGN(const std::vector<uint64_t> leaving, would_leave(there, due, owed));
-  std::erase_if(owed, [&](const OwedSet& set) {
-    return std::find(leaving.begin(), leaving.end(), set.step) != leaving.end();
-  });
+  std::erase_if(
+      owed, [&](const OwedSet& set) { return std::find(leaving.begin(), leaving.end(), set.step) != leaving.end(); });
   return owed;
 }
 

@@ -36,8 +36,8 @@ struct LevelSpec {
   uint64_t every = 1;
   std::optional<uint64_t> keep;              ///< so many of the newest sets stay; none: all
   std::optional<uint64_t> bytes_per_second;  ///< at most so fast it is written, by each process; none: no limit
-  /// So many sets may wait for this level, which the nearest store keeps for it; of more, the oldest are given up. None:
-  /// all wait.
+  /// So many sets may wait for this level, which the nearest store keeps for it; of more, the oldest are given up.
+  /// None: all wait.
   std::optional<uint64_t> backlog;
   bool operator==(const LevelSpec&) const = default;
 

@@ -19,9 +19,8 @@ bool is_newer(const SetAtLevel& one, const SetAtLevel& other) {
 std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep) {
   std::vector<uint64_t> leaving;
   for (const SetAtLevel& set : sets) {
-    const auto complete = std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& other) {
-      return other.complete && is_newer(other, set);
-    });
+    const auto complete = std::count_if(
+        sets.begin(), sets.end(), [&](const SetAtLevel& other) { return other.complete && is_newer(other, set); });
     const auto with_redundancy = std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& other) {
       return other.has_redundancy && is_newer(other, set);
     });
@@ -43,7 +42,8 @@ Status Retention::apply(const Store& store, ProgressSink& progress) {
 
 Result<std::vector<SetAtLevel>> Retention::look(const Store& store) {
   VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(rules_.job));
-  std::erase_if(numbers_, [&](const auto& known) { return !std::binary_search(steps.begin(), steps.end(), known.first); });
+  std::erase_if(numbers_,
+                [&](const auto& known) { return !std::binary_search(steps.begin(), steps.end(), known.first); });
   std::vector<SetAtLevel> sets;
   if (steps.size() <= rules_.keep.value_or(0) && !rules_.never_complete) return sets;
   for (const uint64_t step : steps) {

@@ -13,20 +13,20 @@
 
 namespace varve {
 
-/// A set of a job at one level, as far as is known here. What is known may lag behind what is, never lead: a set that is
-/// not known to be complete counts as one that is not.
+/// A set of a job at one level, as far as is known here. What is known may lag behind what is, never lead: a set that
+/// is not known to be complete counts as one that is not.
 struct SetAtLevel {
   uint64_t step = 0;
-  uint64_t number = 0;             ///< SetRecord::number
-  bool complete = false;           ///< all who hold parts of it at this level have told that they have theirs
-  bool has_redundancy = false;     ///< all of these can be made anew from the others' redundancy
-  bool owed = false;               ///< a farther level is to get it, and has not, and nobody said to give that up
-  bool never_complete = false;     ///< somebody could not save a part of it, so that it is none and will be none
+  uint64_t number = 0;          ///< SetRecord::number
+  bool complete = false;        ///< all who hold parts of it at this level have told that they have theirs
+  bool has_redundancy = false;  ///< all of these can be made anew from the others' redundancy
+  bool owed = false;            ///< a farther level is to get it, and has not, and nobody said to give that up
+  bool never_complete = false;  ///< somebody could not save a part of it, so that it is none and will be none
 };
 
 /// How many of the newest sets stay at a level.
 struct KeepRule {
-  uint64_t complete = 1;        ///< of those that are complete; at least 1
+  uint64_t complete = 1;         ///< of those that are complete; at least 1
   uint64_t with_redundancy = 1;  ///< of those that have redundancy; at least 1
 };
 
@@ -35,7 +35,8 @@ struct KeepRule {
 ///   - so many complete sets as are kept are newer, and, if it has redundancy, as many of those that have some; and
 ///   - no farther level is owed it;
 /// or if it can never be complete. Newer is what has a higher step *and* was made later: sets of steps that a run has
-/// left behind when it fell back neither push newer ones out, nor are they pushed out before the run has come past them.
+/// left behind when it fell back neither push newer ones out, nor are they pushed out before the run has come past
+/// them.
 std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep);
 
 /// Keeps the rule in one store for one job: drops what may leave, and gives the space back. One for each level and run;

@@ -3,20 +3,20 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <vector>
 
+#include "core/sync.h"
 #include "store/store.h"
 #include "varve/communicator.h"
 
 namespace varve {
 
 /// What a rank knows of the job's sets on all nodes. Where each node has a store of its own, or several groups save to
-/// one, no rank sees by itself whether a set is complete, or never will be: each tells how far its own group is, as some
-/// numbers that travel with whatever the ranks agree on anyway. What is known may lag behind what is, never lead.
+/// one, no rank sees by itself whether a set is complete, or never will be: each tells how far its own group is, as
+/// some numbers that travel with whatever the ranks agree on anyway. What is known may lag behind what is, never lead.
 /// Thread-safe: the program's thread tells and learns, the checkpoint thread notes and asks.
 class JobSets {
  public:
@@ -50,8 +50,8 @@ class JobSets {
     Part own = Part::on_its_way;
   };
 
-  mutable std::mutex mutex_;  ///< guards all below
-  std::deque<Told> told_;     ///< oldest first; the same steps on all ranks
+  mutable Mutex mutex_;    ///< guards all below
+  std::deque<Told> told_;  ///< oldest first; the same steps on all ranks
   std::set<uint64_t> complete_, never_complete_;
 };
 

@@ -92,10 +92,10 @@ void LevelPush::give_up_too_many() {
       waiting_.erase(oldest);
     }
     if (!given_up.empty()) {
-      last_error_ = Status::resource_limit(
-          fmt::format("the level falls behind, and does not get step {} (backlog={})", given_up.back(),
-                      *duty_.level.backlog),
-          duty_.level.name(), "let sets go there less often (every=), or give it more bandwidth");
+      last_error_ = Status::resource_limit(fmt::format("the level falls behind, and does not get step {} (backlog={})",
+                                                       given_up.back(), *duty_.level.backlog),
+                                           duty_.level.name(),
+                                           "let sets go there less often (every=), or give it more bandwidth");
     }
   }
   for (const uint64_t step : given_up) {

@@ -2,18 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/progress.h"
+#include "core/sync.h"
 #include "level/backlog.h"
 #include "level/retention.h"
 #include "runtime/set_completion.h"
@@ -43,9 +41,9 @@ struct PushDuty {
 
 /// Brings sets of the nearest store to a level behind it, in the background, one after the other in the order in which
 /// they were made: first the backlog, which earlier runs could not bring there (level/backlog.h). With several parts, a
-/// set is there when all have brought theirs. What fails is recorded and tried again with the next set. Whatever is owed
-/// stays in the nearest store (LevelPush::owes()); a set is given up only where the level's `backlog` says so, and then
-/// a warning says which. Thread-safe.
+/// set is there when all have brought theirs. What fails is recorded and tried again with the next set. Whatever is
+/// owed stays in the nearest store (LevelPush::owes()); a set is given up only where the level's `backlog` says so, and
+/// then a warning says which. Thread-safe.
 class LevelPush {
  public:
   LevelPush(PushDuty duty, WarningList& warnings);
@@ -55,8 +53,8 @@ class LevelPush {
 
   /// resource_limit if there can be no thread.
   Status start();
-  /// The set of `step`, which is newer than all before, is complete in the nearest store. It is to go here if it is due,
-  /// or if it `must`. One that was noted before is no news.
+  /// The set of `step`, which is newer than all before, is complete in the nearest store. It is to go here if it is
+  /// due, or if it `must`. One that was noted before is no news.
   void note_set(uint64_t step, uint64_t number, bool must = false);
   /// The set will never be complete in the nearest store: it is owed no more.
   void forget(uint64_t step);
@@ -104,11 +102,11 @@ class LevelPush {
   const Store* to_ = nullptr;           ///< once it was reached; the thread's, until it has ended
   std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
   std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
-  mutable std::mutex mutex_;            ///< guards all below but the thread
-  std::condition_variable changed_;
-  std::deque<OwedSet> waiting_;       ///< in the order in which they go there
-  std::optional<uint64_t> pushing_;   ///< the first of them, while it is on its way
-  std::set<uint64_t> refused_;        ///< that cannot be brought there as things are; owed all the same
+  mutable Mutex mutex_;                 ///< guards all below but the thread
+  ConditionVariable changed_;
+  std::deque<OwedSet> waiting_;         ///< in the order in which they go there
+  std::optional<uint64_t> pushing_;     ///< the first of them, while it is on its way
+  std::set<uint64_t> refused_;          ///< that cannot be brought there as things are; owed all the same
   std::set<uint64_t> published_steps_;  ///< of published_
   std::set<uint64_t> noted_, given_up_;
   bool looked_ = false;         ///< for the backlog, once
@@ -118,7 +116,7 @@ class LevelPush {
   Status last_error_;
   bool last_failed_ = false;  ///< the first of those that wait: it is left alone until there is a reason to try again
   bool stopping_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace varve

@@ -14,8 +14,8 @@ struct LevelDuty {
   bool everywhere = false;  ///< to all of them, whatever their turn is
 };
 
-/// Decides for each checkpoint whether it becomes a set, and of which number. Counts what all ranks do alike, so that all
-/// decide alike.
+/// Decides for each checkpoint whether it becomes a set, and of which number. Counts what all ranks do alike, so that
+/// all decide alike.
 class LevelSchedule {
  public:
   explicit LevelSchedule(const std::vector<LevelSpec>& levels);

@@ -2,11 +2,11 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "core/sync.h"
 #include "level/level_spec.h"
 #include "level/node_redundancy.h"
 #include "runtime/warning_list.h"
@@ -61,8 +61,8 @@ class SetProtection {
   const std::unique_ptr<Communicator> leaders_;
   const ProtectionDuty duty_;
   WarningList& warnings_;
-  bool broken_ = false;       ///< the leaders cannot talk any more
-  mutable std::mutex mutex_;  ///< guards all below
+  bool broken_ = false;  ///< the leaders cannot talk any more
+  mutable Mutex mutex_;  ///< guards all below
   std::optional<uint64_t> newest_;
   std::set<uint64_t> protected_;  ///< steps
   Status last_error_;

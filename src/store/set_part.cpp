@@ -168,9 +168,7 @@ Result<SetRecord> read_part(const Store& store, const PartName& name) {
   return record;
 }
 
-Status remove_part(const Store& store, const PartName& name) {
-  return remove_if_there(store, part_path(store, name));
-}
+Status remove_part(const Store& store, const PartName& name) { return remove_if_there(store, part_path(store, name)); }
 
 Status publish_failure(const Store& store, const PartName& name, const Status& why) {
   FileSystem& fs = store.fs();
