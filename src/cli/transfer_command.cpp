@@ -4,11 +4,11 @@
 
 #include "cli/command.h"
 #include "cli/heap.h"
-#include "cli/store_levels.h"
 #include "cli/text.h"
 #include "core/sync.h"
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
+#include "runtime/store_levels.h"
 #include "service/next_level.h"
 
 namespace varve::cli {
@@ -118,7 +118,7 @@ class TransferCommand final : public Command {
     std::string lines;
     for (const std::string& job : jobs) {
       const StoreLevels::Onward onward = levels.bring_along(job, progress);
-      for (const StoreLevels::Copy& copy : onward.copies) {
+      for (const LevelCopy& copy : onward.copies) {
         sent_bytes += copy.sent_bytes;
         copies.push_back(to_json(copy));
         lines += line_of(copy);

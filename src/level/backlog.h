@@ -29,6 +29,9 @@ struct DueSets {
   std::function<bool(const SetRecord&)> wanted = [](const SetRecord& record) { return record.has_all_ranks(); };
 };
 
+/// Whether `there` has all groups of `here`, which may be a part of it: the same trees.
+bool has_trees_of(const SetRecord& there, const SetRecord& here);
+
 /// The sets in the nearest store that are due at a farther level, `there`, and are not there, or otherwise; in the
 /// order in which they were made. Without those that the level's own `keep` would drop at once.
 Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due);

@@ -280,10 +280,7 @@ Result<bool> LevelPush::has_it(uint64_t step) const {
   if (policy_for(step) == IfExists::replace || !Catalog(*to_).has(name)) return false;
   VARVE_ASSIGN(const SetRecord mine, Catalog(*duty_.from).read(name));
   VARVE_ASSIGN(const SetRecord there, Catalog(*to_).read(name));
-  return std::all_of(mine.groups.begin(), mine.groups.end(), [&there](const GroupRecord& group) {
-    return std::any_of(there.groups.begin(), there.groups.end(),
-                       [&group](const GroupRecord& other) { return other.root == group.root; });
-  });
+  return has_trees_of(there, mine);
 }
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {

@@ -7,14 +7,20 @@
 #include <string>
 #include <vector>
 
-#include "cli/json.h"
 #include "core/progress.h"
 #include "level/backlog.h"
 #include "runtime/settings.h"
 #include "runtime/store_level.h"
 #include "store/catalog.h"
 
-namespace varve::cli {
+namespace varve {
+
+/// A set that was copied to a level.
+struct LevelCopy {
+  std::string level;  ///< its name
+  SetName name;
+  uint64_t sent_bytes = 0;
+};
 
 /// The levels that are stores, nearest first, as `--levels`, VARVE_LEVELS or varve.toml name them: for commands that
 /// work without a running program. Memory and redundancy are matters of a running program, and only looked at.
@@ -41,8 +47,15 @@ class StoreLevels {
     std::string store;     ///< --store, in place of them
     std::string key_file;  ///< --key-file
   };
+  /// What levels take from the world; all outlives them.
+  struct World {
+    FileSystem* files = &posix_file_system();  ///< where folders are
+    SettingsSources sources = SettingsSources::of_process();
+    Clock* clock = &steady_clock();
+  };
   /// May start threads.
-  static Result<StoreLevels> open(const Said& said, Use use);
+  static Result<StoreLevels> open(const Said& said, Use use, World world);
+  static Result<StoreLevels> open(const Said& said, Use use) { return open(said, use, World()); }
 
   const std::vector<Level>& levels() const { return levels_; }
   const Level& nearest() const { return levels_.front(); }
@@ -53,14 +66,9 @@ class StoreLevels {
   /// As VARVE_NODE says it; else empty.
   const std::string& node() const { return node_; }
 
-  struct Copy {
-    std::string level;
-    SetName name;
-    uint64_t sent_bytes = 0;
-  };
   /// What became of a job's sets after one was saved.
   struct Onward {
-    std::vector<Copy> copies;
+    std::vector<LevelCopy> copies;
     std::vector<Status> failures;
     std::vector<Status> given_up;  ///< sets that a level does not get, as its `backlog` says
     std::set<uint64_t> owed;       ///< steps that some level should have, and has not
@@ -79,19 +87,16 @@ class StoreLevels {
   Status retain(const Level& level, const std::string& job, const std::set<uint64_t>& owed,
                 ProgressSink& progress) const;
 
+  World world_;
   Settings settings_;
   std::string node_;
   bool makes_ = false;
   std::vector<Level> levels_;
 };
 
-/// "run@7 copied to dir:/far: 1.20 MiB sent\n"
-std::string line_of(const StoreLevels::Copy& copy);
-Json to_json(const StoreLevels::Copy& copy);
-
 /// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:
 /// all, if none is. They count in the order in which they came, which need not be that of their steps: what falls back
 /// and goes on has new sets with lower ones.
 Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there);
 
-}  // namespace varve::cli
+}  // namespace varve

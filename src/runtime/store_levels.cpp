@@ -1,15 +1,13 @@
-#include "cli/store_levels.h"
+#include "runtime/store_levels.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
-#include "cli/text.h"
 #include "level/retention.h"
 #include "level/transfer.h"
 
-namespace varve::cli {
+namespace varve {
 
 namespace {
 /// Whether the nearest level can be saved to, set by set.
@@ -25,12 +23,14 @@ bool is_of_one_set(const Status& failure) {
 }
 }  // namespace
 
-Result<StoreLevels> StoreLevels::open(const Said& said, Use use) {
-  SettingsSources sources = SettingsSources::of_process();
+Result<StoreLevels> StoreLevels::open(const Said& said, Use use, World world) {
+  SettingsSources& sources = world.sources;
   sources.command_line = {{"levels", said.levels}, {"store", said.store}, {"key_file", said.key_file}};
   StoreLevels levels;
   VARVE_ASSIGN(levels.settings_, resolve_settings({}, sources));
-  if (const char* node = std::getenv("VARVE_NODE")) levels.node_ = node;
+  const auto node = sources.environment.find("VARVE_NODE");
+  if (node != sources.environment.end()) levels.node_ = node->second;
+  levels.world_ = std::move(world);
   levels.makes_ = use == Use::save;
   for (const LevelSpec& spec : levels.settings_.levels) {
     if (!spec.holds_sets()) continue;
@@ -50,11 +50,11 @@ Result<StoreLevels> StoreLevels::open(const Said& said, Use use) {
 
 void StoreLevels::reach(Level& level) const {
   const std::string& key_file = settings_.key_file;
-  FileSystem& files = posix_file_system();
+  FileSystem& files = *world_.files;
   Status made;
   if (makes_) made = StoreLevel::prepare(files, level.spec, level.path, key_file).status();
   Result<std::unique_ptr<StoreLevel>> opened = made;
-  if (made.ok()) opened = StoreLevel::open(files, level.spec, level.path, key_file, steady_clock());
+  if (made.ok()) opened = StoreLevel::open(files, level.spec, level.path, key_file, *world_.clock);
   level.failure = opened.status();
   if (opened.ok()) level.open = std::move(*opened);
 }
@@ -64,15 +64,6 @@ Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const st
   const auto known = std::find_if(steps.rbegin(), steps.rend(),
                                   [&](uint64_t step) { return std::binary_search(there.begin(), there.end(), step); });
   return static_cast<uint64_t>(known - steps.rbegin());
-}
-
-std::string line_of(const StoreLevels::Copy& copy) {
-  return fmt::format("{} copied to {}: {} sent\n", quote_name(copy.name.to_string()), quote_name(copy.level),
-                     format_size(copy.sent_bytes));
-}
-
-Json to_json(const StoreLevels::Copy& copy) {
-  return {{"level", copy.level}, {"set", copy.name.to_string()}, {"sent_bytes", copy.sent_bytes}};
 }
 
 StoreLevels::Onward StoreLevels::bring_along(const std::string& job, ProgressSink& progress) {
@@ -158,4 +149,4 @@ Status StoreLevels::retain(const Level& level, const std::string& job, const std
   return retention.give_space_back(store, progress, /*wait_seconds=*/0);
 }
 
-}  // namespace varve::cli
+}  // namespace varve
