@@ -134,7 +134,9 @@ void CheckpointThread::run() {
     for (;;) {
       const uint32_t seen = bell_.count();
       const bool stopping = stopping_;
-      if (const std::optional<uint64_t> step = next_step()) {
+      // Members on other nodes are with one checkpoint until its set is complete.
+      const bool can_go_on = published_.empty() || !has_remote_;
+      if (const std::optional<uint64_t> step = can_go_on ? next_step() : std::nullopt) {
         drain(*step);
         pause = kFirstPause;
         continue;

@@ -59,8 +59,9 @@ struct CheckpointDuty {
 
 /// A group's checkpoint thread (stage 2): waits until the snapshots of all members are full for the same step, saves
 /// them as a part of the set, and gives them back. Sets are completed as the other groups' parts come, while it goes on
-/// with the next checkpoint: no group waits for another. What fails is told to the members, and to the other groups (by
-/// a part that says why), and the next checkpoint is tried. Works however little the program calls us.
+/// with the next checkpoint: no group waits for another (but one that has members on other nodes). What fails is told
+/// to the members, and to the other groups (by a part that says why), and the next checkpoint is tried. Works however
+/// little the program calls us.
 class CheckpointThread {
  public:
   /// One member at least is on this node. The bell is the one that members ring: the leader's own. `store` outlives it.

@@ -181,6 +181,10 @@ Status LevelPush::end() {
     retention_.give_space_back(*to_, null_progress()).ignore("the next prune gives the space back");
   }
   std::lock_guard lock(mutex_);
+  // Their parts were withdrawn: they are owed as before.
+  for (const uint64_t step : published_steps_) {
+    if (!given_up_.contains(step)) refused_.insert(step);
+  }
   published_steps_.clear();
   return incomplete || !waiting_.empty() || !refused_.empty() ? last_error_ : Status();
 }
