@@ -8,6 +8,7 @@
 #include "aggregate/rank_order.h"
 #include "aggregate/source_tree.h"
 #include "core/parallel.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -35,6 +36,8 @@ SetRecord describe(const std::vector<Source*>& sources, const SetName& name, con
   record.policy = options.codec.name();
   record.chunker = chunker_name(options.chunker);
   record.match = options.match.text();
+  record.run = options.run;
+  record.run_ranks = options.run_ranks;
   std::set<int64_t> ranks;
   for (const Source* source : sources) {
     for (const SourceFile& file : source->files()) {
@@ -67,16 +70,18 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
   SaveReport report;
   report.record = describe(sources, name, options);
+  VARVE_ASSIGN(report.record.number, options.number ? *options.number : Catalog(store).next_number(name.job));
   progress.total(report.record.raw_bytes);
 
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
-  const std::vector<ArenaId>& condemned = lease->condemned();
+  std::set<ArenaId> excluded = options.avoided_arenas;
+  excluded.insert(lease->condemned().begin(), lease->condemned().end());
   ThreadPool pool(options.thread_count);
   const size_t thread_count = std::max<size_t>(pool.thread_count(), 1);
   const size_t worker_count = std::min(sources.size(), thread_count);
   Result<std::unique_ptr<ChunkIndex>> opened =
-      ChunkIndex::open(store, {condemned.begin(), condemned.end()}, memory_bytes / 8 / worker_count);
+      ChunkIndex::open(store, std::move(excluded), memory_bytes / 8 / worker_count);
   if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
   if (!index->incomplete().ok()) {
@@ -99,8 +104,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   std::vector<ArenaId> arenas;
   std::vector<ChunkIndexEntry> entries;
   for (GroupOutcome& outcome : outcomes) add_outcome(report, outcome, arenas, entries);
-  report.record.created_s =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  report.record.created_s = calendar_seconds();
   VARVE_TRY(publish(*lease, report.record));
   if (Status indexed = index->add(arenas, std::move(entries)); !indexed.ok()) {
     progress.warning(

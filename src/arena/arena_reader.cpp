@@ -103,9 +103,11 @@ Status ArenaReader::scan_frames() {
   uint64_t offset = kArenaHeaderBytes;
   while (offset + kFrameHeaderBytes <= bytes_) {
     Result<FrameHeader> header = read_header(offset);
+    note_unread(header.status());
     if (header.ok() && header->kind != FrameKind::index) {
       FrameEntry entry{{}, offset, header->meta_bytes, header->body_bytes, 0, 0, 0};
       Result<RawFrame> parts = read_parts(header->kind, entry, Part::meta);
+      note_unread(parts.status());
       if (parts.ok()) {
         ByteReader fields(parts->meta);
         VARVE_ASSIGN(entry.score, read_score(fields, score_.score_bytes()));
@@ -131,6 +133,10 @@ Status ArenaReader::scan_frames() {
     if (got < 4) break;
   }
   return {};
+}
+
+void ArenaReader::note_unread(const Status& failure) {
+  if (!failure.ok() && failure.code() != StatusCode::corrupt && unread_status_.ok()) unread_status_ = failure;
 }
 
 void ArenaReader::build_maps() {

@@ -28,6 +28,9 @@ class ArenaReader {
   const ArenaIndex& index() const { return index_; }
   uint64_t bytes() const { return bytes_; }
   const Status& index_status() const { return index_status_; }
+  /// Why index() may lack what the arena holds: some of its frames could not be read when they were looked for. OK: it
+  /// lacks nothing but what is damaged.
+  const Status& unread_status() const { return unread_status_; }
 
   /// The ordinal of a pack in index().packs, or of a node in index().nodes.
   std::optional<size_t> find_pack(const Score& score) const;
@@ -58,6 +61,7 @@ class ArenaReader {
       : path_(std::move(path)), id_(id), score_(score) {}
   Status load_index();
   Status scan_frames();
+  void note_unread(const Status& failure);
   Result<FrameHeader> read_header(uint64_t offset) const;
   enum class Part : uint8_t {
     meta,            ///< no body
@@ -76,7 +80,7 @@ class ArenaReader {
   std::unique_ptr<File> file_;
   uint64_t bytes_ = 0;
   ArenaIndex index_;
-  Status index_status_;
+  Status index_status_, unread_status_;
   std::unordered_map<Score, size_t, ScoreHash> packs_, nodes_;
 };
 

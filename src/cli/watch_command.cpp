@@ -7,14 +7,17 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
 #include "aggregate/folder_source.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/save_options.h"
-#include "cli/store_levels.h"
 #include "cli/text.h"
+#include "core/process.h"
 #include "core/state_folder.h"
+#include "core/sync.h"
+#include "runtime/store_levels.h"
 #include "service/offer_set.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
@@ -28,15 +31,6 @@ void give_way() {
   constexpr int niceness = 10, idle_class = 3, class_shift = 13, this_process = 1;
   ::setpriority(PRIO_PROCESS, 0, niceness);
   ::syscall(SYS_ioprio_set, this_process, 0, idle_class << class_shift);
-}
-
-int64_t now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 const char* state_name(WatchState state) {
@@ -70,7 +64,7 @@ class Reporter final : public WatchListener {
     status_.to = std::move(to);
     status_.host = host_name();
     status_.process = ::getpid();
-    status_.started_s = now_s();
+    status_.started_s = calendar_seconds();
   }
   Status open(const std::vector<std::string>& folders) {
     status_.folders = folders;
@@ -91,7 +85,7 @@ class Reporter final : public WatchListener {
     if (session_.json()) {
       session_.print_facts(facts_of(event, set));
     } else {
-      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of(event, quote_name(set))));
+      session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of(event, quote_name(set))));
     }
     if (Status printed = session_.finish_printing(); !printed.ok()) session_.warn(printed);
   }
@@ -124,9 +118,9 @@ class Reporter final : public WatchListener {
       Json sets = Json::array();
       for (const LeftOut& one : left_out_)
         sets.push_back({{"set", one.name.to_string()}, {"state", state_name(one.state)}, {"error", to_json(one.why)}});
-      session_.print_facts(Json{{"event", "left_out"}, {"time_s", now_s()}, {"sets", std::move(sets)}});
+      session_.print_facts(Json{{"event", "left_out"}, {"time_s", calendar_seconds()}, {"sets", std::move(sets)}});
     } else {
-      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of_left_out()));
+      session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of_left_out()));
     }
     const auto failed = std::find_if(left_out_.begin(), left_out_.end(),
                                      [](const LeftOut& one) { return one.state != WatchState::waiting; });
@@ -156,7 +150,7 @@ class Reporter final : public WatchListener {
     status_.raw_bytes += event.report->record.raw_bytes;
     status_.stored_bytes += event.report->record.stored_bytes();
     status_.newest = event.entry.name.to_string();
-    status_.newest_s = now_s();
+    status_.newest_s = calendar_seconds();
   }
 
   static std::string line_of(const WatchEvent& event, const std::string& set) {
@@ -182,7 +176,7 @@ class Reporter final : public WatchListener {
     using enum WatchEvent::Kind;
     static constexpr const char* names[] = {"found", "saved", "was_saved", "removed", "differs", "failed"};
     Json facts{{"event", names[static_cast<size_t>(event.kind)]},
-               {"time_s", now_s()},
+               {"time_s", calendar_seconds()},
                {"set", set},
                {"folder", event.entry.found.folder}};
     if (event.kind == saved) {
@@ -268,13 +262,10 @@ class WatchCommand final : public Command {
     give_way();
     note_interrupts();
     Reporter reporter(session, target.location);
-    const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
-      if (node_count_ == 0) {
-        VARVE_ASSIGN(SaveReport saved,
-                     save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress));
-        if (target.levels) bring_along(session, *target.levels, name, progress);
-        return saved;
-      }
+    WatchDuty duty;
+    duty.save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
+      up_to_date_.erase(name.job);
+      if (node_count_ == 0) return save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress);
       FolderSource source(set.folder, set.files, *layouts, saving.layouts);
       const SetOffer offer{name, node_name(), node_count_, saving};
       VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
@@ -282,7 +273,13 @@ class WatchCommand final : public Command {
       VARVE_ASSIGN(report.record, Catalog(*target.store).read(name));
       return report;
     };
-    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher, Watcher::open(*target.store, options_, save, reporter));
+    if (target.levels) {
+      duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
+        return bring_along(session, *target.levels, name, progress);
+      };
+    }
+    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
+                 Watcher::open(*target.store, options_, std::move(duty), reporter));
     VARVE_TRY(reporter.open(watcher->folders()));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
@@ -322,9 +319,18 @@ class WatchCommand final : public Command {
                                     "start one with `varve serve`, and name it with --to");
   }
 
-  /// The set is saved, whatever becomes of this; what a level lacks goes there after the next set.
-  static void bring_along(Session& session, StoreLevels& levels, const SetName& name, ProgressSink& progress) {
-    for (const Status& failure : levels.bring_along(name, progress).failures) session.warn(failure);
+  /// OK once the set is at all levels where it is to be. What else goes wrong at the levels is not the set's fault.
+  Status bring_along(Session& session, StoreLevels& levels, const SetName& name, ProgressSink& progress) {
+    if (up_to_date_.contains(name.job)) return {};
+    const StoreLevels::Onward onward = levels.bring_along(name.job, progress);
+    for (const Status& given_up : onward.given_up) session.warn(given_up);
+    if (onward.owed.empty() && onward.failures.empty()) up_to_date_.insert(name.job);
+    const bool owed = onward.owed.contains(name.step);
+    for (const Status& failure : onward.failures) {
+      if (!owed) session.warn(failure);
+    }
+    if (!owed) return {};
+    return onward.failures.empty() ? Status::cancelled("stopped") : onward.failures.front();
   }
 
   std::string node_name() const {
@@ -341,6 +347,7 @@ class WatchCommand final : public Command {
   uint32_t rank_count_ = 0;    ///< any
   double quiet_seconds_ = -1;  ///< not given
   bool once_ = false;
+  std::set<std::string> up_to_date_;  ///< jobs whose sets were at all levels when the last one was saved
 };
 }  // namespace
 

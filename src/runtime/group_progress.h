@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string_view>
 
 #include "core/clock.h"
 #include "core/progress.h"
+#include "core/sync.h"
 #include "runtime/warning_list.h"
 #include "snapshot/control_block.h"
 
@@ -23,10 +23,12 @@ class GroupProgress final : public ProgressSink {
 
   /// A checkpoint of so many bytes begins.
   void begin(uint64_t bytes);
-  /// It ended: persistent, or as `outcome` says; up to `step` nothing more will be tried.
+  /// All bytes of it are dealt with.
+  void wrote();
+  /// It ended: persistent, or as `outcome` says.
   void end(uint64_t step, const Status& outcome);
-  /// Nothing is to be written of it.
-  void pass_over(uint64_t step);
+  /// Of no checkpoint up to `step` anything more will be tried.
+  void finish(uint64_t step);
   /// From now on the engine is asked to stop at the next convenient point.
   void cancel() { cancelled_ = true; }
 
@@ -42,7 +44,7 @@ class GroupProgress final : public ProgressSink {
   Clock& clock_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> written_{0};
-  std::mutex mutex_;  ///< guards all below, and is held while `post_` runs
+  Mutex mutex_;  ///< guards all below, and is held while `post_` runs
   GroupNews news_;
   double posted_ = 0;  ///< when
 };

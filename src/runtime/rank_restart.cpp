@@ -21,9 +21,10 @@ Status RankRestart::look(const RestartCandidate& candidate) {
   memory_.reset();
   stored_.reset();
   if (candidate.memory_run) return look_in_memory(candidate);
-  shelf_ = &shelves_.at(candidate.level);
-  stored_ = std::make_unique<StoredImage>(*shelf_->store);
-  return with_condemned(look_in_store(candidate));
+  level_ = candidate.level;
+  shelf_ = &shelves_.at(level_);
+  stored_ = std::make_unique<StoredImage>(*shelf_->store, clock_);
+  return with_consequences(look_in_store(candidate));
 }
 
 Status RankRestart::look_in_memory(const RestartCandidate& candidate) {
@@ -36,7 +37,10 @@ Status RankRestart::look_in_memory(const RestartCandidate& candidate) {
 }
 
 Status RankRestart::look_in_store(const RestartCandidate& candidate) {
-  VARVE_ASSIGN(const SetRecord record, Catalog(*shelf_->store).read({place_.job, candidate.step}));
+  PatientReads reads(*shelf_->store, clock_);
+  VARVE_ASSIGN(const SetRecord record, reads([&] {
+                 return Catalog(*shelf_->store).read({place_.job, candidate.step});
+               }));
   VARVE_TRY(shelf_->of_node ? stored_->open_of_node(record, place_.rank, place_.rank_count, shelf_->group)
                             : stored_->open(record, place_.rank, place_.rank_count, shelf_->group));
   return variables_.check_loadable(stored_->image());
@@ -45,11 +49,13 @@ Status RankRestart::look_in_store(const RestartCandidate& candidate) {
 Status RankRestart::check() {
   if (memory_) return {};  // it was verified when it was opened
   if (!stored_) return Status::internal("nothing was looked at before it was checked");
-  return with_condemned(stored_->verify(place_.thread_count, place_.kept_bytes_max));
+  return with_consequences(stored_->verify(place_.thread_count, place_.kept_bytes_max));
 }
 
-Status RankRestart::with_condemned(const Status& outcome) {
-  const Status condemned = condemn_arenas(*shelf_->store, stored_->damaged_arenas());
+Status RankRestart::with_consequences(const Status& outcome) {
+  const CopyFaults& faults = stored_->faults();
+  unreadable_arenas_[level_].insert(faults.unreadable.begin(), faults.unreadable.end());
+  const Status condemned = condemn_arenas(*shelf_->store, faults.damaged);
   if (!condemned.ok()) {
     warnings_.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
   }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "runtime/restart.h"
@@ -18,7 +20,9 @@ namespace varve {
 std::vector<MemoryStep> memory_steps(const std::vector<LeftSnapshot>& left);
 
 /// A rank's side of a restart from the snapshots of dead runs on its node, and from the sets of its stores. Arenas that
-/// it finds damaged are condemned, so that the run, which will compute the same again, does not refer to them.
+/// it finds damaged are condemned, so that the run, which will compute the same again, does not refer to them: a whole
+/// arena for one pack, since marks are of arenas, and since a prune brings what is whole in one to safety. What could
+/// not be read is not condemned, as it may be whole.
 class RankRestart final : public RestartSide {
  public:
   struct Place {
@@ -38,9 +42,10 @@ class RankRestart final : public RestartSide {
   };
   /// `shelves`: nearest first.
   RankRestart(std::vector<Shelf> shelves, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
-              WarningList& warnings)
+              WarningList& warnings, Clock& clock)
       : shelves_(std::move(shelves)),
         warnings_(warnings),
+        clock_(clock),
         place_(std::move(place)),
         left_(std::move(left)),
         variables_(variables) {}
@@ -51,20 +56,26 @@ class RankRestart final : public RestartSide {
   Status load() override;
   Status mend(const RestartCandidate& candidate) override;
 
+  /// Of a level: arenas of which this rank could not read something that it needed.
+  const std::set<ArenaId>& unreadable_arenas(uint32_t level) { return unreadable_arenas_[level]; }
+
  private:
   Status look_in_memory(const RestartCandidate& candidate);
   Status look_in_store(const RestartCandidate& candidate);
-  /// Has what was found damaged in the store of the image marked.
-  Status with_condemned(const Status& outcome);
+  /// Has what was found damaged in the store of the image marked, and notes what could not be read.
+  Status with_consequences(const Status& outcome);
 
   const std::vector<Shelf> shelves_;
   WarningList& warnings_;
+  Clock& clock_;
   const Place place_;
   const std::vector<LeftSnapshot> left_;  ///< of this rank
   VariableTable& variables_;
   std::unique_ptr<SnapshotReader> memory_;  ///< what was checked last: one of these
   std::unique_ptr<StoredImage> stored_;
   const Shelf* shelf_ = nullptr;  ///< of that
+  uint32_t level_ = 0;            ///< of that
+  std::map<uint32_t, std::set<ArenaId>> unreadable_arenas_;
 };
 
 }  // namespace varve

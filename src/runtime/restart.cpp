@@ -92,16 +92,23 @@ class Restart {
   void pass_over(const RestartCandidate& candidate, const std::vector<RankFailure>& failures) {
     decision_.passed_over.push_back(candidate);
     // What cannot be read today may be readable tomorrow.
-    const bool unreadable = std::any_of(failures.begin(), failures.end(), [](const RankFailure& failure) {
+    const bool unreadable = std::all_of(failures.begin(), failures.end(), [](const RankFailure& failure) {
       return failure.what.code() == StatusCode::io_error;
     });
-    if (!candidate.memory_run && !unreadable) decision_.damaged.push_back(candidate);
+    if (!candidate.memory_run) (unreadable ? decision_.unreadable : decision_.damaged).push_back(candidate);
     std::string context = fmt::format("{} was passed over", candidate.to_string());
-    if (failures.size() > 1) context += fmt::format(" (damaged on {} ranks)", failures.size());
+    if (failures.size() > 1) {
+      context += fmt::format(" ({} on {} ranks)", unreadable ? "unreadable" : "damaged", failures.size());
+    }
     decision_.warnings.push_back(on_rank(ranks_, failures.front()).with_context(context));
   }
 
   void note_mended(const RestartCandidate& candidate) {
+    if (std::erase(decision_.unreadable, candidate) > 0) {
+      decision_.warnings.push_back(
+          Status::io_error(fmt::format("{} could not be read at first, and can be now", candidate.to_string())));
+      return;
+    }
     std::erase(decision_.damaged, candidate);
     decision_.mended.push_back(candidate);
     decision_.warnings.push_back(Status::corrupt(fmt::format("{} was damaged, and is mended", candidate.to_string())));
@@ -125,6 +132,11 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
   RestartDecision decision = std::move(restart).take_decision();
   if (!decision.taken && !decision.warnings.empty()) {
     const Status& newest = decision.warnings.front();
+    if (!decision.unreadable.empty()) {
+      return Status::io_error(
+          fmt::format("no checkpoint could be loaded, and some could not be read; {}", newest.message()),
+          std::string(newest.subject()), "try again; to start anew, `varve drop` the sets");
+    }
     return Status::corrupt(fmt::format("no checkpoint is whole; {}", newest.message()), std::string(newest.subject()),
                            "`varve verify` tells what is damaged; `varve drop` the sets to start anew");
   }

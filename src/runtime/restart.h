@@ -34,8 +34,10 @@ class RestartSide {
 struct RestartDecision {
   std::optional<RestartCandidate> taken;      ///< none: there was nothing
   std::vector<RestartCandidate> passed_over;  ///< newer ones that could not be used, newest first
-  /// Of their sets in stores, those that are damaged for good: new ones may take their places.
+  /// Of their sets in stores, those that are damaged for good.
   std::vector<RestartCandidate> damaged;
+  /// And those of which something could not be read: they may be whole, and stay until a new one takes their place.
+  std::vector<RestartCandidate> unreadable;
   std::vector<RestartCandidate> mended;  ///< sets in stores that were damaged, and are not any more
   std::vector<Status> warnings;          ///< what was wrong with all these, and on which ranks
 };
@@ -45,8 +47,8 @@ struct RestartDecision {
 /// step that is taken, afterwards. Collective.
 ///
 /// invalid_argument ...: a rank refused one; nothing was loaded. corrupt: there are some, but none is whole on all
-/// ranks. A rank that fails to load what it has checked makes the restart fail on all: what is protected is then
-/// neither old nor new.
+/// ranks; io_error: the same, but some could not be read, and may be whole. A rank that fails to load what it has
+/// checked makes the restart fail on all: what is protected is then neither old nor new.
 Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
                                             RestartSide& side);
 

@@ -138,6 +138,26 @@ TEST(Restart, OfAllRanksFallsBackTogetherAndSaysWhatWasWrongWhere) {
   }
 }
 
+TEST(Restart, DoesNotTakeForDamagedWhatOnlyCannotBeRead) {
+  const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
+    if (rank == 1) side.outcome_of[30] = Status::io_error("read: bad disk");
+    if (rank == 1) side.outcome_of[20] = Status::io_error("read: bad disk");
+    if (rank == 2) side.outcome_of[20] = Status::corrupt("a chunk is damaged");
+  });
+  for (const Result<RestartDecision>& decision : outcome.decisions) {
+    EXPECT_EQ(decision.value().taken->step, 10u);
+    EXPECT_EQ(decision.value().unreadable, (Candidates{{30, {}}}));
+    EXPECT_EQ(decision.value().damaged, (Candidates{{20, {}}})) << "damaged on one rank is damaged";
+  }
+}
+
+TEST(Restart, SaysThatThereMayBeWholeCheckpointsIfSomeCannotBeRead) {
+  const Outcome outcome = restart(2, {{30, {}}}, [](uint32_t rank, FakeSide& side) {
+    if (rank == 1) side.outcome_of[30] = Status::io_error("read: bad disk");
+  });
+  for (const auto& decision : outcome.decisions) EXPECT_EQ(decision.status().code(), StatusCode::io_error);
+}
+
 TEST(Restart, ReadsNothingOfWhatAnotherRankLacks) {
   const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
     if (rank == 1) side.glance_of[30] = Status::not_found("there is no such set on this node");

@@ -8,6 +8,7 @@
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
+#include "core/sync.h"
 #include "runtime/due.h"
 #include "runtime/processors.h"
 
@@ -16,14 +17,32 @@ namespace varve {
 namespace {
 using std::chrono::nanoseconds;
 
+/// The longest limit that can be reckoned with.
 constexpr nanoseconds kForever = std::chrono::hours(24 * 365 * 100);
-/// Longest wait of a call that can do without an answer.
+/// How long the end of a session waits that nobody has asked for.
 constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
-nanoseconds time_left(std::chrono::steady_clock::time_point end) {
-  return std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0));
+nanoseconds time_left(Moment end) { return std::max<nanoseconds>(end - MonotonicClock::now(), nanoseconds(0)); }
+
+/// What any rank has. Collective.
+Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<ArenaId>& mine) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  for (const ArenaId& arena : mine) out.bytes(arena.bytes);
+  VARVE_ASSIGN(const auto by_rank, ranks.all_gather(bytes));
+  std::set<ArenaId> all;
+  for (const ByteVector& of_rank : by_rank) {
+    ByteReader in(of_rank);
+    while (!in.at_end()) {
+      ArenaId arena;
+      VARVE_ASSIGN(const ByteSpan id, in.bytes(arena.bytes.size()));
+      std::copy(id.begin(), id.end(), arena.bytes.begin());
+      all.insert(arena);
+    }
+  }
+  return all;
 }
 }  // namespace
 
@@ -40,7 +59,12 @@ Result<std::byte*> RunSession::make_grid(std::string_view name, uint64_t bytes) 
 
 Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
   VARVE_TRY(check_running());
-  return memory_->lend(name, grid, variables_, kForever);
+  return memory_->lend(name, grid, variables_, wait_limit());
+}
+
+nanoseconds RunSession::wait_limit() const {
+  const std::chrono::duration<double> limit(settings_.wait_limit);
+  return std::min(std::chrono::duration_cast<nanoseconds>(limit), kForever);
 }
 
 // Restart
@@ -62,7 +86,9 @@ Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vec
     StoreSteps& store = stores.emplace_back();
     if (levels_.size() > 1 || place.of_node()) store.place = place.spec.name();
     if (place.away || (!place.of_node() && ranks_->rank() != 0)) continue;
-    Result<std::vector<uint64_t>> steps = Catalog(levels_[level]->store()).steps(settings_.job);
+    const Store& shelf = levels_[level]->store();
+    PatientReads reads(shelf, clock_);
+    Result<std::vector<uint64_t>> steps = reads([&] { return Catalog(shelf).steps(settings_.job); });
     if (steps.ok()) {
       store.steps = std::move(*steps);
     } else if (level > 0 && StoreLevel::is_away(steps.status())) {
@@ -95,7 +121,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   place.kept_bytes_max = settings_.memory_bytes;
   const std::vector<LeftSnapshot> left = left_.of_rank(place.rank);
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(left));
-  RankRestart side(shelves(), place, left, variables_, warnings_);
+  RankRestart side(shelves(), place, left, variables_, warnings_, clock_);
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
   for (const auto& level : levels_) {
     if (level) level->store().drop_arena_cache();
@@ -105,12 +131,15 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
+  if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(side.unreadable_arenas(0)));
   // What else is wrong with the variables is an error of the first checkpoint.
   const Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
   if (reserved.code() == StatusCode::no_space) warnings_.add(reserved.with_context("checkpoints will not be possible"));
   if (!decision->taken) return std::optional<uint64_t>();
   last_step_ = decision->taken->step;
   if (!left_runs_useful_) restarted_set_ = last_step_;
+  if (!decision->taken->memory_run && level_places_[decision->taken->level].of_node())
+    job_sets_.note_complete(*last_step_);
   cadence_.note_restart(*last_step_);
   if (left_runs_useful_ && agree(*ranks_, reserved).ok()) save_restarted(*last_step_);
   return last_step_;
@@ -154,6 +183,12 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
     if (damaged.level == 0 && thread_) thread_->allow_replacement(damaged.step);
     if (damaged.level > 0 && !pushes_.empty()) pushes_[damaged.level - 1]->allow_replacement(damaged.step);
   }
+  // The run computes these steps anew, and its sets are what follows from now on. Each old one stays, with what
+  // protects it, until the very moment at which the complete new one takes its place.
+  for (const RestartCandidate& unreadable : decision.unreadable) {
+    if (unreadable.level == 0 && thread_) thread_->allow_replacement(unreadable.step);
+    if (unreadable.level > 0 && !pushes_.empty()) pushes_[unreadable.level - 1]->allow_replacement(unreadable.step);
+  }
   const auto in_store = [&](uint32_t level) {
     return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
       return !candidate.memory_run && candidate.level == level && candidate.step == decision.taken->step;
@@ -168,22 +203,52 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   // What is in memory alone stays until it, or a newer set, is in the store, however this run ends.
   left_runs_useful_ = !in_any;
   if (decision.taken->memory_run || decision.taken->level > 0) return;
-  for (uint32_t push = 0; push < pushes_.size(); ++push) {
-    if (!in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
+  const uint64_t step = decision.taken->step;
+  const Result<SetRecord> record =
+      pushes_.empty() ? SetRecord() : Catalog(levels_.front()->store()).read({settings_.job, step});
+  for (uint32_t push = 0; push < pushes_.size() && record.ok(); ++push) {
+    if (!in_store(push + 1)) pushes_[push]->note_set(step, record->number, /*must=*/true);
   }
+}
+
+/// Arenas of the nearest store of which any rank could not read something: no group's new sets refer to them, as nobody
+/// knows whether they can be read again. Collective.
+Status RunSession::avoid_unreadable(const std::set<ArenaId>& mine) {
+  VARVE_ASSIGN(const std::set<ArenaId> all, gather_arenas(*ranks_, mine));
+  if (thread_) thread_->avoid(all);
+  return {};
 }
 
 // Checkpoints
 
 bool RunSession::due(uint64_t step) {
   if (finished_) return false;
-  const Result<Due> due = agree_on_due(*ranks_, cadence_, *stop_, step);
+  std::vector<uint64_t> sets;
+  if (plan_.count() > 1) sets = job_sets_.tell(thread_ != nullptr);
+  const Result<Due> due = agree_on_due(*ranks_, cadence_, *stop_, step, sets);
   if (!due.ok()) {
     last_error_ = due.status();
     return false;
   }
+  if (due->talked) learn(sets);
   stop_agreed_ = stop_agreed_ || due->stop;
   return due->checkpoint;
+}
+
+/// What all groups have told.
+void RunSession::learn(std::span<const uint64_t> told) {
+  sets_were_told_ = true;
+  for (const uint64_t failed : job_sets_.learn(told).failed) {
+    if (thread_) thread_->give_up(failed);
+    for (const auto& push : pushes_) push->forget(failed);
+  }
+}
+
+Status RunSession::take_failure() {
+  const std::optional<GroupNews> news = memory_->news();
+  if (!news || !news->failed_step || told_failure_ >= news->failed_step) return {};
+  told_failure_ = news->failed_step;
+  return news->last_error.with_context(fmt::format("the checkpoint of step {} failed", *news->failed_step));
 }
 
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
@@ -199,10 +264,17 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   const double begin = clock_.seconds();
   if (last_step_ && step <= *last_step_) {
     // A stop may be asked for right after a restart or a checkpoint: that one is the last.
-    if (stop_agreed_ && step == *last_step_) return settle(kForever);
+    if (stop_agreed_ && step == *last_step_) return settle(wait_limit());
     return Status::invalid_argument(fmt::format("step {} does not come after step {}", step, *last_step_));
   }
   last_step_ = step;
+  const Status before = take_failure();
+  if (must_tell_sets() && !sets_were_told_) {
+    std::vector<uint64_t> sets = job_sets_.tell(thread_ != nullptr);
+    VARVE_TRY(ranks_->all_max(sets));
+    learn(sets);
+  }
+  sets_were_told_ = false;
   const Result<bool> taken = take_slot(persistence);
   if (taken.ok() && !*taken) {
     memory_->skip(variables_);
@@ -210,17 +282,21 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     ++skipped_;
     ledger_.note_skipped();
     cadence_.note_checkpoint(step, clock_.seconds() - begin);
-    return {};
+    return before;
   }
   const LevelDuty levels = schedule_.next(saves, stop_agreed_);
+  if (levels.save) job_sets_.note_begin(step);
   if (thread_) thread_->note_begin(step, begin, levels);
   Status made = taken.ok() ? snapshot(step, begin, levels) : taken.status();
   if (!made.ok()) memory_->give_up(step);
   if (persistence == Persistence::now) {
     const double settle_begin = clock_.seconds();
     made = agree(*ranks_, made);
-    if (made.ok()) made = settle(kForever);
+    if (made.ok()) made = settle(wait_limit());
+    if (!made.ok()) take_failure().ignore("it is told now");
     ledger_.note_blocked(clock_.seconds() - settle_begin);
+  } else if (made.ok() && !before.ok()) {
+    made = before.with_context(fmt::format("step {} is on its way", step));
   }
   const double blocked = clock_.seconds() - begin;
   cadence_.note_checkpoint(step, blocked);
@@ -234,7 +310,9 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
     VARVE_TRY(ranks_->all_max(busy));
     return busy[0] == 0;
   }
-  VARVE_TRY(memory_->wait_for_free_slot(kForever));
+  const Status waited = memory_->wait_for_free_slot(wait_limit());
+  if (waited.code() != StatusCode::busy) VARVE_TRY(waited);
+  VARVE_TRY(waited.with_context(fmt::format("{} is still writing an earlier checkpoint", group_name(plan_.own))));
   return true;
 }
 
@@ -243,7 +321,10 @@ Status RunSession::snapshot(uint64_t step, double begin_seconds, const LevelDuty
   const double copy_begin = clock_.seconds();
   VARVE_TRY(memory_->fill(step, variables_));
   last_taken_ = step;
-  if (levels.save) last_saved_ = step;
+  if (levels.save) {
+    last_saved_ = step;
+    last_number_ = levels.number;
+  }
   RunLedger::Snapshot cost;
   cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
   for (size_t i = 0; i < variables_.memory().size(); ++i) {
@@ -277,42 +358,46 @@ std::optional<Status> RunSession::part_outcome(uint64_t step) const {
 }
 
 Status RunSession::await_part(uint64_t step, nanoseconds limit) const {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   for (;;) {
     const uint32_t seen = memory_->bell().count();
     if (const std::optional<Status> outcome = part_outcome(step)) return *outcome;
     if (!memory_->leader_alive()) {
       return Status::io_error("the process that writes this group's checkpoints died");
     }
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
-    if (waited >= limit) return Status::busy(fmt::format("time ran out before step {} was written", step));
+    const nanoseconds waited = MonotonicClock::now() - begin;
+    if (waited >= limit) {
+      return Status::busy(
+          fmt::format("{} has not written step {} in the time that was given", group_name(plan_.own), step));
+    }
     memory_->bell().wait(seen, std::min(limit - waited, kLookInterval));
   }
 }
 
 Status RunSession::settle(nanoseconds limit) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   const Status part = agree(*ranks_, last_saved_ ? await_part(*last_saved_, limit) : Status());
   if (!part.ok()) {
     // The set will never be complete, and the groups that have written their parts need not wait for it.
-    if (thread_ && last_saved_) thread_->give_up(*last_saved_);
+    if (thread_ && last_saved_ && part.code() != StatusCode::busy) thread_->give_up(*last_saved_);
     return part;
   }
   Status whole;
   if (last_saved_) {
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    const nanoseconds waited = MonotonicClock::now() - begin;
     whole = memory_->wait_for_step(*last_saved_, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(*last_saved_);
   }
-  return agree(*ranks_, whole);
+  VARVE_TRY(agree(*ranks_, whole));
+  if (last_saved_) job_sets_.note_complete(*last_saved_);
+  return {};
 }
 
 Status RunSession::wait() {
   VARVE_TRY(check_running());
-  if (!last_saved_) return {};
   const double begin = clock_.seconds();
-  Status waited = memory_->wait_for_step(*last_saved_, kPatience);
-  if (waited.ok()) waited = outcome_of(*last_saved_);
+  Status waited = settle(wait_limit());
+  if (!waited.ok()) take_failure().ignore("it is told now");
   ledger_.note_blocked(clock_.seconds() - begin);
   return waited;
 }
@@ -324,7 +409,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   const double begin = clock_.seconds();
   const double seconds_max = std::chrono::duration<double>(kForever).count();
   const std::chrono::duration<double> bounded(std::clamp(limit.count(), 0.0, seconds_max));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
+  const auto end = MonotonicClock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
   Status settled = settle(std::chrono::duration_cast<nanoseconds>(bounded));
   if (settled.code() == StatusCode::busy) {
     if (thread_) thread_->cancel();
@@ -334,7 +419,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   if (thread_) thread_->stop(time_left(end));
   if (protection_) protection_->end();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
-  const Status pushed = finish_pushes(settled.ok() ? last_saved_ : std::nullopt, end);
+  const Status pushed = finish_pushes(settled.ok(), end);
   ledger_.note_blocked(clock_.seconds() - begin);
   // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
   // soon.
@@ -350,10 +435,10 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   return together.ok() ? spread : together;
 }
 
-Status RunSession::finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end) {
+Status RunSession::finish_pushes(bool settled, Moment end) {
   Status outcome;
   for (const auto& push : pushes_) {
-    if (last) push->note_set(*last, /*of_end=*/true);
+    if (settled && last_saved_) push->note_set(*last_saved_, last_number_, /*must=*/true);
   }
   for (const auto& push : pushes_) {
     const Status finished = push->finish(time_left(end));
@@ -365,7 +450,8 @@ Status RunSession::finish_pushes(std::optional<uint64_t> last, std::chrono::stea
 void RunSession::close() {
   if (relay_) relay_->stop();
   if (thread_) thread_->stop(kPatience);
-  pushes_.clear();
+  for (const auto& push : pushes_) push->end().ignore("finish() tells of it");
+  // What is still owed to a level behind stays.
   if (thread_) thread_->tidy();
   const std::optional<GroupNews> news = memory_->news();
   if (!left_runs_useful_ || (news && news->newest_persistent)) forget_left_runs();
@@ -387,6 +473,8 @@ RunSession::~RunSession() {
 
 // Called by the checkpoint thread
 void RunSession::note_drained(const DrainReport& report) {
+  job_sets_.note_own(report.step, report.outcome.ok());
+  if (report.outcome.ok() && !must_tell_sets()) job_sets_.note_complete(report.step);
   if (!report.outcome.ok()) {
     ledger_.note_failed();
     return;
@@ -407,15 +495,19 @@ void RunSession::forget_left_runs() {
 
 // What there is to tell
 
+std::optional<uint64_t> RunSession::newest_persistent(const GroupNews& news) const {
+  const std::optional<uint64_t> newest = must_tell_sets() ? job_sets_.newest_complete() : news.newest_persistent;
+  return newest ? newest : restarted_set_;
+}
+
 SessionProgress RunSession::progress() const {
   SessionProgress progress;
   progress.newest_snapshot = memory_->newest_step();
-  progress.newest_persistent = restarted_set_;
   progress.skipped = skipped_;
   progress.last_error = last_error_;
   const std::optional<GroupNews> news = memory_->news();
+  progress.newest_persistent = newest_persistent(news.value_or(GroupNews()));
   if (news) {
-    if (news->newest_persistent) progress.newest_persistent = news->newest_persistent;
     progress.bytes_to_write = news->bytes_to_write;
     progress.bytes_written = news->bytes_written;
     if (!news->last_error.ok()) progress.last_error = news->last_error;
@@ -431,7 +523,7 @@ std::vector<LevelProgress> RunSession::level_progress(const SessionProgress& pro
     LevelProgress level;
     if (spec.kind == LevelSpec::Kind::memory) level.newest = progress.newest_snapshot;
     if (spec.holds_sets() && store == 0) {
-      level.newest = news.newest_persistent;
+      if (progress.newest_persistent != restarted_set_) level.newest = progress.newest_persistent;
       level.waiting = last_saved_ && news.finished_step.value_or(0) < *last_saved_ ? 1 : 0;
       level.last_error = news.last_error;
     } else if (spec.holds_sets() && store <= pushes_.size()) {

@@ -48,24 +48,20 @@ Status StoredImage::open_of_node(const SetRecord& record, uint32_t rank, uint32_
 Status StoredImage::find_origin(const SetRecord& record, uint32_t group) {
   for (size_t i = 0; i < record.groups.size(); ++i) {
     const GroupRecord& candidate = record.groups[(group + i) % record.groups.size()];
-    damaged_arenas_ = {candidate.hint};  // unless what follows is found
-    VARVE_ASSIGN(const Root root, store_.read_root(candidate.root, candidate.hint));
+    VARVE_ASSIGN(const Root root, read_root(candidate));
     for (const LeafLink& link : root.leaves) {
-      damaged_arenas_ = {link.hint};
       VARVE_ASSIGN(const std::optional<SetOrigin> origin, origin_in(link));
       if (!origin) continue;
       origin_ = *origin;
-      damaged_arenas_.clear();
       return {};
     }
   }
-  damaged_arenas_.clear();
   return Status::invalid_argument("the set does not say of which run it is: it was not made by a session",
                                   record.name.to_string(), "take another job name; `varve restore` gives its files");
 }
 
 Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
-  VARVE_ASSIGN(const Leaf leaf, store_.read_leaf(link));
+  VARVE_ASSIGN(const Leaf leaf, read_leaf(link));
   const auto file = std::find_if(leaf.files.begin(), leaf.files.end(), [](const TreeFile& candidate) {
     return candidate.type == FileType::regular && SetOrigin::is_file_name(candidate.path);
   });
@@ -75,7 +71,7 @@ Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
   }
   ByteVector text(file->bytes);
   StreamReader reader(store_);
-  VARVE_TRY(reader.read(leaf, file->streams.front(), 0, text));
+  VARVE_TRY(reads_([&] { return reader.read(leaf, file->streams.front(), 0, text); }));
   VARVE_ASSIGN(const SetOrigin origin, SetOrigin::parse(as_text(text)));
   return std::optional(origin);
 }
@@ -91,11 +87,9 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
   const std::string path = image_file_name(rank);
   for (size_t i = 0; i < record.groups.size(); ++i) {
     const GroupRecord& candidate = record.groups[(group + i) % record.groups.size()];
-    damaged_arenas_ = {candidate.hint};  // unless what follows is found
-    VARVE_ASSIGN(const Root root, store_.read_root(candidate.root, candidate.hint));
+    VARVE_ASSIGN(const Root root, read_root(candidate));
     for (const LeafLink& link : root.leaves) {
-      damaged_arenas_ = {link.hint};
-      VARVE_ASSIGN(leaf_, store_.read_leaf(link));
+      VARVE_ASSIGN(leaf_, read_leaf(link));
       const auto found =
           std::find_if(leaf_.files.begin(), leaf_.files.end(), [&](const TreeFile& file) { return file.path == path; });
       if (found == leaf_.files.end()) continue;
@@ -103,11 +97,9 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
       TreeFile file = std::move(*found);
       leaf_.files.clear();
       leaf_.files.push_back(std::move(file));
-      damaged_arenas_.clear();
       return {};
     }
   }
-  damaged_arenas_.clear();
   // No damage that an older set would mend, and nothing that a run may replace.
   return Status::invalid_argument(fmt::format("the set has nothing of rank {}: it was not made by a session", rank),
                                   record.name.to_string(), "take another job name; `varve restore` gives its files");
@@ -151,7 +143,8 @@ Status StoredImage::read(uint64_t offset, MutableByteSpan into) {
     const Piece& here = *std::prev(piece);
     const uint64_t skip = offset - here.offset;
     const size_t bytes = std::min<uint64_t>(into.size(), here.bytes - skip);
-    VARVE_TRY(streams_.read(leaf_, file.streams[here.stream], here.stream_offset + skip, into.first(bytes)));
+    VARVE_TRY(reads_(
+        [&] { return streams_.read(leaf_, file.streams[here.stream], here.stream_offset + skip, into.first(bytes)); }));
     into = into.subspan(bytes);
     offset += bytes;
     ++piece;
@@ -195,7 +188,7 @@ void StoredImage::keep(size_t stream, uint64_t stream_offset, ByteSpan bytes) {
 Status StoredImage::check_pack(const PackUse& use) {
   std::vector<Extent> extents;
   for (const PackUse::Range& range : use.ranges) extents.push_back(range.in_pack);
-  VARVE_ASSIGN(Pack pack, store_.read_pack(leaf_.packs[use.pack], extents));
+  VARVE_ASSIGN(Pack pack, reads_([&] { return store_.read_pack(leaf_.packs[use.pack], extents); }));
   for (const PackUse::Range& range : use.ranges) {
     VARVE_ASSIGN(const ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
     if (kept_.size() > 0) keep(range.stream, range.stream_offset, bytes);
@@ -203,13 +196,22 @@ Status StoredImage::check_pack(const PackUse& use) {
   return {};
 }
 
-void StoredImage::note_damage(const PackLink& link) {
-  // None of its copies was whole.
-  const Result<std::vector<Store::Place>> places = store_.find_pack(link.score, link.hint, /*all=*/true);
+Result<Root> StoredImage::read_root(const GroupRecord& group) {
+  Result<Root> root = reads_([&] { return store_.read_root(group.root, group.hint); });
+  if (!root.ok()) note_faults(faults_of_node(store_, group.root, group.hint));
+  return root;
+}
+
+Result<Leaf> StoredImage::read_leaf(const LeafLink& link) {
+  Result<Leaf> leaf = reads_([&] { return store_.read_leaf(link); });
+  if (!leaf.ok()) note_faults(faults_of_node(store_, link.score, link.hint));
+  return leaf;
+}
+
+void StoredImage::note_faults(const CopyFaults& faults) {
   std::lock_guard lock(mutex_);
-  damaged_arenas_.insert(link.hint);
-  if (!places.ok()) return;
-  for (const Store::Place& place : *places) damaged_arenas_.insert(place.arena->id());
+  faults_.damaged.insert(faults.damaged.begin(), faults.damaged.end());
+  faults_.unreadable.insert(faults.unreadable.begin(), faults.unreadable.end());
 }
 
 void StoredImage::keep_patterns() {
@@ -234,12 +236,13 @@ Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
   const Status finished = parallel_for(uses.size(), thread_count, [&](size_t i) -> Status {
     const Status checked = check_pack(uses[i]);
     if (checked.ok()) return {};
-    note_damage(leaf_.packs[uses[i].pack]);
+    note_faults(faults_of_pack(store_, leaf_.packs[uses[i].pack]));
     std::lock_guard lock(mutex_);
-    if (first_damage_.ok()) first_damage_ = checked;
+    // An image of which some cannot be read may be whole tomorrow, but not one of which some is damaged.
+    if (first_failure_.ok() || checked.code() == StatusCode::corrupt) first_failure_ = checked;
     return {};
   });
-  const Status outcome = finished.ok() ? first_damage_ : finished;
+  const Status outcome = finished.ok() ? first_failure_ : finished;
   if (!outcome.ok()) {
     kept_ = Buffer();
   } else if (kept_.size() > 0) {

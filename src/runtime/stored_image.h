@@ -2,23 +2,26 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "aggregate/set_files.h"
+#include "core/sync.h"
+#include "runtime/patient_reads.h"
 #include "runtime/set_origin.h"
 #include "snapshot/image.h"
+#include "store/copy_faults.h"
 #include "store/set_record.h"
 #include "store/store.h"
 
 namespace varve {
 
-/// The image of one rank in a set of the store. One thread at a time.
+/// The image of one rank in a set of the store. What cannot be read is tried again for a while (PatientReads); if it
+/// stays so, that is io_error, and no damage. One thread at a time.
 class StoredImage {
  public:
-  explicit StoredImage(const Store& store) : store_(store), streams_(store) {}
+  StoredImage(const Store& store, Clock& clock) : store_(store), reads_(store, clock), streams_(store) {}
 
   /// Finds the image and reads its table. `group`: where to look first, the ordinal of the rank's group.
   /// invalid_argument: the set is of another number of ranks, or has no image of this rank; corrupt.
@@ -37,8 +40,8 @@ class StoredImage {
   /// Bytes of the image, checked as well.
   Status read(uint64_t offset, MutableByteSpan into);
 
-  /// Where open() and verify() found damage: nothing new should refer to these.
-  const std::set<ArenaId>& damaged_arenas() const { return damaged_arenas_; }
+  /// What open() and verify() could not have: nothing new should refer to these arenas.
+  const CopyFaults& faults() const { return faults_; }
 
  private:
   /// A run of bytes that lie together in the image and in a stream.
@@ -56,21 +59,24 @@ class StoredImage {
   Status read_table();
   std::vector<PackUse> pack_uses() const;
   Status check_pack(const PackUse& use);
-  void note_damage(const PackLink& link);
+  Result<Root> read_root(const GroupRecord& group);
+  Result<Leaf> read_leaf(const LeafLink& link);
+  void note_faults(const CopyFaults& faults);
   void keep_patterns();
   void keep(size_t stream, uint64_t stream_offset, ByteSpan bytes);
 
   const Store& store_;
+  PatientReads reads_;
   StreamReader streams_;
   Leaf leaf_;                  ///< with no file but the image's
   std::vector<Piece> pieces_;  ///< in the order of the image
   std::vector<std::vector<Piece>> pieces_of_stream_;
   ImageTable image_;
   SetOrigin origin_;
-  Buffer kept_;       ///< the whole image, or nothing
-  std::mutex mutex_;  ///< guards all below while packs are checked
-  std::set<ArenaId> damaged_arenas_;
-  Status first_damage_;
+  Buffer kept_;  ///< the whole image, or nothing
+  Mutex mutex_;  ///< guards all below while packs are checked
+  CopyFaults faults_;
+  Status first_failure_;
 };
 
 }  // namespace varve

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
+#include "store/copy_faults.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
 #include "store/verify.h"
@@ -48,6 +50,29 @@ TEST_F(Condemning, LosesNothingWhenAPruneTakesItUp) {
   EXPECT_TRUE(store->list_condemned().value().empty());
   EXPECT_TRUE(test::check_numbers(*store, {"job", 1}, numbers_between(1, 100)).ok());
   EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+TEST_F(Condemning, TellsWhatIsDamagedFromWhatCannotBeRead) {
+  ASSERT_TRUE(test::save_numbers(*store, {"job", 1}, numbers_between(1, 100)).ok());
+  const ArenaId arena = arena_of(1);
+  const Score root = Catalog(*store).read({"job", 1}).value().groups.at(0).root;
+  const Root tree = store->read_root(root, arena).value();
+  const PackLink pack = store->read_leaf(tree.leaves.at(0)).value().packs.at(0);
+  const CopyFaults none = faults_of_pack(*store, pack);
+  EXPECT_TRUE(none.damaged.empty() && none.unreadable.empty());
+  for (const FaultKind kind : {FaultKind::failed_read, FaultKind::flipped_bit}) {
+    FaultyFileSystem counting(fs);
+    const auto opened = Store::open(counting, "/s").value();
+    const uint64_t before = counting.operation_count().reading;
+    FaultyFileSystem faulty(fs, {{.kind = kind, .at_operation = before, .persistent = true}});
+    const auto bad = Store::open(faulty, "/s").value();
+    const bool unreadable = kind == FaultKind::failed_read;
+    for (const CopyFaults& faults : {faults_of_pack(*bad, pack), faults_of_node(*bad, root, arena)}) {
+      EXPECT_EQ(faults.unreadable.contains(arena), unreadable);
+      EXPECT_EQ(faults.damaged.contains(arena), !unreadable);
+    }
+    EXPECT_EQ(bad->read_root(root, arena).status().code(), unreadable ? StatusCode::io_error : StatusCode::corrupt);
+  }
 }
 
 TEST_F(Condemning, DoesNotMarkWhatIsGone) {

@@ -179,7 +179,11 @@ Result<std::vector<Store::Place>> Store::find(const Score& score, const ArenaId&
       if (first_failure.ok() && reader.status().code() != StatusCode::not_found) first_failure = reader.status();
       return;
     }
-    if (std::optional<size_t> ordinal = find_in(**reader)) places.push_back({*reader, *ordinal});
+    if (std::optional<size_t> ordinal = find_in(**reader)) {
+      places.push_back({*reader, *ordinal});
+    } else if (first_failure.ok()) {
+      first_failure = (*reader)->unread_status();
+    }
   };
   auto look_where_it_was_seen = [&] {
     for (const ArenaId& id : directory_.candidates(score)) look_in(id);
@@ -219,7 +223,8 @@ Status lacking(const char* what, const std::string& where) {
 
 constexpr const char* kPackLacking = "no arena holds a pack that a set needs";
 
-/// Tries `read` at the first place, and after a damage at all others. `places(all)` finds them.
+/// Tries `read` at the first place, and after a failure at all others. `places(all)` finds them. A copy that could not
+/// be read may be whole: it is damaged only if all copies are.
 template <class T, class Places, class Read>
 Result<T> read_first_whole(const Places& places, const Read& read, const char* what, const std::string& where) {
   Status failure;
@@ -229,7 +234,7 @@ Result<T> read_first_whole(const Places& places, const Read& read, const char* w
     for (const Store::Place& place : *found) {
       Result<T> result = read(place);
       if (result.ok()) return result;
-      if (failure.ok()) failure = result.status();
+      if (failure.ok() || failure.code() == StatusCode::corrupt) failure = result.status();
     }
   }
   return failure.ok() ? lacking(what, where) : failure;
@@ -278,10 +283,19 @@ Result<Root> Store::read_root(const Score& score, const ArenaId& hint) const {
 }
 
 Result<Leaf> Store::read_leaf(const LeafLink& link) const {
-  VARVE_ASSIGN(ByteVector raw, read_node(link.score, link.hint));
-  Result<Leaf> leaf = decode_leaf(raw, score_.score_bytes());
+  VARVE_ASSIGN(ByteVector node, read_node(link.score, link.hint));
+  Status unreadable;  // which says itself where
+  Result<std::optional<Leaf>> leaf =
+      decode_leaf_of(std::move(node), score_.score_bytes(),
+                     [&](const Score& score, const ArenaId& hint) -> Result<std::optional<ByteVector>> {
+                       Result<ByteVector> piece = read_node(score, hint);
+                       unreadable = piece.status();
+                       VARVE_TRY(unreadable);
+                       return std::optional(std::move(*piece));
+                     });
+  VARVE_TRY(unreadable);
   if (!leaf.ok()) return located(leaf.status(), arena_name(link.hint));
-  return leaf;
+  return std::move(**leaf);
 }
 
 }  // namespace varve

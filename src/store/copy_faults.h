@@ -1,0 +1,19 @@
+#pragma once
+
+#include <set>
+
+#include "store/store.h"
+
+namespace varve {
+
+/// What is wrong with the copies of a pack or a tree node.
+struct CopyFaults {
+  std::set<ArenaId> damaged;     ///< they were read, and are not what they were
+  std::set<ArenaId> unreadable;  ///< they could not be read: they may be whole, and may be readable tomorrow
+};
+
+/// Reads all copies anew. `hint`, and the hint of a link: an arena that is looked into, whatever it is known to hold.
+CopyFaults faults_of_pack(const Store& store, const PackLink& link);
+CopyFaults faults_of_node(const Store& store, const Score& score, const ArenaId& hint);
+
+}  // namespace varve
