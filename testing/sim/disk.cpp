@@ -111,6 +111,10 @@ Status Disk::begin(Kind kind, const char* what, const std::string& path) {
       return Status::io_error("the server cannot be reached", path);
     }
   }
+  if (kind == Kind::read && failing_read > 0 && path.find("/arenas/") != std::string::npos && --failing_read == 0) {
+    simulator_.tell(fmt::format("{:<8} {}:{} → input/output error, once", what, name_, path));
+    return Status::io_error(what, path);
+  }
   const double chance = kind == Kind::read    ? faults.read_error
                         : kind == Kind::sync  ? faults.sync_error
                         : kind == Kind::write ? faults.write_error

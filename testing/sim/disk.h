@@ -25,6 +25,8 @@ class Disk {
   Disk(Simulator& simulator, std::string name);
 
   DiskFaults faults;
+  /// The so many-th read of an arena from now on fails, and no other; 0: none.
+  uint64_t failing_read = 0;
   double slowness = 1;             ///< an operation takes so many times as long
   uint64_t capacity = UINT64_MAX;  ///< bytes
   /// The processes of this machine alone find no room: their user's quota is used up, say.

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/oracle.h"
@@ -52,11 +53,14 @@ void stay_on_one_processor() {
   ::sched_setaffinity(0, sizeof mine, &mine);
 }
 
+constexpr std::pair<std::string_view, Theme> kThemes[] = {
+    {"runs", Theme::runs}, {"savers", Theme::savers}, {"stores", Theme::stores}};
+
 /// What a schedule is about is a matter of its seed, unless it is said.
 std::optional<Theme> said_theme;
 Theme theme_of(uint64_t seed) {
   if (said_theme) return *said_theme;
-  return seed % 2 == 0 ? Theme::runs : Theme::stores;
+  return kThemes[seed % std::size(kThemes)].second;
 }
 
 std::string scratch_folder(pid_t process, uint64_t seed) {
@@ -153,14 +157,17 @@ int play_many(uint64_t first, uint64_t count, uint64_t failures_max) {
 }
 
 constexpr const char* kHelp =
-    "varve_sim [runs|stores] seeds FIRST COUNT [FAILURES]   play so many schedules, until some are broken (default 1)\n"
-    "varve_sim [runs|stores] replay SEED                    play one, and tell it line by line\n"
+    "Plays schedules of a simulated cluster. A THEME is runs, savers or stores; without it, it is a matter of the "
+    "seed.\n"
+    "varve_sim [THEME] seeds FIRST COUNT [FAILURES]   play so many schedules, until some are broken (default 1)\n"
+    "varve_sim [THEME] replay SEED                    play one, and tell it line by line\n"
     "varve_sim twice FIRST COUNT                            check that a seed decides all\n";
 
 int run(std::vector<std::string_view> words) {
   stay_on_one_processor();
-  if (!words.empty() && (words[0] == "runs" || words[0] == "stores")) {
-    said_theme = words[0] == "runs" ? Theme::runs : Theme::stores;
+  for (const auto& [name, theme] : kThemes) {
+    if (words.empty() || words[0] != name) continue;
+    said_theme = theme;
     words.erase(words.begin());
   }
   if (words.size() == 2 && words[0] == "replay") play_here(number(words[1]), true);

@@ -185,6 +185,11 @@ void Story::play() {
     // What is in memory alone may go.
     for (Node& node : world_.nodes()) world_.lose_power(node, job_.processes(), {CrashPolicy::Kind::drop_unsynced, 0});
   }
+  // One read that fails, once, costs a restart nothing but time.
+  if (random_.chance(0.3)) {
+    const std::vector<Disk*> disks = world_.disks();
+    disks[random_.below(disks.size())]->failing_read = random_.between(1, 12);
+  }
   job_.start_run(draw_run(false));
   job_.await_run();
   check_stores();

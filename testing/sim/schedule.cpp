@@ -4,6 +4,7 @@
 
 #include "sim/oracle.h"
 #include "sim/runs.h"
+#include "sim/savers.h"
 #include "sim/simulator.h"
 #include "sim/stores.h"
 
@@ -25,6 +26,7 @@ void play(const ScheduleOptions& options) {
   switch (options.theme) {
     case Theme::runs: return play_runs(*simulator, options.scratch);
     case Theme::stores: return play_stores(*simulator, options.scratch);
+    case Theme::savers: return play_savers(*simulator, options.scratch);
   }
 }
 

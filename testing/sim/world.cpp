@@ -77,6 +77,7 @@ void World::end_faults() {
     disk->faults = {};
     disk->capacity = UINT64_MAX;
     disk->full_for = nullptr;
+    disk->failing_read = 0;
     disk->slowness = std::min(disk->slowness, 10.0);
     disk->away_until = {};
   }
