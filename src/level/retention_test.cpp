@@ -78,11 +78,12 @@ TEST(TheRetentionRule, NeverLetsTheNewestWholeSetGoWhateverElseIsThere) {
       return std::find(leaving.begin(), leaving.end(), set.step) != leaving.end();
     };
     const auto remain = [&](auto counts) {
-      return static_cast<uint64_t>(std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& set) {
-        return counts(set) && !leaves(set);
-      }));
+      return static_cast<uint64_t>(
+          std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& set) { return counts(set) && !leaves(set); }));
     };
-    const auto all = [&](auto counts) { return static_cast<uint64_t>(std::count_if(sets.begin(), sets.end(), counts)); };
+    const auto all = [&](auto counts) {
+      return static_cast<uint64_t>(std::count_if(sets.begin(), sets.end(), counts));
+    };
     const auto is_complete = [](const SetAtLevel& set) { return set.complete; };
     const auto has_redundancy = [](const SetAtLevel& set) { return set.has_redundancy; };
     // Two sets of one step cannot be at a level: those drawn so are told apart by nobody.

@@ -45,8 +45,7 @@ Status RankRestart::look_in_memory(const RestartCandidate& candidate) {
 
 Status RankRestart::look_in_store(const RestartCandidate& candidate) {
   PatientReads reads(*store_, clock_);
-  VARVE_ASSIGN(const SetRecord record,
-               reads([&] { return Catalog(*store_).read({place_.job, candidate.step}); }));
+  VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(*store_).read({place_.job, candidate.step}); }));
   VARVE_TRY(shelf_->of_node ? stored_->open_of_node(record, place_.rank, place_.rank_count, shelf_->group)
                             : stored_->open(record, place_.rank, place_.rank_count, shelf_->group));
   return variables_.check_loadable(stored_->image());
