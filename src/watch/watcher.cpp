@@ -15,6 +15,8 @@ using Clock = SetTracker::Clock;
 /// How long a request to stop may go unnoticed, and how close changes may follow one another that are looked at one by
 /// one.
 constexpr std::chrono::milliseconds kNapMax(250), kSettle(200);
+constexpr const char* kHowToKnow =
+    "have the program write a file when it is done with a set, and name it with --end-marker";
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -204,11 +206,17 @@ Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
   return {};
 }
 
+const Store& Watcher::store_of(const SetName& name) const {
+  const Store* const found = duty_.find ? duty_.find(name) : nullptr;
+  return found != nullptr ? *found : store_;
+}
+
 Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
-  const Result<SetRecord> record = Catalog(store_).read(entry.name);
+  const Store& store = store_of(entry.name);
+  const Result<SetRecord> record = Catalog(store).read(entry.name);
   if (record.status().code() == StatusCode::not_found) return false;
   VARVE_TRY(record.status());
-  VARVE_ASSIGN(const FolderMatch match, match_folder(store_, *record, entry.found.files));
+  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
   if (match == FolderMatch::differs) {
     SetTracker::settle(entry, WatchState::differs,
                        Status::already_exists("the store has another set of that name", entry.name.to_string(),
@@ -240,9 +248,17 @@ Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
 }
 
 Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
-  VARVE_ASSIGN(const SetRecord record, Catalog(store_).read(entry.name));
-  VARVE_TRY(check_saved(store_, record, entry.found.folder, entry.found.files, progress));
-  VARVE_TRY(remove_originals(finder_of(entry.found).folder(), entry.found));
+  const Store& store = store_of(entry.name);
+  VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
+  VARVE_TRY(check_saved(store, record, entry.found.folder, entry.found.files, progress));
+  const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
+  const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, rules);
+  if (removed.code() == StatusCode::unsupported) {
+    if (!warned_of_kept_) progress.warning(removed.with_context("the originals are kept").with_hint(kHowToKnow));
+    warned_of_kept_ = true;
+    return {};
+  }
+  VARVE_TRY(removed);
   listener_.happened({WatchEvent::Kind::removed, entry});
   return {};
 }
