@@ -75,7 +75,8 @@ class ControlBlock {
   void give_up(uint64_t step) const;
   std::optional<uint64_t> given_up() const;
 
-  /// One writer; any readers. Nothing if the writer stopped in the middle.
+  /// One writer; any readers, who wait for nobody: while the writer is in the middle, or if it died there, the news
+  /// before are there. Nothing if they make no sense.
   void post(const GroupNews& news) const;
   std::optional<GroupNews> news() const;
 
