@@ -60,6 +60,9 @@ Result<SessionOptions> session_options(const varve_options* theirs) {
   VARVE_TRY(say(said.low_priority, "low_priority", options.low_priority));
   say(said.shared_memory, options.shared_memory);
   say(said.key_file, options.key_file);
+  say(said.snapshot_folder, options.snapshot_folder);
+  VARVE_TRY(say(said.take_over, "take_over", options.take_over));
+  VARVE_TRY(say(said.print_warnings, "print_warnings", options.print_warnings));
   return said;
 }
 

@@ -269,6 +269,7 @@ void CheckpointThread::note_retention(const Status& outcome) {
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   const SetName name{duty_.job, step};
+  if (duty_.may_save) VARVE_TRY(duty_.may_save());
   if (policy_for(step) == IfExists::refuse && Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
@@ -302,7 +303,9 @@ Status CheckpointThread::complete(uint64_t step, const SetRecord& part) {
   std::chrono::milliseconds pause = kFirstPause;
   for (;;) {
     const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
-    const Result<std::optional<SetCompletion::Set>> set = completion.try_now();
+    const Status allowed = duty_.may_save ? duty_.may_save() : Status();
+    const Result<std::optional<SetCompletion::Set>> set =
+        allowed.ok() ? completion.try_now() : Result<std::optional<SetCompletion::Set>>(allowed);
     if (set.ok() && *set) return {};
     if (!set.ok() || hopeless) {
       completion.withdraw().ignore("the next prune removes it");

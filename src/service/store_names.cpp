@@ -64,18 +64,23 @@ bool is_part(std::string_view name) {
          is_number(of.substr(middle + 4));
 }
 
+/// JOB.lease
+bool is_lease(std::string_view name) { return take_suffix(name, ".lease") && is_job(name); }
+
 bool is_in_folder(std::string_view folder, std::string_view name) {
   if (folder == "sets") return is_job(name);
   if (folder == "parts") return is_part(name);
   if (folder == "arenas") return is_id_with(name, ".arena") || is_id_with(name, ".part");
   if (folder == "writers" || folder == "condemned") return is_id(name);
+  if (folder == "runs") return is_id_with(name, ".tmp") || is_id_with(name, ".stale") || is_lease(name);
   if (folder == "index") return is_id_with(name, ".run") || is_id_with(name, ".run.part") || is_id_with(name, ".part");
   return false;
 }
 }  // namespace
 
 bool is_store_path(std::string_view path) {
-  static constexpr std::array<std::string_view, 6> kFolders{"sets", "parts", "arenas", "writers", "condemned", "index"};
+  static constexpr std::array<std::string_view, 7> kFolders{"sets",      "parts", "arenas", "writers",
+                                                            "condemned", "index", "runs"};
   const size_t slash = path.find('/');
   const std::string_view first = path.substr(0, slash);
   if (slash == std::string_view::npos) {

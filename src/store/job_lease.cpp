@@ -1,0 +1,285 @@
+#include "store/job_lease.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "core/guarded.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kTextBytesMax = 4096;
+constexpr std::string_view kFirstLine = "varve run 1\n";
+/// Between looks whether a holder shows that it lives.
+constexpr double kLookSeconds = 0.5;
+/// Runs that are faster than this one, one after the other.
+constexpr int kTriesMax = 100;
+constexpr const char* kHint =
+    "wait for its end, or give this run another job name; if that run is known to be gone, take the job over "
+    "(take_over, VARVE_TAKE_OVER=true)";
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::string runs_path(const Store& store) { return join_path(store.path(), "runs"); }
+std::string lease_path(const Store& store, const std::string& job) {
+  return join_path(runs_path(store), job + ".lease");
+}
+
+ByteVector text_of(const LeaseHolder& holder) {
+  const std::string text =
+      fmt::format("{}run {}\nhost {}\nboot {}\npid_namespace {}\nstart_ticks {}\nprocess {}\nstarted {}\n", kFirstLine,
+                  holder.run.hex(), holder.host, holder.process.boot.hex(), holder.process.pid_namespace,
+                  holder.process.start_ticks, holder.process.pid, holder.started_s);
+  const ByteSpan bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// What follows `name` and a blank on a line of its own.
+std::optional<std::string_view> field(std::string_view text, std::string_view name) {
+  const std::string start = fmt::format("\n{} ", name);
+  const size_t at = text.find(start);
+  if (at == std::string_view::npos) return std::nullopt;
+  const size_t begin = at + start.size(), end = text.find('\n', begin);
+  if (end == std::string_view::npos) return std::nullopt;
+  return text.substr(begin, end - begin);
+}
+
+template <class Number>
+bool take_number(std::string_view text, std::string_view name, Number& into) {
+  const std::optional<std::string_view> said = field(text, name);
+  if (!said) return false;
+  const auto [end, failure] = std::from_chars(said->data(), said->data() + said->size(), into);
+  return failure == std::errc() && end == said->data() + said->size();
+}
+
+bool take_id(std::string_view text, std::string_view name, UniqueId& into) {
+  const std::optional<std::string_view> said = field(text, name);
+  const Result<UniqueId> id = said ? UniqueId::parse(*said) : Status::corrupt("an id is missing");
+  if (id.ok()) into = *id;
+  return id.ok();
+}
+
+std::optional<LeaseHolder> parse_holder(std::string_view text) {
+  LeaseHolder holder;
+  const std::optional<std::string_view> host = field(text, "host");
+  const bool whole = text.starts_with(kFirstLine) && host && take_id(text, "run", holder.run) &&
+                     take_id(text, "boot", holder.process.boot) &&
+                     take_number(text, "pid_namespace", holder.process.pid_namespace) &&
+                     take_number(text, "start_ticks", holder.process.start_ticks) &&
+                     take_number(text, "process", holder.process.pid) && take_number(text, "started", holder.started_s);
+  if (!whole) return std::nullopt;
+  holder.host = *host;
+  return holder;
+}
+
+/// Of a process of this machine; another's numbers mean nothing here.
+Liveness liveness_of(const std::optional<LeaseHolder>& holder, const Result<ProcessIdentity>& own) {
+  if (!holder || !own.ok() || holder->process.boot != own->boot) return Liveness::unknown;
+  return liveness(holder->process);
+}
+
+Status taken_over(const std::optional<LeaseHolder>& by, const std::string& job) {
+  return Status::busy(fmt::format("another run has taken this job over, and this one saves nothing any more: {}",
+                                  by ? by->to_string() : "one that cannot be told"),
+                      job);
+}
+}  // namespace
+
+std::string LeaseHolder::to_string() const {
+  const auto started = std::chrono::system_clock::time_point(std::chrono::seconds(started_s));
+  return fmt::format("process {} on {}, started {:%Y-%m-%d %H:%M:%S} UTC", process.pid, host,
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(started)));
+}
+
+JobLease::JobLease(const Store& store, Terms terms, Clock& clock)
+    : store_(store),
+      terms_(std::move(terms)),
+      clock_(clock),
+      path_(lease_path(store, terms_.job)),
+      own_path_(join_path(runs_path(store), terms_.run.hex() + ".tmp")),
+      stale_path_(join_path(runs_path(store), terms_.run.hex() + ".stale")) {}
+
+Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms terms, Clock& clock) {
+  std::unique_ptr<JobLease> lease(new JobLease(store, std::move(terms), clock));
+  LeaseHolder own;
+  own.run = lease->terms_.run;
+  own.host = host_name();
+  VARVE_ASSIGN(own.process, ProcessIdentity::own());
+  own.started_s =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  lease->text_ = text_of(own);
+  VARVE_TRY(store.fs().create_directory(runs_path(store)));
+  const Status taken = lease->take();
+  if (!taken.ok()) {
+    store.fs().remove(lease->own_path_).ignore("what a run leaves there does no harm");
+    return taken;
+  }
+  lease->held_ = true;
+  lease->confirmed_seconds_ = clock.seconds();
+  VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
+  return lease;
+}
+
+JobLease::~JobLease() { release().ignore("a lease that nobody touches is taken by the next run"); }
+
+Status JobLease::write_own() {
+  store_.fs().remove(own_path_).ignore("it may be there from before");
+  VARVE_ASSIGN(const std::unique_ptr<File> file, store_.fs().create(own_path_));
+  return file->write_at(0, text_);
+}
+
+Result<JobLease::Seen> JobLease::look() const {
+  Seen seen;
+  VARVE_ASSIGN(seen.text, read_file(store_.fs(), path_, kTextBytesMax));
+  VARVE_ASSIGN(const FileStatus status, store_.fs().stat(path_));
+  seen.modified_ns = status.modified_ns;
+  seen.holder = parse_holder(as_text(seen.text));
+  return seen;
+}
+
+/// Of several runs that come at once, one gets it: the names of files decide.
+Status JobLease::take() {
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    VARVE_TRY(write_own());
+    const Status named = store_.fs().rename_no_replace(own_path_, path_);
+    if (named.code() != StatusCode::already_exists) return named;
+    const Result<Seen> seen = look();
+    if (seen.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(seen.status());
+    if (!terms_.take_over) {
+      VARVE_ASSIGN(const bool dead, await_death(*seen));
+      if (!dead) continue;
+    }
+    VARVE_TRY(remove_stale(*seen));
+  }
+  return Status::busy("many runs of this job are being started", terms_.job);
+}
+
+/// How long ago the last sign of life was, by what the store stamps files with now.
+Result<double> JobLease::silence_of(const Seen& seen) const {
+  VARVE_TRY(store_.fs().touch(own_path_));
+  VARVE_ASSIGN(const FileStatus now, store_.fs().stat(own_path_));
+  return static_cast<double>(now.modified_ns - seen.modified_ns) * 1e-9;
+}
+
+Result<bool> JobLease::await_death(const Seen& first) {
+  const Liveness known = liveness_of(first.holder, ProcessIdentity::own());
+  if (known == Liveness::dead) return true;
+  VARVE_ASSIGN(const double silence, silence_of(first));
+  if (silence >= terms_.silence_seconds) return true;
+  if (known == Liveness::alive) return running_already(first);
+  if (terms_.notice) {
+    terms_.notice(
+        Status::busy(fmt::format("waiting for up to {:.0f} s to see whether another run of this job still lives: {}",
+                                 terms_.silence_seconds,
+                                 first.holder ? first.holder->to_string() : "its lease cannot be understood"),
+                     terms_.job));
+  }
+  // By the own clock, too: the store's may be set back.
+  const double begin = clock_.seconds();
+  while (clock_.seconds() - begin < terms_.silence_seconds) {
+    clock_.sleep(kLookSeconds);
+    const Result<Seen> now = look();
+    if (now.status().code() == StatusCode::not_found) return false;  // it has ended, and left it free
+    VARVE_TRY(now.status());
+    if (now->text != first.text) return false;  // another one, which may live or not
+    if (now->modified_ns != first.modified_ns) return running_already(first);
+    VARVE_ASSIGN(const double silent, silence_of(first));
+    if (silent >= terms_.silence_seconds) return true;
+  }
+  return true;
+}
+
+Status JobLease::running_already(const Seen& seen) const {
+  return Status::busy(
+      fmt::format("the job is running already: {}", seen.holder ? seen.holder->to_string() : "nobody can tell where"),
+      terms_.job, kHint);
+}
+
+/// Takes the lease that was seen out of the way; OK also if another run has done it.
+Status JobLease::remove_stale(const Seen& seen) {
+  FileSystem& fs = store_.fs();
+  const Status moved = fs.rename(path_, stale_path_);
+  if (moved.code() == StatusCode::not_found) return {};
+  VARVE_TRY(moved);
+  const Result<ByteVector> text = read_file(fs, stale_path_, kTextBytesMax);
+  if (text.ok() && *text != seen.text) {
+    // A run that was faster has taken it meanwhile: its lease goes back. Should it miss it just now, it makes it anew.
+    const Status back = fs.rename_no_replace(stale_path_, path_);
+    if (back.ok()) return {};
+  }
+  return fs.remove(stale_path_);
+}
+
+// Signs of life
+
+void JobLease::beat() {
+  std::unique_lock lock(mutex_);
+  const auto pause = std::chrono::duration<double>(terms_.beat_seconds);
+  while (!ended_.wait_for(lock, pause, [this] { return ending_; })) {
+    lock.unlock();
+    beat_once();
+    lock.lock();
+  }
+}
+
+void JobLease::beat_once() {
+  std::lock_guard lock(beat_mutex_);
+  if (!lost_.ok()) return;
+  Result<Seen> seen = look();
+  if (seen.status().code() == StatusCode::not_found) {
+    // Somebody has removed it, or is about to put it back.
+    if (!write_own().ok() || !store_.fs().rename_no_replace(own_path_, path_).ok()) {
+      store_.fs().remove(own_path_).ignore("the next sign of life makes it anew");
+    }
+    seen = look();
+  }
+  if (!seen.ok()) return;
+  if (seen->text != text_) {
+    lost_ = taken_over(seen->holder, terms_.job);
+    return;
+  }
+  if (store_.fs().touch(path_).ok()) confirmed_seconds_ = clock_.seconds();
+}
+
+Status JobLease::check() {
+  {
+    std::lock_guard lock(beat_mutex_);
+    if (!lost_.ok() || clock_.seconds() - confirmed_seconds_ < terms_.silence_seconds / 2) return lost_;
+  }
+  beat_once();
+  std::lock_guard lock(beat_mutex_);
+  return lost_;
+}
+
+Status JobLease::release() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ended_.notify_all();
+  if (heart_.joinable()) heart_.join();
+  if (!held_) return {};
+  held_ = false;
+  const Result<Seen> seen = look();
+  if (!seen.ok() || seen->text != text_) return {};
+  return store_.fs().remove(path_);
+}
+
+Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {
+  const Result<ByteVector> text = read_file(store.fs(), lease_path(store, job), kTextBytesMax);
+  if (!text.ok()) return {};
+  const std::optional<LeaseHolder> holder = parse_holder(as_text(*text));
+  return holder && holder->run != run ? taken_over(holder, job) : Status();
+}
+
+}  // namespace varve
