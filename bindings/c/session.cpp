@@ -13,8 +13,8 @@ namespace varve::c_binding {
 namespace {
 
 /// Makes a call with a session: its code, and its words kept in the session.
-template <class Call>
-int with_session(varve_session* session, Call call) {
+template <class Handle, class Call>
+int with_session(Handle* session, Call call) {
   if (session == nullptr) return report_without_session(Status::invalid_argument("there is no session: NULL"));
   const Status status = without_exceptions([&]() -> Status { return call(*session); });
   if (!status.ok()) keep_message(session->error_message, status);
@@ -225,9 +225,9 @@ int varve_finish(varve_session* session, double limit_seconds) {
 }
 
 int varve_progress(const varve_session* session, struct varve_state* state) {
-  if (session == nullptr || state == nullptr) return VARVE_INVALID_ARGUMENT;
-  const Status status = c_binding::without_exceptions([&]() -> Status {
-    const varve::SessionProgress now = session->session.progress();
+  return with_session(session, [&](const varve_session& of) -> Status {
+    VARVE_TRY(c_binding::check_pointer(state, "state"));
+    const varve::SessionProgress now = of.session.progress();
     varve_state told{};
     told.has_snapshot = now.newest_snapshot ? 1 : 0;
     told.has_persistent = now.newest_persistent ? 1 : 0;
@@ -239,7 +239,6 @@ int varve_progress(const varve_session* session, struct varve_state* state) {
     told.last_error = c_binding::code_number(now.last_error.code());
     return c_binding::write_struct(told, *state, "varve_state");
   });
-  return c_binding::code_number(status.code());
 }
 
 uint32_t varve_level_count(const varve_session* session) {
@@ -260,9 +259,9 @@ const char* varve_level_name(varve_session* session, uint32_t level) {
 }
 
 int varve_level_progress(const varve_session* session, uint32_t level, struct varve_level_state* state) {
-  if (session == nullptr || state == nullptr) return VARVE_INVALID_ARGUMENT;
-  const Status status = c_binding::without_exceptions([&]() -> Status {
-    const std::vector<varve::LevelProgress> levels = session->session.progress().levels;
+  return with_session(session, [&](const varve_session& of) -> Status {
+    VARVE_TRY(c_binding::check_pointer(state, "state"));
+    const std::vector<varve::LevelProgress> levels = of.session.progress().levels;
     varve_level_state told{};
     if (level < levels.size()) {
       const varve::LevelProgress& now = levels[level];
@@ -274,7 +273,6 @@ int varve_level_progress(const varve_session* session, uint32_t level, struct va
     VARVE_TRY(c_binding::write_struct(told, *state, "varve_level_state"));
     return level < levels.size() ? Status() : Status::not_found("there are not so many levels");
   });
-  return c_binding::code_number(status.code());
 }
 
 const char* varve_level_error(varve_session* session, uint32_t level) {

@@ -15,7 +15,7 @@ struct varve_session {
 
   varve::Session session;
   bool finished = false;
-  std::string error_message;                ///< of the last call that failed
+  mutable std::string error_message;        ///< of the last call that failed
   std::string text;                         ///< that was returned last
   std::deque<varve::Status> warnings_left;  ///< taken from the session, not from here yet
 };

@@ -261,8 +261,10 @@ static void serve_other_versions(const char* store) {
   memset(&state, 0, sizeof state);
   memset(&level, 0, sizeof level);
   memset(&shape, 0, sizeof shape);
-  CHECK(varve_progress(session, &state) == VARVE_INVALID_ARGUMENT);
-  CHECK(varve_level_progress(session, 0, &level) == VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_progress(session, &state), VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), "varve_state_init()") != NULL);
+  CHECK_CODE(session, varve_level_progress(session, 0, &level), VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), "varve_level_state_init()") != NULL);
   CHECK_CODE(session, varve_protect_array(session, "number", VARVE_DOUBLE, &number, 1, &shape), VARVE_INVALID_ARGUMENT);
   CHECK(strstr(varve_error_message(session), "varve_shape_init()") != NULL);
   CHECK_OK(NULL, varve_close(session));

@@ -30,6 +30,7 @@ const char* varve_version_text(void);
 #ifdef __cplusplus
 }
 
+extern "C++" {  // whoever includes this
 namespace varve {
 
 /// varve_version() and varve_version_text().
@@ -37,6 +38,7 @@ inline int version() { return ::varve_version(); }
 inline const char* version_text() { return ::varve_version_text(); }
 
 }  // namespace varve
+}
 #endif
 
 /* NOLINTEND(modernize-*) */

@@ -5,13 +5,13 @@
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "aggregate/restore_target.h"
 #include "aggregate/tile_writer.h"
 #include "comm/agreement.h"
 #include "comm/process_share.h"
 #include "core/parallel.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -251,7 +251,7 @@ class Restorer {
              std::pair(b.copies[0].file, b.copies[0].file_offset);
     });
     // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
-    const size_t usual = std::max(kReadsInFlight, 2 * size_t{std::thread::hardware_concurrency()});
+    const size_t usual = std::max(kReadsInFlight, 2 * size_t{processor_count()});
     const size_t thread_count = options_.thread_count > 0 ? options_.thread_count : usual;
     VARVE_TRY(parallel_for(plans_.size(), thread_count, [this](size_t i) { return copy_or_lose(plans_[i]); }));
     VARVE_TRY(tiles_.flush());
@@ -329,7 +329,7 @@ class Restorer {
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.
   std::map<std::pair<Score, ArenaId>, size_t> plan_of_;
   size_t copy_count_ = 0;
-  std::mutex mutex_;  // guards lost_ and first_damage_ while packs are copied
+  Mutex mutex_;  // guards lost_ and first_damage_ while packs are copied
   std::set<uint32_t> lost_;
   Status first_damage_;
   std::atomic<uint64_t> read_bytes_{0};

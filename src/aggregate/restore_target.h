@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 #include "core/unique_fd.h"
 #include "store/tree.h"
 
@@ -75,7 +75,7 @@ class RestoreTarget {
     std::shared_ptr<StagedFile> file;
     std::list<uint32_t>::iterator used;
   };
-  std::mutex mutex_;  // guards the open files
+  Mutex mutex_;  // guards the open files
   std::unordered_map<uint32_t, OpenFile> open_;
   std::list<uint32_t> recently_used_;
 };

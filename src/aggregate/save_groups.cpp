@@ -8,6 +8,7 @@
 #include "aggregate/rank_order.h"
 #include "aggregate/source_tree.h"
 #include "core/parallel.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -100,8 +101,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   std::vector<ArenaId> arenas;
   std::vector<ChunkIndexEntry> entries;
   for (GroupOutcome& outcome : outcomes) add_outcome(report, outcome, arenas, entries);
-  report.record.created_s =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  report.record.created_s = calendar_seconds();
   VARVE_TRY(publish(*lease, report.record));
   if (Status indexed = index->add(arenas, std::move(entries)); !indexed.ok()) {
     progress.warning(

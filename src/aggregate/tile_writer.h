@@ -5,11 +5,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "core/aligned_block.h"
 #include "core/bytes.h"
+#include "core/sync.h"
 #include "layout/layout.h"
 
 namespace varve {
@@ -52,7 +52,7 @@ class TileWriter {
 
   const Write write_;
   const size_t tiles_max_;
-  std::mutex mutex_;  // guards what follows
+  Mutex mutex_;  // guards what follows
   std::map<Key, Tile> tiles_;
   std::list<Key> oldest_first_;
   std::vector<AlignedBlock> spare_;

@@ -5,6 +5,7 @@
 
 #include "core/guarded.h"
 #include "core/processor_meter.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -127,7 +128,7 @@ Status ArenaWriter::flush_buffer() {
     write_pending_ = true;
   }
   if (!writer_.joinable()) {
-    Result<std::thread> started = start_thread([this, meter = ProcessorMeter::current()] {
+    Result<Thread> started = start_thread([this, meter = ProcessorMeter::current()] {
       const ProcessorMeter::Scope metered(meter);
       run_writer();
     });

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <thread>
 
 #include "arena/frame.h"
 #include "arena/pack.h"
 #include "core/file_system.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -68,13 +66,13 @@ class ArenaWriter {
   bool sealed_ = false;
   Buffer filling_;
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  Mutex mutex_;  // guards what follows
+  ConditionVariable changed_;
   Buffer writing_;
   bool write_pending_ = false;
   bool stopping_ = false;
   Status write_status_;
-  std::thread writer_;
+  Thread writer_;
 };
 
 }  // namespace varve

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "core/sync.h"
 #include "varve/status.h"
 
 namespace varve::cli {
@@ -35,7 +35,7 @@ class MessageWriter {
   const bool json_;
   const bool can_redraw_;
   bool silent_ = false;
-  std::mutex mutex_;  // guards line_ and the order of what is written
+  Mutex mutex_;  // guards line_ and the order of what is written
   std::string line_;
 };
 

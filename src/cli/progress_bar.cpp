@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/text.h"
 #include "core/guarded.h"
+#include "core/sync.h"
 
 namespace varve::cli {
 
@@ -25,7 +26,7 @@ constexpr size_t kFactsColumns = 56;
 ProgressBar::ProgressBar(MessageWriter& messages) : messages_(messages) {
   note_interrupts();
   if (!messages_.can_redraw()) return;
-  Result<std::thread> started = start_thread([this] { draw_until_stopped(); });
+  Result<Thread> started = start_thread([this] { draw_until_stopped(); });
   if (started.ok()) thread_ = std::move(*started);
 }
 

@@ -2,15 +2,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <string>
-#include <thread>
 
 #include "cli/message_writer.h"
 #include "core/progress.h"
+#include "core/sync.h"
 
 namespace varve::cli {
 
@@ -32,7 +30,7 @@ class ProgressBar final : public ProgressSink {
   bool cancelled() const override;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Clock = MonotonicClock;
   struct Sample {
     Clock::time_point time;
     uint64_t done_bytes;
@@ -44,12 +42,12 @@ class ProgressBar final : public ProgressSink {
 
   MessageWriter& messages_;
   std::atomic<uint64_t> total_bytes_{0}, done_bytes_{0};
-  std::mutex mutex_;  // guards all below but the thread
-  std::condition_variable stop_;
+  Mutex mutex_;  // guards all below but the thread
+  ConditionVariable stop_;
   bool stopping_ = false;
   std::string phase_;
   std::deque<Sample> samples_;  ///< of the last seconds of this phase
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace varve::cli

@@ -8,6 +8,7 @@
 #include "cli/file_filter.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
+#include "core/sync.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -37,7 +38,7 @@ class RestoreCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     options_.sync = !no_sync_;
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     const Result<std::unique_ptr<Store>> store = session.open_store();
@@ -47,7 +48,7 @@ class RestoreCommand final : public Command {
     VARVE_ASSIGN(RestoreReport report,
                  restore_set_together(**store, name, folder_, options_, *ranks, session.begin_progress()));
     session.end_progress();
-    print(session, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    print(session, report, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     return report.lost_files.empty() ? ExitCode::success : ExitCode::damaged;
   }
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "aggregate/save_together.h"
 #include "cli/command.h"
@@ -13,6 +12,7 @@
 #include "cli/store_levels.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
+#include "core/sync.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -46,11 +46,11 @@ class SaveCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     VARVE_ASSIGN(const SaveOptions options, saving_.take(true));
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
-    reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
+    reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
     const Result<std::unique_ptr<LayoutService>> layouts = LayoutService::start(std::move(reading));
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());
@@ -65,8 +65,7 @@ class SaveCommand final : public Command {
     StoreLevels::Onward onward;
     if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name, progress);
     session.end_progress();
-    print(session, report, onward.copies,
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    print(session, report, onward.copies, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     for (size_t i = 1; i < onward.failures.size(); ++i) session.warn(onward.failures[i]);
     VARVE_TRY(follow_first(*ranks, onward.failures.empty() ? Status() : onward.failures.front()));
     return ExitCode::success;

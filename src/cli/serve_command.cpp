@@ -4,11 +4,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <thread>
 
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/text.h"
+#include "core/sync.h"
 #include "service/server.h"
 
 namespace varve::cli {
@@ -60,7 +60,7 @@ class ServeCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<Server> server, Server::start(std::move(options)));
     session.print(fmt::format("serving {} at {}\n", quote_name(folder_), server->address().to_string()));
     VARVE_TRY(session.finish_printing());
-    while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    while (!interrupted()) sleep_for(std::chrono::milliseconds(50));
     server->stop();
     return ExitCode::success;
   }

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <thread>
 
 #include "cli/command.h"
 #include "cli/heap.h"
 #include "cli/save_options.h"
 #include "cli/study_text.h"
 #include "cli/text.h"
+#include "core/sync.h"
 #include "report/heat_map_png.h"
 #include "report/study_csv.h"
 #include "report/study_page.h"
@@ -49,7 +49,7 @@ class StudyCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
-    reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
+    reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
     keep_freed_memory();
     options_.assumptions.node_count = nodes_.value_or(0);

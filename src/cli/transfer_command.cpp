@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/heap.h"
 #include "cli/text.h"
+#include "core/sync.h"
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
 #include "service/next_level.h"
@@ -65,7 +66,7 @@ class TransferCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     VARVE_TRY(check_arguments());
     options_.check_chunks = !quick_;
     options_.thread_count = thread_count_;
@@ -82,8 +83,7 @@ class TransferCommand final : public Command {
     const Status copied = copy(session, *from, *to, names);
     session.end_progress();
     if (!copied.ok() && !all_) return copied;
-    print(session, to->path(), copied.ok(),
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    print(session, to->path(), copied.ok(), std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     if (!copied.ok()) return copied;
     return ExitCode::success;
   }
@@ -91,7 +91,7 @@ class TransferCommand final : public Command {
  private:
   /// The store's server copies the set to or from its next level: nothing travels through this process.
   Result<ExitCode> run_on_server(Session& session, const std::string& location) {
-    const auto begin = std::chrono::steady_clock::now();
+    const auto begin = MonotonicClock::now();
     if (all_) return Status::invalid_argument("a server copies one set at a time", "", "leave --all out");
     VARVE_ASSIGN(StorePlace* const place, session.open_place(location));
     const std::vector<ServerLink*> servers = place->servers();
@@ -111,7 +111,7 @@ class TransferCommand final : public Command {
     copied.report = report_of(numbers);
     copied_.push_back(std::move(copied));
     print(session, push_ ? "the server's next level" : place->path(), true,
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+          std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     return ExitCode::success;
   }
 

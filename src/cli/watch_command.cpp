@@ -14,7 +14,9 @@
 #include "cli/save_options.h"
 #include "cli/store_levels.h"
 #include "cli/text.h"
+#include "core/process.h"
 #include "core/state_folder.h"
+#include "core/sync.h"
 #include "service/offer_set.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
@@ -28,15 +30,6 @@ void give_way() {
   constexpr int niceness = 10, idle_class = 3, class_shift = 13, this_process = 1;
   ::setpriority(PRIO_PROCESS, 0, niceness);
   ::syscall(SYS_ioprio_set, this_process, 0, idle_class << class_shift);
-}
-
-int64_t now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 const char* state_name(WatchState state) {
@@ -70,7 +63,7 @@ class Reporter final : public WatchListener {
     status_.to = std::move(to);
     status_.host = host_name();
     status_.process = ::getpid();
-    status_.started_s = now_s();
+    status_.started_s = calendar_seconds();
   }
   Status open(const std::vector<std::string>& folders) {
     status_.folders = folders;
@@ -91,7 +84,7 @@ class Reporter final : public WatchListener {
     if (session_.json()) {
       session_.print_facts(facts_of(event, set));
     } else {
-      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of(event, quote_name(set))));
+      session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of(event, quote_name(set))));
     }
     if (Status printed = session_.finish_printing(); !printed.ok()) session_.warn(printed);
   }
@@ -124,9 +117,9 @@ class Reporter final : public WatchListener {
       Json sets = Json::array();
       for (const LeftOut& one : left_out_)
         sets.push_back({{"set", one.name.to_string()}, {"state", state_name(one.state)}, {"error", to_json(one.why)}});
-      session_.print_facts(Json{{"event", "left_out"}, {"time_s", now_s()}, {"sets", std::move(sets)}});
+      session_.print_facts(Json{{"event", "left_out"}, {"time_s", calendar_seconds()}, {"sets", std::move(sets)}});
     } else {
-      session_.print(fmt::format("{}  {}\n", format_time(now_s()), line_of_left_out()));
+      session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of_left_out()));
     }
     const auto failed = std::find_if(left_out_.begin(), left_out_.end(),
                                      [](const LeftOut& one) { return one.state != WatchState::waiting; });
@@ -156,7 +149,7 @@ class Reporter final : public WatchListener {
     status_.raw_bytes += event.report->record.raw_bytes;
     status_.stored_bytes += event.report->record.stored_bytes();
     status_.newest = event.entry.name.to_string();
-    status_.newest_s = now_s();
+    status_.newest_s = calendar_seconds();
   }
 
   static std::string line_of(const WatchEvent& event, const std::string& set) {
@@ -182,7 +175,7 @@ class Reporter final : public WatchListener {
     using enum WatchEvent::Kind;
     static constexpr const char* names[] = {"found", "saved", "was_saved", "removed", "differs", "failed"};
     Json facts{{"event", names[static_cast<size_t>(event.kind)]},
-               {"time_s", now_s()},
+               {"time_s", calendar_seconds()},
                {"set", set},
                {"folder", event.entry.found.folder}};
     if (event.kind == saved) {

@@ -6,6 +6,7 @@
 
 #include "codec/candidates.h"
 #include "codec/periodic.h"
+#include "core/sync.h"
 
 namespace varve {
 namespace {
@@ -215,7 +216,7 @@ class AutomaticEncoder final : public Encoder {
   }
 
   const Effort effort_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::optional<Choice> choice_;  ///< guarded by mutex_
 };
 

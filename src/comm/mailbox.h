@@ -1,14 +1,13 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -27,8 +26,8 @@ class Mailbox {
   void close();
 
  private:
-  std::mutex mutex_;  ///< guards everything below
-  std::condition_variable changed_;
+  Mutex mutex_;  ///< guards everything below
+  ConditionVariable changed_;
   std::map<std::pair<uint32_t, uint32_t>, std::deque<ByteVector>> waiting_;  ///< by sender and tag
   std::set<uint32_t> ended_;
   bool closed_ = false;

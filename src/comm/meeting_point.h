@@ -1,13 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -36,8 +35,8 @@ class MeetingPoint {
   std::shared_ptr<Meeting> make_meeting() const;
   std::optional<uint32_t> missing_rank() const;
 
-  std::mutex mutex_;  ///< guards everything below; a meeting is not changed any more once all have come
-  std::condition_variable changed_;
+  Mutex mutex_;  ///< guards everything below; a meeting is not changed any more once all have come
+  ConditionVariable changed_;
   std::vector<bool> present_;
   std::shared_ptr<Meeting> meeting_;  ///< that the next rank to come joins
 };

@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "core/bytes.h"
+#include "core/process.h"
 #include "core/status_codec.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -25,15 +26,14 @@ uint32_t ProcessShares::take(uint64_t bytes) {
 }
 
 Result<uint32_t> threads_of_process(Communicator& ranks) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
+  const std::string host = host_name();
   const ByteSpan mine = as_bytes(std::string_view(host));
   VARVE_ASSIGN(const auto hosts, ranks.all_gather(mine));
   const auto here = std::count_if(hosts.begin(), hosts.end(), [&](const std::vector<std::byte>& other) {
     return std::equal(other.begin(), other.end(), mine.begin(), mine.end());
   });
-  const unsigned processors = std::thread::hardware_concurrency();
-  return std::max(processors / static_cast<unsigned>(std::max<ptrdiff_t>(here, 1)), 1u);
+  const uint32_t processors = processor_count();
+  return std::max(processors / static_cast<uint32_t>(std::max<ptrdiff_t>(here, 1)), 1u);
 }
 
 void SharedProgress::total(uint64_t bytes) {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "core/progress.h"
+#include "core/sync.h"
 #include "varve/communicator.h"
 
 namespace varve {
@@ -43,7 +43,7 @@ class SharedProgress final : public ProgressSink {
  private:
   Communicator& ranks_;
   ProgressSink& inner_;
-  std::mutex mutex_;  // guards warnings_
+  Mutex mutex_;  // guards warnings_
   std::vector<Status> warnings_;
 };
 

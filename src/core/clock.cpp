@@ -1,7 +1,8 @@
 #include "core/clock.h"
 
 #include <chrono>
-#include <thread>
+
+#include "core/sync.h"
 
 namespace varve {
 
@@ -9,10 +10,10 @@ namespace {
 class SteadyClock final : public Clock {
  public:
   double seconds() const override {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return std::chrono::duration<double>(MonotonicClock::now().time_since_epoch()).count();
   }
   void sleep(double seconds) override {
-    if (seconds > 0) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    if (seconds > 0) sleep_for(std::chrono::duration<double>(seconds));
   }
 };
 }  // namespace

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -97,7 +97,7 @@ class FaultyFileSystem final : public FileSystem {
   void record(uint64_t number, Operation operation, const std::string& subject, const char* outcome);
 
   FileSystem& inner_;
-  mutable std::mutex mutex_;  ///< guards everything below; never held while calling inner_
+  mutable Mutex mutex_;  ///< guards everything below; never held while calling inner_
   std::vector<Fault> faults_;
   OperationCount count_;
   bool crashed_ = false;

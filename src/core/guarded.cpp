@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <new>
-#include <system_error>
 
 namespace varve {
 
@@ -15,14 +14,6 @@ Status status_from_current_exception() {
     return Status::internal("a task failed unexpectedly", exception.what());
   } catch (...) {
     return Status::internal("a task failed unexpectedly", "unknown exception");
-  }
-}
-
-Result<std::thread> start_thread(std::function<void()> body) {
-  try {
-    return std::thread(std::move(body));
-  } catch (const std::system_error&) {
-    return Status::resource_limit("the system refuses another thread", {}, "raise the user's limit of processes");
   }
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <thread>
 #include <type_traits>
 
 #include "varve/status.h"
@@ -50,8 +48,5 @@ GuardedOutcome<std::invoke_result_t<Callable&>> run_guarded(Callable&& callable)
     return status_from_current_exception();
   }
 }
-
-/// resource_limit if the system refuses another thread.
-Result<std::thread> start_thread(std::function<void()> body);
 
 }  // namespace varve

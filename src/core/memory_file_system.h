@@ -90,7 +90,8 @@ class MemoryFileSystem final : public FileSystem {
   int64_t tick() { return ++clock_; }
   void lose_power(const CrashPolicy& policy);
 
-  mutable std::mutex mutex_;  ///< guards everything below, and all nodes
+  /// Guards everything below, and all nodes. Nobody loses his turn in it (core/scheduler.h): it is the machine's.
+  mutable std::mutex mutex_;
   NodePointer root_;
   std::vector<NameChange> unsynced_names_;  ///< in the order in which they happened
   int64_t clock_ = 0;                       ///< the last modification time given out

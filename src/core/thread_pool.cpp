@@ -1,24 +1,22 @@
 #include "core/thread_pool.h"
 
 #include <algorithm>
-#include <system_error>
 
 #include "core/processor_meter.h"
+#include "core/sync.h"
 
 namespace varve {
 
 ThreadPool::ThreadPool(size_t thread_count) {
-  if (thread_count == 0) thread_count = std::max(1u, std::thread::hardware_concurrency());
+  if (thread_count == 0) thread_count = processor_count();
   threads_.reserve(thread_count);
-  try {
-    while (threads_.size() < thread_count) {
-      threads_.emplace_back([this, meter = ProcessorMeter::current()] {
-        const ProcessorMeter::Scope metered(meter);
-        serve();
-      });
-    }
-  } catch (const std::system_error&) {
-    // The user's limit of processes is reached: the threads that there are do the work.
+  while (threads_.size() < thread_count) {
+    Result<Thread> started = start_thread([this, meter = ProcessorMeter::current()] {
+      const ProcessorMeter::Scope metered(meter);
+      serve();
+    });
+    if (!started.ok()) break;  // the user's limit of processes is reached: the threads that there are do the work
+    threads_.push_back(*std::move(started));
   }
 }
 
@@ -28,7 +26,7 @@ ThreadPool::~ThreadPool() {
     ending_ = true;
   }
   filled_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  for (Thread& thread : threads_) thread.join();
 }
 
 void ThreadPool::run(std::function<void()> work) {

@@ -1,19 +1,17 @@
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <future>
 #include <memory>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/guarded.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -21,15 +19,38 @@ namespace varve {
 template <class Outcome>
 class Task {
  public:
-  explicit Task(std::future<Outcome> future) : future_(std::move(future)) {}
   /// Waits for the task; once only. Must not be called from a task of the same pool, which could wait for itself.
-  Outcome wait() { return future_.get(); }
-  bool valid() const { return future_.valid(); }
+  Outcome wait() {
+    const std::shared_ptr<Promise> promise = std::move(promise_);
+    std::unique_lock lock(promise->mutex);
+    promise->changed.wait(lock, [&] { return promise->outcome.has_value(); });
+    return *std::move(promise->outcome);
+  }
+  bool valid() const { return promise_ != nullptr; }
   /// Whether wait() would not have to.
-  bool ready() const { return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  bool ready() const {
+    std::lock_guard lock(promise_->mutex);
+    return promise_->outcome.has_value();
+  }
 
  private:
-  std::future<Outcome> future_;
+  friend class ThreadPool;
+  struct Promise {
+    Mutex mutex;  ///< guards the outcome
+    ConditionVariable changed;
+    std::optional<Outcome> outcome;
+
+    void keep(Outcome&& value) {
+      {
+        std::lock_guard lock(mutex);
+        outcome = std::move(value);
+      }
+      changed.notify_all();
+    }
+  };
+  explicit Task(std::shared_ptr<Promise> promise) : promise_(std::move(promise)) {}
+
+  std::shared_ptr<Promise> promise_;
 };
 
 /// A fixed number of threads that run what is submitted, first come, first served. An exception that leaves a task
@@ -53,13 +74,13 @@ class ThreadPool {
     using Returned = std::invoke_result_t<Callable&>;
     using Outcome = GuardedOutcome<Returned>;
     // Shared, since std::function can hold only what is copyable.
-    auto promise = std::make_shared<std::promise<Outcome>>();
+    auto promise = std::make_shared<typename Task<Outcome>::Promise>();
     auto work = std::make_shared<Callable>(std::move(callable));
-    Task<Outcome> task(promise->get_future());
+    Task<Outcome> task(promise);
     run([promise = std::move(promise), work = std::move(work)]() mutable {
       Outcome outcome = run_guarded(*work);
       work.reset();  // what the callable owns is gone before its outcome is known
-      promise->set_value(std::move(outcome));
+      promise->keep(std::move(outcome));
     });
     return task;
   }
@@ -68,11 +89,11 @@ class ThreadPool {
   void run(std::function<void()> work);
   void serve();
 
-  std::mutex mutex_;  ///< guards waiting_ and ending_
-  std::condition_variable filled_;
+  Mutex mutex_;  ///< guards waiting_ and ending_
+  ConditionVariable filled_;
   std::deque<std::function<void()>> waiting_;
   bool ending_ = false;
-  std::vector<std::thread> threads_;  ///< set up by the constructor, constant from then on
+  std::vector<Thread> threads_;  ///< set up by the constructor, constant from then on
 };
 
 }  // namespace varve

@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "core/clock.h"
 #include "core/forwarding_file_system.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -24,7 +24,7 @@ class BandwidthLimit {
   const double bytes_per_second_;
   const double burst_seconds_;
   Clock& clock_;
-  std::mutex mutex_;         ///< guards paid_until_; not held while sleeping
+  Mutex mutex_;              ///< guards paid_until_; not held while sleeping
   double paid_until_ = 0.0;  ///< when the rate allows all that was taken so far
 };
 

@@ -1,17 +1,12 @@
 #include "core/unique_id.h"
 
-#include <sys/random.h>
-
-#include <cerrno>
+#include "core/sync.h"
 
 namespace varve {
 
 Result<UniqueId> UniqueId::random() {
   UniqueId id;
-  // Requests of up to 256 bytes are never cut short once the source is ready; only a signal can come in between.
-  while (::getrandom(id.bytes.data(), id.bytes.size(), 0) != static_cast<ssize_t>(id.bytes.size())) {
-    if (errno != EINTR) return Status::from_errno(errno, "get random bytes", "getrandom");
-  }
+  VARVE_TRY(fill_with_random(id.bytes));
   return id;
 }
 

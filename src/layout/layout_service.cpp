@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <deque>
 
+#include "core/sync.h"
 #include "core/unique_fd.h"
 
 namespace varve {
@@ -19,7 +20,7 @@ namespace {
 /// Files that one process has been handed and not answered yet.
 constexpr size_t kFilesInFlightMax = 8;
 
-using Clock = std::chrono::steady_clock;
+using Clock = MonotonicClock;
 
 std::string name_in_layout(std::string_view path) { return fmt::format("/{}", path.substr(path.rfind('/') + 1)); }
 

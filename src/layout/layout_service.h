@@ -1,15 +1,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/sync.h"
 #include "layout/layout.h"
 #include "layout/layout_reader.h"
 #include "layout/raw_layout.h"
@@ -81,8 +80,8 @@ class LayoutService {
 
   const LayoutServiceOptions options_;
   ReaderSpawner spawner_;
-  std::mutex mutex_;  ///< guards idle_ and running_; never held while spawner_ is called
-  std::condition_variable freed_;
+  Mutex mutex_;  ///< guards idle_ and running_; never held while spawner_ is called
+  ConditionVariable freed_;
   std::vector<ReaderClient> idle_;
   unsigned running_ = 0;  ///< idle or acquired
 };

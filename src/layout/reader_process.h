@@ -5,11 +5,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 #include "core/unique_fd.h"
 #include "layout/layout.h"
 #include "layout/layout_reader.h"
@@ -80,7 +80,7 @@ class ReaderSpawner {
 
   const LayoutReaders& readers_;
   const ReaderLimits limits_;
-  std::mutex mutex_;  ///< guards the members below and one exchange on control_ at a time
+  Mutex mutex_;  ///< guards the members below and one exchange on control_ at a time
   UniqueFd control_;
   pid_t ancestor_ = -1;
 };

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/parallel.h"
+#include "core/sync.h"
 #include "store/pack_ranges.h"
 
 namespace varve {
@@ -44,7 +45,7 @@ class Search {
 
   const SetNeeds& needs_;
   const bool read_packs_;
-  std::mutex mutex_;  ///< guards held_; not held while reading
+  Mutex mutex_;  ///< guards held_; not held while reading
   HeldFrames held_;
 };
 }  // namespace

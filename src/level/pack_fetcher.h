@@ -2,11 +2,11 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "codec/chooser.h"
+#include "core/sync.h"
 #include "level/set_needs.h"
 #include "store/partial_pack.h"
 #include "store/store.h"
@@ -45,7 +45,7 @@ class PackFetcher {
   const Store& from_;
   const bool check_chunks_;
   const std::optional<CodecPolicy> recode_;
-  std::mutex mutex_;  ///< guards encoders_
+  Mutex mutex_;  ///< guards encoders_
   std::map<std::string, std::shared_ptr<Encoder>> encoders_;
 };
 

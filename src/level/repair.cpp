@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <thread>
 
+#include "core/sync.h"
 #include "level/chunk_finder.h"
 #include "level/held_frames.h"
 #include "level/pack_fetcher.h"
@@ -48,8 +48,7 @@ class SetMender {
     VARVE_ASSIGN(const SetNeeds needs,
                  needs_of_set(record, store_.score().score_bytes(), progress_,
                               [this](const Score& score, const ArenaId& hint) { return whole_node(score, hint); }));
-    const size_t threads =
-        options_.thread_count > 0 ? options_.thread_count : std::max(1u, std::thread::hardware_concurrency());
+    const size_t threads = options_.thread_count > 0 ? options_.thread_count : processor_count();
     VARVE_ASSIGN(const HeldFrames held, find_held(store_, {}, needs, true, threads, progress_));
     progress_.phase("mending " + name.to_string());
     for (const auto& [score, need] : needs.packs) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <deque>
 #include <set>
-#include <thread>
 #include <unordered_set>
 
+#include "core/sync.h"
 #include "core/thread_pool.h"
 #include "level/held_frames.h"
 #include "level/pack_fetcher.h"
@@ -20,7 +20,7 @@ constexpr int kTriesMax = 3;
 constexpr uint64_t kWriteBufferBytes = 1_MiB;
 
 size_t threads_of(const TransferOptions& options) {
-  return options.thread_count > 0 ? options.thread_count : std::max(1u, std::thread::hardware_concurrency());
+  return options.thread_count > 0 ? options.thread_count : processor_count();
 }
 
 /// Writes what the target lacks of a set into new arenas of its own: one for each of its places, unless it is told to

@@ -7,10 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "core/blocked_signals.h"
 #include "core/state_folder.h"
+#include "core/sync.h"
 #include "mount/fuse_mount.h"
 #include "mount/mount_point.h"
 #include "service/location.h"
@@ -46,7 +46,7 @@ class Mount {
     VARVE_TRY(FuseMount::check_available());
     VARVE_ASSIGN(const std::string folder, prepare_mount_point(options_.folder));
     LayoutServiceOptions reading;  // it forks, so it comes before any thread
-    reading.worker_count = std::clamp(std::thread::hardware_concurrency(), 1u, kReaderProcessesMax);
+    reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
     VARVE_ASSIGN(layouts_, LayoutService::start(std::move(reading)));
     VARVE_ASSIGN(place_, open_location(options_.store, {.key_file = options_.key_file}));
     VARVE_ASSIGN(store_, open_store(*place_));

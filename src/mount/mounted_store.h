@@ -2,16 +2,14 @@
 
 #include <sys/statvfs.h>
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "core/clock.h"
+#include "core/sync.h"
 #include "mount/open_set.h"
 #include "mount/set_commit.h"
 #include "mount/step_name.h"
@@ -145,16 +143,16 @@ class MountedStore {
   StoredData data_;
   const timespec started_;  ///< what folders without a time of their own show
 
-  mutable std::mutex mutex_;  ///< guards what follows, and all jobs; nothing is waited for under it
+  mutable Mutex mutex_;  ///< guards what follows, and all jobs; nothing is waited for under it
   uint32_t next_realm_ = 1;
   std::unordered_map<uint32_t, Realm> realms_;
   std::map<std::string, std::shared_ptr<Job>> jobs_;
 
-  std::mutex serving_mutex_;  ///< guards ending_ and trash_
-  std::condition_variable wake_;
+  Mutex serving_mutex_;  ///< guards ending_ and trash_
+  ConditionVariable wake_;
   bool ending_ = false;
   bool trash_ = true;
-  std::thread server_;
+  Thread server_;
 };
 
 }  // namespace varve

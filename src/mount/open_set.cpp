@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/sync.h"
+
 namespace varve {
 
 namespace {
@@ -19,9 +21,9 @@ constexpr uint32_t kModeBits = 07777;
 /// places that it says (O_APPEND).
 constexpr int kOpenFlags = O_ACCMODE | O_TRUNC | O_CREAT | O_EXCL;
 
-std::chrono::steady_clock::time_point after(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+Moment after(double seconds) {
+  return MonotonicClock::now() +
+         std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds));
 }
 }  // namespace
 
@@ -107,7 +109,7 @@ bool OpenSet::is_empty() const {
   return entries_.at(kTop).children.empty();
 }
 
-bool OpenSet::all_released_soon(std::unique_lock<std::mutex>& lock) {
+bool OpenSet::all_released_soon(std::unique_lock<Mutex>& lock) {
   // A program's close() returns before the kernel tells us that the file is no longer used.
   return released_.wait_until(lock, after(options_.release_seconds), [this] {
     for (const auto& [id, entry] : entries_) {
@@ -283,7 +285,7 @@ void OpenSet::tidy(uint32_t id) {
   if (!entry.linked && entry.known == 0 && entry.files.empty()) entries_.erase(id);
 }
 
-bool OpenSet::may_write(uint32_t id, std::unique_lock<std::mutex>& lock) {
+bool OpenSet::may_write(uint32_t id, std::unique_lock<Mutex>& lock) {
   if (options_.reopen) return true;
   // If all of its writers have closed it, it may be that the kernel is about to say so.
   released_.wait_until(lock, after(kReopenSeconds), [&] {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/sync.h"
 #include "core/unique_fd.h"
 #include "mount/mount_log.h"
 #include "mount/set_folder.h"
@@ -119,8 +119,8 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   Errno may_change() const;
   MountResult<std::unique_ptr<OpenFile>> open_path(uint32_t id, const std::string& path, int flags, uint32_t mode,
                                                    bool writes);
-  bool may_write(uint32_t id, std::unique_lock<std::mutex>& lock);
-  bool all_released_soon(std::unique_lock<std::mutex>& lock);
+  bool may_write(uint32_t id, std::unique_lock<Mutex>& lock);
+  bool all_released_soon(std::unique_lock<Mutex>& lock);
   Errno truncate_closed(uint32_t id, uint64_t bytes);
   void note_change() { changed_at_.store(clock_.seconds(), std::memory_order_relaxed); }
   std::vector<std::pair<uint32_t, UniqueFd>> unsynced_folders(uint32_t id);
@@ -137,9 +137,9 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   UniqueFd files_;  ///< the folder of files; constant from load() on
   std::atomic<double> changed_at_{0};
 
-  std::mutex syncing_;  ///< held while folders are synced: who finds them clean knows that they are. Before mutex_.
-  mutable std::mutex mutex_;  ///< guards the rest
-  std::condition_variable released_;
+  Mutex syncing_;        ///< held while folders are synced: who finds them clean knows that they are. Before mutex_.
+  mutable Mutex mutex_;  ///< guards the rest
+  ConditionVariable released_;
   SpooledSet spooled_;
   std::optional<WriterJournal> journal_;
   Stage stage_ = Stage::open;

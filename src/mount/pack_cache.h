@@ -3,11 +3,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "arena/pack.h"
+#include "core/sync.h"
 #include "core/thread_pool.h"
 #include "mount/shared_cache.h"
 #include "store/tree.h"
@@ -33,7 +33,7 @@ class PackCache {
  private:
   struct Held {
     explicit Held(Pack decoded) : pack(std::move(decoded)) {}
-    std::mutex mutex;  ///< guards the pack's notes of what is checked; its bytes are constant
+    Mutex mutex;  ///< guards the pack's notes of what is checked; its bytes are constant
     Pack pack;
   };
   using Cache = SharedCache<Score, Held, ScoreHash>;

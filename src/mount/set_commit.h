@@ -1,9 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
 #include "aggregate/save.h"
+#include "core/sync.h"
 #include "mount/mount_log.h"
 #include "mount/spool.h"
 
@@ -40,7 +40,7 @@ class SetCommit {
   const SaveOptions options_;
   const MountLog& log_;
   std::atomic<bool> cancelled_{false};
-  std::mutex mutex_;  ///< held during a commit: one takes all processors and the memory that was granted
+  Mutex mutex_;  ///< held during a commit: one takes all processors and the memory that was granted
 };
 
 }  // namespace varve

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -11,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/sync.h"
 #include "varve/status.h"
 
 namespace varve {
@@ -115,8 +115,8 @@ class SharedCache {
   }
 
   const uint64_t bytes_max_;
-  mutable std::mutex mutex_;  ///< guards everything below
-  std::condition_variable made_;
+  mutable Mutex mutex_;  ///< guards everything below
+  ConditionVariable made_;
   Slots slots_;
   std::list<Key> used_;  ///< those that are kept, last used first
   uint64_t bytes_ = 0;

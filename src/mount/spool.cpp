@@ -8,8 +8,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
+#include "core/sync.h"
 #include "hash/score.h"
 
 namespace varve {
@@ -98,14 +98,14 @@ Status Spool::lock() {
   const std::string path = join_path(path_, kLockName);
   lock_.reset(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock_.valid()) return Status::from_errno(errno, "open", path);
-  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(options_.lock_seconds);
+  const auto until = MonotonicClock::now() + std::chrono::duration<double>(options_.lock_seconds);
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return Status::from_errno(errno, "lock", path);
-    if (std::chrono::steady_clock::now() >= until) {
+    if (MonotonicClock::now() >= until) {
       return Status::busy("another mount has the spool folder", path_,
                           "end it with `varve unmount`, or name another folder with --spool");
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    sleep_for(std::chrono::milliseconds(50));
   }
   return {};
 }

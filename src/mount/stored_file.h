@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "core/sync.h"
 #include "mount/file_map.h"
 #include "mount/mount_log.h"
 #include "mount/pack_cache.h"
@@ -30,7 +30,7 @@ class StoredFile final : public OpenFile {
   const MountLog& log_;
   const std::string name_;
 
-  std::mutex mutex_;           ///< guards the rest
+  Mutex mutex_;                ///< guards the rest
   uint64_t sequence_end_ = 0;  ///< where the reads so far have come to
   size_t next_ahead_ = 0;      ///< the first piece that was not read ahead
 };

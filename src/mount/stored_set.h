@@ -2,12 +2,12 @@
 
 #include <sys/types.h>
 
-#include <mutex>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "core/sync.h"
 #include "mount/mount_log.h"
 #include "mount/pack_cache.h"
 #include "mount/set_folder.h"
@@ -83,7 +83,7 @@ class StoredSet final : public SetFolder {
   std::vector<uint32_t> adopted_ids_;
   std::unordered_map<uint32_t, uint32_t> adopted_ordinals_;
 
-  mutable std::mutex mutex_;  ///< guards hidden_
+  mutable Mutex mutex_;  ///< guards hidden_
   std::set<uint32_t> hidden_;
 };
 

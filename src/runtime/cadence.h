@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 
 #include "core/clock.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -48,7 +48,7 @@ class Cadence {
 
   const CadenceRule rule_;
   Clock& clock_;
-  mutable std::mutex mutex_;  ///< guards all below
+  mutable Mutex mutex_;  ///< guards all below
   uint64_t last_step_ = 0;
   double last_begin_ = 0;  ///< of the last checkpoint
   double last_end_ = 0;

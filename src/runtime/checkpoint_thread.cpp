@@ -9,6 +9,7 @@
 #include "core/blocked_signals.h"
 #include "core/guarded.h"
 #include "core/processor_meter.h"
+#include "core/sync.h"
 #include "runtime/placement.h"
 #include "runtime/snapshot_source.h"
 
@@ -280,7 +281,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
     parts.push_back({member->rank(), image});
   }
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
-  SnapshotSource source(std::move(parts), static_cast<int64_t>(std::time(nullptr)), duty_.origin);
+  SnapshotSource source(std::move(parts), calendar_seconds(), duty_.origin);
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();

@@ -2,18 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "aggregate/save.h"
 #include "core/clock.h"
+#include "core/sync.h"
 #include "runtime/group_member.h"
 #include "runtime/group_progress.h"
 #include "runtime/level_schedule.h"
@@ -124,14 +122,14 @@ class CheckpointThread {
   std::optional<uint64_t> complete_;  ///< whose set is complete
   std::optional<GroupSiblings> siblings_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;  ///< guards all below but the thread
+  Mutex mutex_;  ///< guards all below but the thread
   std::map<uint64_t, Begin> begin_of_;
   std::set<uint64_t> replaceable_;
   std::set<ArenaId> avoided_;
   std::optional<uint64_t> given_up_;
   bool ended_ = false;
-  std::condition_variable ended_bell_;
-  std::thread thread_;
+  ConditionVariable ended_bell_;
+  Thread thread_;
 };
 
 }  // namespace varve

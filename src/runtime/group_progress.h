@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string_view>
 
 #include "core/clock.h"
 #include "core/progress.h"
+#include "core/sync.h"
 #include "runtime/warning_list.h"
 #include "snapshot/control_block.h"
 
@@ -42,7 +42,7 @@ class GroupProgress final : public ProgressSink {
   Clock& clock_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> written_{0};
-  std::mutex mutex_;  ///< guards all below, and is held while `post_` runs
+  Mutex mutex_;  ///< guards all below, and is held while `post_` runs
   GroupNews news_;
   double posted_ = 0;  ///< when
 };

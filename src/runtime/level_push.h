@@ -2,18 +2,16 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/progress.h"
+#include "core/sync.h"
 #include "runtime/retention.h"
 #include "runtime/set_completion.h"
 #include "runtime/warning_list.h"
@@ -95,8 +93,8 @@ class LevelPush {
   const Store* to_ = nullptr;           ///< once it was reached; the thread's, until it has ended
   std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
   std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
-  mutable std::mutex mutex_;            ///< guards all below but the thread
-  std::condition_variable changed_;
+  mutable Mutex mutex_;                 ///< guards all below but the thread
+  ConditionVariable changed_;
   std::optional<uint64_t> noted_;
   std::deque<uint64_t> waiting_;  ///< the first one is being pushed, perhaps
   size_t published_count_ = 0;
@@ -106,7 +104,7 @@ class LevelPush {
   bool last_failed_ = false;  ///< the first of those that wait: it is left alone until there is a reason to try again
   bool left_out_ = false;     ///< the newest set, as too many were waiting
   bool stopping_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace varve

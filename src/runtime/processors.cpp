@@ -7,8 +7,9 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <thread>
 #include <tuple>
+
+#include "core/sync.h"
 
 namespace varve {
 namespace {
@@ -38,8 +39,6 @@ Nearness nearness(const Processor& processor, const std::set<uint32_t>& busy_cor
 }
 
 }  // namespace
-
-uint32_t processor_count() { return std::max(1u, std::thread::hardware_concurrency()); }
 
 std::string processors_text(const ProcessorSet& processors) {
   std::string text;

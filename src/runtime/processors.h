@@ -20,9 +20,6 @@ struct Processor {
   bool operator==(const Processor&) const = default;
 };
 
-/// How many threads can run at once on this machine, as far as this process may know; 1 at least.
-uint32_t processor_count();
-
 /// "0-3,8", as the kernel writes such sets; "" for none.
 std::string processors_text(const ProcessorSet& processors);
 /// The reverse. invalid_argument: it is none, or names processors above 65,535.

@@ -11,6 +11,7 @@
 #include <climits>
 #include <fstream>
 
+#include "core/process.h"
 #include "snapshot/process_identity.h"
 
 namespace varve {
@@ -23,12 +24,6 @@ uint32_t current_socket() {
   std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/physical_package_id", ::sched_getcpu()));
   int64_t socket = 0;
   return file >> socket && socket >= 0 ? static_cast<uint32_t>(socket) : 0;
-}
-
-/// Empty where the system does not say.
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
 }
 }  // namespace
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "core/clock.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -62,7 +62,7 @@ class RunLedger {
  private:
   Clock& clock_;
   const double begin_;
-  mutable std::mutex mutex_;  ///< guards all below
+  mutable Mutex mutex_;  ///< guards all below
   RunCosts costs_;
   std::optional<double> end_;
 };

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <thread>
 
 #include "comm/agreement.h"
+#include "core/sync.h"
 #include "runtime/job_memory.h"
 #include "runtime/run_session.h"
 
@@ -24,7 +24,7 @@ Result<std::unique_ptr<StoreLevel>> open_when_made(const std::function<Result<st
     failure = opened.status();
     // Of several places, some may be made.
     if (failure.code() != StatusCode::not_found && failure.code() != StatusCode::invalid_argument) return opened;
-    std::this_thread::sleep_for(kMakingPause);
+    sleep_for(kMakingPause);
   }
   return Status(StatusCode::busy, std::string(failure.message()), std::string(failure.subject()),
                 std::string(failure.hint()));

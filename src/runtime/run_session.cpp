@@ -8,6 +8,7 @@
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
+#include "core/sync.h"
 #include "runtime/due.h"
 #include "runtime/processors.h"
 
@@ -22,9 +23,7 @@ constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
-nanoseconds time_left(std::chrono::steady_clock::time_point end) {
-  return std::max<nanoseconds>(end - std::chrono::steady_clock::now(), nanoseconds(0));
-}
+nanoseconds time_left(Moment end) { return std::max<nanoseconds>(end - MonotonicClock::now(), nanoseconds(0)); }
 
 /// What any rank has. Collective.
 Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<ArenaId>& mine) {
@@ -313,21 +312,21 @@ std::optional<Status> RunSession::part_outcome(uint64_t step) const {
 }
 
 Status RunSession::await_part(uint64_t step, nanoseconds limit) const {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   for (;;) {
     const uint32_t seen = memory_->bell().count();
     if (const std::optional<Status> outcome = part_outcome(step)) return *outcome;
     if (!memory_->leader_alive()) {
       return Status::io_error("the process that writes this group's checkpoints died");
     }
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    const nanoseconds waited = MonotonicClock::now() - begin;
     if (waited >= limit) return Status::busy(fmt::format("time ran out before step {} was written", step));
     memory_->bell().wait(seen, std::min(limit - waited, kLookInterval));
   }
 }
 
 Status RunSession::settle(nanoseconds limit) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = MonotonicClock::now();
   const Status part = agree(*ranks_, last_saved_ ? await_part(*last_saved_, limit) : Status());
   if (!part.ok()) {
     // The set will never be complete, and the groups that have written their parts need not wait for it.
@@ -336,7 +335,7 @@ Status RunSession::settle(nanoseconds limit) {
   }
   Status whole;
   if (last_saved_) {
-    const nanoseconds waited = std::chrono::steady_clock::now() - begin;
+    const nanoseconds waited = MonotonicClock::now() - begin;
     whole = memory_->wait_for_step(*last_saved_, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(*last_saved_);
   }
@@ -360,7 +359,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   const double begin = clock_.seconds();
   const double seconds_max = std::chrono::duration<double>(kForever).count();
   const std::chrono::duration<double> bounded(std::clamp(limit.count(), 0.0, seconds_max));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
+  const auto end = MonotonicClock::now() + std::chrono::duration_cast<nanoseconds>(bounded);
   Status settled = settle(std::chrono::duration_cast<nanoseconds>(bounded));
   if (settled.code() == StatusCode::busy) {
     if (thread_) thread_->cancel();
@@ -386,7 +385,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   return together.ok() ? spread : together;
 }
 
-Status RunSession::finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end) {
+Status RunSession::finish_pushes(std::optional<uint64_t> last, Moment end) {
   Status outcome;
   for (const auto& push : pushes_) {
     if (last) push->note_set(*last, /*of_end=*/true);

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "runtime/cadence.h"
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
@@ -139,7 +139,7 @@ class RunSession {
   Status outcome_of(uint64_t step) const;
   void note_drained(const DrainReport& report);
   void forget_left_runs();
-  Status finish_pushes(std::optional<uint64_t> last, std::chrono::steady_clock::time_point end);
+  Status finish_pushes(std::optional<uint64_t> last, Moment end);
   void close();
   std::vector<LevelProgress> level_progress(const SessionProgress& progress, const GroupNews& news) const;
   ReportContext report_context() const;

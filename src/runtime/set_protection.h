@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "core/sync.h"
 #include "level/node_redundancy.h"
 #include "runtime/warning_list.h"
 #include "varve/session.h"
@@ -55,8 +55,8 @@ class SetProtection {
   const std::unique_ptr<Communicator> leaders_;
   const ProtectionDuty duty_;
   WarningList& warnings_;
-  bool broken_ = false;       ///< the leaders cannot talk any more
-  mutable std::mutex mutex_;  ///< guards all below
+  bool broken_ = false;  ///< the leaders cannot talk any more
+  mutable Mutex mutex_;  ///< guards all below
   std::optional<uint64_t> newest_;
   Status last_error_;
 };

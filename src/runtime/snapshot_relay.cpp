@@ -5,6 +5,7 @@
 #include "core/blocked_signals.h"
 #include "core/guarded.h"
 #include "core/status_codec.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -18,7 +19,7 @@ constexpr uint64_t kReadBytesMax = 1_GiB;
 
 Status SnapshotRelay::start() {
   const BlockedSignals blocked;
-  Result<std::thread> started = start_thread([this] { run(); });
+  Result<Thread> started = start_thread([this] { run(); });
   if (!started.ok()) {
     tell_end();
     return started.status();

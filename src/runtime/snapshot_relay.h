@@ -3,8 +3,8 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <thread>
 
+#include "core/sync.h"
 #include "runtime/relay_message.h"
 #include "snapshot/snapshot_view.h"
 #include "varve/communicator.h"
@@ -41,7 +41,7 @@ class SnapshotRelay {
   const SnapshotReader* reader_ = nullptr;  ///< of the step that is being drained
   std::optional<uint64_t> finished_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace varve

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/quantity.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -29,7 +30,7 @@ struct WatchedSignal {
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "a signal handler may not wait");
 
 std::array<WatchedSignal, 2> watched_signals{{{SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}}};
-std::mutex installation_mutex;  ///< guards `in_chain` and `previous`, which handlers read
+Mutex installation_mutex;  ///< guards `in_chain` and `previous`, which handlers read
 std::atomic<uint64_t> user_count{0};
 /// Whose users they are: a process that was forked from this one inherits the handlers, but wants nothing of them.
 std::atomic<pid_t> user_process{0};

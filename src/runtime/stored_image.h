@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "aggregate/set_files.h"
+#include "core/sync.h"
 #include "runtime/patient_reads.h"
 #include "runtime/set_origin.h"
 #include "snapshot/image.h"
@@ -73,8 +73,8 @@ class StoredImage {
   std::vector<std::vector<Piece>> pieces_of_stream_;
   ImageTable image_;
   SetOrigin origin_;
-  Buffer kept_;       ///< the whole image, or nothing
-  std::mutex mutex_;  ///< guards all below while packs are checked
+  Buffer kept_;  ///< the whole image, or nothing
+  Mutex mutex_;  ///< guards all below while packs are checked
   CopyFaults faults_;
   Status first_failure_;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sync.h"
 #include "varve/status.h"
 
 namespace varve {
@@ -27,7 +28,7 @@ class WarningList {
  private:
   /// A program that never asks must not be filled up.
   static constexpr size_t kWarningsMax = 1000;
-  std::mutex mutex_;  ///< guards warnings_
+  Mutex mutex_;  ///< guards warnings_
   std::vector<Status> warnings_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "core/sync.h"
 #include "service/protocol.h"
 
 namespace varve {
@@ -46,14 +47,14 @@ void ChunkService::keep_up() {
 }
 
 void ChunkService::want() {
-  try {
-    if (!opener_.joinable()) opener_ = std::thread([this] { run(); });
-  } catch (const std::system_error&) {
-    return;  // the system refuses another thread, and what is known answers
+  if (!opener_.joinable()) {
+    Result<Thread> started = start_thread([this] { run(); });
+    if (!started.ok()) return;  // the system refuses another thread, and what is known answers
+    opener_ = *std::move(started);
   }
   if (wanted_) return;
   wanted_ = true;
-  opening_began_ = std::chrono::steady_clock::now();
+  opening_began_ = MonotonicClock::now();
   changed_.notify_all();
 }
 
@@ -135,7 +136,7 @@ void ChunkService::run() {
       seen_ns_ = changed;
     }
     wanted_ = news_;
-    opening_began_ = std::chrono::steady_clock::now();
+    opening_began_ = MonotonicClock::now();
     changed_.notify_all();
     if (!opened.ok() || wanted_) continue;
     lock.unlock();

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "core/sync.h"
 #include "store/chunk_index.h"
 #include "store/chunk_lookup.h"
 
@@ -64,15 +62,15 @@ class ChunkService final : public ChunkLookup {
 
   const std::string store_path_;
   const uint64_t memory_bytes_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  Mutex mutex_;  // guards what follows
+  ConditionVariable changed_;
   SnapshotPointer snapshot_;
   int64_t seen_ns_ = 0;  ///< when the watched folder had been changed last before snapshot_ was made or found right
   bool wanted_ = false;
   bool news_ = false;  ///< keep_up() was called since the last opening began
-  std::chrono::steady_clock::time_point opening_began_;
+  Moment opening_began_;
   bool ending_ = false;
-  std::thread opener_;
+  Thread opener_;
 };
 
 }  // namespace varve

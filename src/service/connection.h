@@ -1,8 +1,8 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 
+#include "core/sync.h"
 #include "service/request_handler.h"
 #include "service/wire.h"
 
@@ -41,7 +41,7 @@ class Connection {
   DataBuffer buffer_;
   RequestHandler handler_;
   Deadline hello_by_;
-  std::mutex sending_;  ///< signs of life come from threads of a transfer
+  Mutex sending_;  ///< signs of life come from threads of a transfer
 };
 
 }  // namespace varve

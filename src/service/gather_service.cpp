@@ -6,6 +6,7 @@
 #include <set>
 
 #include "aggregate/save_groups.h"
+#include "core/sync.h"
 #include "service/node_source.h"
 #include "service/stoppable_progress.h"
 #include "store/catalog.h"
@@ -100,12 +101,12 @@ Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
   auto gathering = std::make_unique<Gathering>();
   gathering->members.push_back({std::move(offer), files});
   const auto added = gatherings_.emplace(name, std::move(gathering)).first;
-  try {
-    added->second->thread = std::thread([this, name, raw = added->second.get()] { run(name, *raw); });
-  } catch (const std::exception&) {
+  Result<Thread> started = start_thread([this, name, raw = added->second.get()] { run(name, *raw); });
+  if (!started.ok()) {
     gatherings_.erase(added);
-    return Status::resource_limit("the server's system refuses another thread");
+    return started.status();
   }
+  added->second->thread = *std::move(started);
   return files;
 }
 
@@ -153,7 +154,7 @@ void GatherService::run(const SetName& name, Gathering& gathering) noexcept {
 
 Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
   const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
+      MonotonicClock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
   std::unique_lock lock(mutex_);
   while (true) {
     if (stopping_) return stopping();

@@ -1,15 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "core/sync.h"
 #include "service/node_files.h"
 #include "service/offered_files.h"
 
@@ -84,7 +82,7 @@ class GatherService {
   };
   struct Gathering {
     std::vector<Member> members;
-    std::thread thread;  ///< waits for all nodes, then saves
+    Thread thread;  ///< waits for all nodes, then saves
     bool saving = false;
     bool ended = false;
   };
@@ -102,9 +100,9 @@ class GatherService {
   const Status no_memory_ = Status::resource_limit("the server is out of memory");  ///< there is none to say so then
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> offers_bytes_{0};
-  std::mutex saving_;  ///< one set at a time, so that memory is bounded
-  std::mutex mutex_;   ///< guards what follows; never held while saving_ is waited for
-  std::condition_variable changed_;
+  Mutex saving_;  ///< one set at a time, so that memory is bounded
+  Mutex mutex_;   ///< guards what follows; never held while saving_ is waited for
+  ConditionVariable changed_;
   std::map<SetName, std::unique_ptr<Gathering>> gatherings_;
 };
 

@@ -1,7 +1,6 @@
 #include "service/next_level.h"
 
 #include <optional>
-#include <system_error>
 
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
@@ -34,11 +33,9 @@ Reply NextLevel::transfer(const Request& request, const SignOfLife& alive) {
   if (lock.owns_lock()) {
     try {
       const Pulse pulse(alive);
-      numbers = copy(request);
+      numbers = pulse.started().ok() ? copy(request) : pulse.started();
     } catch (const std::bad_alloc&) {
       numbers = Status::resource_limit("the server is out of memory");
-    } catch (const std::system_error&) {
-      numbers = Status::resource_limit("the server's system refuses another thread");
     }
   }
   if (numbers.ok()) {

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string>
 
+#include "core/sync.h"
 #include "service/protocol.h"
 #include "service/pulse.h"
 
@@ -28,7 +28,7 @@ class NextLevel {
   Result<TransferNumbers> copy(const Request& request);
 
   const std::string store_path_, location_, key_file_;
-  std::mutex mutex_;  // held by the transfer at work
+  Mutex mutex_;  // held by the transfer at work
   std::atomic<bool> stopping_{false};
 };
 

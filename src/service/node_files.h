@@ -1,11 +1,10 @@
 #pragma once
 
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 #include "service/pulse.h"
 #include "varve/status.h"
 
@@ -61,9 +60,9 @@ class NodeFiles {
   Status ask(Exchange& exchange);
 
   const std::string node_;
-  std::mutex asking_;  ///< held during a question; taken before mutex_
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex asking_;  ///< held during a question; taken before mutex_
+  mutable Mutex mutex_;
+  ConditionVariable changed_;
   Exchange* exchange_ = nullptr;  ///< the question at hand
   bool passed_on_ = false;        ///< the node has it
   bool left_ = false;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "service/protocol.h"
 
 namespace varve {
@@ -39,7 +40,7 @@ class OpenFiles {
     const std::unique_ptr<File> file_;
     const int descriptor_;
     const bool written_;
-    std::mutex mutex_;  // guards revoked_, and orders what is done to a file that is being written
+    Mutex mutex_;  // guards revoked_, and orders what is done to a file that is being written
     bool revoked_ = false;
   };
   static Reply unknown();
@@ -65,7 +66,7 @@ class OpenFiles {
     std::map<UniqueId, uint64_t> writers;
   };
 
-  std::mutex mutex_;  // guards what follows; not held while files are used or closed
+  Mutex mutex_;  // guards what follows; not held while files are used or closed
   std::map<UniqueId, Client> clients_;
   uint64_t next_handle_ = 1;
 };

@@ -1,29 +1,35 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <new>
-#include <thread>
+
+#include "core/sync.h"
 
 namespace varve {
 
 /// Lets the client of a long request know that the server lives; false: the client is gone. From any thread.
 using SignOfLife = std::function<bool()>;
 
-/// Calls a function every few seconds as long as it is there. Throws std::system_error if there can be no thread.
+/// Calls a function every few seconds as long as it is there.
 class Pulse {
  public:
-  explicit Pulse(const SignOfLife& beat) : thread_([this, &beat] { run(beat); }) {}
+  explicit Pulse(const SignOfLife& beat) {
+    Result<Thread> thread = start_thread([this, &beat] { run(beat); });
+    started_ = thread.status();
+    if (thread.ok()) thread_ = *std::move(thread);
+  }
   ~Pulse() {
     {
       const std::lock_guard lock(mutex_);
       ending_ = true;
     }
     ended_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
+  /// resource_limit: the system refuses another thread, and nobody beats.
+  const Status& started() const { return started_; }
   Pulse(const Pulse&) = delete;
   Pulse& operator=(const Pulse&) = delete;
 
@@ -40,10 +46,11 @@ class Pulse {
     }
   }
 
-  std::mutex mutex_;  // guards ending_
-  std::condition_variable ended_;
+  Mutex mutex_;  // guards ending_
+  ConditionVariable ended_;
   bool ending_ = false;
-  std::thread thread_;
+  Status started_;
+  Thread thread_;
 };
 
 }  // namespace varve

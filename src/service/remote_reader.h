@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "service/server_link.h"
 
 namespace varve {
@@ -36,7 +36,7 @@ class RemoteReader final : public File {
   const FileIdentity identity_;
   const uint64_t bytes_;
   const std::unique_ptr<File> attached_;  ///< null: all goes through the server
-  std::mutex mutex_;                      // guards handle_, and orders opening again
+  Mutex mutex_;                           // guards handle_, and orders opening again
   uint64_t handle_;
 };
 

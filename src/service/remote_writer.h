@@ -2,11 +2,11 @@
 
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "service/server_link.h"
 
 namespace varve {
@@ -58,7 +58,7 @@ class RemoteWriter final : public File {
   ServerLink& link_;
   const std::string path_, served_path_;
   const bool direct_;
-  std::mutex mutex_;  // guards what follows, and orders all operations
+  Mutex mutex_;  // guards what follows, and orders all operations
   UniqueId token_;
   FileIdentity identity_;
   UniqueId boot_;

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <unordered_map>
 
+#include "core/sync.h"
 #include "service/protocol.h"
 
 namespace varve {
@@ -25,8 +24,8 @@ class RequestLog {
   };
   void forget(const UniqueId& token);
 
-  std::mutex mutex_;  // guards what follows; not held while a request is carried out
-  std::condition_variable changed_;
+  Mutex mutex_;  // guards what follows; not held while a request is carried out
+  ConditionVariable changed_;
   std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_;
   std::deque<UniqueId> oldest_;  ///< first
 };

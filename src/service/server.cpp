@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "core/guarded.h"
+#include "core/sync.h"
 #include "service/location.h"
 #include "service/tcp_socket.h"
 #include "service/unix_socket.h"
@@ -98,7 +99,7 @@ void Server::accept_clients() {
       take_in(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       tell("no room for another connection");
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it is still there, and would be met at once
+      sleep_for(std::chrono::milliseconds(100));  // it is still there, and would be met at once
     }
   }
 }
@@ -108,22 +109,24 @@ void Server::take_in(UniqueFd socket) {
   UniqueFd control(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
   if (!control.valid()) return tell("a client was turned away: too many open files");
   const size_t before = clients_.size();
-  try {
+  const Status taken = run_guarded([&]() -> Status {
     Client& client = clients_.emplace_back();
     client.control = std::move(control);
     client.hello_by = after_seconds(options_.limits.hello_seconds);
-    client.thread = std::thread([this, &client, raw = socket.get()] {
-      serve(client, UniqueFd(raw));
-      if (client.standing == Standing::known) --known_count_;
-      ::shutdown(client.control.get(), SHUT_RDWR);  // which is closed later, and would keep the other side waiting
-      client.ended = true;
-      wake();
-    });
+    VARVE_ASSIGN(client.thread, start_thread([this, &client, raw = socket.get()] {
+                   serve(client, UniqueFd(raw));
+                   if (client.standing == Standing::known) --known_count_;
+                   // It is closed later, and would keep the other side waiting.
+                   ::shutdown(client.control.get(), SHUT_RDWR);
+                   client.ended = true;
+                   wake();
+                 }));
     socket.release();
-  } catch (const std::exception&) {
-    if (clients_.size() > before) clients_.pop_back();
-    tell("a client was turned away: the system refuses another thread, or memory");
-  }
+    return {};
+  });
+  if (taken.ok()) return;
+  if (clients_.size() > before) clients_.pop_back();
+  tell("a client was turned away: the system refuses another thread, or memory");
 }
 
 void Server::make_room() {
@@ -220,9 +223,9 @@ void Server::stop() {
   };
   end_all(SHUT_RD);  // what has been asked is answered yet
   const Deadline patience = after_seconds(options_.stop_seconds);
-  while (!clients_.empty() && std::chrono::steady_clock::now() < patience) {
+  while (!clients_.empty() && MonotonicClock::now() < patience) {
     reap();
-    if (!clients_.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (!clients_.empty()) sleep_for(std::chrono::milliseconds(2));
   }
   end_all(SHUT_RDWR);
   for (Client& client : clients_) client.thread.join();

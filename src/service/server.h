@@ -5,8 +5,8 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <thread>
 
+#include "core/sync.h"
 #include "service/address.h"
 #include "service/chunk_service.h"
 #include "service/connection.h"
@@ -52,7 +52,7 @@ class Server {
  private:
   enum class Standing : uint8_t { stranger, known, dismissed };
   struct Client {
-    std::thread thread;
+    Thread thread;
     UniqueFd control;   ///< the same socket once more, by which the connection can be ended from outside
     Deadline hello_by;  ///< the key is shown, and hello said
     std::atomic<Standing> standing{Standing::stranger};
@@ -86,7 +86,7 @@ class Server {
   std::unique_ptr<TlsParty> tls_;  ///< of TCP
   UniqueFd listener_;
   UniqueFd wake_;  ///< readable once a connection has ended, or it is to stop
-  std::thread acceptor_;
+  Thread acceptor_;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> known_count_{0};
   std::list<Client> clients_;  ///< oldest first; of the acceptor; after it has ended, of stop()

@@ -1,8 +1,8 @@
 #include "service/server_link.h"
 
 #include <algorithm>
-#include <thread>
 
+#include "core/sync.h"
 #include "service/tcp_socket.h"
 #include "service/unix_socket.h"
 
@@ -131,9 +131,9 @@ Result<Reply> ServerConnection::ask_list(Request& request, std::vector<Directory
 Retries::Retries(double seconds) : deadline_(after_seconds(seconds)) {}
 
 bool Retries::goes_on(const Status& failure) {
-  if (!may_pass(failure) || std::chrono::steady_clock::now() >= deadline_) return false;
+  if (!may_pass(failure) || MonotonicClock::now() >= deadline_) return false;
   // The first time at once: often only an old connection was dead.
-  std::this_thread::sleep_for(std::chrono::duration<double>(pause_seconds_));
+  sleep_for(std::chrono::duration<double>(pause_seconds_));
   pause_seconds_ = pause_seconds_ == 0 ? kFirstPauseSeconds : std::min(2 * pause_seconds_, kPauseSecondsMax);
   return true;
 }
@@ -185,8 +185,7 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::connect() const {
   Result<std::unique_ptr<ServerConnection>> connection = greet(std::move(socket), deadline);
   if (!connection.ok()) {
     // There is a server, which has closed before its time: others have come meanwhile, or it is being ended.
-    const bool was_closed =
-        connection.status().code() == StatusCode::io_error && std::chrono::steady_clock::now() < deadline;
+    const bool was_closed = connection.status().code() == StatusCode::io_error && MonotonicClock::now() < deadline;
     return was_closed ? Status::busy("it closed the connection before hello was answered") : connection.status();
   }
   was_unreachable_ = false;

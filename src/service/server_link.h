@@ -1,13 +1,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/sync.h"
 #include "service/address.h"
 #include "service/protocol.h"
 #include "service/tcp_tls.h"
@@ -122,8 +121,8 @@ class ServerLink {
 
   mutable std::atomic<bool> was_unreachable_{false};
   mutable std::atomic<size_t> connections_max_{1};  ///< of requests, as the server said last
-  std::mutex mutex_;                                // guards what follows
-  std::condition_variable returned_;
+  Mutex mutex_;                                     // guards what follows
+  ConditionVariable returned_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;
   size_t lent_ = 0;  ///< connections that requests have
 };

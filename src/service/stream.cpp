@@ -11,6 +11,8 @@
 #include <climits>
 #include <cstring>
 
+#include "core/sync.h"
+
 namespace varve {
 
 namespace {
@@ -126,8 +128,7 @@ class SocketStream final : public ByteStream {
 
 Status wait_for(int descriptor, short events, Deadline deadline) {
   while (true) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - MonotonicClock::now());
     if (left.count() < 0) return Status::io_error("the other side took too long");
     pollfd waited{descriptor, events, 0};
     const int ready = ::poll(&waited, 1, static_cast<int>(std::min<int64_t>(left.count() + 1, INT_MAX)));

@@ -6,15 +6,16 @@
 #include <string>
 
 #include "core/bytes.h"
+#include "core/sync.h"
 #include "core/unique_fd.h"
 
 namespace varve {
 
 /// Until when something must be done.
-using Deadline = std::chrono::steady_clock::time_point;
+using Deadline = Moment;
 inline Deadline after_seconds(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  return MonotonicClock::now() +
+         std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds));
 }
 
 /// Bytes both ways between two programs. One thread at a time. After a failure, or a missed deadline, it is of no more

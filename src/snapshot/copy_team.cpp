@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "core/guarded.h"
+#include "core/sync.h"
 #include "snapshot/futex.h"
 
 namespace varve {
@@ -21,7 +22,7 @@ CopyTeam::~CopyTeam() {
   stopping_.store(true, std::memory_order_release);
   round_.fetch_add(1, std::memory_order_acq_rel);
   futex_wake_all(round_);
-  for (std::thread& helper : helpers_) helper.join();
+  for (Thread& helper : helpers_) helper.join();
 }
 
 void CopyTeam::start() {
@@ -30,7 +31,7 @@ void CopyTeam::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (helpers_.size() + 1 < threads_) {
-    Result<std::thread> helper = start_thread([this] { help(); });
+    Result<Thread> helper = start_thread([this] { help(); });
     if (!helper.ok()) break;  // those that there are do it all
     helpers_.push_back(std::move(*helper));
   }

@@ -3,8 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <thread>
 #include <vector>
+
+#include "core/sync.h"
 
 namespace varve {
 
@@ -31,7 +32,7 @@ class CopyTeam {
   void leave();
 
   const uint32_t threads_;
-  std::vector<std::thread> helpers_;
+  std::vector<Thread> helpers_;
   /// A round is open to helpers (kOpen), and how many are in it.
   std::atomic<uint32_t> gate_{0};
   std::atomic<uint32_t> round_{0};  ///< grows with each; helpers sleep on it

@@ -8,6 +8,8 @@
 #include <climits>
 #include <ctime>
 
+#include "core/scheduler.h"
+
 namespace varve {
 namespace {
 
@@ -22,8 +24,11 @@ long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, con
 
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit) {
   if (limit <= std::chrono::nanoseconds::zero()) return;
-  // The kernel adds it to its clock: keep far from the end of that.
+  // It is added to a clock: keep far from the end of that.
   limit = std::min(limit, std::chrono::nanoseconds(std::chrono::hours(24)));
+  if (current_scheduler != nullptr) {
+    return current_scheduler->wait_for_change(word, seen, current_scheduler->now() + limit);
+  }
   timespec time{};
   time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
   time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
@@ -31,6 +36,9 @@ void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::n
   (void)futex(word, FUTEX_WAIT, seen, &time);
 }
 
-void futex_wake_all(const std::atomic<uint32_t>& word) { (void)futex(word, FUTEX_WAKE, INT_MAX, nullptr); }
+void futex_wake_all(const std::atomic<uint32_t>& word) {
+  if (current_scheduler != nullptr) return current_scheduler->note_change();
+  (void)futex(word, FUTEX_WAKE, INT_MAX, nullptr);
+}
 
 }  // namespace varve

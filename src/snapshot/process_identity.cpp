@@ -12,6 +12,7 @@
 #include <charconv>
 #include <string>
 
+#include "core/scheduler.h"
 #include "core/unique_fd.h"
 
 namespace varve {
@@ -81,6 +82,10 @@ bool has_other_threads(const std::string& process) {
 }  // namespace
 
 Result<ProcessIdentity> ProcessIdentity::own() {
+  if (current_scheduler != nullptr) {
+    const ProcessNumber own = current_scheduler->own_process();
+    return ProcessIdentity{own.boot, 0, own.start, own.number};
+  }
   ProcessIdentity identity;
   VARVE_ASSIGN(identity.boot, read_boot_id());
   VARVE_ASSIGN(identity.pid_namespace, read_pid_namespace());
@@ -91,6 +96,10 @@ Result<ProcessIdentity> ProcessIdentity::own() {
 }
 
 Liveness liveness(const ProcessIdentity& process) {
+  if (current_scheduler != nullptr) {
+    const bool alive = current_scheduler->is_alive({process.boot, process.start_ticks, process.pid});
+    return alive ? Liveness::alive : Liveness::dead;
+  }
   const Result<UniqueId> boot = read_boot_id();
   if (!boot.ok()) return Liveness::unknown;
   if (*boot != process.boot) return Liveness::dead;

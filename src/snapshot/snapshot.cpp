@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/sync.h"
 #include "snapshot/image_copy.h"
 
 namespace varve {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = MonotonicClock;
 
 /// A waiting thread looks that often whether there is somebody to wait for.
 constexpr std::chrono::milliseconds kLivenessInterval(200);

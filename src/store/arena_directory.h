@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <set>
 #include <vector>
 
 #include "arena/frame.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -35,9 +35,9 @@ class ArenaDirectory {
   void forget_gone(const std::set<ArenaId>& present);
   void take_in(const std::vector<ArenaId>& arenas, std::vector<Entry> entries, std::set<ArenaId> uncertain);
 
-  std::mutex refresh_mutex_;  ///< held while arenas are gone through; guards done_round_
-  uint64_t done_round_ = 0;   ///< the last one that was completed
-  mutable std::mutex mutex_;  ///< guards what follows
+  Mutex refresh_mutex_;      ///< held while arenas are gone through; guards done_round_
+  uint64_t done_round_ = 0;  ///< the last one that was completed
+  mutable Mutex mutex_;      ///< guards what follows
   uint64_t rounds_ = 0;
   std::vector<ArenaId> arenas_;
   std::vector<Entry> entries_;   ///< by prefix

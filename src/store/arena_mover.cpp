@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <tuple>
 
+#include "core/sync.h"
 #include "store/balance.h"
 
 namespace varve {
@@ -98,7 +98,7 @@ Status ArenaMover::become_sole_mover() {
 
 /// Returns when another mover can be taken for dead, or has ended.
 Status ArenaMover::wait_for_silence(const std::string& lease) {
-  using Clock = std::chrono::steady_clock;
+  using Clock = MonotonicClock;
   const std::string path = join_path(store_.writers_path(), lease);
   progress_.phase("waiting");
   std::optional<int64_t> beat_ns;
@@ -112,7 +112,7 @@ Status ArenaMover::wait_for_silence(const std::string& lease) {
     beat_ns = status->modified_ns;
     if (std::chrono::duration<double>(Clock::now() - begin).count() >= options_.silence_seconds) return {};
     if (progress_.cancelled()) return Status::cancelled();
-    std::this_thread::sleep_for(kLookAgain);
+    sleep_for(kLookAgain);
   }
 }
 

@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -67,7 +67,7 @@ class PagedFile {
   const std::string path_;  ///< for messages
   const std::shared_ptr<PageBudget> budget_;
   const std::unique_ptr<std::atomic<std::byte*>[]> pages_;  ///< by number; null: not held
-  mutable std::mutex mutex_;                                // guards failure_
+  mutable Mutex mutex_;                                     // guards failure_
   mutable Status failure_;
 };
 

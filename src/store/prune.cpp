@@ -6,8 +6,8 @@
 #include <chrono>
 #include <map>
 #include <set>
-#include <thread>
 
+#include "core/sync.h"
 #include "store/arena_mover.h"
 #include "store/evacuation.h"
 #include "store/needs.h"
@@ -247,7 +247,7 @@ class Pruner {
   /// Waits for the writers that may not have seen the marks. One that shows no sign of life for wait_seconds is given
   /// up: its lease is removed, so that it cannot commit. Those still alive are left to the next prune.
   Status wait_for_writers() {
-    using Clock = std::chrono::steady_clock;
+    using Clock = MonotonicClock;
     std::map<std::string, int64_t>& waiting = waiting_;
     const auto begin = Clock::now();
     while (!waiting.empty()) {
@@ -269,7 +269,7 @@ class Pruner {
         }
       }
       if (over) break;
-      if (!waiting.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (!waiting.empty()) sleep_for(std::chrono::milliseconds(20));
     }
     writers_remain_ = !waiting.empty();
     return {};

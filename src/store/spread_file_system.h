@@ -1,11 +1,11 @@
 #pragma once
 
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "store/arena_spread.h"
 
 namespace varve {
@@ -72,7 +72,7 @@ class SpreadFileSystem final : public FileSystem {
   const std::vector<SpreadPlace> places_;
   const std::string root_;
   const ArenaSpread spread_;
-  mutable std::mutex mutex_;                        ///< guards away_
+  mutable Mutex mutex_;                             ///< guards away_
   std::unordered_map<std::string, uint32_t> away_;  ///< by name: where those arenas are that are not at their home
 };
 

@@ -4,7 +4,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "arena/arena_reader.h"
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "store/arena_directory.h"
 #include "store/arena_name.h"
 #include "store/arena_spread.h"
@@ -122,7 +122,7 @@ class Store {
     std::shared_ptr<ArenaReader> reader;
     std::list<ArenaId>::iterator used;
   };
-  mutable std::mutex mutex_;  // guards the cache
+  mutable Mutex mutex_;  // guards the cache
   mutable uint64_t cache_generation_ = 0;
   mutable std::map<ArenaId, CachedArena> arenas_;
   mutable std::list<ArenaId> recently_used_;

@@ -1,15 +1,12 @@
 #include "store/writer_lease.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 
-#include "core/guarded.h"
+#include "core/process.h"
 #include "store/set_part.h"
 
 namespace varve {
@@ -17,11 +14,7 @@ namespace varve {
 namespace {
 constexpr std::chrono::seconds kHeartbeat(5);
 /// What a lease says of its writer until the record takes its place.
-std::string lease_text(pid_t process) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  return fmt::format("{} {}\n", process, host);
-}
+std::string lease_text(uint32_t process) { return fmt::format("{} {}\n", process, host_name()); }
 }  // namespace
 
 Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, std::optional<UniqueId> id) {
@@ -36,7 +29,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
     return file.status().with_hint("the store is not writable by this user");
   }
   lease->file_ = std::move(*file);
-  VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(::getpid()))));
+  VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(own_process_number()))));
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
   VARVE_ASSIGN(lease->condemned_, store.list_condemned());
@@ -65,9 +58,9 @@ bool WriterLease::known_dead(const Store& store, const std::string& lease_name) 
   Result<ByteVector> raw = read_file(store.fs(), join_path(store.writers_path(), lease_name), 4096);
   if (!raw.ok()) return false;
   const std::string text(as_text(*raw));
-  pid_t process = 0;
+  uint32_t process = 0;
   std::from_chars(text.data(), text.data() + text.size(), process);
-  return process > 0 && text == lease_text(process) && ::kill(process, 0) != 0 && errno == ESRCH;
+  return process > 0 && text == lease_text(process) && is_process_gone(process);
 }
 
 void WriterLease::beat() {

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "core/sync.h"
 #include "store/catalog.h"
 #include "store/store.h"
 
@@ -72,10 +70,10 @@ class WriterLease {
   std::string path_;
   std::unique_ptr<File> file_;
   std::vector<ArenaId> condemned_;
-  std::mutex mutex_;  // guards ending_
-  std::condition_variable ended_;
+  Mutex mutex_;  // guards ending_
+  ConditionVariable ended_;
   bool ending_ = false;
-  std::thread heart_;
+  Thread heart_;
   bool committed_ = false;
 };
 

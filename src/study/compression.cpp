@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <thread>
+
+#include "core/sync.h"
 
 namespace varve {
 
@@ -37,8 +38,7 @@ class CompressionStudy {
  public:
   CompressionStudy(const StudySeries& series, const CompressionOptions& options, ProgressSink& progress)
       : series_(series), options_(options), progress_(progress) {
-    thread_count_ =
-        options.thread_count == 0 ? std::max(std::thread::hardware_concurrency(), 1u) : options.thread_count;
+    thread_count_ = options.thread_count == 0 ? processor_count() : options.thread_count;
   }
 
   Result<Compression> run() {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <thread>
 
 #include "aggregate/chunk_batch.h"
 #include "aggregate/stream_gatherer.h"
 #include "core/parallel.h"
 #include "core/processor_meter.h"
+#include "core/sync.h"
 #include "hash/score.h"
 #include "study/mix.h"
 
@@ -227,7 +227,7 @@ class DedupPass {
     for (Cutter& cutter : cutters_) cutter.begin_set(group.class_keys.size());
     BatchFiller filler(source, group.streams, bytes_ahead_);
     Batch batch(std::max<size_t>(kBatchBytes, 8 * bytes_ahead_));
-    const size_t threads = options_.thread_count == 0 ? std::thread::hardware_concurrency() : options_.thread_count;
+    const size_t threads = options_.thread_count == 0 ? processor_count() : options_.thread_count;
     while (true) {
       if (progress_.cancelled()) return false;
       VARVE_TRY(filler.fill(batch));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sync.h"
 #include "store/set_record.h"
 #include "watch/set_finder.h"
 
@@ -23,7 +24,7 @@ enum class WatchState : uint8_t {
 /// clock. One thread.
 class SetTracker {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = MonotonicClock;
   using Time = Clock::time_point;
 
   struct Entry {

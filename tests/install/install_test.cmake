@@ -42,7 +42,7 @@ endif()
 if(step STREQUAL "install")
   file(REMOVE_RECURSE ${prefix})
   must_run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix} --config ${config})
-  set(files ${library_dir}/libvarve.a include/varve/status.h include/varve/varve.h
+  set(files ${library_dir}/libvarve.a include/varve/status.h include/varve/varve.h include/varve/version.h
       ${library_dir}/cmake/varve/VarveConfig.cmake ${library_dir}/pkgconfig/varve.pc)
   if(mpi)
     list(APPEND files ${library_dir}/libvarve_mpi.a include/varve/varve_mpi.h ${library_dir}/pkgconfig/varve-mpi.pc)
@@ -74,7 +74,9 @@ elseif(step STREQUAL "pkg_config")
     ${whole_archive} ${flags})
   must_run(${work_dir}/consumer_pkg_config)
   # A C program is linked as C++, as our library is.
-  must_run(${c_compiler} -std=c99 ${sanitizer_flag} -c ${consumer_dir}/c_consumer.c -o ${work_dir}/c_consumer.o ${flags})
+  execute_process(COMMAND pkg-config --modversion varve OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE)
+  must_run(${c_compiler} -std=c99 ${sanitizer_flag} -D "EXPECTED_VERSION=\"${version}\"" -c ${consumer_dir}/c_consumer.c
+    -o ${work_dir}/c_consumer.o ${flags})
   must_run(${cxx_compiler} ${sanitizer_flag} ${work_dir}/c_consumer.o -o ${work_dir}/c_consumer_pkg_config ${flags})
   must_save(${work_dir}/c_consumer_pkg_config)
   if(mpi)

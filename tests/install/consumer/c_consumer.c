@@ -1,5 +1,6 @@
-/* The smallest C program with a session. The folder of its store is its argument. */
+/* The smallest C program with a session. The folder of its store is its argument. Its package says EXPECTED_VERSION. */
 #include <stdio.h>
+#include <string.h>
 #include <varve/varve.h>
 
 int main(int argument_count, char** arguments) {
@@ -7,6 +8,10 @@ int main(int argument_count, char** arguments) {
   varve_session* session = NULL;
   double value = 1.5;
   int code;
+  if (strcmp(EXPECTED_VERSION, varve_version_text()) != 0 || varve_version() != VARVE_VERSION) {
+    fprintf(stderr, "the package is " EXPECTED_VERSION ", the library %s\n", varve_version_text());
+    return 1;
+  }
   varve_options_init(&options);
   options.store = argument_count > 1 ? arguments[1] : NULL;
   code = varve_open(&options, &session);

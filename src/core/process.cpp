@@ -1,0 +1,34 @@
+#include "core/process.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+
+#include "core/scheduler.h"
+
+namespace varve {
+
+std::string host_name() {
+  if (current_scheduler != nullptr) return current_scheduler->host_name();
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
+}
+
+uint32_t own_process_number() {
+  return current_scheduler != nullptr ? current_scheduler->own_process().number : static_cast<uint32_t>(::getpid());
+}
+
+bool is_process_gone(uint32_t number) {
+  if (current_scheduler != nullptr) {
+    ProcessNumber process = current_scheduler->own_process();
+    process.number = number;
+    process.start = 0;
+    return !current_scheduler->is_alive(process);
+  }
+  const auto process = static_cast<pid_t>(number);
+  return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+}
+
+}  // namespace varve

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include "core/scheduler.h"
+#include "varve/status.h"
+
+namespace varve {
+
+// All threads, locks, waits, looks at the clock and random bytes of the library go through this header. In ordinary
+// programs these are the standard library's; where a thread has a Scheduler, they are that one's.
+
+/// std::mutex.
+class Mutex {
+ public:
+  Mutex() = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+  void lock() {
+    if (current_scheduler == nullptr) [[likely]] {
+      native_.lock();
+    } else {
+      lock_scheduled();
+    }
+  }
+  bool try_lock() { return native_.try_lock(); }
+  void unlock() {
+    native_.unlock();
+    if (current_scheduler != nullptr) [[unlikely]]
+      current_scheduler->wake(this, true);
+  }
+
+ private:
+  friend class ConditionVariable;
+  void lock_scheduled();
+
+  std::mutex native_;
+};
+
+/// The monotonic clock.
+struct MonotonicClock {
+  using duration = std::chrono::steady_clock::duration;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = Moment;
+  static constexpr bool is_steady = true;
+  static Moment now() {
+    return current_scheduler == nullptr ? std::chrono::steady_clock::now() : current_scheduler->now();
+  }
+};
+
+namespace detail {
+/// As long as any wait may be; beyond it, clocks would overflow.
+inline constexpr std::chrono::hours kLongestWait{24 * 365};
+template <class Rep, class Period>
+std::chrono::nanoseconds bounded(std::chrono::duration<Rep, Period> limit) {
+  if (limit >= kLongestWait) return kLongestWait;
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
+}
+}  // namespace detail
+
+/// std::condition_variable.
+class ConditionVariable {
+ public:
+  ConditionVariable() = default;
+  ConditionVariable(const ConditionVariable&) = delete;
+  ConditionVariable& operator=(const ConditionVariable&) = delete;
+
+  void notify_one() { notify(false); }
+  void notify_all() { notify(true); }
+  void wait(std::unique_lock<Mutex>& lock) { (void)wait_limited(lock, std::nullopt); }
+  std::cv_status wait_until(std::unique_lock<Mutex>& lock, Moment end) { return wait_limited(lock, end); }
+  template <class Rep, class Period>
+  std::cv_status wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> limit) {
+    return wait_limited(lock, MonotonicClock::now() + detail::bounded(limit));
+  }
+  template <class Predicate>
+  void wait(std::unique_lock<Mutex>& lock, Predicate done) {
+    while (!done()) wait(lock);
+  }
+  template <class Predicate>
+  bool wait_until(std::unique_lock<Mutex>& lock, Moment end, Predicate done) {
+    while (!done()) {
+      if (wait_limited(lock, end) == std::cv_status::timeout) return done();
+    }
+    return true;
+  }
+  template <class Rep, class Period, class Predicate>
+  bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> limit, Predicate done) {
+    return wait_until(lock, MonotonicClock::now() + detail::bounded(limit), std::move(done));
+  }
+
+ private:
+  void notify(bool all);
+  std::cv_status wait_limited(std::unique_lock<Mutex>& lock, std::optional<Moment> end);
+
+  std::condition_variable native_;
+};
+
+/// std::thread, as start_thread() gives it.
+class Thread {
+ public:
+  Thread() = default;
+  bool joinable() const { return native_.joinable(); }
+  void join();
+
+ private:
+  friend Result<Thread> start_thread(std::function<void()> body);
+  Thread(std::thread native, uint64_t number) : native_(std::move(native)), number_(number) {}
+
+  std::thread native_;
+  uint64_t number_ = 0;  ///< in the scheduler, if there is one
+};
+
+/// resource_limit if the system refuses another thread.
+Result<Thread> start_thread(std::function<void()> body);
+
+void sleep_until(Moment end);
+template <class Rep, class Period>
+void sleep_for(std::chrono::duration<Rep, Period> time) {
+  sleep_until(MonotonicClock::now() + detail::bounded(time));
+}
+
+/// Seconds since 1970, by the calendar, which may be set.
+int64_t calendar_seconds();
+/// How many threads can run at once on this machine, as far as this process may know; 1 at least.
+uint32_t processor_count();
+Status fill_with_random(std::span<std::byte> bytes);
+
+}  // namespace varve
