@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "comm/agreement.h"
-#include "runtime/processors.h"
+#include "runtime/placement.h"
 #include "runtime/run_session.h"
 
 namespace varve {

@@ -85,6 +85,14 @@ SlotDescription describe(const SegmentOwner& owner, const VariableTable& variabl
   return description;
 }
 
+/// Beside what a slot takes, before one comes back to memory: others need some, too.
+constexpr uint64_t kRoomToSpareBytes = 16_MiB;
+
+uint64_t free_bytes_of(const std::string& folder) {
+  struct statvfs info {};
+  return ::statvfs(folder.c_str(), &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
+}
+
 }  // namespace
 
 SnapshotMemory::SnapshotMemory(SegmentOwner owner, SnapshotOptions options)
@@ -144,7 +152,7 @@ std::optional<uint32_t> SnapshotMemory::free_slot() const {
   uint64_t best_fill = 0;
   for (uint32_t i = 0; i < options_.slots; ++i) {
     const SlotNews news = control_.slot(i);
-    if (!slots_[i].usable || (news.state != SlotState::empty && news.state != SlotState::drained)) continue;
+    if (!may_be_used(i) || (news.state != SlotState::empty && news.state != SlotState::drained)) continue;
     // The newest that could be restarted from stays longest.
     const bool worth_keeping = news.state == SlotState::drained && news.restartable;
     const uint64_t fill = worth_keeping ? news.fill_number : 0;
@@ -154,6 +162,14 @@ std::optional<uint32_t> SnapshotMemory::free_slot() const {
     }
   }
   return best;
+}
+
+/// One that was given up may be had again when there is room: it may have been short for a moment only.
+bool SnapshotMemory::may_be_used(uint32_t index) const {
+  if (slots_[index].usable) return true;
+  uint64_t bytes = kRoomToSpareBytes;
+  for (const Slot& other : slots_) bytes += other.memory.size();
+  return free_bytes_of(owner_.family.folder) >= bytes;
 }
 
 bool SnapshotMemory::has_free_slot() const { return free_slot().has_value(); }
@@ -203,16 +219,6 @@ Status SnapshotMemory::wait_for_step(uint64_t step, std::chrono::nanoseconds lim
 }
 
 // Stage 1
-
-namespace {
-/// Beside what a slot takes, before one comes back to memory: others need some, too.
-constexpr uint64_t kRoomToSpareBytes = 16_MiB;
-
-uint64_t free_bytes_of(const std::string& folder) {
-  struct statvfs info {};
-  return ::statvfs(folder.c_str(), &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
-}
-}  // namespace
 
 Status SnapshotMemory::make_room(uint32_t index, uint64_t bytes) {
   Slot& slot = slots_[index];
@@ -362,6 +368,7 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   const std::optional<uint32_t> index = free_slot();
   if (!index) return Status::busy("all snapshots wait to be written");
   VARVE_TRY(variables.refresh());
+  slots_[*index].usable = true;
   come_back(*index);
   VARVE_TRY(describe_slot(*index, variables));
   step_done("room made");

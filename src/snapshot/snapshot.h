@@ -105,6 +105,7 @@ class SnapshotMemory {
 
   SnapshotMemory(SegmentOwner owner, SnapshotOptions options);
   std::optional<uint32_t> free_slot() const;
+  bool may_be_used(uint32_t slot) const;
   Status make_room(uint32_t slot, uint64_t bytes);
   Status make_room_in_memory(Slot& slot, uint32_t index, uint64_t bytes);
   Status do_with_one_slot(uint32_t slot, uint64_t bytes, const Status& why);

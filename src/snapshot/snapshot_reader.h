@@ -2,10 +2,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/sync.h"
 #include "snapshot/control_block.h"
 #include "snapshot/image.h"
 #include "snapshot/segment_names.h"
@@ -68,7 +68,7 @@ class SnapshotReader {
   std::map<uint32_t, SharedSegment> grids_;
   std::vector<MappedPart> mapped_;  ///< for each part
   const ControlBlock* shown_ = nullptr;
-  mutable std::mutex shown_mutex_;  ///< one question at a time
+  mutable Mutex shown_mutex_;  ///< one question at a time
 };
 
 }  // namespace varve

@@ -2,13 +2,13 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <ctime>
 
-#include "core/guarded.h"
+#include "core/process.h"
 
 namespace varve {
 
@@ -22,12 +22,6 @@ constexpr int kTriesMax = 100;
 constexpr const char* kHint =
     "wait for its end, or give this run another job name; if that run is known to be gone, take the job over "
     "(take_over, VARVE_TAKE_OVER=true)";
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
 
 std::string runs_path(const Store& store) { return join_path(store.path(), "runs"); }
 std::string lease_path(const Store& store, const std::string& job) {
@@ -95,9 +89,9 @@ Status taken_over(const std::optional<LeaseHolder>& by, const std::string& job) 
 }  // namespace
 
 std::string LeaseHolder::to_string() const {
-  const auto started = std::chrono::system_clock::time_point(std::chrono::seconds(started_s));
-  return fmt::format("process {} on {}, started {:%Y-%m-%d %H:%M:%S} UTC", process.pid, host,
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(started)));
+  constexpr int64_t kYear3000 = 32'503'680'000;
+  const auto started = static_cast<std::time_t>(std::clamp(started_s, int64_t{0}, kYear3000));
+  return fmt::format("process {} on {}, started {:%Y-%m-%d %H:%M:%S} UTC", process.pid, host, fmt::gmtime(started));
 }
 
 JobLease::JobLease(const Store& store, Terms terms, Clock& clock)
@@ -114,8 +108,7 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
   own.run = lease->terms_.run;
   own.host = host_name();
   VARVE_ASSIGN(own.process, ProcessIdentity::own());
-  own.started_s =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  own.started_s = calendar_seconds();
   lease->text_ = text_of(own);
   VARVE_TRY(store.fs().create_directory(runs_path(store)));
   const Status taken = lease->take();

@@ -1,14 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "core/clock.h"
+#include "core/sync.h"
 #include "snapshot/process_identity.h"
 #include "store/store.h"
 
@@ -81,13 +79,13 @@ class JobLease {
   const std::string path_, own_path_, stale_path_;
   ByteVector text_;
   bool held_ = false;
-  std::mutex beat_mutex_;  ///< one sign of life at a time; guards the two below
+  Mutex beat_mutex_;  ///< one sign of life at a time; guards the two below
   double confirmed_seconds_ = 0;
   Status lost_;
-  std::mutex mutex_;  ///< guards ending_
-  std::condition_variable ended_;
+  Mutex mutex_;  ///< guards ending_
+  ConditionVariable ended_;
   bool ending_ = false;
-  std::thread heart_;
+  Thread heart_;
 };
 
 /// For those of a run who do not hold its lease: busy if another run does now. OK if that cannot be told.

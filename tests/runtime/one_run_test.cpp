@@ -71,9 +71,7 @@ struct RunOfTwo {
     second.join();
   }
   void end() {
-    on_both([](RunSession& session) {
-      session.finish(std::chrono::minutes(1)).ignore("it may have failed before");
-    });
+    on_both([](RunSession& session) { session.finish(std::chrono::minutes(1)).ignore("it may have failed before"); });
   }
 };
 

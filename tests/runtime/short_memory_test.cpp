@@ -12,6 +12,7 @@
 
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
+#include "snapshot/shared_segment.h"
 
 namespace varve {
 namespace {
@@ -105,7 +106,10 @@ TEST_P(AProcessWithLittleMemory, HasOneSnapshotWhereTwoDoNotFit) {
     SessionOptions two = options("none");
     two.when_busy = WhenBusy::two_slots;
     const std::string told = run_twice(two);
-    EXPECT_NE(told.find("one snapshot instead of two"), std::string::npos) << told;
+    // Of several ranks, some may get two, and one nothing at all.
+    if (GetParam() == 1) {
+      EXPECT_NE(told.find("one snapshot instead of two"), std::string::npos) << told;
+    }
   });
 }
 
@@ -113,7 +117,9 @@ TEST_P(AProcessWithLittleMemory, MakesItsSnapshotsInAFolderWhereNoneFits) {
   run("1m", [&] {
     const std::string told = run_twice(options(spill), [&](Session& session) {
       EXPECT_FALSE(std::filesystem::is_empty(spill));
-      EXPECT_EQ(session.progress().newest_snapshot, std::nullopt) << "a folder on a disk is no memory";
+      if (!is_memory_folder(spill)) {
+        EXPECT_EQ(session.progress().newest_snapshot, std::nullopt) << "a folder on a disk is no memory";
+      }
     });
     EXPECT_NE(told.find("snapshots are made in " + spill), std::string::npos) << told;
     EXPECT_NE(told.find("shm-size"), std::string::npos) << told;
