@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <ctime>
+#include <set>
 
 #include "core/process.h"
 
@@ -75,9 +76,37 @@ std::optional<LeaseHolder> parse_holder(std::string_view text) {
   return holder;
 }
 
+/// The runs of this process that hold leases, or try to.
+class RunsHere {
+ public:
+  void add(const UniqueId& run) {
+    std::lock_guard lock(mutex_);
+    runs_.insert(run);
+  }
+  void remove(const UniqueId& run) {
+    std::lock_guard lock(mutex_);
+    runs_.erase(run);
+  }
+  bool has(const UniqueId& run) {
+    std::lock_guard lock(mutex_);
+    return runs_.contains(run);
+  }
+
+ private:
+  Mutex mutex_;
+  std::set<UniqueId> runs_;
+};
+
+RunsHere& runs_here() {
+  static RunsHere runs;
+  return runs;
+}
+
 /// Of a process of this machine; another's numbers mean nothing here.
 Liveness liveness_of(const std::optional<LeaseHolder>& holder, const Result<ProcessIdentity>& own) {
   if (!holder || !own.ok() || holder->process.boot != own->boot) return Liveness::unknown;
+  // A run of this very process has ended, and could not give its lease back.
+  if (holder->process == *own && !runs_here().has(holder->run)) return Liveness::dead;
   return liveness(holder->process);
 }
 
@@ -100,7 +129,9 @@ JobLease::JobLease(const Store& store, Terms terms, Clock& clock)
       clock_(clock),
       path_(lease_path(store, terms_.job)),
       own_path_(join_path(runs_path(store), terms_.run.hex() + ".tmp")),
-      stale_path_(join_path(runs_path(store), terms_.run.hex() + ".stale")) {}
+      stale_path_(join_path(runs_path(store), terms_.run.hex() + ".stale")) {
+  runs_here().add(terms_.run);
+}
 
 Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms terms, Clock& clock) {
   std::unique_ptr<JobLease> lease(new JobLease(store, std::move(terms), clock));
@@ -122,7 +153,10 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
   return lease;
 }
 
-JobLease::~JobLease() { release().ignore("a lease that nobody touches is taken by the next run"); }
+JobLease::~JobLease() {
+  release().ignore("a lease that nobody touches is taken by the next run");
+  runs_here().remove(terms_.run);
+}
 
 Status JobLease::write_own() {
   store_.fs().remove(own_path_).ignore("it may be there from before");
