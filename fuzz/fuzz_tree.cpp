@@ -42,6 +42,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const Result<Leaf> again = decode_leaf(encoded, score_bytes);
       if (!again.ok() || encode_leaf(*again, score_bytes) != encoded) std::abort();
     }
+    const auto same_piece = [raw](const Score&, const ArenaId&) {
+      return Result<std::optional<ByteVector>>(ByteVector(raw.begin(), raw.end()));
+    };
+    decode_leaf_of(ByteVector(raw.begin(), raw.end()), score_bytes, same_piece)
+        .status()
+        .ignore("it only must not crash");
     if (const Result<Root> root = decode_root(raw, score_bytes); root.ok()) {
       const ByteVector encoded = encode_root(*root, score_bytes);
       const Result<Root> again = decode_root(encoded, score_bytes);

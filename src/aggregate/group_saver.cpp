@@ -158,10 +158,10 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     raw_bytes += chunk.bytes;
     if (chunk.pattern) {
       outcome_.pattern_bytes += chunk.bytes;
-      refer(stream, {Reference::kPattern, *chunk.pattern, chunk.bytes});
+      VARVE_TRY(refer(stream, {Reference::kPattern, *chunk.pattern, chunk.bytes}));
     } else if (const std::optional<Reference> known = find_known(chunk); known && may_refer(stream, *known)) {
       outcome_.known_bytes += chunk.bytes;
-      refer(stream, *known);
+      VARVE_TRY(refer(stream, *known));
     } else {
       VARVE_TRY(place_new(stream, batch, chunk));
     }
@@ -181,9 +181,9 @@ std::optional<Reference> GroupSaver::find_known(const BatchChunk& chunk) {
 
 /// All references of a file are in one leaf, which is bounded.
 bool GroupSaver::may_refer(const Stream& stream, const Reference& next) {
-  uint64_t& count = reference_counts_[stream.file];
-  if (count < context_.options.references_max || continues(stream.references, next)) return true;
-  if (count++ == context_.options.references_max) {
+  if (reference_counts_[stream.file] < context_.options.references_max || continues(stream.references, next))
+    return true;
+  if (stored_anew_.insert(stream.file).second) {
     context_.progress.warning(Status::resource_limit(
         "so much of it is in the store in pieces that the rest is stored anew", tree_files_[stream.file].path,
         "larger chunks (--chunker fixed:64KiB) make fewer pieces"));
@@ -191,13 +191,17 @@ bool GroupSaver::may_refer(const Stream& stream, const Reference& next) {
   return false;
 }
 
-void GroupSaver::refer(Stream& stream, const Reference& next) {
+Status GroupSaver::refer(Stream& stream, const Reference& next) {
   if (continues(stream.references, next)) {
     stream.references.back().bytes += next.bytes;
-    return;
+    return {};
   }
   stream.references.push_back(next);
-  if (reference_counts_[stream.file] < context_.options.references_max) ++reference_counts_[stream.file];
+  // Its leaf is written last. What that could not hold is refused before more is saved for nothing.
+  const uint64_t references_max = context_.options.references_max;
+  if (++reference_counts_[stream.file] <= references_max + references_max / 2) return {};
+  return Status::resource_limit("a file is in more pieces than a set can hold", tree_files_[stream.file].path,
+                                "larger chunks (--chunker fixed:64KiB) make fewer pieces; nothing was committed");
 }
 
 Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
@@ -210,9 +214,8 @@ Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const Batc
   const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score);
   fresh_.insert(chunk.score, chunk.bytes, {building_, offset});
   outcome_.new_bytes += chunk.bytes;
-  refer(stream, {building_, offset, chunk.bytes});
   encoding_class_ = stream.class_id;
-  return {};
+  return refer(stream, {building_, offset, chunk.bytes});
 }
 
 uint32_t GroupSaver::pack_ordinal(const PackLink& link) {
@@ -267,10 +270,30 @@ Status GroupSaver::write_tree() {
     first_file = i + 1;
     leaf_bytes = 0;
   }
-  const ByteVector content = encode_root(root, score_.score_bytes());
-  outcome_.record.root = score_(content);
-  outcome_.record.hint = arenas_->home(outcome_.record.root);
-  return arenas_->append_node(outcome_.record.root, content);
+  VARVE_ASSIGN(const NodeLink written, append_node(encode_root(root, score_.score_bytes())));
+  outcome_.record.root = written.score;
+  outcome_.record.hint = written.hint;
+  return {};
+}
+
+Result<NodeLink> GroupSaver::append_node(ByteSpan content) {
+  const Score score = score_(content);
+  VARVE_TRY(arenas_->append_node(score, content));
+  return NodeLink{score, arenas_->home(score)};
+}
+
+/// In pieces, if it is too long for one node.
+Result<NodeLink> GroupSaver::append_leaf(ByteSpan content) {
+  const uint64_t node_bytes_max = context_.options.node_bytes_max;
+  if (content.size() <= node_bytes_max) return append_node(content);
+  LeafPieces list{content.size(), {}};
+  while (!content.empty()) {
+    const ByteSpan part = content.first(std::min<size_t>(content.size(), node_bytes_max - 1));
+    VARVE_ASSIGN(const NodeLink piece, append_node(encode_leaf_piece(part)));
+    list.pieces.push_back(piece);
+    content = content.subspan(part.size());
+  }
+  return append_node(encode_leaf_pieces(list, score_.score_bytes()));
 }
 
 Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
@@ -298,14 +321,12 @@ Result<LeafLink> GroupSaver::write_leaf(size_t first_file, size_t last_file) {
   }
   link.file_count = leaf.files.size();
   const ByteVector content = encode_leaf(leaf, score_.score_bytes());
-  if (content.size() > kPackBytesMax || leaf.class_keys.size() > kClassesPerLeafMax) {
-    return Status::resource_limit("what is to be said of a file and its variables is more than a set can hold",
-                                  leaf.files.back().path,
-                                  "larger chunks (--chunker fixed:64KiB) need fewer references; nothing was committed");
-  }
-  link.score = score_(content);
-  link.hint = arenas_->home(link.score);
-  VARVE_TRY(arenas_->append_node(link.score, content));
+  // describe_streams() and refer() see to it.
+  if (content.size() > kLeafBytesMax || leaf.class_keys.size() > kClassesPerLeafMax)
+    return Status::internal("what is to be said of a file is more than a set can hold: " + leaf.files.back().path);
+  VARVE_ASSIGN(const NodeLink written, append_leaf(content));
+  link.score = written.score;
+  link.hint = written.hint;
   return link;
 }
 

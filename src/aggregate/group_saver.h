@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "aggregate/chunk_batch.h"
 #include "aggregate/fresh_chunks.h"
@@ -68,13 +69,15 @@ class GroupSaver {
   /// Where the chunk is already, in the store or in what this save has laid down.
   std::optional<Reference> find_known(const BatchChunk& chunk);
   bool may_refer(const Stream& stream, const Reference& next);
-  void refer(Stream& stream, const Reference& next);
+  Status refer(Stream& stream, const Reference& next);
   uint32_t pack_ordinal(const PackLink& link);
   Status finish_pack();
   Status append_oldest_pack();
 
   Status write_tree();
   Result<LeafLink> write_leaf(size_t first_file, size_t last_file);
+  Result<NodeLink> append_node(ByteSpan content);
+  Result<NodeLink> append_leaf(ByteSpan content);
 
   const SaveContext& context_;
   Source& source_;
@@ -89,7 +92,8 @@ class GroupSaver {
   std::vector<std::shared_ptr<Encoder>> encoders_;  ///< of each class
   std::vector<uint64_t> class_bytes_left_;          ///< what each class has yet to place
   std::vector<Stream> streams_;
-  std::vector<uint64_t> reference_counts_;  ///< of each file, up to one more than it may have
+  std::vector<uint64_t> reference_counts_;  ///< of each file
+  std::set<uint32_t> stored_anew_;          ///< files of which a known chunk was not referred to
 
   std::vector<PackLink> packs_;  ///< new and known ones that this group refers to
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/file_system.h"
 #include "store/class_key.h"
@@ -14,6 +15,10 @@ constexpr uint64_t kSmallFileBytes = 64_KiB;
 /// What the descriptions of a file's small variables take in its leaf, about; any further ones are only counted. In
 /// memory they take a few times as much while their group is saved.
 constexpr uint64_t kSmallVariableBytesMax = 8_MiB;
+/// What the descriptions of a file's variables take in its leaf at most, about, and how many similarity classes they
+/// are of: so that the leaf can hold them, and all references.
+constexpr uint64_t kLayoutBytesMax = 64_MiB;
+constexpr uint64_t kClassesPerFileMax = kClassesPerLeafMax / 2;
 /// Elements larger than this (records of many fields) are treated as bytes.
 constexpr uint32_t kElementBytesMax = 64;
 
@@ -28,7 +33,14 @@ class Describer {
     VARVE_ASSIGN(std::vector<Layout> layouts, read_layouts(progress));
     const std::vector<SourceFile>& files = source_.files();
     group_.files.resize(files.size());
-    for (size_t i = 0; i < files.size(); ++i) describe(group_.files[i], files[i], std::move(layouts[i]));
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (!fits_into_leaf(layouts[i], files[i].bytes)) {
+        progress.warning(Status::resource_limit("it has more variables than a set can describe, and is saved as bytes",
+                                                files[i].path));
+        layouts[i] = opaque_layout(files[i].bytes, "/" + base_name(files[i].path));
+      }
+      describe(group_.files[i], files[i], std::move(layouts[i]));
+    }
     make_streams();
     sort_classes();
     return std::move(group_);
@@ -45,6 +57,24 @@ class Describer {
       }
     }
     return layouts;
+  }
+
+  /// One that goes with the skeleton.
+  bool is_small(const Variable& variable, uint64_t file_bytes) const {
+    const uint64_t bytes = variable.stored_bytes();
+    return bytes < options_.small_bytes && bytes < file_bytes;
+  }
+
+  bool fits_into_leaf(const Layout& layout, uint64_t file_bytes) const {
+    uint64_t described = 0;
+    std::unordered_set<std::string> classes;
+    const bool many = layout.variables.size() > kClassesPerFileMax;
+    for (const Variable& variable : layout.variables) {
+      if (is_small(variable, file_bytes)) continue;
+      described += described_bytes(variable);
+      if (many) classes.insert(options_.match.class_key(variable, false));
+    }
+    return described <= kLayoutBytesMax && classes.size() <= kClassesPerFileMax;
   }
 
   void describe(TreeFile& file, const SourceFile& source, Layout layout) {
@@ -68,8 +98,8 @@ class Describer {
     uint64_t left = kSmallVariableBytesMax;
     std::vector<Variable> large;
     for (Variable& variable : variables) {
-      const uint64_t bytes = variable.stored_bytes(), described = described_bytes(variable);
-      if (bytes >= options_.small_bytes || bytes >= file.bytes) {
+      const uint64_t described = described_bytes(variable);
+      if (!is_small(variable, file.bytes)) {
         large.push_back(std::move(variable));
       } else if (described <= left) {
         left -= described;

@@ -30,14 +30,17 @@ struct SaveOptions {
   ChunkerOptions chunker;
   MatchRule match;
   LayoutReadOptions layouts;
-  std::string rank_regex;               ///< empty: find ranks by the numbers in the names
-  uint64_t memory_bytes = 512_MiB;      ///< what the engine holds at most, about
-  uint32_t thread_count = 0;            ///< 0: as many as processors
-  uint64_t pack_bytes = 1_MiB;          ///< raw bytes of a pack
-  uint64_t small_bytes = 100;           ///< variables below it go with the skeleton (mcrEngine, section VI)
-  uint64_t references_max = 2'000'000;  ///< of one file, to what is in pieces in the store: then it is stored anew
-  bool direct_io = true;                ///< bypass the page cache when writing arenas
-  std::set<ArenaId> avoided_arenas;     ///< nothing that is in them is referred to, but stored anew
+  std::string rank_regex;           ///< empty: find ranks by the numbers in the names
+  uint64_t memory_bytes = 512_MiB;  ///< what the engine holds at most, about
+  uint32_t thread_count = 0;        ///< 0: as many as processors
+  uint64_t pack_bytes = 1_MiB;      ///< raw bytes of a pack
+  uint64_t small_bytes = 100;       ///< variables below it go with the skeleton (mcrEngine, section VI)
+  /// References of one file to what is in pieces, in the store or in the file: beyond, it is stored anew. A file of
+  /// half as many more is refused.
+  uint64_t references_max = 8'000'000;
+  uint64_t node_bytes_max = kPackBytesMax;  ///< a longer leaf is cut into pieces
+  bool direct_io = true;                    ///< bypass the page cache when writing arenas
+  std::set<ArenaId> avoided_arenas;         ///< nothing that is in them is referred to, but stored anew
 };
 
 struct SaveReport {

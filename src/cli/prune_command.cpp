@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -15,14 +17,19 @@ class PruneCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.number("--keep-last", "N", options_.keep_last, "keep the newest N sets of each job");
-    arguments.number("--keep-every", "K", options_.keep_every, "also keep the sets whose step is a multiple of K");
+    arguments.number("--keep-every", "K", options_.keep_every,
+                     "keep the sets whose step is a multiple of K, and the newest of each job");
     arguments.text("--job", "NAME", options_.job, "drop only sets of this job");
     arguments.flag("--dry-run", options_.dry_run, "only say which sets would be dropped");
+    arguments.value(
+        "--rewrite-below", "SHARE", [this](const std::string& text) { return take_share(text); },
+        "rewrite arenas of which less than this share is needed (50%); 0: only remove those of which nothing is");
     arguments.seconds("--wait", options_.wait_seconds, "how long to wait for saves that are under way (30)");
     arguments.examples(
         "  varve prune                                      only give back the space of dropped sets\n"
         "  varve prune --keep-last 5 --keep-every 100       drop the rest\n"
-        "  varve prune --keep-last 5 --job run --dry-run    look first\n");
+        "  varve prune --keep-last 5 --job run --dry-run    look first\n"
+        "  varve prune --rewrite-below 95%                  get nearly all space back, for more writing\n");
   }
 
   Result<ExitCode> run(Session& session) override {
@@ -40,6 +47,19 @@ class PruneCommand final : public Command {
   }
 
  private:
+  /// "80%" or "0.8".
+  Status take_share(const std::string& text) {
+    const bool percent = text.ends_with('%');
+    const std::string_view number = std::string_view(text).substr(0, text.size() - (percent ? 1 : 0));
+    double share = -1;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), share);
+    if (percent) share /= 100;
+    if (error != std::errc() || end != number.data() + number.size() || !(share >= 0 && share <= 1))
+      return Status::invalid_argument("a share is from 0 to 1, or from 0% to 100%", text);
+    options_.live_share_min = share;
+    return {};
+  }
+
   Status check_rule() const {
     if (options_.keep_last == 0u || options_.keep_every == 0u) {
       return Status::invalid_argument("--keep-last and --keep-every begin at 1", "",

@@ -26,6 +26,7 @@ class RebalanceCommand final : public Command {
     if (session.json()) {
       session.print_facts(Json{{"moved_arenas", report.moved_arenas},
                                {"moved_bytes", report.moved_bytes},
+                               {"waiting_arenas", report.waiting_arenas},
                                {"arenas", report.arenas},
                                {"bytes", report.bytes},
                                {"bytes_of_places", report.bytes_of_places}});
@@ -35,6 +36,11 @@ class RebalanceCommand final : public Command {
                               format_size(report.moved_bytes), format_size(report.bytes)));
     for (size_t i = 0; i < report.bytes_of_places.size(); ++i)
       session.print(fmt::format("  at place {}: {}\n", i + 1, format_size(report.bytes_of_places[i])));
+    if (report.waiting_arenas > 0) {
+      session.print(fmt::format(
+          "  {} also lie where they were, for a save that is under way; the next prune removes them there\n",
+          format_count(report.waiting_arenas, "arena", "arenas")));
+    }
     return ExitCode::success;
   }
 };

@@ -36,18 +36,20 @@ Result<SetNeeds> needs_of_set(const Store& store, const SetRecord& record, Progr
 Result<SetNeeds> needs_of_set(const SetRecord& record, size_t score_bytes, ProgressSink& progress,
                               const ReadNode& read) {
   SetNeeds needs;
+  auto read_noted = [&](const Score& score, const ArenaId& hint) {
+    needs.nodes.try_emplace(score, hint);
+    return read(score, hint);
+  };
   for (const GroupRecord& group : record.groups) {
-    needs.nodes.try_emplace(group.root, group.hint);
-    VARVE_ASSIGN(const std::optional<ByteVector> root_content, read(group.root, group.hint));
+    VARVE_ASSIGN(const std::optional<ByteVector> root_content, read_noted(group.root, group.hint));
     if (!root_content) continue;
     VARVE_ASSIGN(const Root root, decode_root(*root_content, score_bytes));
     for (const LeafLink& link : root.leaves) {
       if (progress.cancelled()) return Status::cancelled();
-      needs.nodes.try_emplace(link.score, link.hint);
-      VARVE_ASSIGN(const std::optional<ByteVector> content, read(link.score, link.hint));
+      VARVE_ASSIGN(std::optional<ByteVector> content, read_noted(link.score, link.hint));
       if (!content) continue;
-      VARVE_ASSIGN(const Leaf leaf, decode_leaf(*content, score_bytes));
-      add_leaf(leaf, needs);
+      VARVE_ASSIGN(const std::optional<Leaf> leaf, decode_leaf_of(std::move(*content), score_bytes, read_noted));
+      if (leaf) add_leaf(*leaf, needs);
     }
   }
   for (auto& [score, need] : needs.packs) {

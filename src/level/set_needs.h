@@ -1,7 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -25,8 +23,6 @@ struct SetNeeds {
 /// Goes through a set's trees. Fails if a node cannot be read.
 Result<SetNeeds> needs_of_set(const Store& store, const SetRecord& record, ProgressSink& progress);
 
-/// The content of a node, by its score and where it may be; nothing if it is to be left out.
-using ReadNode = std::function<Result<std::optional<ByteVector>>(const Score& score, const ArenaId& hint)>;
 /// The same, with nodes from wherever `read` finds them, and without what those refer to that it leaves out.
 Result<SetNeeds> needs_of_set(const SetRecord& record, size_t score_bytes, ProgressSink& progress,
                               const ReadNode& read);

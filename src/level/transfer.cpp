@@ -43,10 +43,9 @@ class Sender {
   /// Sends what is lacking of a group; says where its root is then, and how many bytes were written for the group.
   Status send_group(GroupRecord& group) {
     const uint64_t before = bytes_written();
-    VARVE_ASSIGN(const ByteVector content, from_.read_node(group.root, group.hint));
-    VARVE_ASSIGN(const Root root, decode_root(content, from_.score().score_bytes()));
+    VARVE_ASSIGN(const Root root, from_.read_root(group.root, group.hint));
     for (const LeafLink& link : root.leaves) VARVE_TRY(send_leaf(link));
-    VARVE_TRY(send_node(group.root, content));
+    VARVE_TRY(send_node(group.root, group.hint));
     const auto home = held_.nodes.find(group.root);
     group.hint = home == held_.nodes.end() ? node_homes_.at(group.root) : home->second;
     group.arena_bytes = bytes_written() - before;
@@ -87,8 +86,7 @@ class Sender {
   }
 
   Status send_leaf(const LeafLink& link) {
-    VARVE_ASSIGN(const ByteVector content, from_.read_node(link.score, link.hint));
-    VARVE_ASSIGN(const Leaf leaf, decode_leaf(content, from_.score().score_bytes()));
+    VARVE_ASSIGN(const Leaf leaf, from_.read_leaf(link));
     std::optional<PackShapes> shapes;
     if (options_.recode) shapes.emplace(leaf);
     for (const PackLink& pack : leaf.packs) {
@@ -98,7 +96,8 @@ class Sender {
       VARVE_TRY(begin_fetching(need->first, need->second, shapes));
     }
     while (!fetching_.empty()) VARVE_TRY(append_oldest());
-    return send_node(link.score, content);
+    for (const NodeLink& piece : leaf.pieces) VARVE_TRY(send_node(piece.score, piece.hint));
+    return send_node(link.score, link.hint);
   }
 
   Status begin_fetching(const Score& score, const SetNeeds::PackNeed& need, const std::optional<PackShapes>& shapes) {
@@ -152,8 +151,9 @@ class Sender {
     return {};
   }
 
-  Status send_node(const Score& score, const ByteVector& content) {
+  Status send_node(const Score& score, const ArenaId& hint) {
     if (held_.nodes.contains(score) || !sent_.insert(score).second) return {};
+    VARVE_ASSIGN(const ByteVector content, from_.read_node(score, hint));
     VARVE_TRY(writer().append_node(score, content));
     node_homes_.emplace(score, writer_->home(score));
     ++report_.sent_nodes;

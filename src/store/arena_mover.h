@@ -1,8 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/progress.h"
@@ -11,12 +11,11 @@
 
 namespace varve {
 
-/// Whether it is the lease of one that moves arenas.
-bool is_mover_lease(std::string_view lease_name);
-
-/// Evens out what the places of a store have, by moving arenas (FORMAT.md, "Several places"). Only one is at work on a
-/// store at a time: two with different plans could each remove the copy that the other one keeps. So it has a lease
-/// whose id says what it is, and gives way to another such lease that shows signs of life.
+/// Evens out what the places of a store have, by moving arenas (FORMAT.md, "Several places"). What is moved is copied
+/// into an arena of another name, the old one is marked, and a prune removes it as it removes all others: so nothing
+/// goes that somebody may have come to rely on, however long this one was stopped and whoever went on meanwhile. Two
+/// movers at a time would copy the same twice: so one has a lease whose id says what it is, and gives way to another
+/// such lease that shows signs of life.
 class ArenaMover {
  public:
   /// `places` are those of the store, in their order; all outlive it.
@@ -32,24 +31,29 @@ class ArenaMover {
     ArenaId id;
     uint32_t place = 0;
     uint64_t bytes = 0;
-    bool fixed = false;  ///< not to be touched
+    bool operator==(const Arena&) const = default;
+  };
+  struct Listed {
+    std::vector<Arena> arenas;  ///< without marked ones
+    std::set<ArenaId> twins;    ///< that lie at two places
+    bool any_marked = false;
   };
   Status become_sole_mover();
   Status wait_for_silence(const std::string& lease);
-  Result<std::vector<Arena>> list() const;
-  Result<std::vector<Arena>> without_copies(std::vector<Arena> listed);
-  Status move(const Arena& arena, uint32_t to);
-  Status copy(File& source, FileSystem& to, const std::string& part, const std::string& path, uint64_t bytes) const;
-  Status check_same(const ArenaId& id, uint32_t place, uint32_t other) const;
-  Status remove_at(const ArenaId& id, uint32_t place) const;
+  Result<Listed> list() const;
+  Status move_all(const Listed& listed, RebalanceReport& report);
+  Result<bool> move(const Arena& arena, uint32_t to);
+  Status copy(const ArenaReader& arena, uint32_t to);
+  Status remove_marked(RebalanceReport& report);
   std::string arenas_of(uint32_t place) const { return join_path(places_[place].path, "arenas"); }
-  std::string path_at(const ArenaId& id, uint32_t place) const;
 
   const Store& store_;
   const std::vector<SpreadPlace>& places_;
   const RebalanceOptions options_;
   ProgressSink& progress_;
-  std::unique_ptr<WriterLease> lease_;
+  std::unique_ptr<WriterLease> lease_;         ///< says that arenas are being moved
+  std::unique_ptr<WriterLease> copies_lease_;  ///< to which the copies belong
+  uint32_t copy_count_ = 0;
 };
 
 }  // namespace varve

@@ -7,11 +7,7 @@
 
 namespace varve {
 
-Status Evacuation::run(const std::set<ArenaId>& victims) {
-  VARVE_TRY(find_homes());
-  VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
-  writer_ = std::make_unique<SpreadWriter>(store_, *lease_, 0,
-                                           ArenaWriterOptions{.background = false, .buffer_bytes = 1_MiB});
+Status Evacuation::empty(const std::vector<ArenaId>& victims) {
   for (const ArenaId& id : victims) {
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     if (arena.ok()) {
@@ -20,12 +16,22 @@ Status Evacuation::run(const std::set<ArenaId>& victims) {
       progress_.warning(arena.status().with_context("a damaged arena is left alone"));
     }
   }
-  if (writer_->bytes() > 0) {
-    VARVE_TRY(writer_->seal());
-    VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // durable before what it replaces goes
+  if (writer_ == nullptr) return {};
+  const std::unique_ptr<SpreadWriter> full = std::move(writer_);
+  VARVE_TRY(full->seal());
+  return store_.fs().sync_directory(store_.arenas_path());  // durable before what it replaces goes
+}
+
+/// Where what is copied goes. On a full disk, what need not be copied goes without it.
+Result<SpreadWriter*> Evacuation::writer() {
+  if (lease_ == nullptr) {
+    VARVE_ASSIGN(lease_, WriterLease::acquire(store_));
   }
-  find_staying(victims);
-  return {};
+  if (writer_ == nullptr) {
+    writer_ = std::make_unique<SpreadWriter>(store_, *lease_, writer_count_++,
+                                             ArenaWriterOptions{.background = false, .buffer_bytes = 1_MiB});
+  }
+  return writer_.get();
 }
 
 Status Evacuation::find_homes() {
@@ -82,15 +88,36 @@ bool Evacuation::has_whole_home(const Score& node) {
   return whole;
 }
 
+bool Evacuation::all_has_whole_home(const ArenaReader& arena) {
+  const ArenaIndex& index = arena.index();
+  return std::all_of(index.packs.begin(), index.packs.end(),
+                     [&](const FrameEntry& entry) {
+                       const auto needed = needs_.packs.find(entry.score);
+                       return needed == needs_.packs.end() || has_whole_home(needed->first, needed->second);
+                     }) &&
+         std::all_of(index.nodes.begin(), index.nodes.end(), [&](const FrameEntry& entry) {
+           return !needs_.nodes.contains(entry.score) || has_whole_home(entry.score);
+         });
+}
+
+std::set<ArenaId> Evacuation::held_elsewhere(const std::set<ArenaId>& victims) {
+  std::set<ArenaId> held;
+  for (const ArenaId& id : victims) {
+    const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    if (arena.ok() && (*arena)->index_status().ok() && all_has_whole_home(**arena)) held.insert(id);
+  }
+  return held;
+}
+
 Status Evacuation::empty(const ArenaReader& arena) {
   const ArenaIndex& index = arena.index();
   for (size_t i = 0; i < index.packs.size(); ++i) {
     if (progress_.cancelled()) return Status::cancelled();
     auto needed = needs_.packs.find(index.packs[i].score);
     if (needed == needs_.packs.end() || has_whole_home(needed->first, needed->second)) continue;
-    if (!holds_ranges(arena, i, needed->second)) continue;  // another copy does, or this one stays
     Status copied = copy_pack(arena, i, needed->second);
-    if (copied.code() == StatusCode::corrupt) {
+    // Without its codec, copies cannot be put together.
+    if (copied.code() == StatusCode::corrupt || copied.code() == StatusCode::unsupported) {
       progress_.warning(copied.with_context("a damaged pack is left where it is"));
       continue;
     }
@@ -106,13 +133,23 @@ Status Evacuation::empty(const ArenaReader& arena) {
       progress_.warning(content.status().with_context("a damaged tree node is left where it is"));
       continue;
     }
-    VARVE_TRY(writer_->append_node(score, *content));
+    VARVE_ASSIGN(SpreadWriter* const to, writer());
+    VARVE_TRY(to->append_node(score, *content));
     safe_.insert(score);
   }
   return {};
 }
 
+/// corrupt: what is needed of the pack is whole nowhere, not even in all copies together.
 Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
+  if (holds_ranges(arena, ordinal, ranges)) {
+    const Status copied = copy_what_it_holds(arena, ordinal, ranges);
+    if (copied.code() != StatusCode::corrupt) return copied;
+  }
+  return copy_of_all_copies({arena.index().packs[ordinal].score, arena.id()}, ranges);
+}
+
+Status Evacuation::copy_what_it_holds(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
   const FrameEntry& entry = arena.index().packs[ordinal];
   uint64_t needed_bytes = 0;
   for (const Extent& range : ranges) needed_bytes += range.bytes;
@@ -126,29 +163,39 @@ Status Evacuation::copy_pack(const ArenaReader& arena, size_t ordinal, const std
   }
   if (!thinned || thinned->body.size() + thinned->body.size() / 8 >= entry.body_bytes) {
     const Result<ArenaReader::RawFrame> frame = arena.read_raw(FrameKind::pack, ordinal);
-    if (frame.ok()) return writer_->append_copy(FrameKind::pack, entry, frame->meta, frame->body);
+    if (frame.ok()) {
+      VARVE_ASSIGN(SpreadWriter* const to, writer());
+      return to->append_copy(FrameKind::pack, entry, frame->meta, frame->body);
+    }
     // Where only what nobody needs is damaged, the rest goes on without it.
     if (!thinned) return frame.status();
   }
-  return writer_->append_pack(thinned->meta, thinned->body).status();
+  VARVE_ASSIGN(SpreadWriter* const to, writer());
+  return to->append_pack(thinned->meta, thinned->body).status();
 }
 
-void Evacuation::find_staying(const std::set<ArenaId>& victims) {
-  // What is in a victim was looked for by empty(): it is safe, or the victim stays.
-  auto holds_unsafe = [&](const std::vector<FrameEntry>& entries) {
-    return std::any_of(entries.begin(), entries.end(), [&](const FrameEntry& entry) {
-      return !safe_.contains(entry.score) && (needs_.packs.contains(entry.score) || needs_.nodes.contains(entry.score));
-    });
-  };
-  for (const ArenaId& id : victims) {
-    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
-    if (!arena.ok() && arena.status().code() == StatusCode::not_found) continue;
-    // One that cannot be read, or whose index is damaged, may hold more than was found in it.
-    const bool readable = arena.ok() && (*arena)->index_status().ok();
-    const bool needed = readable ? holds_unsafe((*arena)->index().packs) || holds_unsafe((*arena)->index().nodes)
-                                 : !everything_is_safe();
-    if (needed) staying_.insert(id);
-  }
+/// Copies that were thinned differently, or are damaged at different places, may hold together what none holds alone.
+Status Evacuation::copy_of_all_copies(const PackLink& link, const std::vector<Extent>& ranges) {
+  VARVE_ASSIGN(Pack pack, store_.read_pack(link, ranges));
+  VARVE_ASSIGN(const EncodedPack thinned, partial_pack(pack, ranges));
+  VARVE_ASSIGN(SpreadWriter* const to, writer());
+  return to->append_pack(thinned.meta, thinned.body).status();
+}
+
+bool Evacuation::holds_unsafe(const std::vector<FrameEntry>& entries) const {
+  return std::any_of(entries.begin(), entries.end(), [&](const FrameEntry& entry) {
+    return !safe_.contains(entry.score) && (needs_.packs.contains(entry.score) || needs_.nodes.contains(entry.score));
+  });
+}
+
+bool Evacuation::must_stay(const ArenaId& victim) {
+  const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(victim);
+  if (!arena.ok() && arena.status().code() == StatusCode::not_found) return false;
+  // What is in a victim was looked for when it was emptied: it is safe, or the victim stays. One that cannot be read,
+  // or whose index is damaged, may hold more than was found in it.
+  const bool readable = arena.ok() && (*arena)->index_status().ok();
+  return readable ? holds_unsafe((*arena)->index().packs) || holds_unsafe((*arena)->index().nodes)
+                  : !everything_is_safe();
 }
 
 bool Evacuation::everything_is_safe() {

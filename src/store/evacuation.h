@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "core/progress.h"
 #include "store/needs.h"
@@ -10,29 +11,40 @@
 
 namespace varve {
 
-/// Brings what sets need out of arenas that are to be removed. An arena may go only when every pack and node that is
-/// needed, and that it has or might have, was found whole in an arena that stays, or was copied into a new one.
+/// Brings what sets need out of arenas that are to be removed, some at a time. An arena may go only when every pack and
+/// node that is needed, and that it has or might have, was found whole in an arena that stays, or was copied into a new
+/// one.
 class Evacuation {
  public:
   Evacuation(const Store& store, const Needs& needs, ProgressSink& progress)
       : store_(store), needs_(needs), progress_(progress) {}
 
-  /// Empties `victims`, which are all marked, into new sealed and durable arenas. Copies in any marked arena do not
-  /// count, whoever marked it.
-  Status run(const std::set<ArenaId>& victims);
+  /// Sees what is in the arenas that stay: copies in any marked arena do not count, whoever marked it. All that is to
+  /// be emptied is marked. Comes before all else.
+  Status find_homes();
 
-  /// The victims that must stay: something that is needed is in them, or may be, and could not be brought to safety.
-  const std::set<ArenaId>& staying() const { return staying_; }
+  /// Those of `victims` that may go as they are: all that is needed of them was read whole elsewhere. Writes nothing.
+  std::set<ArenaId> held_elsewhere(const std::set<ArenaId>& victims);
+
+  /// Brings what is needed of `victims` into a new arena (one at each place), sealed and durable.
+  Status empty(const std::vector<ArenaId>& victims);
+
+  /// Whether a victim that was emptied must stay: something that is needed is in it, or may be, and could not be
+  /// brought to safety.
+  bool must_stay(const ArenaId& victim);
   uint64_t copied_packs() const { return copied_packs_; }
 
  private:
-  Status find_homes();
   Status empty(const ArenaReader& arena);
   bool has_whole_home(const Score& pack, const std::vector<Extent>& ranges);
   bool has_whole_home(const Score& node);
-  Status copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
-  void find_staying(const std::set<ArenaId>& victims);
+  bool all_has_whole_home(const ArenaReader& arena);
+  bool holds_unsafe(const std::vector<FrameEntry>& entries) const;
   bool everything_is_safe();
+  Result<SpreadWriter*> writer();
+  Status copy_pack(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
+  Status copy_what_it_holds(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges);
+  Status copy_of_all_copies(const PackLink& pack, const std::vector<Extent>& ranges);
 
   const Store& store_;
   const Needs& needs_;
@@ -42,8 +54,8 @@ class Evacuation {
   std::multimap<Score, ArenaId> pack_homes_, node_homes_;
   std::set<Score> safe_;  ///< those of which a home was read and found whole, or that were copied
   std::unique_ptr<WriterLease> lease_;
-  std::unique_ptr<SpreadWriter> writer_;
-  std::set<ArenaId> staying_;
+  std::unique_ptr<SpreadWriter> writer_;  ///< none until something is copied
+  uint32_t writer_count_ = 0;
   uint64_t copied_packs_ = 0;
 };
 

@@ -7,6 +7,7 @@ namespace varve {
 
 namespace {
 void mark_leaf(const Leaf& leaf, Needs& needs) {
+  for (const NodeLink& piece : leaf.pieces) needs.nodes.insert(piece.score);
   for (const TreeFile& file : leaf.files) {
     for (const std::vector<Reference>& stream : file.streams) {
       for (const Reference& reference : stream) {
@@ -72,17 +73,28 @@ Status mark_leases(const Store& store, Needs& needs) {
   return {};
 }
 
-Status mark_sets(const Store& store, Needs& needs) {
+/// What a set needs, if it is there. One that is dropped or replaced while its trees are read may have lost some.
+Status mark_set(const Store& store, const SetName& name, Needs& needs) {
   const Catalog catalog(store);
-  VARVE_ASSIGN(std::vector<SetName> sets, catalog.sets());
-  for (const SetName& name : sets) {
-    const Result<SetRecord> record = catalog.read(name);
-    if (record.status().code() == StatusCode::not_found) continue;  // dropped just now
+  Result<SetRecord> record = catalog.read(name);
+  while (record.status().code() != StatusCode::not_found) {
     const Status marked = record.ok() ? mark_record(store, *record, needs) : record.status();
-    if (!marked.ok()) {
+    if (marked.ok()) return {};
+    const Result<SetRecord> now = catalog.read(name);
+    const bool other = now.status().code() == StatusCode::not_found ||
+                       (record.ok() && now.ok() &&
+                        encode_set_record(*now, store.score()) != encode_set_record(*record, store.score()));
+    if (!other) {
       return unknown(marked, "the set " + name.to_string(), "`varve drop " + name.to_string() + "` gives the set up");
     }
+    record = now;
   }
+  return {};
+}
+
+Status mark_sets(const Store& store, Needs& needs) {
+  VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
+  for (const SetName& name : sets) VARVE_TRY(mark_set(store, name, needs));
   return {};
 }
 }  // namespace

@@ -6,12 +6,13 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "core/sync.h"
-#include "store/arena_mover.h"
 #include "store/evacuation.h"
 #include "store/needs.h"
 #include "store/set_part.h"
+#include "store/victims.h"
 #include "store/writer_lease.h"
 
 namespace varve {
@@ -19,6 +20,9 @@ namespace varve {
 namespace {
 /// The last line of a mark that is complete, after the names of so many leases.
 std::string mark_end(size_t lease_count) { return "end " + std::to_string(lease_count) + "\n"; }
+
+/// About what an arena that others are emptied into has at most, unless one of them has more.
+constexpr auto kEmptiedTogetherBytes = static_cast<double>(1_GiB);
 
 class Pruner {
  public:
@@ -69,7 +73,8 @@ class Pruner {
       if (!options_.job.empty() && job != options_.job) continue;
       VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job));
       for (size_t i = 0; i < steps.size(); ++i) {
-        const bool recent = options_.keep_last && steps.size() - i <= *options_.keep_last;
+        const bool newest = i + 1 == steps.size();
+        const bool recent = newest || (options_.keep_last && steps.size() - i <= *options_.keep_last);
         const bool regular = options_.keep_every && *options_.keep_every > 0 && steps[i] % *options_.keep_every == 0;
         if (recent || regular) continue;
         // Somebody else may have dropped it just now.
@@ -154,29 +159,6 @@ class Pruner {
     }
   }
 
-  /// How much of an arena's packs and nodes is still needed: 0 if nothing is, 1 if all that they hold is.
-  static double live_share(const ArenaReader& arena, const Needs& needs) {
-    double live = 0, all = 0;
-    for (const FrameEntry& entry : arena.index().packs) {
-      const double tables = static_cast<double>(kFrameHeaderBytes + entry.meta_bytes);
-      all += tables + static_cast<double>(entry.body_bytes);
-      auto needed = needs.packs.find(entry.score);
-      if (needed == needs.packs.end()) continue;
-      uint64_t needed_bytes = 0;
-      for (const Extent& range : needed->second) needed_bytes += range.bytes;
-      // Of what the body holds: a pack that was thinned to what is needed is all alive.
-      const uint64_t held_bytes = entry.raw_bytes - std::min(entry.missing_bytes, entry.raw_bytes);
-      const double share = static_cast<double>(needed_bytes) / static_cast<double>(std::max<uint64_t>(held_bytes, 1));
-      live += tables + std::min(1.0, share) * static_cast<double>(entry.body_bytes);
-    }
-    for (const FrameEntry& entry : arena.index().nodes) {
-      const double bytes = static_cast<double>(kFrameHeaderBytes + entry.meta_bytes + entry.body_bytes);
-      all += bytes;
-      if (needs.nodes.contains(entry.score)) live += bytes;
-    }
-    return live == 0 ? 0 : live / all;
-  }
-
   /// Marks the arenas that are to go. Once marked, an arena stays so until it is removed: no new reference is made into
   /// it, and no prune counts on it.
   ///
@@ -191,19 +173,17 @@ class Pruner {
     VARVE_ASSIGN(report_.bytes_before, bytes_of_arenas());
     VARVE_ASSIGN(std::vector<ArenaId> condemned, store_.list_condemned());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
-    std::map<ArenaId, std::unique_ptr<File>> marks;
+    std::vector<ArenaId> candidates;
     for (const ArenaId& id : arenas) {
-      if (victims.contains(id)) continue;
-      if (std::any_of(writers.begin(), writers.end(),
-                      [&](const auto& lease) { return WriterLease::owns(lease.first, id); }))
-        continue;
-      Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
-      if (!arena.ok()) {
-        progress_.warning(arena.status().with_context("left alone"));
-        continue;
-      }
-      const double live = live_share(**arena, needs);
-      if (live > 0 && live >= options_.live_share_min) continue;
+      const bool owned = std::any_of(writers.begin(), writers.end(),
+                                     [&](const auto& lease) { return WriterLease::owns(lease.first, id); });
+      if (!owned && !victims.contains(id)) candidates.push_back(id);
+    }
+    const bool merges = options_.wait_seconds > 0 && options_.live_share_min > 0;
+    const VictimRules rules{options_.live_share_min, merges ? options_.merge_below_bytes : 0};
+    VARVE_ASSIGN(const std::set<ArenaId> chosen, choose_victims(store_, candidates, needs, rules, progress_));
+    std::map<ArenaId, std::unique_ptr<File>> marks;
+    for (const ArenaId& id : chosen) {
       Result<std::unique_ptr<File>> mark = fs_.create(join_path(store_.condemned_path(), id.hex()));
       // On a full disk, those that can be marked make room for the others.
       if (mark.status().code() == StatusCode::no_space && !victims.empty()) break;
@@ -291,22 +271,56 @@ class Pruner {
     VARVE_TRY(sync_catalog());
     const Status parts_synced = fs_.sync_directory(store_.parts_path());
     if (parts_synced.code() != StatusCode::not_found) VARVE_TRY(parts_synced);
-    // What nobody needs goes first: on a full disk, copies of the rest may find room where it was.
+    // What nobody needs goes first, and what is elsewhere: on a full disk, copies of the rest may find room where it
+    // was.
     std::set<ArenaId> dead, rest;
     for (const ArenaId& id : victims) (is_dead(id, needs) ? dead : rest).insert(id);
     VARVE_TRY(remove_arenas(dead));
     if (rest.empty()) return {};
     Evacuation evacuation(store_, needs, progress_);
-    VARVE_TRY(evacuation.run(rest));
-    report_.rewritten_packs = evacuation.copied_packs();
-    for (const ArenaId& id : evacuation.staying()) rest.erase(id);
-    return remove_arenas(rest);
+    VARVE_TRY(evacuation.find_homes());
+    const std::set<ArenaId> elsewhere = evacuation.held_elsewhere(rest);
+    VARVE_TRY(remove_arenas(elsewhere));
+    for (const ArenaId& id : elsewhere) rest.erase(id);
+    for (const std::vector<ArenaId>& some : split(rest, needs)) {
+      VARVE_TRY(evacuation.empty(some));
+      report_.rewritten_packs = evacuation.copied_packs();
+      std::set<ArenaId> empty;
+      for (const ArenaId& id : some) {
+        if (!evacuation.must_stay(id)) empty.insert(id);
+      }
+      VARVE_TRY(remove_arenas(empty));
+    }
+    return {};
+  }
+
+  /// The arenas that are emptied together, so that not all that is copied lies twice at the same time: those of which
+  /// least is needed come first; those that are damaged last, as they may go once all else is safe.
+  std::vector<std::vector<ArenaId>> split(const std::set<ArenaId>& victims, const Needs& needs) const {
+    std::vector<std::tuple<bool, double, ArenaId>> sizes;
+    for (const ArenaId& id : victims) {
+      const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+      const bool damaged = !arena.ok() || !(*arena)->index_status().ok();
+      sizes.emplace_back(damaged, arena.ok() ? needed_bytes(**arena, needs) : 0, id);
+    }
+    std::sort(sizes.begin(), sizes.end());
+    std::vector<std::vector<ArenaId>> parts;
+    double bytes = 0;
+    for (const auto& [damaged, size, id] : sizes) {
+      if (parts.empty() || bytes + size > kEmptiedTogetherBytes) {
+        parts.emplace_back();
+        bytes = 0;
+      }
+      parts.back().push_back(id);
+      bytes += size;
+    }
+    return parts;
   }
 
   /// Whether nothing of it is needed, for certain.
   bool is_dead(const ArenaId& id, const Needs& needs) const {
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
-    return arena.ok() && (*arena)->index_status().ok() && live_share(**arena, needs) == 0;
+    return arena.ok() && (*arena)->index_status().ok() && needed_bytes(**arena, needs) == 0;
   }
 
   Status remove_arenas(const std::set<ArenaId>& ids) {
@@ -340,10 +354,8 @@ class Pruner {
     for (const DirectoryEntry& entry : entries) {
       if (!entry.name.ends_with(".part")) continue;
       Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - 5));
-      // A mover's copy has the id of what it moves.
-      const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(), [&](const auto& lease) {
-                           return WriterLease::owns(lease.first, *id) || is_mover_lease(lease.first);
-                         });
+      const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(),
+                                                [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
       if (alive) continue;
       VARVE_TRY(remove_if_there(join_path(store_.arenas_path(), entry.name)));
       ++report_.leftover_files;

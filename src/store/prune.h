@@ -12,12 +12,17 @@
 namespace varve {
 
 struct PruneOptions {
-  std::optional<uint64_t> keep_last;   ///< per job: keep this many of the newest sets; none: drop no set
-  std::optional<uint64_t> keep_every;  ///< per job: also keep steps that are multiples of this
+  // The rules; without one, no set is dropped. The newest set of a job stays, whatever they say.
+  std::optional<uint64_t> keep_last;   ///< per job: keep this many of the newest sets
+  std::optional<uint64_t> keep_every;  ///< per job: keep steps that are multiples of this
   std::string job;                     ///< only sets of this job are dropped; empty: of all
   bool dry_run = false;                ///< only say what would be dropped
-  /// Arenas of which less than this share is still needed are rewritten.
+  /// Arenas of which less than this share is still needed are rewritten. What lies in several arenas is needed in one
+  /// of them only. 0: no arena is touched as long as a set needs anything of it, nor are arenas merged.
   double live_share_min = 0.5;
+  /// Arenas smaller than this are merged where there are many; if wait_seconds > 0, since who cannot wait for writers
+  /// would leave them marked, so that nobody refers to what they have.
+  uint64_t merge_below_bytes = 64_MiB;
   /// How long to wait for writers that were at work before arenas were marked; what still waits then is left to the
   /// next prune.
   double wait_seconds = 30;
@@ -30,7 +35,7 @@ struct PruneOptions {
 
 struct PruneReport {
   std::vector<SetName> dropped;
-  uint64_t removed_arenas = 0;                 ///< nothing in them was needed, or it was copied first
+  uint64_t removed_arenas = 0;                 ///< nothing in them was needed, or it is elsewhere, or was copied first
   uint64_t rewritten_packs = 0;                ///< copied out of them
   uint64_t leftover_files = 0;                 ///< of saves that were killed, parts of sets among them
   uint64_t waiting_arenas = 0;                 ///< marked, but a writer is still at work: the next prune removes them

@@ -25,21 +25,25 @@ Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& pl
 
 struct RebalanceReport {
   uint64_t moved_arenas = 0, moved_bytes = 0;
-  uint64_t arenas = 0, bytes = 0;  ///< all, where they are now
+  /// Were moved, but also are where they were, as a writer at work may refer to them: the next prune removes them.
+  uint64_t waiting_arenas = 0;
+  uint64_t arenas = 0, bytes = 0;  ///< all others, where they are now
   std::vector<uint64_t>
-      bytes_of_places;  ///< of arenas, in the order of the places, which is that of order_places() from now on
+      bytes_of_places;  ///< of these, in the order of the places, which is that of order_places() from now on
 };
 
 struct RebalanceOptions {
-  /// As long without a sign of life, another one that moves arenas is taken for dead.
+  /// As long without a sign of life, another one that moves arenas, or a writer, is taken for dead.
   double silence_seconds = kLeaseSilenceSeconds;
+  /// How long to wait in the end for writers at work.
+  double wait_seconds = 30;
 };
 
 /// Spreads a store over more places: `places` are all that it has, in any order, and new ones, whose folders are empty
 /// or missing. Then moves arenas, with new places or without, until all have about the same bytes (balance.h); arenas
-/// stay whole. Each is durable and compared where it goes before it is removed where it was. May be stopped at any
-/// time, and done again; busy if another one is at work. Who has opened the store with fewer places goes on without
-/// harm, but may not find what has moved: it fails, and has to open it anew.
+/// stay whole. Each is durable where it goes, under another name, before it is marked where it was, and removed as a
+/// prune removes arenas. May be stopped at any time, and done again; busy if another one is at work. Who has opened the
+/// store with fewer places goes on without harm, but may not find what has moved: it fails, and has to open it anew.
 Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, const RebalanceOptions& options = {},
                                   ProgressSink& progress = null_progress());
 

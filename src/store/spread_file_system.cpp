@@ -1,12 +1,10 @@
 #include "store/spread_file_system.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <set>
 #include <utility>
 
-#include "core/forwarding_file_system.h"
 #include "core/parallel.h"
 
 namespace varve {
@@ -17,24 +15,6 @@ constexpr std::string_view kArenas = "arenas";
 constexpr size_t kThreadsMax = 16;
 
 bool is_arenas_folder(const std::string& path) { return base_name(path) == kArenas; }
-
-/// Reads an arena that may be moved to another place meanwhile: it is the same there.
-class MovableFile final : public ForwardingFile {
- public:
-  using Reopen = std::function<Result<std::unique_ptr<File>>()>;
-  MovableFile(std::unique_ptr<File> inner, Reopen reopen)
-      : ForwardingFile(std::move(inner)), reopen_(std::move(reopen)) {}
-
-  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
-    Result<size_t> read = ForwardingFile::read_at(offset, into);
-    if (read.status().code() != StatusCode::not_found) return read;
-    VARVE_ASSIGN(const std::unique_ptr<File> elsewhere, reopen_());
-    return elsewhere->read_at(offset, into);
-  }
-
- private:
-  const Reopen reopen_;
-};
 }  // namespace
 
 SpreadFileSystem::SpreadFileSystem(std::vector<SpreadPlace> places)
@@ -109,13 +89,7 @@ Status SpreadFileSystem::at_all_places(const Act& act) const {
 }
 
 Result<std::unique_ptr<File>> SpreadFileSystem::open_read(const std::string& path) {
-  auto open = [this, path] {
-    return ask<std::unique_ptr<File>>(path,
-                                      [](FileSystem& fs, const std::string& there) { return fs.open_read(there); });
-  };
-  VARVE_ASSIGN(std::unique_ptr<File> file, open());
-  if (!home_of(path).is_arena) return file;
-  return std::unique_ptr<File>(std::make_unique<MovableFile>(std::move(file), open));
+  return ask<std::unique_ptr<File>>(path, [](FileSystem& fs, const std::string& there) { return fs.open_read(there); });
 }
 
 Result<std::unique_ptr<File>> SpreadFileSystem::create(const std::string& path, CreateOptions options) {

@@ -283,10 +283,19 @@ Result<Root> Store::read_root(const Score& score, const ArenaId& hint) const {
 }
 
 Result<Leaf> Store::read_leaf(const LeafLink& link) const {
-  VARVE_ASSIGN(ByteVector raw, read_node(link.score, link.hint));
-  Result<Leaf> leaf = decode_leaf(raw, score_.score_bytes());
+  VARVE_ASSIGN(ByteVector node, read_node(link.score, link.hint));
+  Status unreadable;  // which says itself where
+  Result<std::optional<Leaf>> leaf =
+      decode_leaf_of(std::move(node), score_.score_bytes(),
+                     [&](const Score& score, const ArenaId& hint) -> Result<std::optional<ByteVector>> {
+                       Result<ByteVector> piece = read_node(score, hint);
+                       unreadable = piece.status();
+                       VARVE_TRY(unreadable);
+                       return std::optional(std::move(*piece));
+                     });
+  VARVE_TRY(unreadable);
   if (!leaf.ok()) return located(leaf.status(), arena_name(link.hint));
-  return leaf;
+  return std::move(**leaf);
 }
 
 }  // namespace varve

@@ -9,6 +9,8 @@ namespace {
 constexpr uint8_t kLeafKind = 'L';
 constexpr uint8_t kNamingLeafKind = 'M';  ///< describes small variables, too
 constexpr uint8_t kRootKind = 'R';
+constexpr uint8_t kPiecesKind = 'P';  ///< lists the pieces of a leaf
+constexpr uint8_t kPieceKind = 'C';   ///< a piece
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 62;
 
 // FORMAT.md, "Leaf": a reference's first number. Bit 0 tells patterns from packs.
@@ -349,6 +351,8 @@ Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
   ByteReader reader(raw);
   VARVE_ASSIGN(uint8_t kind, reader.u8());
   if (kind == kRootKind) return Status::corrupt("a leaf of a set's tree was expected, its root is there");
+  if (kind == kPiecesKind || kind == kPieceKind)
+    return Status::corrupt("a leaf of a set's tree was expected, a piece of one is there");
   if (kind != kLeafKind && kind != kNamingLeafKind) return unknown_kind();
   Leaf leaf;
   VARVE_ASSIGN(std::vector<ArenaId> arenas, read_arena_table(reader));
@@ -375,6 +379,77 @@ Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes) {
   return leaf;
 }
 
+ByteVector encode_leaf_piece(ByteSpan part_of_leaf) {
+  ByteVector out;
+  out.reserve(part_of_leaf.size() + 1);
+  ByteWriter w(out);
+  w.u8(kPieceKind);
+  w.bytes(part_of_leaf);
+  return out;
+}
+
+ByteVector encode_leaf_pieces(const LeafPieces& pieces, size_t score_bytes) {
+  ByteVector out;
+  ByteWriter w(out);
+  w.u8(kPiecesKind);
+  ArenaTable arenas;
+  for (const NodeLink& piece : pieces.pieces) arenas.ordinal(piece.hint);
+  write_arena_table(w, arenas);
+  w.varint(pieces.bytes);
+  w.varint(pieces.pieces.size());
+  for (const NodeLink& piece : pieces.pieces) {
+    write_score(w, piece.score, score_bytes);
+    w.varint(arenas.ordinal(piece.hint));
+  }
+  return out;
+}
+
+namespace {
+Result<LeafPieces> decode_leaf_pieces(ByteSpan raw, size_t score_bytes) {
+  ByteReader reader(raw);
+  VARVE_TRY(reader.u8().status());  // the kind
+  LeafPieces pieces;
+  VARVE_ASSIGN(const std::vector<ArenaId> arenas, read_arena_table(reader));
+  VARVE_ASSIGN(pieces.bytes, reader.varint());
+  if (pieces.bytes > kLeafBytesMax) return Status::corrupt("a leaf in pieces has an impossible size");
+  VARVE_ASSIGN(const uint64_t count, reader.count(score_bytes + 1));
+  pieces.pieces.resize(count);
+  for (NodeLink& piece : pieces.pieces) {
+    VARVE_ASSIGN(piece.score, read_score(reader, score_bytes));
+    VARVE_ASSIGN(piece.hint, read_hint(reader, arenas));
+  }
+  if (!reader.at_end()) return Status::corrupt("a list of a leaf's pieces is longer than it says");
+  return pieces;
+}
+}  // namespace
+
+Result<std::optional<Leaf>> decode_leaf_of(ByteVector node, size_t score_bytes, const ReadNode& read) {
+  if (node.empty() || static_cast<uint8_t>(node[0]) != kPiecesKind) {
+    VARVE_ASSIGN(Leaf leaf, decode_leaf(node, score_bytes));
+    return std::optional(std::move(leaf));
+  }
+  VARVE_ASSIGN(LeafPieces list, decode_leaf_pieces(node, score_bytes));
+  ByteVector whole;  // grows as pieces turn out to be there
+  bool left_out = false;
+  for (const NodeLink& link : list.pieces) {
+    // All are asked for: who mends what is lacking mends them all.
+    VARVE_ASSIGN(const std::optional<ByteVector> piece, read(link.score, link.hint));
+    left_out = left_out || !piece;
+    if (left_out) continue;
+    // An empty one would be read for nothing, as often as it is listed.
+    if (piece->size() < 2 || static_cast<uint8_t>(piece->front()) != kPieceKind)
+      return Status::corrupt("a piece of a leaf of a set's tree was expected, something else is there");
+    if (piece->size() - 1 > list.bytes - whole.size())
+      return Status::corrupt("the pieces of a leaf do not add up to it");
+    whole.insert(whole.end(), piece->begin() + 1, piece->end());
+  }
+  if (left_out) return std::optional<Leaf>();
+  if (whole.size() != list.bytes) return Status::corrupt("the pieces of a leaf do not add up to it");
+  VARVE_ASSIGN(Leaf leaf, decode_leaf(whole, score_bytes));
+  leaf.pieces = std::move(list.pieces);
+  return std::optional(std::move(leaf));
+}
+
 ByteVector encode_root(const Root& root, size_t score_bytes) {
   ByteVector out;
   ByteWriter w(out);
@@ -395,7 +470,7 @@ ByteVector encode_root(const Root& root, size_t score_bytes) {
 Result<Root> decode_root(ByteSpan raw, size_t score_bytes) {
   ByteReader reader(raw);
   VARVE_ASSIGN(uint8_t kind, reader.u8());
-  if (kind == kLeafKind || kind == kNamingLeafKind)
+  if (kind == kLeafKind || kind == kNamingLeafKind || kind == kPiecesKind || kind == kPieceKind)
     return Status::corrupt("the root of a set's tree was expected, a leaf is there");
   if (kind != kRootKind) return unknown_kind();
   Root root;

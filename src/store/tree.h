@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,11 +63,18 @@ inline uint64_t variable_count(const TreeFile& file) {
   return file.layout.variables.size() + file.small_variables.size() + file.unnamed_variable_count;
 }
 
+/// A node of a set's tree that another one names, and where it may be.
+struct NodeLink {
+  Score score;
+  ArenaId hint;
+};
+
 /// A leaf of a set's tree: some files of one group and the packs that hold their bytes (FORMAT.md, "Leaf").
 struct Leaf {
   std::vector<PackLink> packs;
   std::vector<std::string> class_keys;
   std::vector<TreeFile> files;
+  std::vector<NodeLink> pieces{};  ///< the nodes that hold it, if it was too long for one; set by reading
 };
 
 /// A leaf as the root of a group's tree names it.
@@ -86,6 +95,21 @@ ByteVector encode_leaf(const Leaf& leaf, size_t score_bytes);
 /// its table, streams have the length that the layout gives them, and paths are safe.
 Result<Leaf> decode_leaf(ByteSpan raw, size_t score_bytes);
 
+/// A leaf that is too long for one node lies in several (FORMAT.md, "Leaf in pieces"): here its encoding, cut, and the
+/// node that lists the pieces, which takes the leaf's place in the root.
+struct LeafPieces {
+  uint64_t bytes = 0;  ///< of the leaf's encoding
+  std::vector<NodeLink> pieces;
+};
+ByteVector encode_leaf_piece(ByteSpan part_of_leaf);
+ByteVector encode_leaf_pieces(const LeafPieces& pieces, size_t score_bytes);
+
+/// The content of a node, by its score and where it may be; nothing if it is to be left out.
+using ReadNode = std::function<Result<std::optional<ByteVector>>(const Score& score, const ArenaId& hint)>;
+/// The leaf that a root names: `node` is the content of that node, `read` is asked for each piece if it lists such.
+/// Nothing if a piece was left out. As decode_leaf().
+Result<std::optional<Leaf>> decode_leaf_of(ByteVector node, size_t score_bytes, const ReadNode& read);
+
 ByteVector encode_root(const Root& root, size_t score_bytes);
 Result<Root> decode_root(ByteSpan raw, size_t score_bytes);
 
@@ -99,5 +123,7 @@ bool path_is_safe(std::string_view path);
 inline constexpr size_t kPathBytesMax = 4095;
 inline constexpr uint64_t kFilesPerLeafMax = 1'000'000;
 inline constexpr uint64_t kClassesPerLeafMax = 1'000'000;
+/// A leaf's encoding, in however many nodes.
+inline constexpr uint64_t kLeafBytesMax = 1_GiB;
 
 }  // namespace varve

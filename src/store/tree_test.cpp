@@ -118,6 +118,80 @@ RC_GTEST_PROP(Leaf, ComesBackAsItWasAndIsRefusedCutOff, ()) {
     RC_ASSERT(!decode_leaf(ByteSpan(raw).first(bytes), kScoreBytes).ok());
 }
 
+/// A leaf cut into pieces of so many bytes, and what lists them; the pieces by their score's first byte.
+struct CutLeaf {
+  CutLeaf(const ByteVector& leaf, size_t piece_bytes) {
+    LeafPieces list{leaf.size(), {}};
+    for (size_t at = 0; at < leaf.size(); at += piece_bytes) {
+      pieces.push_back(encode_leaf_piece(ByteSpan(leaf).subspan(at, std::min(piece_bytes, leaf.size() - at))));
+      list.pieces.push_back({score_from(pieces.size()), arena_from(pieces.size() % 3)});
+      links.push_back(list.pieces.back());
+    }
+    node = encode_leaf_pieces(list, kScoreBytes);
+  }
+  Result<std::optional<ByteVector>> read(const Score& score, const ArenaId& hint) const {
+    for (size_t i = 0; i < links.size(); ++i) {
+      if (links[i].score == score && links[i].hint == hint) return std::optional(pieces[i]);
+    }
+    return Status::not_found("no such piece", "");
+  }
+  Result<std::optional<Leaf>> decode() const {
+    return decode_leaf_of(node, kScoreBytes,
+                          [this](const Score& score, const ArenaId& hint) { return read(score, hint); });
+  }
+  std::vector<NodeLink> links;
+  std::vector<ByteVector> pieces;
+  ByteVector node;
+};
+
+RC_GTEST_PROP(Leaf, ComesBackFromAnyPiecesAndIsRefusedIfOneIsNotAsItWas, ()) {
+  const ByteVector raw = encode_leaf(arbitrary_leaf(), kScoreBytes);
+  CutLeaf cut(raw, *rc::gen::inRange<size_t>(std::max<size_t>(1, raw.size() / 200), raw.size() + 2));
+  const Result<std::optional<Leaf>> leaf = cut.decode();
+  if (!leaf.ok()) RC_FAIL(leaf.status().to_string());
+  RC_ASSERT((*leaf)->pieces.size() == cut.pieces.size());
+  RC_ASSERT(encode_leaf(**leaf, kScoreBytes) == raw);
+  ByteVector& piece = cut.pieces[*rc::gen::inRange<size_t>(0, cut.pieces.size())];
+  const ByteVector whole = piece;
+  piece.pop_back();
+  RC_ASSERT(cut.decode().status().code() == StatusCode::corrupt);
+  piece = whole;
+  piece.push_back(std::byte{0});
+  RC_ASSERT(cut.decode().status().code() == StatusCode::corrupt);
+  piece = whole;
+  piece.front() = std::byte{'L'};
+  RC_ASSERT(cut.decode().status().code() == StatusCode::corrupt);
+  for (size_t bytes = 1; bytes < cut.node.size(); ++bytes) {
+    CutLeaf shorter = cut;
+    shorter.node.resize(bytes);
+    RC_ASSERT(!shorter.decode().ok());
+  }
+}
+
+TEST(Leaf, OfWhichAPieceIsLeftOutIsLeftOut) {
+  const CutLeaf cut(encode_leaf({}, kScoreBytes), 2);
+  ASSERT_GT(cut.pieces.size(), 1u);
+  size_t asked = 0;
+  const auto leaf = decode_leaf_of(cut.node, kScoreBytes,
+                                   [&](const Score& score, const ArenaId& hint) -> Result<std::optional<ByteVector>> {
+                                     if (asked++ == 0) return std::optional<ByteVector>();
+                                     return cut.read(score, hint);
+                                   });
+  ASSERT_TRUE(leaf.ok());
+  EXPECT_FALSE(leaf->has_value());
+  EXPECT_EQ(asked, cut.pieces.size());
+}
+
+TEST(Leaf, InPiecesThatClaimTooMuchIsRefusedBeforeAnyIsRead) {
+  const ByteVector node = encode_leaf_pieces({kLeafBytesMax + 1, {{score_from(1), arena_from(1)}}}, kScoreBytes);
+  const auto leaf =
+      decode_leaf_of(node, kScoreBytes, [](const Score&, const ArenaId&) -> Result<std::optional<ByteVector>> {
+        ADD_FAILURE();
+        return std::optional<ByteVector>();
+      });
+  EXPECT_EQ(leaf.status().code(), StatusCode::corrupt);
+}
+
 RC_GTEST_PROP(Leaf, DecodesFromDamagedBytesToNothingDangerous, ()) {
   ByteVector raw = encode_leaf(arbitrary_leaf(), kScoreBytes);
   for (auto flips = *rc::gen::inRange<int>(1, 6); flips > 0; --flips) {

@@ -93,6 +93,7 @@ class Verifier {
         report(leaf.status(), set_users);
         continue;
       }
+      for (const NodeLink& piece : leaf->pieces) node_users_[piece.score].add(name, "*");
       for (const TreeFile& file : leaf->files) note_references(*leaf, file);
     }
   }

@@ -327,6 +327,19 @@ class Retention(WithThreeSets):
         self.assertEqual(self.facts("prune")["dropped"], [])
         self.assertEqual(len(self.names()), 3)
 
+    def test_prune_never_drops_the_newest_set_of_a_job(self):
+        self.assertEqual(self.facts("prune", "--keep-every", "5")["dropped"], ["implosion@6"])
+        self.assertEqual(self.names(), ["implosion@5", "implosion@7"])
+
+    def test_prune_rewrites_what_the_share_says(self):
+        self.varve("drop", "implosion@5", "implosion@6")
+        before = self.facts("prune", "--rewrite-below", "0")["bytes_after"]
+        for share in ("100%", "1", "0.5"):
+            facts = self.facts("prune", "--rewrite-below", share)
+            self.assertLessEqual(facts["bytes_after"], before)
+        self.assert_restores("implosion@7", SAMPLE / "DD0007")
+        self.assert_whole()
+
     def test_an_emptied_store_takes_hardly_any_space(self):
         self.varve("drop", "implosion@5", "implosion@6", "implosion@7")
         self.assertEqual(self.facts("prune")["bytes_after"], 0)

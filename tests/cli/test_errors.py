@@ -52,6 +52,8 @@ class Usage(ProgramTest):
                                 (("watch", self.work, "--ranks", "0"), "--ranks: at least 1 is wanted"),
                                 (("watch", self.work, "--nodes", "0"), "--nodes: at least 1 is wanted"),
                                 (("prune", "--wait", "abc"), "--wait: not a duration: abc"),
+                                (("prune", "--rewrite-below", "2"), "--rewrite-below: a share is from 0 to 1, or from 0% to 100%: 2"),
+                                (("prune", "--rewrite-below", "5x%"), "--rewrite-below: a share is from 0 to 1, or from 0% to 100%: 5x%"),
                                 (("prune", "--wait", "2e9"), "--wait: seconds up to"),
                                 (("model", "--m", "-1"), "--m: a number above 0 is wanted: -1"),
                                 ((*save, "--rank-regex", "("), "--rank-regex: not a regular expression"),

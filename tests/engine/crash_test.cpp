@@ -8,6 +8,7 @@
 #include <set>
 
 #include "aggregate/folder_source.h"
+#include "aggregate/inspect.h"
 #include "aggregate/save_groups.h"
 #include "aggregate/save_part.h"
 #include "core/faulty_file_system.h"
@@ -226,6 +227,7 @@ struct Interrupted : testing::Test {
 
   static void check_sets(const Store& store, const Action& action, bool said_done) {
     ASSERT_TRUE(test::restores_as(store, kOther, sources->snapshot(1)));
+    for (const auto& [name, snapshot] : further) ASSERT_TRUE(test::restores_as(store, name, snapshot));
     const std::vector<uint64_t> steps = Catalog(store).steps("run").value();
     const std::set<uint64_t> visible(steps.begin(), steps.end());
     for (uint64_t step : action.always) ASSERT_TRUE(visible.contains(step)) << step;
@@ -318,9 +320,11 @@ struct Interrupted : testing::Test {
 
   static Sources* sources;
   static MemoryFileSystem* base;
+  static std::map<SetName, Snapshot> further;  ///< sets that are there whatever happens
 };
 Sources* Interrupted::sources = nullptr;
 MemoryFileSystem* Interrupted::base = nullptr;
+std::map<SetName, Snapshot> Interrupted::further;
 
 TEST_F(Interrupted, SaveThatCrashesAtAnyOperationLeavesAllEarlierSetsAndItsOwnWholeOrNot) {
   crash_everywhere(save_action());
@@ -354,6 +358,58 @@ TEST_F(InterruptedLarge, SaveThatCrashesAtAnyOperationLeavesAllEarlierSetsAndIts
 }
 TEST_F(InterruptedLarge, DropThatCrashesAtAnyOperationLeavesAllOtherSets) { crash_everywhere(drop_action(), 3); }
 TEST_F(InterruptedLarge, PruneThatCrashesAtAnyOperationLeavesAllKeptSets) { crash_everywhere(prune_action(), 14); }
+
+/// A store of many small arenas, and of some that have the same.
+struct InterruptedMerge : Interrupted {
+  static void SetUpTestSuite() {
+    set_up({.rank_bytes = 12_KiB, .fresh_bytes = 4_KiB, .extra_bytes = 0});
+    const auto store = test::open_store(*base);
+    // Who may not refer to what is there saves it again, as one who does not know of it.
+    std::vector<std::string> marks;
+    for (const ArenaId& id : store->list_arenas().value())
+      marks.push_back(join_path(store->condemned_path(), id.hex()));
+    for (const std::string& mark : marks) ASSERT_TRUE(base->create(mark).ok());
+    ASSERT_TRUE(sources->save(*store, 2, "twin", 1).ok());
+    for (const std::string& mark : marks) ASSERT_TRUE(base->remove(mark).ok());
+    further[{"twin", 1}] = sources->snapshot(2);
+    for (uint64_t step = 1; step <= 8; ++step) {
+      const TempFolder folder;
+      test::write_file(folder.path() + "/rank0.dat", test::random_bytes(1500, step));
+      ASSERT_TRUE(test::save(*store, folder.path(), "small", step).ok());
+      further[{"small", step}] = test::snapshot_of(folder.path());
+    }
+  }
+  static void TearDownTestSuite() {
+    further.clear();
+    Interrupted::TearDownTestSuite();
+  }
+  static Action merge_action() {
+    return {[](const Store& store) {
+              PruneOptions options = prune_options(0.9);
+              options.wait_seconds = 0.001;
+              return prune_store(store, options).status();
+            },
+            {1, 2},
+            {},
+            {}};
+  }
+};
+
+TEST_F(InterruptedMerge, LeavesFewArenasAndOneCopyOfAll) {
+  const auto fs = fresh_copy();
+  const auto store = test::open_store(*fs);
+  const uint64_t before = store_statistics(*store).value().stored_bytes();
+  EXPECT_GT(store->list_arenas().value().size(), 12u);
+  ASSERT_TRUE(merge_action().run(*store).ok());
+  EXPECT_LE(store->list_arenas().value().size(), 3u);
+  EXPECT_LT(store_statistics(*store).value().stored_bytes(), before * 7 / 8);
+  check_sets(*store, merge_action(), true);
+}
+TEST_F(InterruptedMerge, ThatCrashesAtAnyOperationLeavesAllSets) { crash_everywhere(merge_action()); }
+
+struct FailingMerge : InterruptedMerge, testing::WithParamInterface<FaultKind> {};
+TEST_P(FailingMerge, LeavesAllSetsAndNeverClaimsSuccessWrongly) { fail_everywhere(merge_action(), GetParam(), 3); }
+INSTANTIATE_TEST_SUITE_P(Disk, FailingMerge, test::every_fault(), test::fault_name);
 
 struct Failing : Interrupted, testing::WithParamInterface<FaultKind> {};
 
