@@ -59,6 +59,7 @@ Result<SessionOptions> session_options(const varve_options* theirs) {
   VARVE_TRY(say(said.stop_on_signals, "stop_on_signals", options.stop_on_signals));
   VARVE_TRY(say(said.low_priority, "low_priority", options.low_priority));
   say(said.shared_memory, options.shared_memory);
+  say(said.wait_limit, options.wait_limit);
   say(said.key_file, options.key_file);
   say(said.snapshot_folder, options.snapshot_folder);
   VARVE_TRY(say(said.take_over, "take_over", options.take_over));

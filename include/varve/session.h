@@ -83,6 +83,8 @@ struct SessionOptions {
   /// Seconds, of the whole job; due() by Daly's formula if neither of the above is given; default 24 hours.
   std::optional<double> mean_time_between_failures{};
   std::optional<WhenBusy> when_busy{};  ///< default wait
+  /// Seconds that a call waits at most for others, or for the store, before it says who is missing; default 30 minutes.
+  std::optional<double> wait_limit{};
   std::optional<uint64_t> keep_last{};  ///< sets of this job; older ones go when a newer is complete; default: all stay
   std::optional<double> write_bytes_per_second{};  ///< that a group's thread writes at most; default: no limit
   std::optional<double> stop_after_seconds{};      ///< since open(): ask for a stop then
@@ -109,12 +111,14 @@ struct LevelProgress {
 
 /// How far stage 2 is.
 struct SessionProgress {
-  std::optional<uint64_t> newest_snapshot;    ///< step whose snapshot is complete in memory
-  std::optional<uint64_t> newest_persistent;  ///< step whose set is complete in the nearest store
-  uint64_t bytes_to_write = 0;                ///< raw bytes of this rank's group that are on their way
-  uint64_t bytes_written = 0;                 ///< of them, dealt with
-  uint64_t skipped = 0;                       ///< checkpoints left out because the one before was busy
-  Status last_error;                          ///< of stage 2; the program goes on
+  std::optional<uint64_t> newest_snapshot;  ///< step whose snapshot is complete in memory
+  /// Step whose set is complete in the nearest store; where each node has one of its own, on all nodes, as far as these
+  /// have told each other.
+  std::optional<uint64_t> newest_persistent;
+  uint64_t bytes_to_write = 0;  ///< raw bytes of this rank's group that are on their way
+  uint64_t bytes_written = 0;   ///< of them, dealt with
+  uint64_t skipped = 0;         ///< checkpoints left out because the one before was busy
+  Status last_error;            ///< of stage 2; the program goes on
   /// Of all levels, nearest first. What is behind the nearest store is known to the first rank of each node alone, or,
   /// if all nodes share that store, to rank 0.
   std::vector<LevelProgress> levels;
@@ -207,16 +211,19 @@ class Session {
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
   /// stop was asked for. The same on all ranks. Collective.
   bool due(uint64_t step);
-  /// Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next.
-  /// What fails later is in progress(). Collective in that every rank must do it, but ranks do not wait for each other
-  /// unless Persistence::now, or to agree whether to leave it out (WhenBusy::skip).
+  /// Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next. If
+  /// a checkpoint before has failed since, the error is returned once, by all ranks of the group that it concerns; this
+  /// one is on its way all the same. busy: for `wait_limit` there was no room for a snapshot; this one is left out.
+  /// Collective in that every rank must do it, but ranks do not wait for each other unless Persistence::now, to agree
+  /// whether to leave it out (WhenBusy::skip), or, where nodes have stores of their own, to tell what each has, if no
+  /// due() came before.
   Status checkpoint(uint64_t step, Persistence persistence = Persistence::later);
   /// Whether the program should end: a stop was asked for, and the last checkpoint is made. The same on all ranks after
   /// the same due() and checkpoint().
   bool should_stop() const;
 
-  /// Waits until everything is persistent; the last error if it is not. busy: a group on another node has not been
-  /// heard of for an hour (finish() knows sooner).
+  /// Waits until everything is persistent, on all nodes; the error if it is not. busy: `wait_limit` has passed; the
+  /// error says who is missing. Collective.
   Status wait();
   /// Waits so long at most, removes our memory, and ends the session: no call but report() afterwards. busy: time ran
   /// out, and the newest checkpoint was given up (earlier sets are there). Collective.

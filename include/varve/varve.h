@@ -105,6 +105,7 @@ struct varve_options {
   const char* snapshot_folder; /* for snapshots that shared memory has no room for; "auto", "none" */
   int take_over;               /* enum varve_choice: open it though another run of the job may live */
   int print_warnings;          /* enum varve_choice: rank 0 says on standard error what would be missed */
+  double wait_limit;           /* seconds that a call waits at most for others, before it says who is missing */
 };
 
 /*
@@ -210,13 +211,14 @@ int varve_restart(varve_session* session, uint64_t* step, int* restarted);
 
 /* 1: a checkpoint should be made at this step; 0: no. The same on all ranks. Collective. */
 int varve_due(varve_session* session, uint64_t step);
-/* Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next.
+/* Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next. If a
+ * checkpoint before has failed since, its error is returned once; this one is on its way all the same.
  * Every rank must do it. `persistence` is an enum varve_persistence. */
 int varve_checkpoint(varve_session* session, uint64_t step, int persistence);
 /* 1: the program should end; the last checkpoint is made. 0: no. */
 int varve_should_stop(const varve_session* session);
 
-/* Waits until everything is persistent; the last error if it is not. */
+/* Waits until everything is persistent, on all nodes; the error if it is not. Collective. */
 int varve_wait(varve_session* session);
 /* Waits so long at most, removes our memory, and ends the session: no call but varve_report(), varve_report_json() and
  * varve_close() afterwards. VARVE_BUSY: time ran out, and the newest checkpoint was given up. Collective. */

@@ -40,6 +40,9 @@ struct SaveOptions {
   uint64_t references_max = 8'000'000;
   uint64_t node_bytes_max = kPackBytesMax;  ///< a longer leaf is cut into pieces
   bool direct_io = true;                    ///< bypass the page cache when writing arenas
+  std::optional<uint64_t> number{};         ///< SetRecord::number; none: the job's next one in the store
+  UniqueId run{};                           ///< SetRecord::run
+  uint64_t run_ranks = 0;                   ///< SetRecord::run_ranks
   std::set<ArenaId> avoided_arenas;         ///< nothing that is in them is referred to, but stored anew
 };
 

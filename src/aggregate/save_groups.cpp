@@ -36,6 +36,8 @@ SetRecord describe(const std::vector<Source*>& sources, const SetName& name, con
   record.policy = options.codec.name();
   record.chunker = chunker_name(options.chunker);
   record.match = options.match.text();
+  record.run = options.run;
+  record.run_ranks = options.run_ranks;
   std::set<int64_t> ranks;
   for (const Source* source : sources) {
     for (const SourceFile& file : source->files()) {
@@ -68,6 +70,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
   SaveReport report;
   report.record = describe(sources, name, options);
+  VARVE_ASSIGN(report.record.number, options.number ? *options.number : Catalog(store).next_number(name.job));
   progress.total(report.record.raw_bytes);
 
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));

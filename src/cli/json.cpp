@@ -26,6 +26,10 @@ Json to_json(const SetRecord& record) {
           {"group_count", record.groups.size()}};
 }
 
+Json to_json(const LevelCopy& copy) {
+  return {{"level", copy.level}, {"set", copy.name.to_string()}, {"sent_bytes", copy.sent_bytes}};
+}
+
 Json to_json(const std::vector<SetName>& names) {
   Json list = Json::array();
   for (const SetName& name : names) list.push_back(name.to_string());

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/store_levels.h"
 #include "store/set_record.h"
 #include "varve/status.h"
 
@@ -16,6 +17,7 @@ using Json = nlohmann::ordered_json;
 /// {"code", "message", "subject", "hint"}; the last two may be empty.
 Json to_json(const Status& status);
 Json to_json(const SetRecord& record);
+Json to_json(const LevelCopy& copy);
 Json to_json(const std::vector<SetName>& names);
 
 /// One line. Bytes of names that are not UTF-8 become U+FFFD; numbers that are not finite become null.

@@ -5,12 +5,12 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/store_levels.h"
 #include "cli/text.h"
 #include "level/node_folder.h"
 #include "level/parity_group.h"
 #include "level/redundancy_sets.h"
 #include "runtime/job_memory.h"
+#include "runtime/store_levels.h"
 #include "snapshot/snapshot_discovery.h"
 
 namespace varve::cli {

@@ -9,10 +9,10 @@
 #include "cli/command.h"
 #include "cli/heap.h"
 #include "cli/save_options.h"
-#include "cli/store_levels.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
 #include "core/sync.h"
+#include "runtime/store_levels.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -63,9 +63,10 @@ class SaveCommand final : public Command {
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
     StoreLevels::Onward onward;
-    if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name, progress);
+    if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name.job, progress);
     session.end_progress();
     print(session, report, onward.copies, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
+    for (const Status& given_up : onward.given_up) session.warn(given_up);
     for (size_t i = 1; i < onward.failures.size(); ++i) session.warn(onward.failures[i]);
     VARVE_TRY(follow_first(*ranks, onward.failures.empty() ? Status() : onward.failures.front()));
     return ExitCode::success;
@@ -113,12 +114,11 @@ class SaveCommand final : public Command {
     saving_.declare_grouping(arguments);
   }
 
-  static void print(Session& session, const SaveReport& report, const std::vector<StoreLevels::Copy>& copies,
-                    double seconds) {
+  static void print(Session& session, const SaveReport& report, const std::vector<LevelCopy>& copies, double seconds) {
     const SetRecord& record = report.record;
     if (session.json()) {
       Json copied = Json::array();
-      for (const StoreLevels::Copy& to : copies) copied.push_back({{"level", to.level}, {"sent_bytes", to.sent_bytes}});
+      for (const LevelCopy& to : copies) copied.push_back(to_json(to));
       session.print_facts(Json{{"record", to_json(record)},
                                {"variable_count", report.variable_count},
                                {"pattern_bytes", report.pattern_bytes},
@@ -135,8 +135,7 @@ class SaveCommand final : public Command {
     session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes),
                               format_size(report.known_bytes), format_size(report.pattern_bytes),
                               format_count(report.variable_count, "variable", "variables")));
-    for (const StoreLevels::Copy& to : copies)
-      session.print(fmt::format("  copied to {}: {} sent\n", quote_name(to.level), format_size(to.sent_bytes)));
+    for (const LevelCopy& to : copies) session.print("  " + line_of(to));
   }
 
   std::string folder_;

@@ -108,6 +108,11 @@ std::string quote_name(std::string_view name) {
   return plain ? std::string(name) : '"' + escape(name, /*inside_quotes=*/true) + '"';
 }
 
+std::string line_of(const LevelCopy& copy) {
+  return fmt::format("{} copied to {}: {} sent\n", quote_name(copy.name.to_string()), quote_name(copy.level),
+                     format_size(copy.sent_bytes));
+}
+
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/quantity.h"
+#include "runtime/store_levels.h"
 #include "varve/status.h"
 
 namespace varve::cli {
@@ -24,6 +25,9 @@ std::string format_count(uint64_t count, std::string_view singular, std::string_
 std::string escape_text(std::string_view text);
 /// A name for a person: as it is if it is plain, else escaped and in double quotes.
 std::string quote_name(std::string_view name);
+
+/// "run@7 copied to dir:/far: 1.20 MiB sent", a line.
+std::string line_of(const LevelCopy& copy);
 
 /// A table whose columns line up.
 class Table {

@@ -8,6 +8,7 @@
 #include "core/sync.h"
 #include "core/throttled_file_system.h"
 #include "level/transfer.h"
+#include "runtime/store_levels.h"
 #include "service/next_level.h"
 
 namespace varve::cli {
@@ -46,6 +47,12 @@ class TransferCommand final : public Command {
       arguments.text("--to", "STORE", own_, "the store that they are copied to (--store)");
     }
     arguments.flag("--all", all_, "every set that is lacking there, oldest first; of one\njob, or of all");
+    if (push_) {
+      arguments.flag("--backlog", backlog_,
+                     "every set that a level should have and has not, oldest\nfirst; of one job, or of all. Older sets "
+                     "go as keep= says");
+      arguments.text("--levels", "LEVELS", levels_, "with --backlog: the levels (else VARVE_LEVELS, varve.toml)");
+    }
     auto take_recode = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.recode, CodecPolicy::parse(text));
       return {};
@@ -61,12 +68,14 @@ class TransferCommand final : public Command {
                                "  varve push run --to /archive/store                   the newest\n"
                                "  varve push --all --to /archive/store                 all that it lacks\n"
                                "  varve push run@7 --to /archive/store --recode best   smaller there\n"
+                               "  varve push --backlog --levels 'local:/nvme/me keep=2; dir:/lustre/me'\n"
                              : "  varve pull run@7 --from /archive/store\n"
                                "  varve pull run --from /archive/store --all --bandwidth 200MB/s\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
+    if (backlog_) return push_backlog(session);
     VARVE_TRY(check_arguments());
     options_.check_chunks = !quick_;
     options_.thread_count = thread_count_;
@@ -89,6 +98,46 @@ class TransferCommand final : public Command {
   }
 
  private:
+  /// What could not be copied when it was its turn.
+  Result<ExitCode> push_backlog(Session& session) {
+    const auto begin = MonotonicClock::now();
+    if (!other_.empty() || !own_.empty() || all_)
+      return Status::invalid_argument("--backlog goes by the levels", "", "leave --to, --from and --all out");
+    if (set_.find('@') != std::string::npos)
+      return Status::invalid_argument("the backlog is that of a job", set_, "write JOB, or nothing for all jobs");
+    VARVE_ASSIGN(StoreLevels levels,
+                 StoreLevels::open({levels_, session.said_store(), session.key_file()}, StoreLevels::Use::save));
+    std::vector<std::string> jobs{set_};
+    if (set_.empty()) {
+      VARVE_ASSIGN(jobs, Catalog(levels.nearest().open->store()).jobs());
+    }
+    ProgressSink& progress = session.begin_progress();
+    std::vector<Status> failures;
+    uint64_t sent_bytes = 0;
+    Json copies = Json::array();
+    std::string lines;
+    for (const std::string& job : jobs) {
+      const StoreLevels::Onward onward = levels.bring_along(job, progress);
+      for (const LevelCopy& copy : onward.copies) {
+        sent_bytes += copy.sent_bytes;
+        copies.push_back(to_json(copy));
+        lines += line_of(copy);
+      }
+      failures.insert(failures.end(), onward.given_up.begin(), onward.given_up.end());
+      failures.insert(failures.end(), onward.failures.begin(), onward.failures.end());
+    }
+    session.end_progress();
+    const double seconds = std::chrono::duration<double>(MonotonicClock::now() - begin).count();
+    if (session.json()) {
+      session.print_facts(Json{{"copied", std::move(copies)}, {"sent_bytes", sent_bytes}, {"seconds", seconds}});
+    } else {
+      session.print(lines.empty() && failures.empty() ? "all levels have what they should have\n" : lines);
+    }
+    for (size_t i = 1; i < failures.size(); ++i) session.warn(failures[i]);
+    if (!failures.empty()) return failures.front();
+    return ExitCode::success;
+  }
+
   /// The store's server copies the set to or from its next level: nothing travels through this process.
   Result<ExitCode> run_on_server(Session& session, const std::string& location) {
     const auto begin = MonotonicClock::now();
@@ -229,7 +278,8 @@ class TransferCommand final : public Command {
 
   const bool push_;
   std::string set_, other_, own_;
-  bool all_ = false, quick_ = false;
+  std::string levels_;
+  bool all_ = false, backlog_ = false, quick_ = false;
   double bytes_per_second_ = 0;
   uint32_t thread_count_ = 0;
   TransferOptions options_;

@@ -7,16 +7,17 @@
 #include <chrono>
 #include <cstdlib>
 #include <optional>
+#include <set>
 
 #include "aggregate/folder_source.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/save_options.h"
-#include "cli/store_levels.h"
 #include "cli/text.h"
 #include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
+#include "runtime/store_levels.h"
 #include "service/offer_set.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
@@ -261,13 +262,10 @@ class WatchCommand final : public Command {
     give_way();
     note_interrupts();
     Reporter reporter(session, target.location);
-    const SaveFound save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
-      if (node_count_ == 0) {
-        VARVE_ASSIGN(SaveReport saved,
-                     save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress));
-        if (target.levels) bring_along(session, *target.levels, name, progress);
-        return saved;
-      }
+    WatchDuty duty;
+    duty.save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
+      up_to_date_.erase(name.job);
+      if (node_count_ == 0) return save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress);
       FolderSource source(set.folder, set.files, *layouts, saving.layouts);
       const SetOffer offer{name, node_name(), node_count_, saving};
       VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
@@ -275,7 +273,13 @@ class WatchCommand final : public Command {
       VARVE_ASSIGN(report.record, Catalog(*target.store).read(name));
       return report;
     };
-    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher, Watcher::open(*target.store, options_, save, reporter));
+    if (target.levels) {
+      duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
+        return bring_along(session, *target.levels, name, progress);
+      };
+    }
+    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
+                 Watcher::open(*target.store, options_, std::move(duty), reporter));
     VARVE_TRY(reporter.open(watcher->folders()));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
@@ -315,9 +319,18 @@ class WatchCommand final : public Command {
                                     "start one with `varve serve`, and name it with --to");
   }
 
-  /// The set is saved, whatever becomes of this; what a level lacks goes there after the next set.
-  static void bring_along(Session& session, StoreLevels& levels, const SetName& name, ProgressSink& progress) {
-    for (const Status& failure : levels.bring_along(name, progress).failures) session.warn(failure);
+  /// OK once the set is at all levels where it is to be. What else goes wrong at the levels is not the set's fault.
+  Status bring_along(Session& session, StoreLevels& levels, const SetName& name, ProgressSink& progress) {
+    if (up_to_date_.contains(name.job)) return {};
+    const StoreLevels::Onward onward = levels.bring_along(name.job, progress);
+    for (const Status& given_up : onward.given_up) session.warn(given_up);
+    if (onward.owed.empty() && onward.failures.empty()) up_to_date_.insert(name.job);
+    const bool owed = onward.owed.contains(name.step);
+    for (const Status& failure : onward.failures) {
+      if (!owed) session.warn(failure);
+    }
+    if (!owed) return {};
+    return onward.failures.empty() ? Status::cancelled("stopped") : onward.failures.front();
   }
 
   std::string node_name() const {
@@ -334,6 +347,7 @@ class WatchCommand final : public Command {
   uint32_t rank_count_ = 0;    ///< any
   double quiet_seconds_ = -1;  ///< not given
   bool once_ = false;
+  std::set<std::string> up_to_date_;  ///< jobs whose sets were at all levels when the last one was saved
 };
 }  // namespace
 

@@ -111,15 +111,17 @@ Status take_option(LevelSpec& level, std::string_view word) {
   const std::string_view name = word.substr(0, equals);
   const std::string_view value = word.substr(std::min(equals + 1, word.size()));
   if (level.kind == Kind::memory) return Status::invalid_argument("memory takes no options", std::string(word));
-  if (name == "every" || name == "keep") {
+  if (name == "every" || name == "keep" || name == "backlog") {
     VARVE_ASSIGN(const uint64_t count, parse_number(value));
     if (count == 0) return Status::invalid_argument("at least 1 is wanted", std::string(word));
     if (name == "every") level.every = count;
     if (name == "keep") level.keep = count;
+    if (name == "backlog") level.backlog = count;
     return {};
   }
   if (name != "bandwidth") {
-    return Status::invalid_argument("no such option", std::string(word), "every=K, keep=N or bandwidth=RATE");
+    return Status::invalid_argument("no such option", std::string(word),
+                                    "every=K, keep=N, backlog=N or bandwidth=RATE");
   }
   if (level.kind == Kind::redundancy) return Status::invalid_argument("it is written as fast as its nodes can");
   return take_rate(level.bytes_per_second, value);
@@ -196,6 +198,7 @@ std::string LevelSpec::to_string() const {
   if (every != 1) text += fmt::format(" every={}", every);
   if (keep) text += fmt::format(" keep={}", *keep);
   if (bytes_per_second) text += fmt::format(" bandwidth={}", rate_text(*bytes_per_second));
+  if (backlog) text += fmt::format(" backlog={}", *backlog);
   return text;
 }
 
@@ -230,9 +233,15 @@ Result<std::vector<LevelSpec>> parse_levels(std::string_view text) {
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);
   }
-  if (std::none_of(levels.begin(), levels.end(), [](const LevelSpec& level) { return level.holds_sets(); })) {
+  const auto nearest =
+      std::find_if(levels.begin(), levels.end(), [](const LevelSpec& level) { return level.holds_sets(); });
+  if (nearest == levels.end()) {
     return Status::invalid_argument("no level holds checkpoints for good", std::string(whole),
                                     "add a directory or a server, such as dir:varve-store");
+  }
+  for (auto level = levels.begin(); level != levels.end(); ++level) {
+    if (level->backlog && (level <= nearest || !level->holds_sets()))
+      return bad_level(level->name(), "backlog= is for the levels behind the nearest store, which keeps what waits");
   }
   return levels;
 }

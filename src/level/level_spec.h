@@ -14,7 +14,7 @@ namespace varve {
 /// A place that holds checkpoint sets, as a user writes it: a place, then options separated by blanks, in any order.
 ///
 ///   memory | local:PATH | partner | xor:G | rs:K+M | dir:PATH | tcp://HOST:PORT[,HOST:PORT...] | unix:PATH[,PATH...]
-///   every=K  keep=N  bandwidth=RATE
+///   every=K  keep=N  bandwidth=RATE  backlog=N
 ///
 /// A path alone that begins with "/" means dir:PATH. In a place, a blank is written %20, ";" %3B and "%" %25.
 struct LevelSpec {
@@ -36,6 +36,9 @@ struct LevelSpec {
   uint64_t every = 1;
   std::optional<uint64_t> keep;              ///< so many of the newest sets stay; none: all
   std::optional<uint64_t> bytes_per_second;  ///< at most so fast it is written, by each process; none: no limit
+  /// So many sets may wait for this level, which the nearest store keeps for it; of more, the oldest are given up.
+  /// None: all wait.
+  std::optional<uint64_t> backlog;
   bool operator==(const LevelSpec&) const = default;
 
   /// Whether it is a store: neither memory nor redundancy.

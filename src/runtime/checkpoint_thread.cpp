@@ -101,8 +101,9 @@ void CheckpointThread::avoid(std::set<ArenaId> arenas) {
   avoided_ = std::move(arenas);
 }
 
-SaveOptions CheckpointThread::save_options() {
+SaveOptions CheckpointThread::save_options(const LevelDuty& levels) {
   SaveOptions options = duty_.save;
+  options.number = levels.number;
   std::lock_guard lock(mutex_);
   options.avoided_arenas = avoided_;
   return options;
@@ -111,14 +112,14 @@ SaveOptions CheckpointThread::save_options() {
 void CheckpointThread::give_up(uint64_t step) {
   {
     std::lock_guard lock(mutex_);
-    given_up_ = std::max(given_up_.value_or(0), step);
+    given_up_.insert(step);
   }
   bell_.ring();
 }
 
 bool CheckpointThread::is_given_up(uint64_t step) {
   std::lock_guard lock(mutex_);
-  return given_up_ && *given_up_ >= step;
+  return given_up_.contains(step);
 }
 
 void CheckpointThread::cancel() { progress_.cancel(); }
@@ -127,22 +128,29 @@ void CheckpointThread::cancel() { progress_.cancel(); }
 
 void CheckpointThread::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
-  while (const std::optional<uint64_t> step = await_step()) drain(*step);
+  {
+    const GentleWaking gentle;
+    std::chrono::milliseconds pause = kFirstPause;
+    for (;;) {
+      const uint32_t seen = bell_.count();
+      const bool stopping = stopping_;
+      // Members on other nodes are with one checkpoint until its set is complete.
+      const bool can_go_on = published_.empty() || !has_remote_;
+      if (const std::optional<uint64_t> step = can_go_on ? next_step() : std::nullopt) {
+        drain(*step);
+        pause = kFirstPause;
+        continue;
+      }
+      look_at_published();
+      if (stopping && published_.empty()) break;
+      bell_.wait(seen, published_.empty() ? kLookInterval : pause);
+      pause = std::min(2 * pause, kLongestPause);
+    }
+  }
   release_all();
   std::lock_guard lock(mutex_);
   ended_ = true;
   ended_bell_.notify_all();
-}
-
-std::optional<uint64_t> CheckpointThread::await_step() {
-  const GentleWaking gentle;
-  for (;;) {
-    const uint32_t seen = bell_.count();
-    const bool stopping = stopping_;
-    if (const std::optional<uint64_t> step = next_step()) return step;
-    if (stopping) return std::nullopt;
-    bell_.wait(seen, kLookInterval);
-  }
 }
 
 /// The oldest step that all members have. Steps that some member will never have are given back on the way.
@@ -199,15 +207,14 @@ void CheckpointThread::lose_step(uint64_t step, const Status& why) {
   for (const auto& member : members_) {
     member->end_drain(step, why).ignore("a snapshot that cannot be given back is given up with its member");
   }
-  progress_.end(step, why);
   settled_ = std::max(settled_.value_or(0), step);
+  const Begin begin = take_begin(step);
+  if (begin.levels.save) tell_others(step, why);
   DrainReport report;
   report.step = step;
   report.outcome = why;
-  const Begin begin = take_begin(step);
   report.begin_seconds = begin.seconds;
-  if (duty_.report) duty_.report(report);
-  tell(step, begin.levels, why);
+  conclude(std::move(report), begin.levels);
 }
 
 /// At the end: snapshots that not all members have. Members on other nodes tell when they end.
@@ -228,8 +235,8 @@ void CheckpointThread::leave_in_memory(uint64_t step) {
     const Status ended = member->end_drain(step, Status());
     if (!ended.ok()) warnings_.add(ended);
   }
-  progress_.pass_over(step);
   settled_ = std::max(settled_.value_or(0), step);
+  progress_.finish(published_.empty() ? step : published_.front().report.step - 1);
 }
 
 void CheckpointThread::drain(uint64_t step) {
@@ -238,43 +245,38 @@ void CheckpointThread::drain(uint64_t step) {
   DrainReport report;
   report.step = step;
   report.begin_seconds = begin.seconds;
-  const Result<SetRecord> part = run_guarded([&] { return save(step, report); });
+  const Result<SetRecord> part = run_guarded([&] { return save(step, begin.levels, report); });
   report.outcome = part.status();
   // The slots are free for the next snapshot from here on, whether other groups are done or not.
   for (const auto& member : members_) {
     const Status ended = member->end_drain(step, report.outcome);
     if (!ended.ok()) warnings_.add(ended);
   }
-  if (part.ok()) report.outcome = run_guarded([&] { return complete(step, *part); });
-  report.end_seconds = clock_.seconds();
-  progress_.end(step, report.outcome);
+  progress_.wrote();
   settled_ = std::max(settled_.value_or(0), step);
-  if (duty_.report) duty_.report(report);
-  tell(step, begin.levels, report.outcome);
-  if (!report.outcome.ok()) return;
-  complete_ = step;
-  if (!keeps_house()) return;
-  note_retention(run_guarded([&] { return retention_.apply(store_, duty_.job, step, progress_); }));
+  if (!part.ok()) {
+    tell_others(step, report.outcome);
+    return conclude(std::move(report), begin.levels);
+  }
+  auto completion = std::make_unique<SetCompletion>(store_, part_of(step), *part, policy_for(step));
+  published_.push_back({std::move(report), begin.levels, std::move(completion), clock_.seconds()});
+  look_at_published();
 }
 
-void CheckpointThread::tidy() {
-  if (!keeps_house() || thread_.joinable()) return;
-  if (complete_) note_retention(retention_.apply(store_, duty_.job, *complete_, progress_));
-  note_retention(retention_.finish(store_, progress_));
-}
-
-void CheckpointThread::note_retention(const Status& outcome) {
-  if (outcome.ok() || outcome.code() == StatusCode::cancelled) return;
-  warnings_.add(outcome.with_context("the space of older sets could not be given back"));
-}
-
-Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
+Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels, DrainReport& report) {
   const SetName name{duty_.job, step};
   if (duty_.may_save) VARVE_TRY(duty_.may_save());
   if (policy_for(step) == IfExists::refuse && Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
   }
+  Result<SetRecord> part = save_images(step, levels, report);
+  if (part.status().code() != StatusCode::no_space) return part;
+  if (const Status room = make_room(part.status()); !room.ok()) return room;
+  return save_images(step, levels, report);
+}
+
+Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& levels, DrainReport& report) {
   std::vector<SnapshotSource::Part> parts;
   for (const auto& member : members_) {
     VARVE_ASSIGN(DrainedImage* const image, member->begin_drain(step));
@@ -285,11 +287,10 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();
-  const PartName part_name{name, duty_.run, duty_.ordinal, duty_.group_count};
   ProcessorMeter meter;
   auto save_metered = [&] {
     const ProcessorMeter::Scope metered(&meter);
-    return save_part(store_, source, part_name, save_options(), progress_);
+    return save_part(store_, source, part_of(step), save_options(levels), progress_);
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;
@@ -298,25 +299,97 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, DrainReport& report) {
   return part;
 }
 
-Status CheckpointThread::complete(uint64_t step, const SetRecord& part) {
-  const PartName own{part.name, duty_.run, duty_.ordinal, duty_.group_count};
-  SetCompletion completion(store_, own, part, policy_for(step));
-  std::chrono::milliseconds pause = kFirstPause;
-  for (;;) {
-    const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
-    const Status allowed = duty_.may_save ? duty_.may_save() : Status();
-    const Result<std::optional<SetCompletion::Set>> set =
-        allowed.ok() ? completion.try_now() : Result<std::optional<SetCompletion::Set>>(allowed);
-    if (set.ok() && *set) return {};
-    if (!set.ok() || hopeless) {
-      completion.withdraw().ignore("the next prune removes it");
-      return set.ok() ? Status::io_error("another group could not write its part", part.name.to_string())
-                      : set.status();
+/// The disk is full: what may go goes at once. OK: it is worth another try.
+Status CheckpointThread::make_room(const Status& full) {
+  if (keeps_house()) {
+    note_retention(run_guarded([&] { return retention_.apply(store_, progress_); }));
+    if (retention_.has_space_to_give()) {
+      note_retention(run_guarded([&] { return retention_.give_space_back(store_, progress_, 0); }));
+      if (!retention_.has_space_to_give()) return {};
     }
-    const uint32_t seen = bell_.count();
-    bell_.wait(seen, pause);
-    pause = std::min(2 * pause, kLongestPause);
   }
+  const std::string waiting = duty_.what_waits ? duty_.what_waits() : std::string();
+  return waiting.empty() ? full : full.with_context(waiting);
+}
+
+/// A part of ours will not come, for this reason: so nobody waits for it. If the store does not take even that, others
+/// learn of it from the next exchange of all ranks, or give it up in time.
+void CheckpointThread::tell_others(uint64_t step, const Status& failure) {
+  if (duty_.group_count < 2) return;
+  const Status told = run_guarded([&] { return publish_failure(store_, part_of(step), failure); });
+  if (told.ok()) told_failures_.push_back(part_of(step));
+}
+
+/// Sees which sets have all their parts by now, or never will.
+void CheckpointThread::look_at_published() {
+  for (auto part = published_.begin(); part != published_.end();) {
+    std::optional<Status> outcome = outcome_of(*part);
+    if (!outcome) {
+      ++part;
+      continue;
+    }
+    if (!outcome->ok()) part->completion->withdraw().ignore("the next prune removes it");
+    part->report.outcome = std::move(*outcome);
+    Published done = std::move(*part);
+    part = published_.erase(part);
+    conclude(std::move(done.report), done.levels);
+  }
+}
+
+/// None: it may still become complete.
+std::optional<Status> CheckpointThread::outcome_of(Published& part) {
+  const uint64_t step = part.report.step;
+  if (duty_.may_save) {
+    const Status allowed = duty_.may_save();
+    if (!allowed.ok()) return allowed;
+  }
+  // First this, then the look: what another one has completed is there then.
+  const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
+  const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;
+  const auto set = run_guarded([&] { return part.completion->try_now(); });
+  if (set.ok() && *set) return Status();
+  if (!set.ok()) return set.status();
+  if (hopeless) {
+    return Status::io_error("another group could not write its part", SetName{duty_.job, step}.to_string());
+  }
+  return too_late ? std::optional(late(part)) : std::nullopt;
+}
+
+Status CheckpointThread::late(const Published& part) const {
+  std::string names;
+  for (const uint32_t ordinal : part.completion->missing()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", duty_.group_name ? duty_.group_name(ordinal) : "");
+  }
+  return Status::busy(fmt::format("{} did not write its part of the set within {:.0f} s", names, duty_.wait_seconds),
+                      SetName{duty_.job, part.report.step}.to_string(), "wait_limit= says how long to wait");
+}
+
+/// What became of a checkpoint: told to all whom it concerns.
+void CheckpointThread::conclude(DrainReport report, const LevelDuty& levels) {
+  report.end_seconds = clock_.seconds();
+  progress_.end(report.step, report.outcome);
+  if (duty_.report) duty_.report(report);
+  tell(report.step, levels, report.outcome);
+  // Those who wait for it may look at all of that then.
+  const uint64_t newest = std::max(settled_.value_or(0), report.step);
+  progress_.finish(published_.empty() ? newest : published_.front().report.step - 1);
+  if (!report.outcome.ok()) return;
+  any_complete_ = true;
+  if (keeps_house()) note_retention(run_guarded([&] { return retention_.apply(store_, progress_); }));
+}
+
+void CheckpointThread::tidy() {
+  if (thread_.joinable()) return;
+  for (const PartName& failed : told_failures_) remove_failure(store_, failed).ignore("a prune removes it in time");
+  told_failures_.clear();
+  if (!keeps_house()) return;
+  if (any_complete_) note_retention(retention_.apply(store_, progress_));
+  note_retention(retention_.give_space_back(store_, progress_));
+}
+
+void CheckpointThread::note_retention(const Status& outcome) {
+  if (outcome.ok() || outcome.code() == StatusCode::cancelled) return;
+  warnings_.add(outcome.with_context("the space of older sets could not be given back"));
 }
 
 }  // namespace varve

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,10 +13,10 @@
 #include "aggregate/save.h"
 #include "core/clock.h"
 #include "core/sync.h"
+#include "level/retention.h"
 #include "runtime/group_member.h"
 #include "runtime/group_progress.h"
 #include "runtime/level_schedule.h"
-#include "runtime/retention.h"
 #include "runtime/set_completion.h"
 #include "runtime/set_origin.h"
 #include "runtime/warning_list.h"
@@ -43,7 +44,11 @@ struct CheckpointDuty {
   uint32_t group_count = 1;
   SaveOptions save;
   std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
-  Retention::Rules retention;
+  Retention::Rules retention;       ///< of the store, if this group keeps it for all: the first one there
+  double wait_seconds = 0;          ///< at most, for the other groups' parts of a set
+  std::function<std::string(uint32_t ordinal)> group_name;  ///< of one among those that save to this store, for people
+  /// What keeps older sets from making room: "3 sets wait for dir:/far". Empty: nothing.
+  std::function<std::string()> what_waits;
   std::vector<SegmentOwner> siblings;              ///< leaders of other groups on this node
   std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
   std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
@@ -54,8 +59,10 @@ struct CheckpointDuty {
 };
 
 /// A group's checkpoint thread (stage 2): waits until the snapshots of all members are full for the same step, saves
-/// them as a part of the set, gives them back, and has the set completed. What fails is told to the members, and the
-/// next checkpoint is tried. Works however little the program calls us.
+/// them as a part of the set, and gives them back. Sets are completed as the other groups' parts come, while it goes on
+/// with the next checkpoint: no group waits for another (but one that has members on other nodes). What fails is told
+/// to the members, and to the other groups (by a part that says why), and the next checkpoint is tried. Works however
+/// little the program calls us.
 class CheckpointThread {
  public:
   /// One member at least is on this node. The bell is the one that members ring: the leader's own. `store` outlives it.
@@ -73,7 +80,7 @@ class CheckpointThread {
   void allow_replacement(uint64_t step);
   /// New sets are not to refer to these arenas: they could not be read, and may never be again.
   void avoid(std::set<ArenaId> arenas);
-  /// Sets up to this step that are not complete will not be: another group failed. Thread-safe, as are these all.
+  /// The set of this step, if it is not complete, will not be: another group failed. Thread-safe, as are these all.
   void give_up(uint64_t step);
   /// Gives up what is being written at the next convenient point.
   void cancel();
@@ -84,8 +91,19 @@ class CheckpointThread {
   void tidy();
 
  private:
+  struct Begin {
+    double seconds = 0;
+    LevelDuty levels;
+  };
+  /// A part that was published, of a set that others' parts are still to come for.
+  struct Published {
+    DrainReport report;
+    LevelDuty levels;
+    std::unique_ptr<SetCompletion> completion;
+    double since = 0;  ///< by the clock
+  };
+
   void run();
-  std::optional<uint64_t> await_step();
   std::optional<uint64_t> next_step();
   std::optional<uint64_t> oldest_local_step();
   bool catch_up(GroupMember& member, uint64_t step);
@@ -93,18 +111,22 @@ class CheckpointThread {
   void release_all();
 
   void drain(uint64_t step);
-  Result<SetRecord> save(uint64_t step, DrainReport& report);
-  Status complete(uint64_t step, const SetRecord& part);
+  Result<SetRecord> save(uint64_t step, const LevelDuty& levels, DrainReport& report);
+  Result<SetRecord> save_images(uint64_t step, const LevelDuty& levels, DrainReport& report);
+  Status make_room(const Status& full);
+  void tell_others(uint64_t step, const Status& failure);
+  void look_at_published();
+  std::optional<Status> outcome_of(Published& part);
+  Status late(const Published& part) const;
+  void conclude(DrainReport report, const LevelDuty& levels);
+  void leave_in_memory(uint64_t step);
+
+  PartName part_of(uint64_t step) const { return {{duty_.job, step}, duty_.run, duty_.ordinal, duty_.group_count}; }
   bool is_given_up(uint64_t step);
   IfExists policy_for(uint64_t step);
-  SaveOptions save_options();
-  struct Begin {
-    double seconds = 0;
-    LevelDuty levels;
-  };
+  SaveOptions save_options(const LevelDuty& levels);
   Begin take_begin(uint64_t step);
   void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
-  void leave_in_memory(uint64_t step);
   /// Whether older sets are this group's concern.
   bool keeps_house() const { return duty_.ordinal == 0; }
   void note_retention(const Status& outcome);
@@ -118,15 +140,17 @@ class CheckpointThread {
   GroupProgress progress_;
   Retention retention_;
   const bool has_remote_;
-  std::optional<uint64_t> settled_;   ///< the newest step that was dealt with
-  std::optional<uint64_t> complete_;  ///< whose set is complete
+  std::optional<uint64_t> settled_;  ///< the newest step whose snapshots were dealt with
+  std::deque<Published> published_;
+  std::vector<PartName> told_failures_;  ///< to the other groups
+  bool any_complete_ = false;
   std::optional<GroupSiblings> siblings_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;  ///< guards all below but the thread
   std::map<uint64_t, Begin> begin_of_;
   std::set<uint64_t> replaceable_;
   std::set<ArenaId> avoided_;
-  std::optional<uint64_t> given_up_;
+  std::set<uint64_t> given_up_;
   bool ended_ = false;
   ConditionVariable ended_bell_;
   Thread thread_;

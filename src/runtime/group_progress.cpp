@@ -27,19 +27,23 @@ void GroupProgress::advance(uint64_t bytes) {
   post_(news_);
 }
 
+void GroupProgress::wrote() {
+  std::lock_guard lock(mutex_);
+  news_.bytes_to_write = news_.bytes_written = 0;
+  post_(news_);
+}
+
 void GroupProgress::end(uint64_t step, const Status& outcome) {
   std::lock_guard lock(mutex_);
   if (outcome.ok()) {
     news_.newest_persistent = std::max(news_.newest_persistent.value_or(0), step);
   } else {
     news_.last_error = outcome;
+    news_.failed_step = std::max(news_.failed_step.value_or(0), step);
   }
-  news_.finished_step = std::max(news_.finished_step.value_or(0), step);
-  news_.bytes_to_write = news_.bytes_written = 0;
-  post_(news_);
 }
 
-void GroupProgress::pass_over(uint64_t step) {
+void GroupProgress::finish(uint64_t step) {
   std::lock_guard lock(mutex_);
   news_.finished_step = std::max(news_.finished_step.value_or(0), step);
   post_(news_);

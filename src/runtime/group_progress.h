@@ -23,10 +23,12 @@ class GroupProgress final : public ProgressSink {
 
   /// A checkpoint of so many bytes begins.
   void begin(uint64_t bytes);
-  /// It ended: persistent, or as `outcome` says; up to `step` nothing more will be tried.
+  /// All bytes of it are dealt with.
+  void wrote();
+  /// It ended: persistent, or as `outcome` says.
   void end(uint64_t step, const Status& outcome);
-  /// Nothing is to be written of it.
-  void pass_over(uint64_t step);
+  /// Of no checkpoint up to `step` anything more will be tried.
+  void finish(uint64_t step);
   /// From now on the engine is asked to stop at the next convenient point.
   void cancel() { cancelled_ = true; }
 

@@ -55,7 +55,9 @@ LevelPush::LevelPush(PushDuty duty, WarningList& warnings)
     : duty_(std::move(duty)),
       warnings_(warnings),
       sink_(std::make_unique<Sink>(warnings)),
-      retention_({.keep_last = duty_.keep}) {}
+      retention_({.job = duty_.job,
+                  .keep = duty_.ordinal == 0 ? duty_.level.keep : std::nullopt,
+                  .owed = duty_.owed_farther}) {}
 
 LevelPush::~LevelPush() { end().ignore("who wants to know ends it before"); }
 
@@ -67,31 +69,66 @@ Status LevelPush::start() {
 
 // What comes from other threads
 
-void LevelPush::note_set(uint64_t step, bool of_end) {
-  Status late;
+void LevelPush::note_set(uint64_t step, uint64_t number, bool must) {
   {
     std::lock_guard lock(mutex_);
-    if (noted_ && *noted_ >= step) return;
+    // There is a reason to try again what failed, whether this one is due or not.
     last_failed_ = false;
-    if (waiting_.size() < kWaitingMax || of_end) {
-      waiting_.push_back(step);
-      noted_ = step;
-      left_out_ = false;
-    } else {
-      last_error_ = Status::resource_limit(
-          fmt::format("the level falls behind: {} sets wait for it, and step {} is left out", waiting_.size(), step),
-          duty_.level, "let sets go there less often (every=), or give it more bandwidth");
-      if (!left_out_) late = last_error_;
-      left_out_ = true;
-    }
+    if ((must || is_due(duty_.level, number)) && noted_.insert(step).second) waiting_.push_back({step, number});
   }
+  give_up_too_many();
   changed_.notify_all();
-  if (!late.ok()) warnings_.add(late);
 }
 
-bool LevelPush::waits_for(uint64_t step) const {
+/// By the user's word (backlog=). What is on its way stays.
+void LevelPush::give_up_too_many() {
+  std::vector<uint64_t> given_up;
+  {
+    std::lock_guard lock(mutex_);
+    while (duty_.level.backlog && waiting_.size() > *duty_.level.backlog) {
+      const auto oldest = waiting_.begin() + (pushing_ ? 1 : 0);
+      given_up.push_back(oldest->step);
+      given_up_.insert(oldest->step);
+      waiting_.erase(oldest);
+    }
+    if (!given_up.empty()) {
+      last_error_ = Status::resource_limit(fmt::format("the level falls behind, and does not get step {} (backlog={})",
+                                                       given_up.back(), *duty_.level.backlog),
+                                           duty_.level.name(),
+                                           "let sets go there less often (every=), or give it more bandwidth");
+    }
+  }
+  for (const uint64_t step : given_up) {
+    warnings_.add(Status::resource_limit(fmt::format("{} falls behind, and does not get this set (backlog={})",
+                                                     duty_.level.name(), *duty_.level.backlog),
+                                         SetName{duty_.job, step}.to_string()));
+  }
+}
+
+void LevelPush::forget(uint64_t step) {
+  {
+    std::lock_guard lock(mutex_);
+    if (pushing_ != step) std::erase_if(waiting_, [&](const OwedSet& set) { return set.step == step; });
+    refused_.erase(step);
+    given_up_.insert(step);
+  }
+  changed_.notify_all();
+}
+
+bool LevelPush::owes(uint64_t step, uint64_t number) const {
   std::lock_guard lock(mutex_);
-  return std::find(waiting_.begin(), waiting_.end(), step) != waiting_.end();
+  if (given_up_.contains(step)) return false;
+  if (refused_.contains(step) || published_steps_.contains(step)) return true;
+  if (std::any_of(waiting_.begin(), waiting_.end(), [&](const OwedSet& set) { return set.step == step; })) return true;
+  return !knows_backlog_ && !noted_.contains(step) && is_due(duty_.level, number);
+}
+
+std::string LevelPush::what_waits() const {
+  const LevelProgress now = progress();
+  if (now.waiting == 0) return {};
+  const std::string why = now.last_error.ok() ? std::string() : fmt::format(" ({})", now.last_error.message());
+  return fmt::format("{} wait{} for {}{}", now.waiting == 1 ? "1 set" : fmt::format("{} sets", now.waiting),
+                     now.waiting == 1 ? "s" : "", now.level, why);
 }
 
 void LevelPush::allow_replacement(uint64_t step) {
@@ -107,9 +144,9 @@ IfExists LevelPush::policy_for(uint64_t step) const {
 LevelProgress LevelPush::progress() const {
   std::lock_guard lock(mutex_);
   LevelProgress progress;
-  progress.level = duty_.level;
+  progress.level = duty_.level.name();
   progress.newest = newest_;
-  progress.waiting = waiting_.size() + published_count_;
+  progress.waiting = waiting_.size() + refused_.size() + published_steps_.size();
   progress.last_error = last_error_;
   return progress;
 }
@@ -118,11 +155,11 @@ Status LevelPush::finish(std::chrono::nanoseconds limit) {
   std::unique_lock lock(mutex_);
   last_failed_ = false;
   changed_.notify_all();
-  const auto nothing_to_try = [this] { return waiting_.empty() || last_failed_; };
+  const auto nothing_to_try = [this] { return looked_ && (waiting_.empty() || last_failed_); };
   if (!changed_.wait_for(lock, limit, nothing_to_try)) {
-    return Status::busy(fmt::format("time ran out before {} sets were pushed", waiting_.size()), duty_.level);
+    return Status::busy(fmt::format("time ran out before {} sets were pushed", waiting_.size()), duty_.level.name());
   }
-  return waiting_.empty() ? Status() : last_error_;
+  return waiting_.empty() && refused_.empty() ? Status() : last_error_;
 }
 
 Status LevelPush::end() {
@@ -140,16 +177,29 @@ Status LevelPush::end() {
   }
   const bool incomplete = !published_.empty();
   published_.clear();
-  if (to_ != nullptr) retention_.finish(*to_, null_progress()).ignore("the next prune gives the space back");
+  if (to_ != nullptr) {
+    retention_.give_space_back(*to_, null_progress()).ignore("the next prune gives the space back");
+  }
   std::lock_guard lock(mutex_);
-  published_count_ = 0;
-  return incomplete || !waiting_.empty() ? last_error_ : Status();
+  // Their parts were withdrawn: they are owed as before.
+  for (const uint64_t step : published_steps_) {
+    if (!given_up_.contains(step)) refused_.insert(step);
+  }
+  published_steps_.clear();
+  return incomplete || !waiting_.empty() || !refused_.empty() ? last_error_ : Status();
 }
 
 // The thread
 
 void LevelPush::run() {
   if (duty_.prepare_thread) duty_.prepare_thread();
+  // A level that is away is looked for again with the next set.
+  if (const Status noted = run_guarded([&] { return note_backlog(); }); !noted.ok()) record(noted);
+  {
+    std::lock_guard lock(mutex_);
+    looked_ = true;
+  }
+  changed_.notify_all();
   while (const std::optional<uint64_t> step = await_turn()) {
     note_outcome(*step, run_guarded([&] { return push(*step); }));
   }
@@ -159,7 +209,10 @@ std::optional<uint64_t> LevelPush::await_turn() {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (stopping_) return std::nullopt;
-    if (!waiting_.empty() && !last_failed_) return waiting_.front();
+    if (!waiting_.empty() && !last_failed_) {
+      pushing_ = waiting_.front().step;
+      return pushing_;
+    }
     if (published_.empty()) {
       changed_.wait(lock);
       continue;
@@ -177,8 +230,36 @@ Status LevelPush::reach() {
   return {};
 }
 
-Status LevelPush::push(uint64_t step) {
+/// What earlier runs could not bring here comes before what this one has made.
+Status LevelPush::note_backlog() {
   VARVE_TRY(reach());
+  {
+    std::lock_guard lock(mutex_);
+    if (knows_backlog_) return {};
+  }
+  DueSets due{.level = duty_.level, .job = duty_.job};
+  if (duty_.count > 1) {
+    due.wanted = [this](const SetRecord& record) {
+      return duty_.complete_before && duty_.complete_before(record.name.step);
+    };
+  }
+  VARVE_ASSIGN(const std::vector<OwedSet> owed, backlog_of(*duty_.from, *to_, due));
+  {
+    std::lock_guard lock(mutex_);
+    std::vector<OwedSet> older;
+    for (const OwedSet& set : owed) {
+      if (noted_.insert(set.step).second) older.push_back(set);
+    }
+    // The first may be on its way.
+    waiting_.insert(waiting_.begin() + (pushing_ ? 1 : 0), older.begin(), older.end());
+    knows_backlog_ = true;
+  }
+  give_up_too_many();
+  return {};
+}
+
+Status LevelPush::push(uint64_t step) {
+  VARVE_TRY(note_backlog());
   VARVE_ASSIGN(const bool known, has_it(step));
   if (known) {
     confirm(step);
@@ -203,10 +284,7 @@ Result<bool> LevelPush::has_it(uint64_t step) const {
   if (policy_for(step) == IfExists::replace || !Catalog(*to_).has(name)) return false;
   VARVE_ASSIGN(const SetRecord mine, Catalog(*duty_.from).read(name));
   VARVE_ASSIGN(const SetRecord there, Catalog(*to_).read(name));
-  return std::all_of(mine.groups.begin(), mine.groups.end(), [&there](const GroupRecord& group) {
-    return std::any_of(there.groups.begin(), there.groups.end(),
-                       [&group](const GroupRecord& other) { return other.root == group.root; });
-  });
+  return has_trees_of(there, mine);
 }
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
@@ -223,13 +301,17 @@ Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
   VARVE_TRY(part.status());
   pause_ = kFirstPause;
   published_.push_back({step, std::make_unique<SetCompletion>(*to_, name, *part, if_exists)});
+  {
+    std::lock_guard lock(mutex_);
+    published_steps_.insert(step);
+  }
   look_for_others();
   return {};
 }
 
 /// Sees which sets have all their parts by now.
 void LevelPush::look_for_others() {
-  std::vector<uint64_t> complete;
+  std::vector<uint64_t> complete, failed;
   std::erase_if(published_, [&](const Published& part) {
     const Result<std::optional<SetCompletion::Set>> set = run_guarded([&] { return part.completion->try_now(); });
     if (set.ok() && !*set) return false;
@@ -238,12 +320,17 @@ void LevelPush::look_for_others() {
     } else {
       part.completion->withdraw().ignore("a prune removes it when it is old");
       record(set.status());
+      failed.push_back(part.step);
     }
     return true;
   });
   {
     std::lock_guard lock(mutex_);
-    published_count_ = published_.size();
+    for (const uint64_t step : complete) published_steps_.erase(step);
+    for (const uint64_t step : failed) published_steps_.erase(step);
+    for (const uint64_t step : failed) {
+      if (!given_up_.contains(step)) refused_.insert(step);
+    }
   }
   for (const uint64_t step : complete) confirm(step);
 }
@@ -253,9 +340,10 @@ void LevelPush::confirm(uint64_t step) {
     std::lock_guard lock(mutex_);
     newest_ = std::max(newest_.value_or(0), step);
   }
-  const Status kept = retention_.apply(*to_, duty_.job, step, *sink_);
+  const Status kept = retention_.apply(*to_, *sink_);
   if (!kept.ok() && kept.code() != StatusCode::cancelled) {
-    warnings_.add(kept.with_context(fmt::format("{}: the space of older sets could not be given back", duty_.level)));
+    warnings_.add(
+        kept.with_context(fmt::format("{}: the space of older sets could not be given back", duty_.level.name())));
   }
 }
 
@@ -263,15 +351,19 @@ void LevelPush::note_outcome(uint64_t step, const Status& outcome) {
   if (!outcome.ok()) record(outcome);
   {
     std::lock_guard lock(mutex_);
+    pushing_.reset();
     last_failed_ = !outcome.ok() && may_pass(outcome);
-    if (!last_failed_ && !waiting_.empty() && waiting_.front() == step) waiting_.pop_front();
+    if (!last_failed_) std::erase_if(waiting_, [&](const OwedSet& set) { return set.step == step; });
+    // What is gone from the nearest store is owed no more; all else is, and the next run tries it again.
+    if (!outcome.ok() && !last_failed_ && outcome.code() != StatusCode::not_found && !given_up_.contains(step))
+      refused_.insert(step);
   }
   changed_.notify_all();
 }
 
 void LevelPush::record(const Status& failure) {
   if (failure.code() == StatusCode::cancelled) return;
-  const Status what = failure.with_context(fmt::format("push to {}", duty_.level));
+  const Status what = failure.with_context(fmt::format("push to {}", duty_.level.name()));
   bool news = false;
   {
     std::lock_guard lock(mutex_);

@@ -12,7 +12,8 @@
 
 #include "core/progress.h"
 #include "core/sync.h"
-#include "runtime/retention.h"
+#include "level/backlog.h"
+#include "level/retention.h"
 #include "runtime/set_completion.h"
 #include "runtime/warning_list.h"
 #include "varve/session.h"
@@ -24,25 +25,27 @@ struct PushDuty {
   const Store* from = nullptr;  ///< the nearest store of the run; outlives the push
   /// The level's store, for writing, which outlives the push as well. Asked until it answers, by one thread at a time.
   std::function<Result<const Store*>()> to;
-  std::string level;  ///< its name, for people
+  LevelSpec level;
   std::string job;
   UniqueId run;
   uint32_t ordinal = 0;  ///< of this part among `count`: `from` may have only the ranks of a node
   uint32_t count = 1;
-  std::optional<uint64_t> keep;          ///< newest sets that stay in `to`; not for all parts, but for the first alone
+  /// Of parts: whether all have theirs of this set of an earlier run.
+  std::function<bool(uint64_t step)> complete_before{};
+  /// Whether a level behind this one is owed a set.
+  std::function<bool(uint64_t step, uint64_t number)> owed_farther{};
   size_t thread_count = 1;               ///< that work for it
   uint64_t memory_bytes = 256_MiB;       ///< that it holds at most, about
   std::function<void()> prepare_thread;  ///< run first on the thread: priority, place
 };
 
-/// Brings sets of the nearest store to a level behind it, in the background, one after the other in the order of their
-/// steps; with several parts, a set is there when all have brought theirs. What fails is recorded and tried again with
-/// the next set; what cannot ever succeed is given up. A level that falls behind leaves sets out, so that never more
-/// than kWaitingMax wait, which the nearest store has to keep. Thread-safe.
+/// Brings sets of the nearest store to a level behind it, in the background, one after the other in the order in which
+/// they were made: first the backlog, which earlier runs could not bring there (level/backlog.h). With several parts, a
+/// set is there when all have brought theirs. What fails is recorded and tried again with the next set. Whatever is
+/// owed stays in the nearest store (LevelPush::owes()); a set is given up only where the level's `backlog` says so, and
+/// then a warning says which. Thread-safe.
 class LevelPush {
  public:
-  static constexpr size_t kWaitingMax = 4;
-
   LevelPush(PushDuty duty, WarningList& warnings);
   LevelPush(const LevelPush&) = delete;
   LevelPush& operator=(const LevelPush&) = delete;
@@ -50,11 +53,15 @@ class LevelPush {
 
   /// resource_limit if there can be no thread.
   Status start();
-  /// The set of `step`, which is newer than all before, is complete in the nearest store, and is to go here. One that
-  /// was noted before is no news. `of_end`: the last of a run goes here however many wait.
-  void note_set(uint64_t step, bool of_end = false);
-  /// Whether the set still has to stay in the nearest store.
-  bool waits_for(uint64_t step) const;
+  /// The set of `step`, which is newer than all before, is complete in the nearest store. It is to go here if it is
+  /// due, or if it `must`. One that was noted before is no news.
+  void note_set(uint64_t step, uint64_t number, bool must = false);
+  /// The set will never be complete in the nearest store: it is owed no more.
+  void forget(uint64_t step);
+  /// Whether the set still has to stay in the nearest store for this level.
+  bool owes(uint64_t step, uint64_t number) const;
+  /// How many sets wait for this level, with its name and what is wrong with it; empty: none.
+  std::string what_waits() const;
   /// Sets of these steps are damaged here: new ones may take their places.
   void allow_replacement(uint64_t step);
   LevelProgress progress() const;
@@ -76,6 +83,8 @@ class LevelPush {
   /// Makes sure that there is a to_.
   Status reach();
   std::optional<uint64_t> await_turn();
+  Status note_backlog();
+  void give_up_too_many();
   Result<bool> has_it(uint64_t step) const;
   /// Pushes the set; OK also if other parts are still missing.
   Status push(uint64_t step);
@@ -95,14 +104,17 @@ class LevelPush {
   std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
   mutable Mutex mutex_;                 ///< guards all below but the thread
   ConditionVariable changed_;
-  std::optional<uint64_t> noted_;
-  std::deque<uint64_t> waiting_;  ///< the first one is being pushed, perhaps
-  size_t published_count_ = 0;
+  std::deque<OwedSet> waiting_;         ///< in the order in which they go there
+  std::optional<uint64_t> pushing_;     ///< the first of them, while it is on its way
+  std::set<uint64_t> refused_;          ///< that cannot be brought there as things are; owed all the same
+  std::set<uint64_t> published_steps_;  ///< of published_
+  std::set<uint64_t> noted_, given_up_;
+  bool looked_ = false;         ///< for the backlog, once
+  bool knows_backlog_ = false;  ///< else whatever is due may be owed
   std::set<uint64_t> replaceable_;
   std::optional<uint64_t> newest_;
   Status last_error_;
   bool last_failed_ = false;  ///< the first of those that wait: it is left alone until there is a reason to try again
-  bool left_out_ = false;     ///< the newest set, as too many were waiting
   bool stopping_ = false;
   Thread thread_;
 };

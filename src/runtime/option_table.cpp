@@ -214,6 +214,8 @@ const std::array kRules = {
     OptionRule{"mean_time_between_failures", duration, "24h", said<&O::mean_time_between_failures>,
                [](S& s, T t) { return take_seconds(s.mean_time_between_failures, t); }},
     OptionRule{"when_busy", word, "wait", said<&O::when_busy>, take_when_busy},
+    OptionRule{"wait_limit", duration, "30min", said<&O::wait_limit>,
+               [](S& s, T t) { return take_seconds(s.wait_limit, t); }},
     OptionRule{"keep_last", number, "none", said<&O::keep_last>,
                [](S& s, T t) { return take_optional_count(s.keep_last, t); }},
     OptionRule{"write_bytes_per_second", rate, "none", said<&O::write_bytes_per_second>, take_write_rate},

@@ -11,7 +11,6 @@
 namespace varve {
 
 namespace {
-constexpr std::chrono::nanoseconds kForever = std::chrono::hours(24 * 365 * 100);
 
 std::string absolute(const std::string& path) {
   std::error_code error;
@@ -108,10 +107,10 @@ Status RunSession::take_snapshot(uint64_t step) {
   Status made = memory_->fill(step, variables_);
   if (made.code() == StatusCode::busy) {
     // One of two slots was given up, and the other is being written.
-    VARVE_TRY(memory_->wait_for_free_slot(kForever));
+    VARVE_TRY(memory_->wait_for_free_slot(wait_limit()));
     made = memory_->fill(step, variables_);
   }
-  if (SnapshotMemory::lacks_room(made)) made = memory_->show(step, variables_, kForever);
+  if (SnapshotMemory::lacks_room(made)) made = memory_->show(step, variables_, wait_limit());
   if (const Status shortage = memory_->take_shortage(); !shortage.ok()) notify(shortage);
   return made;
 }

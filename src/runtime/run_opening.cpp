@@ -45,6 +45,7 @@ Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicato
   VARVE_TRY(session->prepare_node_level());
   VARVE_TRY(session->take_node_lease());
   VARVE_TRY(session->open_levels(/*all=*/false));
+  VARVE_TRY(session->learn_earlier_sets());
   VARVE_TRY(session->prepare_stage_two());
   session->finished_ = false;
   return session;
@@ -118,9 +119,28 @@ Result<std::unique_ptr<SetProtection>> RunSession::make_protection(const LevelSp
   ProtectionDuty duty;
   duty.place = {environment_.files, path, plan_.node().name};
   duty.job = settings_.job;
-  duty.redundancy = spec.redundancy;
-  duty.keep = spec.keep;
+  duty.level = spec;
+  duty.note_complete = [this](uint64_t step) { job_sets_.note_complete(step); };
   return std::make_unique<SetProtection>(std::move(subset), std::move(duty), warnings_);
+}
+
+/// What earlier runs have left at the levels: which sets all nodes have, and what number comes next. Collective.
+Status RunSession::learn_earlier_sets() {
+  std::array<uint64_t, 1> number = {1};
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    if (!levels_[level] || !speaks_for(level)) continue;
+    const Result<uint64_t> next = Catalog(levels_[level]->store()).next_number(settings_.job);
+    // A level that fails now counts again when it is back: numbers only say whose turn it is.
+    if (next.ok()) number[0] = std::max(number[0], *next);
+  }
+  VARVE_TRY(ranks_->all_max(number));
+  schedule_.go_on_from(number[0]);
+  if (!has_node_level()) return {};
+  VARVE_ASSIGN(const std::vector<uint64_t> complete,
+               agree_on_complete_sets(*ranks_, speaks_for_node() ? &levels_.front()->store() : nullptr, settings_.job,
+                                      plan_.nodes.size()));
+  for (const uint64_t step : complete) job_sets_.note_complete(step);
+  return {};
 }
 
 Status RunSession::prepare_stage_two() {
@@ -168,14 +188,18 @@ void RunSession::make_pushes() {
     PushDuty duty;
     duty.from = &levels_.front()->store();
     duty.to = store_to_push_to(level);
-    duty.level = level_places_[level].spec.name();
+    duty.level = level_places_[level].spec;
     duty.job = settings_.job;
     duty.run = run_;
     if (has_node_level()) {
       duty.ordinal = plan_.own_node;
       duty.count = static_cast<uint32_t>(plan_.nodes.size());
+      duty.complete_before = [this](uint64_t step) { return job_sets_.is_complete(step); };
     }
-    if (duty.ordinal == 0) duty.keep = level_places_[level].spec.keep;
+    duty.owed_farther = [this, level](uint64_t step, uint64_t set_number) {
+      return std::any_of(pushes_.begin() + static_cast<ptrdiff_t>(level), pushes_.end(),
+                         [&](const auto& push) { return push->owes(step, set_number); });
+    };
     duty.thread_count = worker_count();
     duty.memory_bytes = settings_.memory_bytes;
     duty.prepare_thread = [this] { place_thread(); };
@@ -220,14 +244,21 @@ CheckpointDuty RunSession::make_duty() {
   duty.save.memory_bytes = settings_.memory_bytes;
   duty.save.thread_count = worker_count();
   duty.save.small_bytes = 0;  // each variable keeps its description
-  duty.retention.keep_last = level_places_.front().spec.keep;
-  duty.retention.must_stay = [this](uint64_t step) {
-    return std::any_of(pushes_.begin(), pushes_.end(), [&](const auto& push) { return push->waits_for(step); });
+  duty.save.run = run_;
+  duty.save.run_ranks = ranks_->rank_count();
+  duty.retention = retention_rules();
+  duty.wait_seconds = settings_.wait_limit;
+  duty.group_name = [this](uint32_t ordinal) {
+    return group_name(has_node_level() ? plan_.groups_of_node().at(ordinal) : ordinal);
   };
-  if (protection_) {
-    duty.retention.before_drop = [this](uint64_t step) { return protection_->forget(step); };
-    duty.retention.whole_arenas = true;
-  }
+  duty.what_waits = [this] {
+    std::string all;
+    for (const auto& push : pushes_) {
+      const std::string waits = push->what_waits();
+      if (!waits.empty()) all += (all.empty() ? "" : "; ") + waits;
+    }
+    return all;
+  };
   for (const RankGroup& group : plan_.groups) {
     if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
   }
@@ -237,12 +268,43 @@ CheckpointDuty RunSession::make_duty() {
   duty.prepare_thread = [this] { place_thread(); };
   duty.report = [this](const DrainReport& report) { note_drained(report); };
   duty.spread = [this](uint64_t step, const LevelDuty& levels, const Status& outcome) {
-    if (outcome.ok() && !pushes_.empty()) {
-      for (const uint32_t store : levels.push_to) pushes_[store - 1]->note_set(step);
+    for (const auto& push : pushes_) {
+      if (outcome.ok()) push->note_set(step, levels.number, levels.everywhere);
     }
-    if (protection_ && levels.protect) protection_->protect(step, outcome);
+    if (protection_ && (levels.everywhere || is_due(protection_->level(), levels.number)))
+      protection_->protect(step, outcome);
   };
   return duty;
+}
+
+/// Of the nearest store.
+Retention::Rules RunSession::retention_rules() {
+  Retention::Rules rules;
+  rules.job = settings_.job;
+  rules.keep = level_places_.front().spec.keep;
+  rules.owed = [this](uint64_t step, uint64_t number) {
+    return std::any_of(pushes_.begin(), pushes_.end(), [&](const auto& push) { return push->owes(step, number); });
+  };
+  if (!has_node_level()) return rules;
+  rules.complete = [this](uint64_t step) { return job_sets_.is_complete(step); };
+  rules.never_complete = [this](uint64_t step) { return job_sets_.is_never_complete(step); };
+  if (protection_) {
+    rules.has_redundancy = [this](uint64_t step) { return protection_->protects(step); };
+    rules.keep_with_redundancy = protection_->level().keep.value_or(1);
+    rules.before_drop = [this](uint64_t step) { return protection_->forget(step); };
+    rules.whole_arenas = true;
+  }
+  return rules;
+}
+
+/// "group 2 of 4 (rank 8 on n1)"
+std::string RunSession::group_name(uint32_t ordinal) const {
+  const uint32_t leader = plan_.groups[ordinal].leader();
+  const auto node = std::find_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const RankNode& one) {
+    return std::binary_search(one.ranks.begin(), one.ranks.end(), leader);
+  });
+  return fmt::format("group {} of {} (rank {} on {})", ordinal + 1, plan_.count(), leader,
+                     node != plan_.nodes.end() ? node->name : "a node without a name");
 }
 
 /// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's

@@ -17,8 +17,9 @@ namespace varve {
 namespace {
 using std::chrono::nanoseconds;
 
+/// The longest limit that can be reckoned with.
 constexpr nanoseconds kForever = std::chrono::hours(24 * 365 * 100);
-/// Longest wait of a call that can do without an answer.
+/// How long the end of a session waits that nobody has asked for.
 constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
@@ -58,7 +59,12 @@ Result<std::byte*> RunSession::make_grid(std::string_view name, uint64_t bytes) 
 
 Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
   VARVE_TRY(check_running());
-  return memory_->lend(name, grid, variables_, kForever);
+  return memory_->lend(name, grid, variables_, wait_limit());
+}
+
+nanoseconds RunSession::wait_limit() const {
+  const std::chrono::duration<double> limit(settings_.wait_limit);
+  return std::min(std::chrono::duration_cast<nanoseconds>(limit), kForever);
 }
 
 // Restart
@@ -131,6 +137,8 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   if (!decision->taken) return std::optional<uint64_t>();
   last_step_ = decision->taken->step;
   if (!left_runs_useful_) restarted_set_ = last_step_;
+  if (!decision->taken->memory_run && level_places_[decision->taken->level].of_node())
+    job_sets_.note_complete(*last_step_);
   cadence_.note_restart(*last_step_);
   if (left_runs_useful_ && reserved.ok()) save_restarted(*last_step_);
   return last_step_;
@@ -194,8 +202,11 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   // What is in memory alone stays until it, or a newer set, is in the store, however this run ends.
   left_runs_useful_ = !in_any;
   if (decision.taken->memory_run || decision.taken->level > 0) return;
-  for (uint32_t push = 0; push < pushes_.size(); ++push) {
-    if (!in_store(push + 1)) pushes_[push]->note_set(decision.taken->step);
+  const uint64_t step = decision.taken->step;
+  const Result<SetRecord> record =
+      pushes_.empty() ? SetRecord() : Catalog(levels_.front()->store()).read({settings_.job, step});
+  for (uint32_t push = 0; push < pushes_.size() && record.ok(); ++push) {
+    if (!in_store(push + 1)) pushes_[push]->note_set(step, record->number, /*must=*/true);
   }
 }
 
@@ -211,13 +222,32 @@ Status RunSession::avoid_unreadable(const std::set<ArenaId>& mine) {
 
 bool RunSession::due(uint64_t step) {
   if (finished_) return false;
-  const Result<Due> due = agree_on_due(*ranks_, cadence_, *stop_, step);
+  std::vector<uint64_t> sets;
+  if (plan_.count() > 1) sets = job_sets_.tell(thread_ != nullptr);
+  const Result<Due> due = agree_on_due(*ranks_, cadence_, *stop_, step, sets);
   if (!due.ok()) {
     last_error_ = due.status();
     return false;
   }
+  if (due->talked) learn(sets);
   stop_agreed_ = stop_agreed_ || due->stop;
   return due->checkpoint;
+}
+
+/// What all groups have told.
+void RunSession::learn(std::span<const uint64_t> told) {
+  sets_were_told_ = true;
+  for (const uint64_t failed : job_sets_.learn(told).failed) {
+    if (thread_) thread_->give_up(failed);
+    for (const auto& push : pushes_) push->forget(failed);
+  }
+}
+
+Status RunSession::take_failure() {
+  const std::optional<GroupNews> news = memory_->news();
+  if (!news || !news->failed_step || told_failure_ >= news->failed_step) return {};
+  told_failure_ = news->failed_step;
+  return news->last_error.with_context(fmt::format("the checkpoint of step {} failed", *news->failed_step));
 }
 
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
@@ -233,10 +263,17 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   const double begin = clock_.seconds();
   if (last_step_ && step <= *last_step_) {
     // A stop may be asked for right after a restart or a checkpoint: that one is the last.
-    if (stop_agreed_ && step == *last_step_) return settle(kForever);
+    if (stop_agreed_ && step == *last_step_) return settle(wait_limit());
     return Status::invalid_argument(fmt::format("step {} does not come after step {}", step, *last_step_));
   }
   last_step_ = step;
+  const Status before = take_failure();
+  if (must_tell_sets() && !sets_were_told_) {
+    std::vector<uint64_t> sets = job_sets_.tell(thread_ != nullptr);
+    VARVE_TRY(ranks_->all_max(sets));
+    learn(sets);
+  }
+  sets_were_told_ = false;
   const Result<bool> taken = take_slot(persistence);
   if (taken.ok() && !*taken) {
     memory_->skip(variables_);
@@ -244,17 +281,21 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     ++skipped_;
     ledger_.note_skipped();
     cadence_.note_checkpoint(step, clock_.seconds() - begin);
-    return {};
+    return before;
   }
   const LevelDuty levels = schedule_.next(saves, stop_agreed_);
+  if (levels.save) job_sets_.note_begin(step);
   if (thread_) thread_->note_begin(step, begin, levels);
   Status made = taken.ok() ? snapshot(step, begin, levels) : taken.status();
   if (!made.ok()) memory_->give_up(step);
   if (persistence == Persistence::now) {
     const double settle_begin = clock_.seconds();
     made = agree(*ranks_, made);
-    if (made.ok()) made = settle(kForever);
+    if (made.ok()) made = settle(wait_limit());
+    if (!made.ok()) take_failure().ignore("it is told now");
     ledger_.note_blocked(clock_.seconds() - settle_begin);
+  } else if (made.ok() && !before.ok()) {
+    made = before.with_context(fmt::format("step {} is on its way", step));
   }
   const double blocked = clock_.seconds() - begin;
   cadence_.note_checkpoint(step, blocked);
@@ -268,7 +309,9 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
     VARVE_TRY(ranks_->all_max(busy));
     return busy[0] == 0;
   }
-  VARVE_TRY(memory_->wait_for_free_slot(kForever));
+  const Status waited = memory_->wait_for_free_slot(wait_limit());
+  if (waited.code() != StatusCode::busy) VARVE_TRY(waited);
+  VARVE_TRY(waited.with_context(fmt::format("{} is still writing an earlier checkpoint", group_name(plan_.own))));
   return true;
 }
 
@@ -278,7 +321,10 @@ Status RunSession::snapshot(uint64_t step, double begin_seconds, const LevelDuty
   const double copy_begin = clock_.seconds();
   VARVE_TRY(take_snapshot(step));
   last_taken_ = step;
-  if (levels.save) last_saved_ = step;
+  if (levels.save) {
+    last_saved_ = step;
+    last_number_ = levels.number;
+  }
   RunLedger::Snapshot cost;
   cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
   for (size_t i = 0; i < variables_.memory().size(); ++i) {
@@ -320,7 +366,10 @@ Status RunSession::await_part(uint64_t step, nanoseconds limit) const {
       return Status::io_error("the process that writes this group's checkpoints died");
     }
     const nanoseconds waited = MonotonicClock::now() - begin;
-    if (waited >= limit) return Status::busy(fmt::format("time ran out before step {} was written", step));
+    if (waited >= limit) {
+      return Status::busy(
+          fmt::format("{} has not written step {} in the time that was given", group_name(plan_.own), step));
+    }
     memory_->bell().wait(seen, std::min(limit - waited, kLookInterval));
   }
 }
@@ -330,7 +379,7 @@ Status RunSession::settle(nanoseconds limit) {
   const Status part = agree(*ranks_, last_saved_ ? await_part(*last_saved_, limit) : Status());
   if (!part.ok()) {
     // The set will never be complete, and the groups that have written their parts need not wait for it.
-    if (thread_ && last_saved_) thread_->give_up(*last_saved_);
+    if (thread_ && last_saved_ && part.code() != StatusCode::busy) thread_->give_up(*last_saved_);
     return part;
   }
   Status whole;
@@ -339,15 +388,16 @@ Status RunSession::settle(nanoseconds limit) {
     whole = memory_->wait_for_step(*last_saved_, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(*last_saved_);
   }
-  return agree(*ranks_, whole);
+  VARVE_TRY(agree(*ranks_, whole));
+  if (last_saved_) job_sets_.note_complete(*last_saved_);
+  return {};
 }
 
 Status RunSession::wait() {
   VARVE_TRY(check_running());
-  if (!last_saved_) return {};
   const double begin = clock_.seconds();
-  Status waited = memory_->wait_for_step(*last_saved_, kPatience);
-  if (waited.ok()) waited = outcome_of(*last_saved_);
+  Status waited = settle(wait_limit());
+  if (!waited.ok()) take_failure().ignore("it is told now");
   ledger_.note_blocked(clock_.seconds() - begin);
   return waited;
 }
@@ -369,7 +419,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   if (thread_) thread_->stop(time_left(end));
   if (protection_) protection_->end();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
-  const Status pushed = finish_pushes(settled.ok() ? last_saved_ : std::nullopt, end);
+  const Status pushed = finish_pushes(settled.ok(), end);
   ledger_.note_blocked(clock_.seconds() - begin);
   // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
   // soon.
@@ -385,10 +435,10 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   return together.ok() ? spread : together;
 }
 
-Status RunSession::finish_pushes(std::optional<uint64_t> last, Moment end) {
+Status RunSession::finish_pushes(bool settled, Moment end) {
   Status outcome;
   for (const auto& push : pushes_) {
-    if (last) push->note_set(*last, /*of_end=*/true);
+    if (settled && last_saved_) push->note_set(*last_saved_, last_number_, /*must=*/true);
   }
   for (const auto& push : pushes_) {
     const Status finished = push->finish(time_left(end));
@@ -400,7 +450,8 @@ Status RunSession::finish_pushes(std::optional<uint64_t> last, Moment end) {
 void RunSession::close() {
   if (relay_) relay_->stop();
   if (thread_) thread_->stop(kPatience);
-  pushes_.clear();
+  for (const auto& push : pushes_) push->end().ignore("finish() tells of it");
+  // What is still owed to a level behind stays.
   if (thread_) thread_->tidy();
   const std::optional<GroupNews> news = memory_->news();
   if (!left_runs_useful_ || (news && news->newest_persistent)) forget_left_runs();
@@ -423,6 +474,8 @@ RunSession::~RunSession() {
 
 // Called by the checkpoint thread
 void RunSession::note_drained(const DrainReport& report) {
+  job_sets_.note_own(report.step, report.outcome.ok());
+  if (report.outcome.ok() && !must_tell_sets()) job_sets_.note_complete(report.step);
   if (!report.outcome.ok()) {
     ledger_.note_failed();
     return;
@@ -443,15 +496,19 @@ void RunSession::forget_left_runs() {
 
 // What there is to tell
 
+std::optional<uint64_t> RunSession::newest_persistent(const GroupNews& news) const {
+  const std::optional<uint64_t> newest = must_tell_sets() ? job_sets_.newest_complete() : news.newest_persistent;
+  return newest ? newest : restarted_set_;
+}
+
 SessionProgress RunSession::progress() const {
   SessionProgress progress;
   progress.newest_snapshot = memory_->newest_step();
-  progress.newest_persistent = restarted_set_;
   progress.skipped = skipped_;
   progress.last_error = last_error_;
   const std::optional<GroupNews> news = memory_->news();
+  progress.newest_persistent = newest_persistent(news.value_or(GroupNews()));
   if (news) {
-    if (news->newest_persistent) progress.newest_persistent = news->newest_persistent;
     progress.bytes_to_write = news->bytes_to_write;
     progress.bytes_written = news->bytes_written;
     if (!news->last_error.ok()) progress.last_error = news->last_error;
@@ -467,7 +524,7 @@ std::vector<LevelProgress> RunSession::level_progress(const SessionProgress& pro
     LevelProgress level;
     if (spec.kind == LevelSpec::Kind::memory) level.newest = progress.newest_snapshot;
     if (spec.holds_sets() && store == 0) {
-      level.newest = news.newest_persistent;
+      if (progress.newest_persistent != restarted_set_) level.newest = progress.newest_persistent;
       level.waiting = last_saved_ && news.finished_step.value_or(0) < *last_saved_ ? 1 : 0;
       level.last_error = news.last_error;
     } else if (spec.holds_sets() && store <= pushes_.size()) {

@@ -15,6 +15,7 @@
 #include "runtime/cadence.h"
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
+#include "runtime/job_sets.h"
 #include "runtime/level_push.h"
 #include "runtime/level_schedule.h"
 #include "runtime/processors.h"
@@ -90,10 +91,13 @@ class RunSession {
   void close_idle_levels();
   Status restore_node_levels(const LevelSpec& local, const std::string& path);
   Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
+  Status learn_earlier_sets();
   Status prepare_stage_two();
   Status attach();
   Result<std::unique_ptr<CheckpointThread>> make_thread();
   CheckpointDuty make_duty();
+  Retention::Rules retention_rules();
+  std::string group_name(uint32_t ordinal) const;
   void make_pushes();
   std::function<Result<const Store*>()> store_to_push_to(size_t level) const;
   void place_thread();
@@ -108,6 +112,8 @@ class RunSession {
   bool has_memory_level() const { return settings_.levels.front().kind == LevelSpec::Kind::memory; }
   /// Whether each node has a store of its own: that is the nearest one then.
   bool has_node_level() const;
+  /// Whether no rank sees by itself which sets are complete in the nearest store.
+  bool must_tell_sets() const { return has_node_level() && plan_.nodes.size() > 1; }
   bool speaks_for_node() const { return plan_.node().leader() == ranks_->rank(); }
   /// Whether this rank alone, of those that share a level, does what one has to do there.
   bool speaks_for(size_t level) const {
@@ -122,6 +128,9 @@ class RunSession {
   Status avoid_unreadable(const std::set<ArenaId>& mine);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
   void save_restarted(uint64_t step);
+  void learn(std::span<const uint64_t> told);
+  /// What became of checkpoints before since this was asked last: OK, or the last failure of the own group.
+  Status take_failure();
   /// `saves`: whatever the nearest store's turn is.
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
@@ -139,7 +148,9 @@ class RunSession {
   Status outcome_of(uint64_t step) const;
   void note_drained(const DrainReport& report);
   void forget_left_runs();
-  Status finish_pushes(std::optional<uint64_t> last, Moment end);
+  Status finish_pushes(bool settled, Moment end);
+  std::optional<uint64_t> newest_persistent(const GroupNews& news) const;
+  std::chrono::nanoseconds wait_limit() const;
   void close();
   std::vector<LevelProgress> level_progress(const SessionProgress& progress, const GroupNews& news) const;
   ReportContext report_context() const;
@@ -176,6 +187,7 @@ class RunSession {
   RunLedger ledger_;
   std::optional<StopRequests> stop_;
   LevelSchedule schedule_;
+  JobSets job_sets_;
   std::unique_ptr<SetProtection> protection_;  ///< of the nodes' stores, if there is any; in the leader of the node
   /// To the levels behind the nearest; in the leader of the node, or in rank 0 if the nodes share the nearest.
   std::vector<std::unique_ptr<LevelPush>> pushes_;
@@ -185,6 +197,9 @@ class RunSession {
   std::optional<uint64_t> last_step_;         ///< restarted from, or of the last checkpoint()
   std::optional<uint64_t> last_taken_;        ///< whose snapshot was made
   std::optional<uint64_t> last_saved_;        ///< of these, that goes to the nearest store
+  uint64_t last_number_ = 0;                  ///< of that: SetRecord::number
+  std::optional<uint64_t> told_failure_;      ///< of which checkpoint() has told
+  bool sets_were_told_ = false;               ///< since the last checkpoint
   Status last_error_;                         ///< of checkpoint() itself
   uint64_t skipped_ = 0;
   bool stop_agreed_ = false;

@@ -47,6 +47,7 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
     if (there.ok() && has_groups_of(*there, part_)) return std::optional(Set{*there, false});
     return Status::not_found("the set was removed while it was being completed", own_.set.to_string());
   }
+  VARVE_TRY(failure_of_others());
   for (const PartName& part : *parts) {
     if (part.run != own_.run || part.set.job != own_.set.job || part.set.step <= own_.set.step) continue;
     PartName missing = own_;
@@ -56,6 +57,28 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
                             own_.set.to_string());
   }
   return std::optional<Set>();
+}
+
+/// What another group has told.
+Status SetCompletion::failure_of_others() const {
+  const Result<std::vector<PartName>> failures = list_parts(store_, PartName::Kind::failed);
+  if (!failures.ok()) return {};
+  for (const PartName& failed : *failures) {
+    if (failed.run != own_.run || failed.set != own_.set || failed.count != own_.count) continue;
+    return read_failure(store_, failed)
+        .with_context(fmt::format("group {} of {} could not write its part", failed.ordinal + 1, own_.count));
+  }
+  return {};
+}
+
+std::vector<uint32_t> SetCompletion::missing() const {
+  const Result<std::vector<PartName>> parts = list_parts(store_);
+  std::vector<uint32_t> missing;
+  PartName part = own_;
+  for (part.ordinal = 0; parts.ok() && part.ordinal < own_.count; ++part.ordinal) {
+    if (!std::binary_search(parts->begin(), parts->end(), part)) missing.push_back(part.ordinal);
+  }
+  return missing;
 }
 
 Status SetCompletion::withdraw() { return remove_part(store_, own_); }

@@ -22,15 +22,18 @@ class SetCompletion {
       : store_(store), own_(std::move(own)), part_(std::move(part)), if_exists_(if_exists) {}
 
   /// The set; or nothing, as parts are missing that may still come. Fails if there will be none: already_exists (there
-  /// is another of that name), io_error (another group could not write its part, and has gone on), or as the store
-  /// does, time after time.
+  /// is another of that name), as another group has told why it could not write its part, io_error (another group has
+  /// gone on without a word), or as the store does, time after time.
   Result<std::optional<Set>> try_now();
+  /// The groups whose parts have not come, as far as can be seen now.
+  std::vector<uint32_t> missing() const;
   /// Takes the own part back, as it will be of no use.
   Status withdraw();
 
  private:
   Result<std::optional<Set>> look_at_catalog(const Status& why);
   Result<std::optional<Set>> look_at_parts();
+  Status failure_of_others() const;
 
   const Store& store_;
   const PartName own_;

@@ -33,7 +33,10 @@ Status SetProtection::restore() {
   VARVE_ASSIGN(const std::vector<RestoredSet> sets, restore_lost(*leaders_, duty_.place, options));
   for (const RestoredSet& set : sets) {
     for (const std::string& line : set.rebuilt) warnings_.add(Status::corrupt(line, set.set.to_string()));
-    if (!set.status.ok()) {
+    if (set.status.ok()) {
+      std::lock_guard lock(mutex_);
+      protected_.insert(set.set.step);
+    } else {
       warnings_.add(set.status.with_context(fmt::format("{} cannot be rebuilt from other nodes", set.set.to_string())));
     }
   }
@@ -45,6 +48,7 @@ void SetProtection::protect(uint64_t step, const Status& saved) {
   if (!met.ok()) return record(met.status());
   switch (*met) {
     case Meeting::all_have_it: {
+      if (duty_.note_complete) duty_.note_complete(step);
       const Status outcome = protect_now(step);
       if (!outcome.ok()) record(outcome.with_context(SetName{duty_.job, step}.to_string()));
       return;
@@ -80,13 +84,31 @@ Result<SetProtection::Meeting> SetProtection::meet(uint64_t step, bool saved) {
 }
 
 Status SetProtection::protect_now(uint64_t step) {
-  VARVE_TRY(protect_set(*leaders_, duty_.place, {duty_.job, step}, duty_.redundancy).status());
+  VARVE_TRY(protect_set(*leaders_, duty_.place, {duty_.job, step}, duty_.level.redundancy).status());
   {
     std::lock_guard lock(mutex_);
     newest_ = step;
+    protected_.insert(step);
   }
-  if (!duty_.keep) return {};
-  return retain_redundancy(*leaders_, duty_.place, duty_.job, *duty_.keep).status();
+  if (!duty_.level.keep) return {};
+  VARVE_ASSIGN(const std::vector<SetName> given_up,
+               retain_redundancy(*leaders_, duty_.place, duty_.job, *duty_.level.keep));
+  std::lock_guard lock(mutex_);
+  for (const SetName& set : given_up) protected_.erase(set.step);
+  return {};
+}
+
+Status SetProtection::forget(uint64_t step) {
+  {
+    std::lock_guard lock(mutex_);
+    protected_.erase(step);
+  }
+  return drop_redundancy(duty_.place, {duty_.job, step});
+}
+
+bool SetProtection::protects(uint64_t step) const {
+  std::lock_guard lock(mutex_);
+  return protected_.contains(step);
 }
 
 void SetProtection::end() {
@@ -96,14 +118,14 @@ void SetProtection::end() {
 LevelProgress SetProtection::progress() const {
   std::lock_guard lock(mutex_);
   LevelProgress progress;
-  progress.level = duty_.redundancy.text();
+  progress.level = duty_.level.redundancy.text();
   progress.newest = newest_;
   progress.last_error = last_error_;
   return progress;
 }
 
 void SetProtection::record(const Status& failure) {
-  const Status what = failure.with_context(duty_.redundancy.text());
+  const Status what = failure.with_context(duty_.level.redundancy.text());
   warnings_.add(what);
   std::lock_guard lock(mutex_);
   last_error_ = what;

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "core/sync.h"
+#include "level/level_spec.h"
 #include "level/node_redundancy.h"
 #include "runtime/warning_list.h"
 #include "varve/session.h"
@@ -15,8 +18,8 @@ namespace varve {
 struct ProtectionDuty {
   NodePlace place;
   std::string job;
-  Redundancy redundancy;
-  std::optional<uint64_t> keep;  ///< so many of the newest sets have redundancy; none: all that are there
+  LevelSpec level;  ///< of its kind; keep: so many of the newest sets have redundancy; none: all that are there
+  std::function<void(uint64_t step)> note_complete{};  ///< called when all nodes have told that they have a set
 };
 
 /// The redundancy of the nodes' stores, as the leader of one node has a part in it. restore() on the program's thread,
@@ -36,7 +39,10 @@ class SetProtection {
   /// After the set of `step` was saved on this node, or was not. What fails is recorded.
   void protect(uint64_t step, const Status& saved);
   /// Before a set is dropped on this node, or replaced.
-  Status forget(uint64_t step) const { return drop_redundancy(duty_.place, {duty_.job, step}); }
+  Status forget(uint64_t step);
+  /// Whether the set has redundancy on all nodes, as far as is known here.
+  bool protects(uint64_t step) const;
+  const LevelSpec& level() const { return duty_.level; }
   /// No more sets will come from here; returns when that is so for all. Collective.
   void end();
 
@@ -58,6 +64,7 @@ class SetProtection {
   bool broken_ = false;  ///< the leaders cannot talk any more
   mutable Mutex mutex_;  ///< guards all below
   std::optional<uint64_t> newest_;
+  std::set<uint64_t> protected_;  ///< steps
   Status last_error_;
 };
 

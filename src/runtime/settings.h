@@ -53,6 +53,7 @@ struct Settings {
   WhenBusy when_busy = WhenBusy::wait;
   std::optional<uint64_t> keep_last;
   std::optional<double> write_bytes_per_second;
+  double wait_limit = 0;  ///< seconds
   std::optional<double> stop_after_seconds;
   std::optional<std::string> stop_file;
   bool stop_on_signals = true;

@@ -75,6 +75,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .every_seconds = 0.25,
            .mean_time_between_failures = 1e6,
            .when_busy = WhenBusy::two_slots,
+           .wait_limit = 60,
            .keep_last = 2,
            .write_bytes_per_second = 1.5e8,
            .stop_after_seconds = 3600,
@@ -98,6 +99,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
   EXPECT_EQ(settings.every_seconds, 0.25);
   EXPECT_EQ(settings.mean_time_between_failures, 1e6);
   EXPECT_EQ(settings.when_busy, WhenBusy::two_slots);
+  EXPECT_EQ(settings.wait_limit, 60);
   EXPECT_EQ(settings.keep_last, 2u);
   EXPECT_EQ(settings.write_bytes_per_second, 1.5e8);
   EXPECT_EQ(settings.stop_after_seconds, 3600);

@@ -48,9 +48,9 @@ bool is_header(std::string_view name) {
   return false;
 }
 
-/// JOB@STEP.RUN.K-of-N.part
+/// JOB@STEP.RUN.K-of-N.part, or .failed
 bool is_part(std::string_view name) {
-  if (!take_suffix(name, ".part")) return false;
+  if (!take_suffix(name, ".part") && !take_suffix(name, ".failed")) return false;
   const size_t at = name.rfind('@');
   if (at == std::string_view::npos || !is_job(name.substr(0, at))) return false;
   name.remove_prefix(at + 1);

@@ -26,6 +26,7 @@ ByteVector encode_news(const GroupNews& news) {
   put_step(out, news.finished_step);
   out.le64(news.bytes_to_write);
   out.le64(news.bytes_written);
+  put_step(out, news.failed_step);
   put_status(out, news.last_error, kTextBytesMax);
   return bytes;
 }
@@ -37,6 +38,7 @@ Result<GroupNews> decode_news(ByteSpan bytes) {
   VARVE_ASSIGN(news.finished_step, get_step(in));
   VARVE_ASSIGN(news.bytes_to_write, in.le64());
   VARVE_ASSIGN(news.bytes_written, in.le64());
+  VARVE_ASSIGN(news.failed_step, get_step(in));
   VARVE_TRY(get_status(in, news.last_error));
   return news;
 }

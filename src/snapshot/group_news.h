@@ -14,6 +14,7 @@ struct GroupNews {
   uint64_t bytes_to_write = 0;
   uint64_t bytes_written = 0;
   Status last_error;
+  std::optional<uint64_t> failed_step;    ///< of that error
   std::optional<uint64_t> finished_step;  ///< up to this step nothing more will be tried: complete, or failed
 };
 

@@ -133,7 +133,7 @@ TEST_F(ALeaseOfAJob, IsTakenOverAtOnceByWhoKnowsBetterAndItsRunFindsOut) {
 }
 
 TEST_F(ALeaseOfAJob, ThatARunOfThisProcessCouldNotGiveBackIsTakenAtOnce) {
-  FaultyFileSystem faulty(fs, {{.kind = FaultKind::crash, .at_operation = 4}});
+  FaultyFileSystem faulty(fs, {{.kind = FaultKind::crash, .at_operation = 5}});
   const auto bad = Store::open(faulty, "/s").value();
   ASSERT_TRUE(JobLease::acquire(*bad, terms(), clock).ok());
   ASSERT_TRUE(fs.stat(kPath).ok()) << faulty.trace();

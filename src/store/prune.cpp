@@ -129,15 +129,21 @@ class Pruner {
   Status remove_dead_parts() {
     VARVE_ASSIGN(const uint64_t used, remove_used_parts(store_));
     report_.leftover_files += used;
-    VARVE_ASSIGN(std::vector<PartName> parts, list_parts(store_));
-    if (parts.empty()) return {};
+    VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store_));
+    VARVE_ASSIGN(const std::vector<PartName> failures, list_parts(store_, PartName::Kind::failed));
+    if (parts.empty() && failures.empty()) return {};
     VARVE_ASSIGN(const int64_t now_ns, file_system_time());
-    for (const PartName& part : parts) {
-      Result<FileStatus> status = fs_.stat(join_path(store_.parts_path(), part.file_name()));
+    VARVE_TRY(remove_old_parts(parts, PartName::Kind::delivered, now_ns));
+    return remove_old_parts(failures, PartName::Kind::failed, now_ns);
+  }
+
+  Status remove_old_parts(const std::vector<PartName>& names, PartName::Kind kind, int64_t now_ns) {
+    for (const PartName& name : names) {
+      Result<FileStatus> status = fs_.stat(join_path(store_.parts_path(), name.file_name(kind)));
       if (status.status().code() == StatusCode::not_found) continue;
       VARVE_TRY(status.status());
       if (static_cast<double>(now_ns - status->modified_ns) < options_.part_seconds_max * 1e9) continue;
-      VARVE_TRY(remove_part(store_, part));
+      VARVE_TRY(kind == PartName::Kind::delivered ? remove_part(store_, name) : remove_failure(store_, name));
       ++report_.leftover_files;
     }
     return {};

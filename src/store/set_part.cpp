@@ -5,10 +5,20 @@
 #include <map>
 #include <set>
 
+#include "core/status_codec.h"
+
 namespace varve {
 
 namespace {
-constexpr std::string_view kSuffix = ".part";
+constexpr uint64_t kFailureBytesMax = 64_KiB;
+
+constexpr std::string_view suffix_of(PartName::Kind kind) {
+  switch (kind) {
+    case PartName::Kind::delivered: return ".part";
+    case PartName::Kind::failed: return ".failed";
+  }
+  return {};
+}
 constexpr std::string_view kOf = "-of-";
 constexpr size_t kRunDigits = 32;
 
@@ -22,8 +32,13 @@ std::optional<Number> parse_decimal(std::string_view digits) {
   return canonical ? std::optional(number) : std::nullopt;
 }
 
-std::string part_path(const Store& store, const PartName& name) {
-  return join_path(store.parts_path(), name.file_name());
+std::string part_path(const Store& store, const PartName& name, PartName::Kind kind = PartName::Kind::delivered) {
+  return join_path(store.parts_path(), name.file_name(kind));
+}
+
+Status remove_if_there(const Store& store, const std::string& path) {
+  Status removed = store.fs().remove(path);
+  return removed.code() == StatusCode::not_found ? Status() : removed;
 }
 
 /// What a writer is told that comes too early, or too late.
@@ -75,6 +90,7 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
       return Status::invalid_argument("the parts of a set were saved with different options", name.to_string());
     }
     set.created_s = std::max(set.created_s, part.created_s);
+    set.number = std::max(set.number, part.number);
     set.rank_count += part.rank_count;
     set.file_count += part.file_count;
     set.raw_bytes += part.raw_bytes;
@@ -100,20 +116,21 @@ Status remove_parts(const Store& store, const std::vector<PartName>& names) {
 }
 }  // namespace
 
-std::string PartName::file_name() const {
+std::string PartName::file_name(Kind kind) const {
   return set.to_string() + "." + run.hex() + "." + std::to_string(ordinal) + std::string(kOf) + std::to_string(count) +
-         std::string(kSuffix);
+         std::string(suffix_of(kind));
 }
 
 std::string PartName::to_string() const {
   return set.to_string() + " (part " + std::to_string(uint64_t{ordinal} + 1) + " of " + std::to_string(count) + ")";
 }
 
-std::optional<PartName> PartName::parse(std::string_view file_name) {
+std::optional<PartName> PartName::parse(std::string_view file_name, Kind kind) {
+  const std::string_view suffix = suffix_of(kind);
   const size_t at = file_name.find('@'), run_dot = file_name.find('.', at);
-  if (run_dot == std::string_view::npos || !file_name.ends_with(kSuffix)) return std::nullopt;
+  if (run_dot == std::string_view::npos || !file_name.ends_with(suffix)) return std::nullopt;
   const size_t run_begin = run_dot + 1, ordinal_begin = run_begin + kRunDigits + 1;
-  const size_t of = file_name.find(kOf, ordinal_begin), end = file_name.size() - kSuffix.size();
+  const size_t of = file_name.find(kOf, ordinal_begin), end = file_name.size() - suffix.size();
   if (of == std::string_view::npos || of + kOf.size() > end || file_name[ordinal_begin - 1] != '.') return std::nullopt;
   const auto step = parse_decimal<uint64_t>(file_name.substr(at + 1, run_dot - at - 1));
   const Result<UniqueId> run = UniqueId::parse(file_name.substr(run_begin, kRunDigits));
@@ -124,7 +141,7 @@ std::optional<PartName> PartName::parse(std::string_view file_name) {
   return check_job_name(name.set.job).ok() ? std::optional(std::move(name)) : std::nullopt;
 }
 
-Result<std::vector<PartName>> list_parts(const Store& store) {
+Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind) {
   Result<std::vector<DirectoryEntry>> entries = store.fs().list(store.parts_path());
   if (!entries.ok()) {
     if (entries.status().code() == StatusCode::not_found) return std::vector<PartName>{};
@@ -133,7 +150,7 @@ Result<std::vector<PartName>> list_parts(const Store& store) {
   std::vector<PartName> names;
   for (const DirectoryEntry& entry : *entries) {
     if (entry.is_directory) continue;
-    if (std::optional<PartName> name = PartName::parse(entry.name)) names.push_back(std::move(*name));
+    if (std::optional<PartName> name = PartName::parse(entry.name, kind)) names.push_back(std::move(*name));
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -151,9 +168,28 @@ Result<SetRecord> read_part(const Store& store, const PartName& name) {
   return record;
 }
 
-Status remove_part(const Store& store, const PartName& name) {
-  Status removed = store.fs().remove(part_path(store, name));
-  return removed.code() == StatusCode::not_found ? Status() : removed;
+Status remove_part(const Store& store, const PartName& name) { return remove_if_there(store, part_path(store, name)); }
+
+Status publish_failure(const Store& store, const PartName& name, const Status& why) {
+  FileSystem& fs = store.fs();
+  VARVE_TRY(fs.create_directory(store.parts_path()));
+  const Result<std::unique_ptr<File>> file = fs.create(part_path(store, name, PartName::Kind::failed));
+  if (file.status().code() == StatusCode::already_exists) return {};
+  VARVE_TRY(file.status());
+  // The name alone tells that the part will not come.
+  return (*file)->write_at(0, encode_status(why));
+}
+
+Status read_failure(const Store& store, const PartName& name) {
+  VARVE_ASSIGN(const ByteVector raw,
+               read_file(store.fs(), part_path(store, name, PartName::Kind::failed), kFailureBytesMax));
+  Status why;
+  VARVE_TRY(decode_status(raw, why));
+  return why.ok() ? Status::corrupt("what is told as a failure is none", name.to_string()) : why;
+}
+
+Status remove_failure(const Store& store, const PartName& name) {
+  return remove_if_there(store, part_path(store, name, PartName::Kind::failed));
 }
 
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,

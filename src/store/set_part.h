@@ -24,10 +24,12 @@ struct PartName {
   uint32_t count = 1;
   auto operator<=>(const PartName&) const = default;
 
-  /// JOB@STEP.RUN.ORDINAL-of-COUNT.part
-  std::string file_name() const;
+  /// What a file of this name says: what the writer has done, or why it could do nothing.
+  enum class Kind : uint8_t { delivered, failed };
+  /// JOB@STEP.RUN.ORDINAL-of-COUNT.part, or .failed
+  std::string file_name(Kind kind = Kind::delivered) const;
   /// The reverse of file_name(); none for anything else.
-  static std::optional<PartName> parse(std::string_view file_name);
+  static std::optional<PartName> parse(std::string_view file_name, Kind kind = Kind::delivered);
   /// "job@7 (part 1 of 4)", for people; counts from 1.
   std::string to_string() const;
 };
@@ -35,12 +37,20 @@ struct PartName {
 /// At most so many parts make a set.
 inline constexpr uint32_t kPartCountMax = 1'000'000;
 
-/// The parts that lie in the store, sorted.
-Result<std::vector<PartName>> list_parts(const Store& store);
+/// The parts that lie in the store, sorted; or, with Kind::failed, those that will not come.
+Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind = PartName::Kind::delivered);
 /// The record of a part: that of a set which has only the part's groups. not_found if it is not there (any more).
 Result<SetRecord> read_part(const Store& store, const PartName& name);
 /// Makes a part disappear; OK if it is gone already. Not durable until the parts' folder is synced.
 Status remove_part(const Store& store, const PartName& name);
+
+/// Tells the other writers of the set that this part will not come, and why, so that they need not wait for it. Not
+/// durable: after a crash nobody waits. OK if that was told before.
+Status publish_failure(const Store& store, const PartName& name, const Status& why);
+/// Why the part will not come; an error of its own if that cannot be read.
+Status read_failure(const Store& store, const PartName& name);
+/// Takes back what publish_failure() told; OK if it is gone already.
+Status remove_failure(const Store& store, const PartName& name);
 
 /// Makes a set of its `count` parts, durably, and removes them; returns its record. Any number of writers may try at
 /// the same time: one of them succeeds.

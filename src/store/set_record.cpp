@@ -6,7 +6,8 @@ namespace varve {
 
 namespace {
 constexpr std::string_view kRecordMagic = "VARVESET";
-constexpr uint16_t kRecordVersion = 1;
+/// Records of version 1 have neither number nor run.
+constexpr uint16_t kRecordVersion = 2, kVersionWithoutNumber = 1;
 }  // namespace
 
 uint64_t SetRecord::stored_bytes() const {
@@ -35,6 +36,9 @@ ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score
   w.signed_varint(record.created_s);
   for (const std::string* text : {&record.scheme, &record.policy, &record.chunker, &record.match}) w.text(*text);
   for (uint64_t number : {record.rank_count, record.file_count, record.raw_bytes, record.new_bytes}) w.varint(number);
+  w.varint(record.number);
+  w.bytes(record.run.bytes);
+  w.varint(record.run_ranks);
   w.varint(record.groups.size());
   for (const GroupRecord& group : record.groups) {
     write_score(w, group.root, score.score_bytes());
@@ -56,7 +60,7 @@ Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score) {
   if (score(fields) != named) return Status::corrupt("the set record does not match its checksum");
   ByteReader reader(fields.subspan(8));
   VARVE_ASSIGN(uint16_t version, reader.le16());
-  if (version != kRecordVersion) {
+  if (version != kRecordVersion && version != kVersionWithoutNumber) {
     return Status::unsupported("this set was saved in record version " + std::to_string(version), {},
                                "use a newer Varve");
   }
@@ -72,6 +76,12 @@ Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score) {
   }
   for (uint64_t* number : {&record.rank_count, &record.file_count, &record.raw_bytes, &record.new_bytes}) {
     VARVE_ASSIGN(*number, reader.varint());
+  }
+  if (version != kVersionWithoutNumber) {
+    VARVE_ASSIGN(record.number, reader.varint());
+    VARVE_ASSIGN(ByteSpan run, reader.bytes(record.run.bytes.size()));
+    std::copy(run.begin(), run.end(), record.run.bytes.begin());
+    VARVE_ASSIGN(record.run_ranks, reader.varint());
   }
   VARVE_ASSIGN(uint64_t group_count, reader.count(score_bytes + 17));
   record.groups.resize(group_count);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "arena/frame.h"
+#include "core/unique_id.h"
 
 namespace varve {
 
@@ -32,9 +33,17 @@ struct SetRecord {
   uint64_t file_count = 0;
   uint64_t raw_bytes = 0;  ///< of all regular files
   uint64_t new_bytes = 0;  ///< raw bytes that were not in the store before
+  /// Counts the sets of a job as they are made, from 1; goes on over restarts, and with the set to other stores. 0: not
+  /// known, in sets of older versions. `every=` of levels counts by it.
+  uint64_t number = 0;
+  UniqueId run;            ///< of the program that made the set; zeros: no program did, or it is not known
+  uint64_t run_ranks = 0;  ///< that this run had on all nodes; 0: not known
   std::vector<GroupRecord> groups;
 
   uint64_t stored_bytes() const;  ///< written for this set
+  /// Not so of a set in a node's own store that has only the ranks of its node: that is a checkpoint only together with
+  /// what the other nodes have.
+  bool has_all_ranks() const { return run_ranks == 0 || rank_count == run_ranks; }
 };
 
 ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score);

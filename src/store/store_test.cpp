@@ -222,7 +222,7 @@ TEST(SetRecord, OfANewerVersionIsUnsupported) {
   SetRecord record;
   record.name = {"job", 1};
   ByteVector raw = encode_set_record(record, score);
-  raw[8] = std::byte{2};
+  raw[8] = std::byte{3};
   raw.resize(raw.size() - score.score_bytes());
   const Score sum = score(raw);
   ByteWriter w(raw);

@@ -25,19 +25,19 @@ bool is_below(const std::string& path, const std::string& folder) {
 }
 }  // namespace
 
-Watcher::Watcher(const Store& store, WatchOptions options, SaveFound save, WatchListener& listener, FolderEvents events)
+Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, WatchListener& listener, FolderEvents events)
     : store_(store),
       options_(std::move(options)),
-      save_(std::move(save)),
+      duty_(std::move(duty)),
       listener_(listener),
       events_(std::move(events)),
       tracker_(milliseconds_of(options_.quiet_seconds)) {}
 
-Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, SaveFound save,
+Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, WatchDuty duty,
                                                WatchListener& listener) {
   VARVE_ASSIGN(FolderEvents events, FolderEvents::open());
   std::unique_ptr<Watcher> watcher(
-      new Watcher(store, std::move(options), std::move(save), listener, std::move(events)));
+      new Watcher(store, std::move(options), std::move(duty), listener, std::move(events)));
   for (const std::string& folder : watcher->options_.folders) {
     std::error_code error;
     const std::filesystem::path path = std::filesystem::canonical(folder, error);
@@ -198,6 +198,7 @@ Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
     return {};
   }
   if (!there) VARVE_TRY(save(entry, progress));
+  VARVE_TRY(bring_along(entry.name, progress));
   if (options_.remove_originals) VARVE_TRY(remove(entry, progress));
   SetTracker::settle(entry, WatchState::saved);
   return {};
@@ -215,17 +216,27 @@ Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
     listener_.happened({WatchEvent::Kind::differs, entry});
     return true;
   }
-  listener_.happened({WatchEvent::Kind::was_saved, entry});
+  // One that failed was told of before: it is its way to other levels that is tried again.
+  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
   return true;
 }
 
 Status Watcher::save(SetTracker::Entry& entry, ProgressSink& progress) {
   const auto begin = Clock::now();
   listener_.begins(entry.name);
-  VARVE_ASSIGN(const SaveReport report, save_(entry.found, entry.name, progress));
+  VARVE_ASSIGN(const SaveReport report, duty_.save(entry.found, entry.name, progress));
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   listener_.happened({WatchEvent::Kind::saved, entry, &report, seconds});
   return {};
+}
+
+Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
+  if (!duty_.bring_along) return {};
+  Status brought = duty_.bring_along(name, progress);
+  const StatusCode code = brought.code();
+  if (code != StatusCode::busy && code != StatusCode::not_found) return brought;
+  // These would mean that the set is not whole yet.
+  return Status::io_error(std::string(brought.message()), std::string(brought.subject()), std::string(brought.hint()));
 }
 
 Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {

@@ -43,8 +43,14 @@ class WatchListener {
   virtual void rests(const SetTracker& sets) = 0;
 };
 
-/// How a watcher saves a set that is whole. busy: the set changes yet, or others are not there yet; it is waited for.
-using SaveFound = std::function<Result<SaveReport>(const FoundSet&, const SetName&, ProgressSink&)>;
+/// What a watcher does with sets.
+struct WatchDuty {
+  /// Saves a set that is whole. busy: the set changes yet, or others are not there yet; it is waited for.
+  std::function<Result<SaveReport>(const FoundSet&, const SetName&, ProgressSink&)> save{};
+  /// Has a set, which is in the store, brought to wherever else it is to be; OK once it is there. Until then its
+  /// originals stay, and it is asked for again. Empty: it is to be nowhere else.
+  std::function<Status(const SetName&, ProgressSink&)> bring_along{};
+};
 
 /// Saves the sets that a program leaves in folders, each as soon as it is whole; those that were left while no watcher
 /// ran, too. Never writes into the folders, but to remove what is in the store, byte for byte, if told to. One thread.
@@ -52,7 +58,7 @@ class Watcher {
  public:
   /// `store` is where the sets get, and is only read here. All that is given outlives the watcher. invalid_argument:
   /// something about the folders makes no sense.
-  static Result<std::unique_ptr<Watcher>> open(const Store& store, WatchOptions options, SaveFound save,
+  static Result<std::unique_ptr<Watcher>> open(const Store& store, WatchOptions options, WatchDuty duty,
                                                WatchListener& listener);
 
   /// Watches until `progress` is cancelled; or, with `once`, until all that is whole is saved, without waiting for the
@@ -63,7 +69,7 @@ class Watcher {
   std::vector<std::string> folders() const;
 
  private:
-  Watcher(const Store& store, WatchOptions options, SaveFound save, WatchListener& listener, FolderEvents events);
+  Watcher(const Store& store, WatchOptions options, WatchDuty duty, WatchListener& listener, FolderEvents events);
 
   Status look_everywhere(ProgressSink& progress);
   Status look(size_t where, bool everything, ProgressSink& progress);
@@ -79,12 +85,14 @@ class Watcher {
   Status save(SetTracker::Entry& entry, ProgressSink& progress);
   /// Whether the store has the set already.
   Result<bool> is_there(SetTracker::Entry& entry);
+  /// Whether the set is at all levels that it is due to, by now.
+  Status bring_along(const SetName& name, ProgressSink& progress) const;
   Status remove(SetTracker::Entry& entry, ProgressSink& progress);
   const SetFinder& finder_of(const FoundSet& set) const;
 
   const Store& store_;
   const WatchOptions options_;
-  const SaveFound save_;
+  const WatchDuty duty_;
   WatchListener& listener_;
   FolderEvents events_;
   std::vector<SetFinder> finders_;  ///< one for each watched folder

@@ -35,13 +35,18 @@ struct AWatcher : testing::Test, WatchListener {
   }
 
   Result<std::unique_ptr<Watcher>> open() {
-    const SaveFound save = [this](const FoundSet& set, const SetName& name, ProgressSink& progress) {
+    WatchDuty duty;
+    duty.save = [this](const FoundSet& set, const SetName& name, ProgressSink& progress) {
       const std::lock_guard lock(mutex);
       if (!failure.ok()) return Result<SaveReport>(failure);
       return save_files(*store, set.folder, set.files, name, test::save_options(name.job, name.step),
                         test::layout_service(), progress);
     };
-    return Watcher::open(*store, options, save, *this);
+    duty.bring_along = [this](const SetName&, ProgressSink&) {
+      const std::lock_guard lock(mutex);
+      return elsewhere;
+    };
+    return Watcher::open(*store, options, std::move(duty), *this);
   }
   void happened(const WatchEvent& event) override {
     const std::lock_guard lock(mutex);
@@ -74,6 +79,7 @@ struct AWatcher : testing::Test, WatchListener {
   Stop stop;
   std::mutex mutex;
   Status failure;
+  Status elsewhere;  ///< what becomes of bringing sets to other levels
   std::vector<std::pair<Kind, uint64_t>> events;
 };
 

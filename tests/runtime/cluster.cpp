@@ -16,7 +16,7 @@ Result<std::unique_ptr<RunSession>> Cluster::open(uint32_t rank, std::unique_ptr
   options.codec = codec;
   if (!key_file.empty()) options.key_file = key_file;
   SessionEnvironment environment;
-  environment.files = files;
+  environment.files = files_of_node ? &files_of_node(nodes[rank / node_ranks]) : files;
   environment.sources.environment = {{"VARVE_NODE", nodes[rank / node_ranks]}};
   return RunSession::open(std::move(ranks), options, environment);
 }
@@ -32,18 +32,6 @@ void Cluster::run(const std::string& levels,
   });
 }
 
-namespace {
-/// Steps of a test take no time, so that a slow machine's pushes would fall behind. A level that is stuck is given up.
-void let_levels_follow(RunSession& session) {
-  for (int milliseconds = 0; milliseconds < 2000; ++milliseconds) {
-    const std::vector<LevelProgress> levels = session.progress().levels;
-    if (std::none_of(levels.begin(), levels.end(), [](const LevelProgress& level) { return level.waiting > 2; }))
-      return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-}  // namespace
-
 void Cluster::go(RunSession& session, Model& model, uint64_t first, uint64_t last) {
   for (uint64_t step = first; step <= last; ++step) {
     model.step(step);
@@ -51,7 +39,6 @@ void Cluster::go(RunSession& session, Model& model, uint64_t first, uint64_t las
     EXPECT_TRUE(made.ok()) << made.to_string();
     const Status waited = session.wait();
     EXPECT_TRUE(waited.ok()) << waited.to_string();
-    let_levels_follow(session);
   }
 }
 

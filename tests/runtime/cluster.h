@@ -19,6 +19,7 @@ struct Cluster {
   std::string codec = "store";
   std::string key_file;
   FileSystem* files = &posix_file_system();
+  std::function<FileSystem&(const std::string& node)> files_of_node;  ///< in place of it
 
   uint32_t rank_count() const { return static_cast<uint32_t>(nodes.size()) * node_ranks; }
   std::string node_path(const std::string& node) const { return local + "/node-" + node; }

@@ -148,6 +148,8 @@ class EveryKindOfLevel : public testing::TestWithParam<LevelKind> {
     trial.cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
       EXPECT_EQ(session.restart().value(), std::nullopt);
       go(session, model, 1, 4);
+      // Nodes tell each other what they have.
+      EXPECT_TRUE(session.wait().ok());
       // Rank 0 and the first rank of each node know how far the levels are.
       if (rank % trial.cluster.node_ranks == 0) await_last_level(session, 4);
       all.arrive_and_wait();

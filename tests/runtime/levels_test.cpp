@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "core/forwarding_file_system.h"
 #include "runtime/cluster.h"
 #include "runtime/served_store.h"
 #include "runtime/switched_file_system.h"
@@ -188,8 +189,9 @@ TEST_P(ASessionWithLevels, TakesAFartherLevelIfANodeHasLostItsStore) {
   EXPECT_TRUE(says(told, "step 7 in local:"));
   // What the other nodes had of 7 and 8 was replaced.
   for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
-  EXPECT_EQ(steps_at(cluster.far), (Steps{3, 6, 9}));
-  EXPECT_EQ(cluster.restart_from(local_and_far, 9, 9), "");
+  // Step 7 is the ninth set that was made, and step 9 the last.
+  EXPECT_EQ(steps_at(cluster.far), (Steps{3, 6, 7, 9}));
+  EXPECT_EQ(cluster.restart_from(local_and_far + " every=3", 9, 9), "");
 }
 
 TEST_P(ASessionWithLevels, TakesTheSameStepFromAnotherLevelIfOneIsDamagedAndMendsThat) {
@@ -289,25 +291,124 @@ TEST_P(ASessionWithLevels, GoesOnWhileAFartherLevelIsFullAndCatchesUp) {
   for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{4});
 }
 
-TEST_P(ASessionWithLevels, LeavesSetsOutWhereALevelIsStuck) {
+TEST_P(ASessionWithLevels, KeepsAllThatAStuckLevelIsOwed) {
   SwitchedTogether files(cluster, cluster.far);
   const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    files.set(rank, Mode::held);
+    Cluster::go(session, model, 1, 8);
+    if (rank % cluster.node_ranks == 0) {
+      EXPECT_EQ(session.progress().levels[2].waiting, 8u);
+    }
+    files.set(rank, Mode::normal);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4, 5, 6, 7, 8}));
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{8});
+}
+
+TEST_P(ASessionWithLevels, GivesUpWhatAStuckLevelIsOwedOnlyWhereThatIsSaid) {
+  SwitchedTogether files(cluster, cluster.far);
+  const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far + " backlog=4";
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
     const bool first_of_node = rank % cluster.node_ranks == 0;
     files.set(rank, Mode::held);
     Cluster::go(session, model, 1, 8);
     if (first_of_node) {
       const LevelProgress far = session.progress().levels[2];
-      EXPECT_EQ(far.waiting, LevelPush::kWaitingMax);
+      EXPECT_EQ(far.waiting, 4u);
       EXPECT_EQ(far.last_error.code(), StatusCode::resource_limit) << far.last_error.to_string();
       EXPECT_TRUE(says(Cluster::words(session.warnings()), "falls behind"));
     }
-    EXPECT_TRUE(session.checkpoint(9, Persistence::now).ok()) << "all are here";
     files.set(rank, Mode::normal);
     Cluster::finish(session);
   });
-  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4, 9}));
-  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{9});
+  const Steps there = steps_at(cluster.far);
+  EXPECT_EQ(there.back(), 8u);
+  EXPECT_LE(there.size(), 5u);
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{8});
+}
+
+// What a farther level could not be given in one run comes there in the next, or by whoever else comes.
+TEST_P(ASessionWithLevels, BringsTheBacklogOfEarlierRunsToALevelThatIsBack) {
+  SwitchedTogether files(cluster, cluster.far);
+  const std::string levels = "memory; local:" + cluster.local + " keep=1; dir:" + cluster.far;
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    Cluster::go(session, model, 1, 1);
+    files.set(rank, Mode::full);
+    Cluster::go(session, model, 2, 4);
+    EXPECT_FALSE(session.finish(std::chrono::minutes(1)).ok());
+  });
+  for (const std::string& node : cluster.nodes) {
+    const Steps steps = steps_at(cluster.node_path(node)), owed{2, 3, 4};
+    EXPECT_TRUE(std::includes(steps.begin(), steps.end(), owed.begin(), owed.end())) << node;
+  }
+  files.set_alone(Mode::normal);
+  EXPECT_EQ(cluster.restart_from(levels, 4, 5), "");
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3, 4, 5}));
+  expect_whole(cluster.far);
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(steps_at(cluster.node_path(node)), Steps{5});
+}
+
+// One node whose disk is full from step 3 on, while the others drop what is old: a checkpoint has to stay.
+TEST_P(ASessionWithLevels, DropsNothingThatIsNewestOnAllNodesTogether) {
+  SwitchedTogether files(cluster, cluster.node_path("b"));
+  const std::string levels = "memory; local:" + cluster.local + " keep=1";
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    Cluster::go(session, model, 1, 2);
+    files.set(rank, Mode::full);
+    for (uint64_t step = 3; step <= 7; ++step) {
+      model.step(step);
+      session.checkpoint(step, Persistence::later).ignore("it tells of those before");
+      // Long enough for the others to drop what they think is old.
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    EXPECT_EQ(session.progress().newest_persistent, 2u) << "what all nodes have";
+    EXPECT_FALSE(session.wait().ok());
+    files.set(rank, Mode::normal);
+    session.finish(std::chrono::minutes(1)).ignore("it tells of step 7");
+  });
+  for (const std::string& node : cluster.nodes) {
+    const Steps steps = steps_at(cluster.node_path(node));
+    EXPECT_TRUE(std::binary_search(steps.begin(), steps.end(), 2u)) << node;
+    EXPECT_LE(steps.size(), 2u) << "parts of checkpoints that can never be whole are not kept: " << node;
+  }
+  cluster.restart_from(levels, 2, 3);
+}
+
+// A store that all nodes share, and one node that can never write its part: the others must go on.
+TEST_P(ASessionWithLevels, WaitsForNoNodeThatCannotDeliverItsPart) {
+  class OneNodeCannotWrite final : public ForwardingFileSystem {
+   public:
+    using ForwardingFileSystem::ForwardingFileSystem;
+    Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override {
+      if (path.find("/arenas/") != std::string::npos)
+        return Status(StatusCode::no_space, "no space left on this node", path);
+      return ForwardingFileSystem::create(path, options);
+    }
+  } broken(posix_file_system());
+  cluster.files_of_node = [&](const std::string& node) -> FileSystem& {
+    return node == "b" ? static_cast<FileSystem&>(broken) : posix_file_system();
+  };
+  cluster.run("memory; dir:" + cluster.far, [&](uint32_t rank, RunSession& session, Model& model) {
+    const bool broken_node = rank / cluster.node_ranks == 1;
+    std::vector<Status> told;
+    for (uint64_t step = 1; step <= 6; ++step) {
+      model.step(step);
+      told.push_back(session.checkpoint(step, Persistence::later));
+    }
+    const Status waited = session.wait();
+    EXPECT_EQ(waited.code(), StatusCode::no_space) << waited.to_string();
+    if (broken_node) {
+      EXPECT_TRUE(std::any_of(told.begin(), told.end(), [](const Status& each) {
+        return each.code() == StatusCode::no_space;
+      })) << "checkpoint() tells of what became of those before";
+    }
+    session.finish(std::chrono::minutes(1)).ignore("it tells of step 6");
+  });
+  EXPECT_EQ(steps_at(cluster.far), Steps());
+  EXPECT_TRUE(list_parts(*store_at(cluster.far)).value().empty());
+  EXPECT_TRUE(list_parts(*store_at(cluster.far), PartName::Kind::failed).value().empty());
 }
 
 TEST_P(ASessionWithLevels, SaysAtItsEndThatAFartherLevelHasNotTheLastSet) {
@@ -321,7 +422,7 @@ TEST_P(ASessionWithLevels, SaysAtItsEndThatAFartherLevelHasNotTheLastSet) {
   cluster.files = &posix_file_system();
   // What is near alone is brought to the farther level when the run goes on from it.
   EXPECT_EQ(cluster.restart_from(local_and_far, 2, 2), "");
-  EXPECT_EQ(steps_at(cluster.far), Steps{2});
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2}));
 }
 
 TEST_P(ASessionWithLevels, IsOpenedWhileAFartherLevelIsFullAndMakesItLater) {

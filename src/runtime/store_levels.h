@@ -3,15 +3,24 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/progress.h"
+#include "level/backlog.h"
 #include "runtime/settings.h"
 #include "runtime/store_level.h"
 #include "store/catalog.h"
 
-namespace varve::cli {
+namespace varve {
+
+/// A set that was copied to a level.
+struct LevelCopy {
+  std::string level;  ///< its name
+  SetName name;
+  uint64_t sent_bytes = 0;
+};
 
 /// The levels that are stores, nearest first, as `--levels`, VARVE_LEVELS or varve.toml name them: for commands that
 /// work without a running program. Memory and redundancy are matters of a running program, and only looked at.
@@ -38,8 +47,15 @@ class StoreLevels {
     std::string store;     ///< --store, in place of them
     std::string key_file;  ///< --key-file
   };
+  /// What levels take from the world; all outlives them.
+  struct World {
+    FileSystem* files = &posix_file_system();  ///< where folders are
+    SettingsSources sources = SettingsSources::of_process();
+    Clock* clock = &steady_clock();
+  };
   /// May start threads.
-  static Result<StoreLevels> open(const Said& said, Use use);
+  static Result<StoreLevels> open(const Said& said, Use use, World world);
+  static Result<StoreLevels> open(const Said& said, Use use) { return open(said, use, World()); }
 
   const std::vector<Level>& levels() const { return levels_; }
   const Level& nearest() const { return levels_.front(); }
@@ -50,28 +66,28 @@ class StoreLevels {
   /// As VARVE_NODE says it; else empty.
   const std::string& node() const { return node_; }
 
-  struct Copy {
-    std::string level;
-    uint64_t sent_bytes = 0;
-  };
-  /// What became of a set after it was saved.
+  /// What became of a job's sets after one was saved.
   struct Onward {
-    std::vector<Copy> copies;
-    std::vector<Status> failures;  ///< each of a level of its own
+    std::vector<LevelCopy> copies;
+    std::vector<Status> failures;
+    std::vector<Status> given_up;  ///< sets that a level does not get, as its `backlog` says
+    std::set<uint64_t> owed;       ///< steps that some level should have, and has not
   };
-  /// After a set was saved to the nearest level: copies it to the levels behind, as often as their `every` says, and
-  /// drops old sets of its job as `keep` says and a running program does (runtime/retention.h). The nearest level keeps
-  /// what is counted for the others. A level that fails is not in the way of the others.
-  Onward bring_along(const SetName& name, ProgressSink& progress);
+  /// After a set was saved to the nearest level: copies to each level behind what it lacks of the job's sets (the set
+  /// and the backlog, level/backlog.h), oldest first, and drops old sets by the rule of level/retention.h. A level that
+  /// fails is not in the way of the others.
+  Onward bring_along(const std::string& job, ProgressSink& progress);
 
  private:
   /// Opens a level, or notes why it cannot be opened.
   void reach(Level& level) const;
-  Result<std::optional<Copy>> copy_to(Level& level, const SetName& name, ProgressSink& progress) const;
-  Status retain(const Level& level, const SetName& name, ProgressSink& progress) const;
-  /// Whether the set, which is in the nearest level, is to go to another one.
-  Result<bool> is_due(const Level& level, const SetName& name) const;
+  /// Copies to a level what it is owed; returns what it is still owed then.
+  std::vector<OwedSet> catch_up(Level& level, const std::string& job, Onward& onward, ProgressSink& progress) const;
+  Result<std::vector<OwedSet>> backlog(Level& level, const std::string& job) const;
+  Status retain(const Level& level, const std::string& job, const std::set<uint64_t>& owed,
+                ProgressSink& progress) const;
 
+  World world_;
   Settings settings_;
   std::string node_;
   bool makes_ = false;
@@ -83,4 +99,4 @@ class StoreLevels {
 /// and goes on has new sets with lower ones.
 Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there);
 
-}  // namespace varve::cli
+}  // namespace varve

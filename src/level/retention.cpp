@@ -1,0 +1,90 @@
+#include "level/retention.h"
+
+#include <algorithm>
+
+#include "store/catalog.h"
+#include "store/prune.h"
+
+namespace varve {
+
+namespace {
+/// A prune walks the trees of all sets, so it pays only for some dropped ones at a time.
+constexpr uint64_t kSetsPerPrune = 4;
+
+bool is_newer(const SetAtLevel& one, const SetAtLevel& other) {
+  return one.step > other.step && one.number >= other.number;
+}
+}  // namespace
+
+std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep) {
+  std::vector<uint64_t> leaving;
+  for (const SetAtLevel& set : sets) {
+    const auto complete = std::count_if(
+        sets.begin(), sets.end(), [&](const SetAtLevel& other) { return other.complete && is_newer(other, set); });
+    const auto with_redundancy = std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& other) {
+      return other.has_redundancy && is_newer(other, set);
+    });
+    const bool outlived = static_cast<uint64_t>(complete) >= std::max<uint64_t>(keep.complete, 1);
+    const bool still_protects =
+        set.has_redundancy && static_cast<uint64_t>(with_redundancy) < std::max<uint64_t>(keep.with_redundancy, 1);
+    if (set.never_complete || (outlived && !still_protects && !set.owed)) leaving.push_back(set.step);
+  }
+  return leaving;
+}
+
+Status Retention::apply(const Store& store, ProgressSink& progress) {
+  if (!rules_.keep && !rules_.never_complete) return {};
+  VARVE_ASSIGN(const std::vector<SetAtLevel> sets, look(store));
+  const KeepRule keep{rules_.keep.value_or(sets.size() + 1), rules_.keep_with_redundancy};
+  for (const uint64_t step : sets_that_may_leave(sets, keep)) VARVE_TRY(drop(store, step));
+  return dropped_count_ < kSetsPerPrune ? Status() : give_space_back(store, progress, 0);
+}
+
+Result<std::vector<SetAtLevel>> Retention::look(const Store& store) {
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(rules_.job));
+  std::erase_if(numbers_,
+                [&](const auto& known) { return !std::binary_search(steps.begin(), steps.end(), known.first); });
+  std::vector<SetAtLevel> sets;
+  if (steps.size() <= rules_.keep.value_or(0) && !rules_.never_complete) return sets;
+  for (const uint64_t step : steps) {
+    SetAtLevel& set = sets.emplace_back();
+    set.step = step;
+    set.number = number_of(store, step);
+    set.complete = !rules_.complete || rules_.complete(step);
+    set.has_redundancy = rules_.has_redundancy && rules_.has_redundancy(step);
+    set.never_complete = rules_.never_complete && rules_.never_complete(step);
+    set.owed = rules_.owed && rules_.owed(step, set.number);
+  }
+  return sets;
+}
+
+/// One whose record cannot be read counts as old: it pushes nothing out.
+uint64_t Retention::number_of(const Store& store, uint64_t step) {
+  const auto known = numbers_.find(step);
+  if (known != numbers_.end()) return known->second;
+  const Result<SetRecord> record = Catalog(store).read({rules_.job, step});
+  if (!record.ok()) return 0;
+  return numbers_[step] = record->number;
+}
+
+Status Retention::drop(const Store& store, uint64_t step) {
+  if (rules_.before_drop) VARVE_TRY(rules_.before_drop(step));
+  const Status removed = Catalog(store).remove({rules_.job, step});
+  if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
+  numbers_.erase(step);
+  ++dropped_count_;
+  return {};
+}
+
+Status Retention::give_space_back(const Store& store, ProgressSink& progress, double wait_seconds) {
+  if (dropped_count_ == 0) return {};
+  PruneOptions options;
+  options.wait_seconds = wait_seconds;
+  if (rules_.whole_arenas) options.live_share_min = 0;
+  VARVE_ASSIGN(const PruneReport report, prune_store(store, options, progress));
+  // What waits for a writer is for the next time.
+  if (report.waiting_arenas == 0) dropped_count_ = 0;
+  return {};
+}
+
+}  // namespace varve

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/progress.h"
+#include "store/set_record.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// A set of a job at one level, as far as is known here. What is known may lag behind what is, never lead: a set that
+/// is not known to be complete counts as one that is not.
+struct SetAtLevel {
+  uint64_t step = 0;
+  uint64_t number = 0;          ///< SetRecord::number
+  bool complete = false;        ///< all who hold parts of it at this level have told that they have theirs
+  bool has_redundancy = false;  ///< all of these can be made anew from the others' redundancy
+  bool owed = false;            ///< a farther level is to get it, and has not, and nobody said to give that up
+  bool never_complete = false;  ///< somebody could not save a part of it, so that it is none and will be none
+};
+
+/// How many of the newest sets stay at a level.
+struct KeepRule {
+  uint64_t complete = 1;         ///< of those that are complete; at least 1
+  uint64_t with_redundancy = 1;  ///< of those that have redundancy; at least 1
+};
+
+/// The steps that may leave a level: the one rule for all levels, and for all who drop sets by themselves (runs, saves,
+/// watchers). A set may leave if
+///   - so many complete sets as are kept are newer, and, if it has redundancy, as many of those that have some; and
+///   - no farther level is owed it;
+/// or if it can never be complete. Newer is what has a higher step *and* was made later: sets of steps that a run has
+/// left behind when it fell back neither push newer ones out, nor are they pushed out before the run has come past
+/// them.
+std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep);
+
+/// Keeps the rule in one store for one job: drops what may leave, and gives the space back. One for each level and run;
+/// where several processes share a level, one of them does it for all. One thread at a time.
+class Retention {
+ public:
+  static constexpr double kLastWaitSeconds = 5;
+
+  struct Rules {
+    std::string job{};
+    std::optional<uint64_t> keep{};  ///< none: all stay, but what can never be complete
+    uint64_t keep_with_redundancy = 1;
+    /// What is known beside the store; where one is not set, of each set there: it is complete, has no redundancy, is
+    /// not owed, may be complete.
+    std::function<bool(uint64_t step)> complete{}, has_redundancy{}, never_complete{};
+    std::function<bool(uint64_t step, uint64_t number)> owed{};
+    std::function<Status(uint64_t step)> before_drop{};  ///< of a set; where it fails, the set stays
+    /// Only arenas of which nothing is needed are given back: redundancy covers whole arenas.
+    bool whole_arenas = false;
+  };
+  explicit Retention(Rules rules) : rules_(std::move(rules)) {}
+
+  /// After a set was completed, or the room ran out. Space comes back now and then, when no writer is in the way.
+  Status apply(const Store& store, ProgressSink& progress);
+  /// What space was not given back yet: at the end, or when the room ran out. Waits a little for writers that are about
+  /// to end.
+  Status give_space_back(const Store& store, ProgressSink& progress, double wait_seconds = kLastWaitSeconds);
+  /// Whether sets were dropped whose space give_space_back() would give back.
+  bool has_space_to_give() const { return dropped_count_ > 0; }
+
+ private:
+  Result<std::vector<SetAtLevel>> look(const Store& store);
+  uint64_t number_of(const Store& store, uint64_t step);
+  Status drop(const Store& store, uint64_t step);
+
+  const Rules rules_;
+  std::map<uint64_t, uint64_t> numbers_;  ///< of the sets that were there when it looked last
+  uint64_t dropped_count_ = 0;            ///< sets whose space is still to be given back
+};
+
+}  // namespace varve
