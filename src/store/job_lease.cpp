@@ -148,7 +148,7 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
     return taken;
   }
   lease->held_ = true;
-  lease->confirmed_seconds_ = clock.seconds();
+  lease->confirmed_seconds_ = lease->tried_seconds_ = clock.seconds();
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
   return lease;
 }
@@ -251,17 +251,26 @@ Status JobLease::remove_stale(const Seen& seen) {
 
 void JobLease::beat() {
   std::unique_lock lock(mutex_);
-  const auto pause = std::chrono::duration<double>(terms_.beat_seconds);
-  while (!ended_.wait_for(lock, pause, [this] { return ending_; })) {
-    lock.unlock();
-    beat_once();
-    lock.lock();
+  const std::chrono::duration<double> pause(terms_.beat_seconds);
+  for (;;) {
+    wanted_.wait_for(lock, pause, [this] { return ending_ || look_wanted_; });
+    if (ending_) return;
+    look_wanted_ = false;
+    if (lost_.ok()) {
+      lock.unlock();
+      std::optional<LeaseHolder> other;
+      const Result<bool> own = beat_once(other);
+      lock.lock();
+      tried_seconds_ = clock_.seconds();
+      if (own.ok() && *own) confirmed_seconds_ = tried_seconds_;
+      if (own.ok() && !*own) lost_ = taken_over(other, terms_.job);
+    }
+    ++beat_count_;
+    beaten_.notify_all();
   }
 }
 
-void JobLease::beat_once() {
-  std::lock_guard lock(beat_mutex_);
-  if (!lost_.ok()) return;
+Result<bool> JobLease::beat_once(std::optional<LeaseHolder>& other) {
   Result<Seen> seen = look();
   if (seen.status().code() == StatusCode::not_found) {
     // Somebody has removed it, or is about to put it back.
@@ -270,32 +279,37 @@ void JobLease::beat_once() {
     }
     seen = look();
   }
-  if (!seen.ok()) return;
-  if (seen->text != text_) {
-    lost_ = taken_over(seen->holder, terms_.job);
-    return;
-  }
-  if (store_.fs().touch(path_).ok()) confirmed_seconds_ = clock_.seconds();
+  VARVE_TRY(seen.status());
+  other = seen->holder;
+  if (seen->text != text_) return false;
+  VARVE_TRY(store_.fs().touch(path_));
+  return true;
 }
 
 Status JobLease::check() {
-  {
-    std::lock_guard lock(beat_mutex_);
-    if (!lost_.ok() || clock_.seconds() - confirmed_seconds_ < terms_.silence_seconds / 2) return lost_;
-  }
-  beat_once();
-  std::lock_guard lock(beat_mutex_);
+  std::unique_lock lock(mutex_);
+  const double now = clock_.seconds(), long_ago = terms_.silence_seconds / 2;
+  // If it was tried a moment ago, we were not paused: the store cannot be reached, and nobody waits for that.
+  if (!lost_.ok() || now - confirmed_seconds_ < long_ago || now - tried_seconds_ < long_ago) return lost_;
+  if (waited_count_ == beat_count_) return lost_;
+  const uint64_t seen = beat_count_;
+  look_wanted_ = true;
+  wanted_.notify_all();
+  if (!beaten_.wait_for(lock, std::chrono::seconds(1), [&] { return beat_count_ != seen; })) waited_count_ = seen;
   return lost_;
 }
 
 Status JobLease::release() {
+  bool reached = false;
   {
     std::lock_guard lock(mutex_);
     ending_ = true;
+    reached = confirmed_seconds_ == tried_seconds_;
   }
-  ended_.notify_all();
+  wanted_.notify_all();
   if (heart_.joinable()) heart_.join();
-  if (!held_) return {};
+  // One that stays behind is that of a process that has ended, or has no such run any more.
+  if (!held_ || !reached) return {};
   held_ = false;
   const Result<Seen> seen = look();
   if (!seen.ok() || seen->text != text_) return {};

@@ -48,8 +48,8 @@ class JobLease {
   JobLease(const JobLease&) = delete;
   JobLease& operator=(const JobLease&) = delete;
 
-  /// busy: another run has taken the job over; says which. Looks at the store only if the last sign of life is long
-  /// ago, as it is after a pause. A store that cannot be reached says nothing.
+  /// busy: another run has taken the job over; says which. Waits for a look at the store, a second at most, only if the
+  /// last one is long ago, as it is after a pause: a store that cannot be reached says nothing. Thread-safe.
   Status check();
   /// Gives the job free; OK also if another run has it.
   Status release();
@@ -71,7 +71,8 @@ class JobLease {
   Status remove_stale(const Seen& seen);
   Status running_already(const Seen& seen) const;
   void beat();
-  void beat_once();
+  /// Whether the lease is still the own one; fails if that cannot be told.
+  Result<bool> beat_once(std::optional<LeaseHolder>& other);
 
   const Store& store_;
   const Terms terms_;
@@ -79,12 +80,14 @@ class JobLease {
   const std::string path_, own_path_, stale_path_;
   ByteVector text_;
   bool held_ = false;
-  Mutex beat_mutex_;  ///< one sign of life at a time; guards the two below
-  double confirmed_seconds_ = 0;
-  Status lost_;
-  Mutex mutex_;  ///< guards ending_
-  ConditionVariable ended_;
+  Mutex mutex_;  ///< guards all below but the thread
+  ConditionVariable wanted_, beaten_;
   bool ending_ = false;
+  bool look_wanted_ = false;
+  uint64_t beat_count_ = 0;
+  std::optional<uint64_t> waited_count_;  ///< of beats, when somebody has waited for the next in vain
+  double tried_seconds_ = 0, confirmed_seconds_ = 0;
+  Status lost_;
   Thread heart_;
 };
 
