@@ -23,7 +23,14 @@ Status RankRestart::look(const RestartCandidate& candidate) {
   if (candidate.memory_run) return look_in_memory(candidate);
   level_ = candidate.level;
   shelf_ = &shelves_.at(level_);
-  stored_ = std::make_unique<StoredImage>(*shelf_->store, clock_);
+  const Result<const Store*> opened = shelf_->open();
+  if (!opened.ok()) {
+    // Out of reach for this rank, it may be whole all the same.
+    return Status::io_error(std::string(opened.status().message()), std::string(opened.status().subject()),
+                            std::string(opened.status().hint()));
+  }
+  store_ = *opened;
+  stored_ = std::make_unique<StoredImage>(*store_, clock_);
   return with_consequences(look_in_store(candidate));
 }
 
@@ -37,10 +44,8 @@ Status RankRestart::look_in_memory(const RestartCandidate& candidate) {
 }
 
 Status RankRestart::look_in_store(const RestartCandidate& candidate) {
-  PatientReads reads(*shelf_->store, clock_);
-  VARVE_ASSIGN(const SetRecord record, reads([&] {
-                 return Catalog(*shelf_->store).read({place_.job, candidate.step});
-               }));
+  PatientReads reads(*store_, clock_);
+  VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(*store_).read({place_.job, candidate.step}); }));
   VARVE_TRY(shelf_->of_node ? stored_->open_of_node(record, place_.rank, place_.rank_count, shelf_->group)
                             : stored_->open(record, place_.rank, place_.rank_count, shelf_->group));
   return variables_.check_loadable(stored_->image());
@@ -55,7 +60,7 @@ Status RankRestart::check() {
 Status RankRestart::with_consequences(const Status& outcome) {
   const CopyFaults& faults = stored_->faults();
   unreadable_arenas_[level_].insert(faults.unreadable.begin(), faults.unreadable.end());
-  const Status condemned = condemn_arenas(*shelf_->store, faults.damaged);
+  const Status condemned = condemn_arenas(*store_, faults.damaged);
   if (!condemned.ok()) {
     warnings_.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
   }
@@ -80,16 +85,19 @@ Status RankRestart::mend(const RestartCandidate& candidate) {
   const Shelf& shelf = shelves_.at(candidate.level);
   if (candidate.memory_run || !shelf.mends) return {};
   const SetName name{place_.job, candidate.step};
+  VARVE_ASSIGN(const Store* const store, shelf.open());
   // A node's own set has only its ranks: what another store has under that name is not the same.
-  if (shelf.of_node) VARVE_TRY(Catalog(*shelf.store).read(name).status());
+  if (shelf.of_node) VARVE_TRY(Catalog(*store).read(name).status());
   std::vector<RepairSource> sources;
   for (const Shelf& other : shelves_) {
-    if (&other != &shelf && other.store != nullptr) sources.push_back({other.name, other.store});
+    if (&other == &shelf) continue;
+    const Result<const Store*> source = other.open();
+    if (source.ok()) sources.push_back({other.name, *source});
   }
   stored_.reset();  // it has readers of what is going to be replaced
-  shelf.store->drop_arena_cache();
-  VARVE_ASSIGN(const SetRepair repair, repair_set(*shelf.store, name, sources, {.thread_count = place_.thread_count}));
-  shelf.store->drop_arena_cache();
+  store->drop_arena_cache();
+  VARVE_ASSIGN(const SetRepair repair, repair_set(*store, name, sources, {.thread_count = place_.thread_count}));
+  store->drop_arena_cache();
   for (const MendedFrom& from : repair.mended) {
     warnings_.add(Status::corrupt(fmt::format("{} of {} in {} were damaged, and taken from {}",
                                               from.packs + from.nodes + from.records > 1 ? "parts" : "a part",

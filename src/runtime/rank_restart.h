@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,13 +33,15 @@ class RankRestart final : public RestartSide {
     size_t thread_count = 1;      ///< for checking
     uint64_t kept_bytes_max = 0;  ///< of a set's image, so that it need not be decoded twice
   };
-  /// A store of a run, which outlives this.
+  /// A store of a run.
   struct Shelf {
-    const Store* store = nullptr;  ///< none: it is away, and has no candidates
-    bool of_node = false;          ///< it is the node's own, and has only its ranks
-    uint32_t group = 0;            ///< ordinal of the rank's group in the sets there, where its image is most likely
-    std::string name{};            ///< for people
-    bool mends = false;            ///< this rank mends what is damaged there
+    /// Asked when something of it is to be read, and not before: a server need not know the ranks that take their
+    /// checkpoint from elsewhere. The store outlives this.
+    std::function<Result<const Store*>()> open;
+    bool of_node = false;  ///< it is the node's own, and has only its ranks
+    uint32_t group = 0;    ///< ordinal of the rank's group in the sets there, where its image is most likely
+    std::string name{};    ///< for people
+    bool mends = false;    ///< this rank mends what is damaged there
   };
   /// `shelves`: nearest first.
   RankRestart(std::vector<Shelf> shelves, Place place, std::vector<LeftSnapshot> left, VariableTable& variables,
@@ -74,6 +77,7 @@ class RankRestart final : public RestartSide {
   std::unique_ptr<SnapshotReader> memory_;  ///< what was checked last: one of these
   std::unique_ptr<StoredImage> stored_;
   const Shelf* shelf_ = nullptr;  ///< of that
+  const Store* store_ = nullptr;  ///< of that
   uint32_t level_ = 0;            ///< of that
   std::map<uint32_t, std::set<ArenaId>> unreadable_arenas_;
 };

@@ -84,24 +84,32 @@ bool RunSession::works_on(uint32_t level) const {
   return level == 0 ? plan_.own_group().leader() == ranks_->rank() : has_node_level() && speaks_for_node();
 }
 
-/// Opens what is not open, or only that with which this rank works. Collective.
-Status RunSession::open_levels(bool all) {
+/// Opens that with which this rank works, unless it is open. Collective.
+Status RunSession::open_levels() {
   Status opened;
   for (uint32_t level = 0; level < levels_.size() && opened.ok(); ++level) {
     LevelPlace& place = level_places_[level];
-    if (levels_[level] || place.away || (!all && !works_on(level))) continue;
-    Result<std::unique_ptr<StoreLevel>> made =
-        StoreLevel::open(*environment_.files, place.spec, place.path, settings_.key_file, clock_);
-    if (made.ok()) {
-      levels_[level] = std::move(*made);
-    } else if (level > 0 && speaks_for(level) && StoreLevel::is_away(made.status())) {
-      note_away(level, made.status());
+    if (place.away || !works_on(level)) continue;
+    const Status made = open_level(level).status();
+    if (!made.ok() && level > 0 && speaks_for(level) && StoreLevel::is_away(made)) {
+      note_away(level, made);
     } else {
-      opened = made.status();
+      opened = made;
     }
   }
   VARVE_TRY(agree(*ranks_, opened));
   return agree_on_away();
+}
+
+/// By this rank, when it needs the level.
+Result<const Store*> RunSession::open_level(size_t level) {
+  const LevelPlace& place = level_places_[level];
+  if (place.away) return Status::io_error("the level cannot be reached", place.spec.name());
+  if (!levels_[level]) {
+    VARVE_ASSIGN(levels_[level],
+                 StoreLevel::open(*environment_.files, place.spec, place.path, settings_.key_file, clock_));
+  }
+  return &levels_[level]->store();
 }
 
 /// By the rank that speaks for the level, and then by all in agree_on_away().

@@ -44,7 +44,7 @@ Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicato
   VARVE_TRY(session->take_shared_lease());
   VARVE_TRY(session->prepare_node_level());
   VARVE_TRY(session->take_node_lease());
-  VARVE_TRY(session->open_levels(/*all=*/false));
+  VARVE_TRY(session->open_levels());
   VARVE_TRY(session->learn_earlier_sets());
   VARVE_TRY(session->prepare_stage_two());
   session->finished_ = false;

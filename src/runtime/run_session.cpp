@@ -106,7 +106,7 @@ Result<std::optional<uint64_t>> RunSession::restart() {
   VARVE_TRY(check_running());
   if (last_taken_) return Status::invalid_argument("a restart comes before the first checkpoint");
   VARVE_TRY(look_for_away_levels());
-  VARVE_TRY(open_levels(/*all=*/true));
+  VARVE_TRY(open_levels());
   Result<std::optional<uint64_t>> restarted = restart_from_levels();
   close_idle_levels();
   return restarted;
@@ -155,11 +155,11 @@ void RunSession::save_restarted(uint64_t step) {
   if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
 }
 
-std::vector<RankRestart::Shelf> RunSession::shelves() const {
+std::vector<RankRestart::Shelf> RunSession::shelves() {
   std::vector<RankRestart::Shelf> shelves;
   for (size_t level = 0; level < levels_.size(); ++level) {
     const LevelPlace& place = level_places_[level];
-    shelves.push_back({.store = place.away ? nullptr : &levels_[level]->store(),
+    shelves.push_back({.open = [this, level] { return open_level(level); },
                        .of_node = place.of_node(),
                        .group = place.of_node() ? plan_.own_of_node() : plan_.own,
                        .name = place.spec.name(),

@@ -85,7 +85,8 @@ class RunSession {
   Status take_lease(size_t level);
   Status prepare_node_level();
   bool works_on(uint32_t level) const;
-  Status open_levels(bool all);
+  Status open_levels();
+  Result<const Store*> open_level(size_t level);
   void note_away(size_t level, const Status& why);
   Status agree_on_away();
   void close_idle_levels();
@@ -123,7 +124,7 @@ class RunSession {
   Result<std::optional<uint64_t>> restart_from_levels();
   Result<std::vector<RestartCandidate>> find_candidates(const std::vector<LeftSnapshot>& left);
   Status check_all_were_reached();
-  std::vector<RankRestart::Shelf> shelves() const;
+  std::vector<RankRestart::Shelf> shelves();
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
   Status avoid_unreadable(const std::set<ArenaId>& mine);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.

@@ -66,6 +66,13 @@ Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const st
   return static_cast<uint64_t>(known - steps.rbegin());
 }
 
+const Store* StoreLevels::find(const SetName& name) const {
+  for (const Level& level : levels_) {
+    if (level.open && Catalog(level.open->store()).has(name)) return &level.open->store();
+  }
+  return nullptr;
+}
+
 StoreLevels::Onward StoreLevels::bring_along(const std::string& job, ProgressSink& progress) {
   Onward onward;
   std::vector<std::vector<OwedSet>> owed_to(levels_.size());

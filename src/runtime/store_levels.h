@@ -61,6 +61,8 @@ class StoreLevels {
   const Level& nearest() const { return levels_.front(); }
   /// The nearest level, which is open: no faster than it allows.
   const Store& for_saving() const { return nearest().open->slowed(); }
+  /// The nearest level's store that has the set, of those that can be reached; null: none has.
+  const Store* find(const SetName& name) const;
   /// All levels as they were named, with memory and redundancy.
   const Settings& settings() const { return settings_; }
   /// As VARVE_NODE says it; else empty.

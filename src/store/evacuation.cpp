@@ -103,6 +103,7 @@ bool Evacuation::all_has_whole_home(const ArenaReader& arena) {
 std::set<ArenaId> Evacuation::held_elsewhere(const std::set<ArenaId>& victims) {
   std::set<ArenaId> held;
   for (const ArenaId& id : victims) {
+    if (progress_.cancelled()) break;
     const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     if (arena.ok() && (*arena)->index_status().ok() && all_has_whole_home(**arena)) held.insert(id);
   }

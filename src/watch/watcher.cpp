@@ -204,11 +204,17 @@ Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
   return {};
 }
 
+const Store& Watcher::store_of(const SetName& name) const {
+  const Store* const found = duty_.find ? duty_.find(name) : nullptr;
+  return found != nullptr ? *found : store_;
+}
+
 Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
-  const Result<SetRecord> record = Catalog(store_).read(entry.name);
+  const Store& store = store_of(entry.name);
+  const Result<SetRecord> record = Catalog(store).read(entry.name);
   if (record.status().code() == StatusCode::not_found) return false;
   VARVE_TRY(record.status());
-  VARVE_ASSIGN(const FolderMatch match, match_folder(store_, *record, entry.found.files));
+  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
   if (match == FolderMatch::differs) {
     SetTracker::settle(entry, WatchState::differs,
                        Status::already_exists("the store has another set of that name", entry.name.to_string(),
@@ -240,8 +246,9 @@ Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
 }
 
 Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
-  VARVE_ASSIGN(const SetRecord record, Catalog(store_).read(entry.name));
-  VARVE_TRY(check_saved(store_, record, entry.found.folder, entry.found.files, progress));
+  const Store& store = store_of(entry.name);
+  VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
+  VARVE_TRY(check_saved(store, record, entry.found.folder, entry.found.files, progress));
   VARVE_TRY(remove_originals(finder_of(entry.found).folder(), entry.found));
   listener_.happened({WatchEvent::Kind::removed, entry});
   return {};

@@ -50,6 +50,8 @@ struct WatchDuty {
   /// Has a set, which is in the store, brought to wherever else it is to be; OK once it is there. Until then its
   /// originals stay, and it is asked for again. Empty: it is to be nowhere else.
   std::function<Status(const SetName&, ProgressSink&)> bring_along{};
+  /// A store that has the set; null: none has. Empty: none but the one that is saved to.
+  std::function<const Store*(const SetName&)> find{};
 };
 
 /// Saves the sets that a program leaves in folders, each as soon as it is whole; those that were left while no watcher
@@ -83,6 +85,8 @@ class Watcher {
   void serve_due(ProgressSink& progress);
   Status serve(SetTracker::Entry& entry, ProgressSink& progress);
   Status save(SetTracker::Entry& entry, ProgressSink& progress);
+  /// Where the set is, if it is anywhere: it may have left the store that it was saved to for a farther level.
+  const Store& store_of(const SetName& name) const;
   /// Whether the store has the set already.
   Result<bool> is_there(SetTracker::Entry& entry);
   /// Whether the set is at all levels that it is due to, by now.

@@ -125,6 +125,30 @@ class Watching(WatchTest):
         self.assert_restores("run@2", self.run_folder / "out2")
         self.fails(USAGE, "watch", self.run_folder, "--levels", levels, "--to", far)
 
+    def test_removes_no_originals_before_all_levels_have_them(self):
+        far, away = self.work / "far", self.work / "away"
+        levels = f"local:{self.work}/near keep=1; dir:{far}/store"
+        watch = lambda: self.run_program("watch", self.run_folder, "--levels", levels, "--quiet", "0", "--once",
+                                         "--remove-originals")
+        far.mkdir()
+        self.appear(1)
+        self.assertEqual(watch()[0], SUCCESS)
+        self.assertEqual(list(self.run_folder.rglob("*.bin")), [])
+        far.rename(away)
+        for step in (2, 3):
+            self.appear(step)
+        code, out, _ = watch()
+        self.assertNotEqual(code, SUCCESS)
+        self.assertIn("left out 2 sets", out.decode())
+        for step in (2, 3):
+            self.assertTrue(any((self.run_folder / f"out{step}").iterdir()), "the originals are still there")
+        away.rename(far)
+        self.assertEqual(watch()[0], SUCCESS)
+        self.assertFalse(any(path.is_file() for path in self.run_folder.rglob("*")))
+        self.use_store(far / "store")
+        for step in (1, 2, 3):
+            self.assertIn(f"run@{step}", self.varve("list"))
+
     def test_never_replaces_a_set(self):
         folder = self.appear(1)
         self.varve("watch", self.run_folder, "--quiet", "0", "--once")

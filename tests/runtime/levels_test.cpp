@@ -613,6 +613,24 @@ TEST_P(ASessionWithAServerOverTcp, PushesToItAndRestartsFromIt) {
   expect_whole(cluster.far);
 }
 
+// With more ranks than a server takes connections a run could not start, even where the server is a far level.
+TEST_P(ASessionWithAServerOverTcp, IsNotAskedByRanksThatRestartFromWhatIsNear) {
+  cluster.run_to(levels, 3);
+  std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    all.arrive_and_wait();
+    if (rank == 0) server.stop();
+    all.arrive_and_wait();
+    const auto from = session.restart();
+    EXPECT_TRUE(from.ok()) << from.status().to_string();
+    EXPECT_EQ(model, model_at(rank, kCells, 3));
+    all.arrive_and_wait();
+    if (rank == 0) server.start();
+    all.arrive_and_wait();
+    Cluster::finish(session);
+  });
+}
+
 TEST_P(ASessionWithAServerOverTcp, GoesOnWhileItIsAwayAndCatchesUp) {
   std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
   cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {

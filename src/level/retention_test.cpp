@@ -1,0 +1,110 @@
+#include "level/retention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "level/backlog.h"
+
+namespace varve {
+namespace {
+
+using Steps = std::vector<uint64_t>;
+
+/// Sets that all nodes have, made in the order of their steps.
+std::vector<SetAtLevel> whole(const Steps& steps) {
+  std::vector<SetAtLevel> sets;
+  for (const uint64_t step : steps) sets.push_back({.step = step, .number = sets.size() + 1, .complete = true});
+  return sets;
+}
+
+TEST(TheRetentionRule, LetsGoWhatIsOlderThanTheNewestThatAreKept) {
+  EXPECT_EQ(sets_that_may_leave(whole({1, 2, 3, 4}), {.complete = 2}), (Steps{1, 2}));
+  EXPECT_EQ(sets_that_may_leave(whole({1, 2, 3, 4}), {.complete = 4}), Steps());
+  EXPECT_EQ(sets_that_may_leave({}, {.complete = 1}), Steps());
+}
+
+TEST(TheRetentionRule, CountsOnlySetsThatAllNodesHave) {
+  auto sets = whole({1, 2, 3, 4, 5});
+  sets[2].complete = sets[3].complete = sets[4].complete = false;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), Steps{1}) << "2 is the newest that is whole";
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 2}), Steps());
+}
+
+TEST(TheRetentionRule, KeepsWhatAFartherLevelIsOwed) {
+  auto sets = whole({1, 2, 3, 4});
+  sets[1].owed = true;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), (Steps{1, 3}));
+}
+
+TEST(TheRetentionRule, KeepsTheNewestThatHasRedundancy) {
+  auto sets = whole({1, 2, 3, 4});
+  sets[0].has_redundancy = sets[1].has_redundancy = true;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), (Steps{1, 3}));
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1, .with_redundancy = 2}), Steps{3});
+}
+
+TEST(TheRetentionRule, LetsPartsGoThatCanNeverBeWhole) {
+  auto sets = whole({1, 2, 3});
+  sets[2].complete = false;
+  sets[2].never_complete = sets[2].owed = true;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 3}), Steps{3});
+}
+
+TEST(TheRetentionRule, DoesNotTakeStepsThatARunHasLeftBehindForNewerOnes) {
+  // It fell back from step 5 to 2, and has made 3 anew.
+  std::vector<SetAtLevel> sets = whole({1, 2, 4, 5});
+  sets.push_back({.step = 3, .number = 5, .complete = true});
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), (Steps{1, 2, 4})) << "3 stays, although 5 is a higher step";
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 2}), (Steps{1, 2}));
+}
+
+TEST(TheRetentionRule, NeverLetsTheNewestWholeSetGoWhateverElseIsThere) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 20'000; ++round) {
+    std::vector<SetAtLevel> sets;
+    for (uint64_t i = 0; i < random() % 8; ++i) {
+      SetAtLevel set{.step = random() % 10, .number = random() % 10};
+      set.complete = random() % 2 == 0;
+      set.has_redundancy = set.complete && random() % 3 == 0;
+      set.owed = random() % 4 == 0;
+      set.never_complete = !set.complete && random() % 4 == 0;
+      sets.push_back(set);
+    }
+    const KeepRule keep{.complete = 1 + random() % 3, .with_redundancy = 1 + random() % 2};
+    const Steps leaving = sets_that_may_leave(sets, keep);
+    const auto leaves = [&](const SetAtLevel& set) {
+      return std::find(leaving.begin(), leaving.end(), set.step) != leaving.end();
+    };
+    const auto remain = [&](auto counts) {
+      return static_cast<uint64_t>(
+          std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& set) { return counts(set) && !leaves(set); }));
+    };
+    const auto all = [&](auto counts) {
+      return static_cast<uint64_t>(std::count_if(sets.begin(), sets.end(), counts));
+    };
+    const auto is_complete = [](const SetAtLevel& set) { return set.complete; };
+    const auto has_redundancy = [](const SetAtLevel& set) { return set.has_redundancy; };
+    // Two sets of one step cannot be at a level: those drawn so are told apart by nobody.
+    Steps steps;
+    for (const SetAtLevel& set : sets) steps.push_back(set.step);
+    std::sort(steps.begin(), steps.end());
+    if (std::adjacent_find(steps.begin(), steps.end()) != steps.end()) continue;
+    EXPECT_GE(remain(is_complete), std::min(keep.complete, all(is_complete))) << "seed 7, round " << round;
+    EXPECT_GE(remain(has_redundancy), std::min(keep.with_redundancy, all(has_redundancy))) << "round " << round;
+    for (const SetAtLevel& set : sets) EXPECT_FALSE(set.owed && !set.never_complete && leaves(set)) << round;
+  }
+}
+
+TEST(ALevelsTurn, GoesByTheNumberOfTheSet) {
+  LevelSpec level;
+  EXPECT_TRUE(is_due(level, 0)) << "all go there, also those of versions that did not number them";
+  level.every = 3;
+  EXPECT_TRUE(is_due(level, 3));
+  EXPECT_FALSE(is_due(level, 4));
+  EXPECT_FALSE(is_due(level, 0));
+}
+
+}  // namespace
+}  // namespace varve
