@@ -262,8 +262,10 @@ CheckpointDuty RunSession::make_duty() {
   for (const RankGroup& group : plan_.groups) {
     if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
   }
-  const StoreLevel* const lease_level =
-      lease_level_ && works_on(static_cast<uint32_t>(*lease_level_)) ? levels_[*lease_level_].get() : nullptr;
+  // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
+  const bool looks = lease_level_ && works_on(static_cast<uint32_t>(*lease_level_)) &&
+                     (*lease_level_ == 0 || !level_places_[*lease_level_].spec.is_on_servers());
+  const StoreLevel* const lease_level = looks ? levels_[*lease_level_].get() : nullptr;
   duty.may_save = [this, store = lease_level ? &lease_level->store() : nullptr] { return check_lease(store); };
   duty.prepare_thread = [this] { place_thread(); };
   duty.report = [this](const DrainReport& report) { note_drained(report); };
