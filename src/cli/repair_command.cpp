@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/damage_text.h"
 #include "cli/text.h"
+#include "store/store_header.h"
 
 namespace varve::cli {
 
@@ -27,7 +28,13 @@ class RepairCommand final : public Command {
   }
 
   Result<ExitCode> run(Session& session) override {
-    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_ASSIGN(const std::string location, session.store_path());
+    VARVE_ASSIGN(StorePlace* const place, session.open_place(location));
+    VARVE_ASSIGN(const std::vector<std::string> headers, restore_store_headers(place->places()));
+    for (const std::string& header : headers) {
+      if (!session.json()) session.print(fmt::format("made the store's header anew: {}\n", quote_name(header)));
+    }
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, open_store(*place));
     std::vector<std::unique_ptr<Store>> stores;
     std::vector<RepairSource> sources;
     VARVE_TRY(open_sources(session, stores, sources));
@@ -36,7 +43,7 @@ class RepairCommand final : public Command {
     VARVE_ASSIGN(const RepairReport report, repair_store(*store, sources, options, session.begin_progress()));
     session.end_progress();
     if (session.json()) {
-      print_json(session, report);
+      print_json(session, report, headers);
     } else {
       print_text(session, report);
     }
@@ -64,7 +71,7 @@ class RepairCommand final : public Command {
     return {};
   }
 
-  static void print_json(Session& session, const RepairReport& report) {
+  static void print_json(Session& session, const RepairReport& report, const std::vector<std::string>& headers) {
     Json mended = Json::array();
     for (const MendedFrom& from : report.mended) {
       mended.push_back({{"from", from.source},
@@ -79,6 +86,7 @@ class RepairCommand final : public Command {
                              {"partly_mended_sets", to_json(report.partly_mended_sets)},
                              {"mended", std::move(mended)},
                              {"removed_arenas", report.removed_arenas},
+                             {"restored_headers", headers},
                              {"damages", damages_json(report.after)}});
   }
 

@@ -9,6 +9,7 @@
 #include "cli/interrupt.h"
 #include "cli/text.h"
 #include "core/sync.h"
+#include "service/rights.h"
 #include "service/server.h"
 
 namespace varve::cli {
@@ -25,7 +26,13 @@ class ServeCommand final : public Command {
     arguments.text("--listen", "ADDRESS", listen_, "where clients find it: unix:/path or tcp://host:port");
     arguments.text("--dir", "DIR", folder_, "the store's folder; made, if it is missing or empty");
     arguments.text("--key-file", "FILE", key_file_,
-                   "the key that clients over TCP share (else\nVARVE_KEY_FILE of the environment)");
+                   "the key of clients over TCP that may do all (else\nVARVE_KEY_FILE of the environment, if no key is "
+                   "named)");
+    arguments.text("--append-key-file", "FILE", append_key_file_,
+                   "the key of clients that may add sets, and read: they\ncannot drop, prune, or replace anything");
+    arguments.text("--read-key-file", "FILE", read_key_file_, "the key of clients that may only read");
+    arguments.text("--rights", "RIGHTS", rights_,
+                   "what clients over a Unix socket may do: all, append\nor read, as with those keys (all)");
     arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
     arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
     arguments.memory("--memory", memory_bytes_,
@@ -38,7 +45,8 @@ class ServeCommand final : public Command {
         "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
         "  varve save --store unix:/run/varve/store.sock output\n"
         "  varve serve --new-key secret\n"
-        "  varve serve --listen tcp://0.0.0.0:7070 --key-file secret --dir /nvme/store\n");
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file secret --dir /nvme/store\n"
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file admin --append-key-file jobs --dir /nvme/store\n");
   }
 
   Result<ExitCode> run(Session& session) override {
@@ -49,8 +57,12 @@ class ServeCommand final : public Command {
     VARVE_ASSIGN(options.listen, ServerAddress::parse(listen_));
     options.folder = folder_;
     options.key_file = key_file_;
-    if (const char* environment = std::getenv("VARVE_KEY_FILE"); key_file_.empty() && environment != nullptr)
+    options.append_key_file = append_key_file_;
+    options.read_key_file = read_key_file_;
+    const bool names_a_key = !key_file_.empty() || !append_key_file_.empty() || !read_key_file_.empty();
+    if (const char* environment = std::getenv("VARVE_KEY_FILE"); !names_a_key && environment != nullptr)
       options.key_file = environment;
+    VARVE_TRY(take_rights(options));
     options.next = next_;
     if (connections_ > 0) options.connections_max = connections_;
     options.gather.memory_bytes = memory_bytes_;
@@ -66,6 +78,20 @@ class ServeCommand final : public Command {
   }
 
  private:
+  /// Each kind of socket has its own way to say what its clients may do: a way of the other one would do nothing.
+  Status take_rights(ServerOptions& options) const {
+    const bool over_tcp = options.listen.kind == ServerAddress::Kind::tcp;
+    if (!rights_.empty()) {
+      VARVE_ASSIGN(options.socket_rights, parse_rights(rights_));
+      if (over_tcp)
+        return Status::invalid_argument("over TCP the key says what a client may do", "--rights",
+                                        "give --append-key-file or --read-key-file");
+    }
+    if (!over_tcp && (!append_key_file_.empty() || !read_key_file_.empty()))
+      return Status::invalid_argument("no key is shown over a Unix socket", listen_, "give --rights");
+    return {};
+  }
+
   Result<ExitCode> make_key(Session& session) const {
     VARVE_TRY(make_key_file(new_key_));
     session.print(
@@ -91,7 +117,7 @@ class ServeCommand final : public Command {
     return Store::open(fs, folder_).status();
   }
 
-  std::string listen_, folder_, key_file_, new_key_, next_;
+  std::string listen_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_;
   uint64_t memory_bytes_ = 512_MiB;
   uint32_t connections_ = 0;
   bool log_ = false;

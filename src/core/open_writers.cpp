@@ -13,20 +13,51 @@ namespace varve {
 namespace {
 enum class Writers : uint8_t { none, some, unknown };
 
-Writers writers_of(int descriptor) {
-  // Who opens the file while we have the lease waits until it is given back, an instant later; the kernel then tells
-  // us by a signal, which would end the process if it were not one that is ignored unless asked for.
+/// Takes a lease if there are no writers. Who opens the file meanwhile waits until it is given back; the kernel then
+/// tells us by a signal, which would end the process if it were not one that is ignored unless asked for.
+Writers take_lease(int descriptor) {
   if (::fcntl(descriptor, F_SETSIG, SIGURG) != 0) return Writers::unknown;
   if (::fcntl(descriptor, F_SETLEASE, F_RDLCK) != 0) return errno == EAGAIN ? Writers::some : Writers::unknown;
-  ::fcntl(descriptor, F_SETLEASE, F_UNLCK);
   return Writers::none;
+}
+
+Writers writers_of(int descriptor) {
+  const Writers writers = take_lease(descriptor);
+  if (writers == Writers::none) ::fcntl(descriptor, F_SETLEASE, F_UNLCK);
+  return writers;
+}
+
+Result<UniqueFd> open_to_look(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid() && errno == ELOOP) return Status::not_found("no file, but a symbolic link", path);
+  if (!file.valid()) return Status::from_errno(errno, "open", path);
+  return file;
 }
 }  // namespace
 
 Result<bool> is_being_written(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file.valid()) return Status::from_errno(errno, "open", path);
+  VARVE_ASSIGN(const UniqueFd file, open_to_look(path));
   return writers_of(file.get()) == Writers::some;
+}
+
+Result<ReadLease> ReadLease::take(const std::string& path) {
+  VARVE_ASSIGN(UniqueFd file, open_to_look(path));
+  switch (take_lease(file.get())) {
+    case Writers::none: return ReadLease(std::move(file), true);
+    case Writers::some: return Status::busy("a program has it open for writing", path);
+    case Writers::unknown: break;
+  }
+  return Status::unsupported("the system does not say whether a program has it open for writing", path);
+}
+
+Result<ReadLease> ReadLease::without(const std::string& path) {
+  VARVE_ASSIGN(UniqueFd file, open_to_look(path));
+  return ReadLease(std::move(file), false);
+}
+
+bool ReadLease::is_unbroken() const {
+  // Of a lease that is to be given up, F_GETLEASE tells what it is to become.
+  return !leased_ || ::fcntl(file_.get(), F_GETLEASE) == F_RDLCK;
 }
 
 Status have_writes_noticed(int descriptor, const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/unique_fd.h"
 #include "varve/status.h"
 
 namespace varve {
@@ -15,5 +16,26 @@ Result<bool> is_being_written(const std::string& path);
 /// changes none while its page is dirty: such pages are written back. Costs nothing for a file that nobody has open for
 /// writing. `descriptor`: open for reading only. On file systems without a disk (tmpfs) mappings stay unnoticed.
 Status have_writes_noticed(int descriptor, const std::string& path);
+
+/// As long as it is held, nobody has the file open for writing, or mapped so: who opens it, or truncates it, waits
+/// until this ends (the kernel's lease-break-time at most, 45 s; with O_NONBLOCK he is refused), and breaks it.
+class ReadLease {
+ public:
+  /// busy: a program has the file open for writing. unsupported: it cannot be told, see is_being_written(). not_found:
+  /// there is no such file, or a symbolic link.
+  static Result<ReadLease> take(const std::string& path);
+
+  /// Whether nobody has tried to open the file for writing since.
+  bool is_unbroken() const;
+  /// Open for reading, without a lease: for who knows otherwise that nobody writes.
+  static Result<ReadLease> without(const std::string& path);
+  int descriptor() const { return file_.get(); }
+
+ private:
+  ReadLease(UniqueFd file, bool leased) : file_(std::move(file)), leased_(leased) {}
+
+  UniqueFd file_;
+  bool leased_ = false;
+};
 
 }  // namespace varve

@@ -528,6 +528,10 @@ Errno OpenSet::sync_names(uint32_t id) {
     std::lock_guard lock(mutex_);
     const Entry* const named = entry(id);
     if (named == nullptr || !named->linked) return {};
+    for (uint32_t above = id;; above = entries_.at(above).parent) {
+      if (entries_.at(above).names_lost) return {EIO};
+      if (above == kTop) break;
+    }
     folders = unsynced_folders(id);
   }
   Errno first;
@@ -535,7 +539,10 @@ Errno OpenSet::sync_names(uint32_t id) {
     if (descriptor.valid() && ::fsync(descriptor.get()) == 0) continue;
     if (first.ok()) first = {descriptor.valid() ? errno : EIO};
     std::lock_guard lock(mutex_);
-    if (Entry* const unsynced = entry(folder)) unsynced->names_unsynced = true;
+    Entry* const unsynced = entry(folder);
+    if (unsynced == nullptr) continue;
+    unsynced->names_unsynced = true;
+    unsynced->names_lost = descriptor.valid();
   }
   return first;
 }
@@ -543,6 +550,12 @@ Errno OpenSet::sync_names(uint32_t id) {
 void OpenSet::note_lost(uint32_t id) {
   std::lock_guard lock(mutex_);
   if (Entry* const file = entry(id)) file->lost = true;
+}
+
+bool OpenSet::is_lost(uint32_t id) {
+  std::lock_guard lock(mutex_);
+  const Entry* const file = entry(id);
+  return file != nullptr && file->lost;
 }
 
 Errno OpenSet::sync_folder(uint32_t id) { return sync_names(id); }

@@ -99,6 +99,7 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
     bool closed = false;         ///< it was written, and no longer may be
     bool lost = false;           ///< a sync of it failed: nobody knows which of its bytes the disk has
     bool names_unsynced = true;  ///< of a folder: not all of its names are durable
+    bool names_lost = false;     ///< of a folder: a sync of it failed, and a second one would prove nothing
     std::vector<SpoolFile*> files;
   };
 
@@ -127,6 +128,7 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
 
   Errno sync_names(uint32_t id);
   void note_lost(uint32_t id);
+  bool is_lost(uint32_t id);
   void released(SpoolFile& file);
 
   const uint32_t realm_;

@@ -1,8 +1,10 @@
 // A mount that dies, or a disk that fails, at any file-system operation of a seal.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/faulty_file_system.h"
+#include "core/forwarding_file_system.h"
 #include "engine/fault_kinds.h"
 #include "engine/mounting.h"
 
@@ -84,6 +86,43 @@ TEST_F(Seal, LosesNothingWhereverTheMountDies) {
     }
     check(folder, done);
     if (HasFailure()) break;
+  }
+}
+
+/// Fails one sync of a folder.
+class OneFailedSync final : public ForwardingFileSystem {
+ public:
+  /// The `number`-th sync of the folder at `path` from 0 on.
+  OneFailedSync(std::string path, int number)
+      : ForwardingFileSystem(posix_file_system()), path_(std::move(path)), number_(number) {}
+  Status sync_directory(const std::string& path) override {
+    if (path == path_ && number_-- == 0) return Status::io_error("no sync", path);
+    return ForwardingFileSystem::sync_directory(path);
+  }
+  bool has_failed() const { return number_ < 0; }
+
+ private:
+  const std::string path_;
+  int number_;
+};
+
+TEST_F(Seal, TakesNoSecondSyncOfTheRecordsNameForSuccess) {
+  for (const auto& [folder_name, number] : {std::pair{"store/sets/run", 0}, {"store/sets", 0}, {"store/sets", 1}}) {
+    SCOPED_TRACE(fmt::format("sync {} of {}", number, folder_name));
+    TempFolder folder;
+    prepare(folder);
+    OneFailedSync fs(folder / folder_name, number);
+    {
+      const auto mounted = open(fs, folder);
+      ASSERT_NE(mounted, nullptr);
+      EXPECT_FALSE(mounted->rename("run/7.tmp", "run/7").ok());
+      EXPECT_TRUE(fs.has_failed());
+      EXPECT_EQ(mounted->files("run/7.tmp"), kFiles) << "the set is open as before";
+      EXPECT_FALSE(mounted->look("run/7").ok());
+      EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+      EXPECT_EQ(mounted->files("run/7"), kFiles);
+    }
+    check(folder, true);
   }
 }
 

@@ -31,21 +31,40 @@ bool same_trees(const SetRecord& a, const SetRecord& b) {
 Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) {
   std::lock_guard lock(mutex_);
   Progress progress(*this);
-  VARVE_TRY(spool_.remove_attempt(set));
+  VARVE_TRY(take_back_failed_attempt(set));
+  bool in_catalog = false;
   auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
     VARVE_TRY(check_written_back(set.files_path()));  // after the last read
     VARVE_TRY(spool_.write_attempt(set, record, store_.score()));
-    return lease.commit(record);
+    const Status committed = lease.commit(record);
+    in_catalog = lease.has_passed_commit_point();
+    return committed;
   };
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(set.files_path(), options_.rank_regex, progress));
   Result<SaveReport> saved =
       save_files_as(store_, set.files_path(), std::move(files), name, options_, layouts_, progress, publish);
   if (saved.ok()) return std::move(saved->record);
-  // A commit can fail after its commit point: the set is there, and only its name may not be durable.
+  if (in_catalog) {
+    // Its name may not be durable, and a second sync would prove nothing: the set goes, and is open as before.
+    take_back_failed_attempt(set).ignore("the next try does it, or the next mount finds the set committed");
+    return saved.status();
+  }
+  // Somebody else may have committed the very same set, or a server have lost its answer.
   Result<std::optional<SetRecord>> before = committed_before(set);
   if (before.ok() && *before) return std::move(**before);
   if (before.ok()) spool_.remove_attempt(set).ignore("it says nothing that is not so");
   return saved.status();
+}
+
+Status SetCommit::take_back_failed_attempt(const SpooledSet& set) const {
+  const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
+  if (attempt) {
+    const Catalog catalog(store_);
+    const Result<SetRecord> there = catalog.read(attempt->name);
+    if (there.ok() && encode_set_record(*there, store_.score()) == encode_set_record(*attempt, store_.score()))
+      VARVE_TRY(catalog.remove(attempt->name));
+  }
+  return spool_.remove_attempt(set);
 }
 
 Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& set) const {

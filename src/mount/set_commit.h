@@ -17,7 +17,8 @@ namespace varve {
 /// 4. the set leaves the spool.
 ///
 /// A spooled set whose noted record has the same trees as the committed set of that name was committed: after a crash
-/// between 3 and 4 it just leaves the spool. In all other cases it is an open set still. Thread-safe.
+/// between 3 and 4 it just leaves the spool. In all other cases it is an open set still. If the sync of the record's
+/// name fails, the record is taken out of the catalog again: what a second sync says proves nothing. Thread-safe.
 class SetCommit {
  public:
   /// All outlive this.
@@ -34,6 +35,9 @@ class SetCommit {
 
  private:
   class Progress;
+  /// Removes the very record that an attempt of this mount has left in the catalog, if it failed there.
+  Status take_back_failed_attempt(const SpooledSet& set) const;
+
   const Store& store_;
   const Spool& spool_;
   LayoutService& layouts_;

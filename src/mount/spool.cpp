@@ -133,7 +133,10 @@ Result<std::vector<std::string>> Spool::jobs() const {
 Status Spool::make_job(const std::string& job) const {
   VARVE_TRY(check_job_name(job));
   VARVE_TRY(fs_.create_directory(job_path(job)));
-  return fs_.sync_directory(jobs_path());
+  const Status synced = fs_.sync_directory(jobs_path());
+  // So that the next one makes it anew: of the same one a second sync would prove nothing.
+  if (!synced.ok()) fs_.remove_directory(job_path(job)).ignore("it has sets, and so was made durable before");
+  return synced;
 }
 
 Status Spool::remove_job(const std::string& job) const {

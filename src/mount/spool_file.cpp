@@ -40,9 +40,10 @@ Errno SpoolFile::allocate(int mode, uint64_t offset, uint64_t bytes) {
 }
 
 Errno SpoolFile::sync(bool data_only) {
+  if (set_->is_lost(id_)) return {EIO};
   if ((data_only ? ::fdatasync(descriptor_.get()) : ::fsync(descriptor_.get())) != 0) {
     const Errno why{errno};
-    set_->note_lost(id_);  // a second sync would prove nothing
+    set_->note_lost(id_);  // a second sync would prove nothing, and is not made
     return why;
   }
   return set_->sync_names(id_);

@@ -7,7 +7,11 @@ namespace varve {
 Status Connection::run(Deadline hello_by) {
   hello_by_ = hello_by;
   while (true) {
-    if (handler_.greeted()) wire_.wait();
+    if (handler_.greeted()) {
+      rests_(true);
+      wire_.wait();
+      rests_(false);
+    }
     const Result<Wire::Head> received = wire_.receive_head(deadline());
     if (received.status().code() == StatusCode::unsupported) refuse_version();
     VARVE_ASSIGN(const Wire::Head head, received);

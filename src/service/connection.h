@@ -17,10 +17,13 @@ struct ConnectionLimits {
 /// ends it, or nothing more can be read.
 class Connection {
  public:
-  /// `admit` as that of RequestHandler.
-  Connection(ServedStore& store, std::unique_ptr<ByteStream> stream, const ConnectionLimits& limits,
-             std::function<Status()> admit)
-      : limits_(limits), wire_(std::move(stream)), handler_(store, buffer_, std::move(admit)) {}
+  /// `admit` as that of RequestHandler; `rests` is told whether the client, who has said hello, has nothing to be done.
+  Connection(ServedStore& store, std::unique_ptr<ByteStream> stream, Rights rights, const ConnectionLimits& limits,
+             std::function<Status()> admit, std::function<void(bool)> rests)
+      : limits_(limits),
+        rests_(std::move(rests)),
+        wire_(std::move(stream)),
+        handler_(store, buffer_, rights, std::move(admit)) {}
 
   /// Returns why it ended; OK: the client had no more requests, or was turned away.
   Status run(Deadline hello_by);
@@ -37,6 +40,7 @@ class Connection {
               const std::shared_ptr<OpenFiles::OpenFile>& file = nullptr);
 
   const ConnectionLimits limits_;
+  const std::function<void(bool)> rests_;
   Wire wire_;
   DataBuffer buffer_;
   RequestHandler handler_;

@@ -9,6 +9,7 @@
 #include "core/sync.h"
 #include "service/node_source.h"
 #include "service/stoppable_progress.h"
+#include "service/unfinished_offer.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -67,17 +68,41 @@ Status OfferRoom::take(uint64_t bytes) {
   const uint64_t bytes_max = service_->limits_.offers_bytes_max;
   if (bytes > bytes_max || bytes_ > bytes_max - bytes)
     return Status::resource_limit("an offer takes more memory than the server has for all");
-  if ((service_->offers_bytes_ += bytes) > bytes_max) {
+  for (const bool again : {false, true}) {
+    if (again) service_->give_up_late_offers();
+    if ((service_->offers_bytes_ += bytes) <= bytes_max) {
+      bytes_ += bytes;
+      return {};
+    }
     service_->offers_bytes_ -= bytes;
-    return Status::busy("the server has as many offers at hand as it takes");
   }
-  bytes_ += bytes;
-  return {};
+  return Status::busy("the server has as many offers at hand as it takes");
 }
 
 void OfferRoom::give_back() {
   if (service_ != nullptr) service_->offers_bytes_ -= bytes_;
   bytes_ = 0;
+}
+
+Result<std::shared_ptr<UnfinishedOffer>> GatherService::begin_offer(uint64_t bytes) {
+  OfferRoom room(*this);
+  VARVE_TRY(room.take(bytes));
+  auto offer = std::make_shared<UnfinishedOffer>(std::move(room), bytes, clock_.seconds() + limits_.offer_seconds);
+  const std::lock_guard lock(coming_mutex_);
+  std::erase_if(coming_, [](const auto& one) { return one.expired(); });
+  coming_.push_back(offer);
+  return offer;
+}
+
+void GatherService::give_up_late_offers() {
+  std::vector<std::shared_ptr<UnfinishedOffer>> coming;
+  {
+    const std::lock_guard lock(coming_mutex_);
+    for (const auto& one : coming_) {
+      if (auto offer = one.lock()) coming.push_back(std::move(offer));
+    }
+  }
+  for (const auto& offer : coming) offer->give_up_if_late(clock_.seconds());
 }
 
 Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {

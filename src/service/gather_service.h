@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/sync.h"
 #include "service/node_files.h"
 #include "service/offered_files.h"
@@ -17,9 +18,11 @@ struct GatherLimits {
   uint64_t memory_bytes = 512_MiB;    ///< of the engine, about
   uint64_t offers_bytes_max = 1_GiB;  ///< of memory for all offers that are at hand, about
   double wait_seconds = 600;          ///< how long a node waits for the others
+  double offer_seconds = 300;         ///< how long an offer may take to come, if others need its room
 };
 
 class GatherService;
+class UnfinishedOffer;
 
 /// Memory that an offer may take, given back when this goes. One thread at a time.
 class OfferRoom {
@@ -59,12 +62,15 @@ struct NodeOffer {
 /// Thread-safe.
 class GatherService {
  public:
-  GatherService(std::string store_path, const GatherLimits& limits, std::function<void(const std::string&)> log)
-      : store_path_(std::move(store_path)), limits_(limits), log_(std::move(log)) {}
+  GatherService(std::string store_path, const GatherLimits& limits, std::function<void(const std::string&)> log,
+                const Clock& clock = steady_clock())
+      : store_path_(std::move(store_path)), limits_(limits), log_(std::move(log)), clock_(clock) {}
   ~GatherService();  ///< stop()
   GatherService(const GatherService&) = delete;
   GatherService& operator=(const GatherService&) = delete;
 
+  /// Room for an offer of so many bytes that is going to come. Fails as OfferRoom::take().
+  Result<std::shared_ptr<UnfinishedOffer>> begin_offer(uint64_t bytes);
   /// Takes an offer up, and returns the node's place in the set; once all nodes have come, the set is saved by a thread
   /// of this. invalid_argument: other nodes see the set otherwise. busy: this node is there already, or comes too
   /// late.
@@ -87,6 +93,8 @@ class GatherService {
     bool ended = false;
   };
 
+  /// Has offers give their room back that should be whole by now.
+  void give_up_late_offers();
   static Status check_fits(const Gathering& gathering, const NodeOffer& offer);
   void run(const SetName& name, Gathering& gathering) noexcept;
   Status gather(const SetName& name, Gathering& gathering);
@@ -98,8 +106,11 @@ class GatherService {
   const GatherLimits limits_;
   const std::function<void(const std::string&)> log_;
   const Status no_memory_ = Status::resource_limit("the server is out of memory");  ///< there is none to say so then
+  const Clock& clock_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> offers_bytes_{0};
+  Mutex coming_mutex_;  ///< guards coming_
+  std::vector<std::weak_ptr<UnfinishedOffer>> coming_;
   Mutex saving_;  ///< one set at a time, so that memory is bounded
   Mutex mutex_;   ///< guards what follows; never held while saving_ is waited for
   ConditionVariable changed_;

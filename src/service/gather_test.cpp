@@ -8,6 +8,7 @@
 #include "aggregate/inspect.h"
 #include "aggregate/rank_order.h"
 #include "aggregate/source_tree.h"
+#include "core/clock.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 #include "service/offer_set.h"
@@ -225,6 +226,31 @@ TEST_F(Gathering, TakesNoMoreOffersThanThereIsMemoryFor) {
     code = offer(*std::make_unique<OfferIntake>(service), half, 3);
   }
   EXPECT_EQ(code, StatusCode::ok);
+}
+
+TEST_F(Gathering, GivesTheRoomOfAnOfferThatStoppedHalfwayToOthersInTheEnd) {
+  ManualClock clock;
+  GatherService service(
+      server.options.folder, {.offers_bytes_max = 4_MiB, .offer_seconds = 300}, [](const std::string&) {}, clock);
+  const ByteVector piece(1000), whole = large_offer(100, 1);
+  auto offer = [](OfferIntake& intake, uint64_t offset, uint64_t bytes, ByteSpan data) {
+    Request request;
+    request.path = "run@1";
+    request.node = "n";
+    request.node_count = 2;
+    request.offset = offset;
+    request.bytes = bytes;
+    return intake.offer(request, data).code();
+  };
+  OfferIntake stuck(service), waiting(service);
+  EXPECT_EQ(offer(stuck, 0, 4_MiB, piece), StatusCode::ok);
+  clock.advance(299);
+  EXPECT_EQ(offer(waiting, 0, whole.size(), whole), StatusCode::busy);
+  EXPECT_EQ(offer(stuck, piece.size(), 4_MiB, piece), StatusCode::ok);
+  clock.advance(1);
+  EXPECT_EQ(offer(waiting, 0, whole.size(), whole), StatusCode::ok);
+  EXPECT_EQ(offer(stuck, 2 * piece.size(), 4_MiB, piece), StatusCode::busy);
+  EXPECT_EQ(offer(stuck, 0, 1_MiB, piece), StatusCode::ok);
 }
 
 TEST_F(Gathering, GoesOnWhenThereIsNoMemoryToSayWhatHappened) {

@@ -23,6 +23,14 @@ constexpr size_t kFileBytesMax = 4096;
 /// Of 32 random bytes, or 64 random digits, hardly ever fewer are different.
 constexpr size_t kDifferentBytesMin = 8;
 constexpr std::string_view kLabel = "varve shared key, version 1\n";
+constexpr std::string_view kNameLabel = "varve key name, version 1\n";
+constexpr size_t kNameBytes = 16;
+
+SharedKey hash_of(std::string_view label, ByteSpan contents) {
+  ByteVector labelled(as_bytes(label).begin(), as_bytes(label).end());
+  labelled.insert(labelled.end(), contents.begin(), contents.end());
+  return ScoreFunction::create(ScoreAlgorithm::sha256, 32).value()(labelled).bytes;
+}
 
 Status check_access(int descriptor, const std::string& path) {
   struct stat status {};
@@ -70,9 +78,15 @@ Result<SharedKey> read_key_file(const std::string& path) {
   }
   contents.resize(bytes);
   VARVE_TRY(check_secret(contents, path));
-  VARVE_ASSIGN(const ScoreFunction hash, ScoreFunction::create(ScoreAlgorithm::sha256, 32));
-  contents.insert(contents.begin(), as_bytes(kLabel).begin(), as_bytes(kLabel).end());
-  return hash(contents).bytes;
+  return hash_of(kLabel, contents);
+}
+
+std::string name_of_key(const SharedKey& key) {
+  const SharedKey hash = hash_of(kNameLabel, key);
+  UniqueId name;
+  static_assert(sizeof name.bytes == kNameBytes);
+  std::copy_n(hash.begin(), kNameBytes, name.bytes.begin());
+  return name.hex();
 }
 
 Status make_key_file(const std::string& path) {

@@ -11,6 +11,8 @@ namespace varve {
 /// What both sides of a connection over TCP know and nobody else.
 using SharedKey = std::array<std::byte, 32>;
 
+/// What a client calls its key by, so that a server with several knows which one it is; says nothing about the key.
+std::string name_of_key(const SharedKey& key);
 /// The key of a file: of its contents, without blanks at the end, so that it does not depend on how the key was
 /// written. permission_denied: the file can be read by others than its owner, or belongs to another user than this one
 /// or root. invalid_argument: it holds too little to be a secret (32 random bytes, or 64 random hexadecimal digits).

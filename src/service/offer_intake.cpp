@@ -11,18 +11,21 @@ OfferIntake::~OfferIntake() {
 Status OfferIntake::offer(const Request& request, ByteSpan data) {
   if (files_) return Status::invalid_argument("a connection offers one set");
   if (request.bytes > kOfferedBytesMax) return Status::resource_limit("an offer is too large");
-  const bool is_first = raw_.empty();
-  if (request.offset != raw_.size() || (!is_first && request.bytes != raw_bytes_) ||
+  if (coming_ && coming_->given_up()) {
+    coming_.reset();
+    if (request.offset > 0) return UnfinishedOffer::too_late();
+  }
+  const uint64_t come = coming_ ? coming_->size() : 0;
+  const bool is_first = come == 0;
+  if (request.offset != come || (!is_first && request.bytes != coming_->bytes()) ||
       data.size() > request.bytes - request.offset)
     return Status::invalid_argument("the pieces of an offer do not follow one another");
   if (is_first) {
-    raw_room_.give_back();
-    VARVE_TRY(raw_room_.take(request.bytes));
-    raw_.reserve(request.bytes);
-    raw_bytes_ = request.bytes;
+    coming_.reset();
+    VARVE_ASSIGN(coming_, gather_.begin_offer(request.bytes));
   }
-  raw_.insert(raw_.end(), data.begin(), data.end());
-  if (raw_.size() < request.bytes) return {};
+  VARVE_TRY(coming_->append(data));
+  if (come + data.size() < request.bytes) return {};
 
   NodeOffer offer;
   const std::optional<SetName> set = parse_set_name(request.path);
@@ -31,9 +34,11 @@ Status OfferIntake::offer(const Request& request, ByteSpan data) {
   offer.node = request.node;
   offer.node_count = request.node_count;
   offer.room = OfferRoom(gather_);
-  VARVE_ASSIGN(offer.files, decode_offered_files(raw_, [&](uint64_t bytes) { return offer.room.take(bytes); }));
-  ByteVector().swap(raw_);
-  raw_room_.give_back();
+  {
+    const UnfinishedOffer::Whole whole = coming_->take();
+    coming_.reset();
+    VARVE_ASSIGN(offer.files, decode_offered_files(whole.raw, [&](uint64_t bytes) { return offer.room.take(bytes); }));
+  }
   VARVE_ASSIGN(files_, gather_.join(std::move(offer)));
   return {};
 }

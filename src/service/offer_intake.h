@@ -5,6 +5,7 @@
 #include "service/gather_service.h"
 #include "service/protocol.h"
 #include "service/pulse.h"
+#include "service/unfinished_offer.h"
 
 namespace varve {
 
@@ -12,7 +13,7 @@ namespace varve {
 /// questions and answers on. One thread.
 class OfferIntake {
  public:
-  explicit OfferIntake(GatherService& gather) : gather_(gather), raw_room_(gather) {}
+  explicit OfferIntake(GatherService& gather) : gather_(gather) {}
   ~OfferIntake();
   OfferIntake(const OfferIntake&) = delete;
   OfferIntake& operator=(const OfferIntake&) = delete;
@@ -22,9 +23,7 @@ class OfferIntake {
 
  private:
   GatherService& gather_;
-  OfferRoom raw_room_;
-  uint64_t raw_bytes_ = 0;  ///< that the offer has, as its first piece says
-  ByteVector raw_;          ///< what has come of it
+  std::shared_ptr<UnfinishedOffer> coming_;  ///< from its first piece on
   std::shared_ptr<NodeFiles> files_;
 };
 

@@ -80,17 +80,31 @@ void OpenFiles::take_over(const UniqueId& client, const UniqueId& writer) {
   if (old) old->revoke();
 }
 
-bool OpenFiles::is_being_written(const FileIdentity& file) {
-  const std::lock_guard lock(mutex_);
+std::vector<std::shared_ptr<OpenFiles::OpenFile>> OpenFiles::writers_of(const FileIdentity& file) {
+  std::vector<std::shared_ptr<OpenFile>> writers;
   for (const auto& [id, client] : clients_) {
     for (const auto& [handle, open] : client.files) {
       struct stat status {};
       if (!open->written() || ::fstat(open->descriptor(), &status) != 0) continue;
       const uint64_t device = uint64_t{major(status.st_dev)} << 32 | minor(status.st_dev);
-      if (device == file.device && status.st_ino == file.inode) return true;
+      if (device == file.device && status.st_ino == file.inode) writers.push_back(open);
     }
   }
-  return false;
+  return writers;
+}
+
+void OpenFiles::end_writing(const FileIdentity& file) {
+  std::vector<std::shared_ptr<OpenFile>> writers;
+  {
+    const std::lock_guard lock(mutex_);
+    writers = writers_of(file);
+  }
+  for (const auto& writer : writers) writer->revoke();
+}
+
+bool OpenFiles::is_being_written(const FileIdentity& file) {
+  const std::lock_guard lock(mutex_);
+  return !writers_of(file).empty();
 }
 
 }  // namespace varve

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "core/file_system.h"
 #include "core/sync.h"
@@ -56,6 +57,8 @@ class OpenFiles {
   /// Ends what is being done to the writer's file, if it is open: once this has returned, nothing more is written to it
   /// by what was sent before.
   void take_over(const UniqueId& client, const UniqueId& writer);
+  /// Has all who have this very file open for writing lose it, as take_over() does.
+  void end_writing(const FileIdentity& file);
   /// Whether anybody has this very file open for writing.
   bool is_being_written(const FileIdentity& file);
 
@@ -65,6 +68,9 @@ class OpenFiles {
     std::map<uint64_t, std::shared_ptr<OpenFile>> files;
     std::map<UniqueId, uint64_t> writers;
   };
+
+  /// All handles by which it is written. Called with the lock.
+  std::vector<std::shared_ptr<OpenFile>> writers_of(const FileIdentity& file);
 
   Mutex mutex_;  // guards what follows; not held while files are used or closed
   std::map<UniqueId, Client> clients_;

@@ -1,5 +1,11 @@
 #include "service/request_handler.h"
 
+#include <algorithm>
+
+#include "service/store_names.h"
+#include "store/spread_member_text.h"
+#include "store/store.h"
+
 namespace varve {
 
 namespace {
@@ -12,7 +18,7 @@ Reply reply_of(const Status& status) {
 
 /// Index runs are mapped by the server: once one has its name, nobody may write to it any more, lest it ends under the
 /// server's eyes.
-bool is_index_run(std::string_view path) { return path.starts_with("index/") && path.ends_with(".run"); }
+bool is_index_run(std::string_view path) { return store_name_of(path) == StoreName::index_run; }
 
 Status not_to_be_written() {
   return {StatusCode::permission_denied, "an index run that has its name is not written to any more"};
@@ -49,16 +55,14 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
   };
   if (!greeted_ && request.message != Message::hello)
     return with_reply(reply_of(Status(StatusCode::permission_denied, "a connection begins with hello")));
+  if (const Status allowed = check_allowed(rights_, request); !allowed.ok()) return with_reply(reply_of(allowed));
   const ServedFolder& folder = store_.folder;
   switch (request.message) {
     case Message::hello: return with_reply(greet(request));
     case Message::ping:
     case Message::goodbye: return answer;
     case Message::open: return with_reply(open(request, folder.open_read(request.path), false));
-    case Message::resume:
-      if (is_index_run(request.path)) return with_reply(reply_of(not_to_be_written()));
-      store_.files.take_over(client_, request.token);
-      return with_reply(open(request, folder.open_again(request.path, request.direct, request.identity), true));
+    case Message::resume: return with_reply(resume(request));
     case Message::read: return read(request);
     case Message::write:
       return with_reply(with_file(request, [&](File& file) { return reply_of(file.write_at(request.offset, data)); }));
@@ -95,7 +99,7 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
     }
     case Message::create_directory: return with_reply(reply_of(folder.create_directory(request.path)));
     case Message::touch: return with_reply(reply_of(folder.touch(request.path)));
-    case Message::sync_directory: return with_reply(reply_of(folder.sync_directory(request.path)));
+    case Message::sync_directory: return with_reply(sync_directory(request));
     case Message::create:
     case Message::remove:
     case Message::remove_directory:
@@ -113,6 +117,7 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
 }
 
 std::shared_ptr<OpenFiles::OpenFile> RequestHandler::descriptor_of(Message message, const Reply& reply) {
+  if (rights_ != Rights::all) return nullptr;
   const bool opens = message == Message::open || message == Message::create || message == Message::resume;
   return opens && reply.outcome == Outcome::done ? store_.files.find(client_, reply.handle) : nullptr;
 }
@@ -213,11 +218,75 @@ RequestHandler::Answer RequestHandler::gather(const Request& request, ByteSpan d
 
 Reply RequestHandler::act_once(const Request& request) {
   if (request.message == Message::rename) return rename(request);
-  if (request.message != Message::create) return remove(request);
+  return request.message == Message::create ? create(request) : remove(request);
+}
+
+Reply RequestHandler::create(const Request& request) {
   if (is_index_run(request.path)) return reply_of(not_to_be_written());
+  const std::lock_guard lock(store_.own.changing());
   Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
-  if (request.again && file.status().code() == StatusCode::already_exists) file = adopt(request, file.status());
+  if (request.again && rights_ == Rights::all && file.status().code() == StatusCode::already_exists)
+    file = adopt(request, file.status());
+  const StoreName name = store_name_of(request.path);
+  if (file.ok() && (is_draft(name) || name == StoreName::part_failure)) store_.own.note(request.path, client_);
   return open(request, std::move(file), true);
+}
+
+Reply RequestHandler::resume(const Request& request) {
+  if (is_index_run(request.path)) return reply_of(not_to_be_written());
+  const std::lock_guard lock(store_.own.changing());
+  if (rights_ != Rights::all) {
+    if (const Status own = check_own(request.path); !own.ok()) return reply_of(own);
+  }
+  store_.files.take_over(client_, request.token);
+  return open(request, store_.folder.open_again(request.path, request.direct, request.identity), true);
+}
+
+Reply RequestHandler::sync_directory(const Request& request) {
+  if (request.again) {
+    if (const Status failed = store_.syncs.last(request.path); !failed.ok()) return reply_of(failed);
+  }
+  const Status synced = store_.folder.sync_directory(request.path);
+  // One that is not there was not synced.
+  if (synced.ok() || synced.code() == StatusCode::io_error || synced.code() == StatusCode::no_space)
+    store_.syncs.note(request.path, synced);
+  return reply_of(synced);
+}
+
+Status RequestHandler::check_own(const std::string& path) const {
+  if (store_.own.is_of(path, client_) || store_name_of(path) == StoreName::run_file) return {};
+  return {StatusCode::permission_denied,
+          "the key has the right to add to the store, but not to change what others write", "",
+          "the server may have been restarted since the file was made: do again what was being done"};
+}
+
+Result<ByteVector> RequestHandler::read_small(const std::string& path) const {
+  constexpr uint64_t bytes_max = 4096;
+  VARVE_ASSIGN(const ServedFolder::OpenFile open, store_.folder.open_read(path));
+  if (open.bytes > bytes_max) return Status::corrupt("larger than it can be");
+  ByteVector bytes(open.bytes);
+  VARVE_ASSIGN(const size_t got, open.file->read_at(0, bytes));
+  bytes.resize(got);
+  return bytes;
+}
+
+Status RequestHandler::check_new_header(const Request& request) const {
+  const auto refused = [](const char* why) { return Status(StatusCode::permission_denied, why); };
+  VARVE_ASSIGN(const ServedFolder::Found draft, store_.folder.stat(request.path));
+  if (store_.files.is_being_written(draft.identity))
+    return Status::busy("a header gets its name when it is complete and closed");
+  VARVE_ASSIGN(const ByteVector made, read_small(request.path));
+  const Result<ByteVector> there = read_small("varve.store");
+  const Result<UniqueId> store = there.ok() ? Store::id_of_header(*there, "") : there.status();
+  if (store_name_of(request.to) == StoreName::header) {
+    if (!Store::id_of_header(made, "").ok()) return refused("what is no store's header cannot become one");
+    const bool replaces = store.ok() && request.replace && !std::ranges::equal(made, *there);
+    return replaces ? refused("the store has its header, which is made only once") : Status();
+  }
+  const Result<SpreadMember> member = parse_spread_member(as_text(made));
+  if (!member.ok() || (store.ok() && member->store != *store))
+    return refused("this does not say which place of this store the folder is");
+  return {};
 }
 
 Result<ServedFolder::OpenFile> RequestHandler::adopt(const Request& request, const Status& taken) {
@@ -230,8 +299,19 @@ Result<ServedFolder::OpenFile> RequestHandler::adopt(const Request& request, con
 }
 
 Reply RequestHandler::remove(const Request& request) {
+  const std::lock_guard lock(store_.own.changing());
+  if (rights_ != Rights::all) {
+    // Parts of a set that is there are of no use to anybody: who completes it takes them away.
+    const StoreName name = store_name_of(request.path);
+    const bool is_used = (name == StoreName::part || name == StoreName::part_failure) &&
+                         store_.folder.stat(record_of_part(request.path)).ok();
+    const Status own = is_used ? Status() : check_own(request.path);
+    const bool is_gone = store_.folder.stat(request.path).status().code() == StatusCode::not_found;
+    if (!own.ok() && !is_gone) return reply_of(own);
+  }
   const Status removed = request.message == Message::remove ? store_.folder.remove(request.path)
                                                             : store_.folder.remove_directory(request.path);
+  if (removed.ok()) store_.own.forget(request.path);
   // Sent before, to a server that is gone: the name is not there, as was wished.
   if (request.again && removed.code() == StatusCode::not_found) return {};
   return reply_of(removed);
@@ -244,7 +324,27 @@ Reply RequestHandler::rename(const Request& request) {
     if (run.ok() && store_.files.is_being_written(run->identity))
       return reply_of(Status::busy("an index run gets its name when it is complete and closed"));
   }
-  const Status renamed = store_.folder.rename(request.path, request.to, request.replace);
+  const StoreName goal = store_name_of(request.to);
+  if (goal == StoreName::header || goal == StoreName::spread) {
+    const Status fits = check_new_header(request);
+    if (!fits.ok() && fits.code() != StatusCode::not_found) return reply_of(fits);
+  }
+  const std::lock_guard lock(store_.own.changing());
+  // What is sealed, and what only appends, replaces nothing.
+  const bool may_replace = rights_ == Rights::all || goal == StoreName::run_file;
+  const bool replace = request.replace && may_replace && goal != StoreName::arena;
+  Result<ServedFolder::Found> file = Status::not_found("no such file");
+  if (rights_ != Rights::all) {
+    file = store_.folder.stat(request.path);
+    const Status own = file.ok() ? check_own(request.path) : Status();
+    if (!own.ok()) return reply_of(own);
+  }
+  const Status renamed = store_.folder.rename(request.path, request.to, replace);
+  if (renamed.ok()) {
+    store_.own.forget(request.path);
+    if (goal == StoreName::part) store_.own.note(request.to, client_);                       // it may be taken back
+    if (file.ok() && goal != StoreName::run_file) store_.files.end_writing(file->identity);  // it is complete
+  }
   auto goes_to = [&request](std::string_view folder) { return request.to.starts_with(folder); };
   if (renamed.ok() && (goes_to("sets/") || goes_to("parts/") || goes_to("index/"))) store_.committed();
   const bool gone = renamed.code() == StatusCode::not_found;

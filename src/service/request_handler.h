@@ -4,9 +4,12 @@
 #include <functional>
 #include <memory>
 
+#include "service/folder_syncs.h"
 #include "service/offer_intake.h"
 #include "service/open_files.h"
+#include "service/own_names.h"
 #include "service/request_log.h"
+#include "service/rights.h"
 #include "service/served_folder.h"
 #include "store/chunk_lookup.h"
 
@@ -18,6 +21,8 @@ struct ServedStore {
 
   ServedFolder& folder;
   OpenFiles files;
+  OwnNames own;
+  FolderSyncs syncs;
   RequestLog log;
   ChunkLookup* chunks = nullptr;  ///< null: nothing is known
   /// Is told that a set, or a part of one, was committed, or that an index run came.
@@ -44,8 +49,8 @@ class DataBuffer {
 class RequestHandler {
  public:
   /// `admit` says whether a client that says hello may stay.
-  RequestHandler(ServedStore& store, DataBuffer& buffer, std::function<Status()> admit)
-      : store_(store), buffer_(buffer), admit_(std::move(admit)) {}
+  RequestHandler(ServedStore& store, DataBuffer& buffer, Rights rights, std::function<Status()> admit)
+      : store_(store), buffer_(buffer), rights_(rights), admit_(std::move(admit)) {}
   ~RequestHandler();
   RequestHandler(const RequestHandler&) = delete;
   RequestHandler& operator=(const RequestHandler&) = delete;
@@ -58,7 +63,8 @@ class RequestHandler {
   };
   /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
   Answer handle(const Request& request, ByteSpan data, const SignOfLife& alive);
-  /// The file that a reply says is open, whose descriptor may go with it. Null: there is none.
+  /// The file that a reply says is open, whose descriptor may go with it. Null: there is none; or the client has not
+  /// all rights, and so may do with files only what passes here.
   std::shared_ptr<OpenFiles::OpenFile> descriptor_of(Message message, const Reply& reply);
   bool greeted() const { return greeted_; }
 
@@ -71,13 +77,23 @@ class RequestHandler {
   Reply act_once(const Request& request);
   /// The file that an earlier try of a `create` has made; `taken` if it may be another's.
   Result<ServedFolder::OpenFile> adopt(const Request& request, const Status& taken);
+  Reply create(const Request& request);
+  Reply resume(const Request& request);
+  Reply sync_directory(const Request& request);
   Reply remove(const Request& request);
   Reply rename(const Request& request);
+  /// A rename that gives the store its header, or says which place of a store this is: only what fits may get that
+  /// name.
+  Status check_new_header(const Request& request) const;
+  /// permission_denied unless this client has made the file, and it is not complete yet.
+  Status check_own(const std::string& path) const;
+  Result<ByteVector> read_small(const std::string& path) const;
   template <class Act>
   Reply with_file(const Request& request, const Act& act);
 
   ServedStore& store_;
   DataBuffer& buffer_;
+  const Rights rights_;
   const std::function<Status()> admit_;
   UniqueId client_;
   std::unique_ptr<OfferIntake> intake_;  ///< once something is offered

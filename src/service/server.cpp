@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/clock.h"
 #include "core/guarded.h"
 #include "core/sync.h"
 #include "service/location.h"
@@ -73,13 +74,30 @@ Status Server::listen() {
     VARVE_ASSIGN(listener_, listen_unix(options_.listen.path));
     return {};
   }
-  if (options_.key_file.empty()) {
+  VARVE_TRY(read_keys());
+  VARVE_ASSIGN(listener_, listen_tcp(options_.listen));
+  return {};
+}
+
+Status Server::read_keys() {
+  std::vector<SharedKey> keys;
+  // The most rights first: a client that does not say which key it has is one of before there were several.
+  for (const auto& [file, rights] : {std::pair{&options_.key_file, Rights::all},
+                                     {&options_.append_key_file, Rights::append},
+                                     {&options_.read_key_file, Rights::read}}) {
+    if (file->empty()) continue;
+    VARVE_ASSIGN(const SharedKey key, read_key_file(*file));
+    if (std::find(keys.begin(), keys.end(), key) != keys.end())
+      return Status::invalid_argument("a key has one kind of rights", *file,
+                                      "make another with `varve serve --new-key`");
+    keys.push_back(key);
+    key_rights_.push_back(rights);
+  }
+  if (keys.empty()) {
     return Status::invalid_argument("who listens at TCP needs a key that the clients share",
                                     options_.listen.to_string(), "give --key-file FILE");
   }
-  VARVE_ASSIGN(const SharedKey key, read_key_file(options_.key_file));
-  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::server, key));
-  VARVE_ASSIGN(listener_, listen_tcp(options_.listen));
+  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::server, std::move(keys)));
   return {};
 }
 
@@ -93,6 +111,7 @@ void Server::accept_clients() {
     uint64_t news = 0;
     if (waited[1].revents != 0 && ::read(wake_.get(), &news, sizeof news) < 0 && errno != EAGAIN) break;
     reap();
+    if (place_wanted_.exchange(false)) end_idle();
     if (waited[0].revents == 0 || stopping_) continue;
     UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (socket.valid()) {
@@ -144,22 +163,39 @@ void Server::make_room() {
   }
 }
 
+void Server::end_idle() {
+  Client* longest = nullptr;
+  double since = steady_clock().seconds() - options_.idle_seconds;
+  for (Client& client : clients_) {
+    const double idle_since = client.idle_since;
+    if (client.ended || client.standing != Standing::known || idle_since == kAtWork || idle_since > since) continue;
+    longest = &client;
+    since = idle_since;
+  }
+  if (longest == nullptr) return;
+  longest->idle_since = kAtWork;  // not to be chosen again while it ends
+  ::shutdown(longest->control.get(), SHUT_RDWR);
+}
+
 Status Server::admit(Client& client) {
   Standing standing = Standing::stranger;
   if (++known_count_ <= options_.connections_max && client.standing.compare_exchange_strong(standing, Standing::known))
     return {};
   --known_count_;
   tell("a client was turned away: too many connections");
+  place_wanted_ = true;
+  wake();
   return Status::busy("the server has as many connections as it takes");
 }
 
-Result<std::unique_ptr<ByteStream>> Server::make_stream(UniqueFd socket, Deadline deadline) const {
+Result<Server::Arrival> Server::make_stream(UniqueFd socket, Deadline deadline) const {
   if (tls_) {
     tune_tcp(socket.get());
-    return tls_->shake_hands(std::move(socket), deadline);
+    VARVE_ASSIGN(SecureStream secure, tls_->shake_hands(std::move(socket), deadline));
+    return Arrival{std::move(secure.stream), key_rights_.at(secure.key)};
   }
   VARVE_TRY(check_peer(socket.get()));
-  return make_socket_stream(std::move(socket));
+  return Arrival{make_socket_stream(std::move(socket)), options_.socket_rights};
 }
 
 void Server::serve(Client& client, UniqueFd socket) noexcept {
@@ -174,10 +210,12 @@ void Server::serve(Client& client, UniqueFd socket) noexcept {
 }
 
 Status Server::converse(Client& client, UniqueFd socket) {
-  Result<std::unique_ptr<ByteStream>> stream = make_stream(std::move(socket), client.hello_by);
-  Status ended = stream.status();
-  if (stream.ok()) {
-    Connection connection(*store_, std::move(*stream), options_.limits, [&] { return admit(client); });
+  Result<Arrival> arrival = make_stream(std::move(socket), client.hello_by);
+  Status ended = arrival.status();
+  if (arrival.ok()) {
+    Connection connection(
+        *store_, std::move(arrival->stream), arrival->rights, options_.limits, [&] { return admit(client); },
+        [&](bool rests) { client.idle_since = rests ? steady_clock().seconds() : kAtWork; });
     ended = connection.run(client.hello_by);
   }
   if (client.standing == Standing::dismissed)

@@ -20,9 +20,13 @@ namespace varve {
 struct ServerOptions {
   ServerAddress listen;                  ///< port 0: any free one, see Server::address()
   std::string folder;                    ///< of the store
-  std::string key_file;                  ///< of TCP
+  std::string key_file;                  ///< of TCP: who shows this key may do all; empty: nobody may
+  std::string append_key_file;           ///< the same, with Rights::append
+  std::string read_key_file;             ///< the same, with Rights::read
+  Rights socket_rights = Rights::all;    ///< of those who come over a Unix socket
   std::string next;                      ///< location of the store that push and pull go to; empty: none
   size_t connections_max = 256;          ///< of clients that have said hello
+  double idle_seconds = 1;               ///< a connection that rests as long ends if another one needs its place
   size_t strangers_max = 64;             ///< connections that have not yet: when one more comes, the oldest ends
   uint64_t index_memory_bytes = 64_MiB;  ///< while arenas are indexed
   ConnectionLimits limits;
@@ -51,11 +55,13 @@ class Server {
 
  private:
   enum class Standing : uint8_t { stranger, known, dismissed };
+  static constexpr double kAtWork = -1;
   struct Client {
     Thread thread;
     UniqueFd control;   ///< the same socket once more, by which the connection can be ended from outside
     Deadline hello_by;  ///< the key is shown, and hello said
     std::atomic<Standing> standing{Standing::stranger};
+    std::atomic<double> idle_since{kAtWork};  ///< of steady_clock()
     std::atomic<bool> ended{false};
   };
 
@@ -66,14 +72,22 @@ class Server {
   void take_in(UniqueFd socket);
   /// Ends the oldest connection that has not said hello, if there are too many.
   void make_room();
-  /// That a client says hello. busy: there are as many as may be.
+  /// Ends the connection that has rested longest, if it has for long enough: its client comes again when it needs to.
+  void end_idle();
+  /// That a client says hello. busy: there are as many as may be; soon there may be room.
   Status admit(Client& client);
   /// What happens here ends this connection at most.
   void serve(Client& client, UniqueFd socket) noexcept;
   Status converse(Client& client, UniqueFd socket);
   /// Logs it, if there is memory for that.
   void tell(const char* what, const Status& why = {}) const noexcept;
-  Result<std::unique_ptr<ByteStream>> make_stream(UniqueFd socket, Deadline deadline) const;
+  /// A client's connection, and what he may do.
+  struct Arrival {
+    std::unique_ptr<ByteStream> stream;
+    Rights rights = Rights::read;
+  };
+  Result<Arrival> make_stream(UniqueFd socket, Deadline deadline) const;
+  Status read_keys();
   void reap();
   void wake();
 
@@ -83,13 +97,15 @@ class Server {
   std::unique_ptr<NextLevel> next_;
   std::unique_ptr<GatherService> gather_;
   std::unique_ptr<ServedStore> store_;
-  std::unique_ptr<TlsParty> tls_;  ///< of TCP
+  std::unique_ptr<TlsParty> tls_;   ///< of TCP
+  std::vector<Rights> key_rights_;  ///< of its keys
   UniqueFd listener_;
   UniqueFd wake_;  ///< readable once a connection has ended, or it is to stop
   Thread acceptor_;
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> known_count_{0};
-  std::list<Client> clients_;  ///< oldest first; of the acceptor; after it has ended, of stop()
+  std::atomic<bool> place_wanted_{false};  ///< who came last has found none
+  std::list<Client> clients_;              ///< oldest first; of the acceptor; after it has ended, of stop()
 };
 
 }  // namespace varve

@@ -143,7 +143,7 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
   VARVE_ASSIGN(link->client_, UniqueId::random());
   if (link->address_.kind == ServerAddress::Kind::tcp) VARVE_TRY(link->prepare_tls());
   // A server that is there, but has no room just now, may have some soon.
-  Retries retries(link->options_.connect_seconds);
+  Retries retries(link->options_.room_seconds);
   Result<std::unique_ptr<ServerConnection>> connection = link->connect();
   while (!connection.ok() && connection.status().code() == StatusCode::busy && retries.goes_on(connection.status()))
     connection = link->connect();
@@ -162,7 +162,7 @@ Status ServerLink::prepare_tls() {
                                     "give --key-file FILE, or `export VARVE_KEY_FILE=FILE`");
   }
   VARVE_ASSIGN(const SharedKey key, read_key_file(options_.key_file));
-  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::client, key));
+  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::client, {key}));
   return {};
 }
 
@@ -175,7 +175,10 @@ Status ServerLink::unreachable(const Status& failure) {
 }
 
 Result<std::unique_ptr<ByteStream>> ServerLink::make_stream(UniqueFd socket, Deadline deadline) const {
-  if (tls_) return tls_->shake_hands(std::move(socket), deadline);
+  if (tls_) {
+    VARVE_ASSIGN(SecureStream secure, tls_->shake_hands(std::move(socket), deadline));
+    return std::move(secure.stream);
+  }
   return make_socket_stream(std::move(socket), options_.take_descriptors ? Descriptors::taken : Descriptors::refused);
 }
 

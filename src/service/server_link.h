@@ -17,6 +17,7 @@ namespace varve {
 struct LinkOptions {
   std::string key_file;           ///< of TCP
   double connect_seconds = 10;    ///< for connecting and saying hello
+  double room_seconds = 60;       ///< for trying again if the server has no room: others' connections may rest soon
   double answer_seconds = 60;     ///< without a sign of life from the server while a request waits
   double sync_seconds = 120;      ///< the same, of what waits for a disk
   double reconnect_seconds = 30;  ///< for which what can be repeated is repeated

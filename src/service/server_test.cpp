@@ -172,6 +172,7 @@ TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
   TestServer server;
   server.stop();
   server.options.connections_max = 2;
+  server.options.idle_seconds = 60;
   server.start();
   std::optional<RawClient> first(server), second(server);
   first->send(hello());
@@ -181,7 +182,7 @@ TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
   third.send(hello());
   EXPECT_TRUE(third.is_ended());
   LinkOptions impatient = server.link_options;
-  impatient.connect_seconds = 0.1;
+  impatient.connect_seconds = impatient.room_seconds = 0.1;
   EXPECT_EQ(ServerLink::open(server.options.listen, impatient).status().code(), StatusCode::busy);
   std::thread leaver([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -189,6 +190,31 @@ TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
   });
   EXPECT_TRUE(ServerLink::open(server.options.listen, server.link_options).ok());  // which waits for a place
   leaver.join();
+}
+
+TEST(Server, ServesMoreClientsInTurnThanItTakesConnections) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.options.idle_seconds = 0.02;
+  server.start();
+  std::vector<std::unique_ptr<ServerLink>> links;
+  std::vector<std::unique_ptr<File>> files;
+  for (int i = 0; i < 6; ++i) {
+    links.push_back(server.connect());
+    ASSERT_NE(links.back(), nullptr) << i;
+    RemoteFileSystem fs(*links.back());
+    auto file = fs.create(fs.root() + "/" + std::to_string(i));
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    files.push_back(std::move(*file));
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < files.size(); ++i) {
+      EXPECT_TRUE(files[i]->write_at(static_cast<uint64_t>(round), as_bytes("x")).ok()) << i;
+      EXPECT_TRUE(links[i]->ask(Request()).ok()) << i;
+    }
+  }
+  for (const auto& file : files) EXPECT_TRUE(file->sync().ok());
 }
 
 TEST(Server, LetsNoClientWaitBehindThoseWhoSayNothing) {
@@ -285,10 +311,11 @@ TEST(Server, LetsClientsOverTcpWaitForAPlace) {
   server.stop();
   server.options.connections_max = 1;
   server.options.strangers_max = 1;
+  server.options.idle_seconds = 60;
   server.start();
   auto first = server.connect();
   LinkOptions impatient = server.link_options;
-  impatient.connect_seconds = 0.1;
+  impatient.connect_seconds = impatient.room_seconds = 0.1;
   EXPECT_EQ(ServerLink::open(server.options.listen, impatient).status().code(), StatusCode::busy);
   std::thread leaver([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -357,6 +384,28 @@ TEST(Server, DoesNotRepeatWhatItHasDone) {
   EXPECT_EQ(ask(rename).outcome, Outcome::done);  // known by its token
   rename.token = UniqueId::random().value();
   EXPECT_EQ(ask(rename).outcome, Outcome::cannot_tell);  // another one, of a file whose identity is not known
+}
+
+TEST(Server, TakesNoSecondSyncOfAFolderForTheSuccessOfOneThatFailed) {
+  TestServer server;
+  const auto link = server.connect();
+  server.server->store().syncs.note("", Status::io_error("no sync"));  // and the answer is lost
+  auto sync = [&](bool again) {
+    Reply reply;
+    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
+                      Request request;
+                      request.message = Message::sync_directory;
+                      request.again = again;
+                      VARVE_ASSIGN(reply, connection.ask(request));
+                      return {};
+                    })
+                    .ok());
+    return reply.status.code();
+  };
+  EXPECT_EQ(sync(true), StatusCode::io_error);
+  EXPECT_EQ(sync(true), StatusCode::io_error);
+  EXPECT_EQ(sync(false), StatusCode::ok) << "of what has been changed since";
+  EXPECT_EQ(sync(true), StatusCode::ok);
 }
 
 TEST(Server, KnowsARenamedFileAgainAfterARestart) {
@@ -530,7 +579,7 @@ TEST(Client, TriesAgainWhenItsConnectionIsClosedBeforeHelloIsAnswered) {
   const std::string path = place.work() + "/hostile";
   HostileServer hostile(path, {});
   LinkOptions impatient;
-  impatient.connect_seconds = 0.5;
+  impatient.connect_seconds = impatient.room_seconds = 0.5;
   const Status refused = opening_of(path, impatient);
   EXPECT_EQ(refused.code(), StatusCode::busy) << refused.to_string();
   EXPECT_GT(hostile.connections, 2);
@@ -571,7 +620,7 @@ TEST(Client, DoesNotWaitForeverForAServerThatIsStuck) {
   HostileServer hostile(path, {});
   hostile.stuck = true;
   LinkOptions impatient;
-  impatient.connect_seconds = 0.3;
+  impatient.connect_seconds = impatient.room_seconds = 0.3;
   const auto begin = std::chrono::steady_clock::now();
   const Status refused = opening_of(path, impatient);
   EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();

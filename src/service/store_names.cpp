@@ -39,13 +39,20 @@ bool take_suffix(std::string_view& text, std::string_view suffix) {
 bool is_id_with(std::string_view text, std::string_view suffix) { return take_suffix(text, suffix) && is_id(text); }
 
 /// varve.store, varve.spread, or one of them that is being written
-bool is_header(std::string_view name) {
-  for (const std::string_view header : {"varve.store", "varve.spread"}) {
-    if (!name.starts_with(header)) continue;
-    const std::string_view rest = name.substr(header.size());
-    return rest.empty() || (rest[0] == '.' && is_id_with(rest.substr(1), ".tmp"));
+StoreName header_name_of(std::string_view name) {
+  struct Header {
+    std::string_view name;
+    StoreName whole, draft;
+  };
+  static constexpr std::array<Header, 2> kHeaders{{{"varve.store", StoreName::header, StoreName::header_draft},
+                                                   {"varve.spread", StoreName::spread, StoreName::spread_draft}}};
+  for (const Header& header : kHeaders) {
+    if (!name.starts_with(header.name)) continue;
+    const std::string_view rest = name.substr(header.name.size());
+    if (rest.empty()) return header.whole;
+    if (rest[0] == '.' && is_id_with(rest.substr(1), ".tmp")) return header.draft;
   }
-  return false;
+  return StoreName::none;
 }
 
 /// JOB@STEP.RUN.K-of-N.part, or .failed
@@ -64,33 +71,60 @@ bool is_part(std::string_view name) {
          is_number(of.substr(middle + 4));
 }
 
-/// JOB.lease
-bool is_lease(std::string_view name) { return take_suffix(name, ".lease") && is_job(name); }
-
-bool is_in_folder(std::string_view folder, std::string_view name) {
-  if (folder == "sets") return is_job(name);
-  if (folder == "parts") return is_part(name);
-  if (folder == "arenas") return is_id_with(name, ".arena") || is_id_with(name, ".part");
-  if (folder == "writers" || folder == "condemned") return is_id(name);
-  if (folder == "runs") return is_id_with(name, ".tmp") || is_id_with(name, ".stale") || is_lease(name);
-  if (folder == "index") return is_id_with(name, ".run") || is_id_with(name, ".run.part") || is_id_with(name, ".part");
-  return false;
+StoreName name_in_folder(std::string_view folder, std::string_view name) {
+  const auto if_so = [](bool is, StoreName what) { return is ? what : StoreName::none; };
+  if (folder == "sets") return if_so(is_job(name), StoreName::job_folder);
+  if (folder == "parts") {
+    return if_so(is_part(name), name.ends_with(".failed") ? StoreName::part_failure : StoreName::part);
+  }
+  if (folder == "writers") return if_so(is_id(name), StoreName::lease);
+  if (folder == "condemned") return if_so(is_id(name), StoreName::mark);
+  if (folder == "arenas") {
+    if (is_id_with(name, ".arena")) return StoreName::arena;
+    return if_so(is_id_with(name, ".part"), StoreName::arena_draft);
+  }
+  if (folder == "runs") {
+    std::string_view job = name;
+    const bool is_lease = take_suffix(job, ".lease") && is_job(job);
+    return if_so(is_lease || is_id_with(name, ".tmp") || is_id_with(name, ".stale"), StoreName::run_file);
+  }
+  if (folder != "index") return StoreName::none;
+  if (is_id_with(name, ".run")) return StoreName::index_run;
+  return if_so(is_id_with(name, ".run.part") || is_id_with(name, ".part"), StoreName::index_draft);
 }
 }  // namespace
 
-bool is_store_path(std::string_view path) {
+StoreName store_name_of(std::string_view path) {
   static constexpr std::array<std::string_view, 7> kFolders{"sets",      "parts", "arenas", "writers",
                                                             "condemned", "index", "runs"};
+  if (path.empty()) return StoreName::root;
   const size_t slash = path.find('/');
   const std::string_view first = path.substr(0, slash);
   if (slash == std::string_view::npos) {
-    return path.empty() || is_header(path) || std::find(kFolders.begin(), kFolders.end(), path) != kFolders.end();
+    const bool is_folder = std::find(kFolders.begin(), kFolders.end(), path) != kFolders.end();
+    return is_folder ? StoreName::folder : header_name_of(path);
   }
   const std::string_view rest = path.substr(slash + 1);
   const size_t second_slash = rest.find('/');
-  if (second_slash == std::string_view::npos) return is_in_folder(first, rest);
+  if (second_slash == std::string_view::npos) return name_in_folder(first, rest);
   std::string_view record = rest.substr(second_slash + 1);
-  return first == "sets" && is_job(rest.substr(0, second_slash)) && take_suffix(record, ".set") && is_number(record);
+  const bool is_record =
+      first == "sets" && is_job(rest.substr(0, second_slash)) && take_suffix(record, ".set") && is_number(record);
+  return is_record ? StoreName::record : StoreName::none;
+}
+
+std::string record_of_part(std::string_view path) {
+  path.remove_prefix(path.find('/') + 1);
+  const size_t at = path.rfind('@');
+  const size_t end = path.find('.', at);
+  return "sets/" + std::string(path.substr(0, at)) + "/" + std::string(path.substr(at + 1, end - at - 1)) + ".set";
+}
+
+bool is_store_path(std::string_view path) { return store_name_of(path) != StoreName::none; }
+
+bool is_draft(StoreName name) {
+  return name == StoreName::lease || name == StoreName::arena_draft || name == StoreName::index_draft ||
+         name == StoreName::header_draft || name == StoreName::spread_draft;
 }
 
 bool is_plain_path(std::string_view path) {

@@ -18,7 +18,7 @@ namespace varve {
 
 namespace {
 // PROTOCOL.md, "TLS"
-constexpr std::string_view kIdentity = "varve-1";
+constexpr std::string_view kIdentity = "varve-1";  ///< of a client that does not say which key it has
 constexpr const char* kCipherSuite = "TLS_AES_128_GCM_SHA256";
 constexpr std::array<unsigned char, 2> kCipherNumber{0x13, 0x01};
 
@@ -79,12 +79,17 @@ BIO* make_bio(RecordSocket& socket) {
   return bio;
 }
 
-SSL_SESSION* make_session(SSL* ssl) {
-  const auto* key = static_cast<const SharedKey*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+/// A key, and what it is called by.
+struct NamedKey {
+  SharedKey key;
+  std::string identity;
+};
+
+SSL_SESSION* make_session(SSL* ssl, const SharedKey& key) {
   const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kCipherNumber.data());
   SSL_SESSION* const session = SSL_SESSION_new();
   if (session == nullptr || cipher == nullptr ||
-      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(key->data()), key->size()) != 1 ||
+      SSL_SESSION_set1_master_key(session, reinterpret_cast<const unsigned char*>(key.data()), key.size()) != 1 ||
       SSL_SESSION_set_cipher(session, cipher) != 1 || SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) != 1) {
     SSL_SESSION_free(session);
     return nullptr;
@@ -92,16 +97,28 @@ SSL_SESSION* make_session(SSL* ssl) {
   return session;
 }
 
+const std::vector<NamedKey>& keys_of(SSL* ssl) {
+  return *static_cast<const std::vector<NamedKey>*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+}
+
 int find_session(SSL* ssl, const unsigned char* identity, size_t bytes, SSL_SESSION** session) {
   *session = nullptr;
-  if (std::string_view(reinterpret_cast<const char*>(identity), bytes) == kIdentity) *session = make_session(ssl);
+  const std::string_view named(reinterpret_cast<const char*>(identity), bytes);
+  const std::vector<NamedKey>& keys = keys_of(ssl);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (named != keys[i].identity && (i > 0 || named != kIdentity)) continue;
+    *session = make_session(ssl, keys[i].key);
+    *static_cast<size_t*>(SSL_get_app_data(ssl)) = i;
+    break;
+  }
   return 1;
 }
 
 int use_session(SSL* ssl, const EVP_MD*, const unsigned char** identity, size_t* bytes, SSL_SESSION** session) {
-  *identity = reinterpret_cast<const unsigned char*>(kIdentity.data());
-  *bytes = kIdentity.size();
-  *session = make_session(ssl);
+  const NamedKey& key = keys_of(ssl).front();
+  *identity = reinterpret_cast<const unsigned char*>(key.identity.data());
+  *bytes = key.identity.size();
+  *session = make_session(ssl, key.key);
   return *session != nullptr ? 1 : 0;
 }
 
@@ -112,8 +129,11 @@ class TlsStream final : public ByteStream {
   bool connect() {
     BIO* const bio = make_bio(records_);
     if (bio != nullptr) SSL_set_bio(ssl_.get(), bio, bio);
+    SSL_set_app_data(ssl_.get(), &key_);
     return bio != nullptr;
   }
+  /// By which key the other side has shown itself, after shake_hands().
+  size_t key() const { return key_; }
   ~TlsStream() override {
     // One try: who has closed already, or reads no more, need not be told.
     ERR_clear_error();
@@ -213,6 +233,7 @@ class TlsStream final : public ByteStream {
   const UniqueFd socket_;
   RecordSocket records_;
   const Ssl ssl_;  ///< goes before what it writes to
+  size_t key_ = 0;
   ByteVector gathered_;
   size_t wake_bytes_ = 1;  ///< what is sure to come yet
   bool closed_ = false;    ///< the other side has closed
@@ -220,7 +241,9 @@ class TlsStream final : public ByteStream {
 
 class OpenSslParty final : public TlsParty {
  public:
-  OpenSslParty(Role role, const SharedKey& key) : role_(role), key_(key) {}
+  OpenSslParty(Role role, const std::vector<SharedKey>& keys) : role_(role) {
+    for (const SharedKey& key : keys) keys_.push_back({key, std::string(kIdentity) + " " + name_of_key(key)});
+  }
 
   Status set_up() {
     context_.reset(SSL_CTX_new(role_ == Role::server ? TLS_server_method() : TLS_client_method()));
@@ -230,7 +253,7 @@ class OpenSslParty final : public TlsParty {
         SSL_CTX_set_ciphersuites(context, kCipherSuite) != 1 || SSL_CTX_set_num_tickets(context, 0) != 1) {
       return Status::internal("TLS cannot be set up: " + last_error());
     }
-    SSL_CTX_set_app_data(context, &key_);
+    SSL_CTX_set_app_data(context, &keys_);
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     // A message says itself where it ends.
     SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
@@ -244,7 +267,7 @@ class OpenSslParty final : public TlsParty {
     return {};
   }
 
-  Result<std::unique_ptr<ByteStream>> shake_hands(UniqueFd socket, Deadline deadline) const override {
+  Result<SecureStream> shake_hands(UniqueFd socket, Deadline deadline) const override {
     ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
     Ssl ssl(SSL_new(context_.get()));
     if (!ssl) return Status::internal("TLS cannot be set up: " + last_error());
@@ -256,18 +279,19 @@ class OpenSslParty final : public TlsParty {
                     "", "give both the same --key-file");
     }
     VARVE_TRY(done);
-    return std::unique_ptr<ByteStream>(std::move(stream));
+    const size_t key = stream->key();
+    return SecureStream{std::move(stream), key};
   }
 
  private:
   const Role role_;
-  SharedKey key_;
+  std::vector<NamedKey> keys_;
   std::unique_ptr<SSL_CTX, ContextFreer> context_;
 };
 }  // namespace
 
-Result<std::unique_ptr<TlsParty>> TlsParty::create(Role role, const SharedKey& key) {
-  auto party = std::make_unique<OpenSslParty>(role, key);
+Result<std::unique_ptr<TlsParty>> TlsParty::create(Role role, std::vector<SharedKey> keys) {
+  auto party = std::make_unique<OpenSslParty>(role, keys);
   VARVE_TRY(party->set_up());
   return std::unique_ptr<TlsParty>(std::move(party));
 }
@@ -278,7 +302,7 @@ Result<std::unique_ptr<TlsParty>> TlsParty::create(Role role, const SharedKey& k
 
 namespace varve {
 
-Result<std::unique_ptr<TlsParty>> TlsParty::create(Role, const SharedKey&) {
+Result<std::unique_ptr<TlsParty>> TlsParty::create(Role, std::vector<SharedKey>) {
   return Status::unsupported("this build has no TLS, and so no connections over TCP", "",
                              "build with -DVARVE_WITH_TLS=ON");
 }

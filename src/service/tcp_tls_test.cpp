@@ -22,11 +22,11 @@ struct Streams {
     std::array<int, 2> sockets{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()), 0);
     const SharedKey key{};
-    const auto accepting = TlsParty::create(TlsParty::Role::server, key).value();
-    const auto connecting = TlsParty::create(TlsParty::Role::client, key).value();
+    const auto accepting = TlsParty::create(TlsParty::Role::server, {key}).value();
+    const auto connecting = TlsParty::create(TlsParty::Role::client, {key}).value();
     std::thread accepted(
-        [&] { server = accepting->shake_hands(UniqueFd(sockets[0]), after_seconds(kPatienceSeconds)).value(); });
-    client = connecting->shake_hands(UniqueFd(sockets[1]), after_seconds(kPatienceSeconds)).value();
+        [&] { server = accepting->shake_hands(UniqueFd(sockets[0]), after_seconds(kPatienceSeconds)).value().stream; });
+    client = connecting->shake_hands(UniqueFd(sockets[1]), after_seconds(kPatienceSeconds)).value().stream;
     accepted.join();
   }
 };

@@ -13,7 +13,7 @@ namespace varve {
 namespace {
 
 constexpr std::string_view kMagic = "VARVECTL";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint64_t kIdentityBytes = 128;
 constexpr size_t kOutcomeBytes = 1000;
 constexpr size_t kNewsWords = kNewsBytesMax / sizeof(uint64_t);
@@ -23,7 +23,7 @@ constexpr size_t kWindowBytes = 64_KiB;
 constexpr uint32_t kNotRestartable = 0, kRestartable = 1, kShown = 2;
 /// How long a process that died may stay unseen.
 constexpr std::chrono::milliseconds kLookInterval(200);
-/// A writer that stopped in the middle leaves the news unreadable; one that is at work is done long before.
+/// A reader begins anew only if two more news were posted while it read: of an honest writer, hardly ever.
 constexpr int kNewsAttempts = 1000;
 
 /// magic 8 | version u32 | run 16 | boot 16 | PID namespace u64 | start u64 | pid u32 | rank u32 | ranks u32 | slots
@@ -84,10 +84,12 @@ struct SlotCell {
   std::array<std::byte, kOutcomeBytes> outcome;  ///< written while draining, read when drained
 };
 
-/// Words, so that reading them while they are written is no data race; `number` is odd meanwhile.
+/// Two places, used in turn: while the writer is at one of them, however long, the news before are whole in the other.
+/// Words, so that reading them while they are written is no data race.
 struct NewsCell {
-  std::atomic<uint64_t> number;
-  std::array<std::atomic<uint64_t>, kNewsWords> words;
+  std::atomic<uint64_t> begun;   ///< how many news the writer has begun to post
+  std::atomic<uint64_t> posted;  ///< how many are whole; the last one lies at place `posted % 2`
+  std::array<std::array<std::atomic<uint64_t>, kNewsWords>, 2> places;
 };
 
 /// Through which an image is shown. Whoever asks sets what is asked, and then the state; who answers, the data and then
@@ -294,26 +296,29 @@ void ControlBlock::post(const GroupNews& news) const {
   bytes.resize(kNewsWords * sizeof(uint64_t));
 
   NewsCell& cell = shared().news;
-  const uint64_t number = cell.number.load(std::memory_order_relaxed) | 1;
-  cell.number.store(number, std::memory_order_relaxed);
+  // A writer that died in the middle has begun what it has not posted: the next one does that again.
+  const uint64_t number = cell.posted.load(std::memory_order_relaxed) + 1;
+  cell.begun.store(number, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
+  auto& words = cell.places[number % 2];
   for (size_t i = 0; i < kNewsWords; ++i) {
-    // Release, so that who reads a new word also sees the odd number.
-    cell.words[i].store(load_le<uint64_t>(bytes.data() + i * sizeof(uint64_t)), std::memory_order_release);
+    // Release, so that who reads a new word also sees that this was begun.
+    words[i].store(load_le<uint64_t>(bytes.data() + i * sizeof(uint64_t)), std::memory_order_release);
   }
-  cell.number.store(number + 1, std::memory_order_release);
+  cell.posted.store(number, std::memory_order_release);
 }
 
 std::optional<GroupNews> ControlBlock::news() const {
   const NewsCell& cell = shared().news;
   for (int attempt = 0; attempt < kNewsAttempts; ++attempt) {
-    const uint64_t number = cell.number.load(std::memory_order_acquire);
+    const uint64_t number = cell.posted.load(std::memory_order_acquire);
     if (number == 0) return GroupNews{};  // nothing was posted yet
+    const auto& words = cell.places[number % 2];
     std::array<std::byte, kNewsWords * sizeof(uint64_t)> bytes{};
     for (size_t i = 0; i < kNewsWords; ++i) {
-      store_le(bytes.data() + i * sizeof(uint64_t), cell.words[i].load(std::memory_order_acquire));
+      store_le(bytes.data() + i * sizeof(uint64_t), words[i].load(std::memory_order_acquire));
     }
-    if (number % 2 != 0 || cell.number.load(std::memory_order_relaxed) != number) continue;
+    if (cell.begun.load(std::memory_order_relaxed) > number + 1) continue;  // it wrote there again
     const Result<GroupNews> news = decode_news(bytes);
     return news.ok() ? std::optional(*news) : std::nullopt;
   }

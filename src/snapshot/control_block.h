@@ -88,7 +88,8 @@ class ControlBlock {
   /// The owner's: answers what is asked, if anything is; whether something was. `copy` gets what lies in the image.
   bool answer_shown(const std::function<void(uint64_t offset, MutableByteSpan into)>& copy) const;
 
-  /// One writer; any readers. Nothing if the writer stopped in the middle.
+  /// One writer; any readers, who wait for nobody: while the writer is in the middle, or if it died there, the news
+  /// before are there. Nothing if they make no sense.
   void post(const GroupNews& news) const;
   std::optional<GroupNews> news() const;
 

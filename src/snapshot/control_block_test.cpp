@@ -104,6 +104,35 @@ TEST(ControlBlock, PassesNewsOnWhole) {
   EXPECT_TRUE(own.unlink().ok());
 }
 
+TEST(ControlBlock, GivesTheNewsBeforeWhileAWriterIsStoppedInTheMiddle) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  const ControlBlock own = *ControlBlock::create(owner, identity_of(owner));
+  const SharedSegment raw = *SharedSegment::open(owner.control_path(), Access::read_write);
+  // Whatever the writer has written of its news when it is stopped, it has not said yet that they are whole.
+  GroupNews news;
+  for (const uint64_t step : {7, 8, 9}) {
+    news.finished_step = step;
+    own.post(news);
+    const ByteVector before(raw.data(), raw.data() + raw.size());
+    news.finished_step = 1000 + step;
+    own.post(news);
+    const ByteVector after(raw.data(), raw.data() + raw.size());
+    size_t said = 0;  // the last of the numbers that differ: the count of whole news
+    for (size_t at = 0; at + 8 <= raw.size() && said < 2; at += 8) {
+      if (std::equal(&before[at], &before[at] + 8, &after[at])) continue;
+      if (++said == 2) std::copy(&before[at], &before[at] + 8, raw.data() + at);
+    }
+    ASSERT_EQ(said, 2U);
+    ASSERT_TRUE(own.news()) << step;
+    EXPECT_EQ(own.news()->finished_step, step);
+    news.finished_step = 2000 + step;
+    own.post(news);
+    EXPECT_EQ(own.news()->finished_step, 2000 + step);
+  }
+  EXPECT_TRUE(own.unlink().ok());
+}
+
 TEST(ControlBlock, WakesWhoWaitsForItsBell) {
   const test::SegmentFolder folder;
   const SegmentOwner owner = folder.owner();
@@ -126,7 +155,7 @@ TEST(ControlBlock, RejectsOneThatIsNotOfItsNameCutOffOrOfAnotherVersion) {
     const SharedSegment raw = *SharedSegment::open(owner.control_path(), Access::read_write);
     raw.data()[8] = std::byte{99};
     EXPECT_EQ(ControlBlock::open(owner, Access::read).status().code(), StatusCode::unsupported);
-    raw.data()[8] = std::byte{1};
+    raw.data()[8] = std::byte{2};
     EXPECT_TRUE(ControlBlock::open(owner, Access::read).ok());
   }
   ASSERT_EQ(::truncate(owner.control_path().c_str(), 200), 0);

@@ -161,7 +161,9 @@ JobLease::~JobLease() {
 Status JobLease::write_own() {
   store_.fs().remove(own_path_).ignore("it may be there from before");
   VARVE_ASSIGN(const std::unique_ptr<File> file, store_.fs().create(own_path_));
-  return file->write_at(0, text_);
+  VARVE_TRY(file->write_at(0, text_));
+  // On a server, it waits until all of it is there: whoever sees the name sees the text.
+  return file->truncate(text_.size());
 }
 
 Result<JobLease::Seen> JobLease::look() const {

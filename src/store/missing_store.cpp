@@ -11,9 +11,7 @@ Status missing_store(FileSystem& fs, const std::string& path) {
   for (const char* folder : {"arenas", "sets"}) {
     const Result<std::vector<DirectoryEntry>> inside = fs.list(join_path(path, folder));
     if (!inside.ok() || inside->empty()) continue;
-    return Status::corrupt("a store is here whose header is missing", Store::header_path(path),
-                           "put the file back from another copy of this store; or make a new store, and pull into it "
-                           "what was pushed to others");
+    return Status::corrupt("a store is here whose header is lost", Store::header_path(path), kHowToRestoreHeader);
   }
   return Status::not_found("no store here", path, "create one with `varve init " + path + "`");
 }

@@ -1,4 +1,4 @@
-#include "store/spread_member.h"
+#include "store/spread_member_text.h"
 
 #include <fmt/format.h>
 
@@ -31,12 +31,8 @@ uint32_t number(std::string_view text) {
 }
 }  // namespace
 
-Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path) {
-  const std::string path = join_path(store_path, kMemberName);
-  const Result<ByteVector> raw = read_file(fs, path, kMemberBytesMax);
-  if (raw.status().code() == StatusCode::not_found) return std::optional<SpreadMember>();
-  VARVE_TRY(raw.status());
-  std::string_view rest = as_text(*raw);
+Result<SpreadMember> parse_spread_member(std::string_view text) {
+  std::string_view rest = text;
   SpreadMember member;
   take_until(rest, "\nstore ");
   const Result<UniqueId> store = UniqueId::parse(take_until(rest, "\nplace "));
@@ -44,11 +40,19 @@ Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std
   member.position = number(take_until(rest, " of ")) - 1;
   member.count = number(take_until(rest, "\n"));
   const bool good = store.ok() && member.count <= kSpreadPlacesMax && member.position < member.count;
-  if (!good || member_text(member) != as_text(*raw)) {
-    return Status::corrupt("this does not say which place of a spread store the folder is", path,
-                           "put the file back from a copy, or ask for help: nothing else is wrong");
-  }
-  return std::optional(member);
+  if (good && member_text(member) == text) return member;
+  return Status::corrupt("this does not say which place of a spread store the folder is");
+}
+
+Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path) {
+  const std::string path = join_path(store_path, kMemberName);
+  const Result<ByteVector> raw = read_file(fs, path, kMemberBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return std::optional<SpreadMember>();
+  VARVE_TRY(raw.status());
+  const Result<SpreadMember> member = parse_spread_member(as_text(*raw));
+  if (member.ok()) return std::optional(*member);
+  return Status::corrupt(std::string(member.status().message()), path,
+                         "put the file back from a copy, or ask for help: nothing else is wrong");
 }
 
 Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {

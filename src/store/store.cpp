@@ -7,31 +7,14 @@
 
 #include "core/descriptor_limit.h"
 #include "store/missing_store.h"
+#include "store/store_header.h"
 
 namespace varve {
 
 namespace {
-constexpr std::string_view kStoreMagic = "VARVESTO";
-constexpr uint16_t kStoreVersion = 1;
-constexpr size_t kStoreHeaderBytes = 48;
 /// Readers kept open: each holds one or two file descriptors, and its arena's index.
 constexpr size_t kOpenArenasMax = 256;
 constexpr size_t kOpenArenasShare = 8;
-
-ByteVector encode_store_header(const UniqueId& id, const CreateStoreOptions& options) {
-  // FORMAT.md, "Store header"
-  ByteVector out;
-  ByteWriter w(out);
-  w.bytes(as_bytes(kStoreMagic));
-  w.le16(kStoreVersion);
-  w.u8(static_cast<uint8_t>(options.algorithm));
-  w.u8(static_cast<uint8_t>(options.score_bytes));
-  w.bytes(id.bytes);
-  out.resize(kStoreHeaderBytes - 4);
-  uint32_t crc = crc32c(out);
-  w.le32(crc);
-  return out;
-}
 }  // namespace
 
 namespace {
@@ -63,7 +46,8 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
   for (const std::string_view folder : kFolders) VARVE_TRY(fs.create_directory(join_path(path, folder)));
   // The header comes last: a folder without it is not a store yet, and may be removed. Of two who make a store at the
   // same time, one gets it.
-  VARVE_TRY(create_file_durably(fs, header_path(path), encode_store_header(id, options)));
+  VARVE_TRY(create_file_durably(
+      fs, header_path(path), encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
   return sync_name(fs, path);
 }
 
@@ -79,31 +63,20 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
   if (!raw.ok()) {
     return raw.status().code() == StatusCode::not_found ? missing_store(fs, path) : raw.status();
   }
-  VARVE_ASSIGN(const UniqueId id, id_of_header(*raw, path));
+  VARVE_ASSIGN(const StoreHeader header, decode_store_header(*raw, path));
   VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, path));
   if ((member ? member->count : 1) != spread.places()) {
     return Status::invalid_argument(
         fmt::format("this is one of {} places of a store, and cannot be used alone", member ? member->count : 1), path,
         "name all of its servers");
   }
-  VARVE_ASSIGN(ScoreFunction score,
-               ScoreFunction::create(static_cast<ScoreAlgorithm>((*raw)[10]), static_cast<size_t>((*raw)[11])));
-  return std::unique_ptr<Store>(new Store(fs, path, id, score, chunks, spread));
+  VARVE_ASSIGN(const ScoreFunction score, ScoreFunction::create(header.algorithm, header.score_bytes));
+  return std::unique_ptr<Store>(new Store(fs, path, header.store, score, chunks, spread));
 }
 
 Result<UniqueId> Store::id_of_header(ByteSpan header, const std::string& path) {
-  if (header.size() != kStoreHeaderBytes || as_text(header.first(8)) != kStoreMagic ||
-      crc32c(header.first(kStoreHeaderBytes - 4)) != load_le<uint32_t>(header.data() + kStoreHeaderBytes - 4)) {
-    return Status::corrupt("the store's header is damaged", header_path(path),
-                           "put the file back from another copy of the store");
-  }
-  const auto version = load_le<uint16_t>(header.data() + 8);
-  if (version != kStoreVersion) {
-    return Status::unsupported("the store has format version " + std::to_string(version), path, "use a newer Varve");
-  }
-  UniqueId id;
-  std::copy_n(header.begin() + 12, 16, id.bytes.begin());
-  return id;
+  VARVE_ASSIGN(const StoreHeader decoded, decode_store_header(header, path));
+  return decoded.store;
 }
 
 ArenaHeader Store::arena_header(const ArenaId& arena) const {

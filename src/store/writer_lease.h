@@ -51,6 +51,9 @@ class WriterLease {
   /// first. already_exists if the set is there already; busy if the lease was taken away.
   Status commit(const SetRecord& record, IfExists if_exists = IfExists::refuse);
 
+  /// Whether the record is in the catalog, even if commit() has failed since: then its name may not be durable.
+  bool has_passed_commit_point() const { return committed_; }
+
   /// commit() in two steps. From prepare() on, prunes see what the record needs, and keep it while the lease is there.
   Status prepare(const SetRecord& record);
   Status commit_prepared(const SetName& name, IfExists if_exists);

@@ -6,6 +6,7 @@
 #include "aggregate/rank_order.h"
 #include "aggregate/source_tree.h"
 #include "core/file_system.h"
+#include "watch/removing_folder.h"
 
 namespace varve {
 
@@ -14,6 +15,12 @@ namespace {
 std::string_view below(const std::string& folder, std::string_view path) {
   path.remove_prefix(std::min(path.size(), folder.size() + 1));
   return path;
+}
+
+Result<std::vector<SourceFile>> look_at_files(const std::string& folder, ProgressSink& progress) {
+  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
+  if (!put_back_unremoved(folder, files)) return files;
+  return scan_source_tree(folder, progress);
 }
 }  // namespace
 
@@ -56,7 +63,7 @@ Status SetFinder::add_folders(const std::string& path, size_t depth, std::vector
 }
 
 Status SetFinder::look_into(FoundSet& set, ProgressSink& progress) const {
-  VARVE_ASSIGN(set.files, scan_source_tree(set.folder, progress));
+  VARVE_ASSIGN(set.files, look_at_files(set.folder, progress));
   if (!pattern_.whole_folder()) {
     std::erase_if(set.files, [&](SourceFile& file) {
       const std::string whole = join_path(set.folder, file.path);
@@ -69,7 +76,7 @@ Status SetFinder::look_into(FoundSet& set, ProgressSink& progress) const {
 }
 
 Result<std::vector<FoundSet>> SetFinder::find_side_by_side(ProgressSink& progress) const {
-  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder_, progress));
+  VARVE_ASSIGN(std::vector<SourceFile> files, look_at_files(folder_, progress));
   std::map<uint64_t, std::vector<SourceFile>> steps;
   for (SourceFile& file : files) {
     if (file.type == FileType::directory) continue;

@@ -16,7 +16,8 @@ struct FoundSet {
   std::vector<SourceFile> files;  ///< with their ranks; sorted by path
 };
 
-/// Finds what may be sets in one watched folder. Looks only; one thread at a time.
+/// Finds what may be sets in one watched folder. Looks only, but that it gives files their names back that a stopped
+/// removal has left without (put_back_unremoved()). One thread at a time.
 class SetFinder {
  public:
   /// `rank_regex` as SaveOptions::rank_regex; of use if the pattern has no {rank}.

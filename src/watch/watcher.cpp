@@ -15,6 +15,8 @@ using Clock = SetTracker::Clock;
 /// How long a request to stop may go unnoticed, and how close changes may follow one another that are looked at one by
 /// one.
 constexpr std::chrono::milliseconds kNapMax(250), kSettle(200);
+constexpr const char* kHowToKnow =
+    "have the program write a file when it is done with a set, and name it with --end-marker";
 
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
@@ -249,7 +251,14 @@ Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   const Store& store = store_of(entry.name);
   VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
   VARVE_TRY(check_saved(store, record, entry.found.folder, entry.found.files, progress));
-  VARVE_TRY(remove_originals(finder_of(entry.found).folder(), entry.found));
+  const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
+  const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, rules);
+  if (removed.code() == StatusCode::unsupported) {
+    if (!warned_of_kept_) progress.warning(removed.with_context("the originals are kept").with_hint(kHowToKnow));
+    warned_of_kept_ = true;
+    return {};
+  }
+  VARVE_TRY(removed);
   listener_.happened({WatchEvent::Kind::removed, entry});
   return {};
 }

@@ -104,6 +104,7 @@ class Watcher {
   SetTracker tracker_;
   std::set<std::string> changed_;  ///< folders of which the system told since they were looked at
   bool lost_ = true;               ///< what has changed is not known
+  bool warned_of_kept_ = false;    ///< that originals cannot be removed, as nobody knows whether they are closed
 };
 
 }  // namespace varve

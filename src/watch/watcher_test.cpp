@@ -10,6 +10,8 @@
 #include "core/memory_file_system.h"
 #include "core/open_writers.h"
 #include "engine/saving.h"
+#include "watch/removing_folder.h"
+#include "watch/test_text.h"
 
 namespace varve {
 namespace {
@@ -39,6 +41,7 @@ struct AWatcher : testing::Test, WatchListener {
     duty.save = [this](const FoundSet& set, const SetName& name, ProgressSink& progress) {
       const std::lock_guard lock(mutex);
       if (!failure.ok()) return Result<SaveReport>(failure);
+      while_saving();
       return save_files(*store, set.folder, set.files, name, test::save_options(name.job, name.step),
                         test::layout_service(), progress);
     };
@@ -79,6 +82,7 @@ struct AWatcher : testing::Test, WatchListener {
   Stop stop;
   std::mutex mutex;
   Status failure;
+  std::function<void()> while_saving = [] {};
   Status elsewhere;  ///< what becomes of bringing sets to other levels
   std::vector<std::pair<Kind, uint64_t>> events;
 };
@@ -175,6 +179,36 @@ TEST_F(AWatcher, RemovesNothingThatAProgramHasOpenForWriting) {
   once();
   EXPECT_TRUE(std::filesystem::exists(run / "out1/data"));
   ::close(writer);
+  once();
+  EXPECT_FALSE(std::filesystem::exists(run / "out1"));
+}
+
+TEST_F(AWatcher, RemovesNothingThatAProgramOpensForWritingDuringTheSave) {
+  test::write_file(run / "out1/data", "first");
+  int writer = -1;
+  while_saving = [&] { writer = ::open((run / "out1/data").c_str(), O_WRONLY | O_APPEND); };
+  options.remove_originals = true;
+  once();
+  if (!is_being_written(run / "out1/data").value()) GTEST_SKIP() << "no leases on this file system";
+  EXPECT_TRUE(has_happened(Kind::saved, 1));
+  ASSERT_EQ(::write(writer, "!", 1), 1);
+  ::close(writer);
+  EXPECT_EQ(test::text_of_file(run / "out1/data"), "first!");
+  once();
+  EXPECT_TRUE(has_happened(Kind::differs, 1));
+  EXPECT_EQ(test::text_of_file(run / "out1/data"), "first!");
+}
+
+TEST_F(AWatcher, GivesFilesTheirNamesBackThatAKilledOneWasRemoving) {
+  test::write_file(run / "out1/a", "first");
+  test::write_file(run / "out1/b", "second");
+  once();
+  std::filesystem::create_directory(run / ("out1/" + std::string(kRemovingFolder)));
+  std::filesystem::rename(run / "out1/a", run / ("out1/" + std::string(kRemovingFolder) + "/a"));
+  once();
+  EXPECT_EQ(test::text_of_file(run / "out1/a"), "first");
+  EXPECT_FALSE(has_happened(Kind::differs, 1));
+  options.remove_originals = true;
   once();
   EXPECT_FALSE(std::filesystem::exists(run / "out1"));
 }

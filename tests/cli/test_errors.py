@@ -369,10 +369,15 @@ class Damage(ProgramTest):
         header.unlink()
         for command in (("list",), ("save", self.good), ("rebalance",)):
             err = self.fails(DAMAGED, *command)
-            self.assertIn("header is missing", err)
-            self.assertIn("copy of this store", err)
+            self.assertIn("header is lost", err)
+            self.assertIn("varve repair", err)
             self.assertNotIn("varve init", err)
-        header.write_bytes(kept)
+        self.assertIn("header anew", self.varve("repair"))
+        self.assertEqual(header.read_bytes(), kept)
+        self.flip(header, 20)
+        self.assertIn("varve repair", self.fails(DAMAGED, "list"))
+        self.varve("repair")
+        self.assertEqual(header.read_bytes(), kept)
         self.assert_whole()
 
     def test_of_a_tree_is_not_helped_by_going_on(self):

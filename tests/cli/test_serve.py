@@ -131,6 +131,26 @@ class WrongUse(ServeTest):
         self.assertIn("do not share a key", err)
         self.varve("list", "--store", place, "--key-file", self.key)
 
+    @unittest.skipUnless(HAS_TLS, "a build without TLS")
+    def test_what_a_key_has_no_right_to_is_refused(self):
+        keys = {rights: self.work / rights for rights in ("all", "append", "read")}
+        for key in keys.values():
+            self.varve("serve", "--new-key", key)
+        _, place = self.serve("--key-file", keys["all"], "--append-key-file", keys["append"], "--read-key-file", keys["read"],
+                              listen="tcp://127.0.0.1:0")
+        def with_key(rights):
+            return ("--store", place, "--key-file", keys[rights])
+        self.write("run/a", b"text")
+        self.varve("save", self.work / "run", "--job", "run", "--step", "1", *with_key("append"))
+        self.varve("save", self.work / "run", "--job", "run", "--step", "2", *with_key("append"))
+        for rights in ("append", "read"):
+            self.varve("list", *with_key(rights))
+            self.varve("restore", "run@2", self.work / ("back_" + rights), *with_key(rights))
+            self.assertIn("right", self.fails(FAILURE, "drop", "run@1", *with_key(rights)))
+        err = self.fails(FAILURE, "save", self.work / "run", "--job", "run", "--step", "3", *with_key("read"))
+        self.assertIn("right to read", err)
+        self.varve("drop", "run@1", *with_key("all"))
+
 
 class KilledServers(LevelsTest):
     """Servers are killed and started again while a save runs: the save ends well or fails, and nothing is lost."""
