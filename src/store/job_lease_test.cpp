@@ -133,7 +133,15 @@ TEST_F(ALeaseOfAJob, IsTakenOverAtOnceByWhoKnowsBetterAndItsRunFindsOut) {
 }
 
 TEST_F(ALeaseOfAJob, ThatARunOfThisProcessCouldNotGiveBackIsTakenAtOnce) {
-  FaultyFileSystem faulty(fs, {{.kind = FaultKind::crash, .at_operation = 5}});
+  // So many operations take a lease; the next one would give it back.
+  const uint64_t taking = [&] {
+    FaultyFileSystem counting(fs);
+    const auto store_again = Store::open(counting, "/s").value();
+    const auto lease = JobLease::acquire(*store_again, terms(), clock);
+    EXPECT_TRUE(lease.ok()) << lease.status().to_string();
+    return counting.operation_count().mutating;
+  }();
+  FaultyFileSystem faulty(fs, {{.kind = FaultKind::crash, .at_operation = taking}});
   const auto bad = Store::open(faulty, "/s").value();
   ASSERT_TRUE(JobLease::acquire(*bad, terms(), clock).ok());
   ASSERT_TRUE(fs.stat(kPath).ok()) << faulty.trace();
