@@ -11,6 +11,7 @@
 #include "service/test_server.h"
 #include "store/prune.h"
 #include "store/set_part.h"
+#include "store/spread.h"
 #include "store/store_header.h"
 #include "store/test_sets.h"
 
@@ -128,6 +129,30 @@ TEST_F(ToAppend, ASaveThatIsGivenUpTakesItsOwnAway) {
   }
   EXPECT_EQ(served().size(), before.size());
   EXPECT_TRUE(save(2).ok());
+}
+
+TEST(ToAppendToSeveralServers, SetsAreSavedAndRestored) {
+  TestServer first(TestServer::Kind::unix_socket, is_store_path), second(TestServer::Kind::unix_socket, is_store_path);
+  const std::string location = "unix:" + first.options.listen.path + "," + second.options.listen.path;
+  ASSERT_TRUE(create_store(*open_location(location).value()).ok());
+  for (TestServer* server : {&first, &second}) {
+    server->stop();
+    server->options.socket_rights = Rights::append;
+    server->start();
+  }
+  const auto place = open_location(location).value();
+  const auto store = open_store(*place).value();
+  test::TempFolder source;
+  for (const uint64_t step : {1, 2, 3}) {
+    test::write_file(source / std::to_string(step), test::random_bytes(500'000, step));
+    const Status saved = test::save(*store, source.path(), "run", step).status();
+    EXPECT_TRUE(saved.ok()) << saved.to_string();
+  }
+  EXPECT_TRUE(test::restores_as(*store, {"run", 3}, test::snapshot_of(source.path())));
+  EXPECT_TRUE(test::is_whole(*store));
+  EXPECT_LT(Catalog(*store).read({"run", 3})->stored_bytes(), 700'000u) << "the index tells what is there";
+  EXPECT_EQ(rebalance(place->places()).status().code(), StatusCode::permission_denied);
+  EXPECT_EQ(Catalog(*store).remove({"run", 1}).code(), StatusCode::permission_denied);
 }
 
 TEST_F(ToAppend, NothingIsDroppedPrunedOrReplaced) {
