@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,9 @@ class MemoryFileSystem final : public FileSystem {
   /// durable.
   std::unique_ptr<MemoryFileSystem> after_crash(CrashPolicy policy) const;
 
+  /// Where modification times come from; without it, each is one more than the last.
+  void set_clock(std::function<int64_t()> now_ns) { now_ns_ = std::move(now_ns); }
+
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
   Status create_directory(const std::string& path) override;
@@ -87,14 +91,15 @@ class MemoryFileSystem final : public FileSystem {
   Status rename_file(const std::string& from, const std::string& to, bool replace);
   Status remove_name(const std::string& path, bool directory);
   void change_names(NameChange change);
-  int64_t tick() { return ++clock_; }
+  int64_t tick() { return now_ns_ ? now_ns_() : ++clock_; }
   void lose_power(const CrashPolicy& policy);
 
   /// Guards everything below, and all nodes. Nobody loses his turn in it (core/scheduler.h): it is the machine's.
   mutable std::mutex mutex_;
   NodePointer root_;
   std::vector<NameChange> unsynced_names_;  ///< in the order in which they happened
-  int64_t clock_ = 0;                       ///< the last modification time given out
+  int64_t clock_ = 0;                       ///< the last modification time given out, if there is no other clock
+  std::function<int64_t()> now_ns_;
 };
 
 }  // namespace varve

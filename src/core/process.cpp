@@ -20,6 +20,10 @@ uint32_t own_process_number() {
   return current_scheduler != nullptr ? current_scheduler->own_process().number : static_cast<uint32_t>(::getpid());
 }
 
+std::string path_on_machine(const std::string& path) {
+  return current_scheduler == nullptr ? path : current_scheduler->path_on_machine(path);
+}
+
 bool is_process_gone(uint32_t number) {
   if (current_scheduler != nullptr) {
     ProcessNumber process = current_scheduler->own_process();

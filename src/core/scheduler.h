@@ -61,6 +61,8 @@ class Scheduler {
   /// False also if it ran before the machine of the calling thread was started, or runs on another one.
   virtual bool is_alive(const ProcessNumber& process) = 0;
   virtual std::string host_name() = 0;
+  /// Where a file of the machine's shared memory really lies.
+  virtual std::string path_on_machine(const std::string& path) = 0;
 };
 
 /// The calling thread's; null in ordinary programs. Threads that core/sync.h starts have that of who started them.

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "core/bytes.h"
+#include "core/scheduler.h"
 
 namespace varve {
 namespace {
@@ -122,6 +123,7 @@ std::vector<Processor> usable_processors() {
 }
 
 Result<ProcessorSet> bound_processors() {
+  if (current_scheduler != nullptr) return Status::unsupported("simulated threads are bound to nothing");
   // The kernel refuses sets that are smaller than its own, and does not say how large that is.
   for (size_t processor_count = 1024; processor_count <= 65'536; processor_count *= 2) {
     KernelSet bound(processor_count);

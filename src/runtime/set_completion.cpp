@@ -37,6 +37,14 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_catalog(const S
   return look_at_parts();
 }
 
+bool SetCompletion::has_newer_of_run() const {
+  const Catalog catalog(store_);
+  const Result<std::vector<uint64_t>> steps = catalog.steps(own_.set.job);
+  if (!steps.ok() || steps->empty() || steps->back() <= own_.set.step) return false;
+  const Result<SetRecord> newest = catalog.read({own_.set.job, steps->back()});
+  return newest.ok() && (newest->run == own_.run || newest->run == part_.run);
+}
+
 Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
   const Result<std::vector<PartName>> parts = list_parts(store_);
   // Whatever keeps us from looking now may be over the next time.
@@ -45,6 +53,8 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
   if (!std::binary_search(parts->begin(), parts->end(), own_)) {
     const Result<SetRecord> there = Catalog(store_).read(own_.set);
     if (there.ok() && has_groups_of(*there, part_)) return std::optional(Set{*there, false});
+    // Parts go when their set is complete: it was, and a newer one of this run has taken its place since.
+    if (there.status().code() == StatusCode::not_found && has_newer_of_run()) return std::optional(Set{part_, false});
     return Status::not_found("the set was removed while it was being completed", own_.set.to_string());
   }
   VARVE_TRY(failure_of_others());

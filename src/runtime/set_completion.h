@@ -33,6 +33,8 @@ class SetCompletion {
  private:
   Result<std::optional<Set>> look_at_catalog(const Status& why);
   Result<std::optional<Set>> look_at_parts();
+  /// Whether the newest set is later, and of the same run.
+  bool has_newer_of_run() const;
   Status failure_of_others() const;
 
   const Store& store_;

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/process.h"
+
 namespace varve {
 namespace {
 
@@ -85,9 +87,9 @@ Status SharedSegment::map(uint64_t bytes) {
 
 Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, uint64_t bytes) {
   SharedSegment segment;
-  segment.path_ = path;
+  segment.path_ = path_on_machine(path);
   segment.access_ = Access::read_write;
-  const std::string folder = path.substr(0, path.rfind('/'));
+  const std::string folder = segment.path_.substr(0, segment.path_.rfind('/'));
   // It gets its name when it is whole (publish()); a process that dies before leaves nothing.
   segment.file_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!segment.file_.valid()) {
@@ -152,11 +154,11 @@ Result<SharedSegment> SharedSegment::open_first(std::span<const std::string> pat
 
 Result<SharedSegment> SharedSegment::open(const std::string& path, Access access) {
   SharedSegment segment;
-  segment.path_ = path;
+  segment.path_ = path_on_machine(path);
   segment.access_ = access;
   const int mode = access == Access::read ? O_RDONLY : O_RDWR;
   // Anybody may make files in such folders: no links, no pipes that would make open() wait.
-  segment.file_.reset(::open(path.c_str(), mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  segment.file_.reset(::open(segment.path_.c_str(), mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!segment.file_.valid()) return Status::from_errno(errno, "open", path);
   struct stat info {};
   if (::fstat(segment.file_.get(), &info) != 0) return Status::from_errno(errno, "stat", path);

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "core/process.h"
 #include "snapshot/control_block.h"
 
 namespace varve {
@@ -26,7 +27,7 @@ struct FolderCloser {
 using FoundSegments = std::map<UniqueId, std::map<uint32_t, std::vector<std::string>>>;
 
 Result<FoundSegments> list_segments(const SegmentFamily& family, const std::string& where) {
-  const std::unique_ptr<DIR, FolderCloser> folder(::opendir(where.c_str()));
+  const std::unique_ptr<DIR, FolderCloser> folder(::opendir(path_on_machine(where).c_str()));
   if (!folder) return Status::from_errno(errno, "list", where);
   FoundSegments found;
   for (;;) {
@@ -77,7 +78,7 @@ FoundRank look_at(const SegmentOwner& owner) {
 }
 
 Status remove_segment(const std::string& path) {
-  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  if (::unlink(path_on_machine(path).c_str()) == 0 || errno == ENOENT) return {};
   // Of another user, who gave it a name of ours.
   if (errno == EPERM || errno == EACCES) return {};
   return Status::from_errno(errno, "remove", path);

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/memory_file_system.h"
+#include "sim/simulator.h"
+
+namespace varve::sim {
+
+/// What can go wrong with a disk, and how slow it is. Chances are of each operation.
+struct DiskFaults {
+  double read_error = 0, write_error = 0, sync_error = 0;
+  /// The operation happens, and who asked for it is told that it failed: a server whose reply was lost.
+  double lost_reply = 0;
+};
+
+/// A disk with a file system: of a node, or one that several see. Every operation takes virtual time, may hand over the
+/// turn, and may fail. It outlives losses of power, with what was durable.
+class Disk {
+ public:
+  Disk(Simulator& simulator, std::string name);
+
+  DiskFaults faults;
+  /// The so many-th read of an arena from now on fails, and no other; 0: none.
+  uint64_t failing_read = 0;
+  double slowness = 1;             ///< an operation takes so many times as long
+  uint64_t capacity = UINT64_MAX;  ///< bytes
+  /// The processes of this machine alone find no room: their user's quota is used up, say.
+  const Machine* full_for = nullptr;
+  std::chrono::nanoseconds calendar_error{0};  ///< of the machine that stamps the files
+  Moment away_until{};  ///< nobody reaches it before: they wait for so long at most, then get io_error
+  std::chrono::nanoseconds patience = std::chrono::seconds(30);
+
+  const std::string& name() const { return name_; }
+  /// Without faults and without taking time: for the oracle.
+  FileSystem& plain() { return *files_; }
+  uint64_t used_bytes() const { return used_; }
+  void lose_power(const CrashPolicy& policy);
+  /// All open files are lost, and nothing else: a server that was started anew.
+  void forget_open_files() { ++generation_; }
+  /// Empty, as if it had been replaced.
+  void replace();
+
+  /// What every operation begins with: takes time, and fails if it is to. `path` is for the story.
+  enum class Kind : uint8_t { look, read, write, sync, name };
+  Status begin(Kind kind, const char* what, const std::string& path);
+  /// What it ends with: perhaps with a reply that is lost.
+  Status end(Kind kind, const char* what, const std::string& path, Status outcome);
+  Status take_room(uint64_t bytes, const std::string& path);
+  void give_room(uint64_t bytes) { used_ -= std::min(used_, bytes); }
+  uint64_t generation() const { return generation_; }
+
+ private:
+  void mount(std::unique_ptr<MemoryFileSystem> files);
+  void count_used(const std::string& folder);
+
+  Simulator& simulator_;
+  const std::string name_;
+  std::unique_ptr<MemoryFileSystem> files_;
+  std::vector<std::unique_ptr<MemoryFileSystem>> past_;  ///< killed processes have files of them open
+  uint64_t used_ = 0;
+  uint64_t generation_ = 0;
+};
+
+/// What the programs of the simulation take for the file system: by the begin of a path, another disk. Which disk it is
+/// may depend on who asks.
+class SimulatedFiles final : public FileSystem {
+ public:
+  explicit SimulatedFiles(std::function<Disk*(const std::string& path)> find) : find_(std::move(find)) {}
+
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override;
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
+  Status create_directory(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status rename_no_replace(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status remove_directory(const std::string& path) override;
+  Status sync_directory(const std::string& path) override;
+  Status touch(const std::string& path) override;
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
+  Result<FileStatus> stat(const std::string& path) override;
+  Result<uint64_t> free_bytes(const std::string& path) override;
+
+ private:
+  Disk* find(const std::string& path) const { return find_(path); }
+
+  std::function<Disk*(const std::string& path)> find_;
+};
+
+}  // namespace varve::sim

@@ -1,0 +1,220 @@
+#include "sim/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "level/level_spec.h"
+#include "runtime/run_session.h"
+
+namespace varve::sim {
+
+namespace {
+/// No call of a session takes longer, whatever happens.
+constexpr std::chrono::hours kCallLimit(2);
+constexpr std::chrono::minutes kFinishLimit(30);
+
+/// A deterministic computation, each step of which depends on all before.
+struct Model {
+  std::vector<double> field;
+  uint64_t sum = 0;
+  Model(uint32_t rank, size_t cells) : field(cells) {
+    for (size_t i = 0; i < cells; ++i) field[i] = static_cast<double>(rank + 1) + static_cast<double>(i % 97) / 97.0;
+  }
+  void step(uint64_t number) {
+    for (size_t i = 0; i + 1 < field.size(); ++i) {
+      field[i] = 0.5 * (field[i] + field[i + 1]) + 1e-3 * static_cast<double>(number % 7);
+    }
+    sum = sum * 31 + number;
+  }
+  bool operator==(const Model&) const = default;
+};
+
+Model model_at(uint32_t rank, size_t cells, uint64_t steps) {
+  Model model(rank, cells);
+  for (uint64_t step = 1; step <= steps; ++step) model.step(step);
+  return model;
+}
+
+std::vector<JobLevel> levels_of(const std::string& text) {
+  std::vector<JobLevel> levels;
+  for (const LevelSpec& spec : parse_levels(text).value()) {
+    if (!spec.holds_sets()) continue;
+    levels.push_back({spec.name(), spec.place, spec.kind == LevelSpec::Kind::local, spec.every, spec.keep});
+  }
+  return levels;
+}
+
+std::vector<Promises::Level> promises_of(const std::vector<JobLevel>& levels, uint32_t node_count) {
+  std::vector<Promises::Level> promises;
+  for (const JobLevel& level : levels) promises.push_back({level.name, level.of_node ? node_count : 1, false, {}});
+  return promises;
+}
+}  // namespace
+
+/// What the ranks of one run share.
+struct Job::Run {
+  RunPlan plan;
+  uint64_t seed = 0;  ///< of what they must do alike
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  std::optional<std::optional<uint64_t>> restarted;  ///< what the first rank said
+};
+
+Job::Job(World& world, JobPlan plan)
+    : world_(world),
+      plan_(std::move(plan)),
+      levels_(levels_of(plan_.levels)),
+      promises_(promises_of(levels_, plan_.node_count)) {}
+
+void Job::start_run(const RunPlan& plan) {
+  auto run = std::make_shared<Run>();
+  run->plan = plan;
+  run->seed = world_.simulator().random().next();
+  const uint32_t ranks = plan_.node_count * plan_.ranks_per_node;
+  run->communicators = make_thread_communicators(ranks);
+  processes_.clear();
+  calls_.assign(ranks, {});
+  ++run_count_;
+  world_.simulator().tell(fmt::format("run {} of {} ranks begins, with {}", run_count_, ranks, plan_.levels));
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    Machine& machine = world_.nodes()[rank / plan_.ranks_per_node].machine;
+    processes_.push_back(&world_.simulator().start_process(fmt::format("run{}.{}", run_count_, rank), machine,
+                                                           [this, run, rank] { be_rank(run, rank); }));
+  }
+}
+
+bool Job::running() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const Process* process) { return process->alive && process->thread_count > 0; });
+}
+
+void Job::await_run() {
+  constexpr std::chrono::minutes look_interval(10);
+  Simulator& simulator = world_.simulator();
+  for (const Process* process : processes_) {
+    while (!simulator.await_end(*process, simulator.now() + look_interval)) {
+      for (uint32_t rank = 0; rank < processes_.size(); ++rank) {
+        if (processes_[rank]->alive && processes_[rank]->thread_count > 0) check_call(rank);
+      }
+    }
+  }
+}
+
+void Job::check_call(uint32_t rank) const {
+  const Call& call = calls_[rank];
+  const auto took = world_.simulator().now() - call.began;
+  if (call.name == nullptr || took < kCallLimit) return;
+  fail(fmt::format("{} of rank {} has taken {:.0f} s", call.name, rank, std::chrono::duration<double>(took).count()));
+}
+
+void Job::kill_run() {
+  for (Process* process : processes_) world_.simulator().kill(*process);
+}
+
+void Job::report_persistent(uint32_t rank, uint64_t step) {
+  const JobLevel& nearest = levels_.front();
+  promises_.report(0, step, nearest.of_node ? rank / plan_.ranks_per_node : 0);
+}
+
+void Job::check_restart(const Run& run, uint32_t rank, std::optional<uint64_t> step) {
+  Simulator& simulator = world_.simulator();
+  const std::optional<uint64_t> promised = promises_.newest();
+  simulator.tell(fmt::format("rank {} restarts from {}; promised: {}", rank, step ? std::to_string(*step) : "nothing",
+                             promised ? std::to_string(*promised) : "nothing"));
+  if (run.restarted && *run.restarted != step) fail("ranks of one run restart from different steps");
+  if (run.plan.may_lose || !promised) return;
+  if (!step || *step < *promised) {
+    fail(fmt::format("step {} was reported persistent, and the restart is from {}", *promised,
+                     step ? std::to_string(*step) : "nothing"));
+  }
+}
+
+void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
+  Simulator& simulator = world_.simulator();
+  const RunPlan& plan = run->plan;
+  Random together(run->seed);  // the same draws on all ranks
+  // What each call came to is told, and checked against what may be.
+  auto note = [&](const char* call, const Status& outcome, bool may_fail) {
+    check_call(rank);
+    calls_[rank].name = nullptr;
+    if (outcome.ok()) return true;
+    simulator.tell(fmt::format("{} of rank {}: {}", call, rank, outcome.to_string()));
+    if (!may_fail) fail(fmt::format("{} of rank {} failed without a fault: {}", call, rank, outcome.to_string()));
+    return false;
+  };
+  auto begin = [&](const char* call) { calls_[rank] = {call, simulator.now()}; };
+
+  SessionOptions options;
+  options.levels = plan_.levels;
+  options.job = "job";
+  options.group = plan_.group;
+  options.codec = "store";
+  options.shared_memory = kMemoryFolder;
+  options.stop_on_signals = false;
+  options.low_priority = false;
+  options.every_steps = 1;
+  options.memory_bytes = 32 << 20;
+  options.threads = 1;
+  if (plan_.two_slots) options.when_busy = WhenBusy::two_slots;
+  SessionEnvironment environment;
+  environment.files = &world_.files();
+  environment.sources = {};
+  environment.find_place = [name = simulator.current_process().machine->name](const std::string&) -> Result<RankPlace> {
+    return RankPlace{name, 0, name};
+  };
+
+  begin("open");
+  auto opened = RunSession::open(std::move(run->communicators[rank]), options, environment);
+  if (!note("open", opened.status(), plan.may_fail)) return;
+  RunSession& session = **opened;
+  Model model(rank, plan_.cells);
+  Status protection =
+      session.variables().protect_array("field", element_type_of<double>(), model.field.data(), model.field.size(), {});
+  if (protection.ok()) protection = session.variables().protect_scalar("sum", element_type_of<uint64_t>(), &model.sum);
+  if (!note("protect", protection, false)) return;
+
+  begin("restart");
+  const Result<std::optional<uint64_t>> restarted = session.restart();
+  // What some nodes have of a first checkpoint that was never whole is for the user to drop.
+  const bool was_never_whole = restarted.status().code() == StatusCode::corrupt && !promises_.newest();
+  if (!note("restart", restarted.status(), plan.may_fail || was_never_whole)) return;
+  check_restart(*run, rank, *restarted);
+  for (Disk* disk : world_.disks()) disk->failing_read = 0;
+  run->restarted = *restarted;
+  const uint64_t from = restarted->value_or(0);
+  if (model != model_at(rank, plan_.cells, from)) {
+    fail(fmt::format("rank {} got wrong bytes for step {}", rank, from));
+  }
+
+  for (uint64_t step = from + 1; step <= from + plan.steps; ++step) {
+    simulator.spend(
+        std::chrono::nanoseconds(static_cast<int64_t>(simulator.random().unit() * plan.step_seconds * 1e9)));
+    model.step(step);
+    const bool now = together.chance(plan.now_chance);
+    const bool waits = together.chance(plan.wait_chance);
+    const char* const kind = now ? "checkpoint(now)" : "checkpoint";
+    begin(kind);
+    const bool made = note(kind, session.checkpoint(step, now ? Persistence::now : Persistence::later), plan.may_fail);
+    if (made && now) report_persistent(rank, step);
+    if (waits) {
+      begin("wait");
+      (void)note("wait", session.wait(), plan.may_fail);
+    }
+    const SessionProgress progress = session.progress();
+    if (progress.newest_persistent) report_persistent(rank, *progress.newest_persistent);
+    for (const Status& warning : session.warnings()) {
+      simulator.tell(fmt::format("warning to rank {}: {}", rank, warning.to_string()));
+    }
+  }
+  if (!plan.finishes) return;
+  begin("finish");
+  const Status finished = session.finish(kFinishLimit);
+  const SessionProgress progress = session.progress();
+  for (const Status& warning : session.warnings()) {
+    simulator.tell(fmt::format("warning to rank {}: {}", rank, warning.to_string()));
+  }
+  (void)note("finish", finished, plan.may_fail);
+}
+
+}  // namespace varve::sim

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/oracle.h"
+#include "sim/world.h"
+
+namespace varve::sim {
+
+/// A job of the cluster: a program on several nodes that is run again and again, and what it was promised.
+struct JobPlan {
+  std::string levels;
+  uint32_t node_count = 2, ranks_per_node = 1;
+  std::string group = "node";
+  size_t cells = 100;  ///< of each rank's model
+  bool two_slots = false;
+};
+
+/// What one run of it does.
+struct RunPlan {
+  uint64_t steps = 6;       ///< more than it restarts from
+  double step_seconds = 1;  ///< at most, of virtual time
+  double now_chance = 0;    ///< of a checkpoint that waits for itself
+  double wait_chance = 0;   ///< of a wait() after a checkpoint
+  bool may_lose = false;    ///< faults are at work that may hide what was promised
+  bool may_fail = false;    ///< or make calls fail
+  bool finishes = true;
+};
+
+/// One level of a job's specification, as far as the checks need it.
+struct JobLevel {
+  std::string name, path;
+  bool of_node = false;
+  uint64_t every = 1;
+  std::optional<uint64_t> keep;
+};
+
+class Job {
+ public:
+  Job(World& world, JobPlan plan);
+
+  /// Starts the ranks, each a process. They live as long as they are needed.
+  void start_run(const RunPlan& plan);
+  const std::vector<Process*>& processes() const { return processes_; }
+  /// Waits until all ranks have ended, or were killed.
+  void await_run();
+  /// mpirun ends all ranks when one has died.
+  void kill_run();
+  bool running() const;
+
+  Promises& promises() { return promises_; }
+  const std::vector<JobLevel>& levels() const { return levels_; }
+  const JobPlan& plan() const { return plan_; }
+
+ private:
+  struct Run;
+  void be_rank(const std::shared_ptr<Run>& run, uint32_t rank);
+  void check_restart(const Run& run, uint32_t rank, std::optional<uint64_t> step);
+  /// Fails if the call that a rank is in has taken more time than any may.
+  void check_call(uint32_t rank) const;
+  void report_persistent(uint32_t rank, uint64_t step);
+
+  World& world_;
+  const JobPlan plan_;
+  std::vector<JobLevel> levels_;
+  Promises promises_;
+  std::vector<Process*> processes_;
+  uint32_t run_count_ = 0;
+  struct Call {
+    const char* name = nullptr;
+    Moment began{};
+  };
+  std::vector<Call> calls_;  ///< of each rank, that it is in
+};
+
+}  // namespace varve::sim

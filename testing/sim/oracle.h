@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace varve::sim {
+
+/// What a promise was broken with: ends the schedule, and is its result.
+[[noreturn]] void fail(const std::string& what);
+
+class Simulator;
+/// Who tells the story that fail() ends.
+void set_story_source(Simulator* (*source)());
+
+/// What was reported of one job as persistent, by whom. A step is promised at a level once all who hold parts of it
+/// there have reported theirs.
+class Promises {
+ public:
+  struct Level {
+    std::string name;
+    uint32_t holders = 1;                             ///< who have parts: nodes, or the one that speaks for all
+    bool lost = false;                                ///< more of it was lost than it promises to survive
+    std::map<uint64_t, std::set<uint32_t>> reported;  ///< by step, by whom
+  };
+  explicit Promises(std::vector<Level> levels) : levels_(std::move(levels)) {}
+
+  std::vector<Level>& levels() { return levels_; }
+  void report(size_t level, uint64_t step, uint32_t holder);
+  void note_lost(size_t level);
+  /// The newest step that a restart has to find, if all levels are reached that are not lost.
+  std::optional<uint64_t> newest() const;
+
+ private:
+  std::vector<Level> levels_;
+};
+
+}  // namespace varve::sim

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace varve::sim {
+
+/// Which actors and faults a schedule may have; what of it a seed takes is its own choice.
+enum class Theme : uint8_t {
+  runs,    ///< a job that checkpoints to levels, is hit by faults, and restarts
+  savers,  ///< sets that are saved to several levels, which may be away
+  stores,  ///< one store: saves, drops, prunes, rebalances, pushes and repairs at once
+};
+
+struct ScheduleOptions {
+  uint64_t seed = 0;
+  Theme theme = Theme::runs;
+  bool story = false;   ///< tell it as it happens
+  std::string scratch;  ///< a folder of a memory file system
+};
+
+/// Plays one schedule. Returns when it held; else fail() ends the process.
+void play(const ScheduleOptions& options);
+
+}  // namespace varve::sim

@@ -1,0 +1,388 @@
+#include "sim/stores.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "level/repair.h"
+#include "level/transfer.h"
+#include "sim/chunk_set.h"
+#include "sim/oracle.h"
+#include "sim/world.h"
+#include "store/prune.h"
+#include "store/spread.h"
+#include "store/verify.h"
+
+namespace varve::sim {
+
+namespace {
+constexpr uint64_t kUniverse = 150;  ///< of chunks: small, so that sets share many
+/// What describes a set in an arena, at most: roots, leaves, headers, an index.
+constexpr uint64_t kOverheadOfSet = 700;
+
+struct Faults {
+  bool pause = false, kill = false, power = false, errors = false, full = false, lost_replies = false, cut = false;
+  /// Whether calls may fail that no other actor is in the way of.
+  bool hurts() const { return kill || power || errors || full || lost_replies || cut; }
+};
+
+Faults draw_faults(Random& random) {
+  Faults faults;
+  if (random.chance(0.15)) return faults;
+  faults.pause = random.chance(0.5);
+  faults.kill = random.chance(0.4);
+  faults.power = random.chance(0.2);
+  faults.errors = random.chance(0.15);
+  faults.full = random.chance(0.1);
+  faults.lost_replies = random.chance(0.1);
+  faults.cut = random.chance(0.1);
+  return faults;
+}
+
+/// A set as far as it was told.
+struct KnownSet {
+  Numbers numbers;
+  bool dropped = false;  ///< or being dropped
+};
+
+class StoreStory {
+ public:
+  StoreStory(Simulator& simulator, const std::string& scratch);
+  void play();
+
+ private:
+  /// A process's view of the store.
+  struct View {
+    std::unique_ptr<SpreadFileSystem> spread;
+    std::unique_ptr<Store> store;
+  };
+  enum class Act : uint8_t { save, drop, prune, rebalance, push, repair, read };
+
+  Result<View> open_main();
+  Result<View> open_far();
+  void create();
+  void act(Act what, uint32_t ordinal);
+  void do_once(Act what, uint32_t ordinal, Random& random);
+  void save(uint32_t ordinal, Random& random);
+  void drop(Random& random);
+  void prune(Random& random);
+  void rebalance_places();
+  void push(Random& random);
+  void repair();
+  void read(Random& random);
+  std::optional<SetName> some_set(Random& random) const;
+  void accept(const char* what, const Status& outcome, bool among_others);
+  void inject();
+  void check_end();
+  uint64_t arena_bytes(const Store& store) const;
+  uint64_t fresh_bytes(const Store& store) const;
+
+  Simulator& simulator_;
+  Random random_;
+  World world_;
+  const Faults faults_;
+  std::vector<SpreadPlace> places_;
+  bool has_far_ = false;
+  std::map<SetName, KnownSet> saved_;
+  std::map<SetName, Numbers> begun_;  ///< saves that did not say how they ended
+  uint64_t next_step_ = 1;
+  std::optional<Numbers> last_numbers_;
+  std::vector<Process*> actors_;
+  double rest_seconds_ = 1;  ///< of an actor between two acts, at most
+};
+
+StoreStory::StoreStory(Simulator& simulator, const std::string& scratch)
+    : simulator_(simulator),
+      random_(simulator.random().fork()),
+      world_(simulator, static_cast<uint32_t>(random_.between(2, 4)), 3, scratch),
+      faults_(draw_faults(random_)) {
+  const uint64_t count = random_.chance(0.5) ? 1 : random_.between(2, 3);
+  for (uint64_t i = 0; i < count; ++i) places_.push_back({&world_.files(), fmt::format("/server{}/store", i)});
+  has_far_ = random_.chance(0.5);
+  const double rests[] = {0, 0.01, 1, 60};
+  rest_seconds_ = rests[random_.below(4)];
+  for (const auto& server : world_.servers()) server->slowness = random_.chance(0.3) ? 100 : 1;
+}
+
+void StoreStory::create() {
+  if (places_.size() == 1) {
+    const Status created = Store::create(world_.files(), places_.front().path);
+    if (!created.ok()) fail("a store cannot be made: " + created.to_string());
+  } else {
+    const Status created = create_spread_store(places_);
+    if (!created.ok()) fail("a store cannot be made: " + created.to_string());
+  }
+  if (!has_far_) return;
+  const Status created = Store::create(world_.files(), "/shared/far");
+  if (!created.ok()) fail("a store cannot be made: " + created.to_string());
+}
+
+Result<StoreStory::View> StoreStory::open_main() {
+  View view;
+  if (places_.size() == 1) {
+    VARVE_ASSIGN(view.store, Store::open(world_.files(), places_.front().path));
+    return view;
+  }
+  VARVE_ASSIGN(const std::vector<SpreadPlace> ordered, order_places(places_));
+  view.spread = std::make_unique<SpreadFileSystem>(ordered);
+  VARVE_ASSIGN(view.store, Store::open(*view.spread, view.spread->root(), nullptr, view.spread->spread()));
+  return view;
+}
+
+Result<StoreStory::View> StoreStory::open_far() {
+  View view;
+  VARVE_ASSIGN(view.store, Store::open(world_.files(), "/shared/far"));
+  return view;
+}
+
+/// `among_others`: other actors may be in the way.
+void StoreStory::accept(const char* what, const Status& outcome, bool among_others) {
+  simulator_.tell(fmt::format("{}: {}", what, outcome.ok() ? "done" : outcome.to_string()));
+  if (outcome.ok() || faults_.hurts()) return;
+  if (outcome.code() == StatusCode::busy || (among_others && outcome.code() == StatusCode::not_found)) return;
+  fail(fmt::format("{} failed without a fault: {}", what, outcome.to_string()));
+}
+
+std::optional<SetName> StoreStory::some_set(Random& random) const {
+  std::vector<SetName> names;
+  for (const auto& [name, set] : saved_) {
+    if (!set.dropped) names.push_back(name);
+  }
+  if (names.empty()) return std::nullopt;
+  return names[random.below(names.size())];
+}
+
+void StoreStory::save(uint32_t ordinal, Random& random) {
+  Numbers numbers;
+  if (last_numbers_ && random.chance(0.4)) {
+    numbers = *last_numbers_;  // what somebody else saves, too, perhaps just now
+  } else {
+    const uint64_t first = random.below(kUniverse), count = random.between(4, 40);
+    for (uint64_t i = 0; i < count; ++i) numbers.push_back((first + i) % kUniverse);
+  }
+  last_numbers_ = numbers;
+  const SetName name{fmt::format("job{}", ordinal), next_step_++};
+  begun_[name] = numbers;
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  const Status saved = save_numbers(*view->store, name, numbers);
+  accept(fmt::format("save of {}", name.to_string()).c_str(), saved, false);
+  if (saved.ok()) saved_[name] = {numbers, false};
+}
+
+void StoreStory::drop(Random& random) {
+  const std::optional<SetName> name = some_set(random);
+  if (!name) return;
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  saved_[*name].dropped = true;
+  accept(fmt::format("drop of {}", name->to_string()).c_str(), Catalog(*view->store).remove(*name), true);
+}
+
+void StoreStory::prune(Random& random) {
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  PruneOptions options;
+  options.wait_seconds = random.chance(0.5) ? 0 : 30;
+  options.live_share_min = random.chance(0.3) ? 1.0 : 0.5;
+  const Result<PruneReport> report = prune_store(*view->store, options);
+  accept("prune", report.status(), true);
+}
+
+void StoreStory::rebalance_places() {
+  if (places_.size() < 2) return;
+  accept("rebalance", varve::rebalance(places_).status(), true);
+}
+
+void StoreStory::push(Random& random) {
+  const std::optional<SetName> name = some_set(random);
+  if (!name || !has_far_) return;
+  const Result<View> from = open_main();
+  if (!from.ok()) return accept("open", from.status(), false);
+  const Result<View> to = open_far();
+  if (!to.ok()) return accept("open", to.status(), false);
+  TransferOptions options;
+  options.thread_count = 1;
+  const Status pushed = copy_set(*from->store, *to->store, *name, options).status();
+  accept(fmt::format("push of {}", name->to_string()).c_str(), pushed, true);
+}
+
+void StoreStory::repair() {
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  std::vector<RepairSource> sources;
+  const Result<View> far = has_far_ ? open_far() : Status::not_found("no other store");
+  if (far.ok()) sources.push_back({"far", far->store.get()});
+  RepairOptions options;
+  options.thread_count = 1;
+  accept("repair", repair_store(*view->store, sources, options).status(), true);
+}
+
+void StoreStory::read(Random& random) {
+  const std::optional<SetName> name = some_set(random);
+  if (!name) return;
+  const Numbers numbers = saved_[*name].numbers;
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  const Status checked = check_numbers(*view->store, *name, numbers);
+  simulator_.tell(fmt::format("read of {}: {}", name->to_string(), checked.ok() ? "done" : checked.to_string()));
+  if (checked.code() == StatusCode::internal) fail("wrong bytes: " + checked.to_string());
+  if (checked.ok() || faults_.hurts() || saved_[*name].dropped || checked.code() == StatusCode::busy) return;
+  fail("a set that was saved cannot be read: " + checked.to_string());
+}
+
+void StoreStory::do_once(Act what, uint32_t ordinal, Random& random) {
+  switch (what) {
+    case Act::save: return save(ordinal, random);
+    case Act::drop: return drop(random);
+    case Act::prune: return prune(random);
+    case Act::rebalance: return rebalance_places();
+    case Act::push: return push(random);
+    case Act::repair: return repair();
+    case Act::read: return read(random);
+  }
+}
+
+void StoreStory::act(Act what, uint32_t ordinal) {
+  Random random = simulator_.random().fork();
+  const uint64_t times = random.between(1, 4);
+  for (uint64_t i = 0; i < times; ++i) {
+    simulator_.spend(std::chrono::nanoseconds(static_cast<int64_t>(random.unit() * rest_seconds_ * 1e9)));
+    do_once(what, ordinal, random);
+  }
+}
+
+void StoreStory::inject() {
+  auto a_moment = [&] {
+    simulator_.spend(std::chrono::milliseconds(random_.below(random_.chance(0.5) ? 2'000 : 60'000)));
+  };
+  auto a_server = [&]() -> Disk& { return *world_.servers()[random_.below(places_.size())]; };
+  if (faults_.pause) {
+    for (Process* actor : actors_) {
+      if (random_.chance(0.4)) actor->pause_chance = random_.chance(0.5) ? 0.02 : 0.1;
+    }
+  }
+  if (faults_.errors) {
+    Disk& disk = a_server();
+    disk.faults.write_error = random_.chance(0.5) ? 0.03 : 0;
+    disk.faults.sync_error = random_.chance(0.5) ? 0.05 : 0;
+    disk.faults.read_error = random_.chance(0.3) ? 0.02 : 0;
+  }
+  if (faults_.lost_replies) a_server().faults.lost_reply = 0.03;
+  if (faults_.full) {
+    a_moment();
+    Disk& disk = a_server();
+    disk.capacity = disk.used_bytes() + random_.below(40'000);
+  }
+  if (faults_.cut) {
+    a_moment();
+    a_server().away_until = simulator_.now() + std::chrono::seconds(random_.between(1, 120));
+  }
+  if (faults_.kill) {
+    for (uint64_t i = random_.between(1, 3); i > 0; --i) {
+      a_moment();
+      simulator_.kill(*actors_[random_.below(actors_.size())]);
+    }
+  }
+  if (faults_.power) {
+    a_moment();
+    Disk& disk = a_server();
+    simulator_.tell(fmt::format("{} loses power", disk.name()));
+    disk.lose_power({random_.chance(0.5) ? CrashPolicy::Kind::torn : CrashPolicy::Kind::drop_unsynced, random_.next()});
+  }
+}
+
+void StoreStory::play() {
+  create();
+  const uint64_t savers = random_.between(1, 3);
+  std::vector<Act> acts(savers, Act::save);
+  const Act others[] = {Act::drop, Act::prune, Act::rebalance, Act::push, Act::repair, Act::read};
+  for (const Act other : others) {
+    for (uint64_t i = random_.chance(0.6) ? random_.between(1, 2) : 0; i > 0; --i) acts.push_back(other);
+  }
+  for (uint32_t i = 0; i < acts.size(); ++i) {
+    Machine& machine = world_.nodes()[random_.below(world_.nodes().size())].machine;
+    const char* const names[] = {"save", "drop", "prune", "rebalance", "push", "repair", "read"};
+    actors_.push_back(&simulator_.start_process(fmt::format("{}{}", names[static_cast<size_t>(acts[i])], i), machine,
+                                                [this, what = acts[i], i] { act(what, i); }));
+  }
+  inject();
+  for (const Process* actor : actors_) (void)simulator_.await_end(*actor, Moment::max());
+  world_.end_faults();
+  check_end();
+}
+
+uint64_t StoreStory::arena_bytes(const Store& store) const {
+  uint64_t bytes = 0;
+  for (const ArenaId& arena : store.list_arenas().value()) bytes += store.fs().stat(store.arena_path(arena))->bytes;
+  return bytes;
+}
+
+uint64_t StoreStory::fresh_bytes(const Store& store) const {
+  MemoryFileSystem files;
+  if (!Store::create(files, "/fresh").ok()) fail("a store in memory cannot be made");
+  auto fresh = Store::open(files, "/fresh").value();
+  TransferOptions options;
+  options.thread_count = 1;
+  for (const SetName& name : Catalog(store).sets().value()) {
+    const Status copied = copy_set(store, *fresh, name, options).status();
+    if (!copied.ok()) fail("a set cannot be copied to a fresh store: " + copied.to_string());
+  }
+  return arena_bytes(*fresh);
+}
+
+void StoreStory::check_end() {
+  // As long after the last sign of life that dead writers are known.
+  simulator_.spend(std::chrono::minutes(2));
+  const Result<View> view = open_main();
+  if (!view.ok()) fail("the store cannot be opened: " + view.status().to_string());
+  const Store& store = *view->store;
+  auto check_sets = [&](const char* when) {
+    for (const auto& [name, set] : saved_) {
+      if (set.dropped) continue;
+      const Status checked = check_numbers(store, name, set.numbers);
+      if (!checked.ok()) fail(fmt::format("a set that was saved is not there {}: {}", when, checked.to_string()));
+    }
+    for (const auto& [name, numbers] : begun_) {
+      const Status checked = check_numbers(store, name, numbers);
+      if (checked.ok() || checked.code() == StatusCode::not_found) continue;
+      fail(fmt::format("a set is there, and not whole {}: {}", when, checked.to_string()));
+    }
+  };
+  check_sets("at the end");
+  PruneOptions options;
+  options.live_share_min = 1;
+  options.part_seconds_max = 0;
+  const Result<PruneReport> pruned = prune_store(store, options);
+  if (!pruned.ok()) fail("the last prune failed: " + pruned.status().to_string());
+  store.drop_arena_cache();
+  check_sets("after the last prune");
+  const Result<VerifyReport> verified = verify_store(store, /*deep=*/true);
+  if (!verified.ok()) fail("the store cannot be verified: " + verified.status().to_string());
+  for (const Damage& damage : verified->damages) {
+    if (!damage.disposable) fail("the store is damaged: " + damage.what.to_string());
+  }
+  for (const std::string& folder : {store.writers_path(), store.condemned_path()}) {
+    const auto left = store.fs().list(folder);
+    if (left.ok() && !left->empty()) fail(fmt::format("one prune leaves {} in {}", left->front().name, folder));
+  }
+  const uint64_t bytes = arena_bytes(store), fresh = fresh_bytes(store);
+  const uint64_t sets = Catalog(store).sets()->size();
+  simulator_.tell(fmt::format("{} sets in {} bytes of arenas; a fresh store has {}", sets, bytes, fresh));
+  if (static_cast<double>(bytes) >
+      1.05 * static_cast<double>(fresh) + static_cast<double>(kOverheadOfSet * (sets + 1))) {
+    fail(fmt::format("one prune leaves {} bytes of {} sets; a fresh store has {}", bytes, sets, fresh));
+  }
+}
+}  // namespace
+
+void play_stores(Simulator& simulator, const std::string& scratch) {
+  auto* const director = new Machine{"-", {}};
+  simulator.enter(*director);
+  auto* const story = new StoreStory(simulator, scratch);
+  story->play();
+}
+
+}  // namespace varve::sim
