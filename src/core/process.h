@@ -11,7 +11,8 @@ std::string host_name();
 /// The number of the calling process on its machine.
 uint32_t own_process_number();
 
-/// Where a file really lies that only this machine sees, such as one below /dev/shm: simulated machines share one system.
+/// Where a file really lies that only this machine sees, such as one below /dev/shm: simulated machines share one
+/// system.
 std::string path_on_machine(const std::string& path);
 
 /// Whether no process of this machine has this number, for certain.
