@@ -51,7 +51,7 @@ void touch(std::byte* data, uint64_t bytes) {
 
 bool is_memory_folder(const std::string& folder) {
   struct statfs info {};
-  if (::statfs(folder.c_str(), &info) != 0) return false;
+  if (::statfs(path_on_machine(folder).c_str(), &info) != 0) return false;
   const auto type = static_cast<int64_t>(static_cast<uint32_t>(info.f_type));
   return type == kTmpfs || type == kRamfs || type == kHugetlbfs;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/process.h"
 #include "core/sync.h"
 #include "snapshot/image_copy.h"
 
@@ -90,7 +91,7 @@ constexpr uint64_t kRoomToSpareBytes = 16_MiB;
 
 uint64_t free_bytes_of(const std::string& folder) {
   struct statvfs info {};
-  return ::statvfs(folder.c_str(), &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
+  return ::statvfs(path_on_machine(folder).c_str(), &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
 }
 
 }  // namespace
