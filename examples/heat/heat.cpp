@@ -73,8 +73,8 @@ void run(uint64_t steps, int rows, int columns) {
     plate.exchange_borders(rank, rank_count);
     plate.diffuse();
     ++step;
-    if (session.due(step)) varve::or_throw(session.checkpoint(step));  // [varve]
-    if (session.should_stop()) break;                                  // [varve]
+    if (session.due(step)) varve::or_warn(session.checkpoint(step));  // [varve]
+    if (session.should_stop()) break;                                 // [varve]
   }
   const double heat = plate.heat();
   if (rank == 0) std::printf("after %llu steps the plate holds %.17g\n", static_cast<unsigned long long>(step), heat);

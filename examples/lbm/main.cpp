@@ -162,7 +162,7 @@ class Run {
         varve::or_throw(session_->protect("populations", solver_->current(), shape()));
       }
       const bool now = options_.mode == Mode::sync;
-      varve::or_throw(session_->checkpoint(step, now ? varve::Persistence::now : varve::Persistence::later));
+      varve::or_warn(session_->checkpoint(step, now ? varve::Persistence::now : varve::Persistence::later));
     } else {
       return;
     }

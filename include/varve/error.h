@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
@@ -20,6 +21,11 @@ class Error : public std::runtime_error {
 /// Throws what went wrong.
 inline void or_throw(const Status& status) {
   if (!status.ok()) throw Error(status);
+}
+
+/// Says on standard error what went wrong, and goes on: a program can do without a checkpoint, until it fails itself.
+inline void or_warn(const Status& status) {
+  if (!status.ok()) std::fprintf(stderr, "varve: %s\n", status.to_string().c_str());
 }
 
 /// The value, or throws what went wrong.

@@ -92,6 +92,13 @@ struct SessionOptions {
   std::optional<bool> stop_on_signals{};           ///< SIGTERM and SIGUSR1 ask for a stop; default true
   std::optional<bool> low_priority{};          ///< of the checkpoint threads where no free core is found; default true
   std::optional<std::string> shared_memory{};  ///< folder of a memory file system; default /dev/shm
+  /// Where snapshots go that shared memory has no room for: a folder, "none", or "auto" (default), which is a folder of
+  /// the node (docs/GUIDE.md, "Where memory is short").
+  std::optional<std::string> snapshot_folder{};
+  std::optional<bool> take_over{};  ///< open the session though another run of the job may live; default false
+  /// Rank 0 says on standard error what else would easily be missed: that memory is short, or that open() waits to see
+  /// whether another run lives. Also in warnings(). Default true.
+  std::optional<bool> print_warnings{};
 };
 
 /// How far one level is.
@@ -124,8 +131,9 @@ enum class Persistence {
 
 /// Checkpoints of a running program: protect variables, restart, then checkpoint as the program goes on. Each rank has
 /// one, opened together; calls marked collective are made by all ranks in the same order. One thread at a time (the
-/// program's; ours are behind it). Nothing is printed, and no MPI call is made outside these functions unless the
-/// library below allows several threads. Over MPI, one that is open in MPI_Finalize() is finished there.
+/// program's; ours are behind it). Nothing is printed but what print_warnings lets be, and no MPI call is made outside
+/// these functions unless the library below allows several threads. Over MPI, one that is open in MPI_Finalize() is
+/// finished there.
 ///
 /// It belongs to the process that opened it: in one that is forked from that, all calls fail or say nothing, and its
 /// end does nothing.

@@ -98,11 +98,14 @@ struct varve_options {
   double write_bytes_per_second;     /* that a group's thread writes at most */
   double stop_after_seconds;         /* since varve_open() */
   const char* stop_file;
-  int stop_on_signals;       /* enum varve_choice: SIGTERM and SIGUSR1 ask for a stop */
-  int low_priority;          /* enum varve_choice: of the checkpoint threads where no free core is found */
-  const char* shared_memory; /* folder of a memory file system */
-  const char* key_file;      /* what servers over TCP share with their clients; on every node */
-  double wait_limit;         /* seconds that a call waits at most for others, before it says who is missing */
+  int stop_on_signals;         /* enum varve_choice: SIGTERM and SIGUSR1 ask for a stop */
+  int low_priority;            /* enum varve_choice: of the checkpoint threads where no free core is found */
+  const char* shared_memory;   /* folder of a memory file system */
+  const char* key_file;        /* what servers over TCP share with their clients; on every node */
+  const char* snapshot_folder; /* for snapshots that shared memory has no room for; "auto", "none" */
+  int take_over;               /* enum varve_choice: open it though another run of the job may live */
+  int print_warnings;          /* enum varve_choice: rank 0 says on standard error what would be missed */
+  double wait_limit;           /* seconds that a call waits at most for others, before it says who is missing */
 };
 
 /*

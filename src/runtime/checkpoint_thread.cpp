@@ -265,6 +265,7 @@ void CheckpointThread::drain(uint64_t step) {
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels, DrainReport& report) {
   const SetName name{duty_.job, step};
+  if (duty_.may_save) VARVE_TRY(duty_.may_save());
   if (policy_for(step) == IfExists::refuse && Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
@@ -338,6 +339,10 @@ void CheckpointThread::look_at_published() {
 /// None: it may still become complete.
 std::optional<Status> CheckpointThread::outcome_of(Published& part) {
   const uint64_t step = part.report.step;
+  if (duty_.may_save) {
+    const Status allowed = duty_.may_save();
+    if (!allowed.ok()) return allowed;
+  }
   // First this, then the look: what another one has completed is there then.
   const bool hopeless = siblings_->any_is_done_with(step) || is_given_up(step) || progress_.cancelled();
   const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;

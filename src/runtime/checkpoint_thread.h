@@ -50,6 +50,7 @@ struct CheckpointDuty {
   /// What keeps older sets from making room: "3 sets wait for dir:/far". Empty: nothing.
   std::function<std::string()> what_waits;
   std::vector<SegmentOwner> siblings;              ///< leaders of other groups on this node
+  std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
   std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped: what else is to be

@@ -228,6 +228,12 @@ const std::array kRules = {
                [](S& s, T t) { return take_yes_no(s.low_priority, t); }},
     OptionRule{"shared_memory", text, "/dev/shm", said<&O::shared_memory>,
                [](S& s, T t) { return take_path(s.shared_memory, t); }},
+    OptionRule{"snapshot_folder", text, "auto", said<&O::snapshot_folder>,
+               [](S& s, T t) { return take_path(s.snapshot_folder, t); }},
+    OptionRule{"take_over", yes_no, "false", said<&O::take_over>,
+               [](S& s, T t) { return take_yes_no(s.take_over, t); }},
+    OptionRule{"print_warnings", yes_no, "true", said<&O::print_warnings>,
+               [](S& s, T t) { return take_yes_no(s.print_warnings, t); }},
 };
 
 /// How many letters must be put in, left out or replaced to make `b` of `a` (Levenshtein).

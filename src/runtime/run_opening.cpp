@@ -41,7 +41,9 @@ Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicato
   std::unique_ptr<RunSession> session(new RunSession(std::move(ranks), std::move(settings), std::move(environment)));
   VARVE_TRY(session->prepare_shared_levels());
   VARVE_TRY(session->prepare_memory());
+  VARVE_TRY(session->take_shared_lease());
   VARVE_TRY(session->prepare_node_level());
+  VARVE_TRY(session->take_node_lease());
   VARVE_TRY(session->open_levels());
   VARVE_TRY(session->learn_earlier_sets());
   VARVE_TRY(session->prepare_stage_two());
@@ -64,32 +66,6 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, S
 bool RunSession::has_node_level() const {
   return std::any_of(settings_.levels.begin(), settings_.levels.end(),
                      [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::local; });
-}
-
-Status RunSession::prepare_memory() {
-  Result<RankPlace> place = environment_.find_place(settings_.shared_memory);
-  if (place.ok() && !node_name_.empty()) place = at_named_node(*place, node_name_);
-  VARVE_TRY(agree(*ranks_, place.status()));
-  GroupRule rule = settings_.group;
-  rule.stay_on_nodes = has_node_level();
-  VARVE_ASSIGN(plan_, agree_on_groups(*ranks_, *place, rule));
-  warnings_.add(plan_.warnings);
-  const bool leads_group = plan_.own_group().leader() == ranks_->rank();
-  VARVE_ASSIGN(free_processors_, agree_on_free_processors(*ranks_, place->node, leads_group));
-
-  SnapshotOptions options;
-  options.rank_count = ranks_->rank_count();
-  options.slots = settings_.when_busy == WhenBusy::two_slots ? 2 : 1;
-  options.copy_threads = std::max(1u, processor_count() / plan_.node_rank_count);
-  Result<std::unique_ptr<SnapshotMemory>> memory = SnapshotMemory::create(owner_of(ranks_->rank()), options);
-  VARVE_TRY(agree(*ranks_, memory.status()));
-  memory_ = std::move(*memory);
-  // Our own memory is there before we look for others': of two jobs that start together, at least one sees the other.
-  Result<LeftRuns> left = find_left_runs(family_, run_);
-  VARVE_TRY(agree(*ranks_, left.status()));
-  left_ = std::move(*left);
-  left_runs_remain_ = !left_.runs.empty();
-  return {};
 }
 
 /// The store of the own node, if nodes have some. Not before it is known that no other run of the job lives.
@@ -286,6 +262,11 @@ CheckpointDuty RunSession::make_duty() {
   for (const RankGroup& group : plan_.groups) {
     if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
   }
+  // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
+  const bool looks = lease_level_ && works_on(static_cast<uint32_t>(*lease_level_)) &&
+                     (*lease_level_ == 0 || !level_places_[*lease_level_].spec.is_on_servers());
+  const StoreLevel* const lease_level = looks ? levels_[*lease_level_].get() : nullptr;
+  duty.may_save = [this, store = lease_level ? &lease_level->store() : nullptr] { return check_lease(store); };
   duty.prepare_thread = [this] { place_thread(); };
   duty.report = [this](const DrainReport& report) { note_drained(report); };
   duty.spread = [this](uint64_t step, const LevelDuty& levels, const Status& outcome) {

@@ -132,16 +132,15 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
   if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(side.unreadable_arenas(0)));
-  // What else is wrong with the variables is an error of the first checkpoint.
-  const Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
-  if (reserved.code() == StatusCode::no_space) warnings_.add(reserved.with_context("checkpoints will not be possible"));
+  // What is wrong with the variables is an error of the first checkpoint.
+  const Status reserved = reserve_memory();
   if (!decision->taken) return std::optional<uint64_t>();
   last_step_ = decision->taken->step;
   if (!left_runs_useful_) restarted_set_ = last_step_;
   if (!decision->taken->memory_run && level_places_[decision->taken->level].of_node())
     job_sets_.note_complete(*last_step_);
   cadence_.note_restart(*last_step_);
-  if (left_runs_useful_ && agree(*ranks_, reserved).ok()) save_restarted(*last_step_);
+  if (left_runs_useful_ && reserved.ok()) save_restarted(*last_step_);
   return last_step_;
 }
 
@@ -318,8 +317,9 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
 
 Status RunSession::snapshot(uint64_t step, double begin_seconds, const LevelDuty& levels) {
   if (variables_.empty()) return Status::invalid_argument("nothing is protected");
+  if (lease_) VARVE_TRY(lease_->check());
   const double copy_begin = clock_.seconds();
-  VARVE_TRY(memory_->fill(step, variables_));
+  VARVE_TRY(take_snapshot(step));
   last_taken_ = step;
   if (levels.save) {
     last_saved_ = step;
@@ -456,6 +456,7 @@ void RunSession::close() {
   const std::optional<GroupNews> news = memory_->news();
   if (!left_runs_useful_ || (news && news->newest_persistent)) forget_left_runs();
   memory_->remove_files().ignore("the next run removes what is left");
+  lease_.reset();
   ledger_.note_end();
   stop_.reset();
   finished_ = true;

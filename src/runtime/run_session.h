@@ -31,6 +31,7 @@
 #include "snapshot/snapshot.h"
 #include "snapshot/snapshot_discovery.h"
 #include "snapshot/variable_table.h"
+#include "store/job_lease.h"
 #include "varve/session.h"
 
 namespace varve {
@@ -77,6 +78,11 @@ class RunSession {
   Status prepare_shared_levels();
   Status look_for_away_levels();
   Status prepare_memory();
+  Status make_memory_in(const std::string& folder, bool restartable);
+  Result<std::vector<std::string>> choose_spill_folders();
+  Status take_shared_lease();
+  Status take_node_lease();
+  Status take_lease(size_t level);
   Status prepare_node_level();
   bool works_on(uint32_t level) const;
   Status open_levels();
@@ -100,6 +106,10 @@ class RunSession {
   SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
 
   Status check_running() const;
+  /// busy: another run has taken the job over. Any thread, while the level of the lease is open.
+  Status check_lease(const Store* store) const;
+  /// A warning that a user would easily miss. On rank 0 it is printed, unless the options say otherwise.
+  void notify(const Status& warning);
   bool has_memory_level() const { return settings_.levels.front().kind == LevelSpec::Kind::memory; }
   /// Whether each node has a store of its own: that is the nearest one then.
   bool has_node_level() const;
@@ -127,6 +137,10 @@ class RunSession {
   /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
   Result<bool> take_slot(Persistence persistence);
   Status snapshot(uint64_t step, double begin_seconds, const LevelDuty& levels);
+  /// Copies what is protected, or, where there is no room for that, has it saved before it returns.
+  Status take_snapshot(uint64_t step);
+  /// Makes the memory for checkpoints, and says what is short. Collective.
+  Status reserve_memory();
   /// Waits until the own group has dealt with its part of `step`, and returns how it went.
   Status await_part(uint64_t step, std::chrono::nanoseconds limit) const;
   std::optional<Status> part_outcome(uint64_t step) const;
@@ -160,6 +174,8 @@ class RunSession {
   };
   std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first
   std::vector<std::unique_ptr<StoreLevel>> levels_;  ///< the same; none where it is not open
+  std::optional<size_t> lease_level_;                ///< where the job's lease is
+  std::unique_ptr<JobLease> lease_;                  ///< in the rank that speaks for that level
   SegmentFamily family_;
   GroupPlan plan_;
   ProcessorSet free_processors_;  ///< for the checkpoint thread, if this rank leads a group

@@ -295,7 +295,7 @@ SettingsSources SettingsSources::of_process() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
-    if (text.starts_with("VARVE_") && equals != std::string_view::npos)
+    if ((text.starts_with("VARVE_") || text.starts_with("TMPDIR=")) && equals != std::string_view::npos)
       sources.environment.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   sources.program = ::program_invocation_short_name;

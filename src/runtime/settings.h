@@ -59,6 +59,9 @@ struct Settings {
   bool stop_on_signals = true;
   bool low_priority = true;
   std::string shared_memory;
+  std::string snapshot_folder;
+  bool take_over = false;
+  bool print_warnings = true;
 
   /// All of them, in the order of docs/GUIDE.md.
   /// Of store and levels, only the one that counts.

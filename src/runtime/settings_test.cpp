@@ -82,7 +82,10 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .stop_file = "halt",
            .stop_on_signals = false,
            .low_priority = false,
-           .shared_memory = "/tmp"};
+           .shared_memory = "/tmp",
+           .snapshot_folder = "/var/tmp",
+           .take_over = true,
+           .print_warnings = false};
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.store + settings.job + settings.shared_memory + *settings.stop_file, "sj/tmphalt");
   EXPECT_EQ(settings.key_file, "k");
@@ -100,7 +103,9 @@ TEST_F(Options, OfTheProgramAreTaken) {
   EXPECT_EQ(settings.keep_last, 2u);
   EXPECT_EQ(settings.write_bytes_per_second, 1.5e8);
   EXPECT_EQ(settings.stop_after_seconds, 3600);
-  EXPECT_FALSE(settings.stop_on_signals || settings.low_priority);
+  EXPECT_FALSE(settings.stop_on_signals || settings.low_priority || settings.print_warnings);
+  EXPECT_TRUE(settings.take_over);
+  EXPECT_EQ(settings.snapshot_folder, "/var/tmp");
   for (const EffectiveOption& option : settings.options) EXPECT_EQ(option.origin, OptionOrigin::code) << option.name;
 }
 

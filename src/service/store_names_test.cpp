@@ -33,7 +33,11 @@ TEST(StoreNames, ServeWhatTheFolderOfAStoreHas) {
                                   std::string("index"),
                                   "index/" + kId + ".run",
                                   "index/" + kId + ".run.part",
-                                  "index/" + kId + ".part"}) {
+                                  "index/" + kId + ".part",
+                                  std::string("runs"),
+                                  std::string("runs/my run, 2nd.x.lease"),
+                                  "runs/" + kId + ".tmp",
+                                  "runs/" + kId + ".stale"}) {
     EXPECT_TRUE(is_store_path(path)) << path;
   }
 }

@@ -18,6 +18,11 @@ constexpr uint64_t kIdentityBytes = 128;
 constexpr size_t kOutcomeBytes = 1000;
 constexpr size_t kNewsWords = kNewsBytesMax / sizeof(uint64_t);
 constexpr size_t kTextBytesMax = 300;
+constexpr size_t kWindowBytes = 64_KiB;
+/// Values of SlotCell::restartable.
+constexpr uint32_t kNotRestartable = 0, kRestartable = 1, kShown = 2;
+/// How long a process that died may stay unseen.
+constexpr std::chrono::milliseconds kLookInterval(200);
 /// A reader begins anew only if two more news were posted while it read: of an honest writer, hardly ever.
 constexpr int kNewsAttempts = 1000;
 
@@ -87,6 +92,17 @@ struct NewsCell {
   std::array<std::array<std::atomic<uint64_t>, kNewsWords>, 2> places;
 };
 
+/// Through which an image is shown. Whoever asks sets what is asked, and then the state; who answers, the data and then
+/// the state.
+struct WindowCell {
+  enum State : uint32_t { idle = 0, asked = 1, answered = 2 };
+  std::atomic<uint32_t> state;
+  std::atomic<uint64_t> image_bytes;
+  std::atomic<uint64_t> offset;
+  std::atomic<uint64_t> bytes;
+  std::array<std::byte, kWindowBytes> data;
+};
+
 }  // namespace
 
 struct ControlBlock::Shared {
@@ -95,6 +111,7 @@ struct ControlBlock::Shared {
   alignas(64) std::array<SlotCell, kSlotsMax> slots;
   alignas(64) NewsCell news;
   alignas(64) std::atomic<uint64_t> given_up_count;  ///< one more than the newest step that was given up; 0: none
+  alignas(64) WindowCell window;
 };
 
 Result<ControlBlock> ControlBlock::create(const SegmentOwner& owner, const Identity& identity) {
@@ -115,7 +132,9 @@ Result<ControlBlock> ControlBlock::open(const SegmentOwner& owner, SharedSegment
   ControlBlock block;
   VARVE_ASSIGN(block.segment_, SharedSegment::open(owner.control_path(), access));
   VARVE_ASSIGN(block.identity_, decode_identity(ByteSpan(block.segment_.bytes())));
-  if (block.segment_.size() < sizeof(Shared)) {
+  // What a dead run of an earlier version left has no window; nobody asks it for anything.
+  const bool needs_window = access == SharedSegment::Access::read_write;
+  if (block.segment_.size() < (needs_window ? sizeof(Shared) : offsetof(Shared, window))) {
     return Status::corrupt("a control segment is cut off", owner.control_path());
   }
   if (block.identity_.run != owner.run || block.identity_.rank != owner.rank) {
@@ -148,7 +167,9 @@ SlotNews ControlBlock::slot(uint32_t slot) const {
   news.state = static_cast<SlotState>(state);
   news.step = cell.step.load(std::memory_order_relaxed);
   news.fill_number = cell.fill_number.load(std::memory_order_relaxed);
-  news.restartable = cell.restartable.load(std::memory_order_acquire) == 1;
+  const uint32_t restartable = cell.restartable.load(std::memory_order_acquire);
+  news.restartable = restartable == kRestartable;
+  news.shown = restartable == kShown;
   if (news.state == SlotState::drained) {
     const auto bytes = cell.outcome;
     ByteReader in(bytes);
@@ -171,8 +192,61 @@ void ControlBlock::begin_fill(uint32_t slot, uint64_t step, uint64_t fill_number
 
 void ControlBlock::end_fill(uint32_t slot, bool restartable) const {
   SlotCell& cell = shared().slots[slot];
-  cell.restartable.store(restartable ? 1 : 0, std::memory_order_release);
+  cell.restartable.store(restartable ? kRestartable : kNotRestartable, std::memory_order_release);
   cell.state.store(static_cast<uint32_t>(SlotState::full), std::memory_order_release);
+}
+
+void ControlBlock::end_fill_shown(uint32_t slot, uint64_t image_bytes) const {
+  SlotCell& cell = shared().slots[slot];
+  WindowCell& window = shared().window;
+  window.state.store(WindowCell::idle, std::memory_order_relaxed);
+  window.image_bytes.store(image_bytes, std::memory_order_relaxed);
+  cell.restartable.store(kShown, std::memory_order_release);
+  cell.state.store(static_cast<uint32_t>(SlotState::full), std::memory_order_release);
+}
+
+void ControlBlock::end_showing() const {
+  shared().window.image_bytes.store(0, std::memory_order_release);
+  bell().ring();
+}
+
+uint64_t ControlBlock::shown_bytes() const { return shared().window.image_bytes.load(std::memory_order_relaxed); }
+
+Status ControlBlock::read_shown(uint64_t offset, MutableByteSpan into) const {
+  WindowCell& window = shared().window;
+  while (!into.empty()) {
+    const size_t bytes = std::min(into.size(), kWindowBytes);
+    window.offset.store(offset, std::memory_order_relaxed);
+    window.bytes.store(bytes, std::memory_order_relaxed);
+    window.state.store(WindowCell::asked, std::memory_order_release);
+    bell().ring();
+    for (;;) {
+      const uint32_t seen = bell().count();
+      if (window.state.load(std::memory_order_acquire) == WindowCell::answered) break;
+      if (shown_bytes() == 0) return Status::cancelled("the program does not wait any more for its memory to be saved");
+      bell().wait(seen, kLookInterval);
+      if (window.state.load(std::memory_order_acquire) != WindowCell::answered && !owner_alive()) {
+        return Status::io_error("the process died while its memory was being saved", segment_.path());
+      }
+    }
+    std::copy_n(window.data.begin(), bytes, into.begin());
+    offset += bytes;
+    into = into.subspan(bytes);
+  }
+  return {};
+}
+
+bool ControlBlock::answer_shown(const std::function<void(uint64_t offset, MutableByteSpan into)>& copy) const {
+  WindowCell& window = shared().window;
+  if (window.state.load(std::memory_order_acquire) != WindowCell::asked) return false;
+  const uint64_t image_bytes = window.image_bytes.load(std::memory_order_relaxed);
+  const uint64_t offset = std::min(window.offset.load(std::memory_order_relaxed), image_bytes);
+  const uint64_t bytes =
+      std::min({window.bytes.load(std::memory_order_relaxed), uint64_t{kWindowBytes}, image_bytes - offset});
+  copy(offset, MutableByteSpan(window.data).first(bytes));
+  window.state.store(WindowCell::answered, std::memory_order_release);
+  bell().ring();
+  return true;
 }
 
 void ControlBlock::cancel_fill(uint32_t slot) const {
@@ -190,12 +264,12 @@ bool ControlBlock::begin_drain(uint32_t slot, uint64_t step) const {
 }
 
 void ControlBlock::mark_restartable(uint32_t slot) const {
-  shared().slots[slot].restartable.store(1, std::memory_order_release);
+  shared().slots[slot].restartable.store(kRestartable, std::memory_order_release);
 }
 
 void ControlBlock::mark_overwritten(uint32_t slot) const {
   // Before the first byte is overwritten.
-  shared().slots[slot].restartable.store(0, std::memory_order_seq_cst);
+  shared().slots[slot].restartable.store(kNotRestartable, std::memory_order_seq_cst);
 }
 
 void ControlBlock::end_drain(uint32_t slot, const Status& outcome) const {

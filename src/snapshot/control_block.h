@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -31,6 +32,7 @@ struct SlotNews {
   uint64_t step = 0;
   uint64_t fill_number = 0;  ///< grows with each fill of any slot of this rank
   bool restartable = false;  ///< all of its checksums are there, and its content is untouched
+  bool shown = false;        ///< it is in the program's own memory alone, which the owner shows while it waits
   Status outcome;            ///< of the drain, once drained
 };
 
@@ -64,6 +66,9 @@ class ControlBlock {
   /// The transitions, each by its side alone. Content that was written before is visible to who sees the new state.
   void begin_fill(uint32_t slot, uint64_t step, uint64_t fill_number) const;
   void end_fill(uint32_t slot, bool restartable) const;
+  /// In place of a copy for which there is no room: the owner shows an image of so many bytes in the program's own
+  /// memory, piece by piece, until the slot is drained.
+  void end_fill_shown(uint32_t slot, uint64_t image_bytes) const;
   void cancel_fill(uint32_t slot) const;  ///< back to empty
   /// full → draining; false if it is not full of that step.
   bool begin_drain(uint32_t slot, uint64_t step) const;
@@ -74,6 +79,14 @@ class ControlBlock {
   /// The owner's: unless a slot is full of it, there is no snapshot of `step`, or of an earlier one, and will be none.
   void give_up(uint64_t step) const;
   std::optional<uint64_t> given_up() const;
+
+  void end_showing() const;
+  /// Showing. The other side's: reads bytes of the image that is shown, one call at a time. io_error: the owner died;
+  /// cancelled: it shows nothing any more.
+  uint64_t shown_bytes() const;
+  Status read_shown(uint64_t offset, MutableByteSpan into) const;
+  /// The owner's: answers what is asked, if anything is; whether something was. `copy` gets what lies in the image.
+  bool answer_shown(const std::function<void(uint64_t offset, MutableByteSpan into)>& copy) const;
 
   /// One writer; any readers, who wait for nobody: while the writer is in the middle, or if it died there, the news
   /// before are there. Nothing if they make no sense.

@@ -6,7 +6,7 @@ namespace varve {
 
 Status GridPool::add(std::string_view name, uint64_t bytes, Use use) {
   Grid grid{.name = std::string(name), .memory = {}, .bytes = bytes, .use = use, .fill_number = 0};
-  VARVE_ASSIGN(grid.memory, SharedSegment::create(owner_.grid_path(size()), bytes));
+  VARVE_ASSIGN(grid.memory, SharedSegment::create_where_room(owner_.places_of(owner_.grid_path(size())), bytes));
   grids_.push_back(std::move(grid));
   return {};
 }

@@ -38,6 +38,12 @@ std::string SegmentOwner::slot_path(uint32_t slot) const { return path(fmt::form
 
 std::string SegmentOwner::grid_path(uint32_t grid) const { return path(fmt::format("grid-{}", grid)); }
 
+std::vector<std::string> SegmentOwner::places_of(const std::string& path) const {
+  std::vector<std::string> places = {path};
+  for (const std::string& folder : family.spill_folders) places.push_back(folder + path.substr(path.rfind('/')));
+  return places;
+}
+
 std::optional<SegmentName> parse_segment_name(const SegmentFamily& family, std::string_view file_name) {
   const std::string prefix = family.file_prefix();
   if (!file_name.starts_with(prefix)) return std::nullopt;

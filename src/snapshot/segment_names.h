@@ -17,6 +17,8 @@ struct SegmentFamily {
   std::string folder;  ///< of a memory file system: "/dev/shm"
   uint32_t user = 0;   ///< numeric id
   std::string job_key;
+  /// Where slots and grids go that have no room in `folder`: the first one that has. All of a node know the same.
+  std::vector<std::string> spill_folders{};
   bool operator==(const SegmentFamily&) const = default;
 
   /// What the file names of all of them begin with: "varve-1000-0123456789abcdef-".
@@ -35,6 +37,8 @@ struct SegmentOwner {
   std::string control_path() const { return path("control"); }
   std::string slot_path(uint32_t slot) const;
   std::string grid_path(uint32_t grid) const;
+  /// Where a segment of this path may be instead, by preference; itself first.
+  std::vector<std::string> places_of(const std::string& path) const;
 };
 
 /// The parts of a segment's file name.

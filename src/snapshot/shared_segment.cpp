@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +18,9 @@ namespace {
 
 /// Also on kernels before 5.14, whose headers lack it.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+
+/// linux/magic.h
+constexpr int64_t kTmpfs = 0x01021994, kRamfs = 0x858458f6, kHugetlbfs = 0x958458f6;
 
 /// Makes the file that large, with all of its memory.
 Status allocate(int file, uint64_t from, uint64_t bytes, const std::string& path) {
@@ -44,6 +48,13 @@ void touch(std::byte* data, uint64_t bytes) {
 }
 
 }  // namespace
+
+bool is_memory_folder(const std::string& folder) {
+  struct statfs info {};
+  if (::statfs(path_on_machine(folder).c_str(), &info) != 0) return false;
+  const auto type = static_cast<int64_t>(static_cast<uint32_t>(info.f_type));
+  return type == kTmpfs || type == kRamfs || type == kHugetlbfs;
+}
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
   if (this == &other) return *this;
@@ -84,7 +95,7 @@ Result<SharedSegment> SharedSegment::create_nameless(const std::string& path, ui
   if (!segment.file_.valid()) {
     if (errno == EOPNOTSUPP || errno == EISDIR) {
       return Status::unsupported("this folder's file system cannot hold shared memory", folder,
-                                 "name a folder of a memory file system, such as /dev/shm");
+                                 "name a folder of a memory file system, such as /dev/shm, or of a local disk");
     }
     return Status::from_errno(errno, "make shared memory in", folder);
   }
@@ -102,6 +113,43 @@ Status SharedSegment::publish() {
     return Status::from_errno(errno, "name", path_);
   }
   return {};
+}
+
+bool SharedSegment::lacks_room(const Status& failure) {
+  switch (failure.code()) {
+    case StatusCode::no_space:
+    case StatusCode::unsupported:
+    case StatusCode::not_found:
+    case StatusCode::permission_denied:
+    case StatusCode::io_error: return true;
+    case StatusCode::ok:
+    case StatusCode::invalid_argument:
+    case StatusCode::already_exists:
+    case StatusCode::corrupt:
+    case StatusCode::resource_limit:
+    case StatusCode::busy:
+    case StatusCode::cancelled:
+    case StatusCode::internal: return false;
+  }
+  return false;
+}
+
+Result<SharedSegment> SharedSegment::create_where_room(std::span<const std::string> paths, uint64_t bytes) {
+  Result<SharedSegment> made = Status::internal("no place for shared memory was named");
+  for (const std::string& path : paths) {
+    made = create(path, bytes);
+    if (made.ok() || !lacks_room(made.status())) return made;
+  }
+  return made;
+}
+
+Result<SharedSegment> SharedSegment::open_first(std::span<const std::string> paths, Access access) {
+  Result<SharedSegment> opened = Status::internal("no place of shared memory was named");
+  for (const std::string& path : paths) {
+    opened = open(path, access);
+    if (opened.ok() || opened.status().code() != StatusCode::not_found) return opened;
+  }
+  return opened;
 }
 
 Result<SharedSegment> SharedSegment::open(const std::string& path, Access access) {

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "core/bytes.h"
 #include "core/unique_fd.h"
 
 namespace varve {
+
+/// Whether what is in a folder is in memory, rather than on a disk.
+bool is_memory_folder(const std::string& folder);
 
 /// A file of a memory file system, mapped. Movable; unmaps at its end and leaves the file.
 class SharedSegment {
@@ -30,9 +34,16 @@ class SharedSegment {
   static Result<SharedSegment> create(const std::string& path, uint64_t bytes) {
     return create(path, bytes, [](MutableByteSpan) {});
   }
+  /// The same at the first of these paths whose folder has room; what create() says of the last one if none has.
+  static Result<SharedSegment> create_where_room(std::span<const std::string> paths, uint64_t bytes);
+  /// Whether a failure to make shared memory means that it may be had elsewhere.
+  static bool lacks_room(const Status& failure);
+
   /// Maps all of a file that is there. Links are not followed; permission_denied unless it is a regular file of this
   /// user; corrupt if it is empty.
   static Result<SharedSegment> open(const std::string& path, Access access);
+  /// The same of the first of these that is there.
+  static Result<SharedSegment> open_first(std::span<const std::string> paths, Access access);
 
   /// Makes it at least that large, touched; it may lie elsewhere then. Only the creator.
   Status grow(uint64_t bytes);
@@ -47,6 +58,7 @@ class SharedSegment {
   uint64_t size() const { return size_; }
   MutableByteSpan bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  bool in_memory() const { return is_memory_folder(path_.substr(0, path_.rfind('/'))); }
   bool valid() const { return data_ != nullptr; }
 
  private:

@@ -1,11 +1,13 @@
 #include "snapshot/snapshot.h"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "core/process.h"
 #include "core/sync.h"
 #include "snapshot/image_copy.h"
 
@@ -84,6 +86,14 @@ SlotDescription describe(const SegmentOwner& owner, const VariableTable& variabl
   return description;
 }
 
+/// Beside what a slot takes, before one comes back to memory: others need some, too.
+constexpr uint64_t kRoomToSpareBytes = 16_MiB;
+
+uint64_t free_bytes_of(const std::string& folder) {
+  struct statvfs info {};
+  return ::statvfs(path_on_machine(folder).c_str(), &info) == 0 ? uint64_t{info.f_bavail} * info.f_frsize : 0;
+}
+
 }  // namespace
 
 SnapshotMemory::SnapshotMemory(SegmentOwner owner, SnapshotOptions options)
@@ -143,7 +153,7 @@ std::optional<uint32_t> SnapshotMemory::free_slot() const {
   uint64_t best_fill = 0;
   for (uint32_t i = 0; i < options_.slots; ++i) {
     const SlotNews news = control_.slot(i);
-    if (news.state != SlotState::empty && news.state != SlotState::drained) continue;
+    if (!may_be_used(i) || (news.state != SlotState::empty && news.state != SlotState::drained)) continue;
     // The newest that could be restarted from stays longest.
     const bool worth_keeping = news.state == SlotState::drained && news.restartable;
     const uint64_t fill = worth_keeping ? news.fill_number : 0;
@@ -153,6 +163,14 @@ std::optional<uint32_t> SnapshotMemory::free_slot() const {
     }
   }
   return best;
+}
+
+/// One that was given up may be had again when there is room: it may have been short for a moment only.
+bool SnapshotMemory::may_be_used(uint32_t index) const {
+  if (slots_[index].usable) return true;
+  uint64_t bytes = kRoomToSpareBytes;
+  for (const Slot& other : slots_) bytes += other.memory.size();
+  return free_bytes_of(owner_.family.folder) >= bytes;
 }
 
 bool SnapshotMemory::has_free_slot() const { return free_slot().has_value(); }
@@ -204,11 +222,81 @@ Status SnapshotMemory::wait_for_step(uint64_t step, std::chrono::nanoseconds lim
 // Stage 1
 
 Status SnapshotMemory::make_room(uint32_t index, uint64_t bytes) {
-  SharedSegment& memory = slots_[index].memory;
+  Slot& slot = slots_[index];
+  Status made = make_room_in_memory(slot, index, bytes);
+  if (made.ok() || !lacks_room(made)) return made;
+  const Status why = made;
+  if (!slot.spilled) made = do_with_one_slot(index, bytes, why);
+  if (!made.ok() && lacks_room(made)) made = spill(index, bytes, why);
+  if (!made.ok() && lacks_room(made)) note_shortage(why, "each checkpoint is written while the program waits");
+  return made;
+}
+
+/// Or wherever the slot is.
+Status SnapshotMemory::make_room_in_memory(Slot& slot, uint32_t index, uint64_t bytes) {
   // Only ever longer: what an earlier snapshot has in it stays.
-  if (memory.valid()) return memory.grow(bytes);
-  VARVE_ASSIGN(memory, SharedSegment::create(owner_.slot_path(index), bytes));
+  if (slot.memory.valid()) return slot.memory.grow(bytes);
+  VARVE_ASSIGN(slot.memory, SharedSegment::create(owner_.slot_path(index), bytes));
   return {};
+}
+
+/// Gives one of two slots up for the other. busy: this one, so that the other must be waited for.
+Status SnapshotMemory::do_with_one_slot(uint32_t index, uint64_t bytes, const Status& why) {
+  for (uint32_t other = 0; other < options_.slots; ++other) {
+    if (other == index || !slots_[other].usable) continue;
+    note_shortage(why, "there is one snapshot instead of two");
+    const SlotState state = control_.slot(other).state;
+    const bool in_use = state != SlotState::empty && state != SlotState::drained;
+    const uint32_t given_up = in_use || slots_[other].memory.size() >= bytes ? index : other;
+    drop_memory(given_up);
+    slots_[given_up].usable = false;
+    if (given_up == index) return Status::busy("there is room for one snapshot only");
+    return make_room_in_memory(slots_[index], index, bytes);
+  }
+  return why;
+}
+
+Status SnapshotMemory::spill(uint32_t index, uint64_t bytes, const Status& why) {
+  const std::vector<std::string> places = owner_.places_of(owner_.slot_path(index));
+  if (places.size() < 2) return why;
+  // One that has grown too large for its folder is made anew in the next.
+  drop_memory(index);
+  Result<SharedSegment> spilled = SharedSegment::create_where_room(std::span(places).subspan(1), bytes);
+  if (!spilled.ok()) return lacks_room(spilled.status()) ? why : spilled.status();
+  Slot& slot = slots_[index];
+  slot.memory = std::move(*spilled);
+  slot.spilled = true;
+  note_shortage(why,
+                fmt::format("snapshots are made in {}", slot.memory.path().substr(0, slot.memory.path().rfind('/'))));
+  return {};
+}
+
+/// Of a free slot.
+void SnapshotMemory::drop_memory(uint32_t index) {
+  Slot& slot = slots_[index];
+  control_.cancel_fill(index);
+  release_grids(slot);
+  slot.memory.unlink().ignore("the next run removes what is left");
+  slot.memory = {};
+  slot.image_number = 0;
+  slot.spilled = false;
+}
+
+/// A free slot that is spilled is made in memory if that has room for it now: it may have been short for a moment,
+/// while what a dead run had left was still there.
+void SnapshotMemory::come_back(uint32_t index) {
+  const Slot& slot = slots_[index];
+  if (!slot.spilled || free_bytes_of(owner_.family.folder) < slot.memory.size() + kRoomToSpareBytes) return;
+  drop_memory(index);
+  last_consequence_.clear();
+}
+
+void SnapshotMemory::note_shortage(const Status& why, std::string_view consequence) {
+  if (last_consequence_ == consequence) return;
+  last_consequence_ = consequence;
+  shortage_ = Status(why.code(), fmt::format("shared memory is short ({}), so that {}", why.message(), consequence),
+                     std::string(why.subject()),
+                     "make the memory file system larger (docker run --shm-size), or name another (shared_memory)");
 }
 
 Status SnapshotMemory::describe_slot(uint32_t index, const VariableTable& variables) {
@@ -227,7 +315,10 @@ Status SnapshotMemory::reserve(VariableTable& variables) {
   const SlotDescription expected = describe(owner_, variables, [&](size_t variable) {
     return grids_.find(variables.image().variables[variable].name, variables.memory()[variable].base);
   });
-  for (uint32_t i = 0; i < options_.slots; ++i) VARVE_TRY(make_room(i, expected.segment_bytes()));
+  for (uint32_t i = 0; i < options_.slots; ++i) {
+    const Status made = slots_[i].usable ? make_room(i, expected.segment_bytes()) : Status();
+    if (made.code() != StatusCode::busy) VARVE_TRY(made);
+  }
   return {};
 }
 
@@ -269,7 +360,8 @@ void SnapshotMemory::publish(uint32_t index, VariableTable& variables) {
   const std::vector<SlotPart>& parts = slot.description.parts;
   const bool summed =
       std::none_of(parts.begin(), parts.end(), [](const SlotPart& part) { return part.grid.has_value(); });
-  control_.end_fill(index, summed);
+  const bool kept = options_.restartable && (!slot.spilled || slot.memory.in_memory());
+  control_.end_fill(index, summed && kept);
   step_done("full");
 }
 
@@ -277,6 +369,8 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   const std::optional<uint32_t> index = free_slot();
   if (!index) return Status::busy("all snapshots wait to be written");
   VARVE_TRY(variables.refresh());
+  slots_[*index].usable = true;
+  come_back(*index);
   VARVE_TRY(describe_slot(*index, variables));
   step_done("room made");
 
@@ -291,6 +385,33 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   publish(*index, variables);  // the commit point of the memory level
   ring();
   return {};
+}
+
+Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono::nanoseconds limit) {
+  const std::optional<uint32_t> index = free_slot();
+  if (!index) return Status::busy("all snapshots wait to be written");
+  VARVE_TRY(variables.refresh());
+  Slot& slot = slots_[*index];
+  release_grids(slot);
+  slot.image_number = 0;
+  slot.description.step = step;
+  slot.description.fill_number = next_fill_number_++;
+  control_.begin_fill(*index, step, slot.description.fill_number);
+  control_.end_fill_shown(*index, variables.image().image_bytes);
+  ring();
+  const auto copy = [&](uint64_t offset, MutableByteSpan into) {
+    copy_image(variables, offset, into.size(), into.data());
+  };
+  const auto drained = [&] {
+    while (control_.answer_shown(copy)) continue;
+    return control_.slot(*index).state == SlotState::drained;
+  };
+  const Status waited = wait_until(drained, limit, "the checkpoint to be written");
+  control_.end_showing();
+  // Given back, nothing is in it. Else whoever reads finds that nothing is shown any more, and gives it back then.
+  if (waited.ok()) control_.cancel_fill(*index);
+  skip(variables);
+  return waited;
 }
 
 void SnapshotMemory::give_up(uint64_t step) {

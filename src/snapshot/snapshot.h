@@ -5,7 +5,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "snapshot/control_block.h"
@@ -21,12 +23,17 @@ struct SnapshotOptions {
   uint32_t rank_count = 1;
   uint32_t slots = 1;         ///< 1 or 2
   uint32_t copy_threads = 1;  ///< of stage 1, the caller's among them
+  bool restartable = true;    ///< the family's folder is a memory, from which a later run may restart
   /// For tests: called between the steps of a fill, with the name of the one that ended.
   std::function<void(std::string_view)> after_step = {};
 };
 
 /// The snapshots of one rank: its control segment, slots and grids, and stage 1. The program's thread only; the other
 /// side is SnapshotView, in whatever process. Removes its files at its end (not in a process forked from its own).
+///
+/// Where the memory has no room for a second slot, there is one; where it has none for that, it goes to the first of
+/// the family's spill folders that has, and back when there is room again. Such a slot is no place to restart from,
+/// unless it is in memory, too. What has no room anywhere can still be shown to the checkpoint thread: show().
 class SnapshotMemory {
  public:
   /// invalid_argument; already_exists; no_space; unsupported: the folder is in no memory file system.
@@ -49,9 +56,16 @@ class SnapshotMemory {
 
   /// Stage 1: refresh()es the table, copies all of it that is not lent into a free slot, and publishes it. No
   /// allocation, hash or system call per variable unless something changed its size. busy: no slot is free (the lent
-  /// grids stay lent). no_space: the memory is full; then and when a callback failed, the slot is empty, and an earlier
-  /// snapshot in another slot stays.
+  /// grids stay lent). lacks_room(): there is no room anywhere; then and when a callback failed, the slot is empty, and
+  /// an earlier snapshot in another slot stays, unless it had to make room.
   Status fill(uint64_t step, VariableTable& variables);
+  /// In place of that: lets the checkpoint thread read the program's own memory, and returns when it is done with it;
+  /// what came of it is in the news. busy: no slot is free, or `limit` is over; io_error: the process that drains is
+  /// dead.
+  Status show(uint64_t step, VariableTable& variables, std::chrono::nanoseconds limit);
+  static bool lacks_room(const Status& failure) { return SharedSegment::lacks_room(failure); }
+  /// What memory was too short for since this was asked last; OK: nothing.
+  Status take_shortage() { return std::exchange(shortage_, Status()); }
   /// The checkpoint is left out: what was lent for it is lent no longer.
   void skip(VariableTable& variables);
   /// Tells the checkpoint thread not to wait for a snapshot of this step: fill() failed, or was not called.
@@ -85,11 +99,20 @@ class SnapshotMemory {
     uint64_t image_number = 0;  ///< of the table for which `description` was made; 0: none
     SlotDescription description;
     std::vector<uint32_t> lent;  ///< grids that it refers to
+    bool usable = true;          ///< there was room for it, so far
+    bool spilled = false;        ///< it is not in the family's folder
   };
 
   SnapshotMemory(SegmentOwner owner, SnapshotOptions options);
   std::optional<uint32_t> free_slot() const;
+  bool may_be_used(uint32_t slot) const;
   Status make_room(uint32_t slot, uint64_t bytes);
+  Status make_room_in_memory(Slot& slot, uint32_t index, uint64_t bytes);
+  Status do_with_one_slot(uint32_t slot, uint64_t bytes, const Status& why);
+  Status spill(uint32_t slot, uint64_t bytes, const Status& why);
+  void come_back(uint32_t slot);
+  void drop_memory(uint32_t slot);
+  void note_shortage(const Status& why, std::string_view consequence);
   /// Lays the slot out for what is protected now, with room for it.
   Status describe_slot(uint32_t slot, const VariableTable& variables);
   void copy(uint32_t slot, const VariableTable& variables);
@@ -114,6 +137,8 @@ class SnapshotMemory {
   CopyTeam team_;
   ByteVector encoded_;  ///< the description, kept for its capacity
   uint64_t next_fill_number_ = 1;
+  Status shortage_;
+  std::string last_consequence_;  ///< of a shortage: told once
 };
 
 }  // namespace varve

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "core/process.h"
 #include "snapshot/control_block.h"
@@ -24,9 +26,9 @@ struct FolderCloser {
 /// The segments of a family, by run and rank.
 using FoundSegments = std::map<UniqueId, std::map<uint32_t, std::vector<std::string>>>;
 
-Result<FoundSegments> list_segments(const SegmentFamily& family) {
-  const std::unique_ptr<DIR, FolderCloser> folder(::opendir(path_on_machine(family.folder).c_str()));
-  if (!folder) return Status::from_errno(errno, "list", family.folder);
+Result<FoundSegments> list_segments(const SegmentFamily& family, const std::string& where) {
+  const std::unique_ptr<DIR, FolderCloser> folder(::opendir(path_on_machine(where).c_str()));
+  if (!folder) return Status::from_errno(errno, "list", where);
   FoundSegments found;
   for (;;) {
     errno = 0;
@@ -35,7 +37,7 @@ Result<FoundSegments> list_segments(const SegmentFamily& family) {
     std::optional<SegmentName> name = parse_segment_name(family, entry->d_name);
     if (name) found[name->run][name->rank].push_back(std::move(name->what));
   }
-  if (errno != 0) return Status::from_errno(errno, "list", family.folder);
+  if (errno != 0) return Status::from_errno(errno, "list", where);
   return found;
 }
 
@@ -90,6 +92,28 @@ Status remove_rank(const SegmentOwner& owner, const std::vector<std::string>& se
   return remove_segment(owner.control_path());
 }
 
+/// What these runs have in other folders than their control segments, but for ranks that live.
+Status remove_spilled(const SegmentFamily& family, const std::vector<UniqueId>& runs,
+                      const std::set<std::pair<UniqueId, uint32_t>>& alive) {
+  Status first;
+  for (const std::string& folder : family.spill_folders) {
+    const Result<FoundSegments> found = list_segments(family, folder);
+    if (!found.ok()) continue;  // then nothing of ours is there
+    for (const auto& [run, ranks] : *found) {
+      if (std::find(runs.begin(), runs.end(), run) == runs.end()) continue;
+      for (const auto& [rank, segments] : ranks) {
+        if (alive.contains({run, rank})) continue;
+        for (const std::string& what : segments) {
+          const SegmentOwner owner{family, run, rank};
+          const Status removed = remove_segment(folder + owner.path(what).substr(family.folder.size()));
+          if (first.ok()) first = removed;
+        }
+      }
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<SnapshotReader>> LeftSnapshot::open_verified() const {
@@ -109,7 +133,7 @@ std::vector<LeftSnapshot> LeftRuns::of_rank(uint32_t rank) const {
 }
 
 Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own) {
-  VARVE_ASSIGN(const FoundSegments found, list_segments(family));
+  VARVE_ASSIGN(const FoundSegments found, list_segments(family, family.folder));
   LeftRuns left;
   for (const auto& [run, ranks] : found) {
     if (run == own) continue;
@@ -131,7 +155,7 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
 }
 
 Result<MemoryUse> memory_use(const SegmentFamily& family) {
-  VARVE_ASSIGN(const FoundSegments found, list_segments(family));
+  VARVE_ASSIGN(const FoundSegments found, list_segments(family, family.folder));
   MemoryUse use;
   for (const auto& [run, ranks] : found) {
     for (const auto& [rank, segments] : ranks) {
@@ -154,14 +178,20 @@ Result<MemoryUse> memory_use(const SegmentFamily& family) {
 }
 
 Status remove_left_runs(const SegmentFamily& family, const std::vector<UniqueId>& runs) {
-  VARVE_ASSIGN(const FoundSegments found, list_segments(family));
-  Status first;
+  VARVE_ASSIGN(const FoundSegments found, list_segments(family, family.folder));
+  std::set<std::pair<UniqueId, uint32_t>> alive;
+  for (const auto& [run, ranks] : found) {
+    for (const auto& [rank, segments] : ranks) {
+      if (look_at({family, run, rank}).alive) alive.insert({run, rank});
+    }
+  }
+  // Before the control segments, without which nobody would know whose it is.
+  Status first = remove_spilled(family, runs, alive);
   for (const auto& [run, ranks] : found) {
     if (std::find(runs.begin(), runs.end(), run) == runs.end()) continue;
     for (const auto& [rank, segments] : ranks) {
-      const SegmentOwner owner{family, run, rank};
-      if (look_at(owner).alive) continue;
-      const Status status = remove_rank(owner, segments);
+      if (alive.contains({run, rank})) continue;
+      const Status status = remove_rank({family, run, rank}, segments);
       if (first.ok()) first = status;
     }
   }

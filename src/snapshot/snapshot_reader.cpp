@@ -11,9 +11,31 @@ namespace varve {
 Result<std::unique_ptr<SnapshotReader>> SnapshotReader::open(const SegmentOwner& owner, uint32_t slot,
                                                              SharedSegment::Access access) {
   std::unique_ptr<SnapshotReader> reader(new SnapshotReader(owner));
-  VARVE_ASSIGN(reader->slot_, SharedSegment::open(owner.slot_path(slot), access));
+  VARVE_ASSIGN(reader->slot_, SharedSegment::open_first(owner.places_of(owner.slot_path(slot)), access));
   VARVE_TRY(reader->reload());
   return reader;
+}
+
+Result<std::unique_ptr<SnapshotReader>> SnapshotReader::open_shown(const SegmentOwner& owner,
+                                                                   const ControlBlock& control, uint32_t slot) {
+  std::unique_ptr<SnapshotReader> reader(new SnapshotReader(owner));
+  const SlotNews news = control.slot(slot);
+  reader->shown_ = &control;
+  reader->description_.run = owner.run;
+  reader->description_.rank = owner.rank;
+  reader->description_.step = news.step;
+  reader->description_.fill_number = news.fill_number;
+  reader->description_.image_bytes = control.shown_bytes();
+  VARVE_TRY(reader->read_table());
+  return reader;
+}
+
+bool SnapshotReader::in_memory() const {
+  const auto counts = [this](const SharedSegment& segment) {
+    return segment.path().starts_with(owner_.family.folder + "/") || segment.in_memory();
+  };
+  return shown_ == nullptr && counts(slot_) &&
+         std::all_of(grids_.begin(), grids_.end(), [&](const auto& grid) { return counts(grid.second); });
 }
 
 Status SnapshotReader::reload() {
@@ -34,8 +56,8 @@ Status SnapshotReader::map_parts() {
     if (part.grid) {
       auto found = grids_.find(*part.grid);
       if (found == grids_.end()) {
-        VARVE_ASSIGN(SharedSegment grid,
-                     SharedSegment::open(owner_.grid_path(*part.grid), SharedSegment::Access::read));
+        VARVE_ASSIGN(SharedSegment grid, SharedSegment::open_first(owner_.places_of(owner_.grid_path(*part.grid)),
+                                                                   SharedSegment::Access::read));
         found = grids_.emplace(*part.grid, std::move(grid)).first;
       }
       segment = &found->second;
@@ -71,6 +93,10 @@ Status SnapshotReader::read(uint64_t offset, MutableByteSpan into) const {
   if (offset > description_.image_bytes || into.size() > description_.image_bytes - offset) {
     return Status::corrupt("bytes past the end of a snapshot's image were asked for", slot_.path());
   }
+  if (shown_ != nullptr) {
+    std::lock_guard lock(shown_mutex_);
+    return shown_->read_shown(offset, into);
+  }
   while (!into.empty()) {
     const size_t index = part_at(offset);
     const SlotPart& part = description_.parts[index];
@@ -84,7 +110,7 @@ Status SnapshotReader::read(uint64_t offset, MutableByteSpan into) const {
 }
 
 ByteSpan SnapshotReader::view(uint64_t offset, uint64_t bytes_max) const {
-  if (offset >= description_.image_bytes) return {};
+  if (offset >= description_.image_bytes || shown_ != nullptr) return {};
   const size_t index = part_at(offset);
   const SlotPart& part = description_.parts[index];
   uint64_t run_bytes = 0;

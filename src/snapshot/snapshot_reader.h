@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/sync.h"
+#include "snapshot/control_block.h"
 #include "snapshot/image.h"
 #include "snapshot/segment_names.h"
 #include "snapshot/shared_segment.h"
@@ -12,8 +14,8 @@
 
 namespace varve {
 
-/// A complete snapshot in shared memory, of this process, another one, or a dead one. Reading is for any number of
-/// threads at once.
+/// A complete snapshot in shared memory, of this process, another one, or a dead one; or what a program shows of its
+/// own memory instead. Reading is for any number of threads at once.
 class SnapshotReader {
  public:
   /// Of the slot in its present state. The slot's file is mapped along with the grids to which it refers.
@@ -21,13 +23,17 @@ class SnapshotReader {
   static Result<std::unique_ptr<SnapshotReader>> open(const SegmentOwner& owner, uint32_t slot,
                                                       SharedSegment::Access access);
 
+  /// Of what the owner of `control`, which outlives this, shows in that slot now.
+  static Result<std::unique_ptr<SnapshotReader>> open_shown(const SegmentOwner& owner, const ControlBlock& control,
+                                                            uint32_t slot);
+
   uint64_t step() const { return description_.step; }
   uint64_t fill_number() const { return description_.fill_number; }
   const ImageTable& image() const { return image_; }
 
   /// Bytes of the image, dense. corrupt past its end.
   Status read(uint64_t offset, MutableByteSpan into) const;
-  /// As many of them as lie together from `offset` on, without a copy; at most `bytes_max`.
+  /// As many of them as lie together from `offset` on, without a copy; at most `bytes_max`. None if they are shown.
   ByteSpan view(uint64_t offset, uint64_t bytes_max) const;
 
   /// Whether every block has its checksum. corrupt naming the first variable that is damaged.
@@ -35,6 +41,8 @@ class SnapshotReader {
   /// The checkpoint thread's: sums the lent grids, which stage 1 left out. Opened with read_write only.
   void sum_lent_grids();
   bool has_lent_grids() const;
+  /// Whether all of it is where the run's memory is, or at least in memory: a restart may count on it.
+  bool in_memory() const;
 
  private:
   friend class SnapshotView;
@@ -59,6 +67,8 @@ class SnapshotReader {
   SharedSegment slot_;
   std::map<uint32_t, SharedSegment> grids_;
   std::vector<MappedPart> mapped_;  ///< for each part
+  const ControlBlock* shown_ = nullptr;
+  mutable Mutex shown_mutex_;  ///< one question at a time
 };
 
 }  // namespace varve

@@ -36,26 +36,33 @@ Result<const SnapshotReader*> SnapshotView::begin_drain(uint64_t step) {
 
 Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
   std::unique_ptr<SnapshotReader>& reader = readers_[*drained_slot_];
+  const SlotNews news = control_.slot(*drained_slot_);
+  if (news.shown) {
+    VARVE_ASSIGN(reader, SnapshotReader::open_shown(member_, control_, *drained_slot_));
+    return reader.get();
+  }
+  const auto fits = [&] { return reader && reader->step() == step && reader->fill_number() == news.fill_number; };
   const Status mapped = reader ? reader->reload() : Status();
-  if (!reader || !mapped.ok()) {
+  if (!mapped.ok() || !fits()) {
+    // It was not open, or has been made anew elsewhere.
     reader.reset();
     VARVE_ASSIGN(reader, SnapshotReader::open(member_, *drained_slot_, SharedSegment::Access::read_write));
   }
-  const SlotNews news = control_.slot(*drained_slot_);
-  if (reader->step() != step || reader->fill_number() != news.fill_number) {
+  if (!fits()) {
     return Status::corrupt("a snapshot is not the one that its control segment announces",
                            fmt::format("step {} of rank {}", step, member_.rank));
   }
   if (reader->has_lent_grids()) {
     // As soon as their sums are there, the memory level has this step, too.
     reader->sum_lent_grids();
-    control_.mark_restartable(*drained_slot_);
+    if (reader->in_memory()) control_.mark_restartable(*drained_slot_);
   }
   return reader.get();
 }
 
 void SnapshotView::end_drain(const Status& outcome) {
   if (!drained_slot_) return;
+  if (control_.slot(*drained_slot_).shown) readers_[*drained_slot_].reset();
   control_.end_drain(*drained_slot_, outcome);
   drained_slot_.reset();
   control_.bell().ring();

@@ -1,0 +1,328 @@
+#include "store/job_lease.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <set>
+
+#include "core/process.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kTextBytesMax = 4096;
+constexpr std::string_view kFirstLine = "varve run 1\n";
+/// Between looks whether a holder shows that it lives.
+constexpr double kLookSeconds = 0.5;
+/// Runs that are faster than this one, one after the other.
+constexpr int kTriesMax = 100;
+constexpr const char* kHint =
+    "wait for its end, or give this run another job name; if that run is known to be gone, take the job over "
+    "(take_over, VARVE_TAKE_OVER=true)";
+
+std::string runs_path(const Store& store) { return join_path(store.path(), "runs"); }
+std::string lease_path(const Store& store, const std::string& job) {
+  return join_path(runs_path(store), job + ".lease");
+}
+
+ByteVector text_of(const LeaseHolder& holder) {
+  const std::string text =
+      fmt::format("{}run {}\nhost {}\nboot {}\npid_namespace {}\nstart_ticks {}\nprocess {}\nstarted {}\n", kFirstLine,
+                  holder.run.hex(), holder.host, holder.process.boot.hex(), holder.process.pid_namespace,
+                  holder.process.start_ticks, holder.process.pid, holder.started_s);
+  const ByteSpan bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// What follows `name` and a blank on a line of its own.
+std::optional<std::string_view> field(std::string_view text, std::string_view name) {
+  const std::string start = fmt::format("\n{} ", name);
+  const size_t at = text.find(start);
+  if (at == std::string_view::npos) return std::nullopt;
+  const size_t begin = at + start.size(), end = text.find('\n', begin);
+  if (end == std::string_view::npos) return std::nullopt;
+  return text.substr(begin, end - begin);
+}
+
+template <class Number>
+bool take_number(std::string_view text, std::string_view name, Number& into) {
+  const std::optional<std::string_view> said = field(text, name);
+  if (!said) return false;
+  const auto [end, failure] = std::from_chars(said->data(), said->data() + said->size(), into);
+  return failure == std::errc() && end == said->data() + said->size();
+}
+
+bool take_id(std::string_view text, std::string_view name, UniqueId& into) {
+  const std::optional<std::string_view> said = field(text, name);
+  const Result<UniqueId> id = said ? UniqueId::parse(*said) : Status::corrupt("an id is missing");
+  if (id.ok()) into = *id;
+  return id.ok();
+}
+
+std::optional<LeaseHolder> parse_holder(std::string_view text) {
+  LeaseHolder holder;
+  const std::optional<std::string_view> host = field(text, "host");
+  const bool whole = text.starts_with(kFirstLine) && host && take_id(text, "run", holder.run) &&
+                     take_id(text, "boot", holder.process.boot) &&
+                     take_number(text, "pid_namespace", holder.process.pid_namespace) &&
+                     take_number(text, "start_ticks", holder.process.start_ticks) &&
+                     take_number(text, "process", holder.process.pid) && take_number(text, "started", holder.started_s);
+  if (!whole) return std::nullopt;
+  holder.host = *host;
+  return holder;
+}
+
+/// The runs of this process that hold leases, or try to.
+class RunsHere {
+ public:
+  void add(const UniqueId& run) {
+    std::lock_guard lock(mutex_);
+    runs_.insert(run);
+  }
+  void remove(const UniqueId& run) {
+    std::lock_guard lock(mutex_);
+    runs_.erase(run);
+  }
+  bool has(const UniqueId& run) {
+    std::lock_guard lock(mutex_);
+    return runs_.contains(run);
+  }
+
+ private:
+  Mutex mutex_;
+  std::set<UniqueId> runs_;
+};
+
+RunsHere& runs_here() {
+  static RunsHere runs;
+  return runs;
+}
+
+/// Of a process of this machine; another's numbers mean nothing here.
+Liveness liveness_of(const std::optional<LeaseHolder>& holder, const Result<ProcessIdentity>& own) {
+  if (!holder || !own.ok() || holder->process.boot != own->boot) return Liveness::unknown;
+  // A run of this very process has ended, and could not give its lease back.
+  if (holder->process == *own && !runs_here().has(holder->run)) return Liveness::dead;
+  return liveness(holder->process);
+}
+
+Status taken_over(const std::optional<LeaseHolder>& by, const std::string& job) {
+  return Status::busy(fmt::format("another run has taken this job over, and this one saves nothing any more: {}",
+                                  by ? by->to_string() : "one that cannot be told"),
+                      job);
+}
+}  // namespace
+
+std::string LeaseHolder::to_string() const {
+  constexpr int64_t kYear3000 = 32'503'680'000;
+  const auto started = static_cast<std::time_t>(std::clamp(started_s, int64_t{0}, kYear3000));
+  return fmt::format("process {} on {}, started {:%Y-%m-%d %H:%M:%S} UTC", process.pid, host, fmt::gmtime(started));
+}
+
+JobLease::JobLease(const Store& store, Terms terms, Clock& clock)
+    : store_(store),
+      terms_(std::move(terms)),
+      clock_(clock),
+      path_(lease_path(store, terms_.job)),
+      own_path_(join_path(runs_path(store), terms_.run.hex() + ".tmp")),
+      stale_path_(join_path(runs_path(store), terms_.run.hex() + ".stale")) {
+  runs_here().add(terms_.run);
+}
+
+Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms terms, Clock& clock) {
+  std::unique_ptr<JobLease> lease(new JobLease(store, std::move(terms), clock));
+  LeaseHolder own;
+  own.run = lease->terms_.run;
+  own.host = host_name();
+  VARVE_ASSIGN(own.process, ProcessIdentity::own());
+  own.started_s = calendar_seconds();
+  lease->text_ = text_of(own);
+  VARVE_TRY(store.fs().create_directory(runs_path(store)));
+  const Status taken = lease->take();
+  if (!taken.ok()) {
+    store.fs().remove(lease->own_path_).ignore("what a run leaves there does no harm");
+    return taken;
+  }
+  lease->held_ = true;
+  lease->confirmed_seconds_ = lease->tried_seconds_ = clock.seconds();
+  VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
+  return lease;
+}
+
+JobLease::~JobLease() {
+  release().ignore("a lease that nobody touches is taken by the next run");
+  runs_here().remove(terms_.run);
+}
+
+Status JobLease::write_own() {
+  store_.fs().remove(own_path_).ignore("it may be there from before");
+  VARVE_ASSIGN(const std::unique_ptr<File> file, store_.fs().create(own_path_));
+  VARVE_TRY(file->write_at(0, text_));
+  // On a server, it waits until all of it is there: whoever sees the name sees the text.
+  return file->truncate(text_.size());
+}
+
+Result<JobLease::Seen> JobLease::look() const {
+  Seen seen;
+  VARVE_ASSIGN(seen.text, read_file(store_.fs(), path_, kTextBytesMax));
+  VARVE_ASSIGN(const FileStatus status, store_.fs().stat(path_));
+  seen.modified_ns = status.modified_ns;
+  seen.holder = parse_holder(as_text(seen.text));
+  return seen;
+}
+
+/// Of several runs that come at once, one gets it: the names of files decide.
+Status JobLease::take() {
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    VARVE_TRY(write_own());
+    const Status named = store_.fs().rename_no_replace(own_path_, path_);
+    if (named.code() != StatusCode::already_exists) return named;
+    const Result<Seen> seen = look();
+    if (seen.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(seen.status());
+    if (!terms_.take_over) {
+      VARVE_ASSIGN(const bool dead, await_death(*seen));
+      if (!dead) continue;
+    }
+    VARVE_TRY(remove_stale(*seen));
+  }
+  return Status::busy("many runs of this job are being started", terms_.job);
+}
+
+/// How long ago the last sign of life was, by what the store stamps files with now.
+Result<double> JobLease::silence_of(const Seen& seen) const {
+  VARVE_TRY(store_.fs().touch(own_path_));
+  VARVE_ASSIGN(const FileStatus now, store_.fs().stat(own_path_));
+  return static_cast<double>(now.modified_ns - seen.modified_ns) * 1e-9;
+}
+
+Result<bool> JobLease::await_death(const Seen& first) {
+  const Liveness known = liveness_of(first.holder, ProcessIdentity::own());
+  if (known == Liveness::dead) return true;
+  VARVE_ASSIGN(const double silence, silence_of(first));
+  if (silence >= terms_.silence_seconds) return true;
+  if (known == Liveness::alive) return running_already(first);
+  if (terms_.notice) {
+    terms_.notice(
+        Status::busy(fmt::format("waiting for up to {:.0f} s to see whether another run of this job still lives: {}",
+                                 terms_.silence_seconds,
+                                 first.holder ? first.holder->to_string() : "its lease cannot be understood"),
+                     terms_.job));
+  }
+  // By the own clock, too: the store's may be set back.
+  const double begin = clock_.seconds();
+  while (clock_.seconds() - begin < terms_.silence_seconds) {
+    clock_.sleep(kLookSeconds);
+    const Result<Seen> now = look();
+    if (now.status().code() == StatusCode::not_found) return false;  // it has ended, and left it free
+    VARVE_TRY(now.status());
+    if (now->text != first.text) return false;  // another one, which may live or not
+    if (now->modified_ns != first.modified_ns) return running_already(first);
+    VARVE_ASSIGN(const double silent, silence_of(first));
+    if (silent >= terms_.silence_seconds) return true;
+  }
+  return true;
+}
+
+Status JobLease::running_already(const Seen& seen) const {
+  return Status::busy(
+      fmt::format("the job is running already: {}", seen.holder ? seen.holder->to_string() : "nobody can tell where"),
+      terms_.job, kHint);
+}
+
+/// Takes the lease that was seen out of the way; OK also if another run has done it.
+Status JobLease::remove_stale(const Seen& seen) {
+  FileSystem& fs = store_.fs();
+  const Status moved = fs.rename(path_, stale_path_);
+  if (moved.code() == StatusCode::not_found) return {};
+  VARVE_TRY(moved);
+  const Result<ByteVector> text = read_file(fs, stale_path_, kTextBytesMax);
+  if (text.ok() && *text != seen.text) {
+    // A run that was faster has taken it meanwhile: its lease goes back. Should it miss it just now, it makes it anew.
+    const Status back = fs.rename_no_replace(stale_path_, path_);
+    if (back.ok()) return {};
+  }
+  return fs.remove(stale_path_);
+}
+
+// Signs of life
+
+void JobLease::beat() {
+  std::unique_lock lock(mutex_);
+  const std::chrono::duration<double> pause(terms_.beat_seconds);
+  for (;;) {
+    wanted_.wait_for(lock, pause, [this] { return ending_ || look_wanted_; });
+    if (ending_) return;
+    look_wanted_ = false;
+    if (lost_.ok()) {
+      lock.unlock();
+      std::optional<LeaseHolder> other;
+      const Result<bool> own = beat_once(other);
+      lock.lock();
+      tried_seconds_ = clock_.seconds();
+      if (own.ok() && *own) confirmed_seconds_ = tried_seconds_;
+      if (own.ok() && !*own) lost_ = taken_over(other, terms_.job);
+    }
+    ++beat_count_;
+    beaten_.notify_all();
+  }
+}
+
+Result<bool> JobLease::beat_once(std::optional<LeaseHolder>& other) {
+  Result<Seen> seen = look();
+  if (seen.status().code() == StatusCode::not_found) {
+    // Somebody has removed it, or is about to put it back.
+    if (!write_own().ok() || !store_.fs().rename_no_replace(own_path_, path_).ok()) {
+      store_.fs().remove(own_path_).ignore("the next sign of life makes it anew");
+    }
+    seen = look();
+  }
+  VARVE_TRY(seen.status());
+  other = seen->holder;
+  if (seen->text != text_) return false;
+  VARVE_TRY(store_.fs().touch(path_));
+  return true;
+}
+
+Status JobLease::check() {
+  std::unique_lock lock(mutex_);
+  const double now = clock_.seconds(), long_ago = terms_.silence_seconds / 2;
+  // If it was tried a moment ago, we were not paused: the store cannot be reached, and nobody waits for that.
+  if (!lost_.ok() || now - confirmed_seconds_ < long_ago || now - tried_seconds_ < long_ago) return lost_;
+  if (waited_count_ == beat_count_) return lost_;
+  const uint64_t seen = beat_count_;
+  look_wanted_ = true;
+  wanted_.notify_all();
+  if (!beaten_.wait_for(lock, std::chrono::seconds(1), [&] { return beat_count_ != seen; })) waited_count_ = seen;
+  return lost_;
+}
+
+Status JobLease::release() {
+  bool reached = false;
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+    reached = confirmed_seconds_ == tried_seconds_;
+  }
+  wanted_.notify_all();
+  if (heart_.joinable()) heart_.join();
+  // One that stays behind is that of a process that has ended, or has no such run any more.
+  if (!held_ || !reached) return {};
+  held_ = false;
+  const Result<Seen> seen = look();
+  if (!seen.ok() || seen->text != text_) return {};
+  return store_.fs().remove(path_);
+}
+
+Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {
+  const Result<ByteVector> text = read_file(store.fs(), lease_path(store, job), kTextBytesMax);
+  if (!text.ok()) return {};
+  const std::optional<LeaseHolder> holder = parse_holder(as_text(*text));
+  return holder && holder->run != run ? taken_over(holder, job) : Status();
+}
+
+}  // namespace varve

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/clock.h"
+#include "core/sync.h"
+#include "snapshot/process_identity.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// A run whose lease shows no sign of life for so long is taken for dead, where nothing tells it sooner.
+constexpr double kRunSilenceSeconds = 30;
+
+/// The run that holds a job's lease, as the lease says (FORMAT.md, "The lease of a job").
+struct LeaseHolder {
+  UniqueId run;
+  std::string host;
+  ProcessIdentity process;  ///< of its rank 0
+  int64_t started_s = 0;    ///< by its own clock; for people
+
+  /// "process 4711 on n1, started 2026-11-22 18:00:01 UTC"
+  std::string to_string() const;
+};
+
+/// A job's place in a store: while a run holds it and shows that it lives, no other run of the job may go on from its
+/// sets. Time is the store's alone: whether the lease was touched, and how long ago by what the store stamps files with
+/// now. A lease that its run does not touch any more may be taken by another run; the old one, should it live after
+/// all, finds out and saves nothing any more. One thread at a time, beside its own.
+class JobLease {
+ public:
+  struct Terms {
+    std::string job;
+    UniqueId run;
+    bool take_over = false;  ///< whoever holds it
+    double silence_seconds = kRunSilenceSeconds;
+    double beat_seconds = 5;
+    /// Called once if it has to wait to see whether the holder lives: says for what, and how long at most.
+    std::function<void(const Status&)> notice = {};
+  };
+  /// Waits, for silence_seconds at most, unless it is known at once that the holder is dead: a process of this machine
+  /// that is gone, or one that has been silent for long. busy: another run lives; says which, and what can be done.
+  static Result<std::unique_ptr<JobLease>> acquire(const Store& store, Terms terms, Clock& clock);
+  ~JobLease();  ///< as release()
+  JobLease(const JobLease&) = delete;
+  JobLease& operator=(const JobLease&) = delete;
+
+  /// busy: another run has taken the job over; says which. Waits for a look at the store, a second at most, only if the
+  /// last one is long ago, as it is after a pause: a store that cannot be reached says nothing. Thread-safe.
+  Status check();
+  /// Gives the job free; OK also if another run has it.
+  Status release();
+
+ private:
+  JobLease(const Store& store, Terms terms, Clock& clock);
+
+  struct Seen {
+    ByteVector text;
+    int64_t modified_ns = 0;
+    std::optional<LeaseHolder> holder{};  ///< none: it makes no sense
+  };
+  Status write_own();
+  Result<Seen> look() const;
+  Status take();
+  /// Whether the run that was seen is dead; waits until that is known.
+  Result<bool> await_death(const Seen& first);
+  Result<double> silence_of(const Seen& seen) const;
+  Status remove_stale(const Seen& seen);
+  Status running_already(const Seen& seen) const;
+  void beat();
+  /// Whether the lease is still the own one; fails if that cannot be told.
+  Result<bool> beat_once(std::optional<LeaseHolder>& other);
+
+  const Store& store_;
+  const Terms terms_;
+  Clock& clock_;
+  const std::string path_, own_path_, stale_path_;
+  ByteVector text_;
+  bool held_ = false;
+  Mutex mutex_;  ///< guards all below but the thread
+  ConditionVariable wanted_, beaten_;
+  bool ending_ = false;
+  bool look_wanted_ = false;
+  uint64_t beat_count_ = 0;
+  std::optional<uint64_t> waited_count_;  ///< of beats, when somebody has waited for the next in vain
+  double tried_seconds_ = 0, confirmed_seconds_ = 0;
+  Status lost_;
+  Thread heart_;
+};
+
+/// For those of a run who do not hold its lease: busy if another run does now. OK if that cannot be told.
+Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run);
+
+}  // namespace varve
