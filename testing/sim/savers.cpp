@@ -222,6 +222,8 @@ void SaverStory::play() {
 }
 
 void SaverStory::check_end() {
+  // Whoever was killed before he came to save anything has made no store either.
+  if (jobs_.empty()) return;
   for (const auto& [job, originals] : jobs_) {
     for (const auto& [step, original] : originals) {
       const SetName name{job, step};
