@@ -6,7 +6,6 @@
 
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
-#include "level/transfer.h"
 #include "service/location.h"
 #include "service/test_server.h"
 #include "store/prune.h"
@@ -14,6 +13,7 @@
 #include "store/spread.h"
 #include "store/store_header.h"
 #include "store/test_sets.h"
+#include "transfer/transfer.h"
 
 namespace varve {
 namespace {
