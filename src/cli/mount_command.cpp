@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "cli/background.h"
 #include "cli/command.h"
 #include "cli/mount_log_file.h"
 #include "cli/save_options.h"
 #include "cli/text.h"
+#include "level/level_spec.h"
 #include "mount/mount_run.h"
 #include "service/location.h"
 
@@ -38,7 +40,9 @@ class MountCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.positional("STORE", options_.store, "the store: its folder, or the server that has it");
-    arguments.positional("DIR", options_.folder, "an empty folder, where the store is to be seen");
+    arguments.optional_positional("DIR", options_.folder, "an empty folder, where the store is to be seen");
+    arguments.text("--levels", "LEVELS", options_.levels,
+                   "in place of STORE: the nearest of these levels is\nmounted, and sets go on to those behind it");
     arguments.text("--spool", "DIR", options_.spool,
                    "a folder of a local disk for sets that are being\nwritten (~/.local/state/varve/spool/STORE-ID)");
     arguments.seconds(
@@ -61,14 +65,18 @@ class MountCommand final : public Command {
         "  cp -a output ckpt/run/7.tmp && mv ckpt/run/7.tmp ckpt/run/7\n"
         "  varve mount store ckpt --spool /nvme/me/spool --seal-after 5 --log mount.log\n"
         "  varve mount unix:/run/varve/store.sock ckpt --read-only\n"
+        "  varve mount --levels \"dir:/nvme/me/store keep=3; dir:/lustre/me/store\" ckpt\n"
         "  varve unmount ckpt\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(options_.save, saving_.take(false));
     options_.key_file = session.key_file();
-    shown_ = options_.store + " is at " + options_.folder;
-    VARVE_ASSIGN(options_.store, lasting_location(options_.store));
+    VARVE_TRY(take_places());
+    shown_ = (options_.levels.empty() ? options_.store : options_.levels) + " is at " + options_.folder;
+    if (options_.levels.empty()) {
+      VARVE_ASSIGN(options_.store, lasting_location(options_.store));
+    }
     for (std::string* path : {&options_.folder, &options_.spool, &log_, &options_.key_file}) {
       if (path->empty()) continue;
       VARVE_ASSIGN(*path, absolute_path(*path));
@@ -94,6 +102,25 @@ class MountCommand final : public Command {
   }
 
  private:
+  /// With levels, DIR stands alone.
+  Status take_places() {
+    if (options_.levels.empty()) {
+      return options_.folder.empty()
+                 ? Status::invalid_argument("where is the store to be seen?", options_.store, "name an empty folder")
+                 : Status();
+    }
+    if (!options_.folder.empty())
+      return Status::invalid_argument("with --levels, no other store is mounted", options_.store, "name DIR alone");
+    options_.folder = std::exchange(options_.store, {});
+    VARVE_ASSIGN(std::vector<LevelSpec> levels, parse_levels(options_.levels));
+    for (LevelSpec& level : levels) {
+      if (level.place.empty() || level.is_on_servers()) continue;
+      VARVE_ASSIGN(level.place, absolute_path(level.place));
+    }
+    options_.levels = to_string(levels);
+    return {};
+  }
+
   Status announce(Session& session) const {
     session.print(fmt::format("{}\n", quote_name(shown_)));
     return session.finish_printing();

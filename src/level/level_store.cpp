@@ -29,7 +29,9 @@ std::string LevelStore::path_of(const LevelSpec& spec, const std::string& node) 
 
 Status LevelStore::prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path) {
   // Store::create() makes one folder.
-  return path == spec.place ? Status() : files.create_directory(spec.place);
+  if (path == spec.place) return {};
+  VARVE_TRY(files.create_directory(spec.place));
+  return Store::sync_name(files, spec.place);
 }
 
 Result<std::string> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,

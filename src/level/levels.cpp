@@ -96,6 +96,20 @@ Result<std::vector<RestartCandidate>> Levels::candidates() {
   return agree_on_candidates(world_.ranks, snapshots, std::move(sets));
 }
 
+Result<bool> Levels::never_were_whole(const std::vector<RestartCandidate>& candidates) {
+  std::vector<uint64_t> steps;
+  for (const RestartCandidate& candidate : candidates) {
+    if (!at(candidate.level).spec().is_of_node()) return false;
+    steps.push_back(candidate.step);
+  }
+  if (steps.empty()) return false;
+  VARVE_ASSIGN(const bool never, nearest().never_were_whole(steps));
+  for (const uint64_t step : steps) {
+    if (never) note_found(nearest(), step, Found::damaged);
+  }
+  return never;
+}
+
 Status Levels::check_all_were_reached() {
   const auto away =
       std::find_if(stores_.begin(), stores_.end(), [](const StoreLevel* store) { return store->is_away(); });

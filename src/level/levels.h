@@ -41,6 +41,9 @@ class Levels {
 
   /// What all ranks could restart from, the newest step first. Collective.
   Result<std::vector<RestartCandidate>> candidates();
+  /// Whether none of these ever was a whole checkpoint, so that a run may begin anew; what is left of them may be
+  /// replaced then. Collective.
+  Result<bool> never_were_whole(const std::vector<RestartCandidate>& candidates);
   /// io_error if a level is away: there may be a checkpoint in it that is not seen. Collective.
   Status check_all_were_reached();
   void note_found(const Level& where, uint64_t step, Found found);

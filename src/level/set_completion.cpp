@@ -4,19 +4,13 @@
 
 #include <algorithm>
 
+#include "level/backlog.h"
+
 namespace varve {
 
 namespace {
 /// A store that fails so often in a row is not waited for.
 constexpr uint32_t kFailuresMax = 5;
-
-bool has_groups_of(const SetRecord& set, const SetRecord& part) {
-  auto in_set = [&](const GroupRecord& group) {
-    return std::any_of(set.groups.begin(), set.groups.end(),
-                       [&](const GroupRecord& other) { return other.root == group.root && other.hint == group.hint; });
-  };
-  return std::all_of(part.groups.begin(), part.groups.end(), in_set);
-}
 }  // namespace
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
@@ -32,7 +26,7 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_catalog(const Status& why) {
   const Result<SetRecord> there = Catalog(store_).read(own_.set);
-  if (there.ok() && has_groups_of(*there, part_)) return std::optional(Set{*there, false});
+  if (there.ok() && has_trees_of(*there, part_)) return std::optional(Set{*there, false});
   if (why.code() == StatusCode::already_exists && if_exists_ == IfExists::refuse && there.ok()) return why;
   return look_at_parts();
 }
@@ -52,7 +46,7 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
     return ++failures_ < kFailuresMax ? Result<std::optional<Set>>(std::optional<Set>()) : parts.status();
   if (!std::binary_search(parts->begin(), parts->end(), own_)) {
     const Result<SetRecord> there = Catalog(store_).read(own_.set);
-    if (there.ok() && has_groups_of(*there, part_)) return std::optional(Set{*there, false});
+    if (there.ok() && has_trees_of(*there, part_)) return std::optional(Set{*there, false});
     // Parts go when their set is complete: it was, and a newer one of this run has taken its place since.
     if (there.status().code() == StatusCode::not_found && has_newer_of_run()) return std::optional(Set{part_, false});
     return Status::not_found("the set was removed while it was being completed", own_.set.to_string());

@@ -54,6 +54,7 @@ Status StoreLevel::look() {
 Status StoreLevel::prepare_on_node() {
   if (!is_of_node()) return {};
   path_ = own_path();
+  if (speaks()) was_there_ = Store::open(world_.files, path_).ok();
   const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.key_file).status() : Status();
   VARVE_TRY(agree(world_.ranks, made));
   Result<std::unique_ptr<LevelStore>> opened =
@@ -195,6 +196,24 @@ void StoreLevel::take_consequences(const CopyFaults& faults) {
   if (!condemned.ok()) {
     world_.warnings.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
   }
+}
+
+Result<bool> StoreLevel::never_were_whole(const std::vector<uint64_t>& steps) {
+  // For each step, and for all stores.
+  std::vector<uint64_t> there(steps.size() + 1, 1);
+  uint64_t oldest_number = UINT64_MAX;
+  if (speaks()) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Result<SetRecord> record = Catalog(store_->store()).read({world_.job, steps[i]});
+      there[i] = record.status().code() == StatusCode::not_found ? 0 : 1;
+      if (record.ok()) oldest_number = std::min(oldest_number, record->number);
+    }
+    there.back() = was_there_ ? 1 : 0;
+  }
+  there.push_back(oldest_number);
+  VARVE_TRY(world_.ranks.all_min(there));
+  const auto all_stores = there.end() - 2;
+  return !steps.empty() && there.back() == 1 && *all_stores == 1 && std::count(there.begin(), all_stores, 1) == 0;
 }
 
 Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {

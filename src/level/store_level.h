@@ -77,6 +77,10 @@ class StoreLevel : public Level {
   /// The steps of the job's sets, as this rank sees them. Collective.
   Result<std::vector<uint64_t>> list();
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override;
+  /// Of the nodes' own stores: whether these sets (at least one) never were whole, as the job's very first run ended
+  /// before all nodes had saved the first one: some node lacks each of them, no node's store is new, and the oldest is
+  /// the first that the job made. Collective.
+  Result<bool> never_were_whole(const std::vector<uint64_t>& steps);
   /// Makes a set whole again from the others, if this rank does it for all who share the level.
   Status mend(uint64_t step, std::span<StoreLevel* const> all);
   void note_found(const Level& at, uint64_t step, Found found) override;
@@ -113,6 +117,7 @@ class StoreLevel : public Level {
   std::string path_;
   bool away_;
   Status why_away_;
+  bool was_there_ = true;  ///< the node's own store, before it was prepared
   std::unique_ptr<LevelStore> store_;
   std::set<ArenaId> unreadable_arenas_;
   mutable Mutex mutex_;  ///< guards replaceable_

@@ -13,6 +13,8 @@
 #include "core/sync.h"
 #include "mount/fuse_mount.h"
 #include "mount/mount_point.h"
+#include "mount/set_forwarding.h"
+#include "runtime/command_levels.h"
 #include "service/location.h"
 
 namespace varve {
@@ -48,9 +50,8 @@ class Mount {
     LayoutServiceOptions reading;  // it forks, so it comes before any thread
     reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
     VARVE_ASSIGN(layouts_, LayoutService::start(std::move(reading)));
-    VARVE_ASSIGN(place_, open_location(options_.store, {.key_file = options_.key_file}));
-    VARVE_ASSIGN(store_, open_store(*place_));
-    VARVE_ASSIGN(const Location location, Location::parse(options_.store));
+    VARVE_TRY(open_store());
+    VARVE_ASSIGN(const Location location, Location::parse(source_));
     if (location.is_folder() && lies_in(folder, location.folder))
       return Status::invalid_argument("a store cannot be mounted in its own folder", folder, "name a folder elsewhere");
     if (!options_.read_only) VARVE_TRY(open_spool(folder));
@@ -60,16 +61,35 @@ class Mount {
     VARVE_TRY(mounted_->take_up_spool());
     FuseMountOptions mounting;
     mounting.folder = folder;
-    mounting.source = options_.store;
+    mounting.source = source_;
     mounting.read_only = options_.read_only;
     mounting.allow_other = options_.allow_other;
     VARVE_ASSIGN(fuse_, FuseMount::mount(*mounted_, mounting));
+    if (forwarding_) VARVE_TRY(forwarding_->start());
     return mounted_->start_sealing();
   }
 
   Status serve() { return fuse_->serve(); }
 
  private:
+  Status open_store() {
+    if (options_.levels.empty()) {
+      source_ = options_.store;
+      VARVE_ASSIGN(place_, open_location(source_, {.key_file = options_.key_file}));
+      VARVE_ASSIGN(own_, varve::open_store(*place_));
+      store_ = own_.get();
+      return {};
+    }
+    const CommandLevels::Said said{.levels = options_.levels, .store = {}, .key_file = options_.key_file};
+    VARVE_ASSIGN(levels_,
+                 CommandLevels::open(said, options_.read_only ? CommandLevels::Use::help : CommandLevels::Use::save));
+    store_ = &levels_->for_saving();
+    const StoreLevel& nearest = levels_->levels().nearest();
+    source_ = nearest.is_of_node() ? nearest.path() : nearest.name();
+    if (!options_.read_only) forwarding_.emplace(levels_->levels(), log_);
+    return {};
+  }
+
   Status open_spool(const std::string& folder) {
     std::string path = options_.spool;
     if (path.empty()) {
@@ -82,7 +102,7 @@ class Mount {
     return {};
   }
 
-  MountedStoreOptions serving_options(const Location& location) const {
+  MountedStoreOptions serving_options(const Location& location) {
     MountedStoreOptions serving;
     serving.memory_bytes = options_.memory_bytes;
     serving.read_ahead_threads = kReadAheadThreads;
@@ -90,6 +110,9 @@ class Mount {
     serving.seal_seconds = options_.seal_seconds;
     serving.open_sets.reopen = options_.reopen;
     serving.owner = {::geteuid(), ::getegid()};
+    if (forwarding_) {
+      serving.note_sealed = [this](const SetName& set) { forwarding_->note_sealed(set.job); };
+    }
     serving.disk_folder = location.is_folder() ? location.folder : spool_ ? spool_->path() : "/";
     return serving;
   }
@@ -97,8 +120,12 @@ class Mount {
   const MountOptions& options_;
   const MountLog& log_;
   std::unique_ptr<LayoutService> layouts_;
-  std::unique_ptr<StorePlace> place_;
-  std::unique_ptr<Store> store_;
+  std::string source_;                 ///< what is mounted, as service/location.h has it
+  std::unique_ptr<StorePlace> place_;  ///< unless levels were named, and the next
+  std::unique_ptr<Store> own_;
+  std::unique_ptr<CommandLevels> levels_;  ///< if they were
+  const Store* store_ = nullptr;
+  std::optional<SetForwarding> forwarding_;
   std::unique_ptr<Spool> spool_;
   std::optional<SetCommit> commit_;
   std::unique_ptr<MountedStore> mounted_;

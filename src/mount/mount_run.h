@@ -10,6 +10,7 @@ namespace varve {
 
 struct MountOptions {
   std::string store;     ///< as service/location.h has it
+  std::string levels;    ///< in place of it: the nearest is mounted, and sets go on to the others
   std::string key_file;  ///< of servers
   std::string folder;    ///< where
   std::string spool;     ///< empty: a folder of the user, by the store's id

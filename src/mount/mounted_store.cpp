@@ -477,6 +477,7 @@ Status MountedStore::seal_as(const std::shared_ptr<Job>& job, const std::shared_
   }
   show_sealed(job, set, *record, alias);
   log_("sealed " + name.to_string());
+  if (options_.note_sealed) options_.note_sealed(name);
   return {};
 }
 

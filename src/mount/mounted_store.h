@@ -2,6 +2,7 @@
 
 #include <sys/statvfs.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,7 +26,8 @@ struct MountedStoreOptions {
   double seal_seconds = 30;  ///< an open set is sealed when nothing has come for so long; 0: never by itself
   OpenSetOptions open_sets;
   MountOwner owner;
-  std::string disk_folder;  ///< whose disk statfs() tells of
+  std::string disk_folder;                            ///< whose disk statfs() tells of
+  std::function<void(const SetName&)> note_sealed{};  ///< called for each set that was sealed, from several threads
 };
 
 /// A store as a tree of folders: jobs, in each its sets, committed and open, in each its files. Everything is named by

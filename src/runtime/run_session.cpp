@@ -86,6 +86,15 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   levels_.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
   if (found_none) VARVE_TRY(levels_.check_all_were_reached());
+  if (decision.status().code() == StatusCode::corrupt) {
+    VARVE_ASSIGN(const bool never, levels_.never_were_whole(candidates));
+    if (never) {
+      warnings_.add(
+          decision.status().with_context("the first checkpoint never was on all nodes, and the run begins anew"));
+      decision = RestartDecision();
+      schedule_.go_on_from(1);
+    }
+  }
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);

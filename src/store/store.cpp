@@ -57,6 +57,15 @@ Status Store::sync_name(FileSystem& fs, const std::string& path) {
   return named.code() == StatusCode::permission_denied ? Status() : named;
 }
 
+Status Store::make_durable() const {
+  std::lock_guard lock(durable_mutex_);
+  if (is_durable_) return {};
+  VARVE_TRY(fs_.sync_directory(path_));
+  VARVE_TRY(sync_name(fs_, path_));
+  is_durable_ = true;
+  return {};
+}
+
 Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ChunkLookup* chunks,
                                            ArenaSpread spread) {
   Result<ByteVector> raw = read_file(fs, header_path(path), 4096);

@@ -52,6 +52,10 @@ class Store {
   /// From a header as it lies in `path`, which is checked.
   static Result<UniqueId> id_of_header(ByteSpan header, const std::string& path);
 
+  /// Makes the store's own name and its header's durable, once: who made it may have been killed before that. For who
+  /// writes.
+  Status make_durable() const;
+
   FileSystem& fs() const { return fs_; }
   const std::string& path() const { return path_; }
   ChunkLookup* chunk_lookup() const { return chunks_; }
@@ -122,6 +126,8 @@ class Store {
     std::shared_ptr<ArenaReader> reader;
     std::list<ArenaId>::iterator used;
   };
+  mutable Mutex durable_mutex_;  // guards the next
+  mutable bool is_durable_ = false;
   mutable Mutex mutex_;  // guards the cache
   mutable uint64_t cache_generation_ = 0;
   mutable std::map<ArenaId, CachedArena> arenas_;

@@ -21,6 +21,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   if (!id) {
     VARVE_ASSIGN(id, UniqueId::random());
   }
+  VARVE_TRY(store.make_durable());
   std::unique_ptr<WriterLease> lease(new WriterLease(store, *id));
   lease->path_ = join_path(store.writers_path(), id->hex());
   Result<std::unique_ptr<File>> file = store.fs().create(lease->path_);

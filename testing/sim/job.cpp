@@ -176,9 +176,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
 
   begin("restart");
   const Result<std::optional<uint64_t>> restarted = session.restart();
-  // What some nodes have of a first checkpoint that was never whole is for the user to drop.
-  const bool was_never_whole = restarted.status().code() == StatusCode::corrupt && !promises_.newest();
-  if (!note("restart", restarted.status(), plan.may_fail || was_never_whole)) return;
+  if (!note("restart", restarted.status(), plan.may_fail)) return;
   check_restart(*run, rank, *restarted);
   for (Disk* disk : world_.disks()) disk->failing_read = 0;
   run->restarted = *restarted;

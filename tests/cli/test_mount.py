@@ -166,6 +166,65 @@ class CommittedSets(MountTest):
         self.assertEqual((mine.f_bsize * mine.f_blocks), (below.f_bsize * below.f_blocks))
 
 
+class Levels(MountTest):
+    """What is sealed in a mount goes on to the levels behind the store that is mounted."""
+
+    def setUp(self):
+        super().setUp()
+        self.near, self.far = self.work / "near", self.work / "far"
+        self.levels = f"dir:{self.near} keep=2; dir:{self.far} every=2"
+
+    def mount_levels(self):
+        process = subprocess.Popen([PROGRAM, "mount", "--levels", self.levels, self.point, "--foreground", "--log",
+                                    self.log, "--spool", self.spool],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   cwd=self.work, env=self.environment(), preexec_fn=default_signals)
+        self.mounts.append((self.point, process))
+        line = process.stdout.readline().decode()
+        self.assertIn(" is at ", line, process.stderr.read().decode() if not line else "")
+        return process
+
+    def seal_step(self, step):
+        folder = self.point / "run" / f"{step}.tmp"
+        folder.mkdir(parents=True)
+        write_file(folder / "state", bytes([step]) * 100_000)
+        self.seal(folder)
+
+    def steps(self, store):
+        return [entry["step"] for entry in self.facts("list", "--store", store)["sets"]]
+
+    def test_get_sets_as_they_say(self):
+        process = self.mount_levels()
+        for step in range(1, 6):
+            self.seal_step(step)
+        self.assertTrue(wait_for(lambda: self.steps(self.far) == [2, 4]), self.log_text())
+        self.assertTrue(wait_for(lambda: self.steps(self.near) == [4, 5]), self.log_text())
+        self.unmount(process)
+
+    def test_keep_what_one_that_is_away_is_owed(self):
+        process = self.mount_levels()
+        self.unmount(process)
+        hidden = self.work / "hidden"
+        self.far.rename(hidden)
+        write_file(self.far)  # nothing can be made here
+        process = self.mount_levels()
+        for step in range(1, 6):
+            self.seal_step(step)
+        self.assertTrue(wait_for(lambda: "still to be copied" in self.log_text()), self.log_text())
+        self.assertTrue(wait_for(lambda: self.steps(self.near) == [2, 4, 5]), self.log_text())
+        self.unmount(process)
+        self.far.unlink()
+        hidden.rename(self.far)
+        process = self.mount_levels()
+        self.assertTrue(wait_for(lambda: self.steps(self.far) == [2, 4]), self.log_text())
+        self.assertTrue(wait_for(lambda: self.steps(self.near) == [4, 5]), self.log_text())
+        self.unmount(process)
+
+    def test_stand_in_place_of_a_store(self):
+        self.fails(USAGE, "mount", self.store, self.point, "--levels", self.levels)
+        self.fails(USAGE, "mount", self.store)
+
+
 class OpenSets(MountTest):
     def setUp(self):
         super().setUp()

@@ -258,6 +258,34 @@ TEST(ASessionWithNodeStores, SaysThatNothingIsWholeRatherThanToStartAnew) {
   EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
 }
 
+TEST(ASessionWithNodeStores, BeginsAnewIfItsFirstCheckpointNeverWasOnAllNodes) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local;
+  cluster.run_to(levels, 1);
+  drop(cluster.node_path("c"), 1);  // as if the run had been killed before that node had saved its part
+  cluster.run(levels, [&](uint32_t, RunSession& session, Model& model) {
+    const Result<std::optional<uint64_t>> restarted = session.restart();
+    ASSERT_TRUE(restarted.ok()) << restarted.status().to_string();
+    EXPECT_FALSE(*restarted);
+    EXPECT_TRUE(says(Cluster::words(session.warnings()), "the run begins anew"));
+    Cluster::go(session, model, 1, 2);
+    Cluster::finish(session);
+  });
+  EXPECT_EQ(cluster.restart_from(levels, 2, 3), "");
+  for (const std::string& node : cluster.nodes) {
+    EXPECT_EQ(steps_at(cluster.node_path(node)), (Steps{1, 2, 3}));
+    expect_whole(cluster.node_path(node));
+  }
+}
+
+TEST(ASessionWithNodeStores, DoesNotBeginAnewIfLaterCheckpointsAreLost) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local + " keep=1";
+  cluster.run_to(levels, 3);
+  drop(cluster.node_path("c"), 3);
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt);
+}
+
 // A level that does not do its work
 
 TEST_P(ASessionWithLevels, GoesOnWhileAFartherLevelIsFullAndCatchesUp) {
