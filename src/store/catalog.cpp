@@ -137,6 +137,7 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
 
 Status Catalog::remove(const SetName& name) const {
   VARVE_TRY(check_job_name(name.job));
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.fs().watch_power());
   // Else the next restart of the job would make the set again of what is left of its parts.
   VARVE_TRY(remove_used_parts(store_, &name).status());
   Status removed = store_.fs().remove(record_path(name));

@@ -248,6 +248,7 @@ Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const s
 }
 
 Result<uint64_t> remove_used_parts(const Store& store, const SetName* only) {
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
   VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));
   uint64_t removed = 0;
   for (const PartName& name : names) {
