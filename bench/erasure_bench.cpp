@@ -10,8 +10,8 @@
 #include "core/file_system.h"
 #include "core/unique_id.h"
 #include "hash/score.h"
-#include "level/erasure_code.h"
-#include "level/redundancy.h"
+#include "redundancy/erasure_code.h"
+#include "redundancy/redundancy.h"
 
 namespace varve {
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "core/unique_id.h"
-#include "level/node_redundancy.h"
+#include "redundancy/node_redundancy.h"
 #include "store/test_sets.h"
 
 namespace varve {

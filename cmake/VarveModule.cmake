@@ -2,7 +2,7 @@ include(GoogleTest)
 
 # Test programs that are built and run without optimisation as well (`./run test`, preset ci-debug), where what undefined
 # behaviour does is another thing: those of the parts in which several threads, processes and nodes meet.
-set(VARVE_DEBUG_TESTS comm_test snapshot_test level_test runtime_test sessions_test levels_test level_contract_test)
+set(VARVE_DEBUG_TESTS comm_test snapshot_test redundancy_test level_test runtime_test sessions_test levels_test level_contract_test)
 add_custom_target(debug_tests)
 
 # varve_module(NAME name SOURCES ... [TESTS ...] [LIBRARIES ...])

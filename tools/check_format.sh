@@ -7,7 +7,7 @@ mode=(--dry-run -Werror)
 [ "${1:-}" = --fix ] && mode=(-i)
 
 folders=()
-for folder in include src bindings examples tests fuzz bench tools; do
+for folder in include src bindings examples testing tests fuzz bench tools; do
   [ -d "$folder" ] && folders+=("$folder")
 done
 find "${folders[@]}" -type f \( -name '*.h' -o -name '*.c' -o -name '*.cpp' \) -print0 |

@@ -21,12 +21,13 @@ RANKS = {
     "hash": 1, "codec": 1, "comm": 1, "layout": 1,
     "chunk": 2, "arena": 2, "snapshot": 2,
     "store": 3,
-    "aggregate": 4, "level": 4,
+    "aggregate": 4, "transfer": 4, "redundancy": 4,
     "service": 5,
-    "runtime": 6, "mount": 6, "watch": 6,
-    "study": 7,
-    "report": 8,
-    "cli": 9,
+    "level": 6,
+    "runtime": 7, "mount": 7, "watch": 7,
+    "study": 8,
+    "report": 9,
+    "cli": 10,
 }
 
 # Which files may include a header of another project. Tests, fuzzers and benchmarks are free, as they ship in nothing.
@@ -40,7 +41,7 @@ CONFINED = {
     "libdeflate.h": ["src/codec/gzip_*.cpp"],
     "blake3.h": ["src/hash/*.cpp"],
     "openssl/*": ["src/hash/*.cpp", "src/core/unique_id.cpp", "src/service/tcp_tls.cpp"],
-    "isa-l*": ["src/hash/*.cpp", "src/level/erasure_*.cpp"],
+    "isa-l*": ["src/hash/*.cpp", "src/redundancy/erasure_*.cpp"],
     "hwloc.h": ["src/runtime/placement.cpp"],
     "toml++/*": ["src/runtime/settings.cpp"],
     "CLI/*": ["src/cli/*"],

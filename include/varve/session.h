@@ -103,10 +103,10 @@ struct SessionOptions {
 
 /// How far one level is.
 struct LevelProgress {
-  std::string level;               ///< as the option names it: "dir:/lustre/varve"
-  std::optional<uint64_t> newest;  ///< step of the newest set that this run brought there, or snapshot
-  uint64_t waiting = 0;            ///< sets that are on their way there, or wait for their turn
-  Status last_error;               ///< of bringing sets there; the program goes on, and the next set is tried
+  std::string level;                 ///< as the option names it: "dir:/lustre/varve"
+  std::optional<uint64_t> newest{};  ///< step of the newest set that this run brought there, or snapshot
+  uint64_t waiting = 0;              ///< sets that are on their way there, or wait for their turn
+  Status last_error{};               ///< of bringing sets there; the program goes on, and the next set is tried
 };
 
 /// How far stage 2 is.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/store_levels.h"
+#include "level/levels.h"
 #include "store/set_record.h"
 #include "varve/status.h"
 

@@ -1,4 +1,4 @@
-#include "level/repair.h"
+#include "transfer/repair.h"
 
 #include <fmt/format.h>
 

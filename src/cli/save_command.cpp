@@ -12,7 +12,7 @@
 #include "cli/text.h"
 #include "comm/agreement.h"
 #include "core/sync.h"
-#include "runtime/store_levels.h"
+#include "runtime/command_levels.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -55,14 +55,14 @@ class SaveCommand final : public Command {
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     VARVE_TRY(agree(*ranks, layouts.status()));
-    std::unique_ptr<Store> own;         // unless levels were named
-    std::optional<StoreLevels> levels;  // if they were
+    std::unique_ptr<Store> own;             // unless levels were named
+    std::unique_ptr<CommandLevels> levels;  // if they were
     const Status opened = open(session, *ranks, own, levels);
     VARVE_TRY(agree(*ranks, opened));
     const Store& store = own ? *own : levels->for_saving();
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
-    StoreLevels::Onward onward;
+    Onward onward;
     if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name.job, progress);
     session.end_progress();
     print(session, report, onward.copies, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
@@ -89,21 +89,21 @@ class SaveCommand final : public Command {
 
   /// The first process makes levels that are not there, and is the one that brings sets along.
   Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
-              std::optional<StoreLevels>& levels) const {
+              std::unique_ptr<CommandLevels>& levels) const {
     if (levels_.empty()) {
       VARVE_TRY(check_store_is_elsewhere(session));
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
-    const StoreLevels::Said said{levels_, session.said_store(), session.key_file()};
+    const CommandLevels::Said said{levels_, session.said_store(), session.key_file()};
     if (ranks.rank() == 0) {
-      Result<StoreLevels> made = StoreLevels::open(said, StoreLevels::Use::save);
+      Result<std::unique_ptr<CommandLevels>> made = CommandLevels::open(said, CommandLevels::Use::save);
       VARVE_TRY(follow_first(ranks, made.status()));
       levels = std::move(*made);
       return {};
     }
     VARVE_TRY(follow_first(ranks, {}));
-    VARVE_ASSIGN(levels, StoreLevels::open(said, StoreLevels::Use::help));
+    VARVE_ASSIGN(levels, CommandLevels::open(said, CommandLevels::Use::help));
     return {};
   }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/quantity.h"
-#include "runtime/store_levels.h"
+#include "level/levels.h"
 #include "varve/status.h"
 
 namespace varve::cli {

@@ -7,9 +7,9 @@
 #include "cli/text.h"
 #include "core/sync.h"
 #include "core/throttled_file_system.h"
-#include "level/transfer.h"
-#include "runtime/store_levels.h"
+#include "runtime/command_levels.h"
 #include "service/next_level.h"
+#include "transfer/transfer.h"
 
 namespace varve::cli {
 
@@ -105,11 +105,11 @@ class TransferCommand final : public Command {
       return Status::invalid_argument("--backlog goes by the levels", "", "leave --to, --from and --all out");
     if (set_.find('@') != std::string::npos)
       return Status::invalid_argument("the backlog is that of a job", set_, "write JOB, or nothing for all jobs");
-    VARVE_ASSIGN(StoreLevels levels,
-                 StoreLevels::open({levels_, session.said_store(), session.key_file()}, StoreLevels::Use::save));
+    VARVE_ASSIGN(const std::unique_ptr<CommandLevels> levels,
+                 CommandLevels::open({levels_, session.said_store(), session.key_file()}, CommandLevels::Use::save));
     std::vector<std::string> jobs{set_};
     if (set_.empty()) {
-      VARVE_ASSIGN(jobs, Catalog(levels.nearest().open->store()).jobs());
+      VARVE_ASSIGN(jobs, Catalog(*levels->nearest()).jobs());
     }
     ProgressSink& progress = session.begin_progress();
     std::vector<Status> failures;
@@ -117,7 +117,7 @@ class TransferCommand final : public Command {
     Json copies = Json::array();
     std::string lines;
     for (const std::string& job : jobs) {
-      const StoreLevels::Onward onward = levels.bring_along(job, progress);
+      const Onward onward = levels->bring_along(job, progress);
       for (const LevelCopy& copy : onward.copies) {
         sent_bytes += copy.sent_bytes;
         copies.push_back(to_json(copy));

@@ -17,7 +17,7 @@
 #include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
-#include "runtime/store_levels.h"
+#include "runtime/command_levels.h"
 #include "service/offer_set.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
@@ -277,7 +277,7 @@ class WatchCommand final : public Command {
       duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
         return bring_along(session, *target.levels, name, progress);
       };
-      duty.find = [&](const SetName& name) { return target.levels->find(name); };
+      duty.find = [&](const SetName& name) { return target.levels->levels().find(name); };
     }
     VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
                  Watcher::open(*target.store, options_, std::move(duty), reporter));
@@ -291,11 +291,11 @@ class WatchCommand final : public Command {
  private:
   /// Where the sets go. Ends before the session, which holds what reaches it.
   struct Target {
-    std::string location;               ///< for people
-    StorePlace* place = nullptr;        ///< unless levels were named
-    std::unique_ptr<Store> own;         ///< likewise
-    std::optional<StoreLevels> levels;  ///< if they were
-    const Store* store = nullptr;       ///< of the place, or the nearest level
+    std::string location;                   ///< for people
+    StorePlace* place = nullptr;            ///< unless levels were named
+    std::unique_ptr<Store> own;             ///< likewise
+    std::unique_ptr<CommandLevels> levels;  ///< if they were
+    const Store* store = nullptr;           ///< of the place, or the nearest level
   };
 
   Status open(Session& session, Target& target) const {
@@ -303,7 +303,7 @@ class WatchCommand final : public Command {
       if (!to_.empty() || node_count_ > 0)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
       VARVE_ASSIGN(target.levels,
-                   StoreLevels::open({levels_, session.said_store(), session.key_file()}, StoreLevels::Use::save));
+                   CommandLevels::open({levels_, session.said_store(), session.key_file()}, CommandLevels::Use::save));
       target.store = &target.levels->for_saving();
       target.location = levels_;
       return {};
@@ -321,9 +321,9 @@ class WatchCommand final : public Command {
   }
 
   /// OK once the set is at all levels where it is to be. What else goes wrong at the levels is not the set's fault.
-  Status bring_along(Session& session, StoreLevels& levels, const SetName& name, ProgressSink& progress) {
+  Status bring_along(Session& session, CommandLevels& levels, const SetName& name, ProgressSink& progress) {
     if (up_to_date_.contains(name.job)) return {};
-    const StoreLevels::Onward onward = levels.bring_along(name.job, progress);
+    const Onward onward = levels.bring_along(name.job, progress);
     for (const Status& given_up : onward.given_up) session.warn(given_up);
     if (onward.owed.empty() && onward.failures.empty()) up_to_date_.insert(name.job);
     const bool owed = onward.owed.contains(name.step);

@@ -10,9 +10,8 @@
 namespace varve {
 
 namespace {
-using Kind = LevelSpec::Kind;
+using Position = LevelKind::Position;
 
-constexpr std::string_view kMemory = "memory", kLocal = "local:", kDirectory = "dir:", kTcp = "tcp://", kUnix = "unix:";
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr double kRateMax = 1e18;
 
@@ -65,38 +64,21 @@ std::optional<std::string> unescaped(std::string_view text) {
   return plain;
 }
 
-Status take_place(LevelSpec& level, std::string_view word) {
-  if (word == kMemory) {
-    level.kind = Kind::memory;
-    return {};
-  }
-  if (const Result<Redundancy> redundancy = Redundancy::parse(word); redundancy.ok()) {
-    level.kind = Kind::redundancy;
-    level.redundancy = *redundancy;
-    return {};
-  }
-  for (const std::string_view scheme : {"partner", "xor:", "rs:"}) {
-    if (word.starts_with(scheme)) return Redundancy::parse(word).status();
-  }
-  std::string_view place = word;
-  if (!word.starts_with("/")) {
-    const std::pair<std::string_view, Kind> kinds[] = {
-        {kLocal, Kind::local}, {kDirectory, Kind::directory}, {kTcp, Kind::tcp}, {kUnix, Kind::unix_socket}};
-    const auto* const found = std::find_if(std::begin(kinds), std::end(kinds),
-                                           [&](const auto& kind) { return word.starts_with(kind.first); });
-    if (found == std::end(kinds)) {
-      return Status::invalid_argument("no such level", std::string(word),
-                                      "memory, local:PATH, partner, xor:G, rs:K+M, dir:PATH, tcp://HOST:PORT, "
-                                      "unix:PATH or an absolute path");
+/// None: there is no such kind.
+const LevelKind* kind_of(std::string_view word) {
+  if (word.starts_with("/")) return &kFolderLevel;
+  for (const LevelKind* const kind : level_kinds()) {
+    for (const std::string_view begin : kind->words) {
+      if (!begin.empty() && word.starts_with(begin)) return kind;
     }
-    level.kind = found->second;
-    place.remove_prefix(found->first.size());
   }
-  std::optional<std::string> plain = unescaped(place);
-  if (!plain) return Status::invalid_argument("% is followed by two hexadecimal digits, or written %25");
-  if (plain->empty()) return Status::invalid_argument("it says no place");
-  level.place = *std::move(plain);
-  return {};
+  return nullptr;
+}
+
+std::string all_forms() {
+  std::string forms;
+  for (const LevelKind* const kind : level_kinds()) forms += fmt::format("{}, ", kind->form);
+  return forms + "or an absolute path";
 }
 
 Status take_rate(std::optional<uint64_t>& into, std::string_view text) {
@@ -110,7 +92,8 @@ Status take_option(LevelSpec& level, std::string_view word) {
   const size_t equals = std::min(word.find('='), word.size());
   const std::string_view name = word.substr(0, equals);
   const std::string_view value = word.substr(std::min(equals + 1, word.size()));
-  if (level.kind == Kind::memory) return Status::invalid_argument("memory takes no options", std::string(word));
+  if (!level.kind->takes_options)
+    return Status::invalid_argument(fmt::format("{} takes no options", level.name()), std::string(word));
   if (name == "every" || name == "keep" || name == "backlog") {
     VARVE_ASSIGN(const uint64_t count, parse_number(value));
     if (count == 0) return Status::invalid_argument("at least 1 is wanted", std::string(word));
@@ -123,7 +106,7 @@ Status take_option(LevelSpec& level, std::string_view word) {
     return Status::invalid_argument("no such option", std::string(word),
                                     "every=K, keep=N, backlog=N or bandwidth=RATE");
   }
-  if (level.kind == Kind::redundancy) return Status::invalid_argument("it is written as fast as its nodes can");
+  if (!level.kind->takes_bandwidth) return Status::invalid_argument("it is written as fast as its nodes can");
   return take_rate(level.bytes_per_second, value);
 }
 
@@ -134,27 +117,13 @@ Status with_level(const Status& what, std::string_view level) {
   return bad_level(level, message, std::string(what.hint()));
 }
 
-/// What orders the kinds in a list.
-int distance(Kind kind) {
-  switch (kind) {
-    case Kind::memory: return 0;
-    case Kind::local: return 1;
-    case Kind::redundancy: return 2;
-    case Kind::directory:
-    case Kind::tcp:
-    case Kind::unix_socket: return 3;
-  }
-  return 3;
-}
-
 Status check_neighbours(const LevelSpec* before, const LevelSpec& level) {
-  const int last = before == nullptr ? -1 : distance(before->kind), own = distance(level.kind);
-  if (level.kind == Kind::memory && before != nullptr) return bad_level(level.name(), "memory is the first level");
-  if (level.kind == Kind::redundancy && (before == nullptr || before->kind != Kind::local))
-    return bad_level(level.name(), "it protects a local level, and stands right behind it");
-  if (level.kind == Kind::local && last >= own)
-    return bad_level(level.name(), "there is one local level, before all that is farther away");
-  return {};
+  const Position own = level.kind->position;
+  const bool first = before == nullptr;
+  const bool fits = own == Position::farther || (own == Position::first && first) ||
+                    (own == Position::of_node && (first || before->kind->position < own)) ||
+                    (own == Position::behind_node && !first && before->kind->position == Position::of_node);
+  return fits ? Status() : bad_level(level.name(), std::string(level.kind->position_rule));
 }
 
 std::string rate_text(uint64_t rate) {
@@ -179,17 +148,17 @@ std::string escape_place(std::string_view place) {
   return text;
 }
 
-std::string LevelSpec::name() const {
-  switch (kind) {
-    case Kind::memory: return std::string(kMemory);
-    case Kind::local: return std::string(kLocal) + place;
-    case Kind::redundancy: return redundancy.text();
-    case Kind::directory: return std::string(kDirectory) + place;
-    case Kind::tcp: return std::string(kTcp) + place;
-    case Kind::unix_socket: return std::string(kUnix) + place;
-  }
+Status take_place(LevelSpec& level, std::string_view word) {
+  std::string_view place = word;
+  if (place.starts_with(level.kind->words.front())) place.remove_prefix(level.kind->words.front().size());
+  std::optional<std::string> plain = unescaped(place);
+  if (!plain) return Status::invalid_argument("% is followed by two hexadecimal digits, or written %25");
+  if (plain->empty()) return Status::invalid_argument("it says no place");
+  level.place = *std::move(plain);
   return {};
 }
+
+std::string name_with_place(const LevelSpec& level) { return std::string(level.kind->words.front()) + level.place; }
 
 std::string LevelSpec::to_string() const {
   LevelSpec escaped = *this;
@@ -206,7 +175,13 @@ Result<LevelSpec> parse_level(std::string_view text) {
   const std::vector<std::string_view> words = words_of(text);
   if (words.empty()) return Status::invalid_argument("a level is empty");
   LevelSpec level;
-  if (const Status taken = take_place(level, words.front()); !taken.ok()) return with_level(taken, trimmed(text));
+  const LevelKind* const kind = kind_of(words.front());
+  if (kind == nullptr) {
+    return with_level(Status::invalid_argument("no such level", std::string(words.front()), all_forms()),
+                      trimmed(text));
+  }
+  level.kind = kind;
+  if (const Status taken = kind->take(level, words.front()); !taken.ok()) return with_level(taken, trimmed(text));
   std::vector<std::string_view> seen;
   for (size_t i = 1; i < words.size(); ++i) {
     Status taken = take_option(level, words[i]);

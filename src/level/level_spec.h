@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "level/redundancy_scheme.h"
+#include "level/level_kind.h"
+#include "redundancy/redundancy_scheme.h"
 #include "varve/status.h"
 
 namespace varve {
@@ -18,15 +19,7 @@ namespace varve {
 ///
 /// A path alone that begins with "/" means dir:PATH. In a place, a blank is written %20, ";" %3B and "%" %25.
 struct LevelSpec {
-  enum class Kind : uint8_t {
-    memory,      ///< snapshots in the nodes' shared memory
-    local,       ///< a store on each node, at the same path
-    redundancy,  ///< of the local level before it
-    directory,   ///< a store that all nodes see
-    tcp,         ///< one or several servers
-    unix_socket,
-  };
-  Kind kind = Kind::directory;
+  const LevelKind* kind = &kFolderLevel;  ///< never null
   /// What follows the kind, with its %XX turned into what they mean: a path, or "HOST:PORT,HOST:PORT". Empty for memory
   /// and redundancy.
   std::string place;
@@ -42,12 +35,13 @@ struct LevelSpec {
   bool operator==(const LevelSpec&) const = default;
 
   /// Whether it is a store: neither memory nor redundancy.
-  bool holds_sets() const { return kind != Kind::memory && kind != Kind::redundancy; }
-  bool is_on_servers() const { return kind == Kind::tcp || kind == Kind::unix_socket; }
+  bool holds_sets() const { return kind->holds_sets; }
+  bool is_of_node() const { return kind->of_node; }
+  bool is_on_servers() const { return kind->on_servers; }
   /// The level in one text that parse_level() takes, options that say nothing left out.
   std::string to_string() const;
   /// The place alone, for people and for open_location(): "memory", "local:/nvme/varve", "xor:8", "tcp://a:7000".
-  std::string name() const;
+  std::string name() const { return kind->name(*this); }
 };
 
 /// invalid_argument: names the level, and what is wrong with it.
@@ -63,5 +57,9 @@ std::string to_string(const std::vector<LevelSpec>& levels);
 
 /// `place`, as LevelSpec takes it, with what would end it in a level's text written as %XX.
 std::string escape_place(std::string_view place);
+/// LevelKind::take of kinds that are a word and a place behind it: the first of the kind's words.
+Status take_place(LevelSpec& level, std::string_view word);
+/// LevelKind::name of these.
+std::string name_with_place(const LevelSpec& level);
 
 }  // namespace varve

@@ -5,8 +5,6 @@
 namespace varve {
 namespace {
 
-using Kind = LevelSpec::Kind;
-
 LevelSpec level_of(std::string_view text) {
   const Result<LevelSpec> level = parse_level(text);
   EXPECT_TRUE(level.ok()) << level.status().to_string();
@@ -22,7 +20,7 @@ std::string refusal_of(std::string_view text) {
 
 TEST(LevelSpec, ReadsAPlaceAndItsOptions) {
   const LevelSpec level = level_of("  local:/nvme/varve  keep=2 bandwidth=500MB/s\tevery=3 ");
-  EXPECT_EQ(level.kind, Kind::local);
+  EXPECT_EQ(level.kind, &kNodeLevel);
   EXPECT_EQ(level.place, "/nvme/varve");
   EXPECT_EQ(level.every, 3u);
   EXPECT_EQ(level.keep, 2u);
@@ -31,14 +29,14 @@ TEST(LevelSpec, ReadsAPlaceAndItsOptions) {
 }
 
 TEST(LevelSpec, ReadsAllKinds) {
-  EXPECT_EQ(level_of("memory").kind, Kind::memory);
+  EXPECT_EQ(level_of("memory").kind, &kMemoryLevel);
   EXPECT_EQ(level_of("partner").redundancy, Redundancy());
-  EXPECT_EQ(level_of("xor:8").kind, Kind::redundancy);
+  EXPECT_EQ(level_of("xor:8").kind, &kRedundancyLevel);
   EXPECT_EQ(level_of("rs:4+2").redundancy.parity_parts, 2u);
-  EXPECT_EQ(level_of("dir:varve-store").kind, Kind::directory);
+  EXPECT_EQ(level_of("dir:varve-store").kind, &kFolderLevel);
   EXPECT_EQ(level_of("dir:varve-store").place, "varve-store");
   EXPECT_EQ(level_of("/lustre/varve"), level_of("dir:/lustre/varve"));
-  EXPECT_EQ(level_of("tcp://a:7000,b:7000").kind, Kind::tcp);
+  EXPECT_EQ(level_of("tcp://a:7000,b:7000").kind, &kTcpLevel);
   EXPECT_EQ(level_of("tcp://a:7000,b:7000").place, "a:7000,b:7000");
   EXPECT_EQ(level_of("unix:/run/a,/run/b").name(), "unix:/run/a,/run/b");
 }

@@ -83,17 +83,7 @@ CheckpointThread::Begin CheckpointThread::take_begin(uint64_t step) {
 }
 
 void CheckpointThread::tell(uint64_t step, const LevelDuty& levels, const Status& outcome) {
-  if (duty_.spread && levels.save) duty_.spread(step, levels, outcome);
-}
-
-void CheckpointThread::allow_replacement(uint64_t step) {
-  std::lock_guard lock(mutex_);
-  replaceable_.insert(step);
-}
-
-IfExists CheckpointThread::policy_for(uint64_t step) {
-  std::lock_guard lock(mutex_);
-  return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
+  if (duty_.accept && levels.save) duty_.accept({step, levels.number, levels.everywhere, outcome});
 }
 
 void CheckpointThread::avoid(std::set<ArenaId> arenas) {
@@ -258,7 +248,7 @@ void CheckpointThread::drain(uint64_t step) {
     tell_others(step, report.outcome);
     return conclude(std::move(report), begin.levels);
   }
-  auto completion = std::make_unique<SetCompletion>(store_, part_of(step), *part, policy_for(step));
+  auto completion = std::make_unique<SetCompletion>(store_, part_of(step), *part, duty_.policy_for(step));
   published_.push_back({std::move(report), begin.levels, std::move(completion), clock_.seconds()});
   look_at_published();
 }
@@ -266,7 +256,8 @@ void CheckpointThread::drain(uint64_t step) {
 Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels, DrainReport& report) {
   const SetName name{duty_.job, step};
   if (duty_.may_save) VARVE_TRY(duty_.may_save());
-  if (policy_for(step) == IfExists::refuse && Catalog(store_).read(name).status().code() != StatusCode::not_found) {
+  if (duty_.policy_for(step) == IfExists::refuse &&
+      Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
   }

@@ -13,13 +13,14 @@
 #include "aggregate/save.h"
 #include "core/clock.h"
 #include "core/sync.h"
+#include "core/warning_list.h"
+#include "level/level.h"
+#include "level/level_schedule.h"
 #include "level/retention.h"
+#include "level/set_completion.h"
+#include "level/set_origin.h"
 #include "runtime/group_member.h"
 #include "runtime/group_progress.h"
-#include "runtime/level_schedule.h"
-#include "runtime/set_completion.h"
-#include "runtime/set_origin.h"
-#include "runtime/warning_list.h"
 #include "store/set_part.h"
 
 namespace varve {
@@ -49,13 +50,15 @@ struct CheckpointDuty {
   std::function<std::string(uint32_t ordinal)> group_name;  ///< of one among those that save to this store, for people
   /// What keeps older sets from making room: "3 sets wait for dir:/far". Empty: nothing.
   std::function<std::string()> what_waits;
-  std::vector<SegmentOwner> siblings;              ///< leaders of other groups on this node
+  std::vector<SegmentOwner> siblings;  ///< leaders of other groups on this node
+  /// What a set may do to one of its step that is there.
+  std::function<IfExists(uint64_t step)> policy_for;
   std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
   std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
-  /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped: what else is to be
-  /// done with it, and whether it is complete. Of those of which nobody had a snapshot, with the next one.
-  std::function<void(uint64_t step, const LevelDuty& levels, const Status& outcome)> spread;
+  /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
+  /// nobody had a snapshot, with the next one.
+  std::function<void(const NewSet&)> accept;
 };
 
 /// A group's checkpoint thread (stage 2): waits until the snapshots of all members are full for the same step, saves
@@ -76,8 +79,6 @@ class CheckpointThread {
   Status start();
   /// When the leader's checkpoint() of this step began, by the clock, and where it goes; the latter as for all leaders.
   void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
-  /// The set of this step was passed over by a restart: a new one may take its place.
-  void allow_replacement(uint64_t step);
   /// New sets are not to refer to these arenas: they could not be read, and may never be again.
   void avoid(std::set<ArenaId> arenas);
   /// The set of this step, if it is not complete, will not be: another group failed. Thread-safe, as are these all.
@@ -123,7 +124,6 @@ class CheckpointThread {
 
   PartName part_of(uint64_t step) const { return {{duty_.job, step}, duty_.run, duty_.ordinal, duty_.group_count}; }
   bool is_given_up(uint64_t step);
-  IfExists policy_for(uint64_t step);
   SaveOptions save_options(const LevelDuty& levels);
   Begin take_begin(uint64_t step);
   void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
@@ -148,7 +148,6 @@ class CheckpointThread {
   std::atomic<bool> stopping_{false};
   Mutex mutex_;  ///< guards all below but the thread
   std::map<uint64_t, Begin> begin_of_;
-  std::set<uint64_t> replaceable_;
   std::set<ArenaId> avoided_;
   std::set<uint64_t> given_up_;
   bool ended_ = false;

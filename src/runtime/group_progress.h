@@ -7,7 +7,7 @@
 #include "core/clock.h"
 #include "core/progress.h"
 #include "core/sync.h"
-#include "runtime/warning_list.h"
+#include "core/warning_list.h"
 #include "snapshot/control_block.h"
 
 namespace varve {

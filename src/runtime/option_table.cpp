@@ -164,9 +164,8 @@ Status take_store(Settings& settings, const std::string& text) {
       VARVE_ASSIGN(store, parse_level(std::string(kind) + escape_place(text.substr(kind.size()))));
     }
   }
-  LevelSpec memory;
-  memory.kind = LevelSpec::Kind::memory;
-  settings.levels = {memory, store};
+  VARVE_ASSIGN(LevelSpec memory, parse_level("memory"));
+  settings.levels = {std::move(memory), std::move(store)};
   return {};
 }
 

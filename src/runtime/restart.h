@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/restart_candidates.h"
-#include "runtime/set_origin.h"
+#include "level/restart_candidates.h"
+#include "level/set_origin.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
 

@@ -45,7 +45,7 @@ TEST(RestartCandidates, RefuseToGiveUpWhatAnotherNumberOfRanksLeftInMemory) {
 }
 
 TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
-  const std::vector<StoreSteps> stores = {{{7, 8}, "near"}, {{5, 7, 9}, "far"}};
+  const std::vector<StoreSteps> stores = {{{7, 8}, "near", 0}, {{5, 7, 9}, "far", 1}};
   std::vector<std::string> order;
   for (const RestartCandidate& candidate : restart_candidates({{{run(1), 7, 1}}}, stores).value())
     order.push_back(candidate.to_string());

@@ -11,39 +11,30 @@ namespace varve {
 
 /// In the nearest store that all ranks share. Before anything of the job is changed.
 Status RunSession::take_shared_lease() {
-  for (size_t level = 0; level < level_places_.size(); ++level) {
-    const LevelPlace& place = level_places_[level];
-    if (place.of_node() || place.away) continue;
-    Status opened;
-    if (ranks_->rank() == 0) {
-      Result<std::unique_ptr<StoreLevel>> made =
-          StoreLevel::open(*environment_.files, place.spec, place.path, settings_.key_file, clock_);
-      opened = made.status();
-      if (made.ok()) levels_[level] = std::move(*made);
-    }
-    // One that has gone away this very moment is no place for it; open_levels() says what that means.
-    if (!agree(*ranks_, opened).ok()) continue;
-    return take_lease(level);
+  for (StoreLevel* const level : levels_.stores()) {
+    if (level->is_of_node() || level->is_away()) continue;
+    // One that has gone away this very moment is no place for it; open() says what that means.
+    if (!agree(*ranks_, ranks_->rank() == 0 ? level->store().status() : Status()).ok()) continue;
+    return take_lease(*level);
   }
   return {};
 }
 
 /// In each node's own, if there is no other.
 Status RunSession::take_node_lease() {
-  if (lease_level_ || !level_places_.front().of_node()) return {};
-  return take_lease(0);
+  return lease_level_ == nullptr && world_.has_node_level ? take_lease(levels_.nearest()) : Status();
 }
 
-Status RunSession::take_lease(size_t level) {
-  lease_level_ = level;
+Status RunSession::take_lease(StoreLevel& level) {
+  lease_level_ = &level;
   Status taken;
-  if (speaks_for(level)) {
+  if (level.speaks()) {
     JobLease::Terms terms;
     terms.job = settings_.job;
-    terms.run = run_;
+    terms.run = world_.run;
     terms.take_over = settings_.take_over;
     terms.notice = [this](const Status& what) { notify(what); };
-    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(levels_[level]->store(), std::move(terms), clock_);
+    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(*level.opened(), std::move(terms), clock_);
     taken = lease.status();
     if (lease.ok()) lease_ = std::move(*lease);
   }
@@ -58,7 +49,7 @@ Status RunSession::take_lease(size_t level) {
 
 Status RunSession::check_lease(const Store* store) const {
   if (lease_) return lease_->check();
-  return store != nullptr ? check_job_lease(*store, settings_.job, run_) : Status();
+  return store != nullptr ? check_job_lease(*store, settings_.job, world_.run) : Status();
 }
 
 void RunSession::notify(const Status& warning) {

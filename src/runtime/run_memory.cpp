@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "comm/agreement.h"
+#include "level/job_memory.h"
 #include "runtime/placement.h"
 #include "runtime/run_session.h"
 
@@ -28,18 +29,18 @@ Result<std::vector<std::string>> RunSession::choose_spill_folders() {
   const std::string scratch = is_said ? absolute(said->second) : "/tmp";
   VARVE_ASSIGN(const ByteVector told, ranks_->broadcast(as_bytes(scratch), 0));
   std::vector<std::string> folders;
-  for (const LevelPlace& place : level_places_) {
-    if (place.of_node()) folders.push_back(parent_path(absolute(StoreLevel::path_of(place.spec, node_name_))));
-  }
+  if (world_.has_node_level) folders.push_back(parent_path(absolute(levels_.nearest().own_path())));
   folders.emplace_back(as_text(told));
-  for (const LevelPlace& place : level_places_) {
-    if (place.of_node() || place.spec.is_on_servers() || place.path.empty()) continue;
-    folders.push_back(parent_path(absolute(place.path)));
+  for (const StoreLevel* const level : levels_.stores()) {
+    if (level->is_of_node() || level->spec().is_on_servers() || level->path().empty()) continue;
+    folders.push_back(parent_path(absolute(level->path())));
   }
   return folders;
 }
 
 Status RunSession::prepare_memory() {
+  const StoreLevel& nearest = levels_.nearest();
+  family_ = job_memory(settings_.shared_memory, settings_.job, nearest.spec(), nearest.path(), world_.node);
   VARVE_ASSIGN(const std::vector<std::string> spill_folders, choose_spill_folders());
   family_.spill_folders = spill_folders;
   Status made = make_memory_in(settings_.shared_memory, /*restartable=*/true);
@@ -55,7 +56,7 @@ Status RunSession::prepare_memory() {
   }
   if (!made.ok()) return why;
   // Our own memory is there before we look for others': of two jobs that start together, at least one sees the other.
-  Result<LeftRuns> left = find_left_runs(family_, run_);
+  Result<LeftRuns> left = find_left_runs(family_, world_.run);
   VARVE_TRY(agree(*ranks_, left.status()));
   left_ = std::move(*left);
   left_runs_remain_ = !left_.runs.empty();
@@ -66,13 +67,13 @@ Status RunSession::prepare_memory() {
 Status RunSession::make_memory_in(const std::string& folder, bool restartable) {
   family_.folder = folder;
   Result<RankPlace> place = environment_.find_place(folder);
-  if (place.ok() && !node_name_.empty()) place = at_named_node(*place, node_name_);
+  if (place.ok() && !world_.node.empty()) place = at_named_node(*place, world_.node);
   VARVE_TRY(agree(*ranks_, place.status()));
   GroupRule rule = settings_.group;
-  rule.stay_on_nodes = has_node_level();
+  rule.stay_on_nodes = world_.has_node_level;
   VARVE_ASSIGN(plan_, agree_on_groups(*ranks_, *place, rule));
-  const bool leads_group = plan_.own_group().leader() == ranks_->rank();
-  VARVE_ASSIGN(free_processors_, agree_on_free_processors(*ranks_, place->node, leads_group));
+  take_seat();
+  VARVE_ASSIGN(free_processors_, agree_on_free_processors(*ranks_, place->node, world_.seat.leads_group));
 
   SnapshotOptions options;
   options.rank_count = ranks_->rank_count();
@@ -84,6 +85,17 @@ Status RunSession::make_memory_in(const std::string& folder, bool restartable) {
   memory_ = std::move(*memory);
   warnings_.add(plan_.warnings);
   return {};
+}
+
+void RunSession::take_seat() {
+  RankSeat& seat = world_.seat;
+  seat.nodes.clear();
+  for (const RankNode& node : plan_.nodes) seat.nodes.push_back({node.name, node.leader()});
+  seat.own_node = plan_.own_node;
+  seat.group = plan_.own;
+  seat.group_of_node = plan_.own_of_node();
+  seat.leads_group = plan_.own_group().leader() == ranks_->rank();
+  world_.load_threads = std::max(1u, processor_count() / plan_.node_rank_count);
 }
 
 Status RunSession::reserve_memory() {

@@ -7,8 +7,6 @@
 #include <iterator>
 
 #include "comm/agreement.h"
-#include "comm/subset_communicator.h"
-#include "runtime/own_folder.h"
 #include "runtime/placement.h"
 #include "runtime/remote_member.h"
 #include "runtime/run_session.h"
@@ -17,9 +15,6 @@ namespace varve {
 
 namespace {
 constexpr const char* kNodeVariable = "VARVE_NODE";
-
-/// Messages between the leaders of nodes have tags from this one on, above all others of ours.
-constexpr uint32_t kLeadersTag = 1024;
 
 /// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
 constexpr uint32_t kUsefulWorkersMax = 16;
@@ -39,13 +34,16 @@ Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicato
   if (!ranks) return Status::invalid_argument("a session needs a communicator");
   VARVE_ASSIGN(Settings settings, agree_on_settings(*ranks, options, environment.sources));
   std::unique_ptr<RunSession> session(new RunSession(std::move(ranks), std::move(settings), std::move(environment)));
-  VARVE_TRY(session->prepare_shared_levels());
+  VARVE_TRY(session->agree_on_run());
+  VARVE_TRY(session->levels_.look());
   VARVE_TRY(session->prepare_memory());
+  // Nothing of the job is changed before it is known that no other run of it lives.
   VARVE_TRY(session->take_shared_lease());
-  VARVE_TRY(session->prepare_node_level());
+  VARVE_TRY(session->levels_.prepare_on_nodes());
   VARVE_TRY(session->take_node_lease());
-  VARVE_TRY(session->open_levels());
-  VARVE_TRY(session->learn_earlier_sets());
+  VARVE_TRY(session->levels_.open());
+  VARVE_ASSIGN(const uint64_t next_number, session->levels_.learn_earlier_sets());
+  session->schedule_.go_on_from(next_number);
   VARVE_TRY(session->prepare_stage_two());
   session->finished_ = false;
   return session;
@@ -56,90 +54,32 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, S
       settings_(std::move(settings)),
       environment_(std::move(environment)),
       clock_(*environment_.clock),
-      node_name_(said_node(environment_.sources)),
+      world_{.ranks = *ranks_,
+             .files = *environment_.files,
+             .clock = clock_,
+             .warnings = warnings_,
+             .sets = job_sets_,
+             .left_runs = left_,
+             .job = settings_.job,
+             .key_file = settings_.key_file,
+             .node = said_node(environment_.sources),
+             .shared_memory = settings_.shared_memory,
+             .memory_bytes = settings_.memory_bytes,
+             .prepare_thread = [this] { place_thread(); }},
+      levels_(settings_.levels, world_),
       cadence_(cadence_rule(settings_), clock_),
       ledger_(clock_),
       schedule_(settings_.levels) {
   warnings_.add(settings_.warnings);
 }
 
-bool RunSession::has_node_level() const {
-  return std::any_of(settings_.levels.begin(), settings_.levels.end(),
-                     [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::local; });
-}
-
-/// The store of the own node, if nodes have some. Not before it is known that no other run of the job lives.
-Status RunSession::prepare_node_level() {
-  if (!has_node_level()) return {};
-  const auto is_local = [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::local; };
-  const LevelSpec spec = *std::find_if(settings_.levels.begin(), settings_.levels.end(), is_local);
-  const std::string path = StoreLevel::path_of(spec, node_name_);
-  FileSystem& files = *environment_.files;
-  VARVE_TRY(restore_node_levels(spec, path));
-  VARVE_TRY(agree(*ranks_,
-                  speaks_for_node() ? StoreLevel::prepare(files, spec, path, settings_.key_file).status() : Status()));
-  Result<std::unique_ptr<StoreLevel>> level = StoreLevel::open(files, spec, path, settings_.key_file, clock_);
-  VARVE_TRY(agree(*ranks_, level.status()));
-  levels_.front() = std::move(*level);
-  return check_own_folders(*ranks_, plan_, files, path, run_);
-}
-
-/// Lets the nodes rebuild each other's stores, if they have redundancy.
-Status RunSession::restore_node_levels(const LevelSpec& local, const std::string& path) {
-  const auto spec = std::find_if(settings_.levels.begin(), settings_.levels.end(),
-                                 [](const LevelSpec& level) { return level.kind == LevelSpec::Kind::redundancy; });
-  if (spec == settings_.levels.end()) return {};
-  if (plan_.nodes.size() < spec->redundancy.nodes_min()) {
-    return Status::invalid_argument(
-        fmt::format("redundancy needs {} nodes, and this run has {}", spec->redundancy.nodes_min(), plan_.nodes.size()),
-        spec->name());
-  }
-  std::array<uint64_t, 1> concurrent = {ranks_->concurrent() ? uint64_t{1} : uint64_t{0}};
-  VARVE_TRY(ranks_->all_min(concurrent));
-  if (concurrent[0] == 0) {
-    return Status::unsupported("redundancy over the nodes needs MPI_THREAD_MULTIPLE", spec->name(),
-                               "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)");
-  }
-  Status restored;
-  if (speaks_for_node()) {
-    restored = StoreLevel::prepare_parent(*environment_.files, local, path);
-    Result<std::unique_ptr<SetProtection>> made = make_protection(*spec, path);
-    if (made.ok()) protection_ = std::move(*made);
-    // All leaders come here, or the others would wait.
-    const Status rebuilt = protection_ ? protection_->restore() : made.status();
-    if (restored.ok()) restored = rebuilt;
-  }
-  return agree(*ranks_, restored);
-}
-
-Result<std::unique_ptr<SetProtection>> RunSession::make_protection(const LevelSpec& spec, const std::string& path) {
-  std::vector<uint32_t> leaders;
-  for (const RankNode& node : plan_.nodes) leaders.push_back(node.leader());
-  VARVE_ASSIGN(std::unique_ptr<Communicator> subset, make_subset_communicator(*ranks_, leaders, kLeadersTag));
-  ProtectionDuty duty;
-  duty.place = {environment_.files, path, plan_.node().name};
-  duty.job = settings_.job;
-  duty.level = spec;
-  duty.note_complete = [this](uint64_t step) { job_sets_.note_complete(step); };
-  return std::make_unique<SetProtection>(std::move(subset), std::move(duty), warnings_);
-}
-
-/// What earlier runs have left at the levels: which sets all nodes have, and what number comes next. Collective.
-Status RunSession::learn_earlier_sets() {
-  std::array<uint64_t, 1> number = {1};
-  for (size_t level = 0; level < levels_.size(); ++level) {
-    if (!levels_[level] || !speaks_for(level)) continue;
-    const Result<uint64_t> next = Catalog(levels_[level]->store()).next_number(settings_.job);
-    // A level that fails now counts again when it is back: numbers only say whose turn it is.
-    if (next.ok()) number[0] = std::max(number[0], *next);
-  }
-  VARVE_TRY(ranks_->all_max(number));
-  schedule_.go_on_from(number[0]);
-  if (!has_node_level()) return {};
-  VARVE_ASSIGN(const std::vector<uint64_t> complete,
-               agree_on_complete_sets(*ranks_, speaks_for_node() ? &levels_.front()->store() : nullptr, settings_.job,
-                                      plan_.nodes.size()));
-  for (const uint64_t step : complete) job_sets_.note_complete(step);
+/// By a name for this run, the same on all ranks. Collective.
+Status RunSession::agree_on_run() {
+  const Result<UniqueId> run = ranks_->rank() == 0 ? UniqueId::random() : UniqueId();
+  VARVE_TRY(agree(*ranks_, run.status()));
+  VARVE_ASSIGN(const ByteVector told, ranks_->broadcast(run->bytes, 0));
+  VARVE_ASSIGN(const ByteSpan id, ByteReader(told).bytes(world_.run.bytes.size()));
+  std::copy(id.begin(), id.end(), world_.run.bytes.begin());
   return {};
 }
 
@@ -154,10 +94,9 @@ Status RunSession::prepare_stage_two() {
     if (stop.ok()) stop_.emplace(std::move(*stop));
   }
   VARVE_TRY(agree(*ranks_, prepared));
+  world_.push_threads = worker_count();
   Status started = thread_ ? thread_->start() : Status();
-  for (const auto& push : pushes_) {
-    if (started.ok()) started = push->start();
-  }
+  if (started.ok()) started = levels_.start();
   if (relay_) {
     // Also after a failure: its leader waits for a word of it.
     const Status relayed = relay_->start();
@@ -178,33 +117,7 @@ Status RunSession::attach() {
   if (leader == ranks_->rank()) {
     VARVE_ASSIGN(thread_, make_thread());
   }
-  if (has_node_level() ? speaks_for_node() : ranks_->rank() == 0) make_pushes();
   return {};
-}
-
-/// The way to the levels behind the nearest store: for all of it, if all nodes share it; else for the own node's.
-void RunSession::make_pushes() {
-  for (size_t level = 1; level < levels_.size(); ++level) {
-    PushDuty duty;
-    duty.from = &levels_.front()->store();
-    duty.to = store_to_push_to(level);
-    duty.level = level_places_[level].spec;
-    duty.job = settings_.job;
-    duty.run = run_;
-    if (has_node_level()) {
-      duty.ordinal = plan_.own_node;
-      duty.count = static_cast<uint32_t>(plan_.nodes.size());
-      duty.complete_before = [this](uint64_t step) { return job_sets_.is_complete(step); };
-    }
-    duty.owed_farther = [this, level](uint64_t step, uint64_t set_number) {
-      return std::any_of(pushes_.begin() + static_cast<ptrdiff_t>(level), pushes_.end(),
-                         [&](const auto& push) { return push->owes(step, set_number); });
-    };
-    duty.thread_count = worker_count();
-    duty.memory_bytes = settings_.memory_bytes;
-    duty.prepare_thread = [this] { place_thread(); };
-    pushes_.push_back(std::make_unique<LevelPush>(std::move(duty), warnings_));
-  }
 }
 
 /// On a thread of ours, before it works.
@@ -224,79 +137,46 @@ Result<std::unique_ptr<CheckpointThread>> RunSession::make_thread() {
     }
   }
   CheckpointDuty duty = make_duty();
-  return std::make_unique<CheckpointThread>(levels_.front()->slowed(), std::move(duty), std::move(members),
+  return std::make_unique<CheckpointThread>(levels_.nearest().slowed(), std::move(duty), std::move(members),
                                             memory_->bell(), warnings_, clock_);
 }
 
 CheckpointDuty RunSession::make_duty() {
   CheckpointDuty duty;
-  duty.run = run_;
+  duty.run = world_.run;
   duty.job = settings_.job;
   duty.ordinal = plan_.own;
   duty.group_count = plan_.count();
-  if (has_node_level()) {
+  if (world_.has_node_level) {
     duty.ordinal = plan_.own_of_node();
     duty.group_count = static_cast<uint32_t>(plan_.groups_of_node().size());
-    duty.origin = SetOrigin{run_, ranks_->rank_count()};
+    duty.origin = SetOrigin{world_.run, ranks_->rank_count()};
   }
   duty.save.scheme = settings_.scheme;
   duty.save.codec = settings_.codec;
   duty.save.memory_bytes = settings_.memory_bytes;
   duty.save.thread_count = worker_count();
   duty.save.small_bytes = 0;  // each variable keeps its description
-  duty.save.run = run_;
+  duty.save.run = world_.run;
   duty.save.run_ranks = ranks_->rank_count();
-  duty.retention = retention_rules();
+  duty.retention = levels_.nearest_rules();
   duty.wait_seconds = settings_.wait_limit;
   duty.group_name = [this](uint32_t ordinal) {
-    return group_name(has_node_level() ? plan_.groups_of_node().at(ordinal) : ordinal);
+    return group_name(world_.has_node_level ? plan_.groups_of_node().at(ordinal) : ordinal);
   };
-  duty.what_waits = [this] {
-    std::string all;
-    for (const auto& push : pushes_) {
-      const std::string waits = push->what_waits();
-      if (!waits.empty()) all += (all.empty() ? "" : "; ") + waits;
-    }
-    return all;
-  };
+  duty.what_waits = [this] { return levels_.what_waits(); };
+  duty.policy_for = [this](uint64_t step) { return levels_.nearest().policy_for(step); };
   for (const RankGroup& group : plan_.groups) {
     if (group.leader() != ranks_->rank()) duty.siblings.push_back(owner_of(group.leader()));
   }
   // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
-  const bool looks = lease_level_ && works_on(static_cast<uint32_t>(*lease_level_)) &&
-                     (*lease_level_ == 0 || !level_places_[*lease_level_].spec.is_on_servers());
-  const StoreLevel* const lease_level = looks ? levels_[*lease_level_].get() : nullptr;
-  duty.may_save = [this, store = lease_level ? &lease_level->store() : nullptr] { return check_lease(store); };
-  duty.prepare_thread = [this] { place_thread(); };
+  const bool looks = lease_level_ != nullptr && lease_level_->is_at_work() &&
+                     (lease_level_->is_nearest() || !lease_level_->spec().is_on_servers());
+  duty.may_save = [this, store = looks ? lease_level_->opened() : nullptr] { return check_lease(store); };
+  duty.prepare_thread = world_.prepare_thread;
   duty.report = [this](const DrainReport& report) { note_drained(report); };
-  duty.spread = [this](uint64_t step, const LevelDuty& levels, const Status& outcome) {
-    for (const auto& push : pushes_) {
-      if (outcome.ok()) push->note_set(step, levels.number, levels.everywhere);
-    }
-    if (protection_ && (levels.everywhere || is_due(protection_->level(), levels.number)))
-      protection_->protect(step, outcome);
-  };
+  duty.accept = [this](const NewSet& set) { levels_.accept(set); };
   return duty;
-}
-
-/// Of the nearest store.
-Retention::Rules RunSession::retention_rules() {
-  Retention::Rules rules;
-  rules.job = settings_.job;
-  rules.keep = level_places_.front().spec.keep;
-  rules.owed = [this](uint64_t step, uint64_t number) {
-    return std::any_of(pushes_.begin(), pushes_.end(), [&](const auto& push) { return push->owes(step, number); });
-  };
-  if (!has_node_level()) return rules;
-  rules.complete = [this](uint64_t step) { return job_sets_.is_complete(step); };
-  rules.never_complete = [this](uint64_t step) { return job_sets_.is_never_complete(step); };
-  if (protection_) {
-    rules.has_redundancy = [this](uint64_t step) { return protection_->protects(step); };
-    rules.keep_with_redundancy = protection_->level().keep.value_or(1);
-    rules.before_drop = [this](uint64_t step) { return protection_->forget(step); };
-    rules.whole_arenas = true;
-  }
-  return rules;
 }
 
 /// "group 2 of 4 (rank 8 on n1)"

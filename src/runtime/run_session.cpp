@@ -69,145 +69,64 @@ nanoseconds RunSession::wait_limit() const {
 
 // Restart
 
-Result<std::vector<RestartCandidate>> RunSession::find_candidates(const std::vector<LeftSnapshot>& left) {
-  // What a rank completes is seen by all who list later.
-  for (size_t level = 0; level < levels_.size(); ++level) {
-    if (level_places_[level].away || !speaks_for(level)) continue;
-    const Result<std::vector<SetName>> completed = complete_leftover_parts(levels_[level]->store(), settings_.job);
-    if (!completed.ok()) {
-      warnings_.add(completed.status().with_context("a checkpoint that was nearly complete could not be completed"));
-    }
-  }
-  VARVE_TRY(ranks_->barrier());
-  std::vector<StoreSteps> stores;
-  Status listed;
-  for (size_t level = 0; level < levels_.size(); ++level) {
-    const LevelPlace& place = level_places_[level];
-    StoreSteps& store = stores.emplace_back();
-    if (levels_.size() > 1 || place.of_node()) store.place = place.spec.name();
-    if (place.away || (!place.of_node() && ranks_->rank() != 0)) continue;
-    const Store& shelf = levels_[level]->store();
-    PatientReads reads(shelf, clock_);
-    Result<std::vector<uint64_t>> steps = reads([&] { return Catalog(shelf).steps(settings_.job); });
-    if (steps.ok()) {
-      store.steps = std::move(*steps);
-    } else if (level > 0 && StoreLevel::is_away(steps.status())) {
-      note_away(level, steps.status());
-    } else if (listed.ok()) {
-      listed = steps.status();
-    }
-  }
-  VARVE_TRY(agree(*ranks_, listed));
-  VARVE_TRY(agree_on_away());
-  return agree_on_candidates(*ranks_, has_memory_level() ? memory_steps(left) : std::vector<MemoryStep>(), stores);
-}
-
 Result<std::optional<uint64_t>> RunSession::restart() {
   VARVE_TRY(check_running());
   if (last_taken_) return Status::invalid_argument("a restart comes before the first checkpoint");
-  VARVE_TRY(look_for_away_levels());
-  VARVE_TRY(open_levels());
+  VARVE_TRY(levels_.look());
+  VARVE_TRY(levels_.open());
   Result<std::optional<uint64_t>> restarted = restart_from_levels();
-  close_idle_levels();
+  levels_.close_idle();
   return restarted;
 }
 
 Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
-  RankRestart::Place place;
-  place.job = settings_.job;
-  place.rank = ranks_->rank();
-  place.rank_count = ranks_->rank_count();
-  place.thread_count = std::max(1u, processor_count() / plan_.node_rank_count);
-  place.kept_bytes_max = settings_.memory_bytes;
-  const std::vector<LeftSnapshot> left = left_.of_rank(place.rank);
-  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(left));
-  RankRestart side(shelves(), place, left, variables_, warnings_, clock_);
+  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, levels_.candidates());
+  RankRestart side(levels_, variables_);
   Result<RestartDecision> decision = restart_from_newest(*ranks_, candidates, side);
-  for (const auto& level : levels_) {
-    if (level) level->store().drop_arena_cache();
-  }
+  levels_.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
-  if (found_none) VARVE_TRY(check_all_were_reached());
+  if (found_none) VARVE_TRY(levels_.check_all_were_reached());
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
   take_consequences(*decision, candidates);
-  if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(side.unreadable_arenas(0)));
+  if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(levels_.nearest().unreadable_arenas()));
   // What is wrong with the variables is an error of the first checkpoint.
   const Status reserved = reserve_memory();
   if (!decision->taken) return std::optional<uint64_t>();
   last_step_ = decision->taken->step;
   if (!left_runs_useful_) restarted_set_ = last_step_;
-  if (!decision->taken->memory_run && level_places_[decision->taken->level].of_node())
-    job_sets_.note_complete(*last_step_);
+  if (levels_.at(decision->taken->level).spec().is_of_node()) job_sets_.note_complete(*last_step_);
   cadence_.note_restart(*last_step_);
   if (left_runs_useful_ && reserved.ok()) save_restarted(*last_step_);
   return last_step_;
 }
 
 void RunSession::save_restarted(uint64_t step) {
-  if (level_places_.front().of_node()) {
-    // Some nodes' own stores may have it.
-    if (protection_) protection_->forget(step).ignore("what is left of it is refused when it does not fit the new set");
-    if (thread_) thread_->allow_replacement(step);
-  }
+  // Some nodes' own stores may have it.
+  if (world_.has_node_level) levels_.note_found(levels_.nearest(), step, Found::damaged);
   last_step_.reset();
   const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);
   if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
 }
 
-std::vector<RankRestart::Shelf> RunSession::shelves() {
-  std::vector<RankRestart::Shelf> shelves;
-  for (size_t level = 0; level < levels_.size(); ++level) {
-    const LevelPlace& place = level_places_[level];
-    shelves.push_back({.open = [this, level] { return open_level(level); },
-                       .of_node = place.of_node(),
-                       .group = place.of_node() ? plan_.own_of_node() : plan_.own,
-                       .name = place.spec.name(),
-                       .mends = speaks_for(level)});
-  }
-  return shelves;
-}
-
 /// What was damaged may be replaced; what is near alone is to go far, too.
 void RunSession::take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates) {
-  for (const RestartCandidate& mended : decision.mended) {
-    if (mended.level == 0 && protection_)
-      protection_->forget(mended.step).ignore("what is left of it is refused when it does not fit");
-  }
-  for (const RestartCandidate& damaged : decision.damaged) {
-    if (damaged.level == 0 && protection_) {
-      // What is saved again is not what was protected.
-      protection_->forget(damaged.step).ignore("what is left of it is refused when it does not fit the new set");
-    }
-    if (damaged.level == 0 && thread_) thread_->allow_replacement(damaged.step);
-    if (damaged.level > 0 && !pushes_.empty()) pushes_[damaged.level - 1]->allow_replacement(damaged.step);
-  }
-  // The run computes these steps anew, and its sets are what follows from now on. Each old one stays, with what
-  // protects it, until the very moment at which the complete new one takes its place.
-  for (const RestartCandidate& unreadable : decision.unreadable) {
-    if (unreadable.level == 0 && thread_) thread_->allow_replacement(unreadable.step);
-    if (unreadable.level > 0 && !pushes_.empty()) pushes_[unreadable.level - 1]->allow_replacement(unreadable.step);
-  }
-  const auto in_store = [&](uint32_t level) {
-    return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
-      return !candidate.memory_run && candidate.level == level && candidate.step == decision.taken->step;
-    });
-  };
+  for (const RestartCandidate& set : decision.mended)
+    levels_.note_found(levels_.at(set.level), set.step, Found::mended);
+  for (const RestartCandidate& set : decision.damaged)
+    levels_.note_found(levels_.at(set.level), set.step, Found::damaged);
+  for (const RestartCandidate& set : decision.unreadable)
+    levels_.note_found(levels_.at(set.level), set.step, Found::unreadable);
   left_runs_useful_ = false;
   if (!decision.taken) return;
-  bool in_any = !decision.taken->memory_run;
-  // Of a store that all share, one look tells; a node's own may be the only one that has it.
-  for (uint32_t level = 0; level < levels_.size(); ++level)
-    in_any = in_any || (!level_places_[level].of_node() && in_store(level));
-  // What is in memory alone stays until it, or a newer set, is in the store, however this run ends.
-  left_runs_useful_ = !in_any;
-  if (decision.taken->memory_run || decision.taken->level > 0) return;
-  const uint64_t step = decision.taken->step;
-  const Result<SetRecord> record =
-      pushes_.empty() ? SetRecord() : Catalog(levels_.front()->store()).read({settings_.job, step});
-  for (uint32_t push = 0; push < pushes_.size() && record.ok(); ++push) {
-    if (!in_store(push + 1)) pushes_[push]->note_set(step, record->number, /*must=*/true);
-  }
+  const RestartCandidate& taken = *decision.taken;
+  // What is in memory alone stays until it, or a newer set, is in a store, however this run ends. Of a store that all
+  // share, one look tells; a node's own may be the only one that has it.
+  left_runs_useful_ =
+      taken.memory_run && std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
+        return !other.memory_run && other.step == taken.step && !levels_.at(other.level).spec().is_of_node();
+      });
+  if (&levels_.at(taken.level) == &levels_.nearest()) levels_.bring_behind(taken.step, candidates);
 }
 
 /// Arenas of the nearest store of which any rank could not read something: no group's new sets refer to them, as nobody
@@ -239,7 +158,7 @@ void RunSession::learn(std::span<const uint64_t> told) {
   sets_were_told_ = true;
   for (const uint64_t failed : job_sets_.learn(told).failed) {
     if (thread_) thread_->give_up(failed);
-    for (const auto& push : pushes_) push->forget(failed);
+    levels_.forget(failed);
   }
 }
 
@@ -417,40 +336,26 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   }
   if (relay_) relay_->stop();
   if (thread_) thread_->stop(time_left(end));
-  if (protection_) protection_->end();
+  levels_.stop();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
-  const Status pushed = finish_pushes(settled.ok(), end);
+  std::optional<NewSet> last;
+  if (settled.ok() && last_saved_) last = NewSet{.step = *last_saved_, .number = last_number_};
+  const Status pushed = levels_.finish(last, end);
   ledger_.note_blocked(clock_.seconds() - begin);
   // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
   // soon.
   const Status together = ranks_->barrier();
-  Status spread = pushed;
-  for (const auto& push : pushes_) {
-    const Status ended = push->end();
-    if (spread.ok()) spread = ended;
-  }
-  spread = agree(*ranks_, spread);
+  const Status ended = levels_.end();
+  const Status spread = agree(*ranks_, pushed.ok() ? ended : pushed);
   close();
   if (!settled.ok()) return settled;
   return together.ok() ? spread : together;
 }
 
-Status RunSession::finish_pushes(bool settled, Moment end) {
-  Status outcome;
-  for (const auto& push : pushes_) {
-    if (settled && last_saved_) push->note_set(*last_saved_, last_number_, /*must=*/true);
-  }
-  for (const auto& push : pushes_) {
-    const Status finished = push->finish(time_left(end));
-    if (outcome.ok()) outcome = finished;
-  }
-  return outcome;
-}
-
 void RunSession::close() {
   if (relay_) relay_->stop();
   if (thread_) thread_->stop(kPatience);
-  for (const auto& push : pushes_) push->end().ignore("finish() tells of it");
+  levels_.end().ignore("finish() tells of it");
   // What is still owed to a level behind stays.
   if (thread_) thread_->tidy();
   const std::optional<GroupNews> news = memory_->news();
@@ -513,33 +418,19 @@ SessionProgress RunSession::progress() const {
     progress.bytes_written = news->bytes_written;
     if (!news->last_error.ok()) progress.last_error = news->last_error;
   }
-  progress.levels = level_progress(progress, news.value_or(GroupNews()));
+  progress.levels = levels_.progress(run_news(progress, news.value_or(GroupNews())));
   return progress;
 }
 
-std::vector<LevelProgress> RunSession::level_progress(const SessionProgress& progress, const GroupNews& news) const {
-  std::vector<LevelProgress> levels;
-  uint32_t store = 0;
-  for (const LevelSpec& spec : settings_.levels) {
-    LevelProgress level;
-    if (spec.kind == LevelSpec::Kind::memory) level.newest = progress.newest_snapshot;
-    if (spec.holds_sets() && store == 0) {
-      if (progress.newest_persistent != restarted_set_) level.newest = progress.newest_persistent;
-      level.waiting = last_saved_ && news.finished_step.value_or(0) < *last_saved_ ? 1 : 0;
-      level.last_error = news.last_error;
-    } else if (spec.holds_sets() && store <= pushes_.size()) {
-      level = pushes_[store - 1]->progress();
-    }
-    if (spec.kind == LevelSpec::Kind::redundancy && protection_) level = protection_->progress();
-    if (spec.holds_sets()) ++store;
-    level.level = spec.name();
-    levels.push_back(std::move(level));
-  }
-  return levels;
+RunNews RunSession::run_news(const SessionProgress& progress, const GroupNews& news) const {
+  RunNews run{.newest_snapshot = progress.newest_snapshot, .last_error = news.last_error};
+  if (progress.newest_persistent != restarted_set_) run.newest_saved = progress.newest_persistent;
+  run.saving = last_saved_ && news.finished_step.value_or(0) < *last_saved_ ? 1 : 0;
+  return run;
 }
 
 std::string RunSession::effective_options() const {
-  const std::string where = node_name_.empty() ? "this machine" : "VARVE_NODE";
+  const std::string where = world_.node.empty() ? "this machine" : "VARVE_NODE";
   return varve::effective_options(settings_) +
          fmt::format("# this rank is on the node {} ({})\n", plan_.node().name, where);
 }

@@ -12,22 +12,19 @@
 #include "core/clock.h"
 #include "core/file_system.h"
 #include "core/sync.h"
+#include "core/warning_list.h"
+#include "level/level_schedule.h"
+#include "level/levels.h"
 #include "runtime/cadence.h"
 #include "runtime/checkpoint_thread.h"
 #include "runtime/group_plan.h"
-#include "runtime/job_sets.h"
-#include "runtime/level_push.h"
-#include "runtime/level_schedule.h"
 #include "runtime/processors.h"
 #include "runtime/rank_place.h"
 #include "runtime/rank_restart.h"
 #include "runtime/report.h"
-#include "runtime/set_protection.h"
 #include "runtime/settings.h"
 #include "runtime/snapshot_relay.h"
 #include "runtime/stop_requests.h"
-#include "runtime/store_level.h"
-#include "runtime/warning_list.h"
 #include "snapshot/snapshot.h"
 #include "snapshot/snapshot_discovery.h"
 #include "snapshot/variable_table.h"
@@ -75,56 +72,32 @@ class RunSession {
   RunSession(std::unique_ptr<Communicator> ranks, Settings settings, SessionEnvironment environment);
 
   // Parts of open(), in this order
-  Status prepare_shared_levels();
-  Status look_for_away_levels();
+  Status agree_on_run();
   Status prepare_memory();
   Status make_memory_in(const std::string& folder, bool restartable);
   Result<std::vector<std::string>> choose_spill_folders();
+  void take_seat();
   Status take_shared_lease();
   Status take_node_lease();
-  Status take_lease(size_t level);
-  Status prepare_node_level();
-  bool works_on(uint32_t level) const;
-  Status open_levels();
-  Result<const Store*> open_level(size_t level);
-  void note_away(size_t level, const Status& why);
-  Status agree_on_away();
-  void close_idle_levels();
-  Status restore_node_levels(const LevelSpec& local, const std::string& path);
-  Result<std::unique_ptr<SetProtection>> make_protection(const LevelSpec& spec, const std::string& path);
-  Status learn_earlier_sets();
+  Status take_lease(StoreLevel& level);
   Status prepare_stage_two();
   Status attach();
   Result<std::unique_ptr<CheckpointThread>> make_thread();
   CheckpointDuty make_duty();
-  Retention::Rules retention_rules();
   std::string group_name(uint32_t ordinal) const;
-  void make_pushes();
-  std::function<Result<const Store*>()> store_to_push_to(size_t level) const;
   void place_thread();
   uint32_t worker_count() const;
-  SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
+  SegmentOwner owner_of(uint32_t rank) const { return {family_, world_.run, rank}; }
 
   Status check_running() const;
   /// busy: another run has taken the job over. Any thread, while the level of the lease is open.
   Status check_lease(const Store* store) const;
   /// A warning that a user would easily miss. On rank 0 it is printed, unless the options say otherwise.
   void notify(const Status& warning);
-  bool has_memory_level() const { return settings_.levels.front().kind == LevelSpec::Kind::memory; }
-  /// Whether each node has a store of its own: that is the nearest one then.
-  bool has_node_level() const;
   /// Whether no rank sees by itself which sets are complete in the nearest store.
-  bool must_tell_sets() const { return has_node_level() && plan_.nodes.size() > 1; }
-  bool speaks_for_node() const { return plan_.node().leader() == ranks_->rank(); }
-  /// Whether this rank alone, of those that share a level, does what one has to do there.
-  bool speaks_for(size_t level) const {
-    return level_places_[level].of_node() ? speaks_for_node() : ranks_->rank() == 0;
-  }
+  bool must_tell_sets() const { return world_.has_node_level && plan_.nodes.size() > 1; }
 
   Result<std::optional<uint64_t>> restart_from_levels();
-  Result<std::vector<RestartCandidate>> find_candidates(const std::vector<LeftSnapshot>& left);
-  Status check_all_were_reached();
-  std::vector<RankRestart::Shelf> shelves();
   void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
   Status avoid_unreadable(const std::set<ArenaId>& mine);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
@@ -149,37 +122,26 @@ class RunSession {
   Status outcome_of(uint64_t step) const;
   void note_drained(const DrainReport& report);
   void forget_left_runs();
-  Status finish_pushes(bool settled, Moment end);
   std::optional<uint64_t> newest_persistent(const GroupNews& news) const;
   std::chrono::nanoseconds wait_limit() const;
   void close();
-  std::vector<LevelProgress> level_progress(const SessionProgress& progress, const GroupNews& news) const;
+  RunNews run_news(const SessionProgress& progress, const GroupNews& news) const;
   ReportContext report_context() const;
 
   const std::unique_ptr<Communicator> ranks_;
   const Settings settings_;
   const SessionEnvironment environment_;
   Clock& clock_;
-  const std::string node_name_;  ///< if VARVE_NODE says it
   WarningList warnings_;
-  UniqueId run_;
-  struct LevelPlace {
-    LevelSpec spec;
-    std::string path;  ///< as all ranks know it; empty if it is each node's own
-    /// Rank 0 has not reached it: no restart from it. Never the nearest of an open session. The same on all ranks after
-    /// look_for_away_levels() and agree_on_away().
-    bool away = false;
-    Status why_away{};  ///< on rank 0, once it has warned of it
-    bool of_node() const { return spec.kind == LevelSpec::Kind::local; }
-  };
-  std::vector<LevelPlace> level_places_;             ///< of the levels that hold sets, nearest first
-  std::vector<std::unique_ptr<StoreLevel>> levels_;  ///< the same; none where it is not open
-  std::optional<size_t> lease_level_;                ///< where the job's lease is
-  std::unique_ptr<JobLease> lease_;                  ///< in the rank that speaks for that level
+  JobSets job_sets_;
+  LeftRuns left_;  ///< of dead runs
+  LevelWorld world_;
+  Levels levels_;
+  StoreLevel* lease_level_ = nullptr;  ///< where the job's lease is
+  std::unique_ptr<JobLease> lease_;    ///< in the rank that speaks for that level
   SegmentFamily family_;
   GroupPlan plan_;
   ProcessorSet free_processors_;  ///< for the checkpoint thread, if this rank leads a group
-  LeftRuns left_;                 ///< of dead runs
   bool left_runs_remain_ = false;
   bool left_runs_useful_ = true;  ///< nothing in the store is as new, as far as is known
   VariableTable variables_;
@@ -188,10 +150,6 @@ class RunSession {
   RunLedger ledger_;
   std::optional<StopRequests> stop_;
   LevelSchedule schedule_;
-  JobSets job_sets_;
-  std::unique_ptr<SetProtection> protection_;  ///< of the nodes' stores, if there is any; in the leader of the node
-  /// To the levels behind the nearest; in the leader of the node, or in rank 0 if the nodes share the nearest.
-  std::vector<std::unique_ptr<LevelPush>> pushes_;
   std::unique_ptr<CheckpointThread> thread_;  ///< in the group's leader
   std::unique_ptr<SnapshotRelay> relay_;      ///< in a member on another node than its leader
   std::optional<uint64_t> restarted_set_;     ///< of the store, that the run goes on from

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "aggregate/source.h"
+#include "level/set_origin.h"
 #include "runtime/drained_image.h"
-#include "runtime/set_origin.h"
 
 namespace varve {
 

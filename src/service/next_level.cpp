@@ -3,11 +3,11 @@
 #include <optional>
 
 #include "core/throttled_file_system.h"
-#include "level/transfer.h"
 #include "service/location.h"
 #include "service/remote_reply.h"
 #include "service/server_link.h"
 #include "service/stoppable_progress.h"
+#include "transfer/transfer.h"
 
 namespace varve {
 

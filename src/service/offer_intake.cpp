@@ -1,6 +1,6 @@
 #include "service/offer_intake.h"
 
-#include "level/node_label.h"
+#include "redundancy/node_label.h"
 
 namespace varve {
 

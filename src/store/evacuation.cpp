@@ -8,6 +8,15 @@
 namespace varve {
 
 Status Evacuation::empty(const std::vector<ArenaId>& victims) {
+  const Status copied = copy_what_is_needed(victims);
+  if (!copied.ok() && lease_ != nullptr && lease_->lost()) {
+    return Status::busy("another prune took this one for dead while it copied what is still needed", store_.path(),
+                        "prune again");
+  }
+  return copied;
+}
+
+Status Evacuation::copy_what_is_needed(const std::vector<ArenaId>& victims) {
   for (const ArenaId& id : victims) {
     Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
     if (arena.ok()) {

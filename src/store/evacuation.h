@@ -26,7 +26,8 @@ class Evacuation {
   /// Those of `victims` that may go as they are: all that is needed of them was read whole elsewhere. Writes nothing.
   std::set<ArenaId> held_elsewhere(const std::set<ArenaId>& victims);
 
-  /// Brings what is needed of `victims` into a new arena (one at each place), sealed and durable.
+  /// Brings what is needed of `victims` into a new arena (one at each place), sealed and durable. busy if another prune
+  /// has taken this one for dead meanwhile.
   Status empty(const std::vector<ArenaId>& victims);
 
   /// Whether a victim that was emptied must stay: something that is needed is in it, or may be, and could not be
@@ -35,6 +36,7 @@ class Evacuation {
   uint64_t copied_packs() const { return copied_packs_; }
 
  private:
+  Status copy_what_is_needed(const std::vector<ArenaId>& victims);
   Status empty(const ArenaReader& arena);
   bool has_whole_home(const Score& pack, const std::vector<Extent>& ranges);
   bool has_whole_home(const Score& node);

@@ -41,7 +41,7 @@ std::vector<JobLevel> levels_of(const std::string& text) {
   std::vector<JobLevel> levels;
   for (const LevelSpec& spec : parse_levels(text).value()) {
     if (!spec.holds_sets()) continue;
-    levels.push_back({spec.name(), spec.place, spec.kind == LevelSpec::Kind::local, spec.every, spec.keep});
+    levels.push_back({spec.name(), spec.place, spec.is_of_node(), spec.every, spec.keep});
   }
   return levels;
 }

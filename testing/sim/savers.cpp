@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "runtime/store_levels.h"
+#include "runtime/command_levels.h"
 #include "sim/chunk_set.h"
 #include "sim/oracle.h"
 #include "sim/world.h"
@@ -51,11 +51,11 @@ class SaverStory {
   };
   using Originals = std::map<uint64_t, Original>;  ///< by step
 
-  Result<StoreLevels> open_levels();
+  Result<std::unique_ptr<CommandLevels>> open_levels();
   void be_saver(uint32_t ordinal, bool removes);
   /// Saves what is there and not saved yet, as a watcher that looks once.
   void look_once(const std::string& job, Originals& originals, bool removes, bool may_fail);
-  static bool is_anywhere(const StoreLevels& levels, const SetName& name);
+  static bool is_anywhere(CommandLevels& levels, const SetName& name);
   void note(const std::string& what, const Status& outcome, bool may_fail);
   void inject();
   void check_removed(const std::string& job, uint64_t step, const Numbers& numbers);
@@ -86,11 +86,11 @@ SaverStory::SaverStory(Simulator& simulator, const std::string& scratch)
   levels_ = parse_levels(levels_text_).value();
 }
 
-Result<StoreLevels> SaverStory::open_levels() {
-  StoreLevels::World taken;
+Result<std::unique_ptr<CommandLevels>> SaverStory::open_levels() {
+  CommandLevels::World taken;
   taken.files = &world_.files();
   taken.sources = {};
-  return StoreLevels::open({.levels = levels_text_, .store = {}, .key_file = {}}, StoreLevels::Use::save, taken);
+  return CommandLevels::open({.levels = levels_text_, .store = {}, .key_file = {}}, CommandLevels::Use::save, taken);
 }
 
 void SaverStory::note(const std::string& what, const Status& outcome, bool may_fail) {
@@ -98,32 +98,30 @@ void SaverStory::note(const std::string& what, const Status& outcome, bool may_f
   if (!outcome.ok() && !may_fail) fail(fmt::format("{} failed without a fault: {}", what, outcome.to_string()));
 }
 
-bool SaverStory::is_anywhere(const StoreLevels& levels, const SetName& name) {
-  return std::any_of(levels.levels().begin(), levels.levels().end(), [&](const StoreLevels::Level& level) {
-    return level.open && Catalog(level.open->store()).has(name);
-  });
+bool SaverStory::is_anywhere(CommandLevels& levels, const SetName& name) {
+  return levels.levels().find(name) != nullptr;
 }
 
 void SaverStory::look_once(const std::string& job, Originals& originals, bool removes, bool may_fail) {
   const Moment begun = simulator_.now();
-  Result<StoreLevels> levels = open_levels();
+  Result<std::unique_ptr<CommandLevels>> levels = open_levels();
   note("open", levels.status(), may_fail);
   if (!levels.ok()) return;
   for (auto& [step, original] : originals) {
     if (original.removed) continue;
     const SetName name{job, step};
     // As a watcher, which looks for a set at all levels before it saves it, and until its original is removed.
-    const bool known = (original.saved && !removes) || is_anywhere(*levels, name);
-    const Status saved = known ? Status() : save_numbers(levels->for_saving(), name, original.numbers);
+    const bool known = (original.saved && !removes) || is_anywhere(**levels, name);
+    const Status saved = known ? Status() : save_numbers((*levels)->for_saving(), name, original.numbers);
     const bool is_there = saved.ok() || saved.code() == StatusCode::already_exists;
     note("save of " + name.to_string(), is_there ? Status() : saved, may_fail);
     if (!is_there) continue;
     original.saved = true;
-    const StoreLevels::Onward onward = levels->bring_along(job, null_progress());
+    const Onward onward = (*levels)->bring_along(job, null_progress());
     for (const Status& failure : onward.failures) note("bringing along of " + job, failure, may_fail);
     if (!removes || onward.owed.contains(step)) continue;
     // As a watcher, which reads it back. Where all levels keep few sets, newer ones may have pushed it out meanwhile.
-    if (!is_anywhere(*levels, name)) continue;
+    if (!is_anywhere(**levels, name)) continue;
     simulator_.tell("the original of " + name.to_string() + " is removed");
     original.removed = true;
     check_removed(job, step, original.numbers);

@@ -6,14 +6,14 @@
 #include <map>
 #include <optional>
 
-#include "level/repair.h"
-#include "level/transfer.h"
 #include "sim/chunk_set.h"
 #include "sim/oracle.h"
 #include "sim/world.h"
 #include "store/prune.h"
 #include "store/spread.h"
 #include "store/verify.h"
+#include "transfer/repair.h"
+#include "transfer/transfer.h"
 
 namespace varve::sim {
 

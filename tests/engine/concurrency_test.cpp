@@ -124,7 +124,8 @@ struct AtOnce : testing::TestWithParam<bool> {
     options.live_share_min = 0.8;
     while (!stop) {
       const Status pruned = prune_store(*store, options).status();
-      EXPECT_TRUE(pruned.ok()) << pruned.to_string();
+      // One may take the other for dead while it copies.
+      EXPECT_TRUE(pruned.ok() || pruned.code() == StatusCode::busy) << pruned.to_string();
     }
   }
 

@@ -100,10 +100,11 @@ ByteVector smooth_field(size_t count, uint64_t seed) {
   return bytes;
 }
 
-Snapshot snapshot_of(const std::string& folder) {
+Snapshot snapshot_of(const std::string& folder, const std::function<bool(const std::string&)>& takes) {
   Snapshot snapshot;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    snapshot[entry.path().lexically_relative(folder).string()] = describe(entry.path());
+    const std::string path = entry.path().lexically_relative(folder).string();
+    if (!takes || takes(path)) snapshot[path] = describe(entry.path());
   }
   return snapshot;
 }

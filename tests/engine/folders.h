@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -36,6 +37,7 @@ ByteVector smooth_field(size_t count, uint64_t seed);
 
 /// What lies below a folder: of each path its type, mode, time and contents (holes count as zeros), in words.
 using Snapshot = std::map<std::string, std::string>;
-Snapshot snapshot_of(const std::string& folder);
+/// `takes` says of a path in the folder whether it is looked at; none: all are.
+Snapshot snapshot_of(const std::string& folder, const std::function<bool(const std::string& path)>& takes = {});
 
 }  // namespace varve::test

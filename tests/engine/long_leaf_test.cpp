@@ -8,12 +8,12 @@
 #include "aggregate/source_tree.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
-#include "level/repair.h"
-#include "level/transfer.h"
 #include "mount/file_map.h"
 #include "mount/set_listing.h"
 #include "store/prune.h"
 #include "store/verify.h"
+#include "transfer/repair.h"
+#include "transfer/transfer.h"
 
 namespace varve {
 namespace {

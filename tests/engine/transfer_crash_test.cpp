@@ -12,9 +12,9 @@
 #include "core/memory_file_system.h"
 #include "engine/fault_kinds.h"
 #include "engine/saving.h"
-#include "level/transfer.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
+#include "transfer/transfer.h"
 
 namespace varve {
 namespace {

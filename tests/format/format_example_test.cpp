@@ -7,7 +7,7 @@
 #include "arena/arena_writer.h"
 #include "core/memory_file_system.h"
 #include "format/documented_bytes.h"
-#include "level/parity_file.h"
+#include "redundancy/parity_file.h"
 #include "store/catalog.h"
 #include "store/store.h"
 #include "store/verify.h"

@@ -4,8 +4,8 @@
 
 #include "aggregate/inspect.h"
 #include "core/memory_file_system.h"
-#include "level/transfer.h"
 #include "store/prune.h"
+#include "transfer/transfer.h"
 
 namespace varve {
 namespace {

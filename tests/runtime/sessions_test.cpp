@@ -496,7 +496,8 @@ TEST(ASession, RefusesAJobThatIsRunningAlready) {
   EXPECT_EQ(Session::open(place.options()).status().code(), StatusCode::busy);
   auto options = place.options();
   options.job = "another";
-  EXPECT_TRUE(Session::open(options).ok());
+  const Status other = Session::open(options).status();
+  EXPECT_TRUE(other.ok()) << other.to_string();
   ASSERT_TRUE(first->finish().ok());
   EXPECT_TRUE(Session::open(place.options()).ok());
 }

@@ -1,0 +1,187 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/file_system.h"
+#include "core/progress.h"
+#include "core/warning_list.h"
+#include "level/job_sets.h"
+#include "level/level_spec.h"
+#include "level/restart_candidates.h"
+#include "level/set_origin.h"
+#include "snapshot/image.h"
+#include "snapshot/snapshot_discovery.h"
+#include "varve/communicator.h"
+#include "varve/session.h"
+
+namespace varve {
+
+class StoreLevel;
+
+/// A node of a run.
+struct SeatNode {
+  std::string name;     ///< all differ
+  uint32_t leader = 0;  ///< the rank that speaks for the node
+};
+
+/// Where a rank sits in its run, as far as levels go by it. A command sits alone.
+struct RankSeat {
+  std::vector<SeatNode> nodes{{}};  ///< in the order of their leaders
+  uint32_t own_node = 0;
+  uint32_t group = 0;          ///< ordinal of the own group (of ranks with one checkpoint thread) in all
+  uint32_t group_of_node = 0;  ///< and in those of the node
+  bool leads_group = true;
+  const SeatNode& node() const { return nodes[own_node]; }
+};
+
+/// What all levels of a run share, or those of a command, which is like a run of one rank. Outlives them.
+struct LevelWorld {
+  Communicator& ranks;
+  FileSystem& files;  ///< where folders are
+  Clock& clock;
+  WarningList& warnings;
+  JobSets& sets;              ///< what is known of the job's sets on all nodes
+  const LeftRuns& left_runs;  ///< of the job, dead, in the memory of this node
+  std::string job{};          ///< of the run; a command may have to do with several
+  std::string key_file{};     ///< of servers
+  std::string node{};         ///< as VARVE_NODE says it, or empty: nodes on one machine have folders of their own
+  std::string shared_memory{};
+  bool has_node_level = false;             ///< each node has a store of its own, which is the nearest then
+  uint64_t memory_bytes = 256_MiB;         ///< that one work on sets holds at most, about
+  size_t load_threads = 1;                 ///< of a rank, while all load
+  UniqueId run{};                          ///< once it is agreed on, as all below
+  RankSeat seat{};                         ///< when the ranks have found out who is where
+  size_t push_threads = 1;                 ///< that work for what is copied beside the program
+  std::function<void()> prepare_thread{};  ///< run first on each thread of levels: priority, place
+
+  bool speaks_for_node() const { return seat.node().leader == ranks.rank(); }
+};
+
+/// A checkpoint that was to become a set of the nearest store.
+struct NewSet {
+  uint64_t step = 0;
+  uint64_t number = 0;      ///< SetRecord::number
+  bool everywhere = false;  ///< it goes to all levels, whatever their turn is
+  Status outcome{};         ///< OK: it is complete there
+};
+
+/// A rank's part of a checkpoint, at one level. One thread at a time.
+class RankImage {
+ public:
+  virtual ~RankImage() = default;
+  virtual const ImageTable& table() const = 0;
+  /// Whether all of it is what its checksums say.
+  virtual Status check() = 0;
+  virtual Status read(uint64_t offset, MutableByteSpan into) = 0;
+  /// Of which run it is, if not all ranks have it from one set: only parts of one run belong together.
+  virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
+};
+
+/// What was found of a set at a restart.
+enum class Found : uint8_t {
+  damaged,     ///< for good
+  unreadable,  ///< it may be whole all the same
+  mended,      ///< it was damaged, and is not any more
+};
+
+/// How far the run itself is, as levels know it from nowhere else.
+struct RunNews {
+  std::optional<uint64_t> newest_snapshot{}, newest_saved{};
+  uint64_t saving = 0;  ///< sets on their way to the nearest store
+  Status last_error{};  ///< of saving there
+};
+
+/// What a level has, for who looks at it from outside (`varve levels`).
+struct LevelContents {
+  struct Job {
+    std::string job;
+    uint64_t sets = 0;
+    std::optional<uint64_t> newest{};
+    std::optional<uint64_t> behind{};  ///< so many sets the nearest store is ahead, if it can be reached
+    std::optional<bool> is_running{};  ///< memory: a run of the job lives
+  };
+  std::vector<Job> jobs{};
+  uint64_t bytes = 0;
+  std::optional<uint64_t> free_bytes{};  ///< on its file system, or those of its servers; if that is known
+};
+
+/// A place of a job's checkpoints, as one rank has it: memory, a store, what protects one. All that a level does for a
+/// set is here, so that a run is a loop over its levels, nearest first; each kind does its own, and leaves out what is
+/// no matter of its own. Functions that are collective are called by all ranks, in the same order. On the program's
+/// thread unless it says otherwise.
+class Level {
+ public:
+  Level(LevelSpec spec, LevelWorld& world) : spec_(std::move(spec)), world_(world) {}
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+  virtual ~Level() = default;
+
+  const LevelSpec& spec() const { return spec_; }
+  std::string name() const { return spec_.name(); }
+  /// Itself, if it is a store.
+  virtual StoreLevel* as_store() { return nullptr; }
+
+  // To open it: in this order, collective
+
+  /// What all ranks see from anywhere is looked for, and made if it is not there.
+  virtual Status look() { return {}; }
+  /// What each node has of its own. When the ranks know who is where, the farthest level first: what protects a store
+  /// rebuilds it before it is opened.
+  virtual Status prepare_on_node() { return {}; }
+  /// Opens that with which this rank works.
+  virtual Status open() { return {}; }
+  /// Starts what works beside the program.
+  virtual Status start() { return {}; }
+
+  // A restart: hold what can be restarted from, list it, load it
+
+  /// Of this rank, if they are no sets of a store.
+  virtual std::vector<MemoryStep> snapshots() const { return {}; }
+  /// This rank's part of a candidate of this level, as far as a glance tells that it is there. corrupt, not_found,
+  /// io_error: it cannot be used.
+  virtual Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) = 0;
+  /// What is known now of a set, here (`at` is this level) or at another one.
+  virtual void note_found(const Level& /*at*/, uint64_t /*step*/, Found /*found*/) {}
+
+  // Sets of a run: accept and protect them, hold what others are to get. Any thread
+
+  /// By the thread that saves sets to the nearest store, after each.
+  virtual void accept(const NewSet& /*set*/) {}
+  /// The set will never be complete: it is owed no more.
+  virtual void forget(uint64_t /*step*/) {}
+  /// Whether nearer levels must hold the set until this one has it.
+  virtual bool owes(uint64_t /*step*/, uint64_t /*number*/) const { return false; }
+  /// How many sets wait for this level, with its name and what is wrong with it; empty: none.
+  virtual std::string what_waits() const { return {}; }
+  /// Whether it makes the nearest store's sets outlast the loss of nodes, and this one among them.
+  virtual bool is_protection() const { return false; }
+  virtual bool protects(uint64_t /*step*/) const { return false; }
+  /// Before the nearest store drops a set; where this fails, the set stays.
+  virtual Status before_drop(uint64_t /*step*/) { return {}; }
+  virtual LevelProgress progress(const RunNews& run) const = 0;
+
+  // The end
+
+  /// No more sets come from this rank.
+  virtual void stop() {}
+  /// Tries what waits once more; `last`: the run's last set, which goes here whatever its turn is. busy: time ran out.
+  virtual Status finish(const std::optional<NewSet>& /*last*/, std::chrono::nanoseconds /*limit*/) { return {}; }
+  /// Gives up what is on its way. After it: the last error, if anything was left out.
+  virtual Status end() { return {}; }
+
+  /// For who looks from outside. `nearest`: the nearest store; null if it cannot be reached.
+  virtual Result<LevelContents> contents(const Store* nearest) = 0;
+
+ protected:
+  const LevelSpec spec_;
+  LevelWorld& world_;
+};
+
+}  // namespace varve

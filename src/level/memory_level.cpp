@@ -1,0 +1,96 @@
+// The snapshots in the nodes' shared memory, as a level: those of the run itself are its session's, those that dead
+// runs have left can be restarted from.
+#include <algorithm>
+
+#include "level/job_memory.h"
+#include "level/level_store.h"
+#include "level/levels.h"
+#include "snapshot/snapshot_reader.h"
+#include "store/catalog.h"
+
+namespace varve {
+
+namespace {
+class SnapshotImage final : public RankImage {
+ public:
+  explicit SnapshotImage(std::unique_ptr<SnapshotReader> reader) : reader_(std::move(reader)) {}
+  const ImageTable& table() const override { return reader_->image(); }
+  Status check() override { return {}; }  // it was verified when it was opened
+  Status read(uint64_t offset, MutableByteSpan into) override { return reader_->read(offset, into); }
+
+ private:
+  const std::unique_ptr<SnapshotReader> reader_;
+};
+
+class MemoryLevel final : public Level {
+ public:
+  MemoryLevel(const LevelSpec& spec, LevelWorld& world, const Levels& all) : Level(spec, world), all_(all) {}
+
+  std::vector<MemoryStep> snapshots() const override {
+    std::vector<MemoryStep> steps;
+    for (const LeftSnapshot& left : world_.left_runs.of_rank(world_.ranks.rank()))
+      steps.push_back({left.owner.run, left.step, left.rank_count});
+    return steps;
+  }
+
+  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override {
+    const std::vector<LeftSnapshot> all = world_.left_runs.of_rank(world_.ranks.rank());
+    const auto left = std::find_if(all.begin(), all.end(), [&](const LeftSnapshot& snapshot) {
+      return snapshot.owner.run == candidate.memory_run && snapshot.step == candidate.step;
+    });
+    if (left == all.end()) return Status::not_found("this rank has no such snapshot in memory");
+    VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, left->open_verified());
+    return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader)));
+  }
+
+  LevelProgress progress(const RunNews& run) const override { return {.level = name(), .newest = run.newest_snapshot}; }
+
+  /// Of the jobs that the nearest store has, if it can be reached, and of the one that the options name.
+  Result<LevelContents> contents(const Store* nearest) override {
+    LevelContents there;
+    const Result<uint64_t> free = posix_file_system().free_bytes(world_.shared_memory);
+    if (free.ok()) there.free_bytes = *free;
+    std::vector<std::string> jobs;
+    if (nearest != nullptr) {
+      VARVE_ASSIGN(jobs, Catalog(*nearest).jobs());
+    }
+    if (std::find(jobs.begin(), jobs.end(), world_.job) == jobs.end()) jobs.push_back(world_.job);
+    const StoreLevel& store = all_.nearest();
+    for (std::string& job : jobs) {
+      VARVE_ASSIGN(const MemoryUse use,
+                   memory_use(job_memory(world_.shared_memory, job, store.spec(), store.path(), world_.node)));
+      if (use.bytes == 0) continue;
+      there.bytes += use.bytes;
+      there.jobs.push_back({.job = std::move(job),
+                            .sets = use.newest_step ? 1u : 0u,
+                            .newest = use.newest_step,
+                            .behind = 0,
+                            .is_running = use.running});
+    }
+    return there;
+  }
+
+ private:
+  const Levels& all_;
+};
+
+Status take_word(LevelSpec& level, std::string_view word) {
+  return word == level.kind->words.front() ? Status() : Status::invalid_argument("no such level", std::string(word));
+}
+}  // namespace
+
+constinit const LevelKind kMemoryLevel{
+    .form = "memory",
+    .words = {"memory"},
+    .position = LevelKind::Position::first,
+    .position_rule = "memory is the first level",
+    .holds_sets = false,
+    .takes_options = false,
+    .take = take_word,
+    .name = [](const LevelSpec&) { return std::string("memory"); },
+    .make = [](const LevelSpec& spec, LevelWorld& world, const Levels& all) -> std::unique_ptr<Level> {
+      return std::make_unique<MemoryLevel>(spec, world, all);
+    },
+};
+
+}  // namespace varve

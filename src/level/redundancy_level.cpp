@@ -1,0 +1,222 @@
+#include "level/redundancy_level.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "comm/agreement.h"
+#include "comm/subset_communicator.h"
+#include "core/bytes.h"
+#include "level/backlog.h"
+#include "level/levels.h"
+#include "redundancy/node_folder.h"
+#include "redundancy/parity_group.h"
+#include "redundancy/redundancy_sets.h"
+
+namespace varve {
+
+namespace {
+/// The step of a leader that will come with no more sets.
+constexpr uint64_t kEnded = UINT64_MAX;
+
+/// Messages between the leaders of nodes have tags from this one on, above all others of ours.
+constexpr uint32_t kLeadersTag = 1024;
+
+struct Arrival {
+  uint64_t step = 0;
+  bool saved = false;
+};
+
+Result<Arrival> decode_arrival(ByteSpan bytes) {
+  ByteReader in(bytes);
+  Arrival arrival;
+  VARVE_ASSIGN(arrival.step, in.le64());
+  VARVE_ASSIGN(const uint8_t saved, in.u8());
+  arrival.saved = saved == 1;
+  return arrival;
+}
+}  // namespace
+
+Status RedundancyLevel::prepare_on_node() {
+  const std::vector<SeatNode>& nodes = world_.seat.nodes;
+  if (nodes.size() < spec_.redundancy.nodes_min()) {
+    return Status::invalid_argument(
+        fmt::format("redundancy needs {} nodes, and this run has {}", spec_.redundancy.nodes_min(), nodes.size()),
+        name());
+  }
+  std::array<uint64_t, 1> concurrent = {world_.ranks.concurrent() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world_.ranks.all_min(concurrent));
+  if (concurrent[0] == 0) {
+    return Status::unsupported("redundancy over the nodes needs MPI_THREAD_MULTIPLE", name(),
+                               "initialise MPI with MPI_Init_thread(..., MPI_THREAD_MULTIPLE, ...)");
+  }
+  return agree(world_.ranks, world_.speaks_for_node() ? restore() : Status());
+}
+
+/// All leaders come here, or the others would wait.
+Status RedundancyLevel::restore() {
+  std::vector<uint32_t> leaders;
+  for (const SeatNode& node : world_.seat.nodes) leaders.push_back(node.leader);
+  VARVE_ASSIGN(leaders_, make_subset_communicator(world_.ranks, leaders, kLeadersTag));
+  const Status parent = LevelStore::prepare_parent(world_.files, store_.spec(), store_.own_path());
+  RestoreLostOptions options;
+  options.job = world_.job;
+  VARVE_ASSIGN(const std::vector<RestoredSet> sets, restore_lost(*leaders_, place(), options));
+  for (const RestoredSet& set : sets) {
+    for (const std::string& line : set.rebuilt) world_.warnings.add(Status::corrupt(line, set.set.to_string()));
+    if (set.status.ok()) {
+      std::lock_guard lock(mutex_);
+      protected_.insert(set.set.step);
+    } else {
+      world_.warnings.add(
+          set.status.with_context(fmt::format("{} cannot be rebuilt from other nodes", set.set.to_string())));
+    }
+  }
+  return parent;
+}
+
+Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate&) {
+  return Status::not_found("redundancy has no sets of its own", name());
+}
+
+/// What is mended, or saved again, is not what was protected.
+void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
+  if (&at != &store_ || found == Found::unreadable) return;
+  before_drop(step).ignore("what is left of it is refused when it does not fit the new set");
+}
+
+void RedundancyLevel::accept(const NewSet& set) {
+  if (!leaders_ || !(set.everywhere || is_due(spec_, set.number))) return;
+  const uint64_t step = set.step;
+  const Result<Meeting> met = meet(step, set.outcome.ok());
+  if (!met.ok()) return record(met.status());
+  switch (*met) {
+    case Meeting::all_have_it: {
+      world_.sets.note_complete(step);
+      const Status outcome = protect_now(step);
+      if (!outcome.ok()) record(outcome.with_context(SetName{world_.job, step}.to_string()));
+      return;
+    }
+    case Meeting::not_all_have_it:
+    case Meeting::others_went_on:
+      record(Status::io_error("not all nodes have the set", SetName{world_.job, step}.to_string()));
+      return;
+  }
+}
+
+Result<RedundancyLevel::Meeting> RedundancyLevel::meet(uint64_t step, bool saved) {
+  ByteVector mine;
+  ByteWriter out(mine);
+  out.le64(step);
+  out.u8(saved ? 1 : 0);
+  for (;;) {
+    if (broken_) return Status::io_error("the nodes cannot be reached");
+    const Result<std::vector<ByteVector>> gathered = leaders_->all_gather(mine);
+    broken_ = !gathered.ok();
+    VARVE_TRY(gathered.status());
+    bool together = true, all_saved = true;
+    uint64_t farthest = step;
+    for (const ByteVector& bytes : *gathered) {
+      VARVE_ASSIGN(const Arrival arrival, decode_arrival(bytes));
+      together = together && arrival.step == step;
+      all_saved = all_saved && arrival.saved;
+      farthest = std::max(farthest, arrival.step);
+    }
+    if (together) return all_saved ? Meeting::all_have_it : Meeting::not_all_have_it;
+    if (farthest > step) return Meeting::others_went_on;
+  }
+}
+
+Status RedundancyLevel::protect_now(uint64_t step) {
+  VARVE_TRY(protect_set(*leaders_, place(), {world_.job, step}, spec_.redundancy).status());
+  {
+    std::lock_guard lock(mutex_);
+    newest_ = step;
+    protected_.insert(step);
+  }
+  if (!spec_.keep) return {};
+  VARVE_ASSIGN(const std::vector<SetName> given_up, retain_redundancy(*leaders_, place(), world_.job, *spec_.keep));
+  std::lock_guard lock(mutex_);
+  for (const SetName& set : given_up) protected_.erase(set.step);
+  return {};
+}
+
+Status RedundancyLevel::before_drop(uint64_t step) {
+  if (!leaders_) return {};
+  {
+    std::lock_guard lock(mutex_);
+    protected_.erase(step);
+  }
+  return drop_redundancy(place(), {world_.job, step});
+}
+
+bool RedundancyLevel::protects(uint64_t step) const {
+  std::lock_guard lock(mutex_);
+  return protected_.contains(step);
+}
+
+void RedundancyLevel::stop() {
+  if (!leaders_) return;
+  if (const Status met = meet(kEnded, false).status(); !met.ok()) record(met);
+}
+
+LevelProgress RedundancyLevel::progress(const RunNews&) const {
+  std::lock_guard lock(mutex_);
+  return {.level = name(), .newest = newest_, .last_error = last_error_};
+}
+
+void RedundancyLevel::record(const Status& failure) {
+  const Status what = failure.with_context(spec_.redundancy.text());
+  world_.warnings.add(what);
+  std::lock_guard lock(mutex_);
+  last_error_ = what;
+}
+
+Result<LevelContents> RedundancyLevel::contents(const Store* nearest) {
+  LevelContents there;
+  const std::string path = store_.own_path();
+  VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy({&world_.files, path, world_.node}, ""));
+  std::map<std::string, std::vector<uint64_t>> steps_of;
+  for (const SetName& set : sets) {
+    const Result<FileStatus> parity = world_.files.stat(join_path(NodeFolder::set_path(path, set), kParityFileName));
+    if (!parity.ok()) continue;  // it is being made, or was given up
+    there.bytes += parity->bytes;
+    steps_of[set.job].push_back(set.step);
+  }
+  for (auto& [job, steps] : steps_of) {
+    std::sort(steps.begin(), steps.end());
+    LevelContents::Job& entry = there.jobs.emplace_back();
+    entry = {.job = job, .sets = steps.size(), .newest = steps.back()};
+    if (nearest != nullptr) {
+      VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, job, steps));
+    }
+  }
+  return there;
+}
+
+// The kind
+
+namespace {
+Status take_scheme(LevelSpec& level, std::string_view word) {
+  VARVE_ASSIGN(level.redundancy, Redundancy::parse(word));
+  return {};
+}
+}  // namespace
+
+constinit const LevelKind kRedundancyLevel{
+    .form = "partner, xor:G, rs:K+M",
+    .words = {"partner", "xor:", "rs:"},
+    .position = LevelKind::Position::behind_node,
+    .position_rule = "it protects a local level, and stands right behind it",
+    .holds_sets = false,
+    .takes_bandwidth = false,
+    .take = take_scheme,
+    .name = [](const LevelSpec& level) { return level.redundancy.text(); },
+    .make = [](const LevelSpec& spec, LevelWorld& world, const Levels& before) -> std::unique_ptr<Level> {
+      return std::make_unique<RedundancyLevel>(spec, world, before.nearest());
+    },
+};
+
+}  // namespace varve

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "core/sync.h"
+#include "level/store_level.h"
+#include "redundancy/node_redundancy.h"
+
+namespace varve {
+
+/// The redundancy of the nodes' stores, as one rank has a part in it: the leader of each node; the others know no more
+/// than that it is there. Sets are accepted on the checkpoint thread, which drops them, too.
+///
+/// The leaders meet for each set that is to be protected. They need not come with the same one: who is behind learns
+/// that others have gone on, and goes on itself; who is ahead waits. So nobody waits for a set that a node failed to
+/// save.
+class RedundancyLevel final : public Level {
+ public:
+  RedundancyLevel(const LevelSpec& spec, LevelWorld& world, const StoreLevel& store)
+      : Level(spec, world), store_(store) {}
+
+  /// Rebuilds what nodes have lost; says so among the warnings. Before the stores are opened.
+  Status prepare_on_node() override;
+  /// It has no sets of its own.
+  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override;
+  void note_found(const Level& at, uint64_t step, Found found) override;
+  /// Protects the set, once it was saved on this node, or was not. What fails is recorded.
+  void accept(const NewSet& set) override;
+  bool is_protection() const override { return true; }
+  /// Whether the set has redundancy on all nodes, as far as is known here.
+  bool protects(uint64_t step) const override;
+  /// What is dropped only on some nodes would count as lost there, and be rebuilt.
+  Status before_drop(uint64_t step) override;
+  /// No more sets will come from here; returns when that is so for all.
+  void stop() override;
+  LevelProgress progress(const RunNews& run) const override;
+  /// Of this node's share.
+  Result<LevelContents> contents(const Store* nearest) override;
+
+ private:
+  enum class Meeting : uint8_t {
+    all_have_it,
+    not_all_have_it,
+    others_went_on,
+  };
+  NodePlace place() const { return {&world_.files, store_.own_path(), world_.seat.node().name}; }
+  Status restore();
+  Result<Meeting> meet(uint64_t step, bool saved);
+  Status protect_now(uint64_t step);
+  void record(const Status& failure);
+
+  const StoreLevel& store_;                ///< what it protects
+  std::unique_ptr<Communicator> leaders_;  ///< of all nodes; in them alone
+  bool broken_ = false;                    ///< the leaders cannot talk any more
+  mutable Mutex mutex_;                    ///< guards all below
+  std::optional<uint64_t> newest_;
+  std::set<uint64_t> protected_;  ///< steps
+  Status last_error_;
+};
+
+}  // namespace varve

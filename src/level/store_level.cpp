@@ -1,0 +1,349 @@
+#include "level/store_level.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/agreement.h"
+#include "level/farther_level.h"
+#include "level/levels.h"
+#include "level/own_folder.h"
+#include "level/patient_reads.h"
+#include "level/stored_image.h"
+#include "store/catalog.h"
+#include "store/condemn.h"
+#include "store/set_part.h"
+#include "transfer/repair.h"
+
+namespace varve {
+
+StoreLevel::StoreLevel(const LevelSpec& spec, LevelWorld& world, bool is_nearest)
+    : Level(spec, world), is_nearest_(is_nearest), away_(!spec.is_of_node()) {}
+
+bool StoreLevel::is_at_work() const {
+  if (!spec_.is_on_servers() || world_.ranks.rank() == 0) return true;
+  return is_nearest_ ? world_.seat.leads_group : world_.has_node_level && world_.speaks_for_node();
+}
+
+// To open it
+
+/// One that was away may be back: it is looked for again by each call.
+Status StoreLevel::look() {
+  if (!away_) return {};
+  Status looked;
+  std::string found;
+  if (world_.ranks.rank() == 0) {
+    Result<std::string> path =
+        LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.key_file);
+    if (path.ok()) {
+      found = std::move(*path);
+      why_away_ = {};
+    } else if (may_be_away(path.status())) {
+      note_away(path.status());
+    } else {
+      looked = path.status();
+    }
+  }
+  VARVE_TRY(agree(world_.ranks, looked));
+  VARVE_ASSIGN(const ByteVector told, world_.ranks.broadcast(as_bytes(found), 0));
+  path_ = as_text(told);
+  away_ = path_.empty();
+  return {};
+}
+
+Status StoreLevel::prepare_on_node() {
+  if (!is_of_node()) return {};
+  path_ = own_path();
+  const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.key_file).status() : Status();
+  VARVE_TRY(agree(world_.ranks, made));
+  Result<std::unique_ptr<LevelStore>> opened =
+      LevelStore::open(world_.files, spec_, path_, world_.key_file, world_.clock);
+  VARVE_TRY(agree(world_.ranks, opened.status()));
+  store_ = std::move(*opened);
+  return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
+}
+
+Status StoreLevel::open() {
+  Status opened = away_ || !is_at_work() ? Status() : store().status();
+  if (!opened.ok() && speaks() && may_be_away(opened)) {
+    note_away(opened);
+    opened = {};
+  }
+  VARVE_TRY(agree(world_.ranks, opened));
+  return share_away();
+}
+
+Status StoreLevel::reach(bool makes) {
+  path_ = own_path();
+  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, path_, world_.key_file).status() : Status();
+  away_ = false;
+  if (why_away_.ok()) why_away_ = store().status();
+  away_ = !why_away_.ok();
+  return why_away_;
+}
+
+void StoreLevel::close_if_idle() {
+  if (!is_at_work()) store_.reset();
+}
+
+Result<const Store*> StoreLevel::store() {
+  if (away_) return Status::io_error("the level cannot be reached", name());
+  if (!store_) {
+    VARVE_ASSIGN(store_, LevelStore::open(world_.files, spec_, path_, world_.key_file, world_.clock));
+  }
+  return &store_->store();
+}
+
+void StoreLevel::note_away(const Status& why) {
+  const bool told = !why_away_.ok();
+  away_ = true;
+  why_away_ = why;
+  if (!told)
+    world_.warnings.add(why.with_context(fmt::format("the run goes on without {} until it can be reached", name())));
+}
+
+/// Who speaks for the level says so to all. Collective.
+Status StoreLevel::share_away() {
+  std::array<uint64_t, 1> away = {away_ ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world_.ranks.all_max(away));
+  away_ = away[0] != 0;
+  return {};
+}
+
+// A restart
+
+void StoreLevel::complete_leftovers() {
+  if (away_ || !speaks() || !store_) return;
+  const Result<std::vector<SetName>> completed = complete_leftover_parts(store_->store(), world_.job);
+  if (!completed.ok()) {
+    world_.warnings.add(
+        completed.status().with_context("a checkpoint that was nearly complete could not be completed"));
+  }
+}
+
+Result<std::vector<uint64_t>> StoreLevel::list() {
+  std::vector<uint64_t> steps;
+  Status listed;
+  if (!away_ && (is_of_node() || world_.ranks.rank() == 0)) {
+    PatientReads reads(store_->store(), world_.clock);
+    Result<std::vector<uint64_t>> found = reads([&] { return Catalog(store_->store()).steps(world_.job); });
+    if (found.ok()) {
+      steps = std::move(*found);
+    } else if (may_be_away(found.status())) {
+      note_away(found.status());
+    } else {
+      listed = found.status();
+    }
+  }
+  VARVE_TRY(agree(world_.ranks, listed));
+  VARVE_TRY(share_away());
+  return steps;
+}
+
+/// Arenas that it finds damaged are condemned, so that the run, which will compute the same again, does not refer to
+/// them: a whole arena for one pack, since marks are of arenas, and since a prune brings what is whole in one to
+/// safety. What could not be read is not condemned, as it may be whole.
+class StoreLevel::Image final : public RankImage {
+ public:
+  Image(StoreLevel& level, const Store& store) : level_(level), store_(store), stored_(store, level.world_.clock) {}
+  ~Image() override { store_.drop_arena_cache(); }
+
+  Status open(uint64_t step) {
+    const LevelWorld& world = level_.world_;
+    const uint32_t rank = world.ranks.rank(), rank_count = world.ranks.rank_count();
+    PatientReads reads(store_, world.clock);
+    VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(store_).read({world.job, step}); }));
+    return with_consequences(level_.is_of_node()
+                                 ? stored_.open_of_node(record, rank, rank_count, world.seat.group_of_node)
+                                 : stored_.open(record, rank, rank_count, world.seat.group));
+  }
+  const ImageTable& table() const override { return stored_.image(); }
+  Status check() override {
+    return with_consequences(stored_.verify(level_.world_.load_threads, level_.world_.memory_bytes));
+  }
+  Status read(uint64_t offset, MutableByteSpan into) override { return stored_.read(offset, into); }
+  std::optional<SetOrigin> origin() const override {
+    return level_.is_of_node() ? std::optional(stored_.origin()) : std::nullopt;
+  }
+
+ private:
+  Status with_consequences(const Status& outcome) {
+    level_.take_consequences(stored_.faults());
+    return outcome;
+  }
+
+  StoreLevel& level_;
+  const Store& store_;
+  StoredImage stored_;
+};
+
+Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& candidate) {
+  const Result<const Store*> opened = store();
+  if (!opened.ok()) {
+    // Out of reach for this rank, it may be whole all the same.
+    return Status::io_error(std::string(opened.status().message()), std::string(opened.status().subject()),
+                            std::string(opened.status().hint()));
+  }
+  auto image = std::make_unique<Image>(*this, **opened);
+  VARVE_TRY(image->open(candidate.step));
+  return std::unique_ptr<RankImage>(std::move(image));
+}
+
+void StoreLevel::take_consequences(const CopyFaults& faults) {
+  unreadable_arenas_.insert(faults.unreadable.begin(), faults.unreadable.end());
+  const Status condemned = condemn_arenas(store_->store(), faults.damaged);
+  if (!condemned.ok()) {
+    world_.warnings.add(condemned.with_context("what is damaged could not be marked, so that new sets may rest on it"));
+  }
+}
+
+Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
+  if (!speaks()) return {};
+  const SetName set{world_.job, step};
+  VARVE_ASSIGN(const Store* const own, store());
+  // A node's own set has only its ranks: what another store has under that name is not the same.
+  if (is_of_node()) VARVE_TRY(Catalog(*own).read(set).status());
+  std::vector<RepairSource> sources;
+  for (StoreLevel* const other : all) {
+    if (other == this) continue;
+    const Result<const Store*> source = other->store();
+    if (source.ok()) sources.push_back({other->name(), *source});
+  }
+  own->drop_arena_cache();
+  VARVE_ASSIGN(const SetRepair repair, repair_set(*own, set, sources, {.thread_count = world_.load_threads}));
+  own->drop_arena_cache();
+  for (const MendedFrom& from : repair.mended) {
+    const bool several = from.packs + from.nodes + from.records > 1;
+    world_.warnings.add(
+        Status::corrupt(fmt::format("{} of {} in {} were damaged, and taken from {}", several ? "parts" : "a part",
+                                    set.to_string(), name(), from.source)));
+  }
+  return repair.lost;
+}
+
+/// The run computes a step anew of which the set is damaged or unreadable, and its sets are what follows from now on.
+/// The old one stays, with what protects it, until the very moment at which the complete new one takes its place.
+void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
+  if (&at != this || found == Found::mended) return;
+  std::lock_guard lock(mutex_);
+  replaceable_.insert(step);
+}
+
+IfExists StoreLevel::policy_for(uint64_t step) const {
+  std::lock_guard lock(mutex_);
+  return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
+}
+
+// Its sets
+
+Retention::Rules StoreLevel::rules(const std::string& job) const {
+  Retention::Rules rules;
+  rules.job = job;
+  rules.keep = spec_.keep;
+  if (is_of_node()) {
+    // Of a checkpoint that lies on several nodes, only a run knows whether it is complete.
+    rules.complete = [this, job](uint64_t step) {
+      const Result<SetRecord> record = Catalog(*opened()).read({job, step});
+      return record.ok() && record->has_all_ranks();
+    };
+  }
+  return rules;
+}
+
+Status StoreLevel::retain(const std::string& job, const std::set<uint64_t>& owed, ProgressSink& progress) {
+  if (away_) return {};
+  Retention::Rules what_may_go = rules(job);
+  what_may_go.owed = [&](uint64_t step, uint64_t) { return owed.contains(step); };
+  Retention retention(std::move(what_may_go));
+  VARVE_TRY(retention.apply(slowed(), progress));
+  return retention.give_space_back(slowed(), progress, /*wait_seconds=*/0);
+}
+
+LevelProgress StoreLevel::progress(const RunNews& run) const {
+  return {.level = name(), .newest = run.newest_saved, .waiting = run.saving, .last_error = run.last_error};
+}
+
+// For who looks from outside
+
+Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there) {
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps_by_age(job));
+  const auto known = std::find_if(steps.rbegin(), steps.rend(),
+                                  [&](uint64_t step) { return std::binary_search(there.begin(), there.end(), step); });
+  return static_cast<uint64_t>(known - steps.rbegin());
+}
+
+namespace {
+Result<uint64_t> arena_bytes(const Store& store) {
+  VARVE_ASSIGN(const std::vector<ArenaId> arenas, store.list_arenas());
+  uint64_t bytes = 0;
+  for (const ArenaId& arena : arenas) {
+    const Result<FileStatus> status = store.fs().stat(store.arena_path(arena));
+    if (status.ok()) bytes += status->bytes;
+  }
+  return bytes;
+}
+}  // namespace
+
+/// Of the jobs that are here, and of those of the nearest store.
+Result<LevelContents> StoreLevel::contents(const Store* nearest) {
+  VARVE_TRY(why_away_);
+  const Store& own = store_->store();
+  VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(own).jobs());
+  if (nearest != nullptr) {
+    VARVE_ASSIGN(const std::vector<std::string> there, Catalog(*nearest).jobs());
+    jobs.insert(jobs.end(), there.begin(), there.end());
+  }
+  std::sort(jobs.begin(), jobs.end());
+  jobs.erase(std::unique(jobs.begin(), jobs.end()), jobs.end());
+  LevelContents contents;
+  for (std::string& job : jobs) {
+    LevelContents::Job& entry = contents.jobs.emplace_back();
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(own).steps(job));
+    entry.sets = steps.size();
+    if (!steps.empty()) entry.newest = steps.back();
+    if (nearest != nullptr) {
+      VARVE_ASSIGN(entry.behind, sets_ahead(*nearest, job, steps));
+    }
+    entry.job = std::move(job);
+  }
+  VARVE_ASSIGN(contents.bytes, arena_bytes(own));
+  const Result<uint64_t> free = own.fs().free_bytes(own.arenas_path());
+  if (free.ok()) contents.free_bytes = *free;
+  return contents;
+}
+
+// The kinds
+
+namespace {
+std::unique_ptr<Level> make_store_level(const LevelSpec& spec, LevelWorld& world, const Levels& before) {
+  if (before.stores().empty()) return std::make_unique<StoreLevel>(spec, world, /*is_nearest=*/true);
+  return std::make_unique<FartherLevel>(spec, world, before);
+}
+}  // namespace
+
+constinit const LevelKind kNodeLevel{
+    .form = "local:PATH",
+    .words = {"local:"},
+    .position = LevelKind::Position::of_node,
+    .position_rule = "there is one local level, before all that is farther away",
+    .of_node = true,
+    .take = take_place,
+    .name = name_with_place,
+    .make = make_store_level,
+};
+constinit const LevelKind kFolderLevel{
+    .form = "dir:PATH", .words = {"dir:"}, .take = take_place, .name = name_with_place, .make = make_store_level};
+constinit const LevelKind kTcpLevel{.form = "tcp://HOST:PORT",
+                                    .words = {"tcp://"},
+                                    .on_servers = true,
+                                    .take = take_place,
+                                    .name = name_with_place,
+                                    .make = make_store_level};
+constinit const LevelKind kUnixLevel{.form = "unix:PATH",
+                                     .words = {"unix:"},
+                                     .on_servers = true,
+                                     .take = take_place,
+                                     .name = name_with_place,
+                                     .make = make_store_level};
+
+}  // namespace varve

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/sync.h"
+#include "level/level.h"
+#include "level/level_store.h"
+#include "level/retention.h"
+#include "store/copy_faults.h"
+#include "store/writer_lease.h"
+
+namespace varve {
+
+/// A set that was copied to a level.
+struct LevelCopy {
+  std::string level;  ///< its name
+  SetName name;
+  uint64_t sent_bytes = 0;
+};
+
+/// What became of a job's sets after one was saved to the nearest store.
+struct Onward {
+  std::vector<LevelCopy> copies;
+  std::vector<Status> failures;
+  std::vector<Status> given_up;  ///< sets that a level does not get, as its `backlog` says
+  std::set<uint64_t> owed;       ///< steps that some level should have, and has not
+};
+
+/// A level that is a store: of each node, or one that all share, in a folder or on servers. The nearest of these is
+/// what a run saves to; one behind it is a FartherLevel. A store that all share may be away, if it is not the nearest:
+/// then a run goes on without it until it is back.
+class StoreLevel : public Level {
+ public:
+  StoreLevel(const LevelSpec& spec, LevelWorld& world, bool is_nearest);
+
+  StoreLevel* as_store() override { return this; }
+  /// Whether each node has a store of its own here.
+  bool is_of_node() const { return spec_.is_of_node(); }
+  bool is_nearest() const { return is_nearest_; }
+  /// Whether this rank alone, of those that share the level, does what one has to do there.
+  bool speaks() const { return is_of_node() ? world_.speaks_for_node() : world_.ranks.rank() == 0; }
+  /// Whether this rank has to do with it also while the program computes. Servers need not know those who have not.
+  bool is_at_work() const;
+
+  /// As all ranks know it; of a node's own, as the node does; empty: not known yet.
+  const std::string& path() const { return path_; }
+  /// Where this rank would look for it.
+  std::string own_path() const { return LevelStore::path_of(spec_, world_.node); }
+
+  Status look() override;
+  Status prepare_on_node() override;
+  Status open() override;
+  /// Without others: makes it if `makes` and it is not there, and opens it. What is wrong is why_away() then.
+  Status reach(bool makes);
+  /// Closes what this rank does not work with.
+  void close_if_idle();
+
+  /// Out of reach for rank 0. The same on all ranks after each collective call.
+  bool is_away() const { return away_; }
+  /// On the rank that speaks for it.
+  const Status& why_away() const { return why_away_; }
+
+  /// The store, which this rank opens if it needs it.
+  Result<const Store*> store();
+  /// None: this rank has not opened it.
+  const Store* opened() const { return store_ ? &store_->store() : nullptr; }
+  /// For writing, no faster than the level allows. It is open.
+  const Store& slowed() const { return store_->slowed(); }
+
+  /// Makes sets of parts that runs have left, if all are there; on the rank that speaks for it.
+  void complete_leftovers();
+  /// The steps of the job's sets, as this rank sees them. Collective.
+  Result<std::vector<uint64_t>> list();
+  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override;
+  /// Makes a set whole again from the others, if this rank does it for all who share the level.
+  Status mend(uint64_t step, std::span<StoreLevel* const> all);
+  void note_found(const Level& at, uint64_t step, Found found) override;
+  /// Arenas of which this rank could not read something that it needed. They may be whole.
+  const std::set<ArenaId>& unreadable_arenas() const { return unreadable_arenas_; }
+
+  /// What a new set of this step may do to one that is there. Any thread.
+  IfExists policy_for(uint64_t step) const;
+  /// When its sets may go, as far as that is said here (Retention).
+  Retention::Rules rules(const std::string& job) const;
+
+  LevelProgress progress(const RunNews& run) const override;
+
+  /// For a command, without a thread: copies what the level lacks of a job's sets (the one that was just saved to the
+  /// nearest, and the backlog), oldest first. Returns the steps that it is still owed then.
+  virtual std::set<uint64_t> bring_all(const std::string& /*job*/, Onward& /*onward*/, ProgressSink& /*progress*/) {
+    return {};
+  }
+  /// After that: drops old sets that nobody is owed.
+  Status retain(const std::string& job, const std::set<uint64_t>& owed, ProgressSink& progress);
+  Result<LevelContents> contents(const Store* nearest) override;
+
+ protected:
+  Status share_away();
+
+ private:
+  class Image;
+
+  void note_away(const Status& why);
+  bool may_be_away(const Status& failure) const { return !is_nearest_ && LevelStore::is_away(failure); }
+  void take_consequences(const CopyFaults& faults);
+
+  const bool is_nearest_;
+  std::string path_;
+  bool away_;
+  Status why_away_;
+  std::unique_ptr<LevelStore> store_;
+  std::set<ArenaId> unreadable_arenas_;
+  mutable Mutex mutex_;  ///< guards replaceable_
+  std::set<uint64_t> replaceable_;
+};
+
+/// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:
+/// all, if none is. They count in the order in which they came, which need not be that of their steps: what falls back
+/// and goes on has new sets with lower ones.
+Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const std::vector<uint64_t>& there);
+
+}  // namespace varve

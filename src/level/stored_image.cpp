@@ -1,0 +1,254 @@
+#include "level/stored_image.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/parallel.h"
+
+namespace varve {
+
+/// What the image needs of a pack.
+struct StoredImage::PackUse {
+  struct Range {
+    Extent in_pack;
+    size_t stream = 0;
+    uint64_t stream_offset = 0;
+  };
+  uint32_t pack = 0;
+  std::vector<Range> ranges;
+};
+
+namespace {
+Status other_ranks(const SetName& name, uint64_t of_set, uint32_t of_run) {
+  return Status::invalid_argument(fmt::format("the set was made by {} ranks, and this run has {}", of_set, of_run),
+                                  name.to_string(), "start as many ranks as before");
+}
+}  // namespace
+
+Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
+  if (record.rank_count != rank_count) return other_ranks(record.name, record.rank_count, rank_count);
+  return open_found(find(record, rank, group));
+}
+
+Status StoredImage::open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
+  VARVE_TRY(find_origin(record, group));
+  if (origin_.rank_count != rank_count) return other_ranks(record.name, origin_.rank_count, rank_count);
+  const Status found = find(record, rank, group);
+  if (found.code() == StatusCode::invalid_argument) {
+    return Status::not_found(fmt::format("rank {} was on another node when the set was made", rank),
+                             record.name.to_string());
+  }
+  return open_found(found);
+}
+
+/// A set has one run's parts only, so any group's origin will do.
+Status StoredImage::find_origin(const SetRecord& record, uint32_t group) {
+  for (size_t i = 0; i < record.groups.size(); ++i) {
+    const GroupRecord& candidate = record.groups[(group + i) % record.groups.size()];
+    VARVE_ASSIGN(const Root root, read_root(candidate));
+    for (const LeafLink& link : root.leaves) {
+      VARVE_ASSIGN(const std::optional<SetOrigin> origin, origin_in(link));
+      if (!origin) continue;
+      origin_ = *origin;
+      return {};
+    }
+  }
+  return Status::invalid_argument("the set does not say of which run it is: it was not made by a session",
+                                  record.name.to_string(), "take another job name; `varve restore` gives its files");
+}
+
+Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
+  VARVE_ASSIGN(const Leaf leaf, read_leaf(link));
+  const auto file = std::find_if(leaf.files.begin(), leaf.files.end(), [](const TreeFile& candidate) {
+    return candidate.type == FileType::regular && SetOrigin::is_file_name(candidate.path);
+  });
+  if (file == leaf.files.end()) return std::optional<SetOrigin>();
+  if (file->bytes > SetOrigin::kBytesMax || file->streams.size() != 1) {
+    return Status::corrupt("what says of which run a set is makes no sense", file->path);
+  }
+  ByteVector text(file->bytes);
+  StreamReader reader(store_);
+  VARVE_TRY(reads_([&] { return reader.read(leaf, file->streams.front(), 0, text); }));
+  VARVE_ASSIGN(const SetOrigin origin, SetOrigin::parse(as_text(text)));
+  return std::optional(origin);
+}
+
+Status StoredImage::open_found(const Status& found) {
+  VARVE_TRY(found);
+  const Status table = read_table();
+  if (!table.ok()) verify(1, 0).ignore("it only tells where the damage is");
+  return table;
+}
+
+Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group) {
+  const std::string path = image_file_name(rank);
+  for (size_t i = 0; i < record.groups.size(); ++i) {
+    const GroupRecord& candidate = record.groups[(group + i) % record.groups.size()];
+    VARVE_ASSIGN(const Root root, read_root(candidate));
+    for (const LeafLink& link : root.leaves) {
+      VARVE_ASSIGN(leaf_, read_leaf(link));
+      const auto found =
+          std::find_if(leaf_.files.begin(), leaf_.files.end(), [&](const TreeFile& file) { return file.path == path; });
+      if (found == leaf_.files.end()) continue;
+      if (found->type != FileType::regular) return Status::corrupt("a rank's image is no file", path);
+      TreeFile file = std::move(*found);
+      leaf_.files.clear();
+      leaf_.files.push_back(std::move(file));
+      return {};
+    }
+  }
+  // No damage that an older set would mend, and nothing that a run may replace.
+  return Status::invalid_argument(fmt::format("the set has nothing of rank {}: it was not made by a session", rank),
+                                  record.name.to_string(), "take another job name; `varve restore` gives its files");
+}
+
+Status StoredImage::read_table() {
+  const TreeFile& file = leaf_.files.front();
+  pieces_of_stream_.resize(file.streams.size());
+  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
+    uint64_t at = 0;
+    for (const Extent& extent : stream_extents(file, stream)) {
+      pieces_of_stream_[stream].push_back({extent.offset, extent.bytes, stream, at});
+      pieces_.push_back(pieces_of_stream_[stream].back());
+      at += extent.bytes;
+    }
+  }
+  std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  if (file.bytes < kImagePrefixBytes) return Status::corrupt("a rank's image is too short", file.path);
+  ByteVector header(kImagePrefixBytes);
+  VARVE_TRY(read(0, header));
+  VARVE_ASSIGN(const uint64_t header_bytes, image_header_bytes(header, file.bytes));
+  header.resize(header_bytes);
+  VARVE_TRY(read(0, header));
+  VARVE_ASSIGN(image_, decode_image_header(header, file.bytes));
+  return {};
+}
+
+Status StoredImage::read(uint64_t offset, MutableByteSpan into) {
+  const TreeFile& file = leaf_.files.front();
+  if (offset > file.bytes || into.size() > file.bytes - offset) {
+    return Status::corrupt("bytes past the end of an image were asked for", file.path);
+  }
+  if (kept_.size() > 0) {
+    std::copy_n(kept_.data() + offset, into.size(), into.begin());
+    return {};
+  }
+  auto after = [](uint64_t at, const Piece& piece) { return at < piece.offset; };
+  auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), offset, after);
+  while (!into.empty()) {
+    // Streams cover the file, so there is a piece at every offset.
+    const Piece& here = *std::prev(piece);
+    const uint64_t skip = offset - here.offset;
+    const size_t bytes = std::min<uint64_t>(into.size(), here.bytes - skip);
+    VARVE_TRY(reads_(
+        [&] { return streams_.read(leaf_, file.streams[here.stream], here.stream_offset + skip, into.first(bytes)); }));
+    into = into.subspan(bytes);
+    offset += bytes;
+    ++piece;
+  }
+  return {};
+}
+
+std::vector<StoredImage::PackUse> StoredImage::pack_uses() const {
+  const TreeFile& file = leaf_.files.front();
+  std::map<uint32_t, size_t> place_of;
+  std::vector<PackUse> uses;
+  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
+    uint64_t at = 0;
+    for (const Reference& reference : file.streams[stream]) {
+      if (reference.pack != Reference::kPattern) {
+        const auto [place, added] = place_of.emplace(reference.pack, uses.size());
+        if (added) uses.push_back({reference.pack, {}});
+        uses[place->second].ranges.push_back({{reference.offset, reference.bytes}, stream, at});
+      }
+      at += reference.bytes;
+    }
+  }
+  return uses;
+}
+
+void StoredImage::keep(size_t stream, uint64_t stream_offset, ByteSpan bytes) {
+  const std::vector<Piece>& pieces = pieces_of_stream_[stream];
+  auto after = [](uint64_t at, const Piece& piece) { return at < piece.stream_offset; };
+  auto piece = std::upper_bound(pieces.begin(), pieces.end(), stream_offset, after);
+  while (!bytes.empty()) {
+    const Piece& here = *std::prev(piece);
+    const uint64_t skip = stream_offset - here.stream_offset;
+    const size_t part = std::min<uint64_t>(bytes.size(), here.bytes - skip);
+    std::copy_n(bytes.begin(), part, kept_.data() + here.offset + skip);
+    bytes = bytes.subspan(part);
+    stream_offset += part;
+    ++piece;
+  }
+}
+
+Status StoredImage::check_pack(const PackUse& use) {
+  std::vector<Extent> extents;
+  for (const PackUse::Range& range : use.ranges) extents.push_back(range.in_pack);
+  VARVE_ASSIGN(Pack pack, reads_([&] { return store_.read_pack(leaf_.packs[use.pack], extents); }));
+  for (const PackUse::Range& range : use.ranges) {
+    VARVE_ASSIGN(const ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
+    if (kept_.size() > 0) keep(range.stream, range.stream_offset, bytes);
+  }
+  return {};
+}
+
+Result<Root> StoredImage::read_root(const GroupRecord& group) {
+  Result<Root> root = reads_([&] { return store_.read_root(group.root, group.hint); });
+  if (!root.ok()) note_faults(faults_of_node(store_, group.root, group.hint));
+  return root;
+}
+
+Result<Leaf> StoredImage::read_leaf(const LeafLink& link) {
+  Result<Leaf> leaf = reads_([&] { return store_.read_leaf(link); });
+  if (!leaf.ok()) note_faults(faults_of_node(store_, link.score, link.hint));
+  return leaf;
+}
+
+void StoredImage::note_faults(const CopyFaults& faults) {
+  std::lock_guard lock(mutex_);
+  faults_.damaged.insert(faults.damaged.begin(), faults.damaged.end());
+  faults_.unreadable.insert(faults.unreadable.begin(), faults.unreadable.end());
+}
+
+void StoredImage::keep_patterns() {
+  const TreeFile& file = leaf_.files.front();
+  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
+    uint64_t at = 0;
+    for (const Reference& reference : file.streams[stream]) {
+      if (reference.pack == Reference::kPattern) {
+        ByteVector pattern(reference.bytes);
+        fill_pattern(reference.offset, 0, pattern);
+        keep(stream, at, pattern);
+      }
+      at += reference.bytes;
+    }
+  }
+}
+
+Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
+  const TreeFile& file = leaf_.files.front();
+  if (file.bytes <= kept_bytes_max) kept_ = Buffer(file.bytes);
+  const std::vector<PackUse> uses = pack_uses();
+  const Status finished = parallel_for(uses.size(), thread_count, [&](size_t i) -> Status {
+    const Status checked = check_pack(uses[i]);
+    if (checked.ok()) return {};
+    note_faults(faults_of_pack(store_, leaf_.packs[uses[i].pack]));
+    std::lock_guard lock(mutex_);
+    // An image of which some cannot be read may be whole tomorrow, but not one of which some is damaged.
+    if (first_failure_.ok() || checked.code() == StatusCode::corrupt) first_failure_ = checked;
+    return {};
+  });
+  const Status outcome = finished.ok() ? first_failure_ : finished;
+  if (!outcome.ok()) {
+    kept_ = Buffer();
+  } else if (kept_.size() > 0) {
+    keep_patterns();
+  }
+  return outcome;
+}
+
+}  // namespace varve

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "aggregate/set_files.h"
+#include "core/sync.h"
+#include "level/patient_reads.h"
+#include "level/set_origin.h"
+#include "snapshot/image.h"
+#include "store/copy_faults.h"
+#include "store/set_record.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// The image of one rank in a set of the store. What cannot be read is tried again for a while (PatientReads); if it
+/// stays so, that is io_error, and no damage. One thread at a time.
+class StoredImage {
+ public:
+  StoredImage(const Store& store, Clock& clock) : store_(store), reads_(store, clock), streams_(store) {}
+
+  /// Finds the image and reads its table. `group`: where to look first, the ordinal of the rank's group.
+  /// invalid_argument: the set is of another number of ranks, or has no image of this rank; corrupt.
+  Status open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
+  /// The same in the store of a rank's own node, where a set has only the ranks of that node. not_found: the rank was
+  /// on another node when the set was made.
+  Status open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
+  /// Which run made the set, after open_of_node().
+  const SetOrigin& origin() const { return origin_; }
+
+  const ImageTable& image() const { return image_; }
+
+  /// Decodes all of it and checks every chunk against its score, on up to `thread_count` threads; each pack is read
+  /// once. An image of at most `kept_bytes_max` is kept for read(). Looks at all even if some is damaged.
+  Status verify(size_t thread_count, uint64_t kept_bytes_max);
+  /// Bytes of the image, checked as well.
+  Status read(uint64_t offset, MutableByteSpan into);
+
+  /// What open() and verify() could not have: nothing new should refer to these arenas.
+  const CopyFaults& faults() const { return faults_; }
+
+ private:
+  /// A run of bytes that lie together in the image and in a stream.
+  struct Piece {
+    uint64_t offset = 0, bytes = 0;
+    size_t stream = 0;
+    uint64_t stream_offset = 0;
+  };
+  struct PackUse;
+
+  Status find(const SetRecord& record, uint32_t rank, uint32_t group);
+  Status find_origin(const SetRecord& record, uint32_t group);
+  Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
+  Status open_found(const Status& found);
+  Status read_table();
+  std::vector<PackUse> pack_uses() const;
+  Status check_pack(const PackUse& use);
+  Result<Root> read_root(const GroupRecord& group);
+  Result<Leaf> read_leaf(const LeafLink& link);
+  void note_faults(const CopyFaults& faults);
+  void keep_patterns();
+  void keep(size_t stream, uint64_t stream_offset, ByteSpan bytes);
+
+  const Store& store_;
+  PatientReads reads_;
+  StreamReader streams_;
+  Leaf leaf_;                  ///< with no file but the image's
+  std::vector<Piece> pieces_;  ///< in the order of the image
+  std::vector<std::vector<Piece>> pieces_of_stream_;
+  ImageTable image_;
+  SetOrigin origin_;
+  Buffer kept_;  ///< the whole image, or nothing
+  Mutex mutex_;  ///< guards all below while packs are checked
+  CopyFaults faults_;
+  Status first_failure_;
+};
+
+}  // namespace varve

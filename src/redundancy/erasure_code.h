@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/bytes.h"
+#include "redundancy/erasure_kernels.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// Makes M parity blocks of K data blocks, such that any K of the K + M are enough to get the others back. The parts
+/// are numbered: data 0 … K − 1, parity K … K + M − 1.
+///
+/// With M = 1 the parity is the exclusive or of the data; with more, a Reed-Solomon code over GF(2^8) whose generator
+/// matrix has a Cauchy matrix under the identity: 1 / (row xor column), as isa-l's gf_gen_cauchy1_matrix() makes it.
+/// Every square part of a Cauchy matrix has an inverse, so every loss of up to M parts can be repaired. FORMAT.md,
+/// "Redundancy files", fixes the coefficients.
+///
+/// Immutable, thread-safe.
+class ErasureCode {
+ public:
+  /// invalid_argument unless K and M are at least 1 and K + M at most kErasurePartsMax.
+  static Result<ErasureCode> create(uint32_t data_parts, uint32_t parity_parts,
+                                    ErasureKernel kernel = ErasureKernel::fast);
+
+  uint32_t data_parts() const { return data_parts_; }
+  uint32_t parity_parts() const { return parity_parts_; }
+  uint32_t parts() const { return data_parts_ + parity_parts_; }
+
+  /// The parity of K data blocks into M blocks; all equally long (internal otherwise), none overlapping. Allocates
+  /// nothing.
+  Status encode(std::span<const ByteSpan> data, std::span<const MutableByteSpan> parity) const;
+
+  /// How some parts are made of K others: for one pattern of losses, applied to any number of blocks.
+  class Repair {
+   public:
+    /// The parts that are needed, K of them, and those that are made of them, both as asked for.
+    const std::vector<uint32_t>& sources() const { return sources_; }
+    const std::vector<uint32_t>& targets() const { return targets_; }
+    /// The blocks of sources() into those of targets(); equally long (internal otherwise). Allocates nothing.
+    Status apply(std::span<const ByteSpan> sources, std::span<const MutableByteSpan> targets) const;
+
+   private:
+    friend class ErasureCode;
+    Repair(std::vector<uint32_t> sources, std::vector<uint32_t> targets, BlockMatrix matrix)
+        : sources_(std::move(sources)), targets_(std::move(targets)), matrix_(std::move(matrix)) {}
+    std::vector<uint32_t> sources_, targets_;
+    BlockMatrix matrix_;
+  };
+  /// Makes `targets` (at least one, data or parity) of `sources`: K different parts. invalid_argument for others.
+  Result<Repair> repair(std::vector<uint32_t> sources, std::vector<uint32_t> targets) const;
+
+  /// Rebuilds in place: parts (all K + M, equally long) that are not `present` are made of the first K that are.
+  /// invalid_argument, naming the numbers, if fewer are present. For many blocks of one pattern, take repair().
+  Status rebuild(const std::vector<bool>& present, std::span<const MutableByteSpan> parts) const;
+
+ private:
+  ErasureCode(uint32_t data_parts, uint32_t parity_parts, ErasureKernel kernel);
+  /// The row of the generator matrix that makes a part of the data.
+  std::vector<uint8_t> generator_row(uint32_t part) const;
+
+  uint32_t data_parts_, parity_parts_;
+  ErasureKernel kernel_;
+  BlockMatrix encoder_;
+};
+
+}  // namespace varve

@@ -1,0 +1,170 @@
+#include "redundancy/node_folder.h"
+
+#include <algorithm>
+
+#include "redundancy/parity_group.h"
+
+namespace varve {
+
+namespace {
+Status not_in_folder(std::string_view name) {
+  return Status::invalid_argument("redundancy knows no such file of a store", std::string(name));
+}
+
+std::string_view without_trailing_slashes(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path;
+}
+}  // namespace
+
+NodeFolder::NodeFolder(FileSystem& fs, const std::string& store_path, SetName set)
+    : fs_(fs), store_path_(without_trailing_slashes(store_path)), set_(std::move(set)) {}
+
+std::optional<NodeFolder::Kind> NodeFolder::kind_of(std::string_view name) {
+  if (name == kHeaderName) return Kind::header;
+  if (name == kRecordName) return Kind::record;
+  if (name == kParityFileName) return Kind::parity;
+  if (parse_arena_file_name(name)) return Kind::arena;
+  return std::nullopt;
+}
+
+bool NodeFolder::is_protected_name(std::string_view name) {
+  const std::optional<Kind> kind = kind_of(name);
+  return kind && *kind != Kind::parity;
+}
+
+Result<std::string> NodeFolder::place_of(std::string_view name) const {
+  if (name.ends_with(kUnfinishedSuffix)) {
+    if (!kind_of(name.substr(0, name.size() - kUnfinishedSuffix.size()))) return not_in_folder(name);
+    return join_path(set_path(store_path_, set_), name);
+  }
+  const std::optional<Kind> kind = kind_of(name);
+  if (!kind) return not_in_folder(name);
+  switch (*kind) {
+    case Kind::header: return join_path(store_path_, "varve.store");
+    case Kind::arena: return join_path(join_path(store_path_, "arenas"), name);
+    case Kind::record:
+      return join_path(join_path(join_path(store_path_, "sets"), set_.job), std::to_string(set_.step) + ".set");
+    case Kind::parity: return join_path(set_path(store_path_, set_), name);
+  }
+  return not_in_folder(name);
+}
+
+Result<std::string> NodeFolder::place_of_path(const std::string& path) const {
+  if (parent_path(path) != store_path_) return not_in_folder(path);
+  return place_of(base_name(path));
+}
+
+Status NodeFolder::create_with_parents(const std::string& path) {
+  const Status created = fs_.create_directory(path);
+  const std::string parent = parent_path(path);
+  if (created.code() != StatusCode::not_found || parent == path) return created;
+  VARVE_TRY(create_with_parents(parent));
+  VARVE_TRY(Store::sync_name(fs_, parent));
+  return fs_.create_directory(path);
+}
+
+Status NodeFolder::prepare() {
+  VARVE_TRY(create_with_parents(store_path_));
+  for (const std::string_view folder : Store::kFolders) {
+    VARVE_TRY(fs_.create_directory(join_path(store_path_, folder)));
+  }
+  VARVE_TRY(fs_.create_directory(redundancy_path(store_path_)));
+  VARVE_TRY(fs_.create_directory(set_path(store_path_, set_)));
+  VARVE_TRY(fs_.sync_directory(redundancy_path(store_path_)));
+  VARVE_TRY(fs_.sync_directory(store_path_));
+  return Store::sync_name(fs_, store_path_);
+}
+
+Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {
+  VARVE_ASSIGN(const std::string place, place_of_path(path));
+  return fs_.open_read(place);
+}
+
+Result<std::unique_ptr<File>> NodeFolder::create(const std::string& path, CreateOptions options) {
+  VARVE_ASSIGN(const std::string place, place_of_path(path));
+  if (!path.ends_with(kUnfinishedSuffix)) return Status::internal("a file of a store is made under its own name", path);
+  return fs_.create(place, options);
+}
+
+Status NodeFolder::rename(const std::string& from, const std::string& to) {
+  VARVE_ASSIGN(std::string from_place, place_of_path(from));
+  VARVE_ASSIGN(std::string to_place, place_of_path(to));
+  const std::optional<Kind> kind = kind_of(base_name(to));
+  if (!kind || from != to + std::string(kUnfinishedSuffix)) {
+    return Status::internal("only unfinished files are renamed, to their own names", from);
+  }
+  waiting_.push_back({*kind, std::move(from_place), std::move(to_place)});
+  return {};
+}
+
+Status NodeFolder::remove(const std::string& path) {
+  VARVE_ASSIGN(const std::string place, place_of_path(path));
+  if (!path.ends_with(kUnfinishedSuffix)) return Status::internal("a file of a store is removed", path);
+  return fs_.remove(place);
+}
+
+/// After the renames of one kind.
+Status NodeFolder::make_parents_durable(Kind kind) {
+  switch (kind) {
+    case Kind::header: return fs_.sync_directory(store_path_);
+    case Kind::arena: return fs_.sync_directory(join_path(store_path_, "arenas"));
+    case Kind::record:
+      VARVE_TRY(fs_.sync_directory(join_path(join_path(store_path_, "sets"), set_.job)));
+      return fs_.sync_directory(join_path(store_path_, "sets"));
+    case Kind::parity: return fs_.sync_directory(set_path(store_path_, set_));
+  }
+  return {};
+}
+
+Status NodeFolder::sync_directory(const std::string& path) {
+  if (path != store_path_) return not_in_folder(path);
+  std::vector<Rename> renames;
+  renames.swap(waiting_);
+  std::stable_sort(renames.begin(), renames.end(), [](const Rename& a, const Rename& b) { return a.kind < b.kind; });
+  for (size_t i = 0; i < renames.size(); ++i) {
+    if (renames[i].kind == Kind::record) {
+      VARVE_TRY(fs_.create_directory(parent_path(renames[i].to)));
+      VARVE_TRY(fs_.sync_directory(join_path(store_path_, "sets")));
+    }
+    VARVE_TRY(fs_.rename(renames[i].from, renames[i].to));
+    const bool last_of_kind = i + 1 == renames.size() || renames[i + 1].kind != renames[i].kind;
+    if (last_of_kind) VARVE_TRY(make_parents_durable(renames[i].kind));
+  }
+  return {};
+}
+
+Result<FileStatus> NodeFolder::stat(const std::string& path) {
+  VARVE_ASSIGN(const std::string place, place_of_path(path));
+  return fs_.stat(place);
+}
+
+Result<std::vector<DirectoryEntry>> NodeFolder::list(const std::string& path) {
+  if (path != store_path_) return not_in_folder(path);
+  std::vector<DirectoryEntry> entries;
+  for (const std::string_view name : {kHeaderName, kRecordName}) {
+    VARVE_ASSIGN(const std::string place, place_of(name));
+    const Result<FileStatus> status = fs_.stat(place);
+    if (status.ok()) entries.push_back({std::string(name), false});
+    if (!status.ok() && status.status().code() != StatusCode::not_found) return status.status();
+  }
+  for (const std::string& folder : {join_path(store_path_, "arenas"), set_path(store_path_, set_)}) {
+    const Result<std::vector<DirectoryEntry>> listed = fs_.list(folder);
+    if (!listed.ok() && listed.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(listed.status());
+    for (const DirectoryEntry& entry : *listed) {
+      const Result<std::string> place = place_of(entry.name);
+      if (!entry.is_directory && place.ok() && *place == join_path(folder, entry.name)) entries.push_back(entry);
+    }
+  }
+  return entries;
+}
+
+// What redundancy never does to the folder of a member.
+
+Status NodeFolder::create_directory(const std::string& path) { return not_in_folder(path); }
+Status NodeFolder::rename_no_replace(const std::string& from, const std::string& /*to*/) { return not_in_folder(from); }
+Status NodeFolder::remove_directory(const std::string& path) { return not_in_folder(path); }
+Status NodeFolder::touch(const std::string& path) { return not_in_folder(path); }
+
+}  // namespace varve

@@ -1,0 +1,95 @@
+#include "redundancy/node_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "core/memory_file_system.h"
+#include "redundancy/node_label.h"
+
+namespace varve {
+namespace {
+
+const std::string kArena = "00112233445566778899aabbccddeeff.arena";
+
+class NodeFolderTest : public testing::Test {
+ protected:
+  void make(const std::string& name, std::string_view text) {
+    auto file = folder_.create(folder_.path() + "/" + name);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    ASSERT_TRUE((*file)->write_at(0, as_bytes(text)).ok() && (*file)->sync().ok());
+  }
+  Status rename(const std::string& name) {
+    return folder_.rename(folder_.path() + "/" + name + ".rebuilding", folder_.path() + "/" + name);
+  }
+  bool exists(const std::string& path) { return fs_.stat(path).ok(); }
+
+  MemoryFileSystem fs_;
+  NodeFolder folder_{fs_, "/a/b/store/", SetName{"job", 7}};
+};
+
+TEST_F(NodeFolderTest, IsAViewOfTheStore) {
+  EXPECT_EQ(folder_.path(), "/a/b/store");
+  EXPECT_EQ(folder_.place_of("store-header").value(), "/a/b/store/varve.store");
+  EXPECT_EQ(folder_.place_of("record").value(), "/a/b/store/sets/job/7.set");
+  EXPECT_EQ(folder_.place_of(kArena).value(), "/a/b/store/arenas/" + kArena);
+  EXPECT_EQ(folder_.place_of("redundancy.parity").value(), "/a/b/store/redundancy/job@7/redundancy.parity");
+  EXPECT_EQ(folder_.place_of("record.rebuilding").value(), "/a/b/store/redundancy/job@7/record.rebuilding");
+  for (const char* name : {"", "x", "../record", "varve.store", "a.arena", "00112233445566778899AABBCCDDEEFF.arena",
+                           ".rebuilding", "x.rebuilding", "record.rebuilding.rebuilding"}) {
+    EXPECT_EQ(folder_.place_of(name).status().code(), StatusCode::invalid_argument) << name;
+    EXPECT_FALSE(NodeFolder::is_protected_name(name));
+  }
+  EXPECT_FALSE(NodeFolder::is_protected_name("redundancy.parity"));
+  EXPECT_TRUE(NodeFolder::is_protected_name(kArena));
+  EXPECT_EQ(folder_.open_read("/a/b/other/record").status().code(), StatusCode::invalid_argument);
+}
+
+TEST_F(NodeFolderTest, MakesTheFoldersOfAStoreDurably) {
+  ASSERT_TRUE(folder_.prepare().ok());
+  const auto after = fs_.after_crash({CrashPolicy::Kind::drop_unsynced});
+  for (const char* name : {"sets", "arenas", "writers", "condemned", "index", "redundancy/job@7"}) {
+    EXPECT_TRUE(after->stat(std::string("/a/b/store/") + name).ok()) << name;
+  }
+  EXPECT_TRUE(folder_.prepare().ok()) << "again";
+}
+
+TEST_F(NodeFolderTest, GivesFilesTheirPlacesOnlyWhenItIsSyncedRecordsLast) {
+  ASSERT_TRUE(folder_.prepare().ok());
+  for (const std::string& name : {std::string("record"), kArena, std::string("store-header")}) {
+    make(name + ".rebuilding", name);
+    ASSERT_TRUE(rename(name).ok());
+    EXPECT_FALSE(exists(folder_.place_of(name).value()));
+  }
+  EXPECT_EQ(folder_.list(folder_.path()).value().size(), 3u);
+  ASSERT_TRUE(folder_.sync_directory(folder_.path()).ok());
+  for (const std::string& name : {std::string("record"), kArena, std::string("store-header")}) {
+    EXPECT_EQ(as_text(read_file(fs_, folder_.place_of(name).value(), 100).value()), name);
+  }
+  EXPECT_EQ(folder_.list(folder_.path()).value().size(), 3u);
+  EXPECT_TRUE(fs_.list("/a/b/store/redundancy/job@7").value().empty());
+}
+
+TEST_F(NodeFolderTest, ChangesNothingElse) {
+  ASSERT_TRUE(folder_.prepare().ok());
+  EXPECT_FALSE(folder_.create(folder_.path() + "/record").ok());
+  EXPECT_FALSE(folder_.remove(folder_.path() + "/record").ok());
+  EXPECT_FALSE(folder_.rename(folder_.path() + "/record", folder_.path() + "/store-header").ok());
+  EXPECT_FALSE(folder_.rename(folder_.path() + "/record.rebuilding", folder_.path() + "/store-header").ok());
+  EXPECT_FALSE(folder_.create_directory(folder_.path() + "/x").ok());
+  EXPECT_FALSE(folder_.remove_directory(folder_.path()).ok());
+}
+
+TEST(NodeLabel, RoundTripsAndRefusesAllElse) {
+  const NodeLabel label{{"a.1-of-2", 12}, 2, 7};
+  EXPECT_EQ(label.text(), "a.1-of-2@12.3-of-7");
+  EXPECT_EQ(NodeLabel::parse(label.text()), label);
+  for (const char* text : {"", "job@7", "job@7.", "job@7.0-of-1", "job@7.2-of-1", "job@7.01-of-1", "job@07.1-of-1",
+                           "job.1-of-1", "@7.1-of-1", "job@7.1-of-", "job@7.-of-1", "job@7.1-of-1x", "a/b@7.1-of-1"}) {
+    EXPECT_FALSE(NodeLabel::parse(text)) << text;
+  }
+  EXPECT_EQ(parse_set_name("a@b@3"), std::nullopt) << "a job's name has no @";
+  EXPECT_EQ(parse_set_name("job@18446744073709551615"), (SetName{"job", UINT64_MAX}));
+  EXPECT_EQ(parse_set_name("job@18446744073709551616"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,46 @@
+#include "runtime/command_levels.h"
+
+namespace varve {
+
+namespace {
+/// Whether the nearest level can be saved to, set by set.
+Status check_nearest(const LevelSpec& spec) {
+  if (spec.every == 1) return {};
+  return Status::invalid_argument("every= of the nearest level counts checkpoints, which a running program alone makes",
+                                  spec.to_string(), "leave it out: each set is saved there");
+}
+}  // namespace
+
+Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use use, World world) {
+  SettingsSources& sources = world.sources;
+  sources.command_line = {{"levels", said.levels}, {"store", said.store}, {"key_file", said.key_file}};
+  VARVE_ASSIGN(Settings settings, resolve_settings({}, sources));
+  const auto node = sources.environment.find("VARVE_NODE");
+  std::unique_ptr<CommandLevels> opened(
+      new CommandLevels(std::move(settings), node != sources.environment.end() ? node->second : std::string(), world));
+  if (use != Use::look) VARVE_TRY(check_nearest(opened->levels_.nearest().spec()));
+  for (StoreLevel* const level : opened->levels_.stores()) {
+    if (use == Use::help && !level->is_nearest()) continue;
+    const Status reached = level->reach(/*makes=*/use == Use::save);
+    // What makes no sense will make none later, either.
+    const bool has_to_be_there = level->is_nearest() || reached.code() == StatusCode::invalid_argument;
+    if (use != Use::look && has_to_be_there) VARVE_TRY(reached.with_context("level " + level->name()));
+  }
+  return opened;
+}
+
+CommandLevels::CommandLevels(Settings settings, const std::string& node, const World& world)
+    : settings_(std::move(settings)),
+      world_{.ranks = *alone_,
+             .files = *world.files,
+             .clock = *world.clock,
+             .warnings = warnings_,
+             .sets = sets_,
+             .left_runs = left_runs_,
+             .job = settings_.job,
+             .key_file = settings_.key_file,
+             .node = node,
+             .shared_memory = settings_.shared_memory},
+      levels_(settings_.levels, world_) {}
+
+}  // namespace varve
