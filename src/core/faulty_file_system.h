@@ -60,6 +60,7 @@ class FaultyFileSystem final : public FileSystem {
   Status remove(const std::string& path) override;
   Status remove_directory(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
+  Result<std::unique_ptr<PowerWatch>> watch_power() override { return inner_.watch_power(); }
   Status touch(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;

@@ -41,6 +41,7 @@ namespace {
 template <class Name>
 Status put_in_place(FileSystem& fs, const std::string& path, ByteSpan contents, const Name& name) {
   VARVE_ASSIGN(UniqueId id, UniqueId::random());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, fs.watch_power());
   const std::string temporary = fmt::format("{}.{}.tmp", path, id.hex());
   Status status = write_and_sync(fs, temporary, contents);
   if (status.ok()) status = name(temporary);

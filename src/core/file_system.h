@@ -48,9 +48,19 @@ struct CreateOptions {
   bool direct = false;
 };
 
+/// That a loss of power is noticed: see FileSystem::watch_power().
+class PowerWatch {
+ public:
+  virtual ~PowerWatch() = default;
+};
+
 /// What a store needs of the system under it. Paths are absolute or relative to the working directory, `/`-separated.
 /// All operations may be called from several threads. Durability: a file's bytes after File::sync(), a name (created,
 /// renamed or removed) after sync_directory() of the folder that holds it.
+///
+/// A machine far away may lose power between the two, and be back before the sync, which would then find nothing to do.
+/// So the first sync after it fails (io_error) if names in the folder were changed before it and not synced. That is
+/// enough for one thread that changes names and syncs their folder; all other work has a PowerWatch.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -69,6 +79,12 @@ class FileSystem {
   /// Removes an empty directory; already_exists (ENOTEMPTY) if it is not empty.
   virtual Status remove_directory(const std::string& path) = 0;
   virtual Status sync_directory(const std::string& path) = 0;
+  /// For work that changes names in several folders, shares folders with other threads, or goes by names that others
+  /// have changed: made before it looks at anything. As long as it lives, sync_directory() fails (io_error) if the
+  /// machine that has the files has lost power since: what this process has seen and done may not be so any more. Work
+  /// that failed so is done anew, with another watch. May be null: this process would not have outlived it. The file
+  /// system outlives it.
+  virtual Result<std::unique_ptr<PowerWatch>> watch_power() { return std::unique_ptr<PowerWatch>(); }
   /// Sets the modification time to the file system's now: a heartbeat. not_found if the file is gone.
   virtual Status touch(const std::string& path) = 0;
 

@@ -41,6 +41,7 @@ class ForwardingFileSystem : public FileSystem {
   Status remove(const std::string& path) override { return inner_.remove(path); }
   Status remove_directory(const std::string& path) override { return inner_.remove_directory(path); }
   Status sync_directory(const std::string& path) override { return inner_.sync_directory(path); }
+  Result<std::unique_ptr<PowerWatch>> watch_power() override { return inner_.watch_power(); }
   Status touch(const std::string& path) override { return inner_.touch(path); }
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override { return inner_.list(path); }
   Result<FileStatus> stat(const std::string& path) override { return inner_.stat(path); }

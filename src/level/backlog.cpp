@@ -55,9 +55,12 @@ bool has_trees_of(const SetRecord& there, const SetRecord& here) {
 }
 
 Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due) {
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, there.fs().watch_power());
   // What cannot be listed is not known to lack anything.
   VARVE_TRY(Catalog(there).jobs().status());
   VARVE_ASSIGN(std::vector<OwedSet> owed, due_of(nearest, &there, due));
+  // What is not owed may leave the nearest store.
+  VARVE_TRY(Catalog(there).make_durable(due.job));
   if (!due.level.keep || owed.empty()) return owed;
   VARVE_ASSIGN(const std::vector<uint64_t> leaving, would_leave(there, due, owed));
   std::erase_if(

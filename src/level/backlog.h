@@ -33,7 +33,8 @@ struct DueSets {
 bool has_trees_of(const SetRecord& there, const SetRecord& here);
 
 /// The sets in the nearest store that are due at a farther level, `there`, and are not there, or otherwise; in the
-/// order in which they were made. Without those that the level's own `keep` would drop at once.
+/// order in which they were made. Without those that the level's own `keep` would drop at once. What is there is
+/// durable then.
 Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due);
 /// The same of a level that cannot be reached: whatever is due may be owed.
 Result<std::vector<OwedSet>> backlog_of_unreached(const Store& nearest, const DueSets& due);

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
 
 #include "core/faulty_file_system.h"
 #include "core/forwarding_file_system.h"
@@ -124,6 +128,46 @@ TEST_F(Seal, TakesNoSecondSyncOfTheRecordsNameForSuccess) {
     }
     check(folder, true);
   }
+}
+
+TEST_F(Seal, TakesNoSecondSyncOfAFileForSuccess) {
+  TempFolder folder;
+  prepare(folder);
+  const auto mounted = open(posix_file_system(), folder);
+  ASSERT_NE(mounted, nullptr);
+  {
+    auto file = mounted->create("run/7.tmp/d");
+    ASSERT_TRUE(file.ok());
+    ASSERT_EQ(TestMount::write(**file, "fourth").number, 0);
+    const int descriptor = (*file)->descriptor();
+    const UniqueFd own(::dup(descriptor));
+    int ends[2] = {-1, -1};
+    ASSERT_EQ(::pipe(ends), 0);
+    const UniqueFd reading(ends[0]), writing(ends[1]);
+    ASSERT_EQ(::dup2(reading.get(), descriptor), descriptor);  // of which there is no sync
+    EXPECT_EQ((*file)->sync(false).number, EINVAL);
+    ASSERT_EQ(::dup2(own.get(), descriptor), descriptor);
+    EXPECT_EQ((*file)->sync(false).number, EIO);
+    EXPECT_EQ((*file)->sync(true).number, EIO);
+  }
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EIO);
+  ASSERT_EQ(mounted->remove("run/7.tmp/d").number, 0);
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(mounted->files("run/7"), kFiles);
+}
+
+TEST_F(Seal, TakesNoSecondSyncOfAJobsNameForSuccess) {
+  TempFolder folder;
+  prepare(folder);
+  const std::filesystem::path job = folder / "spool/jobs/other";
+  OneFailedSync fs(folder / "spool/jobs", 0);
+  const auto mounted = open(fs, folder);
+  ASSERT_NE(mounted, nullptr);
+  EXPECT_FALSE(mounted->make_folder("other").ok());
+  EXPECT_TRUE(fs.has_failed());
+  EXPECT_FALSE(std::filesystem::exists(job)) << "so that it is made anew, and synced";
+  EXPECT_EQ(mounted->make_folder("other").number, 0);
+  EXPECT_TRUE(std::filesystem::exists(job));
 }
 
 class SealWithFaults : public Seal, public testing::WithParamInterface<FaultKind> {};

@@ -71,13 +71,12 @@ Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& s
   const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
   if (!attempt) return std::optional<SetRecord>();
   const Catalog catalog(store_);
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.fs().watch_power());
   Result<SetRecord> there = catalog.read(attempt->name);
   if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
   VARVE_TRY(there.status());
   if (!same_trees(*there, *attempt)) return std::optional<SetRecord>();
-  // The crash may have come before the record's name was durable.
-  VARVE_TRY(store_.fs().sync_directory(catalog.job_path(attempt->name.job)));
-  VARVE_TRY(store_.fs().sync_directory(store_.sets_path()));
+  VARVE_TRY(catalog.make_durable(attempt->name.job));
   return std::optional<SetRecord>(std::move(*there));
 }
 

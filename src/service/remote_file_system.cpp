@@ -9,6 +9,67 @@
 
 namespace varve {
 
+namespace {
+/// A sync of a folder, over as many connections as it takes.
+class FolderSync {
+ public:
+  FolderSync(ServerLink& link, Request request) : link_(link), request_(std::move(request)) {}
+
+  Status attempt(ServerConnection& connection) {
+    // Who has asked nobody yet need not give up because of a connection that was dead before.
+    VARVE_TRY(connection.ping());
+    if (request_.again && connection.server() != server_) {
+      // The one that is gone may have failed to write, have been told so, and this one would not hear of it.
+      refused_ = Status::io_error("the server was restarted while the folder was made durable", "",
+                                  "do again what was being done");
+      return {};
+    }
+    refused_ = link_.with_changes([&](NameChanges& changes) {
+      changes_before_ = changes.count();
+      return changes.check_sync(request_.path, connection.machine_run());
+    });
+    if (!refused_.ok()) return {};
+    server_ = connection.server();
+    Result<Reply> reply = connection.ask(request_);
+    request_.again = true;
+    VARVE_ASSIGN(reply_, std::move(reply));
+    return {};
+  }
+
+  /// Of the attempt that went through. `path` is for the message.
+  Status outcome(const std::string& path) {
+    if (!refused_.ok()) return {refused_.code(), std::string(refused_.message()), path, std::string(refused_.hint())};
+    VARVE_TRY(failure_of(reply_, path));
+    link_.with_changes([&](NameChanges& changes) { changes.forget_synced(request_.path, changes_before_); });
+    return {};
+  }
+
+ private:
+  ServerLink& link_;
+  Request request_;
+  UniqueId server_;  ///< that was asked last
+  uint64_t changes_before_ = 0;
+  Status refused_;
+  Reply reply_;
+};
+
+class RemoteWatch final : public PowerWatch {
+ public:
+  RemoteWatch(ServerLink& link, const UniqueId& run) : link_(link), run_(run) {
+    link_.with_changes([&](NameChanges& changes) { changes.begin_watch(run_); });
+  }
+  ~RemoteWatch() override {
+    link_.with_changes([&](NameChanges& changes) { changes.end_watch(run_); });
+  }
+  RemoteWatch(const RemoteWatch&) = delete;
+  RemoteWatch& operator=(const RemoteWatch&) = delete;
+
+ private:
+  ServerLink& link_;
+  const UniqueId run_;
+};
+}  // namespace
+
 Status failure_of(const Reply& reply, const std::string& path) {
   switch (reply.outcome) {
     case Outcome::done: return {};
@@ -53,8 +114,26 @@ Result<std::unique_ptr<File>> RemoteFileSystem::create(const std::string& path, 
 Status RemoteFileSystem::create_directory(const std::string& path) { return change(Message::create_directory, path); }
 Status RemoteFileSystem::remove(const std::string& path) { return change(Message::remove, path); }
 Status RemoteFileSystem::remove_directory(const std::string& path) { return change(Message::remove_directory, path); }
-Status RemoteFileSystem::sync_directory(const std::string& path) { return change(Message::sync_directory, path); }
 Status RemoteFileSystem::touch(const std::string& path) { return change(Message::touch, path); }
+
+Status RemoteFileSystem::sync_directory(const std::string& path) {
+  Request request;
+  request.message = Message::sync_directory;
+  VARVE_ASSIGN(request.path, served(path));
+  FolderSync sync(link_, std::move(request));
+  VARVE_TRY(link_.with_connection([&](ServerConnection& connection, bool) { return sync.attempt(connection); }));
+  return sync.outcome(path);
+}
+
+Result<std::unique_ptr<PowerWatch>> RemoteFileSystem::watch_power() {
+  UniqueId run;
+  const Status asked = link_.with_connection([&](ServerConnection& connection, bool) {
+    run = connection.machine_run();
+    return connection.ping();  // it may be one of an earlier run, which nobody has used since
+  });
+  VARVE_TRY(asked);
+  return std::unique_ptr<PowerWatch>(std::make_unique<RemoteWatch>(link_, run));
+}
 
 Status RemoteFileSystem::rename(const std::string& from, const std::string& to) { return rename(from, to, true); }
 Status RemoteFileSystem::rename_no_replace(const std::string& from, const std::string& to) {

@@ -14,13 +14,14 @@ namespace varve {
 ///
 /// An operation whose connection is lost is carried out over another one, exactly once, or fails (PROTOCOL.md, "What is
 /// repeated"): io_error, if the server cannot be reached for LinkOptions::reconnect_seconds, or if it was restarted and
-/// there is no telling what it had done.
+/// there is no telling what it had done. So does a sync of a folder after the machine was restarted, if what was to be
+/// made durable may be lost (NameChanges), or if nobody knows whether an earlier sync has failed.
 ///
 /// Files that were created with `direct` are written ahead: write_at() may return before the server has answered. What
 /// failed comes out at the next write, truncate, read, size or sync; after any failure the file must be given up.
 class RemoteFileSystem final : public FileSystem {
  public:
-  /// `link` outlives this object and the files that it has opened.
+  /// `link` outlives this object and the files that it has opened, and knows what was changed by way of it.
   explicit RemoteFileSystem(ServerLink& link) : link_(link), root_(link.name()) {}
 
   const std::string& root() const { return root_; }
@@ -34,6 +35,7 @@ class RemoteFileSystem final : public FileSystem {
   Status remove(const std::string& path) override;
   Status remove_directory(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
+  Result<std::unique_ptr<PowerWatch>> watch_power() override;
   Status touch(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <thread>
@@ -9,6 +10,8 @@
 #include "core/file_system_contract.h"
 #include "service/attached_file.h"
 #include "service/test_server.h"
+#include "service/unix_socket.h"
+#include "service/wire.h"
 
 namespace varve {
 namespace {
@@ -46,8 +49,14 @@ class RemoteFiles : public testing::Test {
     return contents.ok() ? std::string(as_text(*contents)) : "error: " + contents.status().to_string();
   }
   void restart() {
+    const UniqueId boot = server_.server->store().boot;
     server_.stop();
     server_.start();
+    server_.server->store().boot = boot;
+  }
+  void restart_machine() {
+    restart();
+    server_.server->store().boot = UniqueId::random().value();
   }
 
   TestServer server_;
@@ -173,12 +182,108 @@ TEST_F(RemoteFiles, AreGivenUpIfTheyAreNotThereAfterARestart) {
 TEST_F(RemoteFiles, AreGivenUpIfTheMachineWasRestarted) {
   auto file = fs_.create(path("a")).value();
   ASSERT_TRUE(file->write_at(0, as_bytes("text")).ok());
-  restart();
-  server_.server->store().boot = UniqueId::random().value();
+  restart_machine();
   const Status written = file->write_at(4, as_bytes("more"));
   EXPECT_EQ(written.code(), StatusCode::io_error);
   EXPECT_NE(written.message().find("machine was restarted"), std::string_view::npos) << written.to_string();
   EXPECT_FALSE(file->sync().ok());
+}
+
+TEST_F(RemoteFiles, LoseTheirNamesWithThePowerUnlessTheseWereSynced) {
+  const std::string folder = path("folder");
+  const std::vector<std::pair<const char*, std::function<Status()>>> changes = {
+      {"create", [&] { return fs_.create(path("folder/a")).status(); }},
+      {"rename out", [&] { return fs_.rename(path("folder/a"), path("a")); }},
+      {"rename in", [&] { return fs_.rename_no_replace(path("a"), path("folder/b")); }},
+      {"remove", [&] { return fs_.remove(path("folder/b")); }},
+      {"create directory", [&] { return fs_.create_directory(path("folder/c")); }},
+      {"remove directory", [&] { return fs_.remove_directory(path("folder/c")); }}};
+  ASSERT_TRUE(fs_.create_directory(folder).ok());
+  for (const auto& [what, change] : changes) {
+    SCOPED_TRACE(what);
+    ASSERT_TRUE(change().ok());
+    restart();
+    EXPECT_TRUE(fs_.sync_directory(folder).ok()) << "the server's end alone loses nothing";
+    restart_machine();
+    EXPECT_TRUE(fs_.sync_directory(folder).ok()) << "they were durable";
+  }
+  for (const auto& [what, change] : changes) {
+    SCOPED_TRACE(what);
+    ASSERT_TRUE(change().ok());
+    restart_machine();
+    const Status synced = fs_.sync_directory(folder);
+    EXPECT_EQ(synced.code(), StatusCode::io_error);
+    EXPECT_EQ(synced.subject(), folder);
+    EXPECT_FALSE(synced.hint().empty());
+    EXPECT_TRUE(fs_.sync_directory(folder).ok()) << "of what is done anew";
+  }
+  EXPECT_EQ(fs_.sync_directory(fs_.root()).code(), StatusCode::io_error) << "names came and went there, too";
+}
+
+TEST_F(RemoteFiles, AreNotBelievedWhenTheMachineIsNotKnownByAServerThatIsAnother) {
+  server_.server->store().boot = {};
+  const auto link = server_.connect(false);
+  RemoteFileSystem fs(*link);
+  ASSERT_TRUE(fs.create_directory(path("folder")).ok());
+  EXPECT_TRUE(fs.sync_directory(fs.root()).ok());
+  ASSERT_TRUE(fs.create(path("folder/a")).ok());
+  restart();
+  EXPECT_EQ(fs.sync_directory(path("folder")).code(), StatusCode::io_error);
+}
+
+TEST_F(RemoteFiles, AreWatchedByWhoGoesByNamesOfOthers) {
+  ASSERT_TRUE(fs_.create_directory(path("folder")).ok());
+  auto watch = fs_.watch_power().value();
+  EXPECT_TRUE(fs_.sync_directory(path("folder")).ok());
+  restart();
+  EXPECT_TRUE(fs_.sync_directory(path("folder")).ok());
+  restart_machine();
+  EXPECT_EQ(fs_.sync_directory(path("folder")).code(), StatusCode::io_error);
+  EXPECT_EQ(fs_.sync_directory(path("folder")).code(), StatusCode::io_error);
+  watch = fs_.watch_power().value();
+  EXPECT_TRUE(fs_.sync_directory(path("folder")).ok());
+}
+
+TEST_F(RemoteFiles, AreWatchedInTheRunThatIsThereNow) {
+  restart_machine();
+  const auto watch = fs_.watch_power().value();  // by way of a connection that is dead
+  ASSERT_TRUE(fs_.create_directory(path("folder")).ok());
+  EXPECT_TRUE(fs_.sync_directory(fs_.root()).ok());
+}
+
+/// Serves one client, up to the sync of a folder, in which it ends.
+void serve_until_a_folder_is_synced(const std::string& path) {
+  const UniqueFd listener = listen_unix(path).value();
+  Wire wire(make_socket_stream(UniqueFd(::accept(listener.get(), nullptr, nullptr))));
+  while (true) {
+    const Wire::Head head = wire.receive_head(after_seconds(10)).value();
+    const auto message = static_cast<Message>(head.header.message);
+    if (message == Message::sync_directory) return;
+    Reply reply;
+    reply.server = reply.boot = UniqueId::random().value();
+    WireHeader header = head.header;
+    header.flags = WireHeader::kReply;
+    ASSERT_TRUE(wire.send(header, encode_reply_fields(message, reply), {}, after_seconds(10)).ok());
+  }
+}
+
+TEST_F(RemoteFiles, HaveNoDurableNamesIfTheServerEndsDuringTheSync) {
+  server_.stop();
+  std::thread servers([this] {
+    serve_until_a_folder_is_synced(server_.options.listen.path);
+    server_.start();
+  });
+  std::unique_ptr<ServerLink> link;
+  while (!link) {
+    auto opened = ServerLink::open(server_.options.listen, server_.link_options);
+    if (opened.ok()) link = *std::move(opened);
+  }
+  RemoteFileSystem fs(*link);
+  const Status synced = fs.sync_directory(fs.root());
+  EXPECT_EQ(synced.code(), StatusCode::io_error);
+  EXPECT_NE(synced.message().find("while the folder was made durable"), std::string_view::npos) << synced.to_string();
+  EXPECT_TRUE(fs.sync_directory(fs.root()).ok());
+  servers.join();
 }
 
 TEST_F(RemoteFiles, AreGivenUpIfASyncIsNotAnswered) {

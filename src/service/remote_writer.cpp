@@ -46,6 +46,7 @@ Result<Reply> RemoteWriter::start() {
       Result<Reply> reply = (*connection)->ask(request);
       if (reply.ok()) {
         boot_ = (*connection)->boot();
+        if (reply->outcome == Outcome::done) link_.note_changes(request, (*connection)->machine_run());
         connection_ = std::move(*connection);
         const Status made = failure_of(*reply, path_);
         if (!made.ok()) link_.give_back(std::move(connection_));

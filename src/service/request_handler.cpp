@@ -244,12 +244,12 @@ Reply RequestHandler::resume(const Request& request) {
 
 Reply RequestHandler::sync_directory(const Request& request) {
   if (request.again) {
-    if (const Status failed = store_.syncs.last(request.path); !failed.ok()) return reply_of(failed);
+    if (const Status failed = store_.syncs.last_failure(request.path); !failed.ok()) return reply_of(failed);
   }
   const Status synced = store_.folder.sync_directory(request.path);
   // One that is not there was not synced.
-  if (synced.ok() || synced.code() == StatusCode::io_error || synced.code() == StatusCode::no_space)
-    store_.syncs.note(request.path, synced);
+  if (synced.code() == StatusCode::io_error || synced.code() == StatusCode::no_space)
+    store_.syncs.note_failure(request.path, synced);
   return reply_of(synced);
 }
 

@@ -17,6 +17,17 @@ bool takes_long(Message message) {
   return message == Message::push || message == Message::pull || message == Message::answer;
 }
 
+/// The folder in which a path that is served has its name.
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+bool changes_a_name(Message message) {
+  return message == Message::create || message == Message::create_directory || message == Message::remove ||
+         message == Message::remove_directory || message == Message::rename;
+}
+
 /// What another try may mend: the connection was lost, or the server had no room.
 bool may_pass(const Status& failure) {
   return failure.code() == StatusCode::io_error || failure.code() == StatusCode::busy;
@@ -109,6 +120,12 @@ Result<Reply> ServerConnection::ask(Request& request, ByteSpan data, MutableByte
       return Status::corrupt("the server answered other questions than were asked");
   }
   return reply;
+}
+
+Status ServerConnection::ping() {
+  Request request;
+  request.message = Message::ping;
+  return ask(request).status();
 }
 
 Result<Reply> ServerConnection::ask_list(Request& request, std::vector<DirectoryEntry>& entries) {
@@ -280,9 +297,19 @@ Result<Reply> ServerLink::ask(Request request, ByteSpan data, MutableByteSpan in
   VARVE_TRY(with_connection([&](ServerConnection& connection, bool again) -> Status {
     request.again = again;
     VARVE_ASSIGN(reply, connection.ask(request, data, into));
+    // Whatever has become of an earlier try: this is the run in which the name was changed, or found to be.
+    if (reply.outcome == Outcome::done) note_changes(request, connection.machine_run());
     return {};
   }));
   return reply;
+}
+
+void ServerLink::note_changes(const Request& request, const UniqueId& run) {
+  if (!changes_a_name(request.message)) return;
+  with_changes([&](NameChanges& changes) {
+    changes.note(folder_of(request.path), run);
+    if (request.message == Message::rename) changes.note(folder_of(request.to), run);
+  });
 }
 
 Result<Reply> ServerLink::ask_list(const Request& request, std::vector<DirectoryEntry>& entries) {

@@ -8,6 +8,7 @@
 
 #include "core/sync.h"
 #include "service/address.h"
+#include "service/name_changes.h"
 #include "service/protocol.h"
 #include "service/tcp_tls.h"
 #include "service/wire.h"
@@ -38,6 +39,9 @@ class ServerConnection {
   /// The same of `list`.
   Result<Reply> ask_list(Request& request, std::vector<DirectoryEntry>& entries);
 
+  /// Whether the server is still there.
+  Status ping();
+
   /// The two halves of ask(), of requests that are sent one after another; answers come in the same order.
   Status send(Request& request, ByteSpan data);
   /// Returns the answer to `request`, and in `data_bytes` how many of the bytes of `into` it has filled.
@@ -45,6 +49,8 @@ class ServerConnection {
 
   const UniqueId& server() const { return server_; }
   const UniqueId& boot() const { return boot_; }
+  /// The run of the machine; of the server, if that is not known: then each may be in another one.
+  const UniqueId& machine_run() const { return boot_ == UniqueId{} ? server_ : boot_; }
   /// How many connections the server takes in all.
   uint64_t connections() const { return connections_; }
 
@@ -86,6 +92,15 @@ class ServerLink {
   Result<Reply> ask(Request request, ByteSpan data = {}, MutableByteSpan into = {});
   Result<Reply> ask_list(const Request& request, std::vector<DirectoryEntry>& entries);
 
+  /// Notes what a request that was carried out in `run` has changed.
+  void note_changes(const Request& request, const UniqueId& run);
+  /// Calls `use` with the changes that were noted. ask() notes those that it makes.
+  template <class Use>
+  auto with_changes(const Use& use) {
+    const std::lock_guard lock(changes_mutex_);
+    return use(changes_);
+  }
+
   /// Calls `act` with a connection, and again with another one as long as that fails for want of a connection; `again`
   /// tells it that it is not the first time.
   Status with_connection(const std::function<Status(ServerConnection&, bool again)>& act);
@@ -122,7 +137,9 @@ class ServerLink {
 
   mutable std::atomic<bool> was_unreachable_{false};
   mutable std::atomic<size_t> connections_max_{1};  ///< of requests, as the server said last
-  Mutex mutex_;                                     // guards what follows
+  Mutex changes_mutex_;
+  NameChanges changes_;  ///< guarded by changes_mutex_, with which no other lock is taken
+  Mutex mutex_;          // guards what follows
   ConditionVariable returned_;
   std::vector<std::unique_ptr<ServerConnection>> idle_;
   size_t lent_ = 0;  ///< connections that requests have

@@ -135,8 +135,15 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
   return SetName{std::string(text), job_steps.back()};
 }
 
+Status Catalog::make_durable(const std::string& job) const {
+  const Status synced = store_.fs().sync_directory(job_path(job));
+  if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);  // its last set was dropped
+  return store_.fs().sync_directory(store_.sets_path());
+}
+
 Status Catalog::remove(const SetName& name) const {
   VARVE_TRY(check_job_name(name.job));
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.fs().watch_power());
   // Else the next restart of the job would make the set again of what is left of its parts.
   VARVE_TRY(remove_used_parts(store_, &name).status());
   Status removed = store_.fs().remove(record_path(name));

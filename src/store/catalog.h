@@ -35,6 +35,9 @@ class Catalog {
   Status unless_dropped(const SetName& name, Status status) const;
   /// "JOB@STEP", or "JOB" for its newest. not_found names what there is instead.
   Result<SetName> resolve(std::string_view text) const;
+  /// Makes durable which sets of `job` are there: for who relies on one that he has not committed himself, and whose
+  /// saver may not have come to it. He has a PowerWatch from before he saw it.
+  Status make_durable(const std::string& job) const;
   /// Makes a set invisible. Its space comes back with the next prune.
   Status remove(const SetName& name) const;
 

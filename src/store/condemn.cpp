@@ -5,6 +5,7 @@ namespace varve {
 Status condemn_arenas(const Store& store, const std::set<ArenaId>& arenas) {
   if (arenas.empty()) return {};
   FileSystem& fs = store.fs();
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, fs.watch_power());
   for (const ArenaId& arena : arenas) {
     const Status there = fs.stat(store.arena_path(arena)).status();
     if (there.code() == StatusCode::not_found) continue;

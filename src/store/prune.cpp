@@ -396,6 +396,8 @@ class Pruner {
 }  // namespace
 
 Result<PruneReport> prune_store(const Store& store, const PruneOptions& options, ProgressSink& progress) {
+  // What others have done to names counts, too, and is made durable here before it is relied on.
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
   return Pruner(store, options, progress).run();
 }
 

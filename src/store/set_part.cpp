@@ -108,9 +108,7 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
 /// Removes the parts that the set in the catalog was made of. They may be all that a power cut would leave of it, if
 /// its writer has not come to make it durable.
 Status remove_parts(const Store& store, const std::vector<PartName>& names) {
-  const Status synced = store.fs().sync_directory(Catalog(store).job_path(names.front().set.job));
-  if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);  // dropped by now, with all of the job
-  VARVE_TRY(store.fs().sync_directory(store.sets_path()));
+  VARVE_TRY(Catalog(store).make_durable(names.front().set.job));
   for (const PartName& name : names) VARVE_TRY(remove_part(store, name));
   return store.fs().sync_directory(store.parts_path());
 }
@@ -248,6 +246,7 @@ Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const s
 }
 
 Result<uint64_t> remove_used_parts(const Store& store, const SetName* only) {
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
   VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));
   uint64_t removed = 0;
   for (const PartName& name : names) {

@@ -15,6 +15,12 @@ constexpr std::string_view kArenas = "arenas";
 constexpr size_t kThreadsMax = 16;
 
 bool is_arenas_folder(const std::string& path) { return base_name(path) == kArenas; }
+
+/// Of all places: what one of them has lost may be what is at another is about.
+struct SpreadWatch final : PowerWatch {
+  explicit SpreadWatch(size_t places) : watches(places) {}
+  std::vector<std::unique_ptr<PowerWatch>> watches;
+};
 }  // namespace
 
 SpreadFileSystem::SpreadFileSystem(std::vector<SpreadPlace> places)
@@ -140,6 +146,16 @@ Status SpreadFileSystem::sync_directory(const std::string& path) {
   }
   const Home home = home_of(path);
   return fs_of(home).sync_directory(home.path);
+}
+
+Result<std::unique_ptr<PowerWatch>> SpreadFileSystem::watch_power() {
+  auto all = std::make_unique<SpreadWatch>(places_.size());
+  const Status watched = at_all_places([&](size_t place) -> Status {
+    VARVE_ASSIGN(all->watches[place], places_[place].fs->watch_power());
+    return {};
+  });
+  VARVE_TRY(watched);
+  return std::unique_ptr<PowerWatch>(std::move(all));
 }
 
 Status SpreadFileSystem::touch(const std::string& path) {

@@ -39,6 +39,7 @@ class SpreadFileSystem final : public FileSystem {
   Status remove(const std::string& path) override;
   Status remove_directory(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
+  Result<std::unique_ptr<PowerWatch>> watch_power() override;
   Status touch(const std::string& path) override;
   /// Of the arenas' folder: what is at any place, each name once.
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;

@@ -23,6 +23,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   }
   VARVE_TRY(store.make_durable());
   std::unique_ptr<WriterLease> lease(new WriterLease(store, *id));
+  VARVE_ASSIGN(lease->power_, store.fs().watch_power());
   lease->path_ = join_path(store.writers_path(), id->hex());
   Result<std::unique_ptr<File>> file = store.fs().create(lease->path_);
   if (!file.ok()) {

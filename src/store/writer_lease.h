@@ -70,6 +70,7 @@ class WriterLease {
 
   const Store& store_;
   const UniqueId id_;
+  std::unique_ptr<PowerWatch> power_;
   std::string path_;
   std::unique_ptr<File> file_;
   std::vector<ArenaId> condemned_;

@@ -212,6 +212,7 @@ class Transfer {
 
   Result<TransferReport> run(const SetName& name) {
     VARVE_TRY(look(name));
+    VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_.fs().watch_power());
     VARVE_ASSIGN(there_, record_there(to_, source_, options_.if_exists));
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
     VARVE_TRY(or_lost(*lease, send(*lease)));
@@ -305,9 +306,7 @@ class Transfer {
     }
     // What was lost of a set that is there is needed: it stays once the lease is gone.
     VARVE_TRY(to_.fs().sync_directory(to_.arenas_path()));
-    // Whoever has committed the set may not have come to this yet.
-    VARVE_TRY(to_.fs().sync_directory(Catalog(to_).job_path(source_.name.job)));
-    VARVE_TRY(to_.fs().sync_directory(to_.sets_path()));
+    VARVE_TRY(Catalog(to_).make_durable(source_.name.job));
     report_.was_there = true;
     report_.record = *there_;
     return {};

@@ -249,7 +249,9 @@ Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
 
 Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   const Store& store = store_of(entry.name);
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
   VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
+  VARVE_TRY(Catalog(store).make_durable(entry.name.job));
   VARVE_TRY(check_saved(store, record, entry.found.folder, entry.found.files, progress));
   const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
   const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, rules);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/forwarding_file_system.h"
 #include "core/memory_file_system.h"
 #include "core/open_writers.h"
 #include "engine/saving.h"
@@ -157,6 +158,32 @@ TEST_F(AWatcher, NeverReplacesAnotherSetOfThatName) {
   EXPECT_TRUE(has_happened(Kind::differs, 1));
   EXPECT_TRUE(test::restores_as(*store, {"run", 1}, first));
   EXPECT_TRUE(std::filesystem::exists(run / "out1/data"));
+}
+
+/// As a saver leaves it who is killed before he comes to sync a folder.
+class NoNamesAreSynced final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Status sync_directory(const std::string&) override { return {}; }
+};
+
+TEST_F(AWatcher, RemovesNoOriginalsOfASetThatALossOfPowerWouldTake) {
+  options.remove_originals = true;
+  test::write_file(run / "out1/data", "first");
+  const test::Snapshot first = test::snapshot_of(run / "out1");
+  {
+    NoNamesAreSynced careless(fs);
+    const auto own = Store::open(careless, store->path()).value();
+    ASSERT_TRUE(test::save(*own, run / "out1", "run", 1).ok());
+    ASSERT_TRUE(fs.sync_directory(own->arenas_path()).ok()) << "before the commit, it is";
+  }
+  once();
+  EXPECT_FALSE(has_happened(Kind::saved, 1));
+  EXPECT_FALSE(std::filesystem::exists(run / "out1"));
+  const auto left = fs.after_crash({});
+  const auto after = Store::open(*left, store->path());
+  ASSERT_TRUE(after.ok()) << after.status().to_string();
+  EXPECT_TRUE(test::restores_as(**after, {"run", 1}, first));
 }
 
 TEST_F(AWatcher, RemovesOriginalsOnceTheyAreSaved) {

@@ -77,7 +77,10 @@ void Disk::mount(std::unique_ptr<MemoryFileSystem> files) {
   count_used("/");
 }
 
-void Disk::lose_power(const CrashPolicy& policy) { mount(files_->after_crash(policy)); }
+void Disk::lose_power(const CrashPolicy& policy) {
+  mount(files_->after_crash(policy));
+  ++machine_run_;
+}
 
 void Disk::replace() { mount(std::make_unique<MemoryFileSystem>()); }
 
@@ -148,6 +151,33 @@ Status Disk::take_room(uint64_t bytes, const std::string& path) {
 
 // Files
 
+namespace {
+/// Of the calling process, and of all disks, since nobody says which one matters.
+class SimulatedWatch final : public PowerWatch {
+ public:
+  explicit SimulatedWatch(const std::vector<Disk*>& disks) {
+    for (Disk* const disk : disks) watched_.push_back({&disk->own_changes(), disk->machine_run()});
+    for (const Watched& watched : watched_) watched.changes->begin_watch(watched.run);
+  }
+  ~SimulatedWatch() override {
+    for (const Watched& watched : watched_) watched.changes->end_watch(watched.run);
+  }
+  SimulatedWatch(const SimulatedWatch&) = delete;
+  SimulatedWatch& operator=(const SimulatedWatch&) = delete;
+
+ private:
+  struct Watched {
+    NameChanges* changes = nullptr;
+    UniqueId run;
+  };
+  std::vector<Watched> watched_;
+};
+}  // namespace
+
+Result<std::unique_ptr<PowerWatch>> SimulatedFiles::watch_power() {
+  return std::unique_ptr<PowerWatch>(std::make_unique<SimulatedWatch>(all_()));
+}
+
 Result<std::unique_ptr<File>> SimulatedFiles::open_read(const std::string& path) {
   Disk* const disk = find(path);
   if (disk == nullptr) return no_such_disk(path);
@@ -163,6 +193,7 @@ Result<std::unique_ptr<File>> SimulatedFiles::create(const std::string& path, Cr
   VARVE_TRY(disk->take_room(0, path));
   Result<std::unique_ptr<File>> file = disk->plain().create(path, options);
   VARVE_TRY(disk->end(Disk::Kind::name, "create", path, file.status()));
+  disk->note_change(path);
   return std::unique_ptr<File>(std::make_unique<SimulatedFile>(*disk, path, *std::move(file)));
 }
 
@@ -170,7 +201,9 @@ Status SimulatedFiles::create_directory(const std::string& path) {
   Disk* const disk = find(path);
   if (disk == nullptr) return no_such_disk(path);
   VARVE_TRY(disk->begin(Disk::Kind::name, "mkdir", path));
-  return disk->end(Disk::Kind::name, "mkdir", path, disk->plain().create_directory(path));
+  VARVE_TRY(disk->end(Disk::Kind::name, "mkdir", path, disk->plain().create_directory(path)));
+  disk->note_change(path);
+  return {};
 }
 
 Status SimulatedFiles::rename(const std::string& from, const std::string& to) {
@@ -180,14 +213,20 @@ Status SimulatedFiles::rename(const std::string& from, const std::string& to) {
   const Result<FileStatus> replaced = disk->plain().stat(to);
   const Status renamed = disk->plain().rename(from, to);
   if (renamed.ok() && replaced.ok()) disk->give_room(replaced->bytes);
-  return disk->end(Disk::Kind::name, "rename", to, renamed);
+  VARVE_TRY(disk->end(Disk::Kind::name, "rename", to, renamed));
+  disk->note_change(from);
+  disk->note_change(to);
+  return {};
 }
 
 Status SimulatedFiles::rename_no_replace(const std::string& from, const std::string& to) {
   Disk* const disk = find(to);
   if (disk == nullptr) return no_such_disk(to);
   VARVE_TRY(disk->begin(Disk::Kind::name, "rename", from + " → " + to));
-  return disk->end(Disk::Kind::name, "rename", to, disk->plain().rename_no_replace(from, to));
+  VARVE_TRY(disk->end(Disk::Kind::name, "rename", to, disk->plain().rename_no_replace(from, to)));
+  disk->note_change(from);
+  disk->note_change(to);
+  return {};
 }
 
 Status SimulatedFiles::remove(const std::string& path) {
@@ -197,21 +236,32 @@ Status SimulatedFiles::remove(const std::string& path) {
   const Result<FileStatus> there = disk->plain().stat(path);
   const Status removed = disk->plain().remove(path);
   if (removed.ok() && there.ok()) disk->give_room(there->bytes);
-  return disk->end(Disk::Kind::name, "remove", path, removed);
+  VARVE_TRY(disk->end(Disk::Kind::name, "remove", path, removed));
+  disk->note_change(path);
+  return {};
 }
 
 Status SimulatedFiles::remove_directory(const std::string& path) {
   Disk* const disk = find(path);
   if (disk == nullptr) return no_such_disk(path);
   VARVE_TRY(disk->begin(Disk::Kind::name, "rmdir", path));
-  return disk->end(Disk::Kind::name, "rmdir", path, disk->plain().remove_directory(path));
+  VARVE_TRY(disk->end(Disk::Kind::name, "rmdir", path, disk->plain().remove_directory(path)));
+  disk->note_change(path);
+  return {};
 }
 
 Status SimulatedFiles::sync_directory(const std::string& path) {
   Disk* const disk = find(path);
   if (disk == nullptr) return no_such_disk(path);
   VARVE_TRY(disk->begin(Disk::Kind::sync, "syncdir", path));
-  return disk->end(Disk::Kind::sync, "syncdir", path, disk->plain().sync_directory(path));
+  // As service/remote_file_system.cpp does it.
+  NameChanges& changes = disk->own_changes();
+  const uint64_t changes_before = changes.count();
+  Status synced = changes.check_sync(path, disk->machine_run());
+  if (synced.ok()) synced = disk->plain().sync_directory(path);
+  VARVE_TRY(disk->end(Disk::Kind::sync, "syncdir", path, synced));
+  changes.forget_synced(path, changes_before);
+  return {};
 }
 
 Status SimulatedFiles::touch(const std::string& path) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/memory_file_system.h"
+#include "service/name_changes.h"
 #include "sim/simulator.h"
 
 namespace varve::sim {
@@ -50,6 +51,12 @@ class Disk {
   Status begin(Kind kind, const char* what, const std::string& path);
   /// What it ends with: perhaps with a reply that is lost.
   Status end(Kind kind, const char* what, const std::string& path, Status outcome);
+  /// What the calling process, as a client of the server whose disk it is, has changed of names.
+  NameChanges& own_changes() { return changes_[&simulator_.current_process()]; }
+  /// Notes that it has changed this name.
+  void note_change(const std::string& path) { own_changes().note(parent_path(path), machine_run()); }
+  /// The run of the machine that has the disk.
+  UniqueId machine_run() const { return UniqueId{{std::byte{machine_run_}}}; }
   Status take_room(uint64_t bytes, const std::string& path);
   void give_room(uint64_t bytes) { used_ -= std::min(used_, bytes); }
   uint64_t generation() const { return generation_; }
@@ -64,13 +71,17 @@ class Disk {
   std::vector<std::unique_ptr<MemoryFileSystem>> past_;  ///< killed processes have files of them open
   uint64_t used_ = 0;
   uint64_t generation_ = 0;
+  uint8_t machine_run_ = 1;  ///< losses of power are few
+  std::map<const Process*, NameChanges> changes_;
 };
 
 /// What the programs of the simulation take for the file system: by the begin of a path, another disk. Which disk it is
 /// may depend on who asks.
 class SimulatedFiles final : public FileSystem {
  public:
-  explicit SimulatedFiles(std::function<Disk*(const std::string& path)> find) : find_(std::move(find)) {}
+  /// `all`: the disks that find() may give.
+  SimulatedFiles(std::function<Disk*(const std::string& path)> find, std::function<std::vector<Disk*>()> all)
+      : find_(std::move(find)), all_(std::move(all)) {}
 
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
@@ -80,6 +91,7 @@ class SimulatedFiles final : public FileSystem {
   Status remove(const std::string& path) override;
   Status remove_directory(const std::string& path) override;
   Status sync_directory(const std::string& path) override;
+  Result<std::unique_ptr<PowerWatch>> watch_power() override;
   Status touch(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;
@@ -88,7 +100,8 @@ class SimulatedFiles final : public FileSystem {
  private:
   Disk* find(const std::string& path) const { return find_(path); }
 
-  std::function<Disk*(const std::string& path)> find_;
+  const std::function<Disk*(const std::string& path)> find_;
+  const std::function<std::vector<Disk*>()> all_;
 };
 
 }  // namespace varve::sim

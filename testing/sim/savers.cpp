@@ -110,8 +110,8 @@ void SaverStory::look_once(const std::string& job, Originals& originals, bool re
   for (auto& [step, original] : originals) {
     if (original.removed) continue;
     const SetName name{job, step};
-    // As a watcher, which looks for a set at all levels before it saves it.
-    const bool known = original.saved || is_anywhere(**levels, name);
+    // As a watcher, which looks for a set at all levels before it saves it, and until its original is removed.
+    const bool known = (original.saved && !removes) || is_anywhere(**levels, name);
     const Status saved = known ? Status() : save_numbers((*levels)->for_saving(), name, original.numbers);
     const bool is_there = saved.ok() || saved.code() == StatusCode::already_exists;
     note("save of " + name.to_string(), is_there ? Status() : saved, may_fail);
@@ -120,6 +120,8 @@ void SaverStory::look_once(const std::string& job, Originals& originals, bool re
     const Onward onward = (*levels)->bring_along(job, null_progress());
     for (const Status& failure : onward.failures) note("bringing along of " + job, failure, may_fail);
     if (!removes || onward.owed.contains(step)) continue;
+    // As a watcher, which reads it back. Where all levels keep few sets, newer ones may have pushed it out meanwhile.
+    if (!is_anywhere(**levels, name)) continue;
     simulator_.tell("the original of " + name.to_string() + " is removed");
     original.removed = true;
     check_removed(job, step, original.numbers);

@@ -22,7 +22,8 @@ void empty_folder(const std::string& folder) {
 World::World(Simulator& simulator, uint32_t node_count, uint32_t server_count, const std::string& scratch)
     : simulator_(simulator),
       shared_(std::make_unique<Disk>(simulator, "shared")),
-      files_([this](const std::string& path) { return disk_of(path, *simulator_.current_process().machine); }) {
+      files_([this](const std::string& path) { return disk_of(path, *simulator_.current_process().machine); },
+             [this] { return disks(); }) {
   director_ = {"-", draw_id(simulator.random())};
   nodes_.resize(node_count);
   for (uint32_t i = 0; i < node_count; ++i) {
