@@ -50,6 +50,8 @@ class Disk {
   Status begin(Kind kind, const char* what, const std::string& path);
   /// What it ends with: perhaps with a reply that is lost.
   Status end(Kind kind, const char* what, const std::string& path, Status outcome);
+  /// Who removes something may be stopped for long just before.
+  void before_removal() { simulator_.hand_over_before_removal(); }
   Status take_room(uint64_t bytes, const std::string& path);
   void give_room(uint64_t bytes) { used_ -= std::min(used_, bytes); }
   uint64_t generation() const { return generation_; }
