@@ -56,7 +56,7 @@ void stay_on_one_processor() {
 }
 
 constexpr std::pair<std::string_view, Theme> kThemes[] = {
-    {"runs", Theme::runs}, {"savers", Theme::savers}, {"stores", Theme::stores}};
+    {"runs", Theme::runs}, {"savers", Theme::savers}, {"stores", Theme::stores}, {"watchers", Theme::watchers}};
 
 /// What a schedule is about is a matter of its seed, unless it is said.
 std::optional<Theme> said_theme;
@@ -167,7 +167,7 @@ int play_many(const Selection& selection) {
 }
 
 constexpr const char* kHelp =
-    "Plays schedules of a simulated cluster. A THEME is runs, savers or stores; without it, it is a matter "
+    "Plays schedules of a simulated cluster. A THEME is runs, savers, stores or watchers; without it, it is a matter "
     "of the "
     "seed.\n"
     "varve_sim [THEME] seeds FIRST COUNT [FAILURES] [but SEED...]\n"
