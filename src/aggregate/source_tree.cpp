@@ -10,6 +10,7 @@
 
 #include "aggregate/restore_staging.h"
 #include "core/file_system.h"
+#include "core/sync.h"
 #include "core/unique_fd.h"
 
 namespace varve {
@@ -125,6 +126,7 @@ Status failed_while_saved(int error, std::string_view action, const std::string&
 }
 
 Status check_unchanged(const std::string& folder, const SourceFile& file) {
+  hand_over();
   const std::string path = join_path(folder, file.path);
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return failed_while_saved(errno, "look at", path);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdint>
 
+#include "core/sync.h"
 #include "core/unique_fd.h"
 
 namespace varve {
@@ -16,6 +17,7 @@ enum class Writers : uint8_t { none, some, unknown };
 /// Takes a lease if there are no writers. Who opens the file meanwhile waits until it is given back; the kernel then
 /// tells us by a signal, which would end the process if it were not one that is ignored unless asked for.
 Writers take_lease(int descriptor) {
+  hand_over();
   if (::fcntl(descriptor, F_SETSIG, SIGURG) != 0) return Writers::unknown;
   if (::fcntl(descriptor, F_SETLEASE, F_RDLCK) != 0) return errno == EAGAIN ? Writers::some : Writers::unknown;
   return Writers::none;
@@ -56,6 +58,7 @@ Result<ReadLease> ReadLease::without(const std::string& path) {
 }
 
 bool ReadLease::is_unbroken() const {
+  hand_over();
   // Of a lease that is to be given up, F_GETLEASE tells what it is to become.
   return !leased_ || ::fcntl(file_.get(), F_GETLEASE) == F_RDLCK;
 }

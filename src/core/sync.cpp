@@ -1,5 +1,6 @@
 #include "core/sync.h"
 
+#include <poll.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -64,6 +65,13 @@ Result<Thread> start_thread(std::function<void()> body) {
 void Thread::join() {
   if (current_scheduler != nullptr) current_scheduler->join_thread(number_);
   native_.join();
+}
+
+bool wait_to_read(int descriptor, std::chrono::milliseconds limit) {
+  pollfd waited{descriptor, POLLIN, 0};
+  if (current_scheduler == nullptr) return ::poll(&waited, 1, static_cast<int>(limit.count())) > 0;
+  if (::poll(&waited, 1, 0) <= 0) sleep_for(limit);
+  return ::poll(&waited, 1, 0) > 0;
 }
 
 void sleep_until(Moment end) {

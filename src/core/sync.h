@@ -123,6 +123,15 @@ class Thread {
 /// resource_limit if the system refuses another thread.
 Result<Thread> start_thread(std::function<void()> body);
 
+/// Where others may go on: beside a look at files that no FileSystem shows.
+inline void hand_over() {
+  if (current_scheduler != nullptr) [[unlikely]]
+    current_scheduler->hand_over();
+}
+
+/// Waits until the descriptor has something to be read, for so long at most; false if it has nothing.
+bool wait_to_read(int descriptor, std::chrono::milliseconds limit);
+
 void sleep_until(Moment end);
 template <class Rep, class Period>
 void sleep_for(std::chrono::duration<Rep, Period> time) {

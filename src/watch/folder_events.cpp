@@ -1,6 +1,5 @@
 #include "watch/folder_events.h"
 
-#include <poll.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <filesystem>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -51,8 +51,7 @@ Status FolderEvents::add_one(const std::string& folder) {
 
 FolderEvents::Changes FolderEvents::wait(std::chrono::milliseconds timeout) {
   Changes changes;
-  pollfd waited{queue_.get(), POLLIN, 0};
-  if (::poll(&waited, 1, static_cast<int>(timeout.count())) > 0) take(changes);
+  if (wait_to_read(queue_.get(), timeout)) take(changes);
   return changes;
 }
 

@@ -80,7 +80,7 @@ Status Watcher::run(bool once, ProgressSink& progress) {
     const auto next = tracker_.next_time(next_rescan);
     listener_.rests(tracker_);
     if (once && !anything_to_wait_for()) return {};
-    auto nap = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
+    auto nap = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
     nap = std::clamp(nap, std::chrono::milliseconds(0), kNapMax);
     note(events_.wait(nap));
     if (!changed_.empty()) note(events_.wait(kSettle));  // what comes together is looked at once

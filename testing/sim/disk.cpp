@@ -233,6 +233,7 @@ Status SimulatedFiles::remove(const std::string& path) {
   Disk* const disk = find(path);
   if (disk == nullptr) return no_such_disk(path);
   VARVE_TRY(disk->begin(Disk::Kind::name, "remove", path));
+  disk->before_removal();
   const Result<FileStatus> there = disk->plain().stat(path);
   const Status removed = disk->plain().remove(path);
   if (removed.ok() && there.ok()) disk->give_room(there->bytes);

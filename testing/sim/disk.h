@@ -57,6 +57,8 @@ class Disk {
   void note_change(const std::string& path) { own_changes().note(parent_path(path), machine_run()); }
   /// The run of the machine that has the disk.
   UniqueId machine_run() const { return UniqueId{{std::byte{machine_run_}}}; }
+  /// Who removes something may be stopped for long just before.
+  void before_removal() { simulator_.hand_over_before_removal(); }
   Status take_room(uint64_t bytes, const std::string& path);
   void give_room(uint64_t bytes) { used_ -= std::min(used_, bytes); }
   uint64_t generation() const { return generation_; }

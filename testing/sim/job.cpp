@@ -39,16 +39,27 @@ Model model_at(uint32_t rank, size_t cells, uint64_t steps) {
 
 std::vector<JobLevel> levels_of(const std::string& text) {
   std::vector<JobLevel> levels;
+  bool has_store = false;
   for (const LevelSpec& spec : parse_levels(text).value()) {
-    if (!spec.holds_sets()) continue;
-    levels.push_back({spec.name(), spec.place, spec.is_of_node(), spec.every, spec.keep});
+    Floor floor = has_store ? Floor::farther_store : Floor::nearest_store;
+    if (spec.kind == &kMemoryLevel) floor = Floor::memory;
+    if (spec.kind == &kRedundancyLevel) floor = Floor::redundancy;
+    has_store = has_store || spec.holds_sets();
+    levels.push_back({spec, levels.size(), floor});
   }
   return levels;
 }
 
-std::vector<Promises::Level> promises_of(const std::vector<JobLevel>& levels, uint32_t node_count) {
+/// Who reports: of memory each rank; of what begins at the nodes' stores the first rank of each node; else the first
+/// rank.
+std::vector<Promises::Level> promises_of(const std::vector<JobLevel>& levels, const JobPlan& plan) {
+  const bool by_node = std::any_of(levels.begin(), levels.end(), [](const JobLevel& level) { return level.of_node(); });
   std::vector<Promises::Level> promises;
-  for (const JobLevel& level : levels) promises.push_back({level.name, level.of_node ? node_count : 1, false, {}});
+  for (const JobLevel& level : levels) {
+    uint32_t holders = by_node ? plan.node_count : 1;
+    if (level.floor == Floor::memory) holders = plan.node_count * plan.ranks_per_node;
+    promises.push_back({level.spec.name(), holders, {}});
+  }
   return promises;
 }
 }  // namespace
@@ -62,10 +73,7 @@ struct Job::Run {
 };
 
 Job::Job(World& world, JobPlan plan)
-    : world_(world),
-      plan_(std::move(plan)),
-      levels_(levels_of(plan_.levels)),
-      promises_(promises_of(levels_, plan_.node_count)) {}
+    : world_(world), plan_(std::move(plan)), levels_(levels_of(plan_.levels)), promises_(promises_of(levels_, plan_)) {}
 
 void Job::start_run(const RunPlan& plan) {
   auto run = std::make_shared<Run>();
@@ -75,6 +83,8 @@ void Job::start_run(const RunPlan& plan) {
   run->communicators = make_thread_communicators(ranks);
   processes_.clear();
   calls_.assign(ranks, {});
+  // What is in memory goes to the nearest store with the next restart, or is lost with that.
+  if (memory_of_run_ < run_count_) forget_memory();
   ++run_count_;
   world_.simulator().tell(fmt::format("run {} of {} ranks begins, with {}", run_count_, ranks, plan_.levels));
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -112,9 +122,47 @@ void Job::kill_run() {
   for (Process* process : processes_) world_.simulator().kill(*process);
 }
 
+const JobLevel& Job::nearest_store() const {
+  return *std::find_if(levels_.begin(), levels_.end(),
+                       [](const JobLevel& level) { return level.floor == Floor::nearest_store; });
+}
+
+std::vector<LevelSpec> Job::specs() const {
+  std::vector<LevelSpec> specs;
+  for (const JobLevel& level : levels_) specs.push_back(level.spec);
+  return specs;
+}
+
 void Job::report_persistent(uint32_t rank, uint64_t step) {
-  const JobLevel& nearest = levels_.front();
-  promises_.report(0, step, nearest.of_node ? rank / plan_.ranks_per_node : 0);
+  const JobLevel& nearest = nearest_store();
+  promises_.report(nearest.ordinal, step, nearest.of_node() ? rank / plan_.ranks_per_node : 0);
+}
+
+void Job::report_progress(uint32_t rank, const SessionProgress& progress) {
+  if (progress.newest_persistent) report_persistent(rank, *progress.newest_persistent);
+  for (const JobLevel& level : levels_) {
+    const std::optional<uint64_t> newest = progress.levels.at(level.ordinal).newest;
+    if (!newest || level.floor == Floor::nearest_store) continue;
+    if (level.floor == Floor::memory) {
+      memory_of_run_ = run_count_;
+      promises_.report(level.ordinal, *newest, rank);
+    } else {
+      promises_.report(level.ordinal, *newest, nearest_store().of_node() ? rank / plan_.ranks_per_node : 0);
+    }
+  }
+}
+
+/// A checkpoint that is being copied takes the place of the one before.
+void Job::forget_memory() {
+  if (levels_.front().floor == Floor::memory) promises_.note_lost(0);
+}
+
+void Job::note_loss(Loss loss, uint32_t lost_nodes) {
+  const Floor floor = floor_of(specs(), loss, lost_nodes);
+  for (const JobLevel& level : levels_) {
+    const bool far_is_gone = loss == Loss::shared_file_system && level.floor == Floor::farther_store;
+    if (level.floor < floor || far_is_gone) promises_.note_lost(level.ordinal);
+  }
 }
 
 void Job::check_restart(const Run& run, uint32_t rank, std::optional<uint64_t> step) {
@@ -127,6 +175,15 @@ void Job::check_restart(const Run& run, uint32_t rank, std::optional<uint64_t> s
   if (!step || *step < *promised) {
     fail(fmt::format("step {} was reported persistent, and the restart is from {}", *promised,
                      step ? std::to_string(*step) : "nothing"));
+  }
+}
+
+void Job::note_warnings(RunSession& session, uint32_t rank, const RunPlan& plan) {
+  for (const Status& warning : session.warnings()) {
+    world_.simulator().tell(fmt::format("warning to rank {}: {}", rank, warning.to_string()));
+    const bool wrong = plan.all_is_whole && promises_.newest() && warning.code() == StatusCode::corrupt &&
+                       warning.message().find("damaged") != std::string_view::npos;
+    if (wrong) fail("what nobody has damaged is called damaged: " + warning.to_string());
   }
 }
 
@@ -176,7 +233,9 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
 
   begin("restart");
   const Result<std::optional<uint64_t>> restarted = session.restart();
-  if (!note("restart", restarted.status(), plan.may_fail)) return;
+  // What some nodes have of checkpoints that never were whole is for the user to drop, unless it is of the very first.
+  const bool was_never_whole = restarted.status().code() == StatusCode::corrupt && !promises_.newest();
+  if (!note("restart", restarted.status(), plan.may_fail || was_never_whole)) return;
   check_restart(*run, rank, *restarted);
   for (Disk* disk : world_.disks()) disk->failing_read = 0;
   run->restarted = *restarted;
@@ -192,6 +251,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
     const bool now = together.chance(plan.now_chance);
     const bool waits = together.chance(plan.wait_chance);
     const char* const kind = now ? "checkpoint(now)" : "checkpoint";
+    forget_memory();
     begin(kind);
     const bool made = note(kind, session.checkpoint(step, now ? Persistence::now : Persistence::later), plan.may_fail);
     if (made && now) report_persistent(rank, step);
@@ -199,20 +259,18 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
       begin("wait");
       (void)note("wait", session.wait(), plan.may_fail);
     }
-    const SessionProgress progress = session.progress();
-    if (progress.newest_persistent) report_persistent(rank, *progress.newest_persistent);
-    for (const Status& warning : session.warnings()) {
-      simulator.tell(fmt::format("warning to rank {}: {}", rank, warning.to_string()));
-    }
+    report_progress(rank, session.progress());
+    note_warnings(session, rank, plan);
   }
   if (!plan.finishes) return;
   begin("finish");
   const Status finished = session.finish(kFinishLimit);
-  const SessionProgress progress = session.progress();
-  for (const Status& warning : session.warnings()) {
-    simulator.tell(fmt::format("warning to rank {}: {}", rank, warning.to_string()));
-  }
-  (void)note("finish", finished, plan.may_fail);
+  report_progress(rank, session.progress());
+  forget_memory();
+  note_warnings(session, rank, plan);
+  // docs/SIMULATION.md, "Open": what the opening has completed from parts that were left is brought there once more.
+  const bool is_there_already = finished.code() == StatusCode::already_exists;
+  (void)note("finish", finished, plan.may_fail || is_there_already);
 }
 
 }  // namespace varve::sim

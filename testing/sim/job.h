@@ -5,8 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "level/level_spec.h"
 #include "sim/oracle.h"
+#include "sim/promises.h"
 #include "sim/world.h"
+#include "varve/session.h"
+
+namespace varve {
+class RunSession;
+}
 
 namespace varve::sim {
 
@@ -21,21 +28,23 @@ struct JobPlan {
 
 /// What one run of it does.
 struct RunPlan {
-  uint64_t steps = 6;       ///< more than it restarts from
-  double step_seconds = 1;  ///< at most, of virtual time
-  double now_chance = 0;    ///< of a checkpoint that waits for itself
-  double wait_chance = 0;   ///< of a wait() after a checkpoint
-  bool may_lose = false;    ///< faults are at work that may hide what was promised
-  bool may_fail = false;    ///< or make calls fail
+  uint64_t steps = 6;         ///< more than it restarts from
+  double step_seconds = 1;    ///< at most, of virtual time
+  double now_chance = 0;      ///< of a checkpoint that waits for itself
+  double wait_chance = 0;     ///< of a wait() after a checkpoint
+  bool may_lose = false;      ///< faults are at work that may hide what was promised
+  bool may_fail = false;      ///< or make calls fail
+  bool all_is_whole = false;  ///< nothing that was durable has been lost or spoiled
   bool finishes = true;
 };
 
-/// One level of a job's specification, as far as the checks need it.
+/// One level of a job's specification, as far as the checks need it; memory is one.
 struct JobLevel {
-  std::string name, path;
-  bool of_node = false;
-  uint64_t every = 1;
-  std::optional<uint64_t> keep;
+  LevelSpec spec;
+  size_t ordinal = 0;  ///< in SessionProgress::levels
+  Floor floor = Floor::memory;
+
+  bool of_node() const { return spec.kind == LevelSpec::Kind::local; }
 };
 
 class Job {
@@ -51,8 +60,12 @@ class Job {
   void kill_run();
   bool running() const;
 
-  Promises& promises() { return promises_; }
+  /// Of what was promised, only what such a loss leaves is promised from now on.
+  void note_loss(Loss loss, uint32_t lost_nodes = 1);
   const std::vector<JobLevel>& levels() const { return levels_; }
+  /// The same, as the library has them.
+  std::vector<LevelSpec> specs() const;
+  const JobLevel& nearest_store() const;
   const JobPlan& plan() const { return plan_; }
 
  private:
@@ -62,6 +75,9 @@ class Job {
   /// Fails if the call that a rank is in has taken more time than any may.
   void check_call(uint32_t rank) const;
   void report_persistent(uint32_t rank, uint64_t step);
+  void report_progress(uint32_t rank, const SessionProgress& progress);
+  void forget_memory();
+  void note_warnings(RunSession& session, uint32_t rank, const RunPlan& plan);
 
   World& world_;
   const JobPlan plan_;
@@ -69,6 +85,7 @@ class Job {
   Promises promises_;
   std::vector<Process*> processes_;
   uint32_t run_count_ = 0;
+  uint32_t memory_of_run_ = 0;  ///< which run it was that promised what is in memory
   struct Call {
     const char* name = nullptr;
     Moment began{};

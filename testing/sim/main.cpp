@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "sim/oracle.h"
+#include "sim/promises.h"
 #include "sim/schedule.h"
 #include "sim/simulator.h"
 
@@ -54,7 +56,7 @@ void stay_on_one_processor() {
 }
 
 constexpr std::pair<std::string_view, Theme> kThemes[] = {
-    {"runs", Theme::runs}, {"savers", Theme::savers}, {"stores", Theme::stores}};
+    {"runs", Theme::runs}, {"savers", Theme::savers}, {"stores", Theme::stores}, {"watchers", Theme::watchers}};
 
 /// What a schedule is about is a matter of its seed, unless it is said.
 std::optional<Theme> said_theme;
@@ -145,23 +147,34 @@ uint64_t number(std::string_view text) {
   return value;
 }
 
-int play_many(uint64_t first, uint64_t count, uint64_t failures_max) {
+struct Selection {
+  uint64_t first = 0, count = 0, failures_max = 1;
+  std::vector<uint64_t> left_out;
+};
+
+int play_many(const Selection& selection) {
   const auto begin = std::chrono::steady_clock::now();
   uint64_t failures = 0, played = 0;
-  for (uint64_t seed = first; seed < first + count && failures < failures_max; ++seed, ++played) {
+  const uint64_t end = selection.first + selection.count;
+  for (uint64_t seed = selection.first; seed < end && failures < selection.failures_max; ++seed) {
+    if (std::find(selection.left_out.begin(), selection.left_out.end(), seed) != selection.left_out.end()) continue;
+    ++played;
     if (!holds(seed)) ++failures;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  fmt::print("{} schedules from seed {}, {} broken, {:.1f} s\n", played, first, failures, seconds);
+  fmt::print("{} schedules from seed {}, {} broken, {:.1f} s\n", played, selection.first, failures, seconds);
   return failures == 0 ? 0 : kBroken;
 }
 
 constexpr const char* kHelp =
-    "Plays schedules of a simulated cluster. A THEME is runs, savers or stores; without it, it is a matter of the "
+    "Plays schedules of a simulated cluster. A THEME is runs, savers, stores or watchers; without it, it is a matter "
+    "of the "
     "seed.\n"
-    "varve_sim [THEME] seeds FIRST COUNT [FAILURES]   play so many schedules, until some are broken (default 1)\n"
+    "varve_sim [THEME] seeds FIRST COUNT [FAILURES] [but SEED...]\n"
+    "                                                 play so many schedules, until some are broken (default 1)\n"
     "varve_sim [THEME] replay SEED                    play one, and tell it line by line\n"
-    "varve_sim twice FIRST COUNT                            check that a seed decides all\n";
+    "varve_sim twice FIRST COUNT                            check that a seed decides all\n"
+    "varve_sim promises                                     what it demands, as docs/GUIDE.md says it\n";
 
 int run(std::vector<std::string_view> words) {
   stay_on_one_processor();
@@ -171,9 +184,17 @@ int run(std::vector<std::string_view> words) {
     words.erase(words.begin());
   }
   if (words.size() == 2 && words[0] == "replay") play_here(number(words[1]), true);
+  if (words.size() == 1 && words[0] == "promises") {
+    fmt::print("{}", promise_table_text());
+    return 0;
+  }
   if (words.size() == 3 && words[0] == "twice") return play_twice(number(words[1]), number(words[2]));
   if (words.size() >= 3 && words[0] == "seeds") {
-    return play_many(number(words[1]), number(words[2]), words.size() > 3 ? number(words[3]) : 1);
+    Selection selection{number(words[1]), number(words[2]), 1, {}};
+    const auto but = std::find(words.begin(), words.end(), "but");
+    if (but - words.begin() > 3) selection.failures_max = number(words[3]);
+    if (but != words.end()) std::transform(but + 1, words.end(), std::back_inserter(selection.left_out), number);
+    return play_many(selection);
   }
   fmt::print(stderr, "{}", kHelp);
   return 2;

@@ -6,11 +6,6 @@ namespace varve::sim {
 
 void Promises::report(size_t level, uint64_t step, uint32_t holder) { levels_[level].reported[step].insert(holder); }
 
-void Promises::note_lost(size_t level) {
-  levels_[level].lost = true;
-  levels_[level].reported.clear();
-}
-
 std::optional<uint64_t> Promises::newest() const {
   std::optional<uint64_t> newest;
   for (const Level& level : levels_) {

@@ -24,15 +24,15 @@ class Promises {
   struct Level {
     std::string name;
     uint32_t holders = 1;                             ///< who have parts: nodes, or the one that speaks for all
-    bool lost = false;                                ///< more of it was lost than it promises to survive
     std::map<uint64_t, std::set<uint32_t>> reported;  ///< by step, by whom
   };
   explicit Promises(std::vector<Level> levels) : levels_(std::move(levels)) {}
 
   std::vector<Level>& levels() { return levels_; }
   void report(size_t level, uint64_t step, uint32_t holder);
-  void note_lost(size_t level);
-  /// The newest step that a restart has to find, if all levels are reached that are not lost.
+  /// What was reported there is promised no more.
+  void note_lost(size_t level) { levels_[level].reported.clear(); }
+  /// The newest step that a restart has to find, if all levels are reached.
   std::optional<uint64_t> newest() const;
 
  private:

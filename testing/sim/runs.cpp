@@ -2,28 +2,51 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "sim/job.h"
+#include "sim/whole_store.h"
 #include "sim/world.h"
-#include "store/prune.h"
-#include "store/verify.h"
+#include "store/catalog.h"
 
 namespace varve::sim {
 
 namespace {
+/// What describes a group of a set in an arena, at most: roots, leaves, headers, an index.
+constexpr uint64_t kOverheadOfSet = 2000;
+
+/// Redundancy that so many nodes can have.
+std::string draw_redundancy(Random& random, uint32_t node_count) {
+  switch (random.below(node_count > 2 ? 4 : 2)) {
+    case 0: return "partner";
+    case 1: return fmt::format("xor:{}", node_count);
+    case 2: return fmt::format("xor:{}", random.between(2, node_count));
+    default: {
+      const uint64_t data = random.between(1, node_count - 2);
+      return fmt::format("rs:{}+{}", data, random.between(2, node_count - data));
+    }
+  }
+}
+
 /// The specifications of docs/GUIDE.md, with what they leave open.
 std::string draw_levels(Random& random, uint32_t node_count) {
   const uint64_t keep = random.between(1, 2), every = random.between(1, 3);
-  switch (random.below(8)) {
+  const std::string redundancy = draw_redundancy(random, node_count);
+  switch (random.below(9)) {
     case 0: return "dir:/shared/store";
     case 1: return fmt::format("memory; dir:/shared/store keep={}", keep);
     case 2: return fmt::format("memory; local:/local/store keep={}", keep);
     case 3: return fmt::format("local:/local/store keep={}; dir:/shared/store every={}", keep, every);
     case 4: return fmt::format("memory; local:/local/store keep={}; dir:/server0/store every={} keep=2", keep, every);
-    case 5: return fmt::format("memory; local:/local/store keep={}; partner; dir:/shared/store every={}", keep, every);
+    case 5: return fmt::format("memory; local:/local/store keep={}; {} keep={}", keep, redundancy, keep);
     case 6:
-      return fmt::format("memory; local:/local/store keep={}; xor:{}; dir:/server0/store every={}", keep, node_count,
+      return fmt::format("memory; local:/local/store keep={}; {}; dir:/shared/store every={}", keep, redundancy, every);
+    case 7:
+      return fmt::format("memory; local:/local/store keep={}; {}; dir:/server0/store every={}", keep, redundancy,
                          every);
     default: return fmt::format("memory; dir:/shared/store keep={}; dir:/server0/store every={}", keep, every);
   }
@@ -61,14 +84,21 @@ class Story {
   RunPlan draw_run(bool faulty);
   void play_phase();
   void inject(const Faults& faults);
+  /// Between the runs: as much as the levels are to outlast, or nothing.
+  void lose_something();
+  void lose_disks();
+  void lose_shared_files();
+  void fail_one_read();
   void check_stores();
-  void check_store(FileSystem& files, const std::string& path);
+  void check_store(FileSystem& files, const JobLevel& level);
+  void check_backlog(const JobLevel& farther);
 
   Simulator& simulator_;
   Random random_;
   World world_;
   Job job_;
   const Faults faults_;
+  bool lost_files_ = false;  ///< disks are empty that were not
 };
 
 JobPlan draw_job(Random& random, uint32_t node_count) {
@@ -83,6 +113,7 @@ JobPlan draw_job(Random& random, uint32_t node_count) {
 }
 
 uint32_t draw_node_count(Random& random) {
+  if (random.chance(0.02)) return static_cast<uint32_t>(random.between(9, 16));
   return static_cast<uint32_t>(random.chance(0.1) ? random.between(5, 8) : random.between(2, 4));
 }
 
@@ -158,6 +189,7 @@ void Story::inject(const Faults& faults) {
     const bool all = random_.chance(0.5);
     Node& chosen = a_node();
     job_.kill_run();
+    job_.note_loss(Loss::power);
     for (Node& node : world_.nodes()) {
       if (!all && &node != &chosen) continue;
       const bool torn = random_.chance(0.5);
@@ -181,37 +213,100 @@ void Story::play() {
   }
   job_.kill_run();
   world_.end_faults();
-  if (random_.chance(0.7)) {
-    // What is in memory alone may go.
-    for (Node& node : world_.nodes()) world_.lose_power(node, job_.processes(), {CrashPolicy::Kind::drop_unsynced, 0});
-  }
-  // One read that fails, once, costs a restart nothing but time.
-  if (random_.chance(0.3)) {
-    const std::vector<Disk*> disks = world_.disks();
-    disks[random_.below(disks.size())]->failing_read = random_.between(1, 12);
-  }
-  job_.start_run(draw_run(false));
+  lose_something();
+  fail_one_read();
+  RunPlan last = draw_run(false);
+  last.all_is_whole = !lost_files_;
+  job_.start_run(last);
   job_.await_run();
   check_stores();
 }
 
-void Story::check_stores() {
-  for (const JobLevel& level : job_.levels()) {
-    if (!level.of_node) {
-      check_store(world_.disk_of(level.path, world_.director())->plain(), level.path);
-      continue;
-    }
-    for (const Node& node : world_.nodes()) check_store(node.disk->plain(), level.path);
+void Story::lose_something() {
+  if (random_.chance(0.3)) return;
+  const bool has_local = job_.nearest_store().of_node();
+  const bool has_more = job_.levels().back().floor > Floor::nearest_store;
+  if (has_local && has_more && random_.chance(0.5)) return random_.chance(0.7) ? lose_disks() : lose_shared_files();
+  // What is in memory alone may go.
+  job_.note_loss(Loss::power);
+  for (Node& node : world_.nodes()) world_.lose_power(node, job_.processes(), {CrashPolicy::Kind::drop_unsynced, 0});
+}
+
+/// The disks of some nodes, with all that is in their memory.
+void Story::lose_disks() {
+  const uint32_t lost = static_cast<uint32_t>(random_.chance(0.6) ? 1 : random_.between(1, world_.nodes().size()));
+  job_.note_loss(Loss::disks, lost);
+  lost_files_ = true;
+  std::vector<size_t> nodes(world_.nodes().size());
+  std::iota(nodes.begin(), nodes.end(), size_t{0});
+  for (uint32_t i = 0; i < lost; ++i) {
+    std::swap(nodes[i], nodes[i + random_.below(nodes.size() - i)]);
+    world_.lose_disk(world_.nodes()[nodes[i]], job_.processes());
   }
 }
 
-void Story::check_store(FileSystem& files, const std::string& path) {
-  auto store = Store::open(files, path);
+void Story::lose_shared_files() {
+  job_.note_loss(Loss::shared_file_system);
+  lost_files_ = true;
+  for (const JobLevel& level : job_.levels()) {
+    if (level.floor == Floor::farther_store) world_.lose_shared(level.spec.place);
+  }
+}
+
+/// One read that fails, once, costs a restart nothing but time.
+void Story::fail_one_read() {
+  // A rebuild takes what it cannot read for lost (docs/SIMULATION.md, "Open").
+  if (lost_files_ || !random_.chance(0.5)) return;
+  Machine& machine = world_.nodes()[random_.below(world_.nodes().size())].machine;
+  world_.disk_of(job_.nearest_store().spec.place, machine)->failing_read = random_.between(1, 8);
+}
+
+void Story::check_stores() {
+  // As long after the last sign of life that dead writers are known.
+  simulator_.spend(std::chrono::minutes(2));
+  for (const JobLevel& level : job_.levels()) {
+    if (!level.spec.holds_sets()) continue;
+    if (level.floor == Floor::farther_store) check_backlog(level);
+    if (!level.of_node()) {
+      check_store(world_.disk_of(level.spec.place, world_.director())->plain(), level);
+      continue;
+    }
+    for (const Node& node : world_.nodes()) check_store(node.disk->plain(), level);
+  }
+}
+
+void Story::check_store(FileSystem& files, const JobLevel& level) {
+  auto store = Store::open(files, level.spec.place);
   if (!store.ok()) fail("a level cannot be opened: " + store.status().to_string());
-  const Result<VerifyReport> report = verify_store(**store, /*deep=*/true);
-  if (!report.ok()) fail("a level cannot be verified: " + report.status().to_string());
-  for (const Damage& damage : report->damages) {
-    if (!damage.affected_sets.empty()) fail("a set is damaged: " + damage.what.to_string());
+  check_is_whole(**store);
+  const bool is_protected = level.of_node() && job_.levels().size() > level.ordinal + 1 &&
+                            job_.levels()[level.ordinal + 1].floor == Floor::redundancy;
+  // What redundancy is of, stays as it is.
+  if (!is_protected) check_one_prune(**store, kOverheadOfSet * world_.nodes().size() * job_.plan().ranks_per_node);
+}
+
+/// What all nodes have of what is due at a farther level is there, once a run went well.
+void Story::check_backlog(const JobLevel& farther) {
+  if (farther.spec.keep) return;
+  const JobLevel& nearest = job_.nearest_store();
+  std::vector<std::unique_ptr<Store>> stores;
+  for (const Node& node : world_.nodes()) {
+    FileSystem& disk = world_.disk_of(nearest.spec.place, node.machine)->plain();
+    stores.push_back(Store::open(disk, nearest.spec.place).value());
+    if (!nearest.of_node()) break;
+  }
+  FileSystem& there = world_.disk_of(farther.spec.place, world_.director())->plain();
+  const auto store = Store::open(there, farther.spec.place).value();
+  for (const uint64_t step : Catalog(*stores.front()).steps("job").value()) {
+    const SetRecord here = Catalog(*stores.front()).read({"job", step}).value();
+    const bool is_whole = std::all_of(stores.begin(), stores.end(), [&](const std::unique_ptr<Store>& other) {
+      const Result<SetRecord> record = Catalog(*other).read({"job", step});
+      return record.ok() && record->run == here.run;
+    });
+    if (!is_whole || here.number == 0 || here.number % farther.spec.every != 0) continue;
+    if (Catalog(*store).has({"job", step})) continue;
+    fail(fmt::format("step {} is the {}th set, and is not in {} after a run without faults", step, here.number,
+                     farther.spec.name()));
   }
 }
 }  // namespace

@@ -7,6 +7,7 @@
 #include "sim/savers.h"
 #include "sim/simulator.h"
 #include "sim/stores.h"
+#include "sim/watchers.h"
 
 namespace varve::sim {
 
@@ -27,6 +28,7 @@ void play(const ScheduleOptions& options) {
     case Theme::runs: return play_runs(*simulator, options.scratch);
     case Theme::stores: return play_stores(*simulator, options.scratch);
     case Theme::savers: return play_savers(*simulator, options.scratch);
+    case Theme::watchers: return play_watchers(*simulator, options.scratch);
   }
 }
 

@@ -7,9 +7,10 @@ namespace varve::sim {
 
 /// Which actors and faults a schedule may have; what of it a seed takes is its own choice.
 enum class Theme : uint8_t {
-  runs,    ///< a job that checkpoints to levels, is hit by faults, and restarts
-  savers,  ///< sets that are saved to several levels, which may be away
-  stores,  ///< one store: saves, drops, prunes, rebalances, pushes and repairs at once
+  runs,      ///< a job that checkpoints to levels, is hit by faults, and restarts
+  savers,    ///< sets that are saved to several levels, which may be away
+  stores,    ///< one store: saves, drops, prunes, rebalances, pushes and repairs at once
+  watchers,  ///< a watcher that removes originals, beside programs that write them
 };
 
 struct ScheduleOptions {

@@ -157,6 +157,13 @@ void Simulator::hand_over_eagerly() {
   if (random_.chance(0.5)) yield();
 }
 
+void Simulator::hand_over_before_removal() {
+  Process& process = *running_->process;
+  if (process.removal_pause_chance > 0 && random_.chance(process.removal_pause_chance)) {
+    pause(process, std::chrono::seconds(random_.between(20, 400)));
+  }
+}
+
 bool Simulator::wait(const void* object, Moment until) {
   ++steps_;
   Task& task = *running_;

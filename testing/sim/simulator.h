@@ -38,6 +38,8 @@ struct Process {
   uint32_t thread_count = 0;  ///< that have not ended
   /// When it is about to change a name: that it gets no processor for up to some minutes just then.
   double pause_chance = 0;
+  /// The same just before it removes something, which it has made sure of: then for minutes.
+  double removal_pause_chance = 0;
 };
 
 /// The Scheduler of the simulated cluster (core/scheduler.h). One thread runs at a time; the seed decides who is next.
@@ -62,6 +64,8 @@ class Simulator final : public Scheduler {
   void spend(std::chrono::nanoseconds time);
   /// Somebody else goes on here rather than not: what comes next matters to others.
   void hand_over_eagerly();
+  /// The calling process is about to remove something.
+  void hand_over_before_removal();
   /// Waits until all of a process's threads have ended, or it was killed; false if `until` came first.
   bool await_end(const Process& process, Moment until);
 

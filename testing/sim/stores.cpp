@@ -8,6 +8,7 @@
 
 #include "sim/chunk_set.h"
 #include "sim/oracle.h"
+#include "sim/whole_store.h"
 #include "sim/world.h"
 #include "store/prune.h"
 #include "store/spread.h"
@@ -47,6 +48,14 @@ struct KnownSet {
   bool dropped = false;  ///< or being dropped
 };
 
+/// Some schedules have few actors, who sleep where it matters: what needs three steps of two of them in a certain order
+/// is not found among many.
+Faults faults_of_few() {
+  Faults faults;
+  faults.pause = true;
+  return faults;
+}
+
 class StoreStory {
  public:
   StoreStory(Simulator& simulator, const std::string& scratch);
@@ -63,6 +72,7 @@ class StoreStory {
   Result<View> open_main();
   Result<View> open_far();
   void create();
+  std::vector<Act> draw_acts();
   void act(Act what, uint32_t ordinal);
   void do_once(Act what, uint32_t ordinal, Random& random);
   void save(uint32_t ordinal, Random& random);
@@ -76,12 +86,11 @@ class StoreStory {
   void accept(const char* what, const Status& outcome, bool among_others);
   void inject();
   void check_end();
-  uint64_t arena_bytes(const Store& store) const;
-  uint64_t fresh_bytes(const Store& store) const;
 
   Simulator& simulator_;
   Random random_;
   World world_;
+  const bool few_;
   const Faults faults_;
   std::vector<SpreadPlace> places_;
   bool has_far_ = false;
@@ -97,12 +106,13 @@ StoreStory::StoreStory(Simulator& simulator, const std::string& scratch)
     : simulator_(simulator),
       random_(simulator.random().fork()),
       world_(simulator, static_cast<uint32_t>(random_.between(2, 4)), 3, scratch),
-      faults_(draw_faults(random_)) {
-  const uint64_t count = random_.chance(0.5) ? 1 : random_.between(2, 3);
+      few_(random_.chance(0.3)),
+      faults_(few_ ? faults_of_few() : draw_faults(random_)) {
+  const uint64_t count = random_.chance(few_ ? 0.2 : 0.5) ? 1 : random_.between(2, 3);
   for (uint64_t i = 0; i < count; ++i) places_.push_back({&world_.files(), fmt::format("/server{}/store", i)});
   has_far_ = random_.chance(0.5);
   const double rests[] = {0, 0.01, 1, 60};
-  rest_seconds_ = rests[random_.below(4)];
+  rest_seconds_ = few_ ? 60 : rests[random_.below(4)];
   for (const auto& server : world_.servers()) server->slowness = random_.chance(0.3) ? 100 : 1;
 }
 
@@ -259,7 +269,11 @@ void StoreStory::inject() {
     simulator_.spend(std::chrono::milliseconds(random_.below(random_.chance(0.5) ? 2'000 : 60'000)));
   };
   auto a_server = [&]() -> Disk& { return *world_.servers()[random_.below(places_.size())]; };
-  if (faults_.pause) {
+  if (few_) {
+    for (Process* actor : actors_) {
+      if (random_.chance(0.6)) actor->removal_pause_chance = 0.3;
+    }
+  } else if (faults_.pause) {
     for (Process* actor : actors_) {
       if (random_.chance(0.4)) actor->pause_chance = random_.chance(0.5) ? 0.02 : 0.1;
     }
@@ -294,14 +308,27 @@ void StoreStory::inject() {
   }
 }
 
-void StoreStory::play() {
-  create();
+std::vector<StoreStory::Act> StoreStory::draw_acts() {
   const uint64_t savers = random_.between(1, 3);
   std::vector<Act> acts(savers, Act::save);
+  if (few_) {
+    const Act movers[] = {Act::prune, Act::repair, Act::rebalance, Act::rebalance, Act::rebalance};
+    const Act mover = movers[random_.below(std::size(movers))];
+    acts.insert(acts.end(), {mover, mover});
+    if (random_.chance(0.5)) acts.push_back(Act::drop);
+    if (random_.chance(0.3)) acts.push_back(Act::prune);
+    return acts;
+  }
   const Act others[] = {Act::drop, Act::prune, Act::rebalance, Act::push, Act::repair, Act::read};
   for (const Act other : others) {
     for (uint64_t i = random_.chance(0.6) ? random_.between(1, 2) : 0; i > 0; --i) acts.push_back(other);
   }
+  return acts;
+}
+
+void StoreStory::play() {
+  create();
+  const std::vector<Act> acts = draw_acts();
   for (uint32_t i = 0; i < acts.size(); ++i) {
     Machine& machine = world_.nodes()[random_.below(world_.nodes().size())].machine;
     const char* const names[] = {"save", "drop", "prune", "rebalance", "push", "repair", "read"};
@@ -312,25 +339,6 @@ void StoreStory::play() {
   for (const Process* actor : actors_) (void)simulator_.await_end(*actor, Moment::max());
   world_.end_faults();
   check_end();
-}
-
-uint64_t StoreStory::arena_bytes(const Store& store) const {
-  uint64_t bytes = 0;
-  for (const ArenaId& arena : store.list_arenas().value()) bytes += store.fs().stat(store.arena_path(arena))->bytes;
-  return bytes;
-}
-
-uint64_t StoreStory::fresh_bytes(const Store& store) const {
-  MemoryFileSystem files;
-  if (!Store::create(files, "/fresh").ok()) fail("a store in memory cannot be made");
-  auto fresh = Store::open(files, "/fresh").value();
-  TransferOptions options;
-  options.thread_count = 1;
-  for (const SetName& name : Catalog(store).sets().value()) {
-    const Status copied = copy_set(store, *fresh, name, options).status();
-    if (!copied.ok()) fail("a set cannot be copied to a fresh store: " + copied.to_string());
-  }
-  return arena_bytes(*fresh);
 }
 
 void StoreStory::check_end() {
@@ -352,28 +360,12 @@ void StoreStory::check_end() {
     }
   };
   check_sets("at the end");
-  PruneOptions options;
-  options.live_share_min = 1;
-  options.part_seconds_max = 0;
-  const Result<PruneReport> pruned = prune_store(store, options);
-  if (!pruned.ok()) fail("the last prune failed: " + pruned.status().to_string());
-  store.drop_arena_cache();
+  check_one_prune(store, kOverheadOfSet);
   check_sets("after the last prune");
   const Result<VerifyReport> verified = verify_store(store, /*deep=*/true);
   if (!verified.ok()) fail("the store cannot be verified: " + verified.status().to_string());
   for (const Damage& damage : verified->damages) {
     if (!damage.disposable) fail("the store is damaged: " + damage.what.to_string());
-  }
-  for (const std::string& folder : {store.writers_path(), store.condemned_path()}) {
-    const auto left = store.fs().list(folder);
-    if (left.ok() && !left->empty()) fail(fmt::format("one prune leaves {} in {}", left->front().name, folder));
-  }
-  const uint64_t bytes = arena_bytes(store), fresh = fresh_bytes(store);
-  const uint64_t sets = Catalog(store).sets()->size();
-  simulator_.tell(fmt::format("{} sets in {} bytes of arenas; a fresh store has {}", sets, bytes, fresh));
-  if (static_cast<double>(bytes) >
-      1.05 * static_cast<double>(fresh) + static_cast<double>(kOverheadOfSet * (sets + 1))) {
-    fail(fmt::format("one prune leaves {} bytes of {} sets; a fresh store has {}", bytes, sets, fresh));
   }
 }
 }  // namespace

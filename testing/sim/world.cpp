@@ -14,6 +14,11 @@ UniqueId draw_id(Random& random) {
   return id;
 }
 
+void prepare(Disk& disk, const std::string& folder) {
+  disk.plain().create_directory(folder).ignore("it is a disk in memory");
+  disk.plain().sync_directory("/").ignore("it is a disk in memory");
+}
+
 void empty_folder(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) std::filesystem::remove_all(entry.path());
 }
@@ -35,11 +40,10 @@ World::World(Simulator& simulator, uint32_t node_count, uint32_t server_count, c
   }
   for (uint32_t i = 0; i < server_count; ++i) {
     servers_.push_back(std::make_unique<Disk>(simulator, fmt::format("server{}", i)));
-    servers_.back()->plain().create_directory(fmt::format("/server{}", i)).ignore("it is a disk in memory");
+    prepare(*servers_.back(), fmt::format("/server{}", i));
   }
-  shared_->plain().create_directory("/shared").ignore("it is a disk in memory");
-  for (Node& node : nodes_) node.disk->plain().create_directory("/local").ignore("it is a disk in memory");
-  for (Disk* disk : disks()) disk->plain().sync_directory("/").ignore("it is a disk in memory");
+  prepare(*shared_, "/shared");
+  for (Node& node : nodes_) prepare(*node.disk, "/local");
 }
 
 World::~World() {
@@ -70,6 +74,20 @@ void World::lose_power(Node& node, const std::vector<Process*>& processes, const
   node.disk->lose_power(policy);
   empty_folder(node.machine.memory);
   node.machine.boot = draw_id(simulator_.random());
+}
+
+void World::lose_disk(Node& node, const std::vector<Process*>& processes) {
+  lose_power(node, processes, {CrashPolicy::Kind::drop_unsynced, 0});
+  simulator_.tell(fmt::format("the disk of {} is empty", node.machine.name));
+  node.disk->replace();
+  prepare(*node.disk, "/local");
+}
+
+void World::lose_shared(const std::string& path) {
+  Disk& disk = *disk_of(path, director_);
+  simulator_.tell(fmt::format("{} is empty", disk.name()));
+  disk.replace();
+  prepare(disk, path.substr(0, path.find('/', 1)));
 }
 
 void World::end_faults() {

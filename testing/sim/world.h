@@ -38,6 +38,10 @@ class World {
 
   /// All processes of the node are killed, its shared memory is gone, and its disk has what was durable.
   void lose_power(Node& node, const std::vector<Process*>& processes, const CrashPolicy& policy);
+  /// The same, and its disk is replaced by an empty one.
+  void lose_disk(Node& node, const std::vector<Process*>& processes);
+  /// What all see of a path is empty.
+  void lose_shared(const std::string& path);
   /// Disks work again, have room, and are reached.
   void end_faults();
 
