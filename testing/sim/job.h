@@ -44,7 +44,7 @@ struct JobLevel {
   size_t ordinal = 0;  ///< in SessionProgress::levels
   Floor floor = Floor::memory;
 
-  bool of_node() const { return spec.kind == LevelSpec::Kind::local; }
+  bool of_node() const { return spec.is_of_node(); }
 };
 
 class Job {
