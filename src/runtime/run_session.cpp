@@ -90,7 +90,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
     VARVE_ASSIGN(const bool never, levels_.never_were_whole(candidates));
     if (never) {
       warnings_.add(
-          decision.status().with_context("the first checkpoint never was on all nodes, and the run begins anew"));
+          Status::not_found("the first checkpoint never was on all nodes: the run begins anew", settings_.job));
       decision = RestartDecision();
       schedule_.go_on_from(1);
     }

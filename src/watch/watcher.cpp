@@ -22,6 +22,13 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
+Status check_all_unchanged(const FoundSet& set) {
+  for (const SourceFile& file : set.files) {
+    if (file.type == FileType::regular) VARVE_TRY(check_unchanged(set.folder, file));
+  }
+  return {};
+}
+
 bool is_below(const std::string& path, const std::string& folder) {
   return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
 }
@@ -252,7 +259,10 @@ Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
   VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
   VARVE_TRY(Catalog(store).make_durable(entry.name.job));
-  VARVE_TRY(check_saved(store, record, entry.found.folder, entry.found.files, progress));
+  const Status compared = check_saved(store, record, entry.found.folder, entry.found.files, progress);
+  // What a program has changed meanwhile differs, and nothing is wrong with it.
+  if (compared.code() == StatusCode::corrupt) VARVE_TRY(check_all_unchanged(entry.found));
+  VARVE_TRY(compared);
   const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
   const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, rules);
   if (removed.code() == StatusCode::unsupported) {

@@ -48,6 +48,7 @@ struct AWatcher : testing::Test, WatchListener {
     };
     duty.bring_along = [this](const SetName&, ProgressSink&) {
       const std::lock_guard lock(mutex);
+      once_saved();
       return elsewhere;
     };
     return Watcher::open(*store, options, std::move(duty), *this);
@@ -84,6 +85,7 @@ struct AWatcher : testing::Test, WatchListener {
   std::mutex mutex;
   Status failure;
   std::function<void()> while_saving = [] {};
+  std::function<void()> once_saved = [] {};
   Status elsewhere;  ///< what becomes of bringing sets to other levels
   std::vector<std::pair<Kind, uint64_t>> events;
 };
@@ -224,6 +226,17 @@ TEST_F(AWatcher, RemovesNothingThatAProgramOpensForWritingDuringTheSave) {
   once();
   EXPECT_TRUE(has_happened(Kind::differs, 1));
   EXPECT_EQ(test::text_of_file(run / "out1/data"), "first!");
+}
+
+TEST_F(AWatcher, CallsNothingWrongThatAProgramChangesBeforeItIsRemoved) {
+  options.remove_originals = true;
+  test::write_file(run / "out1/data", "first");
+  once_saved = [this] { test::write_file(run / "out1/data", "other"); };
+  once();
+  EXPECT_FALSE(has_happened(Kind::failed, 1));
+  once();
+  EXPECT_TRUE(has_happened(Kind::differs, 1));
+  EXPECT_EQ(test::text_of_file(run / "out1/data"), "other");
 }
 
 TEST_F(AWatcher, GivesFilesTheirNamesBackThatAKilledOneWasRemoving) {

@@ -42,8 +42,8 @@ def main():
     print("| bug | theme | schedules until it was found |\n| --- | --- | --- |")
     for patch in options.patches or sorted(HERE.glob("*.patch")):
         theme, bug = theme_of(patch)
-        run("git", "checkout", "--quiet", "--", ".", cwd=tree)
-        run("git", "apply", str(patch.resolve()), cwd=tree)
+        run("git", "reset", "--quiet", "--hard", cwd=tree)
+        run("git", "apply", "--3way", str(patch.resolve()), cwd=tree)
         run("cmake", "--preset", "ci", cwd=tree, stdout=subprocess.DEVNULL)
         run("cmake", "--build", "--preset", "ci", "--target", "varve_sim", cwd=tree, stdout=subprocess.DEVNULL)
         played = subprocess.run(
@@ -52,7 +52,7 @@ def main():
         found = re.search(r"^seed (\d+): ", played.stdout, re.MULTILINE)
         missed += found is None
         print(f"| {bug} | {theme} | {found.group(1) if found else 'not found'} |", flush=True)
-    run("git", "checkout", "--quiet", "--", ".", cwd=tree)
+    run("git", "reset", "--quiet", "--hard", cwd=tree)
     return 1 if missed else 0
 
 
