@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -59,9 +60,19 @@ struct Faults {
   bool any() const { return full_disk || errors || kill || power || cut || lost_replies || read_errors; }
 };
 
+/// One kind alone: others would end the run before it has done its worst.
+Faults draw_one_fault(Random& random) {
+  bool Faults::*const kinds[] = {&Faults::full_disk, &Faults::full_disk, &Faults::errors,
+                                 &Faults::power,     &Faults::pause,     &Faults::cut};
+  Faults faults;
+  faults.*kinds[random.below(std::size(kinds))] = true;
+  return faults;
+}
+
 Faults draw_faults(Random& random) {
   Faults faults;
   if (random.chance(0.1)) return faults;  // nothing may fail then
+  if (random.chance(0.25)) return draw_one_fault(random);
   faults.full_disk = random.chance(0.3);
   faults.slow_node = random.chance(0.3);
   faults.errors = random.chance(0.15);
@@ -153,7 +164,7 @@ void Story::inject(const Faults& faults) {
     simulator_.tell(fmt::format("the disk {} has room for {} bytes", disk.name(), disk.capacity - disk.used_bytes()));
   }
   if (faults.full_disk && random_.chance(0.3)) {
-    a_moment();
+    if (random_.chance(0.5)) a_moment();
     Node& node = a_node();
     world_.shared().full_for = &node.machine;
     simulator_.tell(fmt::format("{} has no room on the shared disk", node.machine.name));
