@@ -1,7 +1,10 @@
 #include "redundancy/node_folder.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "core/forwarding_file_system.h"
+#include "core/sync.h"
 #include "redundancy/parity_group.h"
 
 namespace varve {
@@ -15,6 +18,32 @@ std::string_view without_trailing_slashes(std::string_view path) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   return path;
 }
+
+/// A read that fails may succeed when it is tried again: a disk that is slow to answer for a moment. What a rebuild
+/// cannot read it takes for lost, which may be one loss too many.
+class PatientFile final : public ForwardingFile {
+ public:
+  PatientFile(std::unique_ptr<File> inner, std::shared_ptr<std::atomic<int>> retries_left)
+      : ForwardingFile(std::move(inner)), retries_left_(std::move(retries_left)) {}
+
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
+    Result<size_t> got = ForwardingFile::read_at(offset, into);
+    std::chrono::milliseconds pause = kFirstPause;
+    for (int retry = 0; retry < kRetriesMax && got.status().code() == StatusCode::io_error; ++retry) {
+      if (retries_left_->fetch_sub(1) <= 0) break;
+      sleep_for(pause);
+      pause *= kPauseGrowth;
+      got = ForwardingFile::read_at(offset, into);
+    }
+    return got;
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kFirstPause{50};
+  static constexpr int kPauseGrowth = 4, kRetriesMax = 3;
+
+  const std::shared_ptr<std::atomic<int>> retries_left_;
+};
 }  // namespace
 
 NodeFolder::NodeFolder(FileSystem& fs, const std::string& store_path, SetName set)
@@ -78,7 +107,8 @@ Status NodeFolder::prepare() {
 
 Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {
   VARVE_ASSIGN(const std::string place, place_of_path(path));
-  return fs_.open_read(place);
+  VARVE_ASSIGN(std::unique_ptr<File> file, fs_.open_read(place));
+  return std::unique_ptr<File>(std::make_unique<PatientFile>(std::move(file), retries_left_));
 }
 
 Result<std::unique_ptr<File>> NodeFolder::create(const std::string& path, CreateOptions options) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -69,6 +71,8 @@ class NodeFolder final : public FileSystem {
   const std::string store_path_;
   const SetName set_;
   std::vector<Rename> waiting_;
+  /// Of reads that failed, of all files: not without end, however much there is to read.
+  const std::shared_ptr<std::atomic<int>> retries_left_ = std::make_shared<std::atomic<int>>(12);
 };
 
 }  // namespace varve

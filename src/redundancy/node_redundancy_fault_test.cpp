@@ -2,7 +2,10 @@
 // at every operation.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "core/faulty_file_system.h"
+#include "core/forwarding_file_system.h"
 #include "redundancy/test_nodes.h"
 
 namespace varve {
@@ -187,6 +190,45 @@ TEST_F(RestoringFaults, LetACrashHappenWhileANodeIsRepaired) {
     EXPECT_TRUE(again.ok()) << again.to_string();
     for (uint32_t node = 0; node < 3; ++node) EXPECT_EQ(nodes.files(node), complete.files(node));
   });
+}
+
+/// Lets one read of a file's bytes fail, and no other.
+class OneFailingRead final : public ForwardingFileSystem {
+ public:
+  OneFailingRead(FileSystem& inner, int number) : ForwardingFileSystem(inner), left_(number) {}
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    VARVE_ASSIGN(std::unique_ptr<File> file, ForwardingFileSystem::open_read(path));
+    return std::unique_ptr<File>(std::make_unique<Reader>(std::move(file), left_));
+  }
+  bool has_struck() const { return left_ < 0; }
+
+ private:
+  struct Reader final : ForwardingFile {
+    Reader(std::unique_ptr<File> inner, std::atomic<int>& reads_left)
+        : ForwardingFile(std::move(inner)), left(reads_left) {}
+    Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
+      if (left.fetch_sub(1) == 0) return Status::io_error("once");
+      return ForwardingFile::read_at(offset, into);
+    }
+    std::atomic<int>& left;
+  };
+  std::atomic<int> left_;
+};
+
+TEST_F(RestoringFaults, OfOneReadAreNoLoss) {
+  Nodes lost = whole_.copy();
+  lost.lose(0, "new");
+  int restored = 0, number = 0;
+  for (bool struck = true; struck; ++number) {
+    Nodes nodes = lost.copy();
+    OneFailingRead failing(nodes.fs(kStruck), number);
+    const Status status = restore(nodes, failing);
+    struck = failing.has_struck();
+    if (status.ok()) ++restored;
+    // What is read before the files may fail, and says so.
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::io_error) << status.to_string();
+  }
+  EXPECT_GT(restored, number / 2);
 }
 
 TEST_F(RestoringFaults, LeaveAFolderInWhichAStoreCanBeMade) {

@@ -268,9 +268,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
   report_progress(rank, session.progress());
   forget_memory();
   note_warnings(session, rank, plan);
-  // docs/SIMULATION.md, "Open": what the opening has completed from parts that were left is brought there once more.
-  const bool is_there_already = finished.code() == StatusCode::already_exists;
-  (void)note("finish", finished, plan.may_fail || is_there_already);
+  (void)note("finish", finished, plan.may_fail);
 }
 
 }  // namespace varve::sim

@@ -266,8 +266,7 @@ void Story::lose_shared_files() {
 
 /// One read that fails, once, costs a restart nothing but time.
 void Story::fail_one_read() {
-  // A rebuild takes what it cannot read for lost (docs/SIMULATION.md, "Open").
-  if (lost_files_ || !random_.chance(0.5)) return;
+  if (!random_.chance(0.5)) return;
   Machine& machine = world_.nodes()[random_.below(world_.nodes().size())].machine;
   world_.disk_of(job_.nearest_store().spec.place, machine)->failing_read = random_.between(1, 8);
 }
