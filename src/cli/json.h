@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "level/levels.h"
+#include "level/store_level.h"
 #include "store/set_record.h"
 #include "varve/status.h"
 

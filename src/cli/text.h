@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/quantity.h"
-#include "level/levels.h"
+#include "level/store_level.h"
 #include "varve/status.h"
 
 namespace varve::cli {

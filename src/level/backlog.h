@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,18 @@ bool is_due(const LevelSpec& level, uint64_t number);
 struct OwedSet {
   uint64_t step = 0;
   uint64_t number = 0;
+};
+
+/// Steps of sets that some level should have, and has not.
+struct OwedSteps {
+  std::set<uint64_t> steps{};
+  bool is_known = true;  ///< else it may be owed any set there is
+  bool contains(uint64_t step) const { return !is_known || steps.contains(step); }
+  bool empty() const { return is_known && steps.empty(); }
+  void add(const OwedSteps& others) {
+    steps.insert(others.steps.begin(), others.steps.end());
+    is_known = is_known && others.is_known;
+  }
 };
 
 /// What a farther level should have of one job's sets.

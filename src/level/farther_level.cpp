@@ -83,15 +83,15 @@ LevelProgress FartherLevel::progress(const RunNews&) const {
   return push_ ? push_->progress() : LevelProgress{.level = name()};
 }
 
-Status FartherLevel::finish(const std::optional<NewSet>& last, std::chrono::nanoseconds limit) {
+Status FartherLevel::finish(const std::optional<NewSet>& last, Moment end) {
   if (!push_) return {};
   if (last) push_->note_set(last->step, last->number, /*must=*/true);
-  return push_->finish(limit);
+  return push_->finish(end);
 }
 
 Status FartherLevel::end() { return push_ ? push_->end() : Status(); }
 
-std::set<uint64_t> FartherLevel::bring_all(const std::string& job, Onward& onward, ProgressSink& progress) {
+OwedSteps FartherLevel::bring_all(const std::string& job, Onward& onward, ProgressSink& progress) {
   WarningList failures;  // told in `onward` instead
   PushDuty duty;
   duty.from = all_.nearest().opened();
@@ -107,10 +107,11 @@ std::set<uint64_t> FartherLevel::bring_all(const std::string& job, Onward& onwar
   duty.retention.job = job;  // without `keep`: it comes after all levels have what they can have
   LevelPush push(std::move(duty), failures);
   Status failure = push.bring_all(progress);
-  const std::set<uint64_t> owed = push.owed_steps();
+  OwedSteps owed = push.owed_steps();
   if (!failure.ok() && failure.code() != StatusCode::cancelled) {
-    if (!owed.empty()) {
-      const std::string sets = owed.size() == 1 ? "1 set is" : fmt::format("{} sets are", owed.size());
+    const size_t count = owed.steps.size();
+    if (count > 0) {
+      const std::string sets = count == 1 ? "1 set is" : fmt::format("{} sets are", count);
       failure = failure.with_context(
           fmt::format("{} in {}, and still to be copied to {}", sets, all_.nearest().name(), name()));
     }

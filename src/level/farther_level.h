@@ -22,10 +22,10 @@ class FartherLevel final : public StoreLevel {
   bool owes(uint64_t step, uint64_t number) const override;
   std::string what_waits() const override;
   LevelProgress progress(const RunNews& run) const override;
-  Status finish(const std::optional<NewSet>& last, std::chrono::nanoseconds limit) override;
+  Status finish(const std::optional<NewSet>& last, Moment end) override;
   Status end() override;
 
-  std::set<uint64_t> bring_all(const std::string& job, Onward& onward, ProgressSink& progress) override;
+  OwedSteps bring_all(const std::string& job, Onward& onward, ProgressSink& progress) override;
 
  private:
   std::function<Result<const Store*>()> store_to_push_to();

@@ -4,6 +4,7 @@
 
 #include "comm/agreement.h"
 #include "core/bytes.h"
+#include "level/patient_reads.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -24,6 +25,11 @@ void JobSets::note_own(uint64_t step, bool saved) {
 void JobSets::note_complete(uint64_t step) {
   std::lock_guard lock(mutex_);
   complete_.insert(step);
+}
+
+void JobSets::note_incomplete(uint64_t step) {
+  std::lock_guard lock(mutex_);
+  complete_.erase(step);
 }
 
 std::vector<uint64_t> JobSets::tell(bool leads_group) const {
@@ -69,11 +75,13 @@ struct OnNodes {
 };
 
 /// Of each set that can be read.
-ByteVector describe(const Store& store, const std::string& job, const std::vector<uint64_t>& steps) {
+Result<ByteVector> describe(const Store& store, Clock& clock, const std::string& job) {
+  PatientReads reads(store, clock);
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, reads([&] { return Catalog(store).steps(job); }));
   ByteVector told;
   ByteWriter out(told);
   for (const uint64_t step : steps) {
-    const Result<SetRecord> record = Catalog(store).read({job, step});
+    const Result<SetRecord> record = reads([&] { return Catalog(store).read({job, step}); });
     if (!record.ok()) continue;
     out.varint(step);
     out.bytes(record->run.bytes);
@@ -101,12 +109,12 @@ Status add(ByteSpan told, std::map<uint64_t, OnNodes>& sets) {
 }
 }  // namespace
 
-Result<std::vector<uint64_t>> agree_on_complete_sets(Communicator& ranks, const Store* own, const std::string& job,
-                                                     size_t node_count) {
-  Result<std::vector<uint64_t>> steps = own == nullptr ? std::vector<uint64_t>() : Catalog(*own).steps(job);
-  VARVE_TRY(agree(ranks, steps.status()));
-  VARVE_ASSIGN(const std::vector<ByteVector> all,
-               ranks.all_gather(own == nullptr ? ByteVector() : describe(*own, job, *steps)));
+Result<std::vector<uint64_t>> agree_on_complete_sets(Communicator& ranks, const Store* own, Clock& clock,
+                                                     const std::string& job, size_t node_count) {
+  Result<ByteVector> mine = ByteVector();
+  if (own != nullptr) mine = describe(*own, clock, job);
+  VARVE_TRY(agree(ranks, mine.status()));
+  VARVE_ASSIGN(const std::vector<ByteVector> all, ranks.all_gather(*mine));
   std::map<uint64_t, OnNodes> sets;
   for (const ByteVector& told : all) VARVE_TRY(add(told, sets));
   std::vector<uint64_t> complete;

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/sync.h"
 #include "store/store.h"
 #include "varve/communicator.h"
@@ -29,6 +30,8 @@ class JobSets {
   void note_own(uint64_t step, bool saved);
   /// From whatever source: all ranks have theirs; or an earlier run has left it so.
   void note_complete(uint64_t step);
+  /// It is damaged, or about to be replaced, node by node: it is complete when all tell so again.
+  void note_incomplete(uint64_t step);
 
   /// For an all_max() of all ranks, and what that came to.
   std::vector<uint64_t> tell(bool leads_group) const;
@@ -57,7 +60,7 @@ class JobSets {
 
 /// The sets of `job` of which all nodes have what one earlier run has saved there: from the catalog of each node's own
 /// store, which one rank of the node gives; the others none. Collective.
-Result<std::vector<uint64_t>> agree_on_complete_sets(Communicator& ranks, const Store* own, const std::string& job,
-                                                     size_t node_count);
+Result<std::vector<uint64_t>> agree_on_complete_sets(Communicator& ranks, const Store* own, Clock& clock,
+                                                     const std::string& job, size_t node_count);
 
 }  // namespace varve

@@ -172,7 +172,7 @@ class Level {
   /// No more sets come from this rank.
   virtual void stop() {}
   /// Tries what waits once more; `last`: the run's last set, which goes here whatever its turn is. busy: time ran out.
-  virtual Status finish(const std::optional<NewSet>& /*last*/, std::chrono::nanoseconds /*limit*/) { return {}; }
+  virtual Status finish(const std::optional<NewSet>& /*last*/, Moment /*end*/) { return {}; }
   /// Gives up what is on its way. After it: the last error, if anything was left out.
   virtual Status end() { return {}; }
 

@@ -19,10 +19,10 @@ struct LevelWorld;
 /// A kind of levels: how one is written, and what all of the kind have in common. A new kind is a file that defines one
 /// of these and the class behind it, and a line in level_kinds().
 struct LevelKind {
-  /// Whether a level of the kind is one place, one at most of each kind, or any number of them, farther away.
+  /// Where in a list levels of the kind stand.
   enum class Position : uint8_t {
     first,        ///< before all others
-    of_node,      ///< before all that is farther away than the node
+    of_node,      ///< one, before all that is farther away; each node has its own, at the same path
     behind_node,  ///< right behind one that is `of_node`
     farther,      ///< any number of them, behind all these
   };
@@ -32,11 +32,11 @@ struct LevelKind {
   Position position = Position::farther;
   std::string_view position_rule{};  ///< that, as it is told to who has written it elsewhere
   bool holds_sets = true;            ///< it is a store
-  bool of_node = false;              ///< each node has one of its own, at the same path
   bool on_servers = false;
   bool takes_options = true;
   bool takes_bandwidth = true;
-  /// Takes the word that names the place. invalid_argument: there is something wrong with it.
+  /// Takes the word that names the place, if there is more to it than `words`. invalid_argument: there is something
+  /// wrong with it.
   Status (*take)(LevelSpec& level, std::string_view word) = nullptr;
   /// The place alone, for people and for open_location().
   std::string (*name)(const LevelSpec& level) = nullptr;

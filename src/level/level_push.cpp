@@ -130,10 +130,10 @@ std::string LevelPush::what_waits() const {
                      now.waiting == 1 ? "s" : "", now.level, why);
 }
 
-std::set<uint64_t> LevelPush::owed_steps() const {
+OwedSteps LevelPush::owed_steps() const {
   std::lock_guard lock(mutex_);
-  std::set<uint64_t> owed = refused_;
-  for (const OwedSet& set : waiting_) owed.insert(set.step);
+  OwedSteps owed{.steps = refused_, .is_known = looked_};
+  for (const OwedSet& set : waiting_) owed.steps.insert(set.step);
   return owed;
 }
 
@@ -147,12 +147,12 @@ LevelProgress LevelPush::progress() const {
   return progress;
 }
 
-Status LevelPush::finish(std::chrono::nanoseconds limit) {
+Status LevelPush::finish(Moment end) {
   std::unique_lock lock(mutex_);
   last_failed_ = false;
   changed_.notify_all();
   const auto nothing_to_try = [this] { return looked_ && (waiting_.empty() || last_failed_); };
-  if (!changed_.wait_for(lock, limit, nothing_to_try)) {
+  if (!changed_.wait_until(lock, end, nothing_to_try)) {
     return Status::busy(fmt::format("time ran out before {} sets were pushed", waiting_.size()), duty_.level.name());
   }
   return waiting_.empty() && refused_.empty() ? Status() : last_error_;
@@ -270,10 +270,11 @@ Status LevelPush::bring_all(ProgressSink& progress) {
     VARVE_ASSIGN(const std::vector<OwedSet> owed,
                  backlog_of_unreached(*duty_.from, {.level = duty_.level, .job = duty_.job}));
     take_up(owed);
-    return blocked;
   }
-  Status failure;
   std::unique_lock lock(mutex_);
+  looked_ = true;
+  if (!blocked.ok()) return blocked;
+  Status failure;
   while (const std::optional<uint64_t> step = next_turn()) {
     lock.unlock();
     const Status pushed =

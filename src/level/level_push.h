@@ -37,7 +37,7 @@ struct PushDuty {
   Retention::Rules retention{};  ///< of the level
   std::function<void(const Status&)> note_given_up{};
   std::function<void(const SetName&, uint64_t sent_bytes)> note_copied{};
-  size_t thread_count = 1;               ///< that work for it
+  size_t thread_count = 0;               ///< that work for it; 0: as many as there are processors
   uint64_t memory_bytes = 256_MiB;       ///< that it holds at most, about
   std::function<void()> prepare_thread;  ///< run first on the thread: priority, place
 };
@@ -70,10 +70,11 @@ class LevelPush {
   /// In place of start(): brings there what is owed, one set after the other, until nothing is left that can be brought
   /// now. The first failure, if it left anything out.
   Status bring_all(ProgressSink& progress);
-  std::set<uint64_t> owed_steps() const;
+  /// After that. Not known: neither the level nor the nearest store could tell.
+  OwedSteps owed_steps() const;
 
   /// Tries everything that waits once more, and returns when nothing is left to try; busy: time ran out first.
-  Status finish(std::chrono::nanoseconds limit);
+  Status finish(Moment end);
   /// Ends the thread, giving up what is on its way; then looks for the other parts a last time: who still lacks some
   /// gives its own up. After this: the last error, if it left anything out.
   Status end();

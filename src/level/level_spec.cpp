@@ -69,7 +69,8 @@ const LevelKind* kind_of(std::string_view word) {
   if (word.starts_with("/")) return &kFolderLevel;
   for (const LevelKind* const kind : level_kinds()) {
     for (const std::string_view begin : kind->words) {
-      if (!begin.empty() && word.starts_with(begin)) return kind;
+      const bool takes = kind->take == nullptr ? word == begin : word.starts_with(begin);
+      if (!begin.empty() && takes) return kind;
     }
   }
   return nullptr;
@@ -181,7 +182,8 @@ Result<LevelSpec> parse_level(std::string_view text) {
                       trimmed(text));
   }
   level.kind = kind;
-  if (const Status taken = kind->take(level, words.front()); !taken.ok()) return with_level(taken, trimmed(text));
+  const Status named = kind->take == nullptr ? Status() : kind->take(level, words.front());
+  if (!named.ok()) return with_level(named, trimmed(text));
   std::vector<std::string_view> seen;
   for (size_t i = 1; i < words.size(); ++i) {
     Status taken = take_option(level, words[i]);

@@ -36,7 +36,7 @@ struct LevelSpec {
 
   /// Whether it is a store: neither memory nor redundancy.
   bool holds_sets() const { return kind->holds_sets; }
-  bool is_of_node() const { return kind->of_node; }
+  bool is_of_node() const { return kind->position == LevelKind::Position::of_node; }
   bool is_on_servers() const { return kind->on_servers; }
   /// The level in one text that parse_level() takes, options that say nothing left out.
   std::string to_string() const;

@@ -75,6 +75,7 @@ TEST(LevelSpec, SaysWhichLevelIsWrongAndWhatIsWrongWithIt) {
       {"", "a level is empty"},
       {"memory; /x;", "a level is empty"},
       {"disk:/x", "no such level"},
+      {"memoryx", "no such level"},
       {"relative/path", "no such level"},
       {"dir:", "says no place"},
       {"local:", "says no place"},

@@ -10,12 +10,6 @@
 
 namespace varve {
 
-namespace {
-std::chrono::nanoseconds time_left(Moment end) {
-  return std::max<std::chrono::nanoseconds>(end - MonotonicClock::now(), std::chrono::nanoseconds(0));
-}
-}  // namespace
-
 Levels::Levels(const std::vector<LevelSpec>& specs, LevelWorld& world) : world_(world) {
   world.has_node_level =
       std::any_of(specs.begin(), specs.end(), [](const LevelSpec& spec) { return spec.is_of_node(); });
@@ -70,8 +64,8 @@ Result<uint64_t> Levels::learn_earlier_sets() {
   VARVE_TRY(world_.ranks.all_max(number));
   if (!world_.has_node_level) return number[0];
   VARVE_ASSIGN(const std::vector<uint64_t> complete,
-               agree_on_complete_sets(world_.ranks, nearest().speaks() ? nearest().opened() : nullptr, world_.job,
-                                      world_.seat.nodes.size()));
+               agree_on_complete_sets(world_.ranks, nearest().speaks() ? nearest().opened() : nullptr, world_.clock,
+                                      world_.job, world_.seat.nodes.size()));
   for (const uint64_t step : complete) world_.sets.note_complete(step);
   return number[0];
 }
@@ -203,7 +197,7 @@ void Levels::stop() {
 Status Levels::finish(const std::optional<NewSet>& last, Moment end) {
   Status outcome;
   for (const auto& level : all_) {
-    const Status finished = level->finish(last, time_left(end));
+    const Status finished = level->finish(last, end);
     if (outcome.ok()) outcome = finished;
   }
   return outcome;
@@ -229,7 +223,7 @@ const Store* Levels::find(const SetName& name) const {
 
 Onward Levels::bring_along(const std::string& job, ProgressSink& progress) {
   Onward onward;
-  std::vector<std::set<uint64_t>> owed_to;
+  std::vector<OwedSteps> owed_to;
   std::vector<bool> failed;
   for (StoreLevel* const store : stores_) {
     const size_t before = onward.failures.size();
@@ -241,7 +235,7 @@ Onward Levels::bring_along(const std::string& job, ProgressSink& progress) {
     const Status retained = stores_[i]->retain(job, onward.owed, progress);
     if (!retained.ok() && !failed[i])
       onward.failures.push_back(retained.with_context(stores_[i]->name() + ": old sets stay"));
-    onward.owed.insert(owed_to[i].begin(), owed_to[i].end());
+    onward.owed.add(owed_to[i]);
   }
   if (onward.failures.empty() && progress.cancelled())
     onward.failures.push_back(Status::cancelled("stopped when the set was saved, but not brought to all levels"));

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "level/job_memory.h"
-#include "level/level_store.h"
 #include "level/levels.h"
 #include "snapshot/snapshot_reader.h"
 #include "store/catalog.h"
@@ -73,10 +72,6 @@ class MemoryLevel final : public Level {
  private:
   const Levels& all_;
 };
-
-Status take_word(LevelSpec& level, std::string_view word) {
-  return word == level.kind->words.front() ? Status() : Status::invalid_argument("no such level", std::string(word));
-}
 }  // namespace
 
 constinit const LevelKind kMemoryLevel{
@@ -86,7 +81,6 @@ constinit const LevelKind kMemoryLevel{
     .position_rule = "memory is the first level",
     .holds_sets = false,
     .takes_options = false,
-    .take = take_word,
     .name = [](const LevelSpec&) { return std::string("memory"); },
     .make = [](const LevelSpec& spec, LevelWorld& world, const Levels& all) -> std::unique_ptr<Level> {
       return std::make_unique<MemoryLevel>(spec, world, all);

@@ -75,8 +75,8 @@ Status StoreLevel::open() {
 }
 
 Status StoreLevel::reach(bool makes) {
-  path_ = own_path();
-  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, path_, world_.key_file).status() : Status();
+  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, own_path(), world_.key_file).status() : Status();
+  path_ = LevelStore::known_path(spec_, own_path());
   away_ = false;
   if (why_away_.ok()) why_away_ = store().status();
   away_ = !why_away_.ok();
@@ -244,8 +244,15 @@ Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
 /// The old one stays, with what protects it, until the very moment at which the complete new one takes its place.
 void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
   if (&at != this || found == Found::mended) return;
+  if (is_of_node()) world_.sets.note_incomplete(step);
   std::lock_guard lock(mutex_);
   replaceable_.insert(step);
+}
+
+void StoreLevel::accept(const NewSet& set) {
+  if (!set.outcome.ok()) return;
+  std::lock_guard lock(mutex_);
+  replaceable_.erase(set.step);
 }
 
 IfExists StoreLevel::policy_for(uint64_t step) const {
@@ -265,11 +272,14 @@ Retention::Rules StoreLevel::rules(const std::string& job) const {
       const Result<SetRecord> record = Catalog(*opened()).read({job, step});
       return record.ok() && record->has_all_ranks();
     };
+  } else {
+    // What was found to be damaged pushes nothing out.
+    rules.complete = [this](uint64_t step) { return policy_for(step) == IfExists::refuse; };
   }
   return rules;
 }
 
-Status StoreLevel::retain(const std::string& job, const std::set<uint64_t>& owed, ProgressSink& progress) {
+Status StoreLevel::retain(const std::string& job, const OwedSteps& owed, ProgressSink& progress) {
   if (away_) return {};
   Retention::Rules what_may_go = rules(job);
   what_may_go.owed = [&](uint64_t step, uint64_t) { return owed.contains(step); };
@@ -345,7 +355,6 @@ constinit const LevelKind kNodeLevel{
     .words = {"local:"},
     .position = LevelKind::Position::of_node,
     .position_rule = "there is one local level, before all that is farther away",
-    .of_node = true,
     .take = take_place,
     .name = name_with_place,
     .make = make_store_level,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/sync.h"
+#include "level/backlog.h"
 #include "level/level.h"
 #include "level/level_store.h"
 #include "level/retention.h"
@@ -28,7 +29,7 @@ struct Onward {
   std::vector<LevelCopy> copies;
   std::vector<Status> failures;
   std::vector<Status> given_up;  ///< sets that a level does not get, as its `backlog` says
-  std::set<uint64_t> owed;       ///< steps that some level should have, and has not
+  OwedSteps owed;
 };
 
 /// A level that is a store: of each node, or one that all share, in a folder or on servers. The nearest of these is
@@ -84,6 +85,7 @@ class StoreLevel : public Level {
   /// Makes a set whole again from the others, if this rank does it for all who share the level.
   Status mend(uint64_t step, std::span<StoreLevel* const> all);
   void note_found(const Level& at, uint64_t step, Found found) override;
+  void accept(const NewSet& set) override;
   /// Arenas of which this rank could not read something that it needed. They may be whole.
   const std::set<ArenaId>& unreadable_arenas() const { return unreadable_arenas_; }
 
@@ -95,20 +97,16 @@ class StoreLevel : public Level {
   LevelProgress progress(const RunNews& run) const override;
 
   /// For a command, without a thread: copies what the level lacks of a job's sets (the one that was just saved to the
-  /// nearest, and the backlog), oldest first. Returns the steps that it is still owed then.
-  virtual std::set<uint64_t> bring_all(const std::string& /*job*/, Onward& /*onward*/, ProgressSink& /*progress*/) {
-    return {};
-  }
+  /// nearest, and the backlog), oldest first. Returns what it is still owed then.
+  virtual OwedSteps bring_all(const std::string& /*job*/, Onward& /*onward*/, ProgressSink& /*progress*/) { return {}; }
   /// After that: drops old sets that nobody is owed.
-  Status retain(const std::string& job, const std::set<uint64_t>& owed, ProgressSink& progress);
+  Status retain(const std::string& job, const OwedSteps& owed, ProgressSink& progress);
   Result<LevelContents> contents(const Store* nearest) override;
-
- protected:
-  Status share_away();
 
  private:
   class Image;
 
+  Status share_away();
   void note_away(const Status& why);
   bool may_be_away(const Status& failure) const { return !is_nearest_ && LevelStore::is_away(failure); }
   void take_consequences(const CopyFaults& faults);

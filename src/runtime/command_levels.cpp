@@ -14,10 +14,10 @@ Status check_nearest(const LevelSpec& spec) {
 Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use use, World world) {
   SettingsSources& sources = world.sources;
   sources.command_line = {{"levels", said.levels}, {"store", said.store}, {"key_file", said.key_file}};
-  VARVE_ASSIGN(Settings settings, resolve_settings({}, sources));
+  VARVE_ASSIGN(const Settings settings, resolve_settings({}, sources));
   const auto node = sources.environment.find("VARVE_NODE");
   std::unique_ptr<CommandLevels> opened(
-      new CommandLevels(std::move(settings), node != sources.environment.end() ? node->second : std::string(), world));
+      new CommandLevels(settings, node != sources.environment.end() ? node->second : std::string(), world));
   if (use != Use::look) VARVE_TRY(check_nearest(opened->levels_.nearest().spec()));
   for (StoreLevel* const level : opened->levels_.stores()) {
     if (use == Use::help && !level->is_nearest()) continue;
@@ -29,18 +29,17 @@ Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use
   return opened;
 }
 
-CommandLevels::CommandLevels(Settings settings, const std::string& node, const World& world)
-    : settings_(std::move(settings)),
-      world_{.ranks = *alone_,
+CommandLevels::CommandLevels(const Settings& settings, const std::string& node, const World& world)
+    : world_{.ranks = *alone_,
              .files = *world.files,
              .clock = *world.clock,
              .warnings = warnings_,
              .sets = sets_,
              .left_runs = left_runs_,
-             .job = settings_.job,
-             .key_file = settings_.key_file,
+             .job = settings.job,
+             .key_file = settings.key_file,
              .node = node,
-             .shared_memory = settings_.shared_memory},
-      levels_(settings_.levels, world_) {}
+             .shared_memory = settings.shared_memory},
+      levels_(settings.levels, world_) {}
 
 }  // namespace varve

@@ -44,9 +44,8 @@ class CommandLevels {
   Onward bring_along(const std::string& job, ProgressSink& progress) { return levels_.bring_along(job, progress); }
 
  private:
-  CommandLevels(Settings settings, const std::string& node, const World& world);
+  CommandLevels(const Settings& settings, const std::string& node, const World& world);
 
-  const Settings settings_;
   const std::unique_ptr<Communicator> alone_ = make_single_communicator();
   WarningList warnings_;
   JobSets sets_;

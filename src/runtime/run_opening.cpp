@@ -95,8 +95,8 @@ Status RunSession::prepare_stage_two() {
   }
   VARVE_TRY(agree(*ranks_, prepared));
   world_.push_threads = worker_count();
-  Status started = thread_ ? thread_->start() : Status();
-  if (started.ok()) started = levels_.start();
+  Status started = levels_.start();
+  if (started.ok() && thread_) started = thread_->start();
   if (relay_) {
     // Also after a failure: its leader waits for a word of it.
     const Status relayed = relay_->start();

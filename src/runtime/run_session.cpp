@@ -24,8 +24,6 @@ constexpr nanoseconds kPatience = std::chrono::hours(1);
 /// How long a change that nobody rings for (a process that died) may stay unseen.
 constexpr nanoseconds kLookInterval = std::chrono::milliseconds(200);
 
-nanoseconds time_left(Moment end) { return std::max<nanoseconds>(end - MonotonicClock::now(), nanoseconds(0)); }
-
 /// What any rank has. Collective.
 Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<ArenaId>& mine) {
   ByteVector bytes;
@@ -131,11 +129,15 @@ void RunSession::take_consequences(const RestartDecision& decision, const std::v
   const RestartCandidate& taken = *decision.taken;
   // What is in memory alone stays until it, or a newer set, is in a store, however this run ends. Of a store that all
   // share, one look tells; a node's own may be the only one that has it.
+  const bool all_nodes_have_it = world_.has_node_level && job_sets_.is_complete(taken.step);
   left_runs_useful_ =
-      taken.memory_run && std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
+      taken.memory_run && !all_nodes_have_it &&
+      std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
         return !other.memory_run && other.step == taken.step && !levels_.at(other.level).spec().is_of_node();
       });
-  if (&levels_.at(taken.level) == &levels_.nearest()) levels_.bring_behind(taken.step, candidates);
+  if (all_nodes_have_it || &levels_.at(taken.level) == &levels_.nearest()) {
+    levels_.bring_behind(taken.step, candidates);
+  }
 }
 
 /// Arenas of the nearest store of which any rank could not read something: no group's new sets refer to them, as nobody
@@ -344,7 +346,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
     settled = settled.with_context("the newest checkpoint was given up");
   }
   if (relay_) relay_->stop();
-  if (thread_) thread_->stop(time_left(end));
+  if (thread_) thread_->stop(std::max(nanoseconds(end - MonotonicClock::now()), nanoseconds(0)));
   levels_.stop();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
   std::optional<NewSet> last;

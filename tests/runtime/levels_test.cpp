@@ -1,5 +1,7 @@
 // Sessions that save to several levels, on nodes that are simulated: ranks are threads, VARVE_NODE says where they are.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +24,7 @@ using test::drop;
 using test::expect_whole;
 using test::Model;
 using test::model_at;
+using test::run_and_kill;
 using test::run_ranks;
 using test::SessionPlace;
 using test::steps_at;
@@ -203,6 +206,46 @@ TEST_P(ASessionWithLevels, TakesTheSameStepFromAnotherLevelIfOneIsDamagedAndMend
   EXPECT_EQ(cluster.restart_from(local_and_far, 4, 4), "");
   damage(cluster.far, 4);
   EXPECT_EQ(cluster.restart_from(local_and_far, 4, 4), "") << "what is near is whole";
+}
+
+TEST_P(ASessionWithLevels, KeepsAsManyWholeSetsThoughOneIsDamaged) {
+  for (const std::string& levels : {"local:" + cluster.local + " keep=2", "dir:" + cluster.far + " keep=2"}) {
+    const std::string store = levels[0] == 'l' ? cluster.node_path("b") : cluster.far;
+    cluster.run_to(levels, 2);
+    damage(store, 2);
+    cluster.run(levels, [&](uint32_t, RunSession& session, Model& model) {
+      EXPECT_EQ(session.restart().value(), 1u);
+      model.step(2);
+      Cluster::go(session, model, 3, 3);
+      Cluster::finish(session);
+    });
+    EXPECT_EQ(steps_at(store), (Steps{1, 2, 3})) << levels;
+  }
+}
+
+TEST_P(ASessionWithLevels, LeavesASetAloneThatAllNodesHaveAndMemoryToo) {
+  const std::string levels = "memory; local:" + cluster.local + " keep=1";
+  run_and_kill([&] {
+    std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+    cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+      Cluster::go(session, model, 1, 2);
+      all.arrive_and_wait();
+      if (rank == 0 && !HasFailure()) ::kill(::getpid(), SIGKILL);
+      all.arrive_and_wait();
+    });
+  });
+  const auto run_of = [this](const std::string& node) {
+    return Catalog(*store_at(cluster.node_path(node))).read({"job", 2}).value().run;
+  };
+  const UniqueId killed = run_of("a");
+  cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+    EXPECT_EQ(session.restart().value(), 2u);
+    EXPECT_EQ(model, model_at(rank, kCells, 2));
+    EXPECT_EQ(session.progress().newest_persistent, 2u);
+    Cluster::finish(session);
+  });
+  for (const std::string& node : cluster.nodes) EXPECT_EQ(run_of(node), killed) << node;
+  EXPECT_EQ(cluster.restart_from(levels, 2, 4), "");
 }
 
 TEST_P(ASessionWithLevels, FallsBackIfAStepIsWholeNowhere) {

@@ -1,5 +1,9 @@
 #include "runtime/ranks.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 namespace varve::test {
@@ -27,6 +31,19 @@ void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std:
     threads.emplace_back([&body, rank, own = std::move(ranks[rank])]() mutable { body(rank, std::move(own)); });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+void run_and_kill(const std::function<void()>& body) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    body();
+    if (testing::Test::HasFailure()) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "it failed before";
 }
 
 Model::Model(uint32_t rank, size_t cells) : field(cells) {

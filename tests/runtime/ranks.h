@@ -31,6 +31,9 @@ struct SessionPlace {
 /// Calls `body` for each rank, in a thread of its own, and returns when all have returned.
 void run_ranks(uint32_t rank_count, const std::function<void(uint32_t rank, std::unique_ptr<Communicator>)>& body);
 
+/// Runs `body` in a process of its own, which is killed then.
+void run_and_kill(const std::function<void()>& body);
+
 /// A deterministic computation: each step depends on all before.
 struct Model {
   std::vector<double> field;

@@ -19,6 +19,7 @@ namespace {
 
 using test::Model;
 using test::model_at;
+using test::run_and_kill;
 using test::run_ranks;
 using test::SessionPlace;
 using test::SwitchedFileSystem;
@@ -571,24 +572,19 @@ TEST(ASession, NeitherRestartsFromNorReplacesSetsThatNoSessionMade) {
 /// Runs a session of one rank in a process of its own, which dies without an end: the set of step 1 is in the store,
 /// step 2 is in memory alone.
 void die_with_a_snapshot(const SessionPlace& place) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  run_and_kill([&] {
     SwitchedFileSystem files;
     const auto session = open_on(files, make_single_communicator(), place.options());
     Model model(0, kCells);
-    bool fine = protect(*session, model).ok();
+    ASSERT_TRUE(protect(*session, model).ok());
     model.step(1);
-    fine = fine && session->checkpoint(1, Persistence::now).ok();
+    ASSERT_TRUE(session->checkpoint(1, Persistence::now).ok());
     files.set(Mode::full);
     model.step(2);
-    fine = fine && session->checkpoint(2, Persistence::later).ok() && !session->wait().ok();
-    if (!fine) ::_exit(1);
+    ASSERT_TRUE(session->checkpoint(2, Persistence::later).ok());
+    ASSERT_FALSE(session->wait().ok());
     ::kill(::getpid(), SIGKILL);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFSIGNALED(status));
+  });
 }
 
 TEST(ASessionAfterAKill, GoesOnFromTheSnapshotInMemory) {

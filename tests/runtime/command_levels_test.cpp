@@ -1,0 +1,100 @@
+// Levels as commands have them, beside what runs have left there.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "runtime/cluster.h"
+#include "runtime/command_levels.h"
+#include "runtime/switched_file_system.h"
+
+namespace varve {
+namespace {
+
+using test::Model;
+using test::protect;
+using test::run_and_kill;
+using test::SessionPlace;
+using test::steps_at;
+using test::SwitchedFileSystem;
+using Steps = std::vector<uint64_t>;
+
+/// Listing a folder fails once.
+class OneFailingListing final : public ForwardingFileSystem {
+ public:
+  OneFailingListing(FileSystem& inner, int number) : ForwardingFileSystem(inner), left_(number) {}
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override {
+    if (is_armed && left_-- == 0) return Status::io_error("cannot list the folder", path);
+    return ForwardingFileSystem::list(path);
+  }
+  bool has_struck() const { return left_ < 0; }
+  bool is_armed = false;
+
+ private:
+  int left_;
+};
+
+Result<std::unique_ptr<CommandLevels>> open_levels(const SessionPlace& place, const std::string& levels,
+                                                   CommandLevels::Use use, FileSystem& files = posix_file_system()) {
+  CommandLevels::World world;
+  world.files = &files;
+  world.sources = {};
+  world.sources.environment = {{"VARVE_SHARED_MEMORY", place.memory}, {"VARVE_JOB", "job"}};
+  return CommandLevels::open({.levels = levels, .store = {}, .key_file = {}}, use, world);
+}
+
+/// Leaves sets of steps 1 and 2 in the store, and step 2 in memory.
+void save_two_and_die(const SessionPlace& place) {
+  run_and_kill([&] {
+    auto session = Session::open(place.options());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    Model model(0, 1000);
+    ASSERT_TRUE(protect(*session, model).ok());
+    for (const uint64_t step : {1, 2}) {
+      model.step(step);
+      ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
+    }
+    ::kill(::getpid(), SIGKILL);
+  });
+}
+
+TEST(LevelsOfACommand, KeepAllSetsWhileNobodyCanSayWhatIsOwed) {
+  bool struck = true;
+  for (int number = 0; struck; ++number) {
+    const SessionPlace place;
+    save_two_and_die(place);
+    const std::string far = place.folder / "far";
+    SwitchedFileSystem full;
+    full.only_below(far);
+    full.set(SwitchedFileSystem::Mode::full);
+    OneFailingListing files(full, number);
+    auto levels = open_levels(place, "dir:" + place.store + " keep=1; dir:" + far, CommandLevels::Use::save, files);
+    ASSERT_TRUE(levels.ok()) << levels.status().to_string();
+    files.is_armed = true;
+    const Onward onward = (*levels)->bring_along("job", null_progress());
+    struck = files.has_struck();
+    EXPECT_FALSE(onward.failures.empty());
+    for (const uint64_t step : {1, 2}) EXPECT_TRUE(onward.owed.contains(step)) << "listing " << number;
+    EXPECT_EQ(steps_at(place.store), (Steps{1, 2})) << "listing " << number;
+  }
+}
+
+TEST(LevelsOfACommand, FindTheMemoryOfADeadRunByWhateverPathTheStoreIsNamed) {
+  const SessionPlace place;
+  save_two_and_die(place);
+  const std::string link = place.folder / "link";
+  std::filesystem::create_directory_symlink(place.store, link);
+  for (const std::string& path : {place.store, link}) {
+    auto levels = open_levels(place, "memory; dir:" + path, CommandLevels::Use::look);
+    ASSERT_TRUE(levels.ok()) << levels.status().to_string();
+    const auto memory = (*levels)->levels().at(0).contents((*levels)->nearest());
+    ASSERT_TRUE(memory.ok()) << memory.status().to_string();
+    ASSERT_EQ(memory->jobs.size(), 1u) << path;
+    EXPECT_EQ(memory->jobs[0].newest, 2u) << path;
+    EXPECT_EQ(memory->jobs[0].is_running, false) << path;
+  }
+}
+
+}  // namespace
+}  // namespace varve
