@@ -11,7 +11,7 @@
 #include "core/unique_id.h"
 #include "hash/score.h"
 #include "redundancy/erasure_code.h"
-#include "redundancy/redundancy.h"
+#include "redundancy/rebuild.h"
 
 namespace varve {
 namespace {

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "core/file_system.h"
-#include "store/chunk_index_run.h"
+#include "store/index_run.h"
 
 namespace varve {
 namespace {

@@ -9,8 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "snapshot/copy_kernel.h"
-#include "snapshot/copy_team.h"
+#include "snapshot/image_copy.h"
 #include "snapshot/snapshot.h"
 #include "snapshot/snapshot_view.h"
 

@@ -2,9 +2,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "fuzz_layout.h"
-#include "layout/hdf5_plain.h"
+#include "layout/layout_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   varve::UniqueFd file(::memfd_create("fuzzed", MFD_CLOEXEC));

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "fuzz_layout.h"
-#include "layout/layout_codec.h"
+#include "layout/layout.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   varve::ByteReader in(varve::fuzz_bytes(data, size));

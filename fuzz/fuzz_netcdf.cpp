@@ -1,6 +1,6 @@
 // Any bytes are a valid layout or a Status, for the netCDF parser.
 #include "fuzz_layout.h"
-#include "layout/netcdf_reader.h"
+#include "layout/layout_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   varve::FileWindow file(varve::fuzz_bytes(data, size));

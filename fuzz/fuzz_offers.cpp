@@ -1,7 +1,7 @@
 // What a node says of its files, as a server takes it apart. The rest of the library is not instrumented.
 #include <cstdlib>
 
-#include "service/offered_files.h"
+#include "service/offer.h"
 
 using namespace varve;
 

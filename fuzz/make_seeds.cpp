@@ -5,15 +5,15 @@
 #include <fstream>
 #include <string>
 
-#include "aggregate/folder_source.h"
-#include "aggregate/save_groups.h"
+#include "aggregate/save.h"
+#include "aggregate/source.h"
 #include "arena/arena_reader.h"
 #include "codec/codec.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 #include "fuzzed_pack.h"
-#include "layout/layout_codec.h"
-#include "service/offered_files.h"
+#include "layout/layout.h"
+#include "service/offer.h"
 #include "service/protocol.h"
 #include "service/test_requests.h"
 #include "service/wire.h"

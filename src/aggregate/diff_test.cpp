@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "aggregate/element_difference.h"
+#include "aggregate/diff.h"
 #include "aggregate/inspect.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"

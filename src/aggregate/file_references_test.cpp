@@ -1,4 +1,4 @@
-#include "aggregate/file_references.h"
+#include "aggregate/inspect.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,8 +1,8 @@
-#include "aggregate/folder_match.h"
+#include "aggregate/diff.h"
 
 #include <gtest/gtest.h>
 
-#include "aggregate/source_tree.h"
+#include "aggregate/source.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 

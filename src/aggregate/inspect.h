@@ -8,11 +8,55 @@
 #include <string>
 #include <vector>
 
-#include "aggregate/set_files.h"
+#include "aggregate/source.h"
 #include "core/progress.h"
+#include "layout/layout.h"
 #include "store/catalog.h"
+#include "store/set_record.h"
+#include "store/store.h"
+#include "store/tree.h"
 
 namespace varve {
+
+/// A pattern as it looks `skip` bytes into its reference.
+uint64_t pattern_at(const Reference& reference, uint64_t skip);
+
+/// Where the bytes of a regular file are, in file order, whatever its streams are.
+class FileReferences {
+ public:
+  /// Borrows nothing.
+  explicit FileReferences(const TreeFile& file);
+
+  /// Of the whole file.
+  std::vector<Reference> all() const;
+  /// Of a stream that consists of these extents of the file.
+  std::vector<Reference> of(const std::vector<Extent>& extents) const;
+
+ private:
+  struct Slice {
+    uint64_t file_offset;
+    Reference reference;
+  };
+  std::vector<Slice> slices_;
+};
+
+/// Makes variables like all others of the small ones, each with a stream of its own, behind those that are there. None
+/// of them has a class_of: they are in the skeleton's.
+void unfold_small_variables(TreeFile& file);
+
+/// Ranges of packs' raw bytes, one for each reference.
+using PackUses = std::map<Score, std::vector<Extent>>;
+
+/// What of some references is shared.
+struct Sharing {
+  uint64_t bytes = 0;                ///< that an earlier set refers to as well
+  std::map<SetName, uint64_t> with;  ///< how many of them each earlier set does; several may refer to the same
+};
+
+/// Looks for `uses`, which are of the set of `record`, in the trees of the sets that were saved before it and are still
+/// there. Of a set that was saved in the same second, only another step of the same job can tell that it came later.
+/// Warns of a set whose tree is damaged, and takes it to share nothing. Progress is in raw bytes of sets.
+Result<Sharing> find_sharing(const Store& store, const SetRecord& record, const PackUses& uses, ProgressSink& progress);
 
 struct VariableDetails {
   std::string name;

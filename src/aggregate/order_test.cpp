@@ -3,9 +3,8 @@
 
 #include <set>
 
-#include "aggregate/rank_order.h"
+#include "aggregate/scheme.h"
 #include "aggregate/similarity.h"
-#include "aggregate/work_order.h"
 
 namespace varve {
 namespace {

@@ -7,11 +7,8 @@
 
 #include <fstream>
 
-#include "aggregate/chunk_batch.h"
-#include "aggregate/folder_source.h"
-#include "aggregate/fresh_chunks.h"
 #include "aggregate/pack_builder.h"
-#include "aggregate/source_tree.h"
+#include "aggregate/source.h"
 #include "core/file_system.h"
 #include "engine/saving.h"
 

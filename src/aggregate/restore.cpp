@@ -7,11 +7,10 @@
 #include <set>
 
 #include "aggregate/restore_target.h"
-#include "aggregate/tile_writer.h"
 #include "comm/agreement.h"
 #include "comm/process_share.h"
-#include "core/parallel.h"
 #include "core/sync.h"
+#include "core/thread_pool.h"
 
 namespace varve {
 

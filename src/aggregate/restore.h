@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "aggregate/set_files.h"
+#include "aggregate/source.h"
 #include "core/progress.h"
 #include "varve/communicator.h"
 

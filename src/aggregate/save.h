@@ -1,21 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "aggregate/scheme.h"
 #include "aggregate/similarity.h"
 #include "aggregate/source.h"
-#include "aggregate/work_order.h"
 #include "chunk/chunker.h"
 #include "codec/chooser.h"
 #include "core/progress.h"
+#include "core/unique_id.h"
 #include "layout/layout_service.h"
+#include "store/commit.h"
 #include "store/set_record.h"
 #include "store/store.h"
+#include "varve/communicator.h"
 
 namespace varve {
 
@@ -72,5 +76,58 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                               const SetName& name, const SaveOptions& options, LayoutService& layouts,
                               ProgressSink& progress = null_progress());
+
+/// What to do with the record of groups that are sealed: commit a set, publish a part.
+using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& record)>;
+
+/// What the options of every save must be.
+Status check_save_options(const SaveOptions& options);
+
+/// All that is in a folder, with ranks (rank_order.h).
+Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+                                           ProgressSink& progress);
+/// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
+/// With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
+                                                       uint32_t group_count_wanted = 1);
+
+/// Saves `sources`, each as one group, under one lease, and has the record of them all published; `name` is the set's.
+/// Some groups run at the same time. Starts over, three times at most, if a prune takes the writer for dead. Until
+/// `publish` is called, nothing is visible.
+Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
+                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish);
+
+/// save_files() with a word in how its record is published.
+Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                                 const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                                 ProgressSink& progress, const PublishRecord& publish);
+
+/// Saves one group's source as a part of a set (set_part.h): all that the part says is durable when this returns OK,
+/// and complete_set() makes the set of all parts. Of `options`, job, step, group size, ranks and layouts are not looked
+/// at. The record that is returned is the part's. Progress is in raw bytes.
+///
+/// already_exists: a part of that name is there already. Starts over if a prune took the writer for dead (busy after
+/// the third time); no_space, io_error, cancelled ...: nothing was published.
+Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,
+                            ProgressSink& progress = null_progress());
+
+/// What several processes save together: the first looks, and tells the others.
+struct SavePlan {
+  SetName name;
+  UniqueId run;  ///< of this save: its parts belong together
+  std::vector<std::vector<SourceFile>> groups;
+};
+
+ByteVector encode_save_plan(const SavePlan& plan);
+Result<SavePlan> decode_save_plan(ByteSpan raw);
+
+/// As save_folder(), with the groups spread over several processes, which all see the folder and the store. Each saves
+/// its groups as a part of the set (set_part.h); the set appears when all have succeeded. What fails on one process
+/// fails on all, with the same Status, and nothing appears. All processes return the same report. Memory and threads
+/// are those of one process; if nothing is said about threads, the processes of a machine share its processors.
+/// Warnings go to the first process's `progress`. Collective.
+Result<SaveReport> save_folder_together(const Store& store, const std::string& folder, SaveOptions options,
+                                        LayoutService& layouts, Communicator& ranks,
+                                        ProgressSink& progress = null_progress());
 
 }  // namespace varve

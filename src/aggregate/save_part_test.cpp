@@ -1,4 +1,4 @@
-#include "aggregate/save_part.h"
+#include "aggregate/save.h"
 
 #include <gtest/gtest.h>
 

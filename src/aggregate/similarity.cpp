@@ -1,6 +1,6 @@
 #include "aggregate/similarity.h"
 
-#include "aggregate/rank_order.h"
+#include "aggregate/scheme.h"
 
 namespace varve {
 

@@ -5,12 +5,12 @@
 #include <functional>
 #include <thread>
 
-#include "aggregate/save_together.h"
+#include "aggregate/save.h"
 #include "comm/process_share.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
-#include "store/set_part.h"
+#include "store/commit.h"
 #include "store/verify.h"
 
 namespace varve {

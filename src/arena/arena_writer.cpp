@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/clock.h"
 #include "core/guarded.h"
-#include "core/processor_meter.h"
 #include "core/sync.h"
 
 namespace varve {

@@ -10,8 +10,6 @@
 #include <set>
 #include <string>
 
-#include "chunk/chunker_kinds.h"
-
 namespace varve {
 namespace {
 

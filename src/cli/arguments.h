@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "aggregate/source.h"
 #include "varve/status.h"
 
 namespace CLI {
@@ -62,5 +63,12 @@ class Arguments {
  private:
   CLI::App& app_;
 };
+
+}  // namespace varve::cli
+
+namespace varve::cli {
+
+/// Declares --rank and --files, which choose among the files of a set.
+void declare_file_filter(Arguments& arguments, FileFilter& filter);
 
 }  // namespace varve::cli

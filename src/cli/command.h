@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cli/arguments.h"
-#include "cli/exit_code.h"
+#include "cli/process.h"
 #include "cli/session.h"
 #include "varve/status.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cli/exit_code.h"
+#include "cli/process.h"
 #include "varve/version.h"
 
 namespace varve::cli {

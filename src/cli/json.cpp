@@ -1,5 +1,13 @@
 #include "cli/json.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "cli/text.h"
+
 namespace varve::cli {
 
 Json to_json(const Status& status) {
@@ -37,5 +45,50 @@ Json to_json(const std::vector<SetName>& names) {
 }
 
 std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n'; }
+
+namespace {
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+constexpr size_t kUsualColumns = 80;
+
+bool terminal_can_redraw() {
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+void write_to_stderr(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+}  // namespace
+
+MessageWriter::MessageWriter(bool json) : json_(json), can_redraw_(terminal_can_redraw()) {}
+
+void MessageWriter::error(const Status& what) { write("error", "varve: ", what); }
+void MessageWriter::warning(const Status& what) { write("warning", "varve: warning: ", what); }
+
+size_t MessageWriter::columns() const {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualColumns;
+}
+
+void MessageWriter::show_line(std::string line) {
+  std::lock_guard lock(mutex_);
+  if (line.empty() && line_.empty()) return;
+  line_ = std::move(line);
+  write_to_stderr(std::string(kEraseLine) + line_);
+}
+
+void MessageWriter::write(std::string_view kind, std::string_view prefix, const Status& what) {
+  if (silent_) return;
+  std::string text;
+  if (json_) {
+    text = json_line(Json{{kind, to_json(what)}});
+  } else {
+    text = std::string(prefix) + escape_text(what.message());
+    if (!what.subject().empty()) text += ": " + quote_name(what.subject());
+    text += '\n';
+    if (!what.hint().empty()) text += "  hint: " + escape_text(what.hint()) + '\n';
+  }
+  std::lock_guard lock(mutex_);
+  if (!line_.empty()) text = std::string(kEraseLine) + text + line_;
+  write_to_stderr(text);
+}
 
 }  // namespace varve::cli

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
-#include "runtime/overhead_model.h"
+#include "runtime/report.h"
 
 namespace varve::cli {
 

@@ -1,18 +1,60 @@
-#include <fmt/format.h>
+#include "cli/mount_command.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
-#include "cli/background.h"
 #include "cli/command.h"
-#include "cli/mount_log_file.h"
-#include "cli/save_options.h"
+#include "cli/process.h"
+#include "cli/save_command.h"
 #include "cli/text.h"
+#include "core/process.h"
 #include "level/level_spec.h"
+#include "mount/mount_point.h"
 #include "mount/mount_run.h"
+#include "mount/seal_request.h"
 #include "service/location.h"
 
 namespace varve::cli {
+
+namespace {
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts)};
+}
+}  // namespace
+
+Result<MountLog> open_mount_log(const std::string& path) {
+  auto file = std::make_shared<UniqueFd>(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!file->valid()) return Status::from_errno(errno, "open", path);
+  return MountLog([file](const std::string& line) {
+    // One call, so that lines of several threads do not mix. A log that cannot be written stops nothing.
+    const std::string text = now_text() + " " + escape_text(line) + "\n";
+    if (::write(file->get(), text.data(), text.size()) < 0) return;
+  });
+}
+
+MountLog stderr_mount_log() {
+  return [](const std::string& line) {
+    const std::string text = "varve mount: " + escape_text(line) + "\n";
+    if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
+  };
+}
+
+MountLog system_mount_log() {
+  ::openlog("varve-mount", LOG_PID, LOG_USER);
+  return [](const std::string& line) { ::syslog(LOG_NOTICE, "%s", escape_text(line).c_str()); };
+}
 
 namespace {
 Result<std::string> absolute_path(const std::string& path) {
@@ -135,5 +177,68 @@ class MountCommand final : public Command {
 }  // namespace
 
 std::unique_ptr<Command> make_mount_command() { return std::make_unique<MountCommand>(); }
+
+namespace {
+class UnmountCommand final : public Command {
+ public:
+  std::string_view name() const override { return "unmount"; }
+  std::string_view summary() const override { return "end a mount; what is not sealed stays in its spool"; }
+  bool works_on_store() const override { return false; }
+  bool prints_facts() const override { return false; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("DIR", folder_, "where the store is mounted, also if the mount has died");
+    arguments.examples("  varve unmount ckpt\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_TRY(unmount(folder_));
+    session.print("unmounted " + quote_name(folder_) + "\n");
+    return ExitCode::success;
+  }
+
+ private:
+  std::string folder_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_unmount_command() { return std::make_unique<UnmountCommand>(); }
+
+namespace {
+class SealCommand final : public Command {
+ public:
+  std::string_view name() const override { return "seal"; }
+  std::string_view summary() const override { return "commit sets that were written into a mounted store"; }
+  bool works_on_store() const override { return false; }
+  bool prints_facts() const override { return false; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional_list("DIR/JOB/STEP", folders_, "folders of open sets in a mount");
+    arguments.flag("--status", only_ask_, "only say what is known of them");
+    arguments.examples(
+        "  varve seal ckpt/run/7\n"
+        "  varve seal --status ckpt/run/8.tmp\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    for (const std::string& folder : folders_) {
+      if (only_ask_) {
+        VARVE_ASSIGN(const std::string state, request_set_state(folder));
+        session.print(fmt::format("{}: {}", quote_name(folder), state));
+        continue;
+      }
+      VARVE_TRY(request_seal(folder));
+      session.print(fmt::format("sealed {}\n", quote_name(folder)));
+    }
+    return ExitCode::success;
+  }
+
+ private:
+  std::vector<std::string> folders_;
+  bool only_ask_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_seal_command() { return std::make_unique<SealCommand>(); }
 
 }  // namespace varve::cli

@@ -6,11 +6,11 @@
 
 #include "cli/command.h"
 #include "cli/command_line.h"
+#include "cli/json.h"
 #include "cli/launcher.h"
-#include "cli/message_writer.h"
+#include "cli/process.h"
 #include "cli/session.h"
-#include "cli/standard_streams.h"
-#include "core/descriptor_limit.h"
+#include "core/process.h"
 
 namespace varve::cli {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/exit_code.h"
+#include "cli/process.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/interrupt.h"
+#include "cli/process.h"
 #include "cli/text.h"
 #include "core/guarded.h"
 #include "core/sync.h"

@@ -6,7 +6,7 @@
 #include <deque>
 #include <string>
 
-#include "cli/message_writer.h"
+#include "cli/json.h"
 #include "core/progress.h"
 #include "core/sync.h"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "cli/command.h"
-#include "cli/damage_text.h"
 #include "cli/text.h"
 #include "store/store_header.h"
 

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/file_filter.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
 #include "core/sync.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "cli/command.h"
-#include "cli/interrupt.h"
+#include "cli/process.h"
 #include "cli/text.h"
 #include "core/sync.h"
 #include "service/rights.h"

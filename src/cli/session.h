@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cli/json.h"
-#include "cli/message_writer.h"
 #include "cli/program.h"
 #include "cli/progress_bar.h"
 #include "service/location.h"

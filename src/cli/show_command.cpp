@@ -5,8 +5,8 @@
 #include <set>
 
 #include "aggregate/inspect.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/file_filter.h"
 #include "cli/text.h"
 
 namespace varve::cli {

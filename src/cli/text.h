@@ -5,8 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/json.h"
+#include "cli/session.h"
 #include "core/quantity.h"
 #include "level/store_level.h"
+#include "store/verify.h"
 #include "varve/status.h"
 
 namespace varve::cli {
@@ -48,5 +51,10 @@ class Table {
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+/// One damage, with whom it affects, for a person.
+void print_damage(Session& session, const Damage& damage);
+/// All of them, for a program.
+Json damages_json(const VerifyReport& report);
 
 }  // namespace varve::cli

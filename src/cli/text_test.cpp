@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/exit_code.h"
+#include "cli/process.h"
 
 namespace varve::cli {
 namespace {

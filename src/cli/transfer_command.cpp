@@ -3,12 +3,12 @@
 #include <chrono>
 
 #include "cli/command.h"
-#include "cli/heap.h"
+#include "cli/process.h"
 #include "cli/text.h"
 #include "core/sync.h"
 #include "core/throttled_file_system.h"
 #include "runtime/command_levels.h"
-#include "service/next_level.h"
+#include "service/gather_service.h"
 #include "transfer/transfer.h"
 
 namespace varve::cli {

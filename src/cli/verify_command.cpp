@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
-#include "cli/damage_text.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
 

@@ -9,16 +9,16 @@
 #include <optional>
 #include <set>
 
-#include "aggregate/folder_source.h"
+#include "aggregate/source.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
-#include "cli/save_options.h"
+#include "cli/process.h"
+#include "cli/save_command.h"
 #include "cli/text.h"
 #include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
 #include "runtime/command_levels.h"
-#include "service/offer_set.h"
+#include "service/offer.h"
 #include "store/catalog.h"
 #include "watch/watch_status.h"
 #include "watch/watcher.h"

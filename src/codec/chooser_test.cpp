@@ -4,7 +4,6 @@
 
 #include <thread>
 
-#include "codec/candidates.h"
 #include "codec/test_packs.h"
 
 namespace varve {

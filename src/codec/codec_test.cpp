@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "codec/number_shape.h"
+#include "codec/numbers.h"
 #include "codec/test_packs.h"
 
 namespace varve {

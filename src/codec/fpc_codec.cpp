@@ -2,8 +2,8 @@
 #include <array>
 #include <bit>
 
-#include "codec/builtin_codecs.h"
-#include "codec/number_shape.h"
+#include "codec/numbers.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <type_traits>
 
-#include "codec/builtin_codecs.h"
-#include "codec/number_shape.h"
+#include "codec/numbers.h"
 #include "codec/range_coder.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <memory>
 
-#include "codec/builtin_codecs.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "codec/number_kernels.h"
-#include "codec/shuffle_kernels.h"
+#include "codec/kernels.h"
 #include "codec/test_packs.h"
 
 namespace varve::kernels {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "codec/builtin_codecs.h"
-#include "codec/number_shape.h"
+#include "codec/numbers.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

@@ -2,7 +2,7 @@
 #include <lz4.h>
 #include <lz4hc.h>
 
-#include "codec/builtin_codecs.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

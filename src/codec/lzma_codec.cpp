@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "codec/builtin_codecs.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

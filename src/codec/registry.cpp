@@ -1,11 +1,12 @@
+#include "codec/registry.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "codec/builtin_codecs.h"
-
 namespace varve {
+
 namespace {
 
 /// A codec of the format, whether this build has it or not.

@@ -1,5 +1,5 @@
-#include "codec/builtin_codecs.h"
-#include "codec/shuffle_kernels.h"
+#include "codec/kernels.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

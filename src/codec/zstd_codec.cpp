@@ -8,7 +8,7 @@
 #include <cmath>
 #include <memory>
 
-#include "codec/builtin_codecs.h"
+#include "codec/registry.h"
 
 namespace varve {
 namespace {

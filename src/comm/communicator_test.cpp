@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "comm/communicator_contract.h"
-#include "comm/subset_communicator.h"
+#include "comm/communicators.h"
 #include "core/bytes.h"
 
 namespace varve {

@@ -1,3 +1,5 @@
+#include "comm/mpi_communicator.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,12 +7,12 @@
 #include <cstring>
 #include <limits>
 
+#include "comm/communicators.h"
 #include "comm/ending_ranks.h"
-#include "comm/mailbox.h"
-#include "comm/mpi_pieces.h"
 #include "core/bytes.h"
 
 namespace varve {
+
 namespace {
 
 Status mpi_status(int code, std::string_view call) {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "comm/communicator_contract.h"
-#include "comm/mpi_pieces.h"
+#include "comm/mpi_communicator.h"
 #include "core/bytes.h"
 
 namespace varve {

@@ -1,5 +1,5 @@
 // What only subsets promise; the contract of all communicators is in communicator_contract.cpp.
-#include "comm/subset_communicator.h"
+#include "comm/communicators.h"
 
 #include <gtest/gtest.h>
 

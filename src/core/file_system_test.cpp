@@ -8,8 +8,8 @@
 #include "core/faulty_file_system.h"
 #include "core/file_system_contract.h"
 #include "core/memory_file_system.h"
+#include "core/process.h"
 #include "core/throttled_file_system.h"
-#include "core/unique_fd.h"
 #include "core/unique_id.h"
 
 namespace varve {

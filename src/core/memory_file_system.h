@@ -94,7 +94,7 @@ class MemoryFileSystem final : public FileSystem {
   int64_t tick() { return now_ns_ ? now_ns_() : ++clock_; }
   void lose_power(const CrashPolicy& policy);
 
-  /// Guards everything below, and all nodes. Nobody loses his turn in it (core/scheduler.h): it is the machine's.
+  /// Guards everything below, and all nodes. Nobody loses his turn in it (core/sync.h): it is the machine's.
   mutable std::mutex mutex_;
   NodePointer root_;
   std::vector<NameChange> unsynced_names_;  ///< in the order in which they happened

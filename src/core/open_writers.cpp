@@ -6,8 +6,8 @@
 #include <csignal>
 #include <cstdint>
 
+#include "core/process.h"
 #include "core/sync.h"
-#include "core/unique_fd.h"
 
 namespace varve {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "varve/status.h"
 
 namespace varve {

@@ -8,7 +8,7 @@
 
 #include <cstdlib>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 
 namespace varve {
 namespace {

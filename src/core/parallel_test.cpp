@@ -1,4 +1,4 @@
-#include "core/parallel.h"
+#include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
 

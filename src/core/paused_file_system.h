@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 
 namespace varve {
 

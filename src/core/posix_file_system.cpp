@@ -1,3 +1,5 @@
+#include "core/posix_file_system.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,8 +15,7 @@
 #include <utility>
 
 #include "core/file_system.h"
-#include "core/posix_file.h"
-#include "core/unique_fd.h"
+#include "core/process.h"
 
 namespace varve {
 

@@ -1,12 +1,14 @@
 #include "core/process.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 
-#include "core/scheduler.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -33,6 +35,20 @@ bool is_process_gone(uint32_t number) {
   }
   const auto process = static_cast<pid_t>(number);
   return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+size_t descriptors_for(size_t wanted, size_t share) {
+  constexpr size_t least = 4;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return wanted;
+  return std::clamp(static_cast<size_t>(limit.rlim_cur) / share, least, std::max(least, wanted));
 }
 
 }  // namespace varve

@@ -1,4 +1,4 @@
-#include "core/processor_meter.h"
+#include "core/clock.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <ctime>
 #include <thread>
 
-#include "core/parallel.h"
 #include "core/thread_pool.h"
 
 namespace varve {

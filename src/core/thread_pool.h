@@ -12,6 +12,7 @@
 
 #include "core/guarded.h"
 #include "core/sync.h"
+#include "varve/status.h"
 
 namespace varve {
 
@@ -95,5 +96,10 @@ class ThreadPool {
   bool ending_ = false;
   std::vector<Thread> threads_;  ///< set up by the constructor, constant from then on
 };
+
+/// Calls `body(0)` to `body(count - 1)` on up to `thread_count` threads, the caller's among them, each index once and
+/// in about their order. The first failure is returned; no further index is begun after it. Out of memory in a body is
+/// resource_limit.
+Status parallel_for(size_t count, size_t thread_count, const std::function<Status(size_t)>& body);
 
 }  // namespace varve

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/clock.h"
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "core/sync.h"
 
 namespace varve {

@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -55,5 +56,25 @@ class ScoreFunction {
 
 /// CRC-32C (Castagnoli) of `data`, continued from `seed` (the CRC of what came before; 0 to start).
 uint32_t crc32c(ByteSpan data, uint32_t seed = 0);
+
+/// Computes the score of bytes that come in pieces: the same as ScoreFunction's of all of them at once, with 256 bits.
+/// One thread at a time.
+class ScoreStream {
+ public:
+  /// unsupported if this build lacks `algorithm`.
+  static Result<ScoreStream> create(ScoreAlgorithm algorithm);
+  ScoreStream(ScoreStream&&) noexcept;
+  ScoreStream& operator=(ScoreStream&&) noexcept;
+  ~ScoreStream();
+
+  void append(ByteSpan data);
+  /// Of all that was appended. Nothing may be appended afterwards.
+  Score finish();
+
+ private:
+  struct State;
+  explicit ScoreStream(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace varve

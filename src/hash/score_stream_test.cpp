@@ -1,4 +1,4 @@
-#include "hash/score_stream.h"
+#include "hash/score.h"
 
 #include <gtest/gtest.h>
 

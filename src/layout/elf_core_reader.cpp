@@ -1,12 +1,10 @@
-#include "layout/elf_core_reader.h"
+#include "layout/layout_reader.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
-
-#include "layout/layout_reader.h"
 
 namespace varve {
 namespace {

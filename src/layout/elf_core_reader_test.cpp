@@ -1,4 +1,4 @@
-#include "layout/elf_core_reader.h"
+#include "layout/layout_reader.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "layout/hdf5_plain.h"
+#include "layout/layout_reader.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "layout/element_count.h"
+#include "layout/layout.h"
 
 namespace varve {
 namespace {

@@ -1,4 +1,4 @@
-#include "layout/hdf5_plain.h"
+#include "layout/layout_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -12,9 +12,8 @@
 #include <optional>
 #include <unordered_set>
 
-#include "layout/element_count.h"
-#include "layout/file_blocks.h"
-#include "layout/hdf5_plain.h"
+#include "layout/file_window.h"
+#include "layout/layout.h"
 #include "layout/layout_reader.h"
 
 namespace varve {

@@ -1,13 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/bytes.h"
 #include "varve/element_type.h"
 #include "varve/status.h"
 
 namespace varve {
+
+/// The bytes of an array of this shape, or nothing if 64 bits do not hold them. An empty shape is a scalar.
+/// `shape` is a container of 64-bit unsigned integers, of whatever name.
+template <class Shape>
+std::optional<uint64_t> array_bytes(const Shape& shape, uint64_t element_bytes) {
+  uint64_t product = element_bytes;
+  for (uint64_t extent : shape) {
+    if (__builtin_mul_overflow(product, extent, &product)) return std::nullopt;
+  }
+  return product;
+}
 
 /// A run of consecutive bytes of a file (or of a memory image).
 struct Extent {
@@ -58,5 +72,24 @@ inline constexpr size_t kVariablesPerFileMax = 10'000'000;
 inline constexpr size_t kExtentsPerFileMax = 16'000'000;
 inline constexpr size_t kDimensionsMax = 32;
 inline constexpr size_t kVariableNameBytesMax = 65'536;
+
+/// Appends `layout` in a compact form for another process of this same build: it has no version and is never stored.
+///
+///     format text | variable count | for each: name text | kind u8 | order u8 | element bytes | encoded u8 |
+///     shape count, lengths | run shape count, lengths | extent count, (distance from the previous end, bytes) each
+///
+/// All numbers without a width are varints, the distance a signed one. The first distance is from the end of the
+/// variable before.
+void encode_layout(const Layout& layout, ByteWriter& out);
+
+/// Hears of memory before it is taken, and may refuse it, which is then the outcome. Empty: all may be taken.
+using TakeMemory = std::function<Status(uint64_t bytes)>;
+/// What a text takes beside its std::string, and what a vector of so many bytes takes beside itself.
+uint64_t text_memory_bytes(size_t bytes);
+uint64_t array_memory_bytes(uint64_t bytes);
+
+/// The reverse, from bytes that are not trusted: what is allocated is bounded by what is left to read, by the limits
+/// of layout.h, and by `take`. The result still has to be validated against its file.
+Result<Layout> decode_layout(ByteReader& in, const TakeMemory& take = {});
 
 }  // namespace varve

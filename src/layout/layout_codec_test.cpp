@@ -1,4 +1,4 @@
-#include "layout/layout_codec.h"
+#include "layout/layout.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

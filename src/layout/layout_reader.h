@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/bytes.h"
+#include "layout/file_window.h"
 #include "layout/layout.h"
 #include "varve/status.h"
 
@@ -49,5 +50,33 @@ std::unique_ptr<LayoutReader> make_elf_core_reader();
 #ifdef VARVE_WITH_HDF5
 std::unique_ptr<LayoutReader> make_hdf5_reader();
 #endif
+
+/// The layout of an ELF core dump (System V ABI, "Program Header"; core(5)), 32- or 64-bit, either byte order.
+///
+/// Each PT_LOAD segment with bytes in the file is a variable of BYTES. Its name stays the same in the next dump of the
+/// program:
+/// `/segment/r-x/libfoo.so+0x1000` if an NT_FILE note tells which file's bytes were mapped there, else
+/// `/segment/rw-/anonymous-3`, the third one with these permissions in address order; a repeated name gets `#2`, `#3`,
+/// …. Headers, notes and gaps are skeleton. corrupt: not a core dump, or cut off. resource_limit: too many segments.
+Result<Layout> read_elf_core_layout(FileWindow& file);
+
+/// The layout of a netCDF file in one of the classic formats: CDF-1, CDF-2 (64-bit offsets) or CDF-5 (64-bit data),
+/// after "The NetCDF Classic Format Specification" (Unidata) and its CDF-5 appendix. netCDF-4 files are HDF5.
+///
+/// A fixed variable is one extent. A record variable has one extent a record, and `run_shape` is then the shape of one
+/// record (1 for a plain series); if its records touch, as those of an only record variable do, it is one extent as
+/// well. Padding, attributes and the header are skeleton. A record count left open by a streaming writer comes from the
+/// file's size. corrupt: not such a file, or it ends before its data. resource_limit: more variables or records than
+/// the limits allow.
+Result<Layout> read_netcdf_layout(FileWindow& file);
+
+/// The layout of an HDF5 file of the plain kind that most simulations write: the original format (superblock 0, groups
+/// that are symbol tables), and datasets of integers, floats or text of fixed length that are contiguous or compact.
+/// The same layout as the library's reader gives, in a fraction of its time.
+///
+/// unsupported: the file is of another kind, damaged, or has very many objects; the library has to look at it. Safe on
+/// any file: all that is read is checked against its bounds, and the work is bounded. Format: "HDF5 File Format
+/// Specification Version 3.0".
+Result<Layout> read_plain_hdf5(FileBlocks& blocks, uint64_t file_bytes);
 
 }  // namespace varve

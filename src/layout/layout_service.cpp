@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <deque>
 
+#include "core/process.h"
 #include "core/sync.h"
-#include "core/unique_fd.h"
 
 namespace varve {
 namespace {

@@ -1,4 +1,4 @@
-#include "layout/netcdf_reader.h"
+#include "layout/layout_reader.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,7 @@
 #include <array>
 #include <optional>
 
-#include "layout/element_count.h"
-#include "layout/layout_reader.h"
+#include "layout/layout.h"
 
 namespace varve {
 namespace {

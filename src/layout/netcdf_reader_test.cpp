@@ -1,4 +1,4 @@
-#include "layout/netcdf_reader.h"
+#include "layout/layout_reader.h"
 
 #include <gtest/gtest.h>
 #include <netcdf.h>

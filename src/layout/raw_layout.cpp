@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "layout/element_count.h"
+#include "layout/layout.h"
 
 namespace varve {
 namespace {

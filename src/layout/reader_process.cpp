@@ -1,7 +1,12 @@
 #include "layout/reader_process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,12 +14,16 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
 #include <span>
 
-#include "layout/layout_codec.h"
-#include "layout/reader_child.h"
+#include "layout/layout.h"
+#include "layout/raw_layout.h"
 
 namespace varve {
+
 namespace {
 
 constexpr size_t kReceiveBytes = 64_KiB;
@@ -144,6 +153,247 @@ std::string ReaderSpawner::end(const ReaderClient& client) {
   if (alive) return words_for_end(reply.detail);
   stop_locked();
   return "was ended";
+}
+
+namespace {
+
+constexpr size_t kDescriptorsMax = 2;
+constexpr int kFirstFreeDescriptor = 16;  // above the fixed places that keep_only() fills
+
+template <class T>
+ByteSpan bytes_of(const T& message) {
+  return std::as_bytes(std::span(&message, 1));
+}
+template <class T>
+MutableByteSpan writable_bytes_of(T& message) {
+  return std::as_writable_bytes(std::span(&message, 1));
+}
+
+/// Closes every descriptor but these, and moves them to 3, 4, …; 0 to 2 lead to /dev/null.
+template <size_t N>
+void keep_only(std::array<int, N>& fds) {
+  for (int& fd : fds) fd = ::fcntl(fd, F_DUPFD_CLOEXEC, kFirstFreeDescriptor);
+  int null_fd = ::open("/dev/null", O_RDWR);
+  for (int standard = 0; standard < 3; ++standard) ::dup2(null_fd, standard);
+  int place = 3;
+  for (int& fd : fds) {
+    ::dup2(fd, place);
+    fd = place++;
+  }
+  ::close_range(static_cast<unsigned>(place), ~0U, 0);
+}
+
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
+  // These are for the program, which the terminal or the batch system may want to end in good order. When it ends, its
+  // end of the sockets closes, and readers go too.
+  for (int number : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) ::signal(number, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+uint64_t address_space_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  unsigned long pages = 0;
+  if (file == nullptr) return 0;
+  if (std::fscanf(file, "%lu", &pages) != 1) pages = 0;
+  std::fclose(file);
+  return uint64_t{pages} * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+void lower_limit(__rlimit_resource resource, uint64_t value) {
+  rlimit limit{};
+  ::getrlimit(resource, &limit);
+  limit.rlim_cur = std::min<rlim_t>(value, limit.rlim_max);
+  if (resource != RLIMIT_CPU) limit.rlim_max = limit.rlim_cur;
+  ::setrlimit(resource, &limit);
+}
+
+/// The parent keeps the time; this ends a reader whose parent cannot any more.
+void renew_processor_time(const ReaderLimits& limits) {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  auto used_seconds = static_cast<uint64_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+  auto allowed = static_cast<uint64_t>(std::chrono::ceil<std::chrono::seconds>(limits.timeout).count());
+  lower_limit(RLIMIT_CPU, used_seconds + allowed + 2);
+}
+
+Result<Layout> read_sidecar(int fd, uint64_t file_bytes) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return Status::from_errno(errno, "read the layout description", {});
+  auto bytes = static_cast<uint64_t>(info.st_size);
+  if (bytes > kSidecarBytesMax) return Status::resource_limit("the layout description is too large");
+  std::string text(bytes, '\0');
+  ssize_t got = ::pread(fd, text.data(), text.size(), 0);
+  if (got < 0) return Status::from_errno(errno, "read the layout description", {});
+  text.resize(static_cast<size_t>(got));
+  return sidecar_layout(text, file_bytes);
+}
+
+Result<Layout> read_layout(const LayoutReaders& readers, const ReaderRequest& request, int fd) {
+  // Other libraries throw, at the latest when memory runs out.
+  try {
+    if (request.reader_index == kSidecarReader) return read_sidecar(fd, request.file_bytes);
+    if (request.reader_index >= readers.size()) return Status::internal("no such reader");
+    return readers[request.reader_index]->read(fd, request.file_bytes);
+  } catch (const std::bad_alloc&) {
+    return Status::resource_limit("not enough memory");
+  } catch (const std::exception& failure) {
+    return Status::corrupt(failure.what());
+  }
+}
+
+void encode_answer(const Result<Layout>& result, ByteVector& out) {
+  out.assign(sizeof(uint64_t), std::byte{0});
+  ByteWriter writer(out);
+  writer.u8(result.ok() ? 1 : 0);
+  if (result.ok()) {
+    encode_layout(*result, writer);
+  } else {
+    writer.u8(static_cast<uint8_t>(result.status().code()));
+    writer.text(result.status().message());
+    writer.text(result.status().subject());
+  }
+  store_le<uint64_t>(out.data(), out.size() - sizeof(uint64_t));
+}
+
+bool write_all(int fd, ByteSpan from) {
+  while (!from.empty()) {
+    ssize_t written = ::write(fd, from.data(), from.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    from = from.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+[[noreturn]] void run_reader(int requests, int responses, pid_t ancestor, const LayoutReaders& readers,
+                             const ReaderLimits& limits) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != ancestor) ::_exit(0);  // it died before the line above
+  std::array<int, 2> fds{requests, responses};
+  keep_only(fds);
+  lower_limit(RLIMIT_AS, address_space_bytes() + limits.memory_bytes);
+  lower_limit(RLIMIT_CORE, 0);
+  lower_limit(RLIMIT_FSIZE, 0);
+  ::prctl(PR_SET_DUMPABLE, 0);  // a core handler on a pipe does not heed RLIMIT_CORE
+  ByteVector answer;
+  for (;;) {
+    ReaderRequest request;
+    int fd = -1;
+    if (!receive_message(fds[0], writable_bytes_of(request), &fd, 1) || fd < 0) ::_exit(0);
+    renew_processor_time(limits);
+    encode_answer(read_layout(readers, request, fd), answer);
+    ::close(fd);
+    if (answer.size() > kAnswerBytesMax) encode_answer(Status::resource_limit("the layout is too large"), answer);
+    if (!write_all(fds[1], answer)) ::_exit(0);
+  }
+}
+
+void spawn_reader(int control, const LayoutReaders& readers, const ReaderLimits& limits) {
+  SpawnerReply reply{.pid = -1, .detail = 0};
+  int sockets[2], pipes[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+    reply.detail = errno;
+    send_message(control, bytes_of(reply), nullptr, 0, true);
+    return;
+  }
+  UniqueFd request_out(sockets[0]), request_in(sockets[1]);
+  UniqueFd response_in, response_out;
+  if (::pipe2(pipes, O_CLOEXEC) == 0) {
+    response_in.reset(pipes[0]);
+    response_out.reset(pipes[1]);
+    ::fcntl(response_in.get(), F_SETFL, O_NONBLOCK);
+    pid_t self = ::getpid();
+    reply.pid = ::fork();
+    if (reply.pid == 0) run_reader(request_in.get(), response_out.get(), self, readers, limits);
+  }
+  reply.detail = errno;
+  std::array<int, 2> fds{request_out.get(), response_in.get()};
+  send_message(control, bytes_of(reply), fds.data(), reply.pid > 0 ? fds.size() : 0, true);
+}
+
+/// A killed process is gone in microseconds, unless a system call of it hangs (a dead file server): then it is left
+/// behind.
+int end_reader(pid_t pid) {
+  constexpr int kTriesMax = 5000;
+  constexpr useconds_t kPauseMicroseconds = 200;
+  int status = -1;
+  ::kill(pid, SIGKILL);
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    if (::waitpid(pid, &status, WNOHANG) != 0) return status;
+    ::usleep(kPauseMicroseconds);
+  }
+  return -1;
+}
+
+}  // namespace
+
+int send_message(int socket, ByteSpan message, const int* fds, size_t fd_count, bool wait) {
+  iovec part{const_cast<std::byte*>(message.data()), message.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kDescriptorsMax)> space{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (fd_count > 0) {
+    header.msg_control = space.data();
+    header.msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+    std::memcpy(CMSG_DATA(rights), fds, sizeof(int) * fd_count);
+  }
+  for (;;) {
+    if (::sendmsg(socket, &header, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT)) >= 0) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+bool receive_message(int socket, MutableByteSpan message, int* fds, size_t fd_count) {
+  iovec part{message.data(), message.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kDescriptorsMax)> space{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = space.data();
+  header.msg_controllen = space.size();
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  for (size_t i = 0; i < fd_count; ++i) fds[i] = -1;
+  if (got != static_cast<ssize_t>(message.size())) return false;
+  const cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS && fds != nullptr) {
+    size_t count = std::min(fd_count, (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    std::memcpy(fds, CMSG_DATA(rights), count * sizeof(int));
+  }
+  return true;
+}
+
+void run_ancestor(int control, pid_t parent, const LayoutReaders& readers, const ReaderLimits& limits) {
+  constexpr int kParentCheckMilliseconds = 5000;
+  reset_signals();
+  std::array<int, 1> fds{control};
+  keep_only(fds);
+  for (;;) {
+    pollfd waiting{fds[0], POLLIN, 0};
+    // A closed socket tells of the parent's end, unless another of its children holds a copy.
+    if (::poll(&waiting, 1, kParentCheckMilliseconds) == 0) {
+      if (::getppid() != parent) ::_exit(0);
+      continue;
+    }
+    SpawnerCommand command;
+    if (!receive_message(fds[0], writable_bytes_of(command), nullptr, 0)) ::_exit(0);
+    if (command.kind == SpawnerCommand::Kind::spawn) {
+      spawn_reader(fds[0], readers, limits);
+    } else {
+      SpawnerReply reply{.pid = command.pid, .detail = end_reader(command.pid)};
+      send_message(fds[0], bytes_of(reply), nullptr, 0, true);
+    }
+  }
 }
 
 }  // namespace varve

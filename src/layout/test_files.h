@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "layout/layout_reader.h"
 
 namespace varve {

@@ -1,13 +1,130 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "level/level_push.h"
+#include "core/progress.h"
+#include "core/sync.h"
+#include "level/retention.h"
+#include "level/set_completion.h"
 #include "level/store_level.h"
+#include "varve/session.h"
 
 namespace varve {
+
+/// What one level's sets are pushed from and to, and what else is done about it.
+struct PushDuty {
+  const Store* from = nullptr;  ///< the nearest store of the run; outlives the push
+  /// The level's store, for writing, which outlives the push as well. Asked until it answers, by one thread at a time.
+  std::function<Result<const Store*>()> to;
+  LevelSpec level;
+  std::string job;
+  UniqueId run;
+  uint32_t ordinal = 0;  ///< of this part among `count`: `from` may have only the ranks of a node
+  uint32_t count = 1;
+  /// Of parts: whether all have theirs of this set of an earlier run.
+  std::function<bool(uint64_t step)> complete_before{};
+  /// What a set may do to one of its step that is there.
+  std::function<IfExists(uint64_t step)> policy_for{};
+  Retention::Rules retention{};  ///< of the level
+  std::function<void(const Status&)> note_given_up{};
+  std::function<void(const SetName&, uint64_t sent_bytes)> note_copied{};
+  size_t thread_count = 0;               ///< that work for it; 0: as many as there are processors
+  uint64_t memory_bytes = 256_MiB;       ///< that it holds at most, about
+  std::function<void()> prepare_thread;  ///< run first on the thread: priority, place
+};
+
+/// Brings sets of the nearest store to a level behind it, in the background, one after the other in the order in which
+/// they were made: first the backlog, which earlier runs could not bring there (level/retention.h). With several parts,
+/// a set is there when all have brought theirs. What fails is recorded and tried again with the next set. Whatever is
+/// owed stays in the nearest store (LevelPush::owes()); a set is given up only where the level's `backlog` says so, and
+/// then note_given_up() says which. Without start(), bring_all() does it at once. Thread-safe.
+class LevelPush {
+ public:
+  LevelPush(PushDuty duty, WarningList& warnings);
+  LevelPush(const LevelPush&) = delete;
+  LevelPush& operator=(const LevelPush&) = delete;
+  ~LevelPush();
+
+  /// resource_limit if there can be no thread.
+  Status start();
+  /// The set of `step`, which is newer than all before, is complete in the nearest store. It is to go here if it is
+  /// due, or if it `must`. One that was noted before is no news.
+  void note_set(uint64_t step, uint64_t number, bool must = false);
+  /// The set will never be complete in the nearest store: it is owed no more.
+  void forget(uint64_t step);
+  /// Whether the set still has to stay in the nearest store for this level.
+  bool owes(uint64_t step, uint64_t number) const;
+  /// How many sets wait for this level, with its name and what is wrong with it; empty: none.
+  std::string what_waits() const;
+  LevelProgress progress() const;
+
+  /// In place of start(): brings there what is owed, one set after the other, until nothing is left that can be brought
+  /// now. The first failure, if it left anything out.
+  Status bring_all(ProgressSink& progress);
+  /// After that. Not known: neither the level nor the nearest store could tell.
+  OwedSteps owed_steps() const;
+
+  /// Tries everything that waits once more, and returns when nothing is left to try; busy: time ran out first.
+  Status finish(Moment end);
+  /// Ends the thread, giving up what is on its way; then looks for the other parts a last time: who still lacks some
+  /// gives its own up. After this: the last error, if it left anything out.
+  Status end();
+
+ private:
+  class Sink;
+  struct Published {
+    uint64_t step = 0;
+    std::unique_ptr<SetCompletion> completion;
+  };
+
+  void run();
+  /// Makes sure that there is a to_.
+  Status reach();
+  std::optional<uint64_t> await_turn();
+  Status note_backlog();
+  void take_up(const std::vector<OwedSet>& owed);
+  void give_up_too_many();
+  Result<bool> has_it(uint64_t step) const;
+  /// Pushes the set; OK also if other parts are still missing.
+  Status push(uint64_t step);
+  Status push_part(uint64_t step, IfExists if_exists);
+  std::optional<uint64_t> next_turn();
+  void note_outcome(uint64_t step, const Status& outcome);
+  void look_for_others();
+  void confirm(uint64_t step);
+  void record(const Status& failure);
+
+  const PushDuty duty_;
+  WarningList& warnings_;
+  const std::unique_ptr<Sink> sink_;
+  ProgressSink* progress_;  ///< that, or the caller's
+  Retention retention_;
+  const Store* to_ = nullptr;           ///< once it was reached; the thread's, until it has ended
+  std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
+  std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
+  mutable Mutex mutex_;                 ///< guards all below but the thread
+  ConditionVariable changed_;
+  std::deque<OwedSet> waiting_;         ///< in the order in which they go there
+  std::optional<uint64_t> pushing_;     ///< the first of them, while it is on its way
+  std::set<uint64_t> refused_;          ///< that cannot be brought there as things are; owed all the same
+  std::set<uint64_t> published_steps_;  ///< of published_
+  std::set<uint64_t> noted_, given_up_;
+  bool looked_ = false;         ///< for the backlog, once
+  bool knows_backlog_ = false;  ///< else whatever is due may be owed
+  std::optional<uint64_t> newest_;
+  Status last_error_;
+  bool last_failed_ = false;  ///< the first of those that wait: it is left alone until there is a reason to try again
+  bool stopping_ = false;
+  Thread thread_;
+};
 
 /// A store behind the nearest one. In a run, sets are brought there in the background: by the rank that speaks for the
 /// node, if each has a store of its own, else by rank 0.

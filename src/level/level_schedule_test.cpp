@@ -1,4 +1,4 @@
-#include "level/level_schedule.h"
+#include "level/level_spec.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,12 @@
 
 namespace varve {
 
+std::span<const LevelKind* const> level_kinds() {
+  static constexpr const LevelKind* kAll[] = {&kMemoryLevel, &kNodeLevel, &kRedundancyLevel,
+                                              &kFolderLevel, &kTcpLevel,  &kUnixLevel};
+  return kAll;
+}
+
 namespace {
 using Position = LevelKind::Position;
 
@@ -227,6 +233,21 @@ std::string to_string(const std::vector<LevelSpec>& levels) {
   std::string text;
   for (const LevelSpec& level : levels) text += (text.empty() ? "" : "; ") + level.to_string();
   return text;
+}
+
+LevelSchedule::LevelSchedule(const std::vector<LevelSpec>& levels) {
+  const auto nearest =
+      std::find_if(levels.begin(), levels.end(), [](const LevelSpec& level) { return level.holds_sets(); });
+  if (nearest != levels.end()) save_every_ = nearest->every;
+}
+
+LevelDuty LevelSchedule::next(bool must_last, bool everywhere) {
+  ++checkpoints_;
+  LevelDuty duty;
+  duty.save = must_last || everywhere || checkpoints_ % save_every_ == 0;
+  duty.everywhere = everywhere;
+  if (duty.save) duty.number = next_number_++;
+  return duty;
 }
 
 }  // namespace varve

@@ -7,13 +7,13 @@
 #include <map>
 
 #include "comm/agreement.h"
-#include "comm/subset_communicator.h"
+#include "comm/communicators.h"
 #include "core/bytes.h"
-#include "level/backlog.h"
 #include "level/levels.h"
+#include "level/retention.h"
 #include "redundancy/node_folder.h"
+#include "redundancy/node_redundancy.h"
 #include "redundancy/parity_group.h"
-#include "redundancy/redundancy_sets.h"
 
 namespace varve {
 

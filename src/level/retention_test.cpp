@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <random>
 
-#include "level/backlog.h"
-
 namespace varve {
 namespace {
 

@@ -1,4 +1,4 @@
-#include "level/set_origin.h"
+#include "level/stored_image.h"
 
 #include <gtest/gtest.h>
 

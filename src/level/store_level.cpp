@@ -3,19 +3,125 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "comm/agreement.h"
+#include "core/throttled_file_system.h"
 #include "level/farther_level.h"
 #include "level/levels.h"
-#include "level/own_folder.h"
-#include "level/patient_reads.h"
 #include "level/stored_image.h"
 #include "store/catalog.h"
+#include "store/commit.h"
 #include "store/condemn.h"
-#include "store/set_part.h"
 #include "transfer/repair.h"
 
 namespace varve {
+
+namespace {
+/// Creates a store unless it is there, as opening it has told. Two jobs, or two ranks, may do it at once.
+template <class Create>
+Status create_unless(Status there, const Create& create) {
+  if (there.code() != StatusCode::not_found) return there;
+  const Status created = create();
+  return created.code() == StatusCode::already_exists ? Status() : created;
+}
+
+std::string canonical(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::canonical(path, error);
+  return error ? path : found.string();
+}
+}  // namespace
+
+std::string LevelStore::path_of(const LevelSpec& spec, const std::string& node) {
+  const bool named = spec.is_of_node() && !node.empty();
+  return named ? join_path(spec.place, "node-" + node) : spec.place;
+}
+
+Status LevelStore::prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path) {
+  // Store::create() makes one folder.
+  if (path == spec.place) return {};
+  VARVE_TRY(files.create_directory(spec.place));
+  return Store::sync_name(files, spec.place);
+}
+
+Result<std::string> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                        const std::string& key_file) {
+  if (spec.is_on_servers()) {
+    VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name(), {.key_file = key_file}));
+    const Status created = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
+    VARVE_TRY(created.with_context(spec.name()));
+    return spec.name();
+  }
+  VARVE_TRY(prepare_parent(files, spec, path));
+  VARVE_TRY(create_unless(Store::open(files, path).status(), [&] { return Store::create(files, path); }));
+  return known_path(spec, path);
+}
+
+std::string LevelStore::known_path(const LevelSpec& spec, const std::string& path) {
+  return spec.is_on_servers() ? spec.name() : canonical(path);
+}
+
+bool LevelStore::is_away(const Status& failure) {
+  return failure.code() == StatusCode::io_error || failure.code() == StatusCode::busy ||
+         failure.code() == StatusCode::no_space;
+}
+
+Result<std::unique_ptr<LevelStore>> LevelStore::open(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                                     const std::string& key_file, Clock& clock) {
+  std::unique_ptr<StorePlace> place;
+  if (spec.is_on_servers()) {
+    VARVE_ASSIGN(place, open_location(spec.name(), {.key_file = key_file}));
+  }
+  FileSystem& where = place ? place->fs() : files;
+  ChunkLookup* const chunks = place ? place->chunk_lookup() : nullptr;
+  const ArenaSpread spread = place ? place->spread() : ArenaSpread();
+  const std::string root = place ? place->path() : path;
+  std::unique_ptr<LevelStore> level(new LevelStore(std::move(place)));
+  VARVE_ASSIGN(level->store_, Store::open(where, root, chunks, spread));
+  if (spec.bytes_per_second) {
+    level->throttled_ =
+        std::make_unique<ThrottledFileSystem>(where, static_cast<double>(*spec.bytes_per_second), clock);
+    VARVE_ASSIGN(level->slowed_, Store::open(*level->throttled_, root, chunks, spread));
+  }
+  return level;
+}
+
+namespace {
+/// What a node leaves in its folder for a moment, under a name that other runs take for a leftover (FORMAT.md, "The
+/// folder of a store").
+std::string mark_name(UniqueId run, uint32_t node) {
+  for (size_t i = 0; i < sizeof node; ++i) run.bytes[i] ^= static_cast<std::byte>(node >> (8 * i));
+  return fmt::format("varve.store.{}.tmp", run.hex());
+}
+
+Status look_for_others(const RankSeat& seat, FileSystem& files, const std::string& store, const UniqueId& run) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, files.list(store));
+  for (uint32_t node = 0; node < seat.nodes.size(); ++node) {
+    const std::string mark = mark_name(run, node);
+    const bool there =
+        std::any_of(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) { return entry.name == mark; });
+    if (!there || node == seat.own_node) continue;
+    return Status::invalid_argument(fmt::format("the nodes {} and {} see the same folder, and each should have its own",
+                                                seat.nodes[node].name, seat.node().name),
+                                    store, "name a folder on a disk of the node, or dir: for one that all share");
+  }
+  return {};
+}
+}  // namespace
+
+Status check_own_folders(Communicator& ranks, const RankSeat& seat, FileSystem& files, const std::string& store,
+                         const UniqueId& run) {
+  const bool speaks = seat.node().leader == ranks.rank();
+  const std::string mark = join_path(store, mark_name(run, seat.own_node));
+  // Whether a full disk can be used is for checkpoints to find out.
+  if (speaks) files.create(mark).status().ignore("the other nodes then see nothing");
+  VARVE_TRY(ranks.barrier());
+  Status alone = agree(ranks, speaks ? look_for_others(seat, files, store, run) : Status());
+  // Nobody's goes before all have looked.
+  if (speaks) files.remove(mark).ignore("it is in nobody's way");
+  return alone;
+}
 
 StoreLevel::StoreLevel(const LevelSpec& spec, LevelWorld& world, bool is_nearest)
     : Level(spec, world), is_nearest_(is_nearest), away_(!spec.is_of_node()) {}

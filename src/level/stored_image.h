@@ -1,21 +1,86 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "aggregate/set_files.h"
+#include "aggregate/source.h"
+#include "core/clock.h"
 #include "core/sync.h"
-#include "level/patient_reads.h"
-#include "level/set_origin.h"
+#include "core/unique_id.h"
 #include "snapshot/image.h"
-#include "store/copy_faults.h"
+#include "store/condemn.h"
 #include "store/set_record.h"
 #include "store/store.h"
+#include "varve/status.h"
 
 namespace varve {
+
+/// Which run made a set of a node's own store, and how many ranks it had on all nodes together: the set itself holds
+/// only those of its node, and sets of several nodes are one checkpoint only if they are of one run. Lies beside the
+/// images of each group (FORMAT.md, "Snapshot image").
+struct SetOrigin {
+  UniqueId run;
+  uint32_t rank_count = 0;
+  bool operator==(const SetOrigin&) const = default;
+
+  std::string text() const;
+  /// corrupt unless it is what text() gives.
+  static Result<SetOrigin> parse(std::string_view text);
+
+  /// Of the group whose first rank is this: "origin-000004.varve".
+  static std::string file_name(uint32_t first_rank);
+  static bool is_file_name(std::string_view path);
+  static constexpr uint64_t kBytesMax = 100;
+};
+
+/// Reading a store that may fail for a moment: a disk that is slow to answer, a server that is started anew. What fails
+/// so is tried again, some times after ever longer pauses, and not without end, however much there is to read.
+/// Thread-safe.
+class PatientReads {
+ public:
+  /// Both outlive it.
+  PatientReads(const Store& store, Clock& clock) : store_(store), clock_(clock) {}
+
+  /// What `read` returns, a Status or a Result, at its last try.
+  template <class Read>
+  auto operator()(const Read& read) {
+    auto outcome = read();
+    double pause = kFirstPauseSeconds;
+    for (int retry = 0; retry < kRetriesMax && may_pass(status_of(outcome)) && retries_left_.fetch_sub(1) > 0;
+         ++retry) {
+      clock_.sleep(pause);
+      pause *= kPauseGrowth;
+      // An open file may have gone bad, too.
+      store_.drop_arena_cache();
+      outcome = read();
+    }
+    return outcome;
+  }
+
+ private:
+  static constexpr double kFirstPauseSeconds = 0.05, kPauseGrowth = 4;
+  static constexpr int kRetriesMax = 3;
+  static constexpr int64_t kRetriesOfAllMax = 12;
+
+  static bool may_pass(const Status& status) {
+    return status.code() == StatusCode::io_error || status.code() == StatusCode::busy;
+  }
+  static Status status_of(const Status& status) { return status; }
+  template <class T>
+  static Status status_of(const Result<T>& result) {
+    return result.status();
+  }
+
+  const Store& store_;
+  Clock& clock_;
+  std::atomic<int64_t> retries_left_{kRetriesOfAllMax};
+};
 
 /// The image of one rank in a set of the store. What cannot be read is tried again for a while (PatientReads); if it
 /// stays so, that is io_error, and no damage. One thread at a time.

@@ -5,6 +5,24 @@
 #include <string>
 
 #include "mount/mounted_store.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// io_error if the kernel has failed to write anything of the regular files below `folder` to their disk, and nobody
+/// has been told: what it gives for their bytes may then be what was there before. Asks, and writes nothing.
+Status check_written_back(const std::string& folder);
+
+}  // namespace varve
+
+struct fuse_lowlevel_ops;
+
+namespace varve {
+
+/// What libfuse calls for each request of the kernel; the user data of its session is the MountedStore.
+const fuse_lowlevel_ops& fuse_operations();
+
+}  // namespace varve
 
 namespace varve {
 

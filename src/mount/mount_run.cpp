@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "core/blocked_signals.h"
+#include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
 #include "mount/fuse_mount.h"
 #include "mount/mount_point.h"
-#include "mount/set_forwarding.h"
+#include "mount/sealing.h"
 #include "runtime/command_levels.h"
 #include "service/location.h"
 

@@ -4,9 +4,13 @@
 #include <string>
 
 #include "aggregate/save.h"
-#include "mount/mount_log.h"
+#include "varve/status.h"
 
 namespace varve {
+
+/// Takes one line of what a mount has to tell: damage, sets that were sealed or could not be. Called from several
+/// threads at once.
+using MountLog = std::function<void(const std::string& line)>;
 
 struct MountOptions {
   std::string store;     ///< as service/location.h has it

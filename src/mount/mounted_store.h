@@ -12,8 +12,8 @@
 #include "core/clock.h"
 #include "core/sync.h"
 #include "mount/open_set.h"
-#include "mount/set_commit.h"
-#include "mount/step_name.h"
+#include "mount/sealing.h"
+#include "mount/set_listing.h"
 #include "mount/stored_set.h"
 #include "store/catalog.h"
 

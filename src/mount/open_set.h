@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/process.h"
 #include "core/sync.h"
-#include "core/unique_fd.h"
-#include "mount/mount_log.h"
+#include "mount/mount_run.h"
 #include "mount/set_folder.h"
 #include "mount/spool.h"
-#include "mount/writer_journal.h"
 
 namespace varve {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "core/faulty_file_system.h"
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "engine/fault_kinds.h"
 #include "engine/mounting.h"
 

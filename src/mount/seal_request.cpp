@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/process.h"
 #include "core/status_codec.h"
-#include "core/unique_fd.h"
-#include "mount/seal_wire.h"
 
 namespace varve {
 

@@ -1,4 +1,4 @@
-#include "mount/shared_cache.h"
+#include "mount/pack_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -3,16 +3,161 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <unordered_map>
 
+#include "core/file_system.h"
 #include "core/sync.h"
 #include "hash/score.h"
+#include "mount/open_set.h"
 
 namespace varve {
+
+namespace {
+/// Lays the references of a stream over the extents that it fills, piece by piece.
+class StreamLayer {
+ public:
+  StreamLayer(const Leaf& leaf, FileMap& map) : leaf_(leaf), map_(map) {}
+
+  Status lay(const std::vector<Reference>& stream, const std::vector<Extent>& extents) {
+    size_t ordinal = 0;
+    uint64_t used = 0;  // of the reference
+    for (const Extent& extent : extents) {
+      for (uint64_t done = 0; done < extent.bytes;) {
+        if (ordinal == stream.size()) return Status::corrupt("a stream is shorter than its layout says");
+        const Reference& reference = stream[ordinal];
+        const uint64_t part = std::min(extent.bytes - done, reference.bytes - used);
+        add(reference, used, extent.offset + done, part);
+        done += part;
+        used += part;
+        if (used == reference.bytes) {
+          ++ordinal;
+          used = 0;
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  void add(const Reference& reference, uint64_t used, uint64_t file_offset, uint64_t bytes) {
+    if (bytes == 0) return;
+    FileMap::Piece piece{file_offset, bytes, reference.offset, FileMap::kPattern, static_cast<uint32_t>(used % 8)};
+    if (reference.pack != Reference::kPattern) {
+      const auto [known, is_new] = packs_.try_emplace(reference.pack, static_cast<uint32_t>(map_.packs.size()));
+      if (is_new) map_.packs.push_back(leaf_.packs[reference.pack]);
+      piece.pack = known->second;
+      piece.at = reference.offset + used;
+      piece.skipped = 0;
+    }
+    map_.pieces.push_back(piece);
+  }
+
+  const Leaf& leaf_;
+  FileMap& map_;
+  std::unordered_map<uint32_t, uint32_t> packs_;  ///< ordinal in the leaf, in the map
+};
+
+bool continues(const FileMap::Piece& before, const FileMap::Piece& piece) {
+  if (before.pack != piece.pack) return false;
+  if (piece.pack != FileMap::kPattern) return before.at + before.bytes == piece.at;
+  return before.at == piece.at && (before.skipped + before.bytes) % 8 == piece.skipped;
+}
+}  // namespace
+
+size_t FileMap::piece_at(uint64_t offset) const {
+  const auto after = std::upper_bound(pieces.begin(), pieces.end(), offset,
+                                      [](uint64_t at, const Piece& piece) { return at < piece.file_offset; });
+  return static_cast<size_t>(after - pieces.begin()) - 1;
+}
+
+Result<FileMap> map_file(const Leaf& leaf, const TreeFile& file) {
+  FileMap map;
+  map.bytes = file.bytes;
+  StreamLayer layer(leaf, map);
+  for (size_t stream = 0; stream < file.streams.size(); ++stream)
+    VARVE_TRY(layer.lay(file.streams[stream], stream_extents(file, stream)));
+  std::sort(map.pieces.begin(), map.pieces.end(),
+            [](const FileMap::Piece& a, const FileMap::Piece& b) { return a.file_offset < b.file_offset; });
+  size_t kept = 0;
+  uint64_t end = 0;
+  for (const FileMap::Piece& piece : map.pieces) {
+    if (piece.file_offset != end) return Status::corrupt("the streams of a file do not cover it", file.path);
+    end += piece.bytes;
+    if (kept > 0 && continues(map.pieces[kept - 1], piece)) {
+      map.pieces[kept - 1].bytes += piece.bytes;
+    } else {
+      map.pieces[kept++] = piece;
+    }
+  }
+  if (end != file.bytes) return Status::corrupt("the streams of a file do not cover it", file.path);
+  map.pieces.resize(kept);
+  map.pieces.shrink_to_fit();
+  return map;
+}
+
+namespace {
+constexpr uint64_t kJournalBytesMax = 1_GiB;
+
+std::set<uint64_t> read_left_open(std::string_view text) {
+  std::set<uint64_t> open;
+  while (!text.empty()) {
+    const size_t line_end = text.find('\n');
+    const std::string_view line = text.substr(0, line_end);
+    uint64_t file = 0;
+    if (line.size() > 1 && std::from_chars(line.data() + 1, line.data() + line.size(), file).ec == std::errc()) {
+      if (line[0] == '+') open.insert(file);
+      if (line[0] == '-') open.erase(file);
+    }
+    text = line_end == std::string_view::npos ? std::string_view() : text.substr(line_end + 1);
+  }
+  return open;
+}
+}  // namespace
+
+Result<WriterJournal> WriterJournal::open(const std::string& path) {
+  WriterJournal journal;
+  journal.path_ = path;
+  const Result<ByteVector> text = read_file(posix_file_system(), path, kJournalBytesMax);
+  if (text.ok()) {
+    journal.left_open_ = read_left_open(as_text(*text));
+  } else if (text.status().code() != StatusCode::not_found) {
+    return text.status();
+  }
+  journal.descriptor_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!journal.descriptor_.valid()) return Status::from_errno(errno, "open", path);
+  return journal;
+}
+
+Status WriterJournal::append(char sign, uint64_t file) {
+  const std::string line = sign + std::to_string(file) + "\n";
+  ssize_t written = 0;
+  do {
+    written = ::write(descriptor_.get(), line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(line.size())) return {};
+  return Status::from_errno(written < 0 ? errno : ENOSPC, "write", path_);
+}
+
+Status WriterJournal::begin(uint64_t file) {
+  VARVE_TRY(append('+', file));
+  ++writing_;
+  return {};
+}
+
+void WriterJournal::end(uint64_t file) {
+  append('-', file).ignore("the next mount takes the file for one that was being written");
+  --writing_;
+  // Nobody writes, so that the lines cancel each other: a job of many files shall not make it grow for ever.
+  if (writing_ == 0 && left_open_.empty() && ::ftruncate(descriptor_.get(), 0) != 0) return;
+}
 
 namespace {
 constexpr std::string_view kMagic = "VARVEOPN";
@@ -208,6 +353,48 @@ std::optional<SetRecord> Spool::read_attempt(const SpooledSet& set, const ScoreF
 Status Spool::remove_attempt(const SpooledSet& set) const {
   const Status removed = fs_.remove(set.attempt_path());
   return removed.code() == StatusCode::not_found ? Status() : removed;
+}
+
+MountResult<size_t> SpoolFile::read(uint64_t offset, MutableByteSpan into) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got =
+        ::pread(descriptor_.get(), into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Errno{errno};
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+MountResult<uint64_t> SpoolFile::seek(uint64_t offset, int whence) {
+  const off_t found = ::lseek(descriptor_.get(), static_cast<off_t>(offset), whence);
+  if (found < 0) return Errno{errno};
+  return static_cast<uint64_t>(found);
+}
+
+Errno SpoolFile::begin_write() {
+  if (!writes_) return {EBADF};
+  flushed_.store(false, std::memory_order_relaxed);
+  set_->note_change();
+  return {};
+}
+
+Errno SpoolFile::allocate(int mode, uint64_t offset, uint64_t bytes) {
+  MOUNT_TRY(begin_write());
+  const int failed = ::fallocate(descriptor_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return {failed == 0 ? 0 : errno};
+}
+
+Errno SpoolFile::sync(bool data_only) {
+  if (set_->is_lost(id_)) return {EIO};
+  if ((data_only ? ::fdatasync(descriptor_.get()) : ::fsync(descriptor_.get())) != 0) {
+    const Errno why{errno};
+    set_->note_lost(id_);  // a second sync would prove nothing, and is not made
+    return why;
+  }
+  return set_->sync_names(id_);
 }
 
 }  // namespace varve

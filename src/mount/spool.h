@@ -1,17 +1,66 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "core/file_system.h"
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "store/set_record.h"
 #include "store/store.h"
+#include "store/tree.h"
+#include "varve/status.h"
 
 namespace varve {
+
+/// Where the bytes of one stored file lie: pieces in the order of the file, without gaps.
+struct FileMap {
+  static constexpr uint32_t kPattern = UINT32_MAX;
+  struct Piece {
+    uint64_t file_offset = 0, bytes = 0;
+    uint64_t at = 0;       ///< in the pack; of a pattern its eight bytes
+    uint32_t pack = 0;     ///< ordinal in `packs`, or kPattern
+    uint32_t skipped = 0;  ///< of a pattern: which of its bytes the piece begins with
+  };
+  std::vector<Piece> pieces;
+  std::vector<PackLink> packs;  ///< those that the file needs
+  uint64_t bytes = 0;
+
+  /// The piece that holds the byte at `offset`, which is below `bytes`.
+  size_t piece_at(uint64_t offset) const;
+  uint64_t memory_bytes() const { return pieces.size() * sizeof(Piece) + packs.size() * sizeof(PackLink); }
+};
+
+/// corrupt: the streams do not cover the file.
+Result<FileMap> map_file(const Leaf& leaf, const TreeFile& file);
+
+/// Notes, for the next mount, which files of an open set somebody has open for writing: a line when the first writer of
+/// a file comes, one when its last has gone. It outlives this process, but not the machine. Files are known by the
+/// spool's own inode numbers, which renames do not change. Not thread-safe.
+class WriterJournal {
+ public:
+  /// Reads what the last mount has left, and begins anew.
+  static Result<WriterJournal> open(const std::string& path);
+
+  /// The files that had writers when the last mount ended.
+  const std::set<uint64_t>& left_open() const { return left_open_; }
+
+  Status begin(uint64_t file);
+  /// What cannot be noted leaves the file open for the next mount, which then asks: nothing is lost.
+  void end(uint64_t file);
+
+ private:
+  Status append(char sign, uint64_t file);
+
+  std::string path_;
+  UniqueFd descriptor_;
+  std::set<uint64_t> left_open_;
+  uint64_t writing_ = 0;  ///< files with writers now
+};
 
 /// What is noted of an open set beside its files.
 struct OpenSetRecord {

@@ -1,4 +1,4 @@
-#include "mount/step_name.h"
+#include "mount/set_listing.h"
 
 #include <gtest/gtest.h>
 

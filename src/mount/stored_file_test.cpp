@@ -1,4 +1,4 @@
-#include "mount/stored_file.h"
+#include "mount/stored_set.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,6 @@
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 #include "mount/set_listing.h"
-#include "mount/stored_set.h"
 #include "store/catalog.h"
 
 namespace varve {

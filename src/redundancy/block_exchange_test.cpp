@@ -1,13 +1,13 @@
 // Redundancy among ranks that share nothing: each works on its own disk, at the same time, and gets the others' blocks
 // in collective rounds.
-#include "redundancy/block_exchange.h"
+#include "redundancy/node_exchange.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <thread>
 
-#include "redundancy/redundancy.h"
+#include "redundancy/rebuild.h"
 #include "redundancy/test_node_group.h"
 #include "varve/communicator.h"
 

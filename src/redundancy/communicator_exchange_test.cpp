@@ -1,12 +1,11 @@
 // Redundancy among ranks that share nothing, over a communicator: by messages, by collective calls, in groups.
-#include "redundancy/communicator_exchange.h"
+#include "redundancy/node_exchange.h"
 
 #include <gtest/gtest.h>
 
 #include "core/faulty_file_system.h"
-#include "redundancy/leader_group.h"
-#include "redundancy/redundancy.h"
-#include "redundancy/survey_codec.h"
+#include "redundancy/member_files.h"
+#include "redundancy/rebuild.h"
 #include "redundancy/test_node_group.h"
 #include "redundancy/test_nodes.h"
 

@@ -1,14 +1,56 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "core/bytes.h"
-#include "redundancy/erasure_kernels.h"
 #include "varve/status.h"
 
 namespace varve {
+
+// Arithmetic in GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), the field of isa-l and of most
+// Reed-Solomon codes: a byte is an element, addition is exclusive or. FORMAT.md, "Redundancy files", relies on it.
+
+uint8_t galois_product(uint8_t a, uint8_t b);
+/// The element whose product with `a` is 1; `a` is not 0.
+uint8_t galois_inverse(uint8_t a);
+/// The products of `a` with every byte.
+const std::array<uint8_t, 256>& galois_products(uint8_t a);
+
+/// The inverse of a square matrix of `size` rows, row by row; internal if it has none.
+Result<std::vector<uint8_t>> galois_inverse_matrix(std::span<const uint8_t> matrix, uint32_t size);
+
+/// Which code multiplies. All give the same bytes.
+enum class ErasureKernel : uint8_t {
+  fast,   ///< the vector instructions of the processor (isa-l), in a build without it the same as `plain`
+  plain,  ///< portable tables
+};
+
+/// Most parts that a code has, so most blocks that a kernel takes.
+inline constexpr uint32_t kErasurePartsMax = 255;
+
+/// A matrix over GF(2^8) that is ready to be applied to blocks: row after row, each with a coefficient for each source.
+/// Immutable, thread-safe.
+class BlockMatrix {
+ public:
+  BlockMatrix(std::vector<uint8_t> coefficients, uint32_t source_count, ErasureKernel kernel);
+
+  /// targets[row] = sum over the sources of coefficient · source, byte by byte. `sources` and `targets` are as many as
+  /// the matrix has columns and rows, all equally long, and do not overlap. Allocates nothing.
+  void apply(std::span<const ByteSpan> sources, std::span<const MutableByteSpan> targets) const;
+  uint32_t source_count() const { return source_count_; }
+  uint32_t target_count() const { return static_cast<uint32_t>(coefficients_.size() / source_count_); }
+
+ private:
+  enum class Method : uint8_t { sum, plain, isal };
+  std::vector<uint8_t> coefficients_;
+  uint32_t source_count_;
+  Method method_;
+  std::vector<uint8_t> isal_tables_;  ///< for isa-l only
+};
 
 /// Makes M parity blocks of K data blocks, such that any K of the K + M are enough to get the others back. The parts
 /// are numbered: data 0 … K − 1, parity K … K + M − 1.

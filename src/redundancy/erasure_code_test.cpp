@@ -9,8 +9,6 @@
 #include <array>
 #include <random>
 
-#include "redundancy/galois_field.h"
-
 namespace varve {
 namespace {
 

@@ -1,11 +1,11 @@
-#include "redundancy/failure_groups.h"
+#include "redundancy/node_redundancy.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "redundancy/stripe_geometry.h"
+#include "redundancy/parity_group.h"
 
 namespace varve {
 namespace {

@@ -1,13 +1,53 @@
 #include "redundancy/node_folder.h"
 
-#include <algorithm>
-#include <chrono>
+#include <fmt/format.h>
 
-#include "core/forwarding_file_system.h"
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <set>
+
+#include "core/file_system.h"
 #include "core/sync.h"
 #include "redundancy/parity_group.h"
+#include "store/catalog.h"
+#include "store/needs.h"
 
 namespace varve {
+
+namespace {
+/// A number in its shortest form.
+template <class Number>
+std::optional<Number> parse_number(std::string_view digits) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return std::to_string(number) == digits ? std::optional(number) : std::nullopt;
+}
+}  // namespace
+
+std::optional<SetName> parse_set_name(std::string_view text) {
+  const size_t at = text.rfind('@');
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::optional<uint64_t> step = parse_number<uint64_t>(text.substr(at + 1));
+  if (!step || !check_job_name(text.substr(0, at)).ok()) return std::nullopt;
+  return SetName{std::string(text.substr(0, at)), *step};
+}
+
+std::string NodeLabel::text() const { return fmt::format("{}.{}-of-{}", set.to_string(), group + 1, group_count); }
+
+std::optional<NodeLabel> NodeLabel::parse(std::string_view text) {
+  const size_t dot = text.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view groups = text.substr(dot + 1);
+  const size_t of = groups.find("-of-");
+  if (of == std::string_view::npos) return std::nullopt;
+  std::optional<SetName> set = parse_set_name(text.substr(0, dot));
+  const std::optional<uint32_t> number = parse_number<uint32_t>(groups.substr(0, of));
+  const std::optional<uint32_t> count = parse_number<uint32_t>(groups.substr(of + 4));
+  if (!set || !number || !count || *number == 0 || *number > *count) return std::nullopt;
+  return NodeLabel{std::move(*set), *number - 1, *count};
+}
 
 namespace {
 Status not_in_folder(std::string_view name) {
@@ -196,5 +236,70 @@ Status NodeFolder::create_directory(const std::string& path) { return not_in_fol
 Status NodeFolder::rename_no_replace(const std::string& from, const std::string& /*to*/) { return not_in_folder(from); }
 Status NodeFolder::remove_directory(const std::string& path) { return not_in_folder(path); }
 Status NodeFolder::touch(const std::string& path) { return not_in_folder(path); }
+
+namespace {
+/// Collects the arenas that hold what a set needs.
+class NeededArenas {
+ public:
+  explicit NeededArenas(const Store& store) : store_(store) {}
+
+  /// Where the hint says, if all of it is there; else wherever there is any of it, so that thinned copies are all
+  /// taken.
+  void add(const Score& score, const ArenaId& hint, bool is_pack) {
+    if (find_in(hint, score, is_pack) == Found::whole) {
+      arenas_.insert(hint);
+    } else {
+      elsewhere_.push_back({score, is_pack});
+    }
+  }
+  Result<std::set<ArenaId>> finish() {
+    if (elsewhere_.empty()) return std::move(arenas_);
+    std::vector<Score> scores;
+    for (const Need& need : elsewhere_) scores.push_back(need.score);
+    VARVE_ASSIGN(const std::vector<ArenaId> places, store_.arenas_listing(scores));
+    for (const Need& need : elsewhere_) {
+      bool found = false;
+      for (const ArenaId& place : places) {
+        if (find_in(place, need.score, need.is_pack) == Found::nothing) continue;
+        arenas_.insert(place);
+        found = true;
+      }
+      if (found) continue;
+      return Status::not_found("no arena holds what a set needs", store_.path(), "`varve verify` says what is damaged");
+    }
+    return std::move(arenas_);
+  }
+
+ private:
+  enum class Found : uint8_t { nothing, part, whole };
+  struct Need {
+    Score score;
+    bool is_pack = false;
+  };
+  Found find_in(const ArenaId& id, const Score& score, bool is_pack) const {
+    const Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
+    if (!arena.ok()) return Found::nothing;
+    const std::optional<size_t> ordinal = is_pack ? (*arena)->find_pack(score) : (*arena)->find_node(score);
+    if (!ordinal) return Found::nothing;
+    return is_pack && (*arena)->index().packs[*ordinal].missing_bytes > 0 ? Found::part : Found::whole;
+  }
+
+  const Store& store_;
+  std::set<ArenaId> arenas_;
+  std::vector<Need> elsewhere_;
+};
+}  // namespace
+
+Result<std::vector<std::string>> protected_files_of(const Store& store, const SetName& set) {
+  VARVE_ASSIGN(const SetRecord record, Catalog(store).read(set));
+  VARVE_ASSIGN(const SetNeeds needs, needs_of_set(store, record, null_progress()));
+  NeededArenas arenas(store);
+  for (const auto& [score, need] : needs.packs) arenas.add(score, need.hint, true);
+  for (const auto& [score, hint] : needs.nodes) arenas.add(score, hint, false);
+  VARVE_ASSIGN(const std::set<ArenaId> needed, arenas.finish());
+  std::vector<std::string> names = {std::string(NodeFolder::kHeaderName), std::string(NodeFolder::kRecordName)};
+  for (const ArenaId& arena : needed) names.push_back(arena_file_name(arena));
+  return names;
+}
 
 }  // namespace varve

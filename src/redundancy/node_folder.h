@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,23 @@
 #include "store/store.h"
 
 namespace varve {
+
+/// "JOB@STEP" as a folder's name; none for anything else.
+std::optional<SetName> parse_set_name(std::string_view text);
+
+/// What the redundancy files of one failure group have as their label, if the nodes of a job have several: of which set
+/// they are, and of which of its groups.
+struct NodeLabel {
+  SetName set;
+  uint32_t group = 0;  ///< counts from 0
+  uint32_t group_count = 1;
+  bool operator==(const NodeLabel&) const = default;
+
+  /// "JOB@STEP.GROUP-of-COUNT"; counts from 1
+  std::string text() const;
+  /// The reverse of text(); none for anything else.
+  static std::optional<NodeLabel> parse(std::string_view text);
+};
 
 /// What redundancy sees of a node's store for one set: a folder of flat names (FORMAT.md, "Redundancy of node-local
 /// stores"), at the store's own path. The store's header, the set's record, arenas, the set's redundancy file, and
@@ -74,5 +92,10 @@ class NodeFolder final : public FileSystem {
   /// Of reads that failed, of all files: not without end, however much there is to read.
   const std::shared_ptr<std::atomic<int>> retries_left_ = std::make_shared<std::atomic<int>>(12);
 };
+
+/// The names (node_folder.h) of all files that a store needs to have this set: its header, the set's record, and the
+/// arenas that hold what the set refers to, whichever set they were written for. Goes through the set's trees.
+/// not_found if there is no such set, or if something that it needs is nowhere.
+Result<std::vector<std::string>> protected_files_of(const Store& store, const SetName& set);
 
 }  // namespace varve

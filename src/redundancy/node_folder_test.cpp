@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "core/memory_file_system.h"
-#include "redundancy/node_label.h"
 
 namespace varve {
 namespace {

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/file_system.h"
-#include "redundancy/redundancy_scheme.h"
+#include "redundancy/parity_group.h"
 #include "store/set_record.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
@@ -89,5 +90,48 @@ Result<std::vector<SetName>> retain_redundancy(Communicator& leaders, const Node
 /// Gives up a node's redundancy of one set, durably; OK if there is none. Not collective. Before a set is dropped: what
 /// is dropped only on some nodes counts as lost there, and would be rebuilt.
 Status drop_redundancy(const NodePlace& place, const SetName& set);
+
+/// The sets whose redundancy folders a node's store has; of one job only, unless it is empty. None if there is no
+/// store.
+Result<std::vector<SetName>> list_redundancy(const NodePlace& place, const std::string& job);
+
+/// All that any of the leaders gave, the newest first; the same on all. Collective.
+Result<std::vector<SetName>> unite_sets(Communicator& leaders, const std::vector<SetName>& mine);
+
+/// Removes what rebuilds that were stopped have left in a store: unfinished files, folders with nothing in them, and
+/// the folders of a store that did not come into being. OK if there is none.
+Status tidy_redundancy(const NodePlace& place);
+
+/// Nodes that protect each other. A node's position is its index here.
+struct FailureGroup {
+  std::vector<uint32_t> nodes{};  ///< ordinals in FailureGroups::nodes, ascending
+  bool operator==(const FailureGroup&) const = default;
+};
+
+/// Which nodes protect each other: every node is in exactly one group.
+struct FailureGroups {
+  /// Where a node is found.
+  struct Place {
+    uint32_t group = 0;
+    uint32_t position = 0;  ///< in the group
+    bool operator==(const Place&) const = default;
+  };
+  std::vector<std::string> nodes;      ///< in the order of their first ranks
+  std::vector<uint32_t> node_of_rank;  ///< ordinals in `nodes`
+  std::vector<FailureGroup> groups;
+  std::vector<Place> place_of_node;
+
+  bool operator==(const FailureGroups&) const = default;
+};
+
+/// Plans the groups from the node of each rank (or of each leader); the same texts give the same plan on all ranks.
+///
+/// As many groups as can have redundancy.nodes_min() nodes; those that are left over join groups, one each as far as
+/// possible, so that groups differ by at most one node unless there is only one. A group of more nodes than its code
+/// has parts spreads the parts (stripe_geometry.h). The nodes of a group lie far from each other in the order of ranks,
+/// since neighbours tend to fail together: they share a switch or a power supply.
+///
+/// invalid_argument if there are fewer nodes than one group needs.
+Result<FailureGroups> plan_failure_groups(std::span<const std::string> node_of_rank, const Redundancy& redundancy);
 
 }  // namespace varve

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "core/faulty_file_system.h"
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "redundancy/test_nodes.h"
 
 namespace varve {

@@ -7,7 +7,6 @@
 #include <bit>
 #include <filesystem>
 
-#include "redundancy/failure_groups.h"
 #include "redundancy/node_folder.h"
 #include "redundancy/test_nodes.h"
 #include "store/prune.h"

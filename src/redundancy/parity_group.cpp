@@ -6,7 +6,87 @@
 #include <array>
 #include <set>
 
+#include "core/quantity.h"
+#include "redundancy/erasure_code.h"
+
 namespace varve {
+
+namespace {
+constexpr std::string_view kPartner = "partner", kXor = "xor:", kReedSolomon = "rs:";
+
+Status not_a_scheme(std::string_view text) {
+  return Status::invalid_argument("not a scheme of redundancy", std::string(text),
+                                  fmt::format("partner, xor:G with 2 to {} nodes, or rs:K+M with at most {} in sum",
+                                              kErasurePartsMax, kErasurePartsMax));
+}
+
+/// A number of parts, or 0 for what is none.
+uint32_t parse_parts(std::string_view digits) {
+  const Result<uint64_t> number = parse_number(digits, kErasurePartsMax);
+  return number.ok() ? static_cast<uint32_t>(*number) : 0;
+}
+}  // namespace
+
+Result<Redundancy> Redundancy::parse(std::string_view text) {
+  if (text == kPartner) return Redundancy{};
+  if (text.starts_with(kXor)) {
+    const uint32_t nodes = parse_parts(text.substr(kXor.size()));
+    if (nodes < 2) return not_a_scheme(text);
+    return Redundancy{Scheme::exclusive_or, nodes - 1, 1};
+  }
+  const size_t plus = text.find('+');
+  if (!text.starts_with(kReedSolomon) || plus == std::string_view::npos) return not_a_scheme(text);
+  const uint32_t data_parts = parse_parts(text.substr(kReedSolomon.size(), plus - kReedSolomon.size()));
+  const uint32_t parity_parts = parse_parts(text.substr(plus + 1));
+  if (data_parts == 0 || parity_parts == 0 || data_parts + parity_parts > kErasurePartsMax) return not_a_scheme(text);
+  return Redundancy{Scheme::reed_solomon, data_parts, parity_parts};
+}
+
+std::string Redundancy::text() const {
+  switch (scheme) {
+    case Scheme::partner: return std::string(kPartner);
+    case Scheme::exclusive_or: return fmt::format("{}{}", kXor, nodes_min());
+    case Scheme::reed_solomon: return fmt::format("{}{}+{}", kReedSolomon, data_parts, parity_parts);
+  }
+  return {};
+}
+
+ByteRange piece_of_stream(uint64_t stream_bytes, uint32_t data_parts, uint32_t piece) {
+  const uint64_t piece_bytes = (stream_bytes + data_parts - 1) / data_parts;
+  return {std::min(stream_bytes, piece * piece_bytes), std::min(stream_bytes, (piece + 1) * piece_bytes)};
+}
+
+Result<StripeGeometry> StripeGeometry::create(uint32_t data_parts, uint32_t parity_parts,
+                                              std::vector<uint64_t> stream_bytes) {
+  const uint64_t parts = uint64_t{data_parts} + parity_parts;
+  if (data_parts == 0 || parity_parts == 0 || parts > stream_bytes.size() || stream_bytes.size() > kGroupMembersMax) {
+    return Status::invalid_argument(fmt::format("{} nodes cannot be a failure group of {}+{} parts",
+                                                stream_bytes.size(), data_parts, parity_parts));
+  }
+  for (uint64_t bytes : stream_bytes) {
+    if (bytes > kStreamBytesMax) {
+      return Status::resource_limit(fmt::format("a node protects at most {} bytes", kStreamBytesMax));
+    }
+  }
+  return StripeGeometry(data_parts, parity_parts, std::move(stream_bytes));
+}
+
+ByteRange StripeGeometry::block_of_piece(uint32_t member, uint32_t piece_number, uint64_t block) const {
+  const ByteRange whole = piece(member, piece_number);
+  const uint64_t begin = std::min(whole.end, whole.begin + block * kParityBlockBytes);
+  return {begin, std::min(whole.end, begin + kParityBlockBytes)};
+}
+
+uint64_t StripeGeometry::stripe_bytes(uint32_t stripe) const {
+  uint64_t bytes = 0;
+  for (uint32_t d = 0; d < data_parts_; ++d) bytes = std::max(bytes, piece(data_member(stripe, d), d).bytes());
+  return bytes;
+}
+
+uint64_t StripeGeometry::block_bytes(uint32_t stripe, uint64_t block) const {
+  const uint64_t bytes = stripe_bytes(stripe), begin = std::min(bytes, block * kParityBlockBytes);
+  return std::min(kParityBlockBytes, bytes - begin);
+}
 
 namespace {
 constexpr size_t kSumBytes = sizeof(Score::bytes);

@@ -1,4 +1,4 @@
-#include "redundancy/redundancy.h"
+#include "redundancy/rebuild.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "redundancy/failure_groups.h"
+#include "redundancy/node_redundancy.h"
 #include "redundancy/test_node_group.h"
 
 namespace varve {

@@ -9,7 +9,7 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
-#include "redundancy/redundancy.h"
+#include "redundancy/rebuild.h"
 
 namespace varve::test {
 

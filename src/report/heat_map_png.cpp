@@ -8,7 +8,7 @@
 #include <array>
 #include <cmath>
 
-#include "study/hilbert.h"
+#include "study/change_map.h"
 
 namespace varve {
 

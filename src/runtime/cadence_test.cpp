@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/overhead_model.h"
+#include "runtime/report.h"
 
 namespace varve {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/due.h"
+#include "runtime/cadence.h"
 
 #include <gtest/gtest.h>
 

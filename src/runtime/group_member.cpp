@@ -1,6 +1,7 @@
 #include "runtime/group_member.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace varve {
 
@@ -46,6 +47,59 @@ Status LocalMember::Image::check_unchanged() {
   // What was copied is nobody's but ours. A lent grid is the program's to read, and its sums tell if it did more.
   if (!reader->has_lent_grids()) return {};
   return reader->verify().with_context("a lent grid was written to while it was being saved");
+}
+
+SnapshotSource::SnapshotSource(std::vector<Part> parts, int64_t time_s, const std::optional<SetOrigin>& origin)
+    : parts_(std::move(parts)) {
+  if (origin) {
+    origin_ = origin->text();
+    first_image_ = 1;
+    const uint32_t first_rank = parts_.front().rank;
+    add_file(SetOrigin::file_name(first_rank), first_rank, origin_.size(), time_s);
+  }
+  for (const Part& part : parts_) {
+    add_file(image_file_name(part.rank), part.rank, part.image->image().image_bytes, time_s);
+  }
+}
+
+void SnapshotSource::add_file(const std::string& path, uint32_t rank, uint64_t bytes, int64_t time_s) {
+  SourceFile file;
+  file.path = path;
+  file.mode = 0644;
+  file.modified_s = time_s;
+  file.bytes = bytes;
+  file.rank = rank;
+  files_.push_back(std::move(file));
+}
+
+Result<std::vector<Layout>> SnapshotSource::layouts(ProgressSink&) {
+  std::vector<Layout> layouts(first_image_);
+  for (Layout& plain : layouts) plain.format = "raw";
+  for (const Part& part : parts_) layouts.push_back(image_layout(part.image->image()));
+  return layouts;
+}
+
+Status SnapshotSource::read(uint32_t file, uint64_t offset, MutableByteSpan into) {
+  if (file >= first_image_) return parts_[file - first_image_].image->read(offset, into);
+  if (offset > origin_.size() || into.size() > origin_.size() - offset) {
+    return Status::internal("bytes past the end of a file were asked for", files_[file].path);
+  }
+  const ByteSpan bytes = as_bytes(origin_);
+  std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), into.size(), into.begin());
+  return {};
+}
+
+Result<uint64_t> SnapshotSource::hole_bytes(uint32_t, uint64_t, uint64_t) { return uint64_t{0}; }
+
+Status SnapshotSource::check_unchanged() {
+  for (const Part& part : parts_) VARVE_TRY(part.image->check_unchanged());
+  return {};
+}
+
+uint64_t SnapshotSource::bytes() const {
+  uint64_t bytes = 0;
+  for (const SourceFile& file : files_) bytes += file.bytes;
+  return bytes;
 }
 
 }  // namespace varve

@@ -1,15 +1,31 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "runtime/drained_image.h"
+#include "aggregate/source.h"
+#include "core/bytes.h"
+#include "level/stored_image.h"
 #include "snapshot/control_block.h"
-#include "snapshot/segment_names.h"
+#include "snapshot/image.h"
+#include "snapshot/shared_segment.h"
 #include "snapshot/snapshot_view.h"
+#include "varve/status.h"
 
 namespace varve {
+
+/// A member's snapshot while the checkpoint thread writes it: its bytes do not change.
+class DrainedImage {
+ public:
+  virtual ~DrainedImage() = default;
+  virtual const ImageTable& image() const = 0;
+  virtual Status read(uint64_t offset, MutableByteSpan into) = 0;
+  /// Asked after the last read: corrupt if somebody has changed it after all.
+  virtual Status check_unchanged() = 0;
+};
 
 /// A rank as its group's checkpoint thread sees it, wherever it runs. That thread's alone.
 class GroupMember {
@@ -64,6 +80,34 @@ class LocalMember final : public GroupMember {
   const std::unique_ptr<SnapshotView> view_;
   Image image_;
   std::optional<uint64_t> draining_;
+};
+
+/// The snapshots of a group's members as the engine reads them: one file for each rank, and the set's origin before
+/// them, if it is to be told.
+class SnapshotSource final : public Source {
+ public:
+  struct Part {
+    uint32_t rank = 0;
+    DrainedImage* image = nullptr;  ///< outlives the source
+  };
+  /// `parts` in the order of ranks, not empty; `time_s`, since 1970, is what the files are dated.
+  SnapshotSource(std::vector<Part> parts, int64_t time_s, const std::optional<SetOrigin>& origin = std::nullopt);
+
+  const std::vector<SourceFile>& files() const override { return files_; }
+  Result<std::vector<Layout>> layouts(ProgressSink& progress) override;
+  Status read(uint32_t file, uint64_t offset, MutableByteSpan into) override;
+  Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) override;
+  Status check_unchanged() override;
+
+  uint64_t bytes() const;
+
+ private:
+  void add_file(const std::string& path, uint32_t rank, uint64_t bytes, int64_t time_s);
+
+  const std::vector<Part> parts_;
+  std::string origin_;        ///< the text of the first file, or nothing
+  uint32_t first_image_ = 0;  ///< among the files
+  std::vector<SourceFile> files_;
 };
 
 }  // namespace varve

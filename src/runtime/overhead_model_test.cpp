@@ -1,4 +1,4 @@
-#include "runtime/overhead_model.h"
+#include "runtime/report.h"
 
 #include <gtest/gtest.h>
 

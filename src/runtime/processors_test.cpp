@@ -1,4 +1,4 @@
-#include "runtime/processors.h"
+#include "runtime/placement.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,27 @@
 #include <nlohmann/json.hpp>
 
 #include "core/quantity.h"
-#include "runtime/overhead_model.h"
 
 namespace varve {
+
+uint64_t OverheadModel::asynchronous_checkpoints_max(double run_seconds) const {
+  const double count = run_seconds / io_seconds();
+  // A quotient of decimal numbers that should be whole may fall just short of it.
+  return count >= 1e18 ? UINT64_MAX : static_cast<uint64_t>(std::max(0.0, count * (1 + 1e-12)));
+}
+
+double best_interval_seconds(double checkpoint_seconds, double mean_time_between_failures) {
+  const double cost = checkpoint_seconds, mtbf = mean_time_between_failures;
+  if (cost >= 2 * mtbf) return mtbf;
+  const double ratio = cost / (2 * mtbf);
+  return std::sqrt(2 * cost * mtbf) * (1 + std::sqrt(ratio) / 3 + ratio / 9) - cost;
+}
+
+double expected_waste(double interval_seconds, double checkpoint_seconds, double mean_time_between_failures) {
+  const double period = interval_seconds + checkpoint_seconds;
+  if (period <= 0) return 0;
+  return std::min(1.0, checkpoint_seconds / period + period / 2 / mean_time_between_failures);
+}
 
 namespace {
 /// Copies of less say nothing of the memory's bandwidth: with lent grids, only small variables are copied.
@@ -150,6 +168,57 @@ std::string report_json(const RunCosts& costs, const ReportContext& context) {
       {"checkpoints_max", judgement.checkpoints_max ? Json(*judgement.checkpoints_max) : Json(nullptr)},
   };
   return json.dump() + '\n';
+}
+
+RunLedger::RunLedger(Clock& clock) : clock_(clock), begin_(clock.seconds()) {}
+
+void RunLedger::note_snapshot(const Snapshot& snapshot) {
+  std::lock_guard lock(mutex_);
+  ++costs_.snapshot_count;
+  costs_.snapshot_bytes += snapshot.bytes;
+  costs_.copied_bytes += snapshot.copied_bytes;
+  costs_.blocked_seconds += snapshot.blocked_seconds;
+  costs_.blocked_seconds_max = std::max(costs_.blocked_seconds_max, snapshot.blocked_seconds);
+  costs_.copy_seconds += snapshot.copy_seconds;
+}
+
+void RunLedger::note_persistent(const Drain& drain) {
+  std::lock_guard lock(mutex_);
+  ++costs_.persistent_count;
+  costs_.drained_bytes += drain.bytes;
+  costs_.stored_bytes += drain.stored_bytes;
+  costs_.persistent_seconds += drain.seconds_to_persistent;
+  costs_.persistent_seconds_max = std::max(costs_.persistent_seconds_max, drain.seconds_to_persistent);
+  costs_.drain_seconds += drain.seconds;
+  costs_.drain_processor_seconds += drain.processor_seconds;
+}
+
+void RunLedger::note_skipped() {
+  std::lock_guard lock(mutex_);
+  ++costs_.skipped_count;
+}
+
+void RunLedger::note_failed() {
+  std::lock_guard lock(mutex_);
+  ++costs_.failed_count;
+}
+
+void RunLedger::note_blocked(double seconds) {
+  std::lock_guard lock(mutex_);
+  costs_.blocked_seconds += seconds;
+  costs_.waited_seconds += seconds;
+}
+
+void RunLedger::note_end() {
+  std::lock_guard lock(mutex_);
+  if (!end_) end_ = clock_.seconds();
+}
+
+RunCosts RunLedger::costs() const {
+  std::lock_guard lock(mutex_);
+  RunCosts costs = costs_;
+  costs.run_seconds = end_.value_or(clock_.seconds()) - begin_;
+  return costs;
 }
 
 }  // namespace varve

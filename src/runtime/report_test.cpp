@@ -4,8 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/overhead_model.h"
-
 namespace varve {
 namespace {
 

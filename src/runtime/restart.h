@@ -1,10 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "level/restart_candidates.h"
-#include "level/set_origin.h"
+#include "level/level.h"
+#include "level/levels.h"
+#include "level/stored_image.h"
+#include "snapshot/variable_table.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
 
@@ -51,5 +54,22 @@ struct RestartDecision {
 /// checked makes the restart fail on all: what is protected is then neither old nor new.
 Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
                                             RestartSide& side);
+
+/// A rank's side of a restart, from whatever level.
+class RankRestart final : public RestartSide {
+ public:
+  RankRestart(Levels& levels, VariableTable& variables) : levels_(levels), variables_(variables) {}
+
+  Status look(const RestartCandidate& candidate) override;
+  Status check() override;
+  std::optional<SetOrigin> origin() const override { return image_ ? image_->origin() : std::nullopt; }
+  Status load() override;
+  Status mend(const RestartCandidate& candidate) override;
+
+ private:
+  Levels& levels_;
+  VariableTable& variables_;
+  std::unique_ptr<RankImage> image_;  ///< what was looked at last
+};
 
 }  // namespace varve

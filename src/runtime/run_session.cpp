@@ -9,8 +9,8 @@
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
 #include "core/sync.h"
-#include "runtime/due.h"
-#include "runtime/processors.h"
+#include "runtime/cadence.h"
+#include "runtime/placement.h"
 
 namespace varve {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "aggregate/work_order.h"
+#include "aggregate/scheme.h"
 #include "codec/chooser.h"
 #include "core/bytes.h"
 #include "core/file_system.h"

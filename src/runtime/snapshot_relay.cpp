@@ -2,12 +2,120 @@
 
 #include <algorithm>
 
-#include "core/blocked_signals.h"
 #include "core/guarded.h"
+#include "core/process.h"
 #include "core/status_codec.h"
 #include "core/sync.h"
 
 namespace varve {
+
+namespace {
+constexpr size_t kMessageBytes = 4 + 4 * 8;
+/// Of a status or news; bytes of an image are no payload.
+constexpr uint64_t kPayloadBytesMax = 64_KiB;
+}  // namespace
+
+Status send_relay(Communicator& ranks, uint32_t to, uint32_t tag, RelayMessage message, ByteSpan payload) {
+  message.payload_bytes = payload.size();
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  out.le32(static_cast<uint32_t>(message.kind));
+  out.le64(message.step);
+  out.le64(message.offset);
+  out.le64(message.bytes);
+  out.le64(message.payload_bytes);
+  VARVE_TRY(ranks.send(to, tag, bytes));
+  return payload.empty() ? Status() : ranks.send(to, tag, payload);
+}
+
+Result<RelayMessage> receive_relay(Communicator& ranks, uint32_t from, uint32_t tag, ByteVector& payload) {
+  std::array<std::byte, kMessageBytes> bytes{};
+  VARVE_TRY(ranks.receive(from, tag, bytes));
+  ByteReader in(bytes);
+  RelayMessage message;
+  VARVE_ASSIGN(const uint32_t kind, in.le32());
+  if (kind < static_cast<uint32_t>(RelayMessage::Kind::full) ||
+      kind > static_cast<uint32_t>(RelayMessage::Kind::reply)) {
+    return Status::corrupt("a rank sent a message of no known kind");
+  }
+  message.kind = static_cast<RelayMessage::Kind>(kind);
+  VARVE_ASSIGN(message.step, in.le64());
+  VARVE_ASSIGN(message.offset, in.le64());
+  VARVE_ASSIGN(message.bytes, in.le64());
+  VARVE_ASSIGN(message.payload_bytes, in.le64());
+  if (message.payload_bytes > kPayloadBytesMax) return Status::corrupt("a rank sent a message that is too long");
+  payload.resize(message.payload_bytes);
+  if (!payload.empty()) VARVE_TRY(ranks.receive(from, tag, payload));
+  return message;
+}
+
+using Kind = RelayMessage::Kind;
+
+Result<std::optional<uint64_t>> RemoteMember::next_step() {
+  if (!step_ && !ended_) {
+    ByteVector payload;
+    const Result<RelayMessage> message = receive_relay(ranks_, rank_, RelayMessage::kTagToLeader, payload);
+    const bool sense = message.ok() && (message->kind == Kind::full || message->kind == Kind::lacks);
+    ended_ = !sense;
+    if (!message.ok()) return message.status();
+    if (sense) {
+      step_ = message->step;
+      full_ = message->kind == Kind::full;
+    }
+  }
+  return step_;
+}
+
+bool RemoteMember::will_lack(uint64_t step) { return ended_ || !step_ || *step_ > step || !full_; }
+
+Status RemoteMember::ask(const RelayMessage& message, RelayMessage& reply) {
+  VARVE_TRY(send_relay(ranks_, rank_, RelayMessage::kTagToMember, message));
+  ByteVector payload;
+  VARVE_ASSIGN(reply, receive_relay(ranks_, rank_, RelayMessage::kTagToLeader, payload));
+  if (reply.kind != Kind::reply) return Status::corrupt("a rank did not answer what it was asked");
+  Status outcome;
+  VARVE_TRY(decode_status(payload, outcome));
+  return outcome;
+}
+
+Result<DrainedImage*> RemoteMember::begin_drain(uint64_t step) {
+  RelayMessage reply;
+  VARVE_TRY(ask({.kind = Kind::begin, .step = step}, reply));
+  const uint64_t image_bytes = reply.bytes;
+  if (image_bytes < kImagePrefixBytes) return Status::corrupt("a rank's snapshot is too short");
+  ByteVector header(kImagePrefixBytes);
+  VARVE_TRY(image_.read(0, header));
+  VARVE_ASSIGN(const uint64_t header_bytes, image_header_bytes(header, image_bytes));
+  header.resize(header_bytes);
+  VARVE_TRY(image_.read(0, header));
+  VARVE_ASSIGN(image_.table, decode_image_header(header, image_bytes));
+  return &image_;
+}
+
+Status RemoteMember::Image::read(uint64_t offset, MutableByteSpan into) {
+  RelayMessage reply;
+  VARVE_TRY(member_.ask({.kind = Kind::read, .offset = offset, .bytes = into.size()}, reply));
+  return member_.ranks_.receive(member_.rank_, RelayMessage::kTagToLeader, into);
+}
+
+Status RemoteMember::Image::check_unchanged() {
+  RelayMessage reply;
+  return member_.ask({.kind = Kind::check}, reply);
+}
+
+Status RemoteMember::end_drain(uint64_t step, const Status& outcome) {
+  if (step_ != step || !full_) return {};
+  return send_relay(ranks_, rank_, RelayMessage::kTagToMember, {.kind = Kind::drained, .step = step},
+                    encode_status(outcome));
+}
+
+void RemoteMember::post(const GroupNews& news) {
+  if (!step_ || !news.finished_step || *news.finished_step < *step_) return;
+  const Status sent = send_relay(ranks_, rank_, RelayMessage::kTagToMember, {.kind = Kind::finished, .step = *step_},
+                                 encode_news(news));
+  if (!sent.ok()) ended_ = true;
+  step_.reset();
+}
 
 using Kind = RelayMessage::Kind;
 

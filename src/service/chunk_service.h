@@ -7,7 +7,6 @@
 
 #include "core/sync.h"
 #include "store/chunk_index.h"
-#include "store/chunk_lookup.h"
 
 namespace varve {
 

@@ -8,7 +8,7 @@
 
 #include "service/test_server.h"
 #include "store/spread.h"
-#include "store/spread_chunk_lookup.h"
+#include "store/spread_file_system.h"
 #include "store/test_sets.h"
 
 namespace varve {

@@ -3,16 +3,147 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <optional>
 #include <set>
+#include <utility>
 
-#include "aggregate/save_groups.h"
+#include "aggregate/save.h"
 #include "core/sync.h"
-#include "service/node_source.h"
-#include "service/stoppable_progress.h"
-#include "service/unfinished_offer.h"
+#include "core/throttled_file_system.h"
+#include "redundancy/node_folder.h"
+#include "service/location.h"
+#include "service/remote_file_system.h"
+#include "service/server_link.h"
 #include "store/catalog.h"
+#include "transfer/transfer.h"
 
 namespace varve {
+
+namespace {
+constexpr uint64_t kWindowBytes = 256_KiB;
+}
+
+NodeSource::NodeSource(std::vector<SourceFile> files, std::vector<Layout> layouts, std::vector<Place> places,
+                       uint64_t window_memory_bytes)
+    : files_(std::move(files)),
+      layouts_(std::move(layouts)),
+      places_(std::move(places)),
+      windows_max_(std::max<uint64_t>(window_memory_bytes / kWindowBytes, 2)) {}
+
+Result<const ByteVector*> NodeSource::window(const Key& key) {
+  if (const auto found = windows_.find(key); found != windows_.end()) {
+    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+    return &found->second.bytes;
+  }
+  if (windows_.size() >= windows_max_) {
+    windows_.erase(recently_used_.back());
+    recently_used_.pop_back();
+  }
+  const uint64_t begin = key.second * kWindowBytes;
+  ByteVector bytes(std::min(kWindowBytes, files_[key.first].bytes - begin));
+  const Place& place = places_[key.first];
+  VARVE_TRY(place.node->read(place.file, begin, bytes));
+  recently_used_.push_front(key);
+  return &windows_.emplace(key, Window{std::move(bytes), recently_used_.begin()}).first->second.bytes;
+}
+
+Status NodeSource::read(uint32_t file, uint64_t offset, MutableByteSpan into) {
+  const Place& place = places_[file];
+  if (into.size() >= kWindowBytes / 2) return place.node->read(place.file, offset, into);
+  while (!into.empty()) {
+    VARVE_ASSIGN(const ByteVector* const bytes, window({file, offset / kWindowBytes}));
+    const uint64_t begin = offset % kWindowBytes;
+    if (begin >= bytes->size()) return Status::internal("a read beyond the end of an offered file");
+    const size_t count = std::min<size_t>(into.size(), bytes->size() - begin);
+    std::copy_n(bytes->begin() + static_cast<ptrdiff_t>(begin), count, into.begin());
+    into = into.subspan(count);
+    offset += count;
+  }
+  return {};
+}
+
+Result<uint64_t> NodeSource::hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) {
+  return places_[file].node->hole_bytes(places_[file].file, offset, bytes_max);
+}
+
+Status NodeSource::check_unchanged() {
+  std::set<NodeFiles*> nodes;
+  for (const Place& place : places_) nodes.insert(place.node.get());
+  for (NodeFiles* const node : nodes) VARVE_TRY(node->check_unchanged());
+  return {};
+}
+
+namespace {
+TransferNumbers numbers_of(const TransferReport& report) {
+  return {.was_there = report.was_there ? 1u : 0u,
+          .sent_packs = report.sent_packs,
+          .sent_nodes = report.sent_nodes,
+          .sent_bytes = report.sent_bytes,
+          .held_packs = report.held_packs,
+          .held_bytes = report.held_bytes,
+          .recoded_packs = report.recoded_packs,
+          .recoded_from_bytes = report.recoded_from_bytes,
+          .recoded_to_bytes = report.recoded_to_bytes,
+          .unchecked_packs = report.unchecked_packs};
+}
+}  // namespace
+
+Reply NextLevel::transfer(const Request& request, const SignOfLife& alive) {
+  Reply reply;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  Result<TransferNumbers> numbers = Status::busy("another set is being copied to or from the server's next level");
+  if (lock.owns_lock()) {
+    try {
+      const Pulse pulse(alive);
+      numbers = pulse.started().ok() ? copy(request) : pulse.started();
+    } catch (const std::bad_alloc&) {
+      numbers = Status::resource_limit("the server is out of memory");
+    }
+  }
+  if (numbers.ok()) {
+    reply.transfer = *numbers;
+    return reply;
+  }
+  reply.outcome = Outcome::failed;
+  reply.status = numbers.status();
+  return reply;
+}
+
+Result<TransferNumbers> NextLevel::copy(const Request& request) {
+  if (stopping_) return Status::cancelled();
+  TransferOptions options;
+  options.check_held = request.check_held;
+  if (!request.recode.empty()) {
+    VARVE_ASSIGN(options.recode, CodecPolicy::parse(request.recode));
+  }
+  VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.key_file = key_file_}));
+  const bool push = request.message == Message::push;
+  FileSystem& target = push ? next->fs() : posix_file_system();
+  std::optional<ThrottledFileSystem> slow;
+  if (request.bytes_per_second > 0) slow.emplace(target, request.bytes_per_second);
+  FileSystem& written = slow ? static_cast<FileSystem&>(*slow) : target;
+  VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(push ? posix_file_system() : written, store_path_));
+  VARVE_ASSIGN(const std::unique_ptr<Store> other,
+               Store::open(push ? written : next->fs(), next->path(), next->chunk_lookup(), next->spread()));
+  const Store& from = push ? *own : *other;
+  const Store& to = push ? *other : *own;
+  VARVE_ASSIGN(const SetName name, Catalog(from).resolve(request.path));
+  StoppableProgress progress(stopping_);
+  VARVE_ASSIGN(const TransferReport report, copy_set(from, to, name, options, progress));
+  return numbers_of(report);
+}
+
+Result<TransferNumbers> transfer_on_server(ServerLink& link, Message direction, const ServerTransfer& what) {
+  Request request;
+  request.message = direction;
+  request.path = what.set;
+  request.recode = what.recode;
+  request.check_held = what.check_held;
+  request.bytes_per_second = what.bytes_per_second;
+  VARVE_ASSIGN(const Reply reply, link.ask(std::move(request)));
+  VARVE_TRY(failure_of(reply, what.set));
+  return reply.transfer;
+}
 
 namespace {
 constexpr uint64_t kNodesMax = 65'536;
@@ -247,6 +378,85 @@ Status GatherService::save(const SetName& name, Gathering& gathering) {
   return save_groups(*store, sources, name, options, progress,
                      [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); })
       .status();
+}
+
+uint64_t UnfinishedOffer::size() const {
+  const std::lock_guard lock(mutex_);
+  return raw_.size();
+}
+
+Status UnfinishedOffer::append(ByteSpan piece) {
+  const std::lock_guard lock(mutex_);
+  if (given_up_) return too_late();
+  raw_.insert(raw_.end(), piece.begin(), piece.end());
+  return {};
+}
+
+UnfinishedOffer::Whole UnfinishedOffer::take() {
+  const std::lock_guard lock(mutex_);
+  given_up_ = true;
+  return {std::exchange(raw_, {}), std::move(room_)};
+}
+
+bool UnfinishedOffer::given_up() const {
+  const std::lock_guard lock(mutex_);
+  return given_up_;
+}
+
+Status UnfinishedOffer::too_late() {
+  return Status::busy("the offer took too long to come, and others needed its room");
+}
+
+void UnfinishedOffer::give_up_if_late(double now) {
+  const std::lock_guard lock(mutex_);
+  if (given_up_ || now < give_up_at_) return;
+  given_up_ = true;
+  ByteVector().swap(raw_);
+  room_.give_back();
+}
+
+OfferIntake::~OfferIntake() {
+  if (files_) gather_.leave(files_);
+}
+
+Status OfferIntake::offer(const Request& request, ByteSpan data) {
+  if (files_) return Status::invalid_argument("a connection offers one set");
+  if (request.bytes > kOfferedBytesMax) return Status::resource_limit("an offer is too large");
+  if (coming_ && coming_->given_up()) {
+    coming_.reset();
+    if (request.offset > 0) return UnfinishedOffer::too_late();
+  }
+  const uint64_t come = coming_ ? coming_->size() : 0;
+  const bool is_first = come == 0;
+  if (request.offset != come || (!is_first && request.bytes != coming_->bytes()) ||
+      data.size() > request.bytes - request.offset)
+    return Status::invalid_argument("the pieces of an offer do not follow one another");
+  if (is_first) {
+    coming_.reset();
+    VARVE_ASSIGN(coming_, gather_.begin_offer(request.bytes));
+  }
+  VARVE_TRY(coming_->append(data));
+  if (come + data.size() < request.bytes) return {};
+
+  NodeOffer offer;
+  const std::optional<SetName> set = parse_set_name(request.path);
+  if (!set) return Status::invalid_argument("a set is JOB@STEP", request.path);
+  offer.set = *set;
+  offer.node = request.node;
+  offer.node_count = request.node_count;
+  offer.room = OfferRoom(gather_);
+  {
+    const UnfinishedOffer::Whole whole = coming_->take();
+    coming_.reset();
+    VARVE_ASSIGN(offer.files, decode_offered_files(whole.raw, [&](uint64_t bytes) { return offer.room.take(bytes); }));
+  }
+  VARVE_ASSIGN(files_, gather_.join(std::move(offer)));
+  return {};
+}
+
+Result<FileQuestion> OfferIntake::answer(const Request& request, ByteSpan data, const SignOfLife& alive) {
+  if (!files_) return Status::invalid_argument("there is no offer that is being answered for");
+  return files_->next(request.failure, data, request.bytes, alive);
 }
 
 }  // namespace varve

@@ -2,17 +2,104 @@
 
 #include <atomic>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "aggregate/source.h"
+#include "core/bytes.h"
 #include "core/clock.h"
+#include "core/progress.h"
 #include "core/sync.h"
 #include "service/node_files.h"
-#include "service/offered_files.h"
+#include "service/offer.h"
+#include "service/protocol.h"
 
 namespace varve {
+
+/// A group's files that lie on several nodes. Small reads are made of windows, which are kept: the schemes go through
+/// all files again and again, a variable at a time, and a question costs a round trip.
+class NodeSource final : public Source {
+ public:
+  struct Place {
+    std::shared_ptr<NodeFiles> node;
+    uint64_t file = 0;  ///< ordinal in the node's offer
+  };
+  /// `window_memory_bytes`: for windows, about.
+  NodeSource(std::vector<SourceFile> files, std::vector<Layout> layouts, std::vector<Place> places,
+             uint64_t window_memory_bytes);
+
+  const std::vector<SourceFile>& files() const override { return files_; }
+  Result<std::vector<Layout>> layouts(ProgressSink&) override { return layouts_; }
+  Status read(uint32_t file, uint64_t offset, MutableByteSpan into) override;
+  Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) override;
+  Status check_unchanged() override;
+
+ private:
+  using Key = std::pair<uint32_t, uint64_t>;  ///< file, ordinal of the window in it
+  struct Window {
+    ByteVector bytes;
+    std::list<Key>::iterator used;
+  };
+  Result<const ByteVector*> window(const Key& key);
+
+  const std::vector<SourceFile> files_;
+  const std::vector<Layout> layouts_;
+  const std::vector<Place> places_;
+  const size_t windows_max_;
+  std::map<Key, Window> windows_;
+  std::list<Key> recently_used_;
+};
+
+class ServerLink;
+
+/// Copies sets between a server's store and that of its next level, for clients who ask for it. One at a time.
+class NextLevel {
+ public:
+  NextLevel(std::string store_path, std::string location, std::string key_file)
+      : store_path_(std::move(store_path)), location_(std::move(location)), key_file_(std::move(key_file)) {}
+
+  /// Carries out a push or pull; calls `alive` every few seconds meanwhile, from another thread. busy: another one is
+  /// at work.
+  Reply transfer(const Request& request, const SignOfLife& alive);
+  /// Ends a transfer at the next convenient point, and lets no other begin.
+  void stop() { stopping_ = true; }
+
+ private:
+  Result<TransferNumbers> copy(const Request& request);
+
+  const std::string store_path_, location_, key_file_;
+  Mutex mutex_;  // held by the transfer at work
+  std::atomic<bool> stopping_{false};
+};
+
+struct ServerTransfer {
+  std::string set;              ///< JOB@STEP
+  std::string recode;           ///< a codec policy; empty: packs stay as they are
+  bool check_held = false;      ///< TransferOptions
+  double bytes_per_second = 0;  ///< 0: no limit
+};
+/// Has a server copy a set to its next level (`push`), or from there (`pull`). Fails as copy_set() does; unsupported:
+/// the server has no next level.
+Result<TransferNumbers> transfer_on_server(ServerLink& link, Message direction, const ServerTransfer& what);
+
+/// Only tells an operation when to end.
+class StoppableProgress final : public ProgressSink {
+ public:
+  explicit StoppableProgress(const std::atomic<bool>& stopping) : stopping_(stopping) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status&) override {}
+  bool cancelled() const override { return stopping_; }
+
+ private:
+  const std::atomic<bool>& stopping_;
+};
 
 struct GatherLimits {
   uint64_t memory_bytes = 512_MiB;    ///< of the engine, about
@@ -115,6 +202,60 @@ class GatherService {
   Mutex mutex_;   ///< guards what follows; never held while saving_ is waited for
   ConditionVariable changed_;
   std::map<SetName, std::unique_ptr<Gathering>> gatherings_;
+};
+
+/// An offer that is still coming, piece by piece, in room that it has taken; after a while the room may be given to
+/// others (GatherService::give_up_late_offers()). Thread-safe.
+class UnfinishedOffer {
+ public:
+  /// `give_up_at`: of the service's clock.
+  UnfinishedOffer(OfferRoom room, uint64_t bytes, double give_up_at)
+      : bytes_(bytes), give_up_at_(give_up_at), room_(std::move(room)) {
+    raw_.reserve(bytes);
+  }
+
+  uint64_t bytes() const { return bytes_; }
+  /// How many have come.
+  uint64_t size() const;
+  /// The next bytes, no more than are lacking. busy: the offer was given up.
+  Status append(ByteSpan piece);
+  /// All that has come, with its room: nothing is left here.
+  struct Whole {
+    ByteVector raw;
+    OfferRoom room;
+  };
+  Whole take();
+
+  bool given_up() const;
+  static Status too_late();
+  /// Gives the room back if the time has come.
+  void give_up_if_late(double now);
+
+ private:
+  const uint64_t bytes_;
+  const double give_up_at_;
+  mutable Mutex mutex_;  ///< guards what follows
+  ByteVector raw_;
+  OfferRoom room_;
+  bool given_up_ = false;
+};
+
+/// One connection's part in a set that is gathered: takes the offer as it comes, piece by piece, and then passes
+/// questions and answers on. One thread.
+class OfferIntake {
+ public:
+  explicit OfferIntake(GatherService& gather) : gather_(gather) {}
+  ~OfferIntake();
+  OfferIntake(const OfferIntake&) = delete;
+  OfferIntake& operator=(const OfferIntake&) = delete;
+
+  Status offer(const Request& request, ByteSpan data);
+  Result<FileQuestion> answer(const Request& request, ByteSpan data, const SignOfLife& alive);
+
+ private:
+  GatherService& gather_;
+  std::shared_ptr<UnfinishedOffer> coming_;  ///< from its first piece on
+  std::shared_ptr<NodeFiles> files_;
 };
 
 }  // namespace varve

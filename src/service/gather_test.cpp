@@ -4,15 +4,13 @@
 #include <atomic>
 #include <thread>
 
-#include "aggregate/folder_source.h"
 #include "aggregate/inspect.h"
-#include "aggregate/rank_order.h"
-#include "aggregate/source_tree.h"
+#include "aggregate/scheme.h"
+#include "aggregate/source.h"
 #include "core/clock.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
-#include "service/offer_set.h"
-#include "service/offered_files.h"
+#include "service/offer.h"
 #include "service/test_server.h"
 
 namespace varve {

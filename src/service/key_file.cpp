@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "core/bytes.h"
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "core/unique_id.h"
 #include "hash/score.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "service/remote_file_system.h"
-#include "store/spread_chunk_lookup.h"
+#include "store/spread_file_system.h"
 
 namespace varve {
 

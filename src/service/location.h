@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/file_system.h"
-#include "service/address.h"
-#include "store/chunk_lookup.h"
+#include "service/socket.h"
+#include "store/chunk_index.h"
 #include "store/spread.h"
 
 namespace varve {

@@ -1,4 +1,4 @@
-#include "service/name_changes.h"
+#include "service/server_link.h"
 
 #include <gtest/gtest.h>
 

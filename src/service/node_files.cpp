@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "service/wire_frame.h"
+#include "service/wire.h"
 
 namespace varve {
 

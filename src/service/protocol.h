@@ -8,10 +8,10 @@
 
 #include "core/bytes.h"
 #include "core/file_system.h"
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "core/unique_id.h"
 #include "service/node_files.h"
-#include "service/wire_frame.h"
+#include "service/wire.h"
 
 namespace varve {
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "hash/score.h"
-#include "service/address.h"
+#include "service/socket.h"
 #include "service/test_requests.h"
 
 namespace varve {

@@ -8,9 +8,8 @@
 #include <thread>
 
 #include "core/file_system_contract.h"
-#include "service/attached_file.h"
+#include "service/socket.h"
 #include "service/test_server.h"
-#include "service/unix_socket.h"
 #include "service/wire.h"
 
 namespace varve {

@@ -1,19 +1,73 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
 
-#include "service/folder_syncs.h"
-#include "service/offer_intake.h"
-#include "service/open_files.h"
-#include "service/own_names.h"
-#include "service/request_log.h"
+#include "core/sync.h"
+#include "service/gather_service.h"
+#include "service/protocol.h"
 #include "service/rights.h"
 #include "service/served_folder.h"
-#include "store/chunk_lookup.h"
+#include "store/chunk_index.h"
+#include "varve/status.h"
 
 namespace varve {
+
+/// The outcomes of requests that must not be carried out twice, for clients that lost the connection before the answer
+/// (PROTOCOL.md, "What is repeated"). Lives as long as the server's process. Thread-safe.
+class RequestLog {
+ public:
+  /// Gives the outcome of the request with this token: waits for it if it is being carried out, remembers it if it was,
+  /// and otherwise carries it out with `act`. If that throws, nothing is remembered, as after a restart.
+  Reply once(const UniqueId& token, const std::function<Reply()>& act);
+
+ private:
+  struct Entry {
+    bool done = false;
+    Reply reply;
+  };
+  void forget(const UniqueId& token);
+
+  Mutex mutex_;  // guards what follows; not held while a request is carried out
+  ConditionVariable changed_;
+  std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_;
+  std::deque<UniqueId> oldest_;  ///< first
+};
+
+/// Which syncs of folders have failed: who repeats the request, since he did not get the answer, must not be told of
+/// the success of a second sync, which proves nothing, whoever asked for it. Thread-safe.
+class FolderSyncs {
+ public:
+  void note_failure(const std::string& path, const Status& failure) {
+    const std::lock_guard lock(mutex_);
+    failed_.insert_or_assign(path, Failure{failure, MonotonicClock::now()});
+  }
+  /// Why a sync of the folder has failed, if one has within the time for which clients repeat a request.
+  Status last_failure(const std::string& path) {
+    constexpr std::chrono::minutes kept(10);
+    const std::lock_guard lock(mutex_);
+    const auto failed = failed_.find(path);
+    if (failed == failed_.end()) return {};
+    if (MonotonicClock::now() - failed->second.when <= kept) return failed->second.status;
+    failed_.erase(failed);
+    return {};
+  }
+
+ private:
+  struct Failure {
+    Status status;
+    MonotonicClock::time_point when;
+  };
+  Mutex mutex_;
+  std::map<std::string, Failure> failed_;  ///< folders of a store, of which few fail
+};
 
 /// What all connections of a server work on.
 struct ServedStore {

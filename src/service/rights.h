@@ -1,11 +1,75 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
 #include <string_view>
 
+#include "core/sync.h"
+#include "core/unique_id.h"
 #include "service/protocol.h"
 
 namespace varve {
+
+/// What a name in the folder of a store is of (FORMAT.md, "The folder of a store").
+enum class StoreName : uint8_t {
+  none,          ///< not of a store
+  root,          ///< the empty path
+  folder,        ///< sets, parts, arenas, ...
+  job_folder,    ///< sets/JOB
+  header,        ///< varve.store
+  header_draft,  ///< that is being written
+  spread,        ///< varve.spread
+  spread_draft,
+  record,  ///< sets/JOB/STEP.set
+  part,
+  part_failure,  ///< that a part will not come
+  arena,
+  arena_draft,
+  lease,
+  mark,  ///< condemned/ID
+  index_run,
+  index_draft,
+  run_file,  ///< of the lease of a job's run, which any run may take over
+};
+
+StoreName store_name_of(std::string_view path);
+
+/// Of a part: the path of the record of its set.
+std::string record_of_part(std::string_view path);
+
+/// Whether a file of that name is not complete yet: its writer's alone.
+bool is_draft(StoreName name);
+
+/// Whether `path`, relative to a store's root, is of a form that the folder of a store has (FORMAT.md, "The folder of a
+/// store"), or that of one of its folders ("" is the root): nothing else is served. Such a path has no "." or ".." and
+/// cannot leave the folder by itself.
+bool is_store_path(std::string_view path);
+
+/// Whether `path` can be of any file below a folder: for tests.
+bool is_plain_path(std::string_view path);
+
+/// Which client has made a file that is not complete yet, so that nobody else takes it away. Knows the newest names
+/// only, and those that were made since the server was started. Thread-safe.
+class OwnNames {
+ public:
+  void note(const std::string& path, const UniqueId& client);
+  bool is_of(const std::string& path, const UniqueId& client) const;
+  void forget(const std::string& path);
+
+  /// Held by who decides by a name's owner, and until what is done then is done.
+  Mutex& changing() { return changing_; }
+
+ private:
+  static constexpr size_t kNamesMax = 65'536;
+
+  Mutex changing_;
+  mutable Mutex mutex_;  ///< guards what follows
+  std::map<std::string, UniqueId> owners_;
+  std::deque<std::string> oldest_;  ///< some may have been forgotten
+};
 
 /// What the clients who show a key may do (PROTOCOL.md, "Rights").
 enum class Rights : uint8_t {

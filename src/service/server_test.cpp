@@ -12,9 +12,8 @@
 #include <thread>
 
 #include "hash/score.h"
-#include "service/tcp_socket.h"
+#include "service/socket.h"
 #include "service/test_server.h"
-#include "service/unix_socket.h"
 
 namespace varve {
 namespace {

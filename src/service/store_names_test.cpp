@@ -1,4 +1,4 @@
-#include "service/store_names.h"
+#include "service/rights.h"
 
 #include <gtest/gtest.h>
 

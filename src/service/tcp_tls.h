@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "service/key_file.h"
-#include "service/stream.h"
+#include "service/socket.h"
 
 namespace varve {
 

@@ -1,15 +1,91 @@
 #include "snapshot/control_block.h"
 
 #include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstddef>
+#include <ctime>
 
 #include "core/status_codec.h"
+#include "core/sync.h"
 #include "hash/score.h"
 
 namespace varve {
+
+namespace {
+
+static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
+
+// Never FUTEX_PRIVATE_FLAG: the other side may be another process.
+long futex(const std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* limit) {
+  return ::syscall(SYS_futex, static_cast<const void*>(&word), operation, value, limit, nullptr, 0);
+}
+
+}  // namespace
+
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit) {
+  if (limit <= std::chrono::nanoseconds::zero()) return;
+  // It is added to a clock: keep far from the end of that.
+  limit = std::min(limit, std::chrono::nanoseconds(std::chrono::hours(24)));
+  if (current_scheduler != nullptr) {
+    return current_scheduler->wait_for_change(word, seen, current_scheduler->now() + limit);
+  }
+  timespec time{};
+  time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
+  time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
+  // Woken, changed, interrupted, out of time: the caller looks again in any case.
+  (void)futex(word, FUTEX_WAIT, seen, &time);
+}
+
+void futex_wake_all(const std::atomic<uint32_t>& word) {
+  if (current_scheduler != nullptr) return current_scheduler->note_change();
+  (void)futex(word, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+namespace {
+constexpr size_t kTextBytesMax = 300;
+
+void put_step(ByteWriter& out, const std::optional<uint64_t>& step) {
+  out.u8(step ? 1 : 0);
+  out.le64(step.value_or(0));
+}
+
+Result<std::optional<uint64_t>> get_step(ByteReader& in) {
+  VARVE_ASSIGN(const uint8_t there, in.u8());
+  VARVE_ASSIGN(const uint64_t step, in.le64());
+  return there != 0 ? std::optional(step) : std::nullopt;
+}
+}  // namespace
+
+ByteVector encode_news(const GroupNews& news) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  put_step(out, news.newest_persistent);
+  put_step(out, news.finished_step);
+  out.le64(news.bytes_to_write);
+  out.le64(news.bytes_written);
+  put_step(out, news.failed_step);
+  put_status(out, news.last_error, kTextBytesMax);
+  return bytes;
+}
+
+Result<GroupNews> decode_news(ByteSpan bytes) {
+  ByteReader in(bytes);
+  GroupNews news;
+  VARVE_ASSIGN(news.newest_persistent, get_step(in));
+  VARVE_ASSIGN(news.finished_step, get_step(in));
+  VARVE_ASSIGN(news.bytes_to_write, in.le64());
+  VARVE_ASSIGN(news.bytes_written, in.le64());
+  VARVE_ASSIGN(news.failed_step, get_step(in));
+  VARVE_TRY(get_status(in, news.last_error));
+  return news;
+}
+
 namespace {
 
 constexpr std::string_view kMagic = "VARVECTL";
@@ -17,7 +93,6 @@ constexpr uint32_t kVersion = 2;
 constexpr uint64_t kIdentityBytes = 128;
 constexpr size_t kOutcomeBytes = 1000;
 constexpr size_t kNewsWords = kNewsBytesMax / sizeof(uint64_t);
-constexpr size_t kTextBytesMax = 300;
 constexpr size_t kWindowBytes = 64_KiB;
 /// Values of SlotCell::restartable.
 constexpr uint32_t kNotRestartable = 0, kRestartable = 1, kShown = 2;

@@ -1,18 +1,55 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "snapshot/futex.h"
-#include "snapshot/group_news.h"
+#include "core/bytes.h"
 #include "snapshot/process_identity.h"
-#include "snapshot/segment_names.h"
 #include "snapshot/shared_segment.h"
 #include "varve/status.h"
 
 namespace varve {
+
+/// Waits until `word` is not `seen` any longer or the time has passed; may return earlier. Works between processes when
+/// `word` lies in shared memory.
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanoseconds limit);
+/// Wakes all that wait for `word`, in whatever process.
+void futex_wake_all(const std::atomic<uint32_t>& word);
+
+/// A bell in (shared) memory: whoever changes something rings it; who waits for a change notes the count, looks, and
+/// waits for another count. Nothing is missed.
+class Bell {
+ public:
+  uint32_t count() const { return count_.load(std::memory_order_acquire); }
+  void ring() {
+    count_.fetch_add(1, std::memory_order_acq_rel);
+    futex_wake_all(count_);
+  }
+  void wait(uint32_t seen, std::chrono::nanoseconds limit) const { futex_wait(count_, seen, limit); }
+
+ private:
+  std::atomic<uint32_t> count_{0};
+};
+
+/// What a group's checkpoint thread tells a member beside its slots.
+struct GroupNews {
+  std::optional<uint64_t> newest_persistent;  ///< step whose whole set is complete in the store
+  uint64_t bytes_to_write = 0;
+  uint64_t bytes_written = 0;
+  Status last_error;
+  std::optional<uint64_t> failed_step;    ///< of that error
+  std::optional<uint64_t> finished_step;  ///< up to this step nothing more will be tried: complete, or failed
+};
+
+/// For a control segment or a message; long texts of the error are cut, so that kNewsBytesMax hold it.
+ByteVector encode_news(const GroupNews& news);
+constexpr size_t kNewsBytesMax = 1024;
+/// Ignores what follows. corrupt: it is none.
+Result<GroupNews> decode_news(ByteSpan bytes);
 
 inline constexpr uint32_t kSlotsMax = 2;
 

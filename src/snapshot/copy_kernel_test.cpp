@@ -1,4 +1,4 @@
-#include "snapshot/copy_kernel.h"
+#include "snapshot/image_copy.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,6 @@
 #include <random>
 
 #include "hash/score.h"
-#include "snapshot/copy_team.h"
 
 namespace varve {
 namespace {

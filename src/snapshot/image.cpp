@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "hash/score.h"
-#include "layout/element_count.h"
+#include "layout/layout.h"
 
 namespace varve {
 namespace {

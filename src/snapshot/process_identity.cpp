@@ -12,8 +12,8 @@
 #include <charconv>
 #include <string>
 
-#include "core/scheduler.h"
-#include "core/unique_fd.h"
+#include "core/process.h"
+#include "core/sync.h"
 
 namespace varve {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/unique_id.h"
-#include "snapshot/strided_region.h"
+#include "snapshot/variable_table.h"
 
 namespace varve {
 

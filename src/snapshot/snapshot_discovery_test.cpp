@@ -1,4 +1,4 @@
-#include "snapshot/snapshot_discovery.h"
+#include "snapshot/snapshot_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <thread>
 
-#include "snapshot/snapshot_discovery.h"
+#include "snapshot/snapshot_reader.h"
 #include "snapshot/snapshot_view.h"
 #include "snapshot/test_segments.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "snapshot/control_block.h"
-#include "snapshot/segment_names.h"
+#include "snapshot/shared_segment.h"
 #include "snapshot/snapshot_reader.h"
 
 namespace varve {

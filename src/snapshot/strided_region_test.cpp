@@ -1,4 +1,4 @@
-#include "snapshot/strided_region.h"
+#include "snapshot/variable_table.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "snapshot/segment_names.h"
+#include "snapshot/shared_segment.h"
 
 namespace varve::test {
 

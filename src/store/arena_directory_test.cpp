@@ -1,4 +1,4 @@
-#include "store/arena_directory.h"
+#include "store/store.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "store/balance.h"
+#include "store/rebalance.h"
 
 #include <gtest/gtest.h>
 

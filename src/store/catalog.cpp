@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-#include "store/set_part.h"
+#include "store/commit.h"
 
 namespace varve {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/faulty_file_system.h"
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "core/memory_file_system.h"
 #include "store/test_sets.h"
 

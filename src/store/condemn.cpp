@@ -2,6 +2,48 @@
 
 namespace varve {
 
+namespace {
+/// How the copy in one arena is: not_found if there is none. `find_in` says where, `read` reads and checks it.
+template <class Find, class Read>
+Status state_of_copy(const Store& store, const ArenaId& id, const Find& find_in, const Read& read) {
+  VARVE_ASSIGN(const std::shared_ptr<ArenaReader> arena, store.arena(id));
+  if (const std::optional<size_t> ordinal = find_in(*arena)) return read(*arena, *ordinal);
+  VARVE_TRY(arena->unread_status());
+  VARVE_TRY(arena->index_status());
+  return Status::not_found("the arena holds no copy", arena->path());
+}
+
+template <class Find, class Read>
+CopyFaults faults_of(const Store& store, const Score& score, const ArenaId& hint, const Find& find_in,
+                     const Read& read) {
+  std::set<ArenaId> arenas = {hint};
+  const Result<std::vector<ArenaId>> others = store.arenas_listing({&score, 1});
+  if (others.ok()) arenas.insert(others->begin(), others->end());
+  CopyFaults faults;
+  for (const ArenaId& arena : arenas) {
+    const Status state = state_of_copy(store, arena, find_in, read);
+    if (state.ok() || state.code() == StatusCode::not_found) continue;
+    (state.code() == StatusCode::corrupt ? faults.damaged : faults.unreadable).insert(arena);
+  }
+  return faults;
+}
+}  // namespace
+
+CopyFaults faults_of_pack(const Store& store, const PackLink& link) {
+  return faults_of(
+      store, link.score, link.hint, [&](const ArenaReader& arena) { return arena.find_pack(link.score); },
+      [](const ArenaReader& arena, size_t ordinal) -> Status {
+        VARVE_ASSIGN(Pack pack, arena.read_pack(ordinal));
+        return pack.verify_all();
+      });
+}
+
+CopyFaults faults_of_node(const Store& store, const Score& score, const ArenaId& hint) {
+  return faults_of(
+      store, score, hint, [&](const ArenaReader& arena) { return arena.find_node(score); },
+      [](const ArenaReader& arena, size_t ordinal) { return arena.read_node(ordinal).status(); });
+}
+
 Status condemn_arenas(const Store& store, const std::set<ArenaId>& arenas) {
   if (arenas.empty()) return {};
   FileSystem& fs = store.fs();

@@ -6,6 +6,16 @@
 
 namespace varve {
 
+/// What is wrong with the copies of a pack or a tree node.
+struct CopyFaults {
+  std::set<ArenaId> damaged;     ///< they were read, and are not what they were
+  std::set<ArenaId> unreadable;  ///< they could not be read: they may be whole, and may be readable tomorrow
+};
+
+/// Reads all copies anew. `hint`, and the hint of a link: an arena that is looked into, whatever it is known to hold.
+CopyFaults faults_of_pack(const Store& store, const PackLink& link);
+CopyFaults faults_of_node(const Store& store, const Score& score, const ArenaId& hint);
+
 /// Marks arenas that were found damaged: no writer that begins from now on refers to them, so that what is saved anew
 /// does not rest on what is broken. Nothing is removed: the next prune brings to safety what is whole and needed
 /// (FORMAT.md, "Pruning"). Marked already, or gone: fine. Durable when it returns.

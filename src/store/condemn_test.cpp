@@ -4,7 +4,6 @@
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
-#include "store/copy_faults.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
 #include "store/verify.h"

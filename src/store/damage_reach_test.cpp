@@ -1,4 +1,4 @@
-#include "store/damage_reach.h"
+#include "store/verify.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,6 @@
 #include "core/memory_file_system.h"
 #include "store/prune.h"
 #include "store/test_sets.h"
-#include "store/verify.h"
 
 namespace varve {
 namespace {

@@ -1,9 +1,72 @@
 #include "store/needs.h"
 
-#include "store/pack_ranges.h"
-#include "store/set_part.h"
+#include <algorithm>
+
+#include "store/commit.h"
 
 namespace varve {
+
+namespace {
+/// How many ranges are added before they are joined again.
+constexpr size_t kLooseRangesMax = 256;
+}  // namespace
+
+void add_range(std::vector<Extent>& ranges, const Extent& range) {
+  if (!ranges.empty() && ranges.back().offset + ranges.back().bytes == range.offset) {
+    ranges.back().bytes += range.bytes;
+    return;
+  }
+  ranges.push_back(range);
+  if (ranges.size() % kLooseRangesMax == 0) join_ranges(ranges);
+}
+
+void join_ranges(std::vector<Extent>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  size_t last = 0;
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    const uint64_t end = ranges[last].offset + ranges[last].bytes;
+    if (ranges[i].offset > end) {
+      ranges[++last] = ranges[i];
+    } else {
+      ranges[last].bytes = std::max(end, ranges[i].offset + ranges[i].bytes) - ranges[last].offset;
+    }
+  }
+  if (!ranges.empty()) ranges.resize(last + 1);
+}
+
+std::vector<bool> chunks_in_ranges(const PackMeta& meta, const std::vector<Extent>& ranges) {
+  std::vector<bool> inside(meta.chunks.size(), false);
+  size_t range = 0;
+  uint64_t reach = 0;  // end of all ranges that begin before the chunk's end
+  uint64_t offset = 0;
+  for (size_t i = 0; i < meta.chunks.size(); ++i) {
+    const uint64_t end = offset + meta.chunks[i].bytes;
+    for (; range < ranges.size() && ranges[range].offset < end; ++range)
+      reach = std::max(reach, ranges[range].offset + ranges[range].bytes);
+    inside[i] = reach > offset;
+    offset = end;
+  }
+  return inside;
+}
+
+bool holds_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
+  const FrameEntry& entry = arena.index().packs[ordinal];
+  if (!ranges.empty() && ranges.back().offset + ranges.back().bytes > entry.raw_bytes) return false;
+  if (entry.missing_bytes == 0) return true;
+  Result<PackMeta> meta = arena.read_pack_meta(ordinal);
+  if (!meta.ok()) return false;
+  const std::vector<bool> needed = chunks_in_ranges(*meta, ranges), held = meta->held();
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] && !held[i]) return false;
+  }
+  return true;
+}
+
+bool reads_ranges(const ArenaReader& arena, size_t ordinal, const std::vector<Extent>& ranges) {
+  Result<Pack> pack = arena.read_pack(ordinal);
+  return pack.ok() && std::all_of(ranges.begin(), ranges.end(),
+                                  [&](const Extent& range) { return pack->range(range.offset, range.bytes).ok(); });
+}
 
 namespace {
 void mark_leaf(const Leaf& leaf, Needs& needs) {
@@ -105,6 +168,61 @@ Result<Needs> needs_of_sets(const Store& store) {
   VARVE_TRY(mark_leases(store, needs));
   VARVE_TRY(mark_sets(store, needs));
   for (auto& [score, ranges] : needs.packs) join_ranges(ranges);
+  return needs;
+}
+
+uint64_t SetNeeds::PackNeed::bytes() const {
+  uint64_t sum = 0;
+  for (const Extent& range : ranges) sum += range.bytes;
+  return sum;
+}
+
+namespace {
+void add_leaf(const Leaf& leaf, SetNeeds& needs) {
+  for (const TreeFile& file : leaf.files) {
+    for (const std::vector<Reference>& stream : file.streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern) continue;
+        const PackLink& link = leaf.packs[reference.pack];
+        SetNeeds::PackNeed& need = needs.packs.try_emplace(link.score, SetNeeds::PackNeed{link.hint, {}}).first->second;
+        add_range(need.ranges, {reference.offset, reference.bytes});
+      }
+    }
+  }
+}
+}  // namespace
+
+Result<SetNeeds> needs_of_set(const Store& store, const SetRecord& record, ProgressSink& progress) {
+  return needs_of_set(record, store.score().score_bytes(), progress,
+                      [&](const Score& score, const ArenaId& hint) -> Result<std::optional<ByteVector>> {
+                        VARVE_ASSIGN(ByteVector content, store.read_node(score, hint));
+                        return std::optional(std::move(content));
+                      });
+}
+
+Result<SetNeeds> needs_of_set(const SetRecord& record, size_t score_bytes, ProgressSink& progress,
+                              const ReadNode& read) {
+  SetNeeds needs;
+  auto read_noted = [&](const Score& score, const ArenaId& hint) {
+    needs.nodes.try_emplace(score, hint);
+    return read(score, hint);
+  };
+  for (const GroupRecord& group : record.groups) {
+    VARVE_ASSIGN(const std::optional<ByteVector> root_content, read_noted(group.root, group.hint));
+    if (!root_content) continue;
+    VARVE_ASSIGN(const Root root, decode_root(*root_content, score_bytes));
+    for (const LeafLink& link : root.leaves) {
+      if (progress.cancelled()) return Status::cancelled();
+      VARVE_ASSIGN(std::optional<ByteVector> content, read_noted(link.score, link.hint));
+      if (!content) continue;
+      VARVE_ASSIGN(const std::optional<Leaf> leaf, decode_leaf_of(std::move(*content), score_bytes, read_noted));
+      if (leaf) add_leaf(*leaf, needs);
+    }
+  }
+  for (auto& [score, need] : needs.packs) {
+    join_ranges(need.ranges);
+    need.ranges.shrink_to_fit();
+  }
   return needs;
 }
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "core/memory_file_system.h"
 #include "core/paused_file_system.h"
 #include "store/test_sets.h"

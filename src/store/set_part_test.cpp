@@ -1,4 +1,4 @@
-#include "store/set_part.h"
+#include "store/commit.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "core/memory_file_system.h"
 #include "store/prune.h"
 #include "store/test_sets.h"

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "store/arena_mover.h"
 #include "store/chunk_index.h"
-#include "store/missing_store.h"
+#include "store/rebalance.h"
 #include "store/spread_file_system.h"
-#include "store/spread_member.h"
+#include "store/store.h"
 
 namespace varve {
 

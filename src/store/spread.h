@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "core/progress.h"
+#include "store/commit.h"
 #include "store/spread_file_system.h"
 #include "store/store.h"
-#include "store/writer_lease.h"
 
 namespace varve {
 

@@ -5,9 +5,62 @@
 #include <set>
 #include <utility>
 
-#include "core/parallel.h"
+#include "core/thread_pool.h"
 
 namespace varve {
+
+SpreadWriter::SpreadWriter(const Store& store, const WriterLease& lease, uint32_t ordinal, ArenaWriterOptions options)
+    : store_(store), options_(options), by_place_(store.spread().places()) {
+  for (uint32_t place = 0; place < by_place_.size(); ++place) ids_.push_back(lease.arena_id(ordinal, place));
+}
+
+Result<SpreadWriter::Open*> SpreadWriter::arena_of(const Score& score) {
+  const uint32_t place = store_.spread().place_of(score);
+  Open& open = by_place_[place];
+  if (open.writer == nullptr) {
+    VARVE_ASSIGN(open.writer, ArenaWriter::create(store_.fs(), store_.part_path(ids_[place]),
+                                                  store_.arena_header(ids_[place]), options_));
+    open.ordinal = static_cast<uint32_t>(made_.size());
+    made_.push_back(place);
+  }
+  return &open;
+}
+
+Result<SpreadWriter::Place> SpreadWriter::append_pack(const PackMeta& meta, ByteSpan body) {
+  VARVE_ASSIGN(Open* const open, arena_of(meta.score));
+  VARVE_ASSIGN(const size_t ordinal, open->writer->append_pack(meta, body));
+  return Place{open->ordinal, static_cast<uint32_t>(ordinal)};
+}
+
+Status SpreadWriter::append_node(const Score& score, ByteSpan content) {
+  VARVE_ASSIGN(Open* const open, arena_of(score));
+  return open->writer->append_node(score, content).status();
+}
+
+Status SpreadWriter::append_copy(FrameKind kind, const FrameEntry& entry, ByteSpan meta, ByteSpan body) {
+  VARVE_ASSIGN(Open* const open, arena_of(entry.score));
+  return open->writer->append_copy(kind, entry, meta, body);
+}
+
+Status SpreadWriter::seal() {
+  // At the same time: each waits for its own disk.
+  return parallel_for(made_.size(), made_.size(), [&](size_t i) -> Status {
+    const uint32_t place = made_[i];
+    return by_place_[place].writer->seal(store_.arena_path(ids_[place]));
+  });
+}
+
+std::vector<ArenaId> SpreadWriter::arenas() const {
+  std::vector<ArenaId> arenas;
+  for (const uint32_t place : made_) arenas.push_back(ids_[place]);
+  return arenas;
+}
+
+uint64_t SpreadWriter::bytes() const {
+  uint64_t bytes = 0;
+  for (const Open& open : by_place_) bytes += open.writer == nullptr ? 0 : open.writer->bytes();
+  return bytes;
+}
 
 namespace {
 constexpr std::string_view kArenas = "arenas";
@@ -204,6 +257,56 @@ Result<uint64_t> SpreadFileSystem::free_bytes(const std::string& path) {
 
 Result<FileStatus> SpreadFileSystem::stat(const std::string& path) {
   return ask<FileStatus>(path, [](FileSystem& fs, const std::string& there) { return fs.stat(there); });
+}
+
+/// What one place is asked, and its answer.
+struct SpreadChunkLookup::Question {
+  std::vector<uint64_t> prefixes;
+  std::vector<uint32_t> counts;
+  std::vector<ChunkCandidate> candidates;
+  size_t next_prefix = 0, next_candidate = 0;
+};
+
+SpreadChunkLookup::SpreadChunkLookup(std::vector<ChunkLookup*> places)
+    : places_(std::move(places)),
+      spread_(static_cast<uint32_t>(places_.size())),
+      pool_(std::make_unique<ThreadPool>(places_.size())) {}
+
+SpreadChunkLookup::~SpreadChunkLookup() = default;
+
+Status SpreadChunkLookup::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
+                               std::vector<ChunkCandidate>& candidates) {
+  std::vector<Question> questions(places_.size());
+  for (const uint64_t prefix : prefixes) questions[spread_.place_of_prefix(prefix)].prefixes.push_back(prefix);
+  VARVE_TRY(ask(questions));
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    Question& question = questions[spread_.place_of_prefix(prefixes[i])];
+    const size_t left = question.candidates.size() - question.next_candidate;
+    counts[i] = static_cast<uint32_t>(std::min<size_t>(question.counts[question.next_prefix++], left));
+    for (uint32_t k = 0; k < counts[i]; ++k) candidates.push_back(question.candidates[question.next_candidate++]);
+  }
+  return {};
+}
+
+Status SpreadChunkLookup::ask(std::vector<Question>& questions) const {
+  std::vector<Task<Status>> tasks;
+  std::optional<size_t> own;  // one place is asked by this thread: to wake another one takes time
+  auto ask_place = [this, &questions](size_t place) {
+    Question& question = questions[place];
+    question.counts.resize(question.prefixes.size());
+    return places_[place]->find(question.prefixes, question.counts, question.candidates);
+  };
+  for (size_t place = 0; place < places_.size(); ++place) {
+    if (questions[place].prefixes.empty()) continue;
+    if (own) tasks.push_back(pool_->submit([ask_place, asked = *own] { return ask_place(asked); }));
+    own = place;
+  }
+  Status failure = own ? ask_place(*own) : Status();
+  for (Task<Status>& task : tasks) {
+    const Status status = task.wait();
+    if (failure.ok()) failure = status;
+  }
+  return failure;
 }
 
 }  // namespace varve

@@ -3,21 +3,166 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <vector>
 
-#include "core/descriptor_limit.h"
-#include "store/missing_store.h"
+#include "core/process.h"
 #include "store/store_header.h"
 
 namespace varve {
 
 namespace {
+constexpr std::string_view kMemberName = "varve.spread";
+constexpr uint64_t kMemberBytesMax = 256;
+
+std::string member_text(const SpreadMember& member) {
+  return fmt::format("varve spread 1\nstore {}\nplace {} of {}\n", member.store.hex(), member.position + 1,
+                     member.count);
+}
+
+/// Takes the text up to `end` off the front; empty if it is not there.
+std::string_view take_until(std::string_view& text, std::string_view end) {
+  const size_t at = text.find(end);
+  if (at == std::string_view::npos) return {};
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(at + end.size());
+  return taken;
+}
+
+uint32_t number(std::string_view text) {
+  uint32_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+}  // namespace
+
+Result<SpreadMember> parse_spread_member(std::string_view text) {
+  std::string_view rest = text;
+  SpreadMember member;
+  take_until(rest, "\nstore ");
+  const Result<UniqueId> store = UniqueId::parse(take_until(rest, "\nplace "));
+  if (store.ok()) member.store = *store;
+  member.position = number(take_until(rest, " of ")) - 1;
+  member.count = number(take_until(rest, "\n"));
+  const bool good = store.ok() && member.count <= kSpreadPlacesMax && member.position < member.count;
+  if (good && member_text(member) == text) return member;
+  return Status::corrupt("this does not say which place of a spread store the folder is");
+}
+
+Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path) {
+  const std::string path = join_path(store_path, kMemberName);
+  const Result<ByteVector> raw = read_file(fs, path, kMemberBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return std::optional<SpreadMember>();
+  VARVE_TRY(raw.status());
+  const Result<SpreadMember> member = parse_spread_member(as_text(*raw));
+  if (member.ok()) return std::optional(*member);
+  return Status::corrupt(std::string(member.status().message()), path,
+                         "put the file back from a copy, or ask for help: nothing else is wrong");
+}
+
+Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
+  return create_file_durably(fs, join_path(store_path, kMemberName), as_bytes(member_text(member)));
+}
+
+Status write_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
+  return write_file_durably(fs, join_path(store_path, kMemberName), as_bytes(member_text(member)));
+}
+
+Status missing_store(FileSystem& fs, const std::string& path) {
+  // A creation that was stopped leaves empty folders.
+  for (const char* folder : {"arenas", "sets"}) {
+    const Result<std::vector<DirectoryEntry>> inside = fs.list(join_path(path, folder));
+    if (!inside.ok() || inside->empty()) continue;
+    return Status::corrupt("a store is here whose header is lost", Store::header_path(path), kHowToRestoreHeader);
+  }
+  return Status::not_found("no store here", path, "create one with `varve init " + path + "`");
+}
+
+std::vector<ArenaId> ArenaDirectory::candidates(const Score& score) const {
+  const std::lock_guard lock(mutex_);
+  std::set<ArenaId> found = uncertain_;
+  const auto [begin, end] = std::equal_range(entries_.begin(), entries_.end(), Entry{score.prefix(), 0},
+                                             [](const Entry& a, const Entry& b) { return a.prefix < b.prefix; });
+  for (auto entry = begin; entry != end; ++entry) found.insert(arenas_[entry->arena]);
+  return {found.begin(), found.end()};
+}
+
+uint64_t ArenaDirectory::rounds() const {
+  const std::lock_guard lock(mutex_);
+  return rounds_;
+}
+
+Status ArenaDirectory::refresh(const Store& store, uint64_t rounds_seen) {
+  const std::lock_guard refreshing(refresh_mutex_);
+  if (done_round_ > rounds_seen) return {};
+  std::set<ArenaId> known;
+  uint64_t round = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    round = ++rounds_;
+  }
+  VARVE_ASSIGN(const std::vector<ArenaId> listed, store.list_arenas());
+  {
+    const std::lock_guard lock(mutex_);
+    forget_gone({listed.begin(), listed.end()});
+    known.insert(arenas_.begin(), arenas_.end());
+  }
+  std::vector<ArenaId> fresh;
+  std::vector<Entry> entries;
+  std::set<ArenaId> uncertain;
+  for (const ArenaId& id : listed) {
+    if (known.contains(id)) continue;
+    const Result<std::shared_ptr<ArenaReader>> arena = store.arena(id);
+    // It may hold more than is seen now, so that it is looked into each time.
+    if (!arena.ok() || !(*arena)->index_status().ok()) {
+      uncertain.insert(id);
+      continue;
+    }
+    const auto ordinal = static_cast<uint32_t>(fresh.size());
+    fresh.push_back(id);
+    for (const auto* list : {&(*arena)->index().packs, &(*arena)->index().nodes}) {
+      for (const FrameEntry& entry : *list) entries.push_back({entry.score.prefix(), ordinal});
+    }
+  }
+  take_in(fresh, std::move(entries), std::move(uncertain));
+  done_round_ = round;
+  return {};
+}
+
+void ArenaDirectory::forget_gone(const std::set<ArenaId>& present) {
+  std::vector<uint32_t> ordinals;
+  std::vector<ArenaId> kept;
+  for (const ArenaId& id : arenas_) {
+    const bool there = present.contains(id);
+    ordinals.push_back(there ? static_cast<uint32_t>(kept.size()) : UINT32_MAX);
+    if (there) kept.push_back(id);
+  }
+  if (kept.size() == arenas_.size()) return;
+  std::erase_if(entries_, [&](const Entry& entry) { return ordinals[entry.arena] == UINT32_MAX; });
+  for (Entry& entry : entries_) entry.arena = ordinals[entry.arena];
+  arenas_ = std::move(kept);
+}
+
+void ArenaDirectory::take_in(const std::vector<ArenaId>& arenas, std::vector<Entry> entries,
+                             std::set<ArenaId> uncertain) {
+  auto by_prefix = [](const Entry& a, const Entry& b) { return a.prefix < b.prefix; };
+  std::sort(entries.begin(), entries.end(), by_prefix);
+  const std::lock_guard lock(mutex_);
+  const auto first = static_cast<uint32_t>(arenas_.size());
+  for (Entry& entry : entries) entry.arena += first;
+  arenas_.insert(arenas_.end(), arenas.begin(), arenas.end());
+  const auto middle = static_cast<ptrdiff_t>(entries_.size());
+  entries_.insert(entries_.end(), entries.begin(), entries.end());
+  std::inplace_merge(entries_.begin(), entries_.begin() + middle, entries_.end(), by_prefix);
+  uncertain_ = std::move(uncertain);
+}
+
+namespace {
 /// Readers kept open: each holds one or two file descriptors, and its arena's index.
 constexpr size_t kOpenArenasMax = 256;
 constexpr size_t kOpenArenasShare = 8;
-}  // namespace
 
-namespace {
 /// Whether a creation that failed, or is going on, may have made it, and nothing is lost with it: a folder of ours that
 /// is empty, or a header that did not get its name.
 Result<bool> is_left_by_a_creation(FileSystem& fs, const std::string& path, const DirectoryEntry& entry) {

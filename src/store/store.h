@@ -1,25 +1,147 @@
 #pragma once
 
 #include <array>
+#include <charconv>
+#include <cstdint>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "arena/arena_reader.h"
+#include "arena/frame.h"
 #include "core/file_system.h"
 #include "core/sync.h"
-#include "store/arena_directory.h"
-#include "store/arena_name.h"
-#include "store/arena_spread.h"
-#include "store/spread_member.h"
+#include "core/unique_id.h"
 #include "store/tree.h"
 
 namespace varve {
+
+/// The name of an arena's file in the folder `arenas/` of a store (FORMAT.md, "The folder of a store").
+inline std::string arena_file_name(const ArenaId& arena) { return arena.hex() + ".arena"; }
+
+/// The arena whose file has this name; none for other names.
+inline std::optional<ArenaId> parse_arena_file_name(std::string_view name) {
+  const Result<ArenaId> id = ArenaId::parse(name.substr(0, name.find('.')));
+  // Only its one spelling is the name of the file.
+  return id.ok() && arena_file_name(*id) == name ? std::optional(*id) : std::nullopt;
+}
+
+/// How the arenas of a store are spread over several places, such as servers (FORMAT.md, "Several places"): each place
+/// has an equal range of ids and of scores. What has a score lies in an arena of the score's place, unless it was
+/// written when there were fewer places; so it is looked for by name, never by place alone.
+class ArenaSpread {
+ public:
+  ArenaSpread() = default;
+  /// `places` > 0.
+  explicit ArenaSpread(uint32_t places) : places_(places) {}
+
+  uint32_t places() const { return places_; }
+  /// By the first word of the id.
+  uint32_t place_of(const ArenaId& arena) const { return range_of(load_le<uint32_t>(arena.bytes.data())); }
+  uint32_t place_of(const Score& score) const { return place_of_prefix(score.prefix()); }
+  /// The place that knows about a chunk (chunk_index.h), by Score::prefix(); an ascending function of it.
+  uint32_t place_of_prefix(uint64_t prefix) const { return range_of(static_cast<uint32_t>(prefix >> 32)); }
+
+  /// The id of the `ordinal`-th arena that a writer makes at a place. Ids of different ordinals and places differ, as
+  /// long as ordinals are below 2^32 / places().
+  ArenaId arena_at(const UniqueId& writer, uint32_t ordinal, uint32_t place) const {
+    const uint64_t begin = range_begin(place), length = range_begin(place + 1) - begin;
+    ArenaId arena = writer;
+    const uint64_t word = begin + (uint64_t{load_le<uint32_t>(writer.bytes.data())} + ordinal) % length;
+    store_le<uint32_t>(arena.bytes.data(), static_cast<uint32_t>(word));
+    return arena;
+  }
+
+ private:
+  uint32_t range_of(uint32_t word) const { return static_cast<uint32_t>((uint64_t{word} * places_) >> 32); }
+  /// The first word of a place's range.
+  uint64_t range_begin(uint32_t place) const { return ((uint64_t{place} << 32) + places_ - 1) / places_; }
+
+  uint32_t places_ = 1;
+};
+
+/// The folder of a place's index runs, as one who sees all places names it; each place alone has it as the first.
+inline std::string index_folder_name(uint32_t place) {
+  return place == 0 ? "index" : "index@" + std::to_string(place + 1);
+}
+
+/// The place of which this is the folder's name, if it is one of so many; nothing for the first, which has a usual
+/// name.
+inline std::optional<uint32_t> index_folder_place(std::string_view name, uint32_t places) {
+  constexpr std::string_view kBegin = "index@";
+  if (!name.starts_with(kBegin)) return std::nullopt;
+  uint32_t number = 0;
+  std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), number);
+  if (number < 2 || number > places || name != index_folder_name(number - 1)) return std::nullopt;
+  return number - 1;
+}
+
+/// Which place of a spread store a folder is (FORMAT.md, "Several places"). A store in one folder has no such file.
+struct SpreadMember {
+  UniqueId store;
+  uint32_t position = 0;  ///< counts from 0; place 0 has the catalog too
+  uint32_t count = 1;
+  bool operator==(const SpreadMember&) const = default;
+};
+
+inline constexpr uint32_t kSpreadPlacesMax = 1024;
+
+/// Of the folder `store_path`; nothing if it is no place of a spread store. corrupt if the file makes no sense.
+Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path);
+/// already_exists, without a change, if it is one already.
+Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
+/// The same whether or not it is one: a store has grown.
+Status write_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
+
+/// What a file that says which place of a store its folder is holds. corrupt if it makes no sense.
+Result<SpreadMember> parse_spread_member(std::string_view text);
+
+inline constexpr const char* kHowToRestoreHeader = "run `varve repair`: the arenas say what was in it";
+
+/// Why no store can be opened in a folder that has no header. corrupt: there is one that has lost it. not_found: there
+/// is none.
+Status missing_store(FileSystem& fs, const std::string& path);
+
+class Store;
+
+/// Which arenas list a pack or a node, for look-ups whose hint does not help: after a prune has moved it, or in a store
+/// to which a set was copied, where hints name the arenas of another store. Sixteen bytes for each pack and node of the
+/// store, in memory, once it is needed. It only says where to look: what is found is opened by name and checked there.
+/// Thread-safe.
+class ArenaDirectory {
+ public:
+  /// The arenas that list this score, as far as was seen, and those that may list more than could be read of them; by
+  /// their ids.
+  std::vector<ArenaId> candidates(const Score& score) const;
+
+  /// How often the arenas were gone through, or begun to be.
+  uint64_t rounds() const;
+  /// Takes in the arenas that have come, and forgets those that are gone; unless somebody has done so who began after
+  /// this number of rounds(). Only one thread at a time goes through the arenas; others wait for it.
+  Status refresh(const Store& store, uint64_t rounds_seen);
+
+ private:
+  struct Entry {
+    uint64_t prefix = 0;
+    uint32_t arena = 0;  ///< ordinal in arenas_
+  };
+  void forget_gone(const std::set<ArenaId>& present);
+  void take_in(const std::vector<ArenaId>& arenas, std::vector<Entry> entries, std::set<ArenaId> uncertain);
+
+  Mutex refresh_mutex_;      ///< held while arenas are gone through; guards done_round_
+  uint64_t done_round_ = 0;  ///< the last one that was completed
+  mutable Mutex mutex_;      ///< guards what follows
+  uint64_t rounds_ = 0;
+  std::vector<ArenaId> arenas_;
+  std::vector<Entry> entries_;   ///< by prefix
+  std::set<ArenaId> uncertain_;  ///< could not be opened, or not by their index
+};
 
 class ChunkLookup;
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "hash/score.h"
-#include "store/arena_name.h"
-#include "store/missing_store.h"
 #include "store/store.h"
 
 namespace varve {

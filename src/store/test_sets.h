@@ -8,7 +8,7 @@
 #include "arena/arena_writer.h"
 #include "store/catalog.h"
 #include "store/chunk_index.h"
-#include "store/writer_lease.h"
+#include "store/commit.h"
 
 namespace varve::test {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "store/pack_ranges.h"
+#include "store/needs.h"
 
 namespace varve {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -7,7 +8,6 @@
 
 #include "core/progress.h"
 #include "store/catalog.h"
-#include "store/damage_reach.h"
 #include "store/store.h"
 #include "varve/communicator.h"
 
@@ -41,5 +41,36 @@ Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& p
 /// or the same failure. Collective.
 Result<VerifyReport> verify_store_together(const Store& store, bool deep, Communicator& ranks,
                                            ProgressSink& progress = null_progress());
+
+/// Something that is wrong with packs, of which it is not known yet whom it hurts.
+struct PackDamage {
+  Status what;
+  std::optional<ArenaId> arena;
+  std::set<Score> packs;
+};
+
+/// What one of several processes that verify a store tells the others.
+struct Findings {
+  VerifyReport report;
+  std::vector<PackDamage> pack_damages;
+};
+
+ByteVector encode_findings(const Findings& findings);
+Result<Findings> decode_findings(ByteSpan raw);
+
+/// Whom something in a store serves: sets, and parts of sets, and their files.
+struct Users {
+  std::set<std::string> sets;   ///< "job@3", "job@4 (part 1 of 2)"
+  std::set<std::string> files;  ///< "job@3:path", kAffectedFilesMax at most
+  void add(const std::string& set, const std::string& path);
+  void add(const Users& more);
+};
+inline constexpr size_t kAffectedFilesMax = 100;
+
+/// Who needs chunks of `packs` (with an arena where each should be) that are whole in no arena: for each pack that has
+/// such users, who these are. Reads all copies of those packs, and goes through the trees of all sets and parts; of
+/// what cannot be read there nothing is said. Fails only if cancelled.
+Result<std::map<Score, Users>> users_of_lost_chunks(const Store& store, const std::map<Score, ArenaId>& packs,
+                                                    ProgressSink& progress);
 
 }  // namespace varve

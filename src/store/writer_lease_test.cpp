@@ -1,4 +1,4 @@
-#include "store/writer_lease.h"
+#include "store/commit.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "study/trial_save.h"
+#include "study/timing.h"
 
 namespace varve {
 

@@ -1,6 +1,6 @@
 #include "study/dedup.h"
 
-#include "study/mix.h"
+#include "study/compression.h"
 #include "study/series_folder.h"
 
 namespace varve {

@@ -1,4 +1,4 @@
-#include "study/hilbert.h"
+#include "study/change_map.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

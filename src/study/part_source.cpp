@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "aggregate/save_groups.h"
+#include "aggregate/save.h"
 
 namespace varve {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "study/sample_plan.h"
+#include "study/estimate.h"
 #include "study/study_set.h"
 
 namespace varve {

@@ -1,4 +1,4 @@
-#include "study/series.h"
+#include "study/study_set.h"
 
 #include "study/series_folder.h"
 

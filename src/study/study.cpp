@@ -4,7 +4,7 @@
 #include <functional>
 #include <thread>
 
-#include "aggregate/group_streams.h"
+#include "aggregate/group_saver.h"
 #include "core/clock.h"
 
 namespace varve {

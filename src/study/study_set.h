@@ -5,10 +5,29 @@
 #include <string>
 #include <vector>
 
-#include "aggregate/group_streams.h"
-#include "study/series.h"
+#include "aggregate/group_saver.h"
+#include "store/store.h"
+#include "varve/status.h"
 
 namespace varve {
+
+/// Where one set of a series lies: a folder, or one file of it.
+struct SetPlace {
+  std::string label;   ///< what the set is called in results
+  std::string folder;  ///< that holds its files
+  std::string file;    ///< empty: all that is in the folder; else this one alone
+};
+
+/// The sets that paths name, oldest first:
+/// - a folder that holds folders and no file is a series: each folder in it is a set, in natural order;
+/// - any other folder is one set, with all that is below it;
+/// - a file is a set of its own.
+/// Several paths follow one another as they are given. not_found, io_error: a path cannot be looked at;
+/// invalid_argument: there is nothing to study.
+Result<std::vector<SetPlace>> find_series(const std::vector<std::string>& paths);
+
+/// Whether `a` comes before `b` as people count: runs of digits by their value, so that dump9 comes before dump10.
+bool natural_less(std::string_view a, std::string_view b);
 
 /// Reads the bytes of a set's files. One thread.
 class SetReader {
@@ -56,5 +75,11 @@ Result<StudySeries> open_series(const std::vector<SetPlace>& places, const SaveO
 
 /// Gives the streams of all sets their keys: after the last set was added.
 void match_streams(StudySeries& series);
+
+/// Opens the sets of a job that are in a store, as far as they are complete. Nothing is restored: their bytes are read
+/// out of the store's packs when they are needed, and verified. What describes the sets (the leaves of their trees) is
+/// held in memory. `store` outlives the series. not_found: there is no such set.
+Result<StudySeries> open_stored_series(const Store& store, const std::string& job, const SaveOptions& options,
+                                       ProgressSink& progress);
 
 }  // namespace varve

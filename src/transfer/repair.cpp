@@ -6,11 +6,9 @@
 
 #include "core/sync.h"
 #include "store/condemn.h"
+#include "store/needs.h"
 #include "store/prune.h"
-#include "store/set_needs.h"
-#include "store/spread_writer.h"
-#include "transfer/chunk_finder.h"
-#include "transfer/held_frames.h"
+#include "store/spread_file_system.h"
 #include "transfer/pack_fetcher.h"
 
 namespace varve {

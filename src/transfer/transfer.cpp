@@ -7,11 +7,9 @@
 
 #include "core/sync.h"
 #include "core/thread_pool.h"
-#include "store/set_needs.h"
-#include "store/spread_writer.h"
-#include "transfer/held_frames.h"
+#include "store/needs.h"
+#include "store/spread_file_system.h"
 #include "transfer/pack_fetcher.h"
-#include "transfer/pack_shapes.h"
 
 namespace varve {
 

@@ -6,7 +6,7 @@
 #include "codec/chooser.h"
 #include "core/progress.h"
 #include "store/catalog.h"
-#include "store/set_part.h"
+#include "store/commit.h"
 #include "store/store.h"
 
 namespace varve {
@@ -48,7 +48,7 @@ struct TransferReport {
 Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name,
                                 const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 
-/// The same for what one of several writers has of a set, each in a store of its own: makes a part (store/set_part.h)
+/// The same for what one of several writers has of a set, each in a store of its own: makes a part (store/commit.h)
 /// of `to` of the set `part.set` of `from`, durably. complete_set() makes the set of all parts. Each group of the part
 /// has an arena of its own in `to`, with its root at least, as FORMAT.md wants it ("Parts of a set").
 ///

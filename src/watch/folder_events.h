@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "varve/status.h"
 
 namespace varve {

@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "aggregate/source.h"
 #include "core/open_writers.h"
-#include "watch/set_finder.h"
+#include "watch/set_pattern.h"
 
 namespace varve {
 
@@ -27,5 +29,12 @@ struct OriginalsRules {
 /// behind, is left. unsupported: the system does not say whether a program has a file open; nothing was removed.
 /// already_exists: a file could not get its name back, as another has it now; it stays in kRemovingFolder.
 Status remove_originals(const std::string& watched_folder, const FoundSet& set, const OriginalsRules& rules = {});
+
+/// In each folder of which files are being removed: where they are for a moment.
+inline constexpr const char* kRemovingFolder = ".varve-removing";
+
+/// Gives files that a removal which was stopped has left in such folders their names back, as far as nobody else has
+/// these. `files` are those of `folder`, as scan_source_tree() finds them. Returns whether anything has changed.
+bool put_back_unremoved(const std::string& folder, const std::vector<SourceFile>& files);
 
 }  // namespace varve

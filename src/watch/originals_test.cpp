@@ -6,11 +6,10 @@
 
 #include <thread>
 
-#include "aggregate/source_tree.h"
+#include "aggregate/source.h"
+#include "core/process.h"
 #include "core/progress.h"
-#include "core/unique_fd.h"
 #include "engine/saving.h"
-#include "watch/removing_folder.h"
 #include "watch/test_text.h"
 
 namespace varve {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "aggregate/folder_match.h"
-#include "aggregate/source_tree.h"
+#include "aggregate/diff.h"
+#include "aggregate/source.h"
 #include "core/file_system.h"
 #include "watch/originals.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "aggregate/save.h"
-#include "watch/completeness.h"
 #include "watch/folder_events.h"
 #include "watch/set_tracker.h"
 

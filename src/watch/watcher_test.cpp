@@ -7,11 +7,11 @@
 #include <atomic>
 #include <thread>
 
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "core/memory_file_system.h"
 #include "core/open_writers.h"
 #include "engine/saving.h"
-#include "watch/removing_folder.h"
+#include "watch/originals.h"
 #include "watch/test_text.h"
 
 namespace varve {

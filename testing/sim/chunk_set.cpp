@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "aggregate/save_groups.h"
-#include "aggregate/set_files.h"
+#include "aggregate/save.h"
+#include "aggregate/source.h"
 #include "sim/random.h"
-#include "store/writer_lease.h"
+#include "store/commit.h"
 
 namespace varve::sim {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/memory_file_system.h"
-#include "service/name_changes.h"
+#include "service/server_link.h"
 #include "sim/simulator.h"
 
 namespace varve::sim {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/scheduler.h"
+#include "core/sync.h"
 #include "sim/random.h"
 
 namespace varve::sim {
@@ -42,7 +42,7 @@ struct Process {
   double removal_pause_chance = 0;
 };
 
-/// The Scheduler of the simulated cluster (core/scheduler.h). One thread runs at a time; the seed decides who is next.
+/// The Scheduler of the simulated cluster (core/sync.h). One thread runs at a time; the seed decides who is next.
 /// Time is virtual: it goes on when an operation takes some, and jumps when everybody waits. A thread of a process that
 /// was killed never goes on: it is left where it stands, as kill -9 leaves it, with all that it holds. So a schedule
 /// runs in an operating system's process of its own, which ends without asking them.

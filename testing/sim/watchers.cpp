@@ -12,7 +12,7 @@
 #include "aggregate/save.h"
 #include "core/bytes.h"
 #include "layout/layout_service.h"
-#include "level/backlog.h"
+#include "level/retention.h"
 #include "runtime/command_levels.h"
 #include "sim/oracle.h"
 #include "sim/world.h"

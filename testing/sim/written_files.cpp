@@ -13,7 +13,7 @@
 #include <iterator>
 
 #include "sim/oracle.h"
-#include "watch/removing_folder.h"
+#include "watch/originals.h"
 
 namespace varve::sim {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "sim/simulator.h"
 
 namespace varve::sim {

@@ -7,9 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "aggregate/folder_source.h"
-#include "aggregate/save_groups.h"
-#include "aggregate/save_part.h"
+#include "aggregate/save.h"
+#include "aggregate/source.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 #include "store/prune.h"

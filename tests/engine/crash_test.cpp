@@ -7,10 +7,9 @@
 #include <functional>
 #include <set>
 
-#include "aggregate/folder_source.h"
 #include "aggregate/inspect.h"
-#include "aggregate/save_groups.h"
-#include "aggregate/save_part.h"
+#include "aggregate/save.h"
+#include "aggregate/source.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "engine/fault_kinds.h"

@@ -14,7 +14,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "core/unique_fd.h"
+#include "core/process.h"
 #include "hash/score.h"
 
 namespace varve::test {

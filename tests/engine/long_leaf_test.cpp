@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "aggregate/folder_match.h"
+#include "aggregate/diff.h"
 #include "aggregate/inspect.h"
-#include "aggregate/source_tree.h"
+#include "aggregate/source.h"
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
-#include "mount/file_map.h"
 #include "mount/set_listing.h"
+#include "mount/spool.h"
 #include "store/prune.h"
 #include "store/verify.h"
 #include "transfer/repair.h"

@@ -7,10 +7,9 @@
 #include "core/memory_file_system.h"
 #include "engine/saving.h"
 #include "store/chunk_index.h"
-#include "store/chunk_lookup.h"
 #include "store/prune.h"
 #include "store/spread.h"
-#include "store/spread_chunk_lookup.h"
+#include "store/spread_file_system.h"
 
 namespace varve {
 namespace {

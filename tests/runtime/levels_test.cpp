@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "runtime/cluster.h"
 #include "runtime/served_store.h"
 #include "runtime/switched_file_system.h"

@@ -3,7 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 
 namespace varve::test {
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "core/faulty_file_system.h"
-#include "core/forwarding_file_system.h"
+#include "core/file_system.h"
 #include "runtime/cluster.h"
 #include "store/verify.h"
 

@@ -1,0 +1,388 @@
+#include "comm/communicators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "core/bytes.h"
+#include "core/status_codec.h"
+#include "varve/communicator.h"
+
+namespace varve {
+
+Status rank_ended(uint32_t rank) {
+  return Status::io_error("a rank has ended, and cannot be reached", fmt::format("rank {}", rank));
+}
+
+Status wrong_message_size(uint32_t from, uint64_t bytes, uint64_t expected_bytes) {
+  return Status::corrupt(fmt::format("a message has {} bytes, not {}", bytes, expected_bytes),
+                         fmt::format("from rank {}", from));
+}
+
+Status check_rank(uint32_t rank, uint32_t rank_count) {
+  if (rank < rank_count) return {};
+  return Status::invalid_argument(fmt::format("there is no rank {} among {}", rank, rank_count));
+}
+
+Status Mailbox::put(uint32_t from, uint32_t tag, ByteSpan message) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return Status::io_error("the receiver of a message has ended");
+    waiting_[{from, tag}].emplace_back(message.begin(), message.end());
+  }
+  changed_.notify_all();
+  return {};
+}
+
+Status Mailbox::take(uint32_t from, uint32_t tag, MutableByteSpan into) {
+  ByteVector message;
+  {
+    std::unique_lock lock(mutex_);
+    std::deque<ByteVector>& queue = waiting_[{from, tag}];  // a map's elements stay where they are
+    changed_.wait(lock, [&] { return !queue.empty() || ended_.contains(from); });
+    if (queue.empty()) return rank_ended(from);
+    message = std::move(queue.front());
+    queue.pop_front();
+  }
+  if (message.size() != into.size()) return wrong_message_size(from, message.size(), into.size());
+  if (!message.empty()) std::memcpy(into.data(), message.data(), message.size());
+  return {};
+}
+
+void Mailbox::sender_ended(uint32_t from) {
+  {
+    std::lock_guard lock(mutex_);
+    ended_.insert(from);
+  }
+  changed_.notify_all();
+}
+
+void Mailbox::close() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  waiting_.clear();
+}
+
+std::shared_ptr<MeetingPoint::Meeting> MeetingPoint::make_meeting() const {
+  auto meeting = std::make_shared<Meeting>();
+  meeting->gifts.resize(present_.size());
+  return meeting;
+}
+
+std::optional<uint32_t> MeetingPoint::missing_rank() const {
+  const auto missing = std::find(present_.begin(), present_.end(), false);
+  if (missing == present_.end()) return std::nullopt;
+  return static_cast<uint32_t>(missing - present_.begin());
+}
+
+Result<std::shared_ptr<const MeetingPoint::Gifts>> MeetingPoint::meet(uint32_t rank, std::string_view call,
+                                                                      ByteSpan gift) {
+  ByteVector mine(gift.begin(), gift.end());
+  std::unique_lock lock(mutex_);
+  if (auto missing = missing_rank()) return rank_ended(*missing);
+  const std::shared_ptr<Meeting> meeting = meeting_;
+  if (meeting->came == 0) meeting->call = call;
+  if (meeting->call != call) meeting->same_call = false;
+  meeting->gifts[rank] = std::move(mine);
+  if (++meeting->came == present_.size()) {
+    // No rank can come to the next meeting before it has left this one, which is complete now.
+    meeting_ = make_meeting();
+    changed_.notify_all();
+  } else {
+    changed_.wait(lock, [&] { return meeting->came == present_.size() || missing_rank(); });
+    // Complete counts, even if a rank has ended since: all ranks of one call are to have one outcome.
+    if (meeting->came < present_.size()) return rank_ended(*missing_rank());
+  }
+  if (!meeting->same_call) return Status::invalid_argument("the ranks make different collective calls");
+  return std::shared_ptr<const Gifts>(meeting, &meeting->gifts);
+}
+
+void MeetingPoint::leave(uint32_t rank) {
+  {
+    std::lock_guard lock(mutex_);
+    present_[rank] = false;
+  }
+  changed_.notify_all();
+}
+
+namespace {
+
+/// One rank: what it gives is what all gave. It can send to itself.
+class SingleCommunicator : public Communicator {
+ public:
+  uint32_t rank() const override { return 0; }
+  uint32_t rank_count() const override { return 1; }
+
+  Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    return std::vector<ByteVector>{ByteVector(mine.begin(), mine.end())};
+  }
+  Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check_rank(root, 1));
+    return ByteVector(roots.begin(), roots.end());
+  }
+  Status all_min(std::span<uint64_t> /*values*/) override { return {}; }
+  Status all_max(std::span<uint64_t> /*values*/) override { return {}; }
+  Status barrier() override { return {}; }
+
+  bool concurrent() const override { return true; }
+  Status send(uint32_t to, uint32_t tag, ByteSpan message) override {
+    VARVE_TRY(check_rank(to, 1));
+    return mailbox_.put(0, tag, message);
+  }
+  Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
+    VARVE_TRY(check_rank(from, 1));
+    return mailbox_.take(0, tag, into);
+  }
+
+ private:
+  Mailbox mailbox_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }
+
+namespace {
+
+/// What the ranks of one process share. It lives as long as the last of them.
+struct SharedRanks {
+  explicit SharedRanks(uint32_t rank_count) : meeting_point(rank_count), mailboxes(rank_count) {}
+
+  MeetingPoint meeting_point;
+  std::vector<Mailbox> mailboxes;  ///< by receiver
+};
+
+class ThreadCommunicator : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<SharedRanks> shared, uint32_t rank) : shared_(std::move(shared)), rank_(rank) {}
+  ThreadCommunicator(const ThreadCommunicator&) = delete;
+  ThreadCommunicator& operator=(const ThreadCommunicator&) = delete;
+
+  /// Whoever waits for this rank, or will, is told.
+  ~ThreadCommunicator() override {
+    shared_->meeting_point.leave(rank_);
+    shared_->mailboxes[rank_].close();
+    for (Mailbox& mailbox : shared_->mailboxes) mailbox.sender_ended(rank_);
+  }
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t rank_count() const override { return static_cast<uint32_t>(shared_->mailboxes.size()); }
+
+  Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    VARVE_ASSIGN(const auto gifts, shared_->meeting_point.meet(rank_, "all_gather", mine));
+    return *gifts;
+  }
+  Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check_rank(root, rank_count()));
+    const ByteSpan mine = rank_ == root ? roots : ByteSpan();
+    VARVE_ASSIGN(const auto gifts, shared_->meeting_point.meet(rank_, "broadcast", mine));
+    return (*gifts)[root];
+  }
+  Status all_min(std::span<uint64_t> values) override {
+    return reduce(values, "all_min", [](uint64_t a, uint64_t b) { return std::min(a, b); });
+  }
+  Status all_max(std::span<uint64_t> values) override {
+    return reduce(values, "all_max", [](uint64_t a, uint64_t b) { return std::max(a, b); });
+  }
+  Status barrier() override { return shared_->meeting_point.meet(rank_, "barrier", {}).status(); }
+
+  bool concurrent() const override { return true; }
+  Status send(uint32_t to, uint32_t tag, ByteSpan message) override {
+    VARVE_TRY(check_rank(to, rank_count()));
+    return shared_->mailboxes[to].put(rank_, tag, message);
+  }
+  Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
+    VARVE_TRY(check_rank(from, rank_count()));
+    return shared_->mailboxes[rank_].take(from, tag, into);
+  }
+
+ private:
+  template <class Choose>
+  Status reduce(std::span<uint64_t> values, std::string_view call, Choose choose) {
+    VARVE_ASSIGN(const auto gifts, shared_->meeting_point.meet(rank_, call, std::as_bytes(values)));
+    const auto same_size = [&](const ByteVector& gift) { return gift.size() == values.size_bytes(); };
+    if (!std::all_of(gifts->begin(), gifts->end(), same_size)) {
+      return Status::invalid_argument("the ranks give different numbers of values");
+    }
+    for (const ByteVector& gift : *gifts) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        uint64_t given;
+        std::memcpy(&given, gift.data() + i * sizeof given, sizeof given);
+        values[i] = choose(values[i], given);
+      }
+    }
+    return {};
+  }
+
+  const std::shared_ptr<SharedRanks> shared_;
+  const uint32_t rank_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_thread_communicators(uint32_t rank_count) {
+  auto shared = std::make_shared<SharedRanks>(rank_count);
+  std::vector<std::unique_ptr<Communicator>> ranks;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    ranks.push_back(std::make_unique<ThreadCommunicator>(shared, rank));
+  }
+  return ranks;
+}
+
+namespace {
+/// Before what a member tells another one: whether it is a failure (u8), and how many bytes follow (u64).
+constexpr size_t kHeaderBytes = 9;
+/// More in one call would be a mistake, or garbage.
+constexpr uint64_t kMessageBytesMax = 64_GiB;
+
+class SubsetCommunicator final : public Communicator {
+ public:
+  SubsetCommunicator(Communicator& parent, std::vector<uint32_t> members, uint32_t rank, uint32_t first_tag)
+      : parent_(parent), members_(std::move(members)), rank_(rank), first_tag_(first_tag) {}
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t rank_count() const override { return static_cast<uint32_t>(members_.size()); }
+
+  Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    Result<ByteVector> packed = ByteVector();
+    if (rank_ == 0) {
+      packed = collect(mine);
+    } else {
+      tell(0, mine).ignore("the first member notices that this one's part is missing");
+    }
+    VARVE_ASSIGN(const ByteVector all, spread(std::move(packed), 0));
+    return unpack(all);
+  }
+  Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check_rank(root, rank_count()));
+    return spread(root == rank_ ? ByteVector(roots.begin(), roots.end()) : ByteVector(), root);
+  }
+  Status all_min(std::span<uint64_t> values) override {
+    return reduce(values, [](uint64_t a, uint64_t b) { return std::min(a, b); });
+  }
+  Status all_max(std::span<uint64_t> values) override {
+    return reduce(values, [](uint64_t a, uint64_t b) { return std::max(a, b); });
+  }
+  Status barrier() override { return all_gather({}).status(); }
+
+  bool concurrent() const override { return true; }
+  Status send(uint32_t to, uint32_t tag, ByteSpan message) override {
+    VARVE_TRY(check_rank(to, rank_count()));
+    return parent_.send(members_[to], message_tag(tag), message);
+  }
+  Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
+    VARVE_TRY(check_rank(from, rank_count()));
+    return parent_.receive(members_[from], message_tag(tag), into);
+  }
+
+ private:
+  uint32_t message_tag(uint32_t tag) const { return first_tag_ + 1 + tag; }
+
+  Status tell(uint32_t to, ByteSpan bytes, bool failure = false) {
+    std::array<std::byte, kHeaderBytes> header;
+    header[0] = std::byte{failure};
+    store_le<uint64_t>(header.data() + 1, bytes.size());
+    VARVE_TRY(parent_.send(members_[to], first_tag_, header));
+    return bytes.empty() ? Status() : parent_.send(members_[to], first_tag_, bytes);
+  }
+  Status tell_outcome(uint32_t to, const Result<ByteVector>& outcome) {
+    return outcome.ok() ? tell(to, *outcome) : tell(to, encode_status(outcome.status()), true);
+  }
+  /// What a member tells, or the failure that it tells of.
+  Result<ByteVector> hear(uint32_t from) {
+    std::array<std::byte, kHeaderBytes> header;
+    VARVE_TRY(parent_.receive(members_[from], first_tag_, header));
+    const auto bytes = load_le<uint64_t>(header.data() + 1);
+    if (bytes > kMessageBytesMax) return Status::corrupt("a message is longer than any can be");
+    ByteVector told(bytes);
+    if (bytes > 0) VARVE_TRY(parent_.receive(members_[from], first_tag_, told));
+    if (header[0] == std::byte{0}) return told;
+    Status failure;
+    VARVE_TRY(decode_status(told, failure));
+    return failure.ok() ? Status::corrupt("a rank tells of a failure that is none") : failure;
+  }
+
+  /// The first member's: the parts of all, as texts one after another; or the first failure, once all have been heard.
+  Result<ByteVector> collect(ByteSpan mine) {
+    ByteVector packed;
+    ByteWriter out(packed);
+    out.text(as_text(mine));
+    Status failure;
+    for (uint32_t from = 1; from < rank_count(); ++from) {
+      const Result<ByteVector> part = hear(from);
+      if (part.ok()) out.text(as_text(*part));
+      if (failure.ok()) failure = part.status();
+    }
+    if (!failure.ok()) return failure;
+    return packed;
+  }
+  Result<std::vector<ByteVector>> unpack(ByteSpan packed) const {
+    std::vector<ByteVector> parts;
+    ByteReader in(packed);
+    for (uint32_t member = 0; member < rank_count(); ++member) {
+      VARVE_ASSIGN(const std::string_view part, in.text());
+      parts.emplace_back(as_bytes(part).begin(), as_bytes(part).end());
+    }
+    return parts;
+  }
+
+  /// Passes on what the root has, or its failure, from one to the next: a binomial tree, so that the root need not tell
+  /// all. Who has not heard passes on that it has not.
+  Result<ByteVector> spread(Result<ByteVector> outcome, uint32_t root) {
+    const uint32_t count = rank_count(), own = (rank_ + count - root) % count;
+    const uint32_t below = own == 0 ? std::bit_ceil(count) : own & (~own + 1);
+    if (own != 0) outcome = hear((own - below + root) % count);
+    for (uint32_t step = below / 2; step > 0; step /= 2) {
+      if (own + step < count) {
+        tell_outcome((own + step + root) % count, outcome).ignore("who cannot be reached has ended, and knows");
+      }
+    }
+    return outcome;
+  }
+
+  template <class Choose>
+  Status reduce(std::span<uint64_t> values, Choose choose) {
+    VARVE_ASSIGN(const std::vector<ByteVector> all, all_gather(std::as_bytes(values)));
+    const auto same_size = [&](const ByteVector& given) { return given.size() == values.size_bytes(); };
+    if (!std::all_of(all.begin(), all.end(), same_size)) {
+      return Status::invalid_argument("the ranks give different numbers of values");
+    }
+    for (const ByteVector& given : all) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        uint64_t value;
+        std::memcpy(&value, given.data() + i * sizeof value, sizeof value);
+        values[i] = choose(values[i], value);
+      }
+    }
+    return {};
+  }
+
+  Communicator& parent_;
+  const std::vector<uint32_t> members_;  ///< ranks of the parent
+  const uint32_t rank_;
+  const uint32_t first_tag_;
+};
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> make_subset_communicator(Communicator& parent, std::vector<uint32_t> members,
+                                                               uint32_t first_tag) {
+  if (!parent.concurrent()) {
+    return Status::unsupported("some ranks can only talk by messages of their own", "MPI",
+                               "ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
+  }
+  std::vector<uint32_t> sorted = members;
+  std::sort(sorted.begin(), sorted.end());
+  const auto own = std::find(members.begin(), members.end(), parent.rank());
+  if (own == members.end() || sorted.back() >= parent.rank_count() ||
+      std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return Status::invalid_argument("the members of a subset are different ranks, this one among them");
+  }
+  const auto rank = static_cast<uint32_t>(own - members.begin());
+  return std::unique_ptr<Communicator>(
+      std::make_unique<SubsetCommunicator>(parent, std::move(members), rank, first_tag));
+}
+
+}  // namespace varve

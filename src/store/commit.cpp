@@ -1,0 +1,400 @@
+#include "store/commit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "core/process.h"
+#include "core/status_codec.h"
+
+namespace varve {
+
+namespace {
+constexpr std::chrono::seconds kHeartbeat(5);
+/// What a lease says of its writer until the record takes its place.
+std::string lease_text(uint32_t process) { return fmt::format("{} {}\n", process, host_name()); }
+}  // namespace
+
+Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, std::optional<UniqueId> id) {
+  if (!id) {
+    VARVE_ASSIGN(id, UniqueId::random());
+  }
+  VARVE_TRY(store.make_durable());
+  std::unique_ptr<WriterLease> lease(new WriterLease(store, *id));
+  VARVE_ASSIGN(lease->power_, store.fs().watch_power());
+  lease->path_ = join_path(store.writers_path(), id->hex());
+  Result<std::unique_ptr<File>> file = store.fs().create(lease->path_);
+  if (!file.ok()) {
+    if (file.status().code() != StatusCode::permission_denied) return file.status();
+    return file.status().with_hint("the store is not writable by this user");
+  }
+  lease->file_ = std::move(*file);
+  VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(own_process_number()))));
+  VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
+  // Only now: a prune that marks an arena after this sees the lease and waits for it.
+  VARVE_ASSIGN(lease->condemned_, store.list_condemned());
+  // What was open may have been removed before the lease was there, and must not be found by its old reader.
+  store.drop_arena_cache();
+  return lease;
+}
+
+WriterLease::~WriterLease() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  ended_.notify_all();
+  if (heart_.joinable()) heart_.join();
+  file_.reset();
+  if (!committed_) store_.fs().remove(path_).ignore("prune removes the leases of dead writers");
+}
+
+bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
+  Result<UniqueId> writer = UniqueId::parse(lease_name);
+  return writer.ok() && std::equal(writer->bytes.begin() + 4, writer->bytes.end(), arena.bytes.begin() + 4);
+}
+
+bool WriterLease::known_dead(const Store& store, const std::string& lease_name) {
+  Result<ByteVector> raw = read_file(store.fs(), join_path(store.writers_path(), lease_name), 4096);
+  if (!raw.ok()) return false;
+  const std::string text(as_text(*raw));
+  uint32_t process = 0;
+  std::from_chars(text.data(), text.data() + text.size(), process);
+  return process > 0 && text == lease_text(process) && is_process_gone(process);
+}
+
+void WriterLease::beat() {
+  std::unique_lock lock(mutex_);
+  while (!ended_.wait_for(lock, kHeartbeat, [this] { return ending_; })) {
+    store_.fs().touch(path_).ignore("a lost lease is noticed at the commit");
+  }
+}
+
+Status WriterLease::lost_status(const SetName& set) {
+  return Status::busy("a prune took this writer for dead before it could commit", set.to_string(), "save again");
+}
+
+bool WriterLease::lost() const {
+  return !committed_ && store_.fs().stat(path_).status().code() == StatusCode::not_found;
+}
+
+Status WriterLease::commit(const SetRecord& record, IfExists if_exists) {
+  VARVE_TRY(prepare(record));
+  return commit_prepared(record.name, if_exists);
+}
+
+Status WriterLease::prepare(const SetRecord& record) {
+  VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // whatever the record names must be durable before it
+  const ByteVector raw = encode_set_record(record, store_.score());
+  if (raw.size() > kSetRecordBytesMax) {
+    return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
+                                  "lay more ranks together (--group-size)");
+  }
+  VARVE_TRY(file_->truncate(0));
+  VARVE_TRY(file_->write_at(0, raw));
+  return file_->sync();
+}
+
+Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
+  const Catalog catalog(store_);
+  FileSystem& fs = store_.fs();
+  const std::string job_path = catalog.job_path(name.job);
+  const std::string record_path = catalog.record_path(name);
+  Status renamed;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    VARVE_TRY(fs.create_directory(job_path));
+    VARVE_TRY(fs.sync_directory(store_.sets_path()));
+    renamed = if_exists == IfExists::replace ? fs.rename(path_, record_path)
+                                             : fs.rename_no_replace(path_, record_path);  // the commit point
+    // Missing is either the lease, or the job's folder: a drop of its last set may have tidied that away just now.
+    if (renamed.code() != StatusCode::not_found || !fs.stat(path_).ok()) break;
+  }
+  if (renamed.code() == StatusCode::already_exists) {
+    return Status::already_exists("the set is in the store already", name.to_string(),
+                                  "choose another step with --step, or `varve drop` the old set first");
+  }
+  if (renamed.code() == StatusCode::not_found) {
+    return lost_status(name);
+  }
+  VARVE_TRY(renamed);
+  committed_ = true;
+  Status durable = fs.sync_directory(job_path);
+  // The job's own name once more: a drop may have tidied it away, and another save made it anew, since it was synced.
+  if (durable.ok()) durable = fs.sync_directory(store_.sets_path());
+  return durable.with_context("the set is in the catalog, but might not survive a power cut");
+}
+
+Status WriterLease::publish_part(const PartName& name, const SetRecord& record) {
+  FileSystem& fs = store_.fs();
+  VARVE_TRY(prepare(record));
+  // Stores have this folder from their first part on.
+  VARVE_TRY(fs.create_directory(store_.parts_path()));
+  VARVE_TRY(fs.sync_directory(store_.path()));
+  const Status renamed = fs.rename_no_replace(path_, join_path(store_.parts_path(), name.file_name()));
+  if (renamed.code() == StatusCode::already_exists) {
+    return Status::already_exists("this part of the set is in the store already", name.to_string());
+  }
+  if (renamed.code() == StatusCode::not_found) return lost_status(name.set);
+  VARVE_TRY(renamed);
+  committed_ = true;
+  return fs.sync_directory(store_.parts_path())
+      .with_context("a part of a set was published, but might not survive a power cut");
+}
+
+namespace {
+constexpr uint64_t kFailureBytesMax = 64_KiB;
+
+constexpr std::string_view suffix_of(PartName::Kind kind) {
+  switch (kind) {
+    case PartName::Kind::delivered: return ".part";
+    case PartName::Kind::failed: return ".failed";
+  }
+  return {};
+}
+constexpr std::string_view kOf = "-of-";
+constexpr size_t kRunDigits = 32;
+
+/// A decimal number in its shortest form.
+template <class Number>
+std::optional<Number> parse_decimal(std::string_view digits) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool canonical =
+      error == std::errc() && end == digits.data() + digits.size() && std::to_string(number) == digits;
+  return canonical ? std::optional(number) : std::nullopt;
+}
+
+std::string part_path(const Store& store, const PartName& name, PartName::Kind kind = PartName::Kind::delivered) {
+  return join_path(store.parts_path(), name.file_name(kind));
+}
+
+Status remove_if_there(const Store& store, const std::string& path) {
+  Status removed = store.fs().remove(path);
+  return removed.code() == StatusCode::not_found ? Status() : removed;
+}
+
+/// What a writer is told that comes too early, or too late.
+Status not_all_there(const Store& store, const SetName& name) {
+  VARVE_TRY(Catalog(store).check_is_new(name));
+  return Status::not_found("not all parts of the set are there", name.to_string());
+}
+
+std::vector<PartName> names_of_all(const UniqueId& run, const SetName& name, uint32_t count) {
+  std::vector<PartName> names;
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) names.push_back({name, run, ordinal, count});
+  return names;
+}
+
+/// Whether `set` was made with the groups of `part`. Every group has an arena of its own, written for it alone.
+bool is_made_of(const SetRecord& set, const SetRecord& part) {
+  return !part.groups.empty() && std::all_of(part.groups.begin(), part.groups.end(), [&](const GroupRecord& of_part) {
+    return std::any_of(set.groups.begin(), set.groups.end(), [&](const GroupRecord& of_set) {
+      return of_set.root == of_part.root && of_set.hint == of_part.hint;
+    });
+  });
+}
+
+bool is_made_of_all(const SetRecord& set, const std::vector<SetRecord>& parts) {
+  return std::all_of(parts.begin(), parts.end(), [&](const SetRecord& part) { return is_made_of(set, part); });
+}
+
+/// The records of all parts; not_found, as not_all_there(), if one is missing.
+Result<std::vector<SetRecord>> read_parts(const Store& store, const std::vector<PartName>& names) {
+  std::vector<SetRecord> parts;
+  for (const PartName& name : names) {
+    Result<SetRecord> part = read_part(store, name);
+    if (part.status().code() == StatusCode::not_found) return not_all_there(store, name.set);
+    VARVE_TRY(part.status());
+    parts.push_back(std::move(*part));
+  }
+  return parts;
+}
+
+/// The set that the parts make, in their order.
+Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& parts) {
+  SetRecord set = parts.front();
+  std::set<ArenaId> arenas;
+  set.groups.clear();
+  set.rank_count = set.file_count = set.raw_bytes = set.new_bytes = 0;
+  for (const SetRecord& part : parts) {
+    if (part.scheme != set.scheme || part.policy != set.policy || part.chunker != set.chunker ||
+        part.match != set.match) {
+      return Status::invalid_argument("the parts of a set were saved with different options", name.to_string());
+    }
+    set.created_s = std::max(set.created_s, part.created_s);
+    set.number = std::max(set.number, part.number);
+    set.rank_count += part.rank_count;
+    set.file_count += part.file_count;
+    set.raw_bytes += part.raw_bytes;
+    set.new_bytes += part.new_bytes;
+    for (const GroupRecord& group : part.groups) {
+      if (!arenas.insert(group.hint).second) {
+        return Status::corrupt("two parts of a set have the same group", name.to_string());
+      }
+      set.groups.push_back(group);
+    }
+  }
+  return set;
+}
+
+/// Removes the parts that the set in the catalog was made of. They may be all that a power cut would leave of it, if
+/// its writer has not come to make it durable.
+Status remove_parts(const Store& store, const std::vector<PartName>& names) {
+  VARVE_TRY(Catalog(store).make_durable(names.front().set.job));
+  for (const PartName& name : names) VARVE_TRY(remove_part(store, name));
+  return store.fs().sync_directory(store.parts_path());
+}
+}  // namespace
+
+std::string PartName::file_name(Kind kind) const {
+  return set.to_string() + "." + run.hex() + "." + std::to_string(ordinal) + std::string(kOf) + std::to_string(count) +
+         std::string(suffix_of(kind));
+}
+
+std::string PartName::to_string() const {
+  return set.to_string() + " (part " + std::to_string(uint64_t{ordinal} + 1) + " of " + std::to_string(count) + ")";
+}
+
+std::optional<PartName> PartName::parse(std::string_view file_name, Kind kind) {
+  const std::string_view suffix = suffix_of(kind);
+  const size_t at = file_name.find('@'), run_dot = file_name.find('.', at);
+  if (run_dot == std::string_view::npos || !file_name.ends_with(suffix)) return std::nullopt;
+  const size_t run_begin = run_dot + 1, ordinal_begin = run_begin + kRunDigits + 1;
+  const size_t of = file_name.find(kOf, ordinal_begin), end = file_name.size() - suffix.size();
+  if (of == std::string_view::npos || of + kOf.size() > end || file_name[ordinal_begin - 1] != '.') return std::nullopt;
+  const auto step = parse_decimal<uint64_t>(file_name.substr(at + 1, run_dot - at - 1));
+  const Result<UniqueId> run = UniqueId::parse(file_name.substr(run_begin, kRunDigits));
+  const auto ordinal = parse_decimal<uint32_t>(file_name.substr(ordinal_begin, of - ordinal_begin));
+  const auto count = parse_decimal<uint32_t>(file_name.substr(of + kOf.size(), end - of - kOf.size()));
+  if (!step || !run.ok() || !ordinal || !count || *ordinal >= *count || *count > kPartCountMax) return std::nullopt;
+  PartName name{{std::string(file_name.substr(0, at)), *step}, *run, *ordinal, *count};
+  return check_job_name(name.set.job).ok() ? std::optional(std::move(name)) : std::nullopt;
+}
+
+Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind) {
+  Result<std::vector<DirectoryEntry>> entries = store.fs().list(store.parts_path());
+  if (!entries.ok()) {
+    if (entries.status().code() == StatusCode::not_found) return std::vector<PartName>{};
+    return entries.status();
+  }
+  std::vector<PartName> names;
+  for (const DirectoryEntry& entry : *entries) {
+    if (entry.is_directory) continue;
+    if (std::optional<PartName> name = PartName::parse(entry.name, kind)) names.push_back(std::move(*name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<SetRecord> read_part(const Store& store, const PartName& name) {
+  const std::string path = part_path(store, name);
+  VARVE_ASSIGN(ByteVector raw, read_file(store.fs(), path, kSetRecordBytesMax));
+  Result<SetRecord> record = decode_set_record(raw, store.score());
+  if (!record.ok()) {
+    return Status(record.status().code(), std::string(record.status().message()), path,
+                  std::string(record.status().hint()));
+  }
+  if (record->name != name.set) return Status::corrupt("a part of a set lies under another set's name", path);
+  return record;
+}
+
+Status remove_part(const Store& store, const PartName& name) { return remove_if_there(store, part_path(store, name)); }
+
+Status publish_failure(const Store& store, const PartName& name, const Status& why) {
+  FileSystem& fs = store.fs();
+  VARVE_TRY(fs.create_directory(store.parts_path()));
+  const Result<std::unique_ptr<File>> file = fs.create(part_path(store, name, PartName::Kind::failed));
+  if (file.status().code() == StatusCode::already_exists) return {};
+  VARVE_TRY(file.status());
+  // The name alone tells that the part will not come.
+  return (*file)->write_at(0, encode_status(why));
+}
+
+Status read_failure(const Store& store, const PartName& name) {
+  VARVE_ASSIGN(const ByteVector raw,
+               read_file(store.fs(), part_path(store, name, PartName::Kind::failed), kFailureBytesMax));
+  Status why;
+  VARVE_TRY(decode_status(raw, why));
+  return why.ok() ? Status::corrupt("what is told as a failure is none", name.to_string()) : why;
+}
+
+Status remove_failure(const Store& store, const PartName& name) {
+  return remove_if_there(store, part_path(store, name, PartName::Kind::failed));
+}
+
+Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
+                               IfExists if_exists) {
+  VARVE_TRY(check_job_name(name.job));
+  if (count == 0 || count > kPartCountMax) return Status::invalid_argument("a set has at least one part");
+  const Catalog catalog(store);
+  const std::vector<PartName> names = names_of_all(run, name, count);
+  // A look first: every writer tries, and all but the last come too early.
+  VARVE_ASSIGN(const std::vector<PartName> there, list_parts(store));
+  if (!std::includes(there.begin(), there.end(), names.begin(), names.end())) return not_all_there(store, name);
+
+  VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
+  VARVE_ASSIGN(std::vector<SetRecord> parts, read_parts(store, names));
+  VARVE_ASSIGN(SetRecord set, compose(name, parts));
+  VARVE_TRY(lease->prepare(set));
+  // From here on prunes see in the lease what the set needs; until now they have seen it in the parts, if these are
+  // still there. Were one gone, so could be its data: another writer may have made the set, and somebody dropped it.
+  VARVE_ASSIGN(parts, read_parts(store, names));
+  if (!is_made_of_all(set, parts)) return not_all_there(store, name);
+  const Status committed = lease->commit_prepared(name, if_exists);
+  if (committed.code() == StatusCode::already_exists) {
+    const Result<SetRecord> first = Catalog(store).read(name);
+    // The writer that was first may have been killed before it removed the parts.
+    if (first.ok() && is_made_of_all(*first, parts)) {
+      remove_parts(store, names).ignore("the next attempt, prune or drop removes them");
+    }
+    return committed;
+  }
+  VARVE_TRY(committed);
+  // The set is there and durable. Parts that stay cost space, until a prune removes them.
+  remove_parts(store, names).ignore("the next prune removes them");
+  return set;
+}
+
+Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const std::string& job) {
+  VARVE_ASSIGN(std::vector<PartName> parts, list_parts(store));
+  std::map<PartName, uint32_t> found;  // of each would-be set, by the name of its first part
+  for (const PartName& part : parts) {
+    if (part.set.job == job) ++found[{part.set, part.run, 0, part.count}];
+  }
+  std::vector<SetName> completed;
+  Status first_failure;
+  for (const auto& [first, part_count] : found) {
+    if (part_count < first.count) continue;
+    const Status status = complete_set(store, first.run, first.set, first.count).status();
+    if (status.ok()) {
+      completed.push_back(first.set);
+    } else if (status.code() != StatusCode::already_exists && status.code() != StatusCode::not_found &&
+               first_failure.ok()) {
+      first_failure = status;
+    }
+  }
+  if (completed.empty() && !first_failure.ok()) return first_failure;
+  return completed;
+}
+
+Result<uint64_t> remove_used_parts(const Store& store, const SetName* only) {
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
+  VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));
+  uint64_t removed = 0;
+  for (const PartName& name : names) {
+    if (only != nullptr && name.set != *only) continue;
+    const Result<SetRecord> set = Catalog(store).read(name.set);
+    if (!set.ok()) continue;  // not there, or nobody can say what it was made of
+    const Result<SetRecord> part = read_part(store, name);
+    if (!part.ok() || !is_made_of(*set, *part)) continue;
+    VARVE_TRY(remove_parts(store, {name}));
+    ++removed;
+  }
+  return removed;
+}
+
+}  // namespace varve

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/sync.h"
+#include "core/unique_id.h"
+#include "store/catalog.h"
+#include "store/set_record.h"
+#include "store/store.h"
+
+namespace varve {
+
+struct PartName;
+
+/// A writer whose lease shows no sign of life for so long is taken for dead, where nothing tells it sooner.
+constexpr double kLeaseSilenceSeconds = 15;
+
+/// What to do if a set of that name is there already.
+enum class IfExists : uint8_t { refuse, replace };
+
+/// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that
+/// existed when the writer began is removed by a prune, nor are the writer's own new arenas. Committing *renames that
+/// very file* into the catalog: if a prune has given the writer up for dead (it removes the file), the rename fails and
+/// nothing was lost but the work (FORMAT.md, "Writing and pruning at the same time").
+class WriterLease {
+ public:
+  /// `id` is for those who know each other by it (arena_mover.h); else it is random.
+  static Result<std::unique_ptr<WriterLease>> acquire(const Store& store, std::optional<UniqueId> id = {});
+  ~WriterLease();  ///< gives up: removes the file, unless committed
+  WriterLease(const WriterLease&) = delete;
+  WriterLease& operator=(const WriterLease&) = delete;
+
+  /// The id of the writer's `ordinal`-th arena at a place of the store's spread.
+  ArenaId arena_id(uint32_t ordinal, uint32_t place = 0) const { return store_.spread().arena_at(id_, ordinal, place); }
+  /// Whether `arena` was written by the writer whose lease file is called `lease_name`.
+  static bool owns(const std::string& lease_name, const ArenaId& arena);
+
+  /// Whether the writer of that lease ran on this machine and its process is gone. False if that cannot be told.
+  static bool known_dead(const Store& store, const std::string& lease_name);
+
+  /// The arenas that may not be referred to: marked by a prune before the lease was there.
+  const std::vector<ArenaId>& condemned() const { return condemned_; }
+
+  /// Whether a prune has given this writer up: nothing that it has written can be committed, or need even be there.
+  bool lost() const;
+  /// busy, with what to tell the user then.
+  static Status lost_status(const SetName& set);
+
+  /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
+  /// first. already_exists if the set is there already; busy if the lease was taken away.
+  Status commit(const SetRecord& record, IfExists if_exists = IfExists::refuse);
+
+  /// Whether the record is in the catalog, even if commit() has failed since: then its name may not be durable.
+  bool has_passed_commit_point() const { return committed_; }
+
+  /// commit() in two steps. From prepare() on, prunes see what the record needs, and keep it while the lease is there.
+  Status prepare(const SetRecord& record);
+  Status commit_prepared(const SetName& name, IfExists if_exists);
+
+  /// Publishes a part of a set instead (set_part.h), as durably. already_exists if that part is there already; busy if
+  /// the lease was taken away.
+  Status publish_part(const PartName& name, const SetRecord& record);
+
+ private:
+  /// Shows every few seconds that the writer is alive.
+  void beat();
+
+  WriterLease(const Store& store, const UniqueId& id) : store_(store), id_(id) {}
+
+  const Store& store_;
+  const UniqueId id_;
+  std::unique_ptr<PowerWatch> power_;
+  std::string path_;
+  std::unique_ptr<File> file_;
+  std::vector<ArenaId> condemned_;
+  Mutex mutex_;  // guards ending_
+  ConditionVariable ended_;
+  bool ending_ = false;
+  Thread heart_;
+  bool committed_ = false;
+};
+
+/// Names a part of a set: what one of `count` writers, who save a set together, has done. Parts are invisible to all
+/// that reads sets, but prunes keep what they refer to (FORMAT.md, "Parts of a set").
+struct PartName {
+  SetName set;
+  UniqueId run;  ///< of the program's run: parts of different runs never make one set
+  uint32_t ordinal = 0;
+  uint32_t count = 1;
+  auto operator<=>(const PartName&) const = default;
+
+  /// What a file of this name says: what the writer has done, or why it could do nothing.
+  enum class Kind : uint8_t { delivered, failed };
+  /// JOB@STEP.RUN.ORDINAL-of-COUNT.part, or .failed
+  std::string file_name(Kind kind = Kind::delivered) const;
+  /// The reverse of file_name(); none for anything else.
+  static std::optional<PartName> parse(std::string_view file_name, Kind kind = Kind::delivered);
+  /// "job@7 (part 1 of 4)", for people; counts from 1.
+  std::string to_string() const;
+};
+
+/// At most so many parts make a set.
+inline constexpr uint32_t kPartCountMax = 1'000'000;
+
+/// The parts that lie in the store, sorted; or, with Kind::failed, those that will not come.
+Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind = PartName::Kind::delivered);
+/// The record of a part: that of a set which has only the part's groups. not_found if it is not there (any more).
+Result<SetRecord> read_part(const Store& store, const PartName& name);
+/// Makes a part disappear; OK if it is gone already. Not durable until the parts' folder is synced.
+Status remove_part(const Store& store, const PartName& name);
+
+/// Tells the other writers of the set that this part will not come, and why, so that they need not wait for it. Not
+/// durable: after a crash nobody waits. OK if that was told before.
+Status publish_failure(const Store& store, const PartName& name, const Status& why);
+/// Why the part will not come; an error of its own if that cannot be read.
+Status read_failure(const Store& store, const PartName& name);
+/// Takes back what publish_failure() told; OK if it is gone already.
+Status remove_failure(const Store& store, const PartName& name);
+
+/// Makes a set of its `count` parts, durably, and removes them; returns its record. Any number of writers may try at
+/// the same time: one of them succeeds.
+///
+/// not_found: not all parts are there (yet). already_exists: the set is there; if it was made of these very parts,
+/// what is left of them is gone now. invalid_argument: the parts were not saved with the same options. busy: a prune
+/// took this writer for dead; try again.
+Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
+                               IfExists if_exists = IfExists::refuse);
+
+/// Completes the sets of `job` of which all parts are there, but whose writers were killed before they could. Returns
+/// those that appeared. One that fails does not keep the others; the first failure is returned if nothing appeared.
+Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const std::string& job);
+
+/// Removes the parts that committed sets were made of (leftovers of a committer that was killed); of the set `only`, if
+/// it is given. The removal is durable when it returns. Returns how many there were.
+Result<uint64_t> remove_used_parts(const Store& store, const SetName* only = nullptr);
+
+}  // namespace varve
