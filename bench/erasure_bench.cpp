@@ -41,9 +41,9 @@ void set_data_bytes(benchmark::State& state, const ErasureCode& code, const Stri
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * bytes);
 }
 
-void encode(benchmark::State& state, ErasureKernel kernel) {
+void encode(benchmark::State& state) {
   const ErasureCode code =
-      ErasureCode::create(static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1)), kernel).value();
+      ErasureCode::create(static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1))).value();
   Stripes stripes(code.parts());
   std::vector<ByteSpan> data(code.data_parts());
   std::vector<MutableByteSpan> parity(code.parity_parts());
@@ -63,9 +63,9 @@ void encode(benchmark::State& state, ErasureKernel kernel) {
 }
 
 /// As many data parts as the code promises are lost.
-void rebuild_parts(benchmark::State& state, ErasureKernel kernel) {
+void rebuild_parts(benchmark::State& state) {
   const ErasureCode code =
-      ErasureCode::create(static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1)), kernel).value();
+      ErasureCode::create(static_cast<uint32_t>(state.range(0)), static_cast<uint32_t>(state.range(1))).value();
   Stripes stripes(code.parts());
   std::vector<uint32_t> sources, targets;
   for (uint32_t part = 0; part < code.parts(); ++part) (part < code.parity_parts() ? targets : sources).push_back(part);
@@ -187,10 +187,8 @@ void describe_a_node(benchmark::State& state) {
 void codes(benchmark::internal::Benchmark* bench) { bench->Args({4, 1})->Args({4, 2})->Args({8, 3}); }
 
 BENCHMARK(copy);
-BENCHMARK_CAPTURE(encode, fast, ErasureKernel::fast)->Apply(codes);
-BENCHMARK_CAPTURE(encode, plain, ErasureKernel::plain)->Apply(codes);
-BENCHMARK_CAPTURE(rebuild_parts, fast, ErasureKernel::fast)->Apply(codes);
-BENCHMARK_CAPTURE(rebuild_parts, plain, ErasureKernel::plain)->Apply(codes);
+BENCHMARK(encode)->Apply(codes);
+BENCHMARK(rebuild_parts)->Apply(codes);
 BENCHMARK(describe_a_node);
 BENCHMARK_CAPTURE(make_parity_of_a_node, partner, "partner");
 BENCHMARK_CAPTURE(make_parity_of_a_node, xor_5, "xor:5");

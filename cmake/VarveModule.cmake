@@ -5,17 +5,21 @@ include(GoogleTest)
 set(VARVE_DEBUG_TESTS comm_test snapshot_test redundancy_test level_test runtime_test sessions_test levels_test level_contract_test)
 add_custom_target(debug_tests)
 
-# varve_module(NAME name SOURCES ... [TESTS ...] [LIBRARIES ...])
-# Adds a folder's sources to the library, and its unit tests (which lie beside the code) as one test program.
+# varve_module(NAME name SOURCES ... [IN target] [TESTS ...] [LIBRARIES ...])
+# Adds a folder's sources to the library (or to another one), and its unit tests (which lie beside the code) as one test
+# program.
 function(varve_module)
-  cmake_parse_arguments(M "" "NAME" "SOURCES;TESTS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(M "" "NAME;IN" "SOURCES;TESTS;LIBRARIES" ${ARGN})
+  if(NOT M_IN)
+    set(M_IN varve)
+  endif()
   list(TRANSFORM M_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  target_sources(varve PRIVATE ${M_SOURCES})
+  target_sources(${M_IN} PRIVATE ${M_SOURCES})
   foreach(library ${M_LIBRARIES})
-    target_link_libraries(varve PRIVATE ${library})
+    target_link_libraries(${M_IN} PRIVATE ${library})
   endforeach()
   if(VARVE_TESTS AND M_TESTS)
-    varve_test(NAME ${M_NAME}_test SOURCES ${M_TESTS} LIBRARIES ${M_LIBRARIES})
+    varve_test(NAME ${M_NAME}_test SOURCES ${M_TESTS} LIBRARIES ${M_IN} ${M_LIBRARIES})
   endif()
 endfunction()
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <optional>
 
-#include "arena/arena_reader.h"
 #include "core/memory_file_system.h"
 #include "fuzz_layout.h"
+#include "store/arena_reader.h"
 
 using namespace varve;
 

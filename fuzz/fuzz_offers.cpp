@@ -1,7 +1,7 @@
 // What a node says of its files, as a server takes it apart. The rest of the library is not instrumented.
 #include <cstdlib>
 
-#include "service/offer.h"
+#include "serve/offer.h"
 
 using namespace varve;
 

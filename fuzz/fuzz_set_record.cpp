@@ -2,8 +2,8 @@
 // behind it is reached.
 #include <cstdlib>
 
+#include "format/set_record.h"
 #include "fuzz_layout.h"
-#include "store/set_record.h"
 
 using namespace varve;
 

@@ -2,8 +2,8 @@
 // both encode again.
 #include <cstdlib>
 
+#include "format/tree.h"
 #include "fuzz_layout.h"
-#include "store/tree.h"
 
 using namespace varve;
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "arena/pack.h"
+#include "format/pack.h"
 
 namespace varve {
 

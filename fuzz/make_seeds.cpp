@@ -5,20 +5,20 @@
 #include <fstream>
 #include <string>
 
-#include "aggregate/save.h"
-#include "aggregate/source.h"
-#include "arena/arena_reader.h"
 #include "codec/codec.h"
 #include "core/memory_file_system.h"
-#include "engine/saving.h"
+#include "engine/save.h"
+#include "engine/source.h"
+#include "format/tree.h"
 #include "fuzzed_pack.h"
 #include "layout/layout.h"
-#include "service/offer.h"
+#include "serve/offer.h"
+#include "serve/test_requests.h"
 #include "service/protocol.h"
-#include "service/test_requests.h"
 #include "service/wire.h"
+#include "sets/saving.h"
+#include "store/arena_reader.h"
 #include "store/catalog.h"
-#include "store/tree.h"
 #include "zoo/zoo.h"
 
 namespace varve {

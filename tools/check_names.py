@@ -20,7 +20,7 @@ import re
 import sys
 import tempfile
 
-FOLDERS = ("include", "src", "bindings", "examples", "tests", "fuzz", "bench")
+FOLDERS = ("include", "src", "tools", "bindings", "examples", "tests", "fuzz", "bench")
 NAMESPACE = "varve"
 HEADERS = {".h", ".hpp"}
 SOURCES = {".cpp", ".cc"}

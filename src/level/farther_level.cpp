@@ -7,8 +7,8 @@
 
 #include "core/guarded.h"
 #include "core/process.h"
+#include "engine/transfer.h"
 #include "level/levels.h"
-#include "transfer/transfer.h"
 
 namespace varve {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/progress.h"
+#include "format/set_record.h"
 #include "level/level_spec.h"
-#include "store/set_record.h"
 #include "store/store.h"
 
 namespace varve {

@@ -7,13 +7,13 @@
 
 #include "comm/agreement.h"
 #include "core/throttled_file_system.h"
+#include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/levels.h"
 #include "level/stored_image.h"
 #include "store/catalog.h"
 #include "store/commit.h"
 #include "store/condemn.h"
-#include "transfer/repair.h"
 
 namespace varve {
 

@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
-#include "aggregate/source.h"
 #include "core/clock.h"
 #include "core/sync.h"
 #include "core/unique_id.h"
-#include "snapshot/image.h"
+#include "engine/source.h"
+#include "format/image.h"
+#include "format/set_record.h"
 #include "store/condemn.h"
-#include "store/set_record.h"
 #include "store/store.h"
 #include "varve/status.h"
 

@@ -1,13 +1,10 @@
 #include "redundancy/erasure_code.h"
 
 #include <fmt/format.h>
+#include <isa-l/erasure_code.h>
 
 #include <algorithm>
 #include <cassert>
-
-#ifdef VARVE_HAVE_ISAL_ERASURE
-#include <isa-l/erasure_code.h>
-#endif
 
 namespace varve {
 
@@ -120,11 +117,8 @@ void sum_piece(std::span<const ByteSpan> sources, std::byte* to, size_t at, size
 
 /// isa-l gives blocks that are shorter than its vectors to a plain kernel, which calls its gf_mul() by that name.
 /// OpenSSL has another function of this name, and where it is linked statically, isa-l's shared library finds that one.
-/// So it gets no such blocks; our own kernel is as good for them.
+/// So it gets no such blocks; tables are as good for them.
 constexpr size_t kIsalBytesMin = 64;
-
-#ifdef VARVE_HAVE_ISAL_ERASURE
-constexpr bool kHaveIsal = true;
 
 std::vector<uint8_t> make_isal_tables(std::vector<uint8_t> coefficients, uint32_t source_count) {
   constexpr size_t kTableBytes = 32;
@@ -145,26 +139,12 @@ void isal_piece(const std::vector<uint8_t>& tables, std::span<const ByteSpan> so
   ::ec_encode_data(static_cast<int>(bytes), static_cast<int>(sources.size()), static_cast<int>(targets.size()),
                    const_cast<unsigned char*>(tables.data()), from.data(), to.data());
 }
-#else
-constexpr bool kHaveIsal = false;
-
-std::vector<uint8_t> make_isal_tables(const std::vector<uint8_t>&, uint32_t) { return {}; }
-void isal_piece(const std::vector<uint8_t>&, std::span<const ByteSpan>, std::span<const MutableByteSpan>, size_t,
-                size_t) {}
-#endif
 }  // namespace
 
-BlockMatrix::BlockMatrix(std::vector<uint8_t> coefficients, uint32_t source_count, ErasureKernel kernel)
+BlockMatrix::BlockMatrix(std::vector<uint8_t> coefficients, uint32_t source_count)
     : coefficients_(std::move(coefficients)), source_count_(source_count) {
   const bool ones = std::all_of(coefficients_.begin(), coefficients_.end(), [](uint8_t each) { return each == 1; });
-  if (ones) {
-    method_ = Method::sum;
-  } else if (kHaveIsal && kernel == ErasureKernel::fast) {
-    method_ = Method::isal;
-    isal_tables_ = make_isal_tables(coefficients_, source_count_);
-  } else {
-    method_ = Method::plain;
-  }
+  if (!ones) isal_tables_ = make_isal_tables(coefficients_, source_count_);
 }
 
 void BlockMatrix::apply(std::span<const ByteSpan> sources, std::span<const MutableByteSpan> targets) const {
@@ -172,13 +152,14 @@ void BlockMatrix::apply(std::span<const ByteSpan> sources, std::span<const Mutab
   const size_t block_bytes = sources.empty() ? 0 : sources[0].size();
   for (size_t at = 0; at < block_bytes; at += kPieceBytes) {
     const size_t bytes = std::min(kPieceBytes, block_bytes - at);
-    if (method_ == Method::isal && bytes >= kIsalBytesMin) {
+    const bool sums = isal_tables_.empty();
+    if (!sums && bytes >= kIsalBytesMin) {
       isal_piece(isal_tables_, sources, targets, at, bytes);
       continue;
     }
     for (size_t row = 0; row < targets.size(); ++row) {
       std::byte* const to = targets[row].data() + at;
-      if (method_ == Method::sum) {
+      if (sums) {
         sum_piece(sources, to, at, bytes);
         continue;
       }
@@ -222,7 +203,7 @@ bool are_different_parts(std::vector<uint32_t> parts, uint32_t part_count) {
 }
 }  // namespace
 
-Result<ErasureCode> ErasureCode::create(uint32_t data_parts, uint32_t parity_parts, ErasureKernel kernel) {
+Result<ErasureCode> ErasureCode::create(uint32_t data_parts, uint32_t parity_parts) {
   if (data_parts == 0 || parity_parts == 0) {
     return Status::invalid_argument("an erasure code needs at least one data part and one parity part",
                                     fmt::format("{}+{}", data_parts, parity_parts));
@@ -231,14 +212,13 @@ Result<ErasureCode> ErasureCode::create(uint32_t data_parts, uint32_t parity_par
     return Status::invalid_argument(fmt::format("an erasure code has at most {} parts", kErasurePartsMax),
                                     fmt::format("{}+{}", data_parts, parity_parts), "take smaller groups");
   }
-  return ErasureCode(data_parts, parity_parts, kernel);
+  return ErasureCode(data_parts, parity_parts);
 }
 
-ErasureCode::ErasureCode(uint32_t data_parts, uint32_t parity_parts, ErasureKernel kernel)
+ErasureCode::ErasureCode(uint32_t data_parts, uint32_t parity_parts)
     : data_parts_(data_parts),
       parity_parts_(parity_parts),
-      kernel_(kernel),
-      encoder_(parity_rows(data_parts, parity_parts), data_parts, kernel) {}
+      encoder_(parity_rows(data_parts, parity_parts), data_parts) {}
 
 std::vector<uint8_t> ErasureCode::generator_row(uint32_t part) const {
   std::vector<uint8_t> row(data_parts_);
@@ -282,7 +262,7 @@ Result<ErasureCode::Repair> ErasureCode::repair(std::vector<uint32_t> sources, s
       coefficients.push_back(sum);
     }
   }
-  BlockMatrix matrix(std::move(coefficients), data_parts_, kernel_);
+  BlockMatrix matrix(std::move(coefficients), data_parts_);
   return Repair(std::move(sources), std::move(targets), std::move(matrix));
 }
 

@@ -23,20 +23,14 @@ const std::array<uint8_t, 256>& galois_products(uint8_t a);
 /// The inverse of a square matrix of `size` rows, row by row; internal if it has none.
 Result<std::vector<uint8_t>> galois_inverse_matrix(std::span<const uint8_t> matrix, uint32_t size);
 
-/// Which code multiplies. All give the same bytes.
-enum class ErasureKernel : uint8_t {
-  fast,   ///< the vector instructions of the processor (isa-l), in a build without it the same as `plain`
-  plain,  ///< portable tables
-};
-
-/// Most parts that a code has, so most blocks that a kernel takes.
+/// Most parts that a code has, so most blocks that a matrix is applied to.
 inline constexpr uint32_t kErasurePartsMax = 255;
 
 /// A matrix over GF(2^8) that is ready to be applied to blocks: row after row, each with a coefficient for each source.
 /// Immutable, thread-safe.
 class BlockMatrix {
  public:
-  BlockMatrix(std::vector<uint8_t> coefficients, uint32_t source_count, ErasureKernel kernel);
+  BlockMatrix(std::vector<uint8_t> coefficients, uint32_t source_count);
 
   /// targets[row] = sum over the sources of coefficient · source, byte by byte. `sources` and `targets` are as many as
   /// the matrix has columns and rows, all equally long, and do not overlap. Allocates nothing.
@@ -45,11 +39,9 @@ class BlockMatrix {
   uint32_t target_count() const { return static_cast<uint32_t>(coefficients_.size() / source_count_); }
 
  private:
-  enum class Method : uint8_t { sum, plain, isal };
   std::vector<uint8_t> coefficients_;
   uint32_t source_count_;
-  Method method_;
-  std::vector<uint8_t> isal_tables_;  ///< for isa-l only
+  std::vector<uint8_t> isal_tables_;  ///< empty: all coefficients are 1, and blocks are added up
 };
 
 /// Makes M parity blocks of K data blocks, such that any K of the K + M are enough to get the others back. The parts
@@ -64,8 +56,7 @@ class BlockMatrix {
 class ErasureCode {
  public:
   /// invalid_argument unless K and M are at least 1 and K + M at most kErasurePartsMax.
-  static Result<ErasureCode> create(uint32_t data_parts, uint32_t parity_parts,
-                                    ErasureKernel kernel = ErasureKernel::fast);
+  static Result<ErasureCode> create(uint32_t data_parts, uint32_t parity_parts);
 
   uint32_t data_parts() const { return data_parts_; }
   uint32_t parity_parts() const { return parity_parts_; }
@@ -99,12 +90,11 @@ class ErasureCode {
   Status rebuild(const std::vector<bool>& present, std::span<const MutableByteSpan> parts) const;
 
  private:
-  ErasureCode(uint32_t data_parts, uint32_t parity_parts, ErasureKernel kernel);
+  ErasureCode(uint32_t data_parts, uint32_t parity_parts);
   /// The row of the generator matrix that makes a part of the data.
   std::vector<uint8_t> generator_row(uint32_t part) const;
 
   uint32_t data_parts_, parity_parts_;
-  ErasureKernel kernel_;
   BlockMatrix encoder_;
 };
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/file_system.h"
-#include "store/set_record.h"
+#include "format/set_record.h"
 #include "store/store.h"
 
 namespace varve {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/file_system.h"
+#include "format/set_record.h"
 #include "redundancy/parity_group.h"
-#include "store/set_record.h"
 #include "varve/communicator.h"
 #include "varve/status.h"
 

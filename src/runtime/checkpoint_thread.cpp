@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <ctime>
 
-#include "aggregate/save.h"
 #include "core/clock.h"
 #include "core/guarded.h"
 #include "core/process.h"
 #include "core/sync.h"
+#include "engine/save.h"
 #include "runtime/group_member.h"
 #include "runtime/placement.h"
 

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "aggregate/save.h"
 #include "core/clock.h"
 #include "core/progress.h"
 #include "core/sync.h"
+#include "engine/save.h"
 #include "level/level.h"
 #include "level/level_spec.h"
 #include "level/retention.h"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "aggregate/source.h"
 #include "core/bytes.h"
+#include "engine/source.h"
+#include "format/image.h"
 #include "level/stored_image.h"
 #include "snapshot/control_block.h"
-#include "snapshot/image.h"
 #include "snapshot/shared_segment.h"
 #include "snapshot/snapshot_view.h"
 #include "varve/status.h"

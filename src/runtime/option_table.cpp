@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "core/quantity.h"
-#include "store/set_record.h"
+#include "format/set_record.h"
 
 namespace varve {
 

@@ -22,8 +22,8 @@
 
 #include "core/bytes.h"
 #include "core/process.h"
+#include "core/process_identity.h"
 #include "core/sync.h"
-#include "snapshot/process_identity.h"
 
 #ifdef VARVE_WITH_HWLOC
 #include <hwloc.h>

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "format/set_record.h"
 #include "runtime/option_table.h"
-#include "store/set_record.h"
 
 #ifdef VARVE_WITH_TOML
 #define TOML_EXCEPTIONS 0

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "aggregate/scheme.h"
 #include "codec/chooser.h"
 #include "core/bytes.h"
 #include "core/file_system.h"
+#include "engine/scheme.h"
 #include "level/level_spec.h"
 #include "varve/communicator.h"
 #include "varve/session.h"

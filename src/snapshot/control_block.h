@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/bytes.h"
-#include "snapshot/process_identity.h"
+#include "core/process_identity.h"
 #include "snapshot/shared_segment.h"
 #include "varve/status.h"
 

@@ -7,7 +7,7 @@
 
 #include <csignal>
 
-#include "snapshot/process_identity.h"
+#include "core/process_identity.h"
 #include "snapshot/test_segments.h"
 
 namespace varve {

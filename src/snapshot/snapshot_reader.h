@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/sync.h"
+#include "format/image.h"
 #include "snapshot/control_block.h"
-#include "snapshot/image.h"
 #include "snapshot/shared_segment.h"
 #include "snapshot/slot_description.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "snapshot/image.h"
+#include "format/image.h"
 #include "varve/session.h"
 
 namespace varve {

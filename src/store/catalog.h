@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "store/set_record.h"
+#include "format/set_record.h"
 #include "store/store.h"
 
 namespace varve {

@@ -10,8 +10,8 @@
 
 #include "core/sync.h"
 #include "core/unique_id.h"
+#include "format/set_record.h"
 #include "store/catalog.h"
-#include "store/set_record.h"
 #include "store/store.h"
 
 namespace varve {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "format/tree.h"
 #include "store/needs.h"
-#include "store/tree.h"
 
 namespace varve {
 

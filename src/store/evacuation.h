@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "arena/pack.h"
 #include "core/progress.h"
+#include "format/pack.h"
 #include "store/needs.h"
 #include "store/spread_file_system.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "arena/pack.h"
 #include "core/file_system.h"
 #include "core/sync.h"
+#include "format/pack.h"
 
 namespace varve {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "core/clock.h"
+#include "core/process_identity.h"
 #include "core/sync.h"
-#include "snapshot/process_identity.h"
 #include "store/store.h"
 
 namespace varve {

@@ -4,11 +4,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "arena/arena_reader.h"
 #include "core/progress.h"
+#include "format/set_record.h"
 #include "layout/layout.h"
+#include "store/arena_reader.h"
 #include "store/catalog.h"
-#include "store/set_record.h"
 #include "store/store.h"
 
 namespace varve {

@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "arena/arena_writer.h"
 #include "core/sync.h"
+#include "store/arena_writer.h"
 #include "store/condemn.h"
 #include "store/needs.h"
 #include "store/prune.h"

@@ -5,9 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "arena/arena_writer.h"
 #include "core/file_system.h"
 #include "core/sync.h"
+#include "store/arena_writer.h"
 #include "store/chunk_index.h"
 #include "store/commit.h"
 #include "store/store.h"

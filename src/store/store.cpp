@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/process.h"
-#include "store/store_header.h"
+#include "format/store_header.h"
 
 namespace varve {
 
@@ -217,7 +217,7 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
   if (!raw.ok()) {
     return raw.status().code() == StatusCode::not_found ? missing_store(fs, path) : raw.status();
   }
-  VARVE_ASSIGN(const StoreHeader header, decode_store_header(*raw, path));
+  VARVE_ASSIGN(const StoreHeader header, decode_store_header(*raw, header_path(path)));
   VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, path));
   if ((member ? member->count : 1) != spread.places()) {
     return Status::invalid_argument(
@@ -229,7 +229,7 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
 }
 
 Result<UniqueId> Store::id_of_header(ByteSpan header, const std::string& path) {
-  VARVE_ASSIGN(const StoreHeader decoded, decode_store_header(header, path));
+  VARVE_ASSIGN(const StoreHeader decoded, decode_store_header(header, header_path(path)));
   return decoded.store;
 }
 

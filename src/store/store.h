@@ -13,12 +13,12 @@
 #include <string_view>
 #include <vector>
 
-#include "arena/arena_reader.h"
-#include "arena/frame.h"
 #include "core/file_system.h"
 #include "core/sync.h"
 #include "core/unique_id.h"
-#include "store/tree.h"
+#include "format/frame.h"
+#include "format/tree.h"
+#include "store/arena_reader.h"
 
 namespace varve {
 
@@ -101,8 +101,6 @@ Status write_spread_member(FileSystem& fs, const std::string& store_path, const 
 
 /// What a file that says which place of a store its folder is holds. corrupt if it makes no sense.
 Result<SpreadMember> parse_spread_member(std::string_view text);
-
-inline constexpr const char* kHowToRestoreHeader = "run `varve repair`: the arenas say what was in it";
 
 /// Why no store can be opened in a folder that has no header. corrupt: there is one that has lost it. not_found: there
 /// is none.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "arena/arena_writer.h"
+#include "store/arena_writer.h"
 #include "store/catalog.h"
 #include "store/chunk_index.h"
 #include "store/commit.h"

@@ -1,4 +1,4 @@
-#include "store/tree.h"
+#include "format/tree.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

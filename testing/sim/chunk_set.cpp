@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "aggregate/save.h"
-#include "aggregate/source.h"
+#include "engine/save.h"
+#include "engine/source.h"
 #include "sim/random.h"
 #include "store/commit.h"
 

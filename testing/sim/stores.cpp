@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 
+#include "engine/repair.h"
+#include "engine/transfer.h"
 #include "sim/chunk_set.h"
 #include "sim/oracle.h"
 #include "sim/whole_store.h"
@@ -13,8 +15,6 @@
 #include "store/prune.h"
 #include "store/spread.h"
 #include "store/verify.h"
-#include "transfer/repair.h"
-#include "transfer/transfer.h"
 
 namespace varve::sim {
 

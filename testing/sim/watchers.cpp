@@ -8,9 +8,9 @@
 #include <optional>
 #include <utility>
 
-#include "aggregate/inspect.h"
-#include "aggregate/save.h"
 #include "core/bytes.h"
+#include "engine/inspect.h"
+#include "engine/save.h"
 #include "layout/layout_service.h"
 #include "level/retention.h"
 #include "runtime/command_levels.h"

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "core/memory_file_system.h"
+#include "engine/transfer.h"
 #include "sim/oracle.h"
 #include "store/prune.h"
 #include "store/verify.h"
-#include "transfer/transfer.h"
 
 namespace varve::sim {
 

@@ -4,10 +4,10 @@
 #include <numeric>
 #include <string>
 
-#include "arena/arena_writer.h"
 #include "core/memory_file_system.h"
 #include "format/documented_bytes.h"
 #include "redundancy/parity_file.h"
+#include "store/arena_writer.h"
 #include "store/catalog.h"
 #include "store/store.h"
 #include "store/verify.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/round_trip.h"
+#include "sets/round_trip.h"
 
 namespace varve::test {
 

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "aggregate/inspect.h"
 #include "core/memory_file_system.h"
+#include "engine/inspect.h"
+#include "engine/transfer.h"
 #include "store/prune.h"
-#include "transfer/transfer.h"
 
 namespace varve {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "core/bytes.h"
-#include "engine/folders.h"
 #include "runtime/run_session.h"
+#include "sets/folders.h"
 #include "varve/session.h"
 
 namespace varve::test {

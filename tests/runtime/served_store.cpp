@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "service/server.h"
+#include "serve/server.h"
 
 namespace varve::test {
 

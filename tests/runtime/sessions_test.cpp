@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "aggregate/save.h"
 #include "core/faulty_file_system.h"
+#include "engine/save.h"
 #include "runtime/ranks.h"
 #include "runtime/switched_file_system.h"
 #include "store/verify.h"

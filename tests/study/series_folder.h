@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/saving.h"
-#include "engine/stopping_progress.h"
+#include "sets/saving.h"
+#include "sets/stopping_progress.h"
 #include "study/study_set.h"
 
 namespace varve::test {

@@ -1,0 +1,208 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <set>
+
+#include "engine/scheme.h"
+#include "engine/similarity.h"
+
+namespace varve {
+namespace {
+
+/// The ranks that files of these names get.
+std::vector<int64_t> ranks_of(const std::vector<std::string>& paths, const std::string& regex = "") {
+  std::vector<SourceFile> files(paths.size());
+  for (size_t i = 0; i < paths.size(); ++i) files[i].path = paths[i];
+  const Status assigned = assign_ranks(files, regex);
+  EXPECT_TRUE(assigned.ok()) << assigned.to_string();
+  std::vector<int64_t> ranks;
+  for (const SourceFile& file : files) ranks.push_back(file.rank);
+  return ranks;
+}
+using Ranks = std::vector<int64_t>;
+
+TEST(RankOfAFile, IsTheNumberThatVariesInEnzosNames) {
+  EXPECT_EQ(ranks_of({"XX1000", "XX1000.boundary", "XX1000.boundary.hdf", "XX1000.cpu0000", "XX1000.cpu0001",
+                      "XX1000.cpu0010", "XX1000.hierarchy"}),
+            (Ranks{-1, -1, -1, 0, 1, 10, -1}));
+}
+
+TEST(RankOfAFile, IsTheNumberThatVariesInLuleshsAndLammpsNames) {
+  EXPECT_EQ(ranks_of({"lulesh_00300.0", "lulesh_00300.13", "lulesh_00300.26"}), (Ranks{0, 13, 26}));
+  EXPECT_EQ(ranks_of({"restart.40.0", "restart.40.1", "restart.40.15", "restart.40.base"}), (Ranks{0, 1, 15, -1}));
+}
+
+TEST(RankOfAFile, IsTheOneOfItsFolder) {
+  EXPECT_EQ(ranks_of({"rank0/ckpt.h5", "rank1/ckpt.h5", "rank10/ckpt.h5"}), (Ranks{0, 1, 10}));
+  EXPECT_EQ(ranks_of({"rank0/part7.h5", "rank1/part7.h5"}), (Ranks{0, 1}));
+}
+
+TEST(RankOfAFile, IsTheLastNumberOfSeveralThatVary) {
+  EXPECT_EQ(ranks_of({"step1/out.0", "step1/out.1", "step2/out.0", "step2/out.1"}), (Ranks{0, 1, 0, 1}));
+}
+
+TEST(RankOfAFile, IsTheOneAfterAWordThatSaysSoIfSeveralVary) {
+  EXPECT_EQ(ranks_of({"ckpt_rank0_pid4711.dmtcp", "ckpt_rank1_pid4708.dmtcp"}), (Ranks{0, 1}));
+  EXPECT_EQ(ranks_of({"rank0/level0.bin", "rank0/level1.bin", "rank1/level0.bin"}), (Ranks{0, 0, 1}));
+  EXPECT_EQ(ranks_of({"node0/p7.dat", "node1/p8.dat"}), (Ranks{7, 8}));
+}
+
+TEST(RankOfAFile, AloneInItsFamilyNeedsAWordThatSaysSo) {
+  EXPECT_EQ(ranks_of({"dump.cpu0003"}), (Ranks{3}));
+  EXPECT_EQ(ranks_of({"rank_007.dat"}), (Ranks{7}));
+  EXPECT_EQ(ranks_of({"PROC-12"}), (Ranks{12}));
+  EXPECT_EQ(ranks_of({"dump0003"}), (Ranks{-1}));
+  EXPECT_EQ(ranks_of({"notes.txt"}), (Ranks{-1}));
+  EXPECT_EQ(ranks_of({"icpu3"}), (Ranks{-1}));
+}
+
+TEST(RankOfAFile, IsOfNoUseIfItHasTooManyDigits) {
+  EXPECT_EQ(ranks_of({"rank99999999999999999999"}), (Ranks{-1}));
+  EXPECT_EQ(ranks_of({"x20240607120000000", "x20240607120000001"}), (Ranks{-1, -1}));
+}
+
+TEST(RankOfAFile, IsWhatTheExpressionSays) {
+  EXPECT_EQ(ranks_of({"a7b3.dat", "a8b4.dat", "notes"}, "a([0-9]+)"), (Ranks{7, 8, -1}));
+  EXPECT_EQ(ranks_of({"a7b3.dat", "a8b4.dat"}, "[0-9]+(?=\\.)"), (Ranks{3, 4}));
+  std::vector<SourceFile> files(1);
+  files[0].path = "rankx";
+  EXPECT_EQ(assign_ranks(files, "rank(.)").code(), StatusCode::invalid_argument);
+  EXPECT_EQ(assign_ranks(files, "rank(").code(), StatusCode::invalid_argument);
+}
+
+TEST(RankOfAFile, IsNotGivenToFoldersAndLinks) {
+  std::vector<SourceFile> files(2);
+  files[0].path = "rank0";
+  files[0].type = FileType::directory;
+  files[1].path = "rank1";
+  files[1].type = FileType::symlink;
+  ASSERT_TRUE(assign_ranks(files, "").ok());
+  EXPECT_EQ(files[0].rank, -1);
+  EXPECT_EQ(files[1].rank, -1);
+}
+
+TEST(PathFamily, ReplacesRunsOfDigits) {
+  EXPECT_EQ(path_family("DD0006/XX1000.cpu0012"), "DD#/XX#.cpu#");
+  EXPECT_EQ(path_family("plain"), "plain");
+  EXPECT_EQ(path_family("1a22b333"), "#a#b#");
+  EXPECT_EQ(path_family(""), "");
+}
+
+Variable variable(const std::string& name, const ElementType& type, std::vector<uint64_t> shape) {
+  Variable made;
+  made.name = name;
+  made.type = type;
+  made.shape = std::move(shape);
+  return made;
+}
+
+TEST(ClassKey, NamesGroupVariableTypeAndClass) {
+  const ElementType f32{ElementKind::floating, ByteOrder::big, 4};
+  const MatchRule rule;
+  EXPECT_EQ(rule.class_key(variable("/Grid00000142/Density", f32, {50, 50}), false), "/Grid#/Density_F32BE_Array2D");
+  EXPECT_EQ(rule.class_key(variable("/Grid1/velocity_1", f32, {50}), false), "/Grid#/velocity_1_F32BE_Array1D");
+  EXPECT_EQ(rule.class_key(variable("time", f32, {}), false), "time_F32BE_Scalar");
+  EXPECT_EQ(rule.class_key(variable("/restart.40.7", ElementType{}, {100}), true), "/restart.#.#_BYTES_Array1D");
+  Variable encoded = variable("/a/b", f32, {10});
+  encoded.encoded = true;
+  EXPECT_EQ(rule.class_key(encoded, false), "/a/b_ENCODED_Array1D");
+}
+
+TEST(ClassKey, FollowsTheRule) {
+  const Variable v = variable("/Grid12/Density7", ElementType{}, {5});
+  EXPECT_EQ(MatchRule::parse("exact")->class_key(v, false), "/Grid12/Density7_BYTES_Array1D");
+  EXPECT_EQ(MatchRule::parse("digits")->class_key(v, false), "/Grid#/Density7_BYTES_Array1D");
+  EXPECT_EQ(MatchRule::parse("Grid[0-9]+/")->class_key(v, false), "/#Density7_BYTES_Array1D");
+  EXPECT_EQ(MatchRule::parse("(").status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(MatchRule::parse("Grid[0-9]+/")->text(), "Grid[0-9]+/");
+}
+
+TEST(ClassKey, TakesLongNamesAsTheyAre) {
+  const std::string name = "/" + std::string(60'000, 'a');
+  EXPECT_EQ(MatchRule::parse("(/|[a-z])*x")->class_key(variable(name, ElementType{}, {5}), false),
+            name + "_BYTES_Array1D");
+}
+
+/// A stream of a rank's file, of a class and a length.
+Stream stream(uint32_t file, uint32_t position, uint32_t class_id, int64_t rank, uint64_t bytes) {
+  Stream made;
+  made.file = file;
+  made.position = position;
+  made.class_id = class_id;
+  made.rank = rank;
+  made.bytes = bytes;
+  made.extents = {{0, bytes}};
+  return made;
+}
+
+/// The order in which a scheme takes streams apart: "stream:begin-end" of each item.
+std::vector<std::string> order_of(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes) {
+  std::vector<std::string> items;
+  WorkOrder order(streams, scheme, block_bytes);
+  while (auto item = order.next()) {
+    items.push_back(std::to_string(item->stream) + ":" + std::to_string(item->begin) + "-" + std::to_string(item->end));
+  }
+  return items;
+}
+using Items = std::vector<std::string>;
+
+/// Two ranks with two variables each (classes 0 and 1); rank 1's file comes first.
+std::vector<Stream> two_ranks() {
+  return {stream(0, 1, 0, 1, 25), stream(0, 2, 1, 1, 10), stream(1, 1, 0, 0, 15), stream(1, 2, 1, 0, 10)};
+}
+
+TEST(Order, AgnosticIsByRankAndPlaceInTheFile) {
+  EXPECT_EQ(order_of(two_ranks(), Scheme::agnostic, 10), (Items{"2:0-15", "3:0-10", "0:0-25", "1:0-10"}));
+}
+TEST(Order, AgnosticBlockTakesABlockOfEachInTurn) {
+  EXPECT_EQ(order_of(two_ranks(), Scheme::agnostic_block, 10),
+            (Items{"2:0-10", "3:0-10", "0:0-10", "1:0-10", "2:10-15", "0:10-20", "0:20-25"}));
+}
+TEST(Order, AwareIsByClassThenRank) {
+  EXPECT_EQ(order_of(two_ranks(), Scheme::aware, 10), (Items{"2:0-15", "0:0-25", "3:0-10", "1:0-10"}));
+}
+TEST(Order, AwareBlockIsByClassThenBlockThenRank) {
+  EXPECT_EQ(order_of(two_ranks(), Scheme::aware_block, 10),
+            (Items{"2:0-10", "0:0-10", "2:10-15", "0:10-20", "0:20-25", "3:0-10", "1:0-10"}));
+}
+TEST(Order, SkipsEmptyStreams) {
+  const std::vector<Stream> streams = {stream(0, 0, 0, 0, 0), stream(0, 1, 1, 0, 5), stream(1, 0, 0, 1, 0)};
+  for (Scheme scheme : {Scheme::agnostic, Scheme::agnostic_block, Scheme::aware, Scheme::aware_block}) {
+    EXPECT_EQ(order_of(streams, scheme, 100), (Items{"1:0-5"}));
+    EXPECT_EQ(order_of({}, scheme, 100), Items{});
+  }
+}
+
+RC_GTEST_PROP(Order, CoversEveryByteOnceAndEachStreamFromFrontToBack, ()) {
+  std::vector<Stream> streams;
+  for (auto count = *rc::gen::inRange<uint32_t>(0, 12); count > 0; --count) {
+    streams.push_back(stream(count, 0, *rc::gen::inRange<uint32_t>(0, 3), *rc::gen::inRange<int64_t>(-1, 4),
+                             *rc::gen::inRange<uint64_t>(0, 60)));
+  }
+  const Scheme scheme = *rc::gen::element(Scheme::agnostic, Scheme::agnostic_block, Scheme::aware, Scheme::aware_block);
+  WorkOrder order(streams, scheme, *rc::gen::inRange<uint64_t>(1, 30));
+  std::vector<uint64_t> reached(streams.size(), 0);
+  std::set<uint32_t> classes_left;
+  std::optional<uint32_t> last_class;
+  const bool aware = scheme == Scheme::aware || scheme == Scheme::aware_block;
+  while (auto item = order.next()) {
+    RC_ASSERT(item->begin == reached[item->stream]);
+    RC_ASSERT(item->end > item->begin);
+    reached[item->stream] = item->end;
+    const uint32_t id = streams[item->stream].class_id;
+    if (last_class && *last_class != id) classes_left.insert(*last_class);
+    last_class = id;
+    RC_ASSERT(!aware || !classes_left.contains(id));
+  }
+  for (size_t i = 0; i < streams.size(); ++i) RC_ASSERT(reached[i] == streams[i].bytes);
+}
+
+TEST(SchemeName, IsReadAsItIsWritten) {
+  for (Scheme scheme : {Scheme::agnostic, Scheme::agnostic_block, Scheme::aware, Scheme::aware_block}) {
+    EXPECT_EQ(parse_scheme(scheme_name(scheme)).value(), scheme);
+  }
+  EXPECT_EQ(parse_scheme("random").status().code(), StatusCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,235 @@
+#include "engine/pack_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace varve {
+
+std::pair<size_t, uint64_t> StreamGatherer::locate(const Stream& stream, uint64_t offset) {
+  if (last_stream_ != &stream || offset < last_extent_at_) {
+    last_stream_ = &stream;
+    last_extent_ = 0;
+    last_extent_at_ = 0;
+  }
+  while (offset - last_extent_at_ >= stream.extents[last_extent_].bytes)
+    last_extent_at_ += stream.extents[last_extent_++].bytes;
+  return {last_extent_, offset - last_extent_at_};
+}
+
+Status StreamGatherer::read(const Stream& stream, uint64_t offset, MutableByteSpan into) {
+  while (!into.empty()) {
+    auto [index, skip] = locate(stream, offset);
+    const Extent& extent = stream.extents[index];
+    const size_t part = std::min<uint64_t>(into.size(), extent.bytes - skip);
+    VARVE_TRY(source_.read(stream.file, extent.offset + skip, into.first(part)));
+    into = into.subspan(part);
+    offset += part;
+  }
+  return {};
+}
+
+Result<uint64_t> StreamGatherer::hole_bytes(const Stream& stream, uint64_t offset) {
+  auto [index, skip] = locate(stream, offset);
+  const Extent& extent = stream.extents[index];
+  return source_.hole_bytes(stream.file, extent.offset + skip, extent.bytes - skip);
+}
+
+namespace {
+/// Holes take no room in a batch's buffer: this bounds how many of them it describes.
+constexpr size_t kBatchChunksMax = 65'536;
+
+/// The eight bytes of which `bytes` consist, the last repetition possibly cut off.
+std::optional<uint64_t> repeated_pattern(ByteSpan bytes) {
+  if (bytes.size() < 16 || std::memcmp(bytes.data(), bytes.data() + 8, bytes.size() - 8) != 0) return std::nullopt;
+  return load_le<uint64_t>(bytes.data());
+}
+}  // namespace
+
+void score_batch(ChunkBatch& batch, const ScoreFunction& score) {
+  std::vector<BatchChunk*> chunks;
+  std::vector<ByteSpan> inputs;
+  for (BatchChunk& chunk : batch.chunks) {
+    if (chunk.pattern) continue;
+    const ByteSpan bytes = batch.bytes_of(chunk);
+    chunk.pattern = repeated_pattern(bytes);
+    if (chunk.pattern) continue;
+    chunks.push_back(&chunk);
+    inputs.push_back(bytes);
+  }
+  std::vector<Score> scores(inputs.size());
+  score.many(inputs, scores);
+  for (size_t i = 0; i < chunks.size(); ++i) chunks[i]->score = scores[i];
+}
+
+size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpan ahead, uint64_t remaining) {
+  const size_t bytes = chunker.next(ahead, remaining);
+  return bytes > type.bytes && bytes < remaining ? bytes - bytes % type.bytes : bytes;
+}
+
+Status BatchReader::fill(ChunkBatch& batch) {
+  batch.chunks.clear();
+  size_t used = 0;
+  while (batch.chunks.size() < kBatchChunksMax) {
+    if (!item_ || item_->begin == item_->end) {
+      item_ = order_.next();
+      if (!item_) return {};
+    }
+    const Stream& stream = streams_[item_->stream];
+    if (files_[stream.file].sparse) {
+      VARVE_ASSIGN(bool was_hole, take_hole(batch));
+      if (was_hole) continue;
+    }
+    const uint64_t remaining = item_->end - item_->begin;
+    const size_t want = std::min<uint64_t>(batch.buffer.size() - used, remaining);
+    if (want < remaining && want < chunker_.bytes_ahead()) return {};
+    VARVE_TRY(reader_.read(stream, item_->begin, MutableByteSpan(batch.buffer).subspan(used, want)));
+    const uint64_t begin_before = item_->begin;
+    cut(batch, used, used + want);
+    used += item_->begin - begin_before;
+    if (item_->begin != item_->end && used + chunker_.bytes_ahead() > batch.buffer.size()) return {};
+  }
+  return {};
+}
+
+Result<bool> BatchReader::take_hole(ChunkBatch& batch) {
+  VARVE_ASSIGN(uint64_t hole, reader_.hole_bytes(streams_[item_->stream], item_->begin));
+  const uint64_t remaining = item_->end - item_->begin;
+  uint64_t bytes = std::min(hole, remaining);
+  // Whole multiples, so that the chunks after the hole are cut where they would be without it.
+  if (bytes < remaining) bytes -= bytes % hole_bytes_min_;
+  if (bytes < hole_bytes_min_) return false;
+  BatchChunk chunk;
+  chunk.stream = item_->stream;
+  chunk.stream_offset = item_->begin;
+  chunk.bytes = bytes;
+  chunk.pattern = 0;
+  batch.chunks.push_back(chunk);
+  item_->begin += bytes;
+  return true;
+}
+
+void BatchReader::cut(ChunkBatch& batch, size_t begin, size_t end) {
+  const ElementType type = streams_[item_->stream].type;
+  const size_t ahead_bytes = chunker_.bytes_ahead();
+  while (begin < end) {
+    const uint64_t remaining = item_->end - item_->begin;
+    const ByteSpan ahead = ByteSpan(batch.buffer).subspan(begin, end - begin);
+    if (ahead.size() < remaining && ahead.size() < ahead_bytes) return;
+    const size_t bytes = next_chunk_bytes(chunker_, type, ahead, remaining);
+    BatchChunk chunk;
+    chunk.stream = item_->stream;
+    chunk.stream_offset = item_->begin;
+    chunk.bytes = bytes;
+    chunk.buffer_offset = begin;
+    batch.chunks.push_back(chunk);
+    item_->begin += bytes;
+    begin += bytes;
+  }
+}
+
+namespace {
+/// What an entry takes, with its share of the slots while they are copied into more.
+constexpr uint64_t kEntryBytes = 112;
+constexpr size_t kSlotsMin = 1024;
+}  // namespace
+
+FreshChunks::FreshChunks(uint64_t memory_bytes)
+    : generation_entries_max_(std::clamp<uint64_t>(memory_bytes / kEntryBytes / 2, 1024, UINT32_MAX / 2)) {}
+
+const FreshChunks::Place* FreshChunks::find(const Score& score, size_t bytes) const {
+  for (const Generation* generation : {&current_, &previous_}) {
+    const Known* found = generation->find(score);
+    if (found != nullptr && found->bytes == bytes) return &found->place;
+  }
+  return nullptr;
+}
+
+void FreshChunks::insert(const Score& score, size_t bytes, const Place& place) {
+  if (current_.size() >= generation_entries_max_) {
+    previous_ = std::move(current_);
+    current_ = {};
+  }
+  current_.insert({score, place, bytes});
+}
+
+size_t FreshChunks::Generation::slot_of(const Score& score) const {
+  const uint64_t hash = score.prefix();
+  const auto tag = static_cast<uint32_t>(hash >> 32);
+  size_t at = hash & (slots_.size() - 1);
+  while (slots_[at].ordinal != 0 && (slots_[at].tag != tag || known_[slots_[at].ordinal - 1].score != score)) {
+    at = (at + 1) & (slots_.size() - 1);
+  }
+  return at;
+}
+
+const FreshChunks::Known* FreshChunks::Generation::find(const Score& score) const {
+  if (slots_.empty()) return nullptr;
+  const Slot& slot = slots_[slot_of(score)];
+  return slot.ordinal == 0 ? nullptr : &known_[slot.ordinal - 1];
+}
+
+void FreshChunks::Generation::insert(const Known& known) {
+  if (2 * (known_.size() + 1) > slots_.size()) grow();
+  Slot& slot = slots_[slot_of(known.score)];
+  if (slot.ordinal != 0) {
+    known_[slot.ordinal - 1] = known;
+    return;
+  }
+  known_.push_back(known);
+  slot = {static_cast<uint32_t>(known.score.prefix() >> 32), static_cast<uint32_t>(known_.size())};
+}
+
+void FreshChunks::Generation::grow() {
+  std::vector<Slot> old(std::max(kSlotsMin, 2 * slots_.size()));
+  old.swap(slots_);
+  // All are different, so that only a free place is to be found.
+  for (const Slot& slot : old) {
+    if (slot.ordinal == 0) continue;
+    size_t at = known_[slot.ordinal - 1].score.prefix() & (slots_.size() - 1);
+    while (slots_[at].ordinal != 0) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = slot;
+  }
+}
+
+bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
+  if (empty()) return true;
+  return stream.class_id == class_id_ && stream.type == pending_.shape.type &&
+         pending_.raw.size() + bytes <= pack_bytes_;
+}
+
+uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score) {
+  if (empty()) {
+    class_id_ = stream.class_id;
+    pending_.shape.type = stream.type;
+    last_stream_ = nullptr;
+  }
+  const uint64_t element_bytes = stream.type.bytes;
+  if (last_stream_ != &stream || run_end_ != stream_offset) {
+    pending_.shape.runs.push_back({0, stream.dims, false});
+    run_begin_ = stream_offset;
+  }
+  last_stream_ = &stream;
+  run_end_ = stream_offset + bytes.size();
+  Run& run = pending_.shape.runs.back();
+  run.elements = (run_end_ - run_begin_) / element_bytes;
+  const uint64_t array_elements = std::accumulate(run.dims.begin(), run.dims.end(), uint64_t{1}, std::multiplies<>());
+  run.whole = run_begin_ == 0 && run_end_ == stream.bytes && run.elements == array_elements;
+
+  const uint64_t offset = pending_.raw.size();
+  pending_.raw.insert(pending_.raw.end(), bytes.begin(), bytes.end());
+  pending_.meta.chunks.push_back({static_cast<uint32_t>(bytes.size()), score});
+  return offset;
+}
+
+PendingPack PackBuilder::take(const std::string& class_key, const ScoreFunction& score) {
+  PendingPack taken = std::move(pending_);
+  pending_ = {};
+  taken.meta.class_key = class_key;
+  taken.meta.score = pack_score(score, taken.meta.chunks);
+  return taken;
+}
+
+}  // namespace varve

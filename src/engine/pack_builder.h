@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "chunk/chunker.h"
+#include "codec/codec.h"
+#include "engine/scheme.h"
+#include "engine/source.h"
+#include "format/pack.h"
+#include "hash/score.h"
+
+namespace varve {
+
+/// Reads streams of a source, gathering their extents. One thread.
+class StreamGatherer {
+ public:
+  explicit StreamGatherer(Source& source) : source_(source) {}
+
+  /// Fills `into` with the stream's bytes from `offset`.
+  Status read(const Stream& stream, uint64_t offset, MutableByteSpan into);
+
+  /// How many bytes from `offset` of the stream are a hole of its (sparse) file; 0 if there are data.
+  Result<uint64_t> hole_bytes(const Stream& stream, uint64_t offset);
+
+ private:
+  /// The extent that holds stream byte `offset`, and how far into it that is.
+  std::pair<size_t, uint64_t> locate(const Stream& stream, uint64_t offset);
+
+  Source& source_;
+  // Streams are read from front to back: where the last look-up ended.
+  const Stream* last_stream_ = nullptr;
+  size_t last_extent_ = 0;
+  uint64_t last_extent_at_ = 0;
+};
+
+/// A chunk that was read and cut.
+struct BatchChunk {
+  uint32_t stream = 0;
+  uint64_t stream_offset = 0;
+  uint64_t bytes = 0;
+  size_t buffer_offset = 0;  ///< where its bytes are, unless it is a hole
+  /// The eight bytes that it consists of, over and over; set for holes by the reader, for constant chunks by
+  /// score_batch().
+  std::optional<uint64_t> pattern;
+  Score score;  ///< of chunks without a pattern, by score_batch()
+};
+
+/// Some consecutive chunks in the order of a scheme.
+struct ChunkBatch {
+  explicit ChunkBatch(size_t buffer_bytes) : buffer(buffer_bytes) {}
+  Buffer buffer;
+  std::vector<BatchChunk> chunks;
+  ByteSpan bytes_of(const BatchChunk& chunk) const {
+    return ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes);
+  }
+};
+
+/// Finds the chunks that are a repeated pattern, and the scores of the others.
+void score_batch(ChunkBatch& batch, const ScoreFunction& score);
+
+/// The length of the chunk that a save cuts off `ahead`, the bytes of a stream after the last cut, of which the item
+/// that is cut has `remaining`: whole elements, so that what is compressed together is aligned.
+size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpan ahead, uint64_t remaining);
+
+/// Reads and cuts a group's streams in the order of the scheme. One thread.
+class BatchReader {
+ public:
+  BatchReader(const std::vector<Stream>& streams, Source& source, WorkOrder order, const Chunker& chunker,
+              uint64_t hole_bytes_min)
+      : streams_(streams),
+        files_(source.files()),
+        order_(std::move(order)),
+        reader_(source),
+        chunker_(chunker),
+        hole_bytes_min_(hole_bytes_min) {}
+  /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least chunker.bytes_ahead()
+  /// bytes.
+  Status fill(ChunkBatch& batch);
+
+ private:
+  Result<bool> take_hole(ChunkBatch& batch);
+  void cut(ChunkBatch& batch, size_t begin, size_t end);
+
+  const std::vector<Stream>& streams_;
+  const std::vector<SourceFile>& files_;
+  WorkOrder order_;
+  StreamGatherer reader_;
+  const Chunker& chunker_;
+  const uint64_t hole_bytes_min_;
+  std::optional<WorkItem> item_;  ///< in work; `begin` moves on
+};
+
+/// The chunks that a save has laid down so far. Bounded: when it is full, it forgets the older half, which costs space
+/// in the store, never data.
+class FreshChunks {
+ public:
+  struct Place {
+    uint32_t pack = 0;  ///< ordinal in the group's packs
+    uint64_t offset = 0;
+  };
+  explicit FreshChunks(uint64_t memory_bytes);
+  const Place* find(const Score& score, size_t bytes) const;
+  void insert(const Score& score, size_t bytes, const Place& place);
+
+ private:
+  struct Known {
+    Score score;
+    Place place;
+    uint64_t bytes = 0;
+  };
+  /// Open addressing over what was laid down, in its order: a look-up that finds nothing, as most do, costs one access
+  /// to memory.
+  class Generation {
+   public:
+    const Known* find(const Score& score) const;
+    void insert(const Known& known);
+    size_t size() const { return known_.size(); }
+
+   private:
+    struct Slot {
+      uint32_t tag = 0;
+      uint32_t ordinal = 0;  ///< in known_, counted from 1; 0: free
+    };
+    /// The slot of a score: its own, or the free one where it belongs.
+    size_t slot_of(const Score& score) const;
+    void grow();
+    std::deque<Known> known_;
+    std::vector<Slot> slots_;  ///< a power of two, at most half of them taken
+  };
+  const size_t generation_entries_max_;
+  Generation current_, previous_;
+};
+
+/// New chunks on their way into one pack, as they are handed to a codec chain.
+struct PendingPack {
+  ByteVector raw;
+  PackShape shape;
+  PackMeta meta;  ///< without the recipe
+};
+
+/// Gathers the new chunks of one similarity class into packs.
+class PackBuilder {
+ public:
+  explicit PackBuilder(uint64_t pack_bytes) : pack_bytes_(pack_bytes) {}
+
+  bool empty() const { return pending_.meta.chunks.empty(); }
+  /// Has room ready for a pack of which no more than so many bytes will come.
+  void expect(uint64_t bytes) { pending_.raw.reserve(std::min(pack_bytes_, bytes)); }
+  /// Whether a chunk of this stream may join what is there.
+  bool accepts(const Stream& stream, uint64_t bytes) const;
+  /// Adds a chunk; returns its offset in the pack.
+  uint64_t add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score);
+  /// The pack, with its score; the builder is then empty.
+  PendingPack take(const std::string& class_key, const ScoreFunction& score);
+
+ private:
+  const uint64_t pack_bytes_;
+  PendingPack pending_;
+  uint32_t class_id_ = 0;
+  const Stream* last_stream_ = nullptr;
+  uint64_t run_begin_ = 0, run_end_ = 0;  ///< of the last run, in its stream
+};
+
+}  // namespace varve

@@ -1,0 +1,310 @@
+// The parts of the saving pipeline: scanning, reading, cutting, packing, and what was laid down before.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/file_system.h"
+#include "engine/pack_builder.h"
+#include "engine/source.h"
+#include "sets/saving.h"
+
+namespace varve {
+namespace {
+
+using test::TempFolder;
+
+struct Reading : testing::Test {
+  TempFolder folder;
+  std::vector<SourceFile> scan() { return scan_source_tree(folder.path(), null_progress()).value(); }
+
+  /// One stream over all of each file.
+  static std::vector<Stream> whole_streams(const std::vector<SourceFile>& files) {
+    std::vector<Stream> streams;
+    for (uint32_t i = 0; i < files.size(); ++i) {
+      Stream stream;
+      stream.file = i;
+      stream.bytes = files[i].bytes;
+      stream.extents = {{0, files[i].bytes}};
+      streams.push_back(stream);
+    }
+    return streams;
+  }
+
+  struct Cut {
+    ByteVector bytes;  ///< of all chunks, in order
+    std::vector<BatchChunk> chunks;
+    size_t batch_count = 0;
+  };
+  Cut cut(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, const std::string& chunker_text,
+          size_t buffer_bytes) {
+    const std::unique_ptr<Chunker> chunker = make_chunker(parse_chunker(chunker_text).value()).value();
+    FolderSource source(folder.path(), files, test::layout_service(), {});
+    BatchReader reader(streams, source, WorkOrder(streams, Scheme::agnostic, 64_KiB), *chunker, 4096);
+    ChunkBatch batch(std::max(buffer_bytes, chunker->bytes_ahead()));
+    Cut result;
+    while (true) {
+      const Status filled = reader.fill(batch);
+      EXPECT_TRUE(filled.ok()) << filled.to_string();
+      if (!filled.ok() || batch.chunks.empty()) return result;
+      score_batch(batch, ScoreFunction::preferred());
+      ++result.batch_count;
+      for (const BatchChunk& chunk : batch.chunks) {
+        result.chunks.push_back(chunk);
+        const size_t at = result.bytes.size();
+        result.bytes.resize(at + chunk.bytes);
+        std::byte pattern[8];
+        if (chunk.pattern) store_le<uint64_t>(pattern, *chunk.pattern);
+        for (uint64_t i = 0; i < chunk.bytes; ++i) {
+          result.bytes[at + i] = chunk.pattern ? pattern[i % 8] : batch.bytes_of(chunk)[i];
+        }
+      }
+    }
+  }
+};
+
+TEST_F(Reading, CutsStreamsWithoutLosingAByteWhateverTheBuffer) {
+  test::write_file(folder / "a", test::random_bytes(100'000, 1));
+  test::write_file(folder / "b", test::random_bytes(33, 2));
+  test::write_file(folder / "c", test::random_bytes(8192, 3));
+  const auto files = scan();
+  const auto streams = whole_streams(files);
+  ByteVector all;
+  for (const char* name : {"a", "b", "c"}) {
+    const ByteVector part = read_file(posix_file_system(), folder / name, 1_MiB).value();
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  for (const char* chunker : {"fixed:1000", "fixed:8192", "gear:1024", "rabin:512"}) {
+    std::vector<uint64_t> lengths;
+    for (size_t buffer_bytes : {size_t{1}, size_t{20'000}, size_t{1} << 20}) {
+      const Cut result = cut(streams, files, chunker, buffer_bytes);
+      EXPECT_EQ(result.bytes, all) << chunker;
+      std::vector<uint64_t> found;
+      for (const BatchChunk& chunk : result.chunks) found.push_back(chunk.bytes);
+      if (lengths.empty()) lengths = found;
+      EXPECT_EQ(found, lengths) << "cuts depend on the buffer: " << chunker;
+    }
+  }
+}
+
+TEST_F(Reading, GathersScatteredExtents) {
+  const ByteVector contents = test::random_bytes(200'000, 9);
+  test::write_file(folder / "a", contents);
+  const auto files = scan();
+  Stream stream;
+  ByteVector expected;
+  for (uint64_t offset = 150'000; offset > 40'000; offset -= 777) {
+    const uint64_t bytes = offset % 3 == 0 ? 5'000 : 100;
+    stream.extents.push_back({offset, bytes});
+    stream.bytes += bytes;
+    expected.insert(expected.end(), contents.begin() + static_cast<ptrdiff_t>(offset),
+                    contents.begin() + static_cast<ptrdiff_t>(offset + bytes));
+  }
+  EXPECT_EQ(cut({stream}, files, "fixed:4096", 64_KiB).bytes, expected);
+  FolderSource source(folder.path(), files, test::layout_service(), {});
+  StreamGatherer reader(source);
+  for (uint64_t offset : {uint64_t{70'000}, uint64_t{0}, uint64_t{12'345}, stream.bytes - 10}) {
+    ByteVector part(10);
+    ASSERT_TRUE(reader.read(stream, offset, part).ok());
+    EXPECT_TRUE(std::equal(part.begin(), part.end(), expected.begin() + static_cast<ptrdiff_t>(offset)));
+  }
+}
+
+TEST_F(Reading, TakesHolesWithoutReadingThemAndCutsAfterThemAsIfTheyWereThere) {
+  const std::string path = folder / "sparse";
+  const ByteVector data = test::random_bytes(20'000, 4);
+  ByteVector all(30'000'000);
+  std::ofstream(path).close();
+  ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(all.size())), 0);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  for (size_t offset : {size_t{0}, size_t{10'000'000}, size_t{29'000'001}}) {
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.write(as_text(data).data(), static_cast<std::streamsize>(data.size()));
+    std::copy(data.begin(), data.end(), all.begin() + static_cast<ptrdiff_t>(offset));
+  }
+  file.close();
+  const auto files = scan();
+  if (!files[0].sparse) GTEST_SKIP() << "this file system stores holes";
+  const Cut result = cut(whole_streams(files), files, "fixed:4096", 64_KiB);
+  EXPECT_EQ(result.bytes, all);
+  EXPECT_LT(result.chunks.size(), 100u);
+  for (const BatchChunk& chunk : result.chunks) EXPECT_EQ(chunk.stream_offset % 4096, 0u);
+}
+
+TEST_F(Reading, FindsPatternsOfEightBytesAndScoresTheRest) {
+  ByteVector contents;
+  ByteWriter w(contents);
+  for (int i = 0; i < 512; ++i) w.le64(0x3ff0000000000000);
+  for (int i = 0; i < 512; ++i) w.le64(static_cast<uint64_t>(i));
+  contents.resize(contents.size() + 4096);
+  test::write_file(folder / "a", contents);
+  test::write_file(folder / "b", "aaaaa");
+  const auto files = scan();
+  const Cut result = cut(whole_streams(files), files, "fixed:4096", 64_KiB);
+  ASSERT_EQ(result.chunks.size(), 4u);
+  EXPECT_EQ(result.chunks[0].pattern, 0x3ff0000000000000u);
+  EXPECT_FALSE(result.chunks[1].pattern);
+  EXPECT_EQ(result.chunks[1].score, ScoreFunction::preferred()(ByteSpan(contents).subspan(4096, 4096)));
+  EXPECT_EQ(result.chunks[2].pattern, 0u);
+  EXPECT_FALSE(result.chunks[3].pattern) << "too short to be a pattern";
+}
+
+TEST_F(Reading, CutsWholeElements) {
+  test::write_file(folder / "a", test::random_bytes(12'000, 5));
+  const auto files = scan();
+  std::vector<Stream> streams = whole_streams(files);
+  streams[0].type = {ElementKind::opaque, ByteOrder::little, 12};
+  for (const BatchChunk& chunk : cut(streams, files, "fixed:1000", 64_KiB).chunks) EXPECT_EQ(chunk.bytes % 12, 0u);
+  for (const BatchChunk& chunk : cut(streams, files, "gear:512", 64_KiB).chunks) EXPECT_EQ(chunk.bytes % 12, 0u);
+}
+
+TEST_F(Reading, SaysThatAFileBecameShorter) {
+  test::write_file(folder / "a", test::random_bytes(100'000, 5));
+  const auto files = scan();
+  const auto streams = whole_streams(files);
+  ASSERT_EQ(::truncate((folder / "a").c_str(), 50'000), 0);
+  FolderSource source(folder.path(), files, test::layout_service(), {});
+  StreamGatherer reader(source);
+  ByteVector part(70'000);
+  EXPECT_EQ(reader.read(streams[0], 0, part).code(), StatusCode::busy);
+  ByteVector small(10);
+  EXPECT_EQ(reader.read(streams[0], 99'000, small).code(), StatusCode::busy);
+  EXPECT_EQ(check_unchanged(folder.path(), files[0]).code(), StatusCode::busy);
+}
+
+TEST_F(Reading, NoticesEveryChangeOfAFile) {
+  auto changed_by = [&](const std::function<void(const std::string&)>& change) {
+    const std::string path = folder / "a";
+    std::filesystem::remove_all(path);
+    test::write_file(path, "contents");
+    const auto files = scan();
+    EXPECT_TRUE(check_unchanged(folder.path(), files[0]).ok());
+    ::usleep(20'000);
+    change(path);
+    return check_unchanged(folder.path(), files[0]).code();
+  };
+  EXPECT_EQ(changed_by([](const std::string& path) { test::write_file(path, "CONTENTS"); }), StatusCode::busy);
+  EXPECT_EQ(changed_by([](const std::string& path) { std::filesystem::remove(path); }), StatusCode::busy);
+  EXPECT_EQ(changed_by([](const std::string& path) { ASSERT_EQ(::chmod(path.c_str(), 0600), 0); }), StatusCode::busy);
+  EXPECT_EQ(changed_by([](const std::string& path) {
+              struct stat before {};
+              ASSERT_EQ(::stat(path.c_str(), &before), 0);
+              test::write_file(path, "CONTENTS");
+              const timespec times[2] = {before.st_atim, before.st_mtim};
+              ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+            }),
+            StatusCode::busy)
+      << "a change whose time was set back";
+}
+
+TEST_F(Reading, ListsATreeWithoutFollowingLinks) {
+  test::write_file(folder / "b/file", "x");
+  std::filesystem::create_directory(folder / "empty");
+  std::filesystem::create_symlink("..", folder / "b/up");
+  std::filesystem::create_symlink("nowhere", folder / "a");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::vector<std::string> paths;
+  for (const SourceFile& file : scan()) paths.push_back(file.path);
+  EXPECT_EQ(paths, (std::vector<std::string>{"a", "b", "b/file", "b/up", "empty"}));
+  EXPECT_FALSE(scan_source_tree(folder / "none", null_progress()).ok());
+}
+
+struct Packing : testing::Test {
+  static Stream stream(uint32_t class_id, uint64_t elements, std::vector<uint64_t> dims = {}) {
+    Stream made;
+    made.class_id = class_id;
+    made.type = {ElementKind::floating, ByteOrder::little, 8};
+    made.bytes = 8 * elements;
+    made.dims = std::move(dims);
+    return made;
+  }
+  uint64_t add(PackBuilder& builder, const Stream& from, uint64_t offset, uint64_t bytes) {
+    const ByteVector raw = test::random_bytes(bytes, ++seed);
+    return builder.add(from, offset, raw, score(raw));
+  }
+  ScoreFunction score = ScoreFunction::preferred();
+  uint64_t seed = 0;
+};
+
+TEST_F(Packing, JoinsNeighboursIntoRunsAndKnowsWholeArrays) {
+  PackBuilder builder(1_MiB);
+  EXPECT_TRUE(builder.empty());
+  const Stream whole = stream(1, 200, {10, 20}), part = stream(1, 200, {10, 20});
+  EXPECT_EQ(add(builder, whole, 0, 800), 0u);
+  EXPECT_EQ(add(builder, whole, 800, 800), 800u);
+  EXPECT_EQ(add(builder, part, 0, 400), 1600u);
+  EXPECT_EQ(add(builder, part, 1200, 400), 2000u);
+  const PendingPack pack = builder.take("key", score);
+  EXPECT_TRUE(builder.empty());
+  ASSERT_EQ(pack.shape.runs.size(), 3u);
+  EXPECT_EQ(pack.shape.runs[0].elements, 200u);
+  EXPECT_TRUE(pack.shape.runs[0].whole);
+  EXPECT_EQ(pack.shape.runs[0].dims, (std::vector<uint64_t>{10, 20}));
+  EXPECT_EQ(pack.shape.runs[1].elements, 50u);
+  EXPECT_FALSE(pack.shape.runs[1].whole);
+  EXPECT_EQ(pack.shape.runs[2].elements, 50u);
+  EXPECT_EQ(pack.raw.size(), 2400u);
+  EXPECT_EQ(pack.meta.chunks.size(), 4u);
+  EXPECT_EQ(pack.meta.score, pack_score(score, pack.meta.chunks));
+  EXPECT_EQ(pack.meta.class_key, "key");
+}
+
+TEST_F(Packing, TakesOneClassAndTypeUpToItsSize) {
+  PackBuilder builder(1000);
+  const Stream first = stream(1, 1000);
+  EXPECT_TRUE(builder.accepts(first, 5000)) << "a chunk larger than a pack has one of its own";
+  add(builder, first, 0, 800);
+  EXPECT_TRUE(builder.accepts(first, 200));
+  EXPECT_FALSE(builder.accepts(first, 201));
+  EXPECT_FALSE(builder.accepts(stream(2, 1000), 8));
+  Stream other_type = stream(1, 1000);
+  other_type.type.order = ByteOrder::big;
+  EXPECT_FALSE(builder.accepts(other_type, 8));
+}
+
+TEST_F(Packing, BeginsANewRunWithANewPack) {
+  PackBuilder builder(1_MiB);
+  const Stream from = stream(1, 300);
+  add(builder, from, 0, 800);
+  builder.take("key", score);
+  add(builder, from, 800, 1600);
+  const PendingPack second = builder.take("key", score);
+  ASSERT_EQ(second.shape.runs.size(), 1u);
+  EXPECT_EQ(second.shape.runs[0].elements, 200u);
+  EXPECT_FALSE(second.shape.runs[0].whole);
+}
+
+TEST(ChunksLaidDown, AreFoundByScoreAndLength) {
+  FreshChunks fresh(1_MiB);
+  const Score score = ScoreFunction::preferred()(as_bytes("chunk"));
+  EXPECT_EQ(fresh.find(score, 5), nullptr);
+  fresh.insert(score, 5, {3, 400});
+  ASSERT_NE(fresh.find(score, 5), nullptr);
+  EXPECT_EQ(fresh.find(score, 5)->pack, 3u);
+  EXPECT_EQ(fresh.find(score, 5)->offset, 400u);
+  EXPECT_EQ(fresh.find(score, 6), nullptr);
+}
+
+TEST(ChunksLaidDown, AreForgottenInTheOrderOfTheirAgeOnceTheyAreTooMany) {
+  FreshChunks fresh(0);
+  auto score_of = [](uint64_t number) {
+    Score score;
+    store_le<uint64_t>(score.bytes.data(), number);
+    return score;
+  };
+  size_t found = 0;
+  for (uint64_t number = 0; number < 10'000; ++number) {
+    fresh.insert(score_of(number), 1, {static_cast<uint32_t>(number), 0});
+    EXPECT_NE(fresh.find(score_of(number), 1), nullptr);
+  }
+  for (uint64_t number = 0; number < 10'000; ++number) found += fresh.find(score_of(number), 1) != nullptr ? 1 : 0;
+  EXPECT_GE(found, 1024u);
+  EXPECT_LE(found, 2048u);
+  EXPECT_EQ(fresh.find(score_of(0), 1), nullptr);
+}
+
+}  // namespace
+}  // namespace varve

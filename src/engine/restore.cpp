@@ -1,0 +1,444 @@
+#include "engine/restore.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "comm/agreement.h"
+#include "comm/process_share.h"
+#include "core/sync.h"
+#include "core/thread_pool.h"
+#include "engine/restore_target.h"
+
+namespace varve {
+
+namespace {
+constexpr size_t kPatternBufferBytes = 64_KiB;
+constexpr size_t kReadsInFlight = 8;
+/// Where several processes share a machine and its disk.
+constexpr uint32_t kThreadsOfProcessMin = 4;
+
+/// A range of a pack that goes to a place of a staged file.
+struct Copy {
+  uint32_t file = 0;
+  uint32_t pack_offset = 0;
+  uint64_t bytes = 0;
+  uint64_t file_offset = 0;
+};
+
+struct PackPlan {
+  PackLink link;
+  std::vector<Copy> copies;
+};
+
+class Restorer {
+ public:
+  Restorer(const Store& store, RestoreTarget& target, const SetRecord& record, const RestoreOptions& options,
+           Communicator& ranks, ProgressSink& progress)
+      : store_(store),
+        target_(target),
+        record_(record),
+        options_(options),
+        ranks_(ranks),
+        progress_(progress),
+        shares_(record.raw_bytes, ranks.rank_count()),
+        tiles_(
+            [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
+              // What need not be durable stays in the page cache, where whoever restarts from it finds it.
+              return whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
+                                                 : target_.write(number, offset, bytes);
+            },
+            options.memory_bytes / 2) {}
+
+  /// Walks the tree and brings the wanted files that are this process's into the staging folder.
+  Status stage() {
+    Status planned = for_each_leaf(store_, record_, [&](const Leaf& leaf) -> Status {
+      for (const TreeFile& file : leaf.files) {
+        // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
+        const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
+        if (options_.filter.matches(file)) {
+          VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
+        } else if (file.type == FileType::directory) {
+          other_folders_.emplace(file.path, without_contents(file));
+        }
+      }
+      return copy_count_ > copies_max() ? execute() : Status();
+    });
+    VARVE_TRY(planned);
+    VARVE_TRY(plan_folders_above());
+    VARVE_TRY(check_nesting());
+    return execute();
+  }
+
+  /// Puts everything at its place, one type after another on all processes. Collective.
+  Status publish(RestoreReport& report) {
+    for (FileType type :
+         {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
+      VARVE_TRY(agree(ranks_, publish_type(type, report)));
+    }
+    for (uint32_t number : lost_) report.lost_files.push_back(files_[number].path);
+    report.read_bytes = read_bytes_;
+    std::vector<const TreeFile*> folders;
+    for (uint32_t number = 0; number < files_.size(); ++number) {
+      if (mine_[number] && files_[number].type == FileType::directory) folders.push_back(&files_[number]);
+    }
+    return agree(ranks_, ranks_.rank() == 0 ? target_.finish_folders(folders, options_.sync) : Status());
+  }
+
+  /// Wanted files of all processes.
+  size_t file_count() const { return files_.size() - above_.size(); }
+  const Status& first_damage() const { return first_damage_; }
+
+ private:
+  size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
+
+  Status publish_type(FileType type, RestoreReport& report) {
+    std::vector<uint32_t> numbers;
+    for (uint32_t number = 0; number < files_.size(); ++number) {
+      if (mine_[number] && files_[number].type == type && !lost_.contains(number)) numbers.push_back(number);
+    }
+    if (type == FileType::directory) {  // before what is in them: they may need to be made writable
+      std::sort(numbers.begin(), numbers.end(),
+                [this](uint32_t a, uint32_t b) { return files_[a].path < files_[b].path; });
+    }
+    for (const uint32_t number : numbers) {
+      const TreeFile& file = files_[number];
+      VARVE_TRY(target_.publish(number, file));
+      if (above_.contains(number)) continue;
+      ++report.file_count;
+      report.raw_bytes += file.bytes;
+    }
+    return {};
+  }
+
+  /// What lies below anything but a folder could not be put there, or a link would lead it elsewhere.
+  Status check_nesting() const {
+    for (const auto& [path, type] : paths_) {
+      for (size_t slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+        auto above = paths_.find(path.substr(0, slash));
+        if (above == paths_.end() || above->second == FileType::directory) continue;
+        return Status::corrupt("a set names a file below something that is not a folder", path);
+      }
+    }
+    return {};
+  }
+
+  /// A file without layout and references, which the plan holds.
+  static TreeFile without_contents(const TreeFile& file) {
+    TreeFile kept;
+    kept.path = file.path;
+    kept.type = file.type;
+    kept.mode = file.mode;
+    kept.modified_s = file.modified_s;
+    kept.modified_ns = file.modified_ns;
+    kept.link_target = file.link_target;
+    kept.bytes = file.bytes;
+    return kept;
+  }
+
+  /// Whether the set has a folder there, which is restored, if only for what is below it. A leaf has it before that.
+  bool comes(const std::string& folder) const {
+    const auto wanted = paths_.find(folder);
+    return other_folders_.contains(folder) || (wanted != paths_.end() && wanted->second == FileType::directory);
+  }
+
+  /// Wanted files bring the folders that they lie in, with their modes.
+  Status plan_folders_above() {
+    std::set<std::string> above;
+    for (const auto& [path, type] : paths_) {
+      for (std::string at = parent_path(path); at != "." && above.insert(at).second;) at = parent_path(at);
+    }
+    for (const std::string& path : above) {
+      const auto folder = other_folders_.find(path);
+      if (folder == other_folders_.end()) continue;
+      above_.insert(static_cast<uint32_t>(files_.size()));
+      VARVE_TRY(plan_file({}, folder->second, ranks_.rank() == 0));
+    }
+    return {};
+  }
+
+  Status plan_file(const Leaf& leaf, const TreeFile& file, bool mine) {
+    const auto number = static_cast<uint32_t>(files_.size());
+    if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
+    if (mine) VARVE_TRY(target_.check_free(file, comes(parent_path(file.path))));
+    files_.push_back(without_contents(file));
+    mine_.push_back(mine);
+    tiled_.push_back(mine && is_tiled(file));
+    if (!mine || file.type != FileType::regular) return {};
+    VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
+    staged_.push_back(number);
+    for (size_t position = 0; position < file.streams.size(); ++position) {
+      VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
+    }
+    return {};
+  }
+
+  /// Whether hardly any of the file is zeros, which are left as holes.
+  static bool is_dense(const TreeFile& file) {
+    uint64_t zero_bytes = 0;
+    for (const std::vector<Reference>& stream : file.streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern && reference.offset == 0) zero_bytes += reference.bytes;
+      }
+    }
+    return file.bytes > 0 && zero_bytes < file.bytes / 8;
+  }
+
+  /// Whether all of a large file comes out of packs, so that its tiles get whole.
+  static bool is_tiled(const TreeFile& file) {
+    if (file.bytes < kTileBytes) return false;
+    for (const std::vector<Reference>& stream : file.streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Lays the references of a stream over its extents.
+  Status plan_stream(const Leaf& leaf, const std::vector<Reference>& stream, const std::vector<Extent>& extents,
+                     uint32_t number) {
+    size_t extent = 0;
+    uint64_t skip = 0;
+    for (const Reference& reference : stream) {
+      for (uint64_t done = 0; done < reference.bytes;) {
+        const uint64_t part = std::min(reference.bytes - done, extents[extent].bytes - skip);
+        const uint64_t file_offset = extents[extent].offset + skip;
+        if (reference.pack == Reference::kPattern) {
+          VARVE_TRY(write_pattern(number, reference.offset, done, part, file_offset));
+        } else {
+          plan_copy(leaf.packs[reference.pack],
+                    {number, static_cast<uint32_t>(reference.offset + done), part, file_offset});
+        }
+        done += part;
+        skip += part;
+        if (skip == extents[extent].bytes) {
+          ++extent;
+          skip = 0;
+        }
+      }
+    }
+    return {};
+  }
+
+  void plan_copy(const PackLink& link, const Copy& copy) {
+    auto [found, added] = plan_of_.emplace(std::pair(link.score, link.hint), plans_.size());
+    if (added) plans_.push_back({link, {}});
+    plans_[found->second].copies.push_back(copy);
+    ++copy_count_;
+  }
+
+  Status write_pattern(uint32_t number, uint64_t pattern, uint64_t offset, uint64_t bytes, uint64_t file_offset) {
+    progress_.advance(bytes);
+    if (pattern == 0) return {};  // a staged file begins as a hole
+    ByteVector buffer(std::min<uint64_t>(bytes, kPatternBufferBytes));
+    fill_pattern(pattern, offset, buffer);  // the buffer is a multiple of the pattern, so each write continues it
+    for (uint64_t done = 0; done < bytes; done += buffer.size()) {
+      VARVE_TRY(target_.write(number, file_offset + done,
+                              ByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done))));
+    }
+    return {};
+  }
+
+  /// Reads every planned pack once and puts its bytes where they belong; then the files are complete.
+  Status execute() {
+    // By the first place that a pack serves, so that files fill from front to back, from however many arenas.
+    std::sort(plans_.begin(), plans_.end(), [](const PackPlan& a, const PackPlan& b) {
+      return std::pair(a.copies[0].file, a.copies[0].file_offset) <
+             std::pair(b.copies[0].file, b.copies[0].file_offset);
+    });
+    // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
+    const size_t usual = std::max(kReadsInFlight, 2 * size_t{processor_count()});
+    const size_t thread_count = options_.thread_count > 0 ? options_.thread_count : usual;
+    VARVE_TRY(parallel_for(plans_.size(), thread_count, [this](size_t i) { return copy_or_lose(plans_[i]); }));
+    VARVE_TRY(tiles_.flush());
+    plans_.clear();
+    plan_of_.clear();
+    copy_count_ = 0;
+    // In parallel, too: a file system makes many files durable at once.
+    VARVE_TRY(parallel_for(staged_.size(), thread_count, [this](size_t i) {
+      return lost_.contains(staged_[i]) ? Status() : target_.finish(staged_[i], files_[staged_[i]], options_.sync);
+    }));
+    staged_.clear();
+    return {};
+  }
+
+  /// With keep_going, damage costs the files that need what is damaged.
+  Status copy_or_lose(const PackPlan& plan) {
+    if (progress_.cancelled()) return Status::cancelled();
+    const Status status = copy_pack(plan);
+    if (!is_damage(status) || !options_.keep_going) return status;
+    std::map<uint32_t, PackPlan> of_file;
+    for (const Copy& copy : plan.copies)
+      of_file.try_emplace(copy.file, PackPlan{plan.link, {}}).first->second.copies.push_back(copy);
+    for (const auto& [file, own] : of_file) {
+      const Status copied = of_file.size() == 1 ? status : copy_pack(own);
+      if (!is_damage(copied)) {
+        VARVE_TRY(copied);
+        continue;
+      }
+      std::lock_guard lock(mutex_);
+      if (first_damage_.ok()) first_damage_ = copied;
+      lost_.insert(file);
+    }
+    return {};
+  }
+
+  static bool is_damage(const Status& status) {
+    return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
+  }
+
+  Status copy_pack(const PackPlan& plan) {
+    std::vector<Extent> ranges;
+    for (const Copy& copy : plan.copies) ranges.push_back({copy.pack_offset, copy.bytes});
+    VARVE_ASSIGN(Pack pack, store_.read_pack(plan.link, ranges));  // all verified before the first byte goes out
+    uint64_t bytes = 0;
+    for (const Copy& copy : plan.copies) {
+      VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
+      if (tiled_[copy.file]) {
+        VARVE_TRY(tiles_.add(copy.file, files_[copy.file].bytes, copy.file_offset, range));
+      } else {
+        VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
+      }
+      bytes += copy.bytes;
+    }
+    read_bytes_ += pack.meta().held_bytes();
+    progress_.advance(bytes);
+    return {};
+  }
+
+  const Store& store_;
+  RestoreTarget& target_;
+  const SetRecord& record_;
+  const RestoreOptions& options_;
+  Communicator& ranks_;
+  ProgressSink& progress_;
+  ProcessShares shares_;
+  std::vector<TreeFile> files_;  ///< all that are wanted; of them:
+  std::vector<bool> mine_;       ///< this process restores it
+  std::set<uint32_t> above_;     ///< it is restored only for what is below it
+  std::map<std::string, FileType> paths_;
+  std::map<std::string, TreeFile> other_folders_;  ///< of the set, which are not wanted themselves
+  std::vector<bool> tiled_;
+  std::vector<uint32_t> staged_;  ///< files of the plan
+  TileWriter tiles_;
+  std::vector<PackPlan> plans_;
+  /// By arena too: two thinned copies of one pack may each hold what the other lacks.
+  std::map<std::pair<Score, ArenaId>, size_t> plan_of_;
+  size_t copy_count_ = 0;
+  Mutex mutex_;  // guards lost_ and first_damage_ while packs are copied
+  std::set<uint32_t> lost_;
+  Status first_damage_;
+  std::atomic<uint64_t> read_bytes_{0};
+};
+/// The record of the set, as the first process finds it.
+Result<SetRecord> share_record(const Store& store, const SetName& name, Communicator& ranks) {
+  Result<SetRecord> record = Status::internal("another process reads the record");
+  if (ranks.rank() == 0) record = Catalog(store).read(name);
+  VARVE_TRY(follow_first(ranks, record.status()));
+  VARVE_ASSIGN(const ByteVector raw,
+               ranks.broadcast(record.ok() ? encode_set_record(*record, store.score()) : ByteVector(), 0));
+  return decode_set_record(raw, store.score());
+}
+
+/// Opens the folder on all processes; the first one makes it.
+Status open_target(const std::string& folder, bool overwrite, Communicator& ranks,
+                   std::unique_ptr<RestoreTarget>& target) {
+  auto open = [&]() -> Status {
+    VARVE_ASSIGN(target, RestoreTarget::open(folder, overwrite));
+    return {};
+  };
+  VARVE_TRY(follow_first(ranks, ranks.rank() == 0 ? open() : Status()));
+  return agree(ranks, ranks.rank() == 0 ? Status() : open());
+}
+
+/// Takes the staging folders away. The first process, which may have made the folder itself, does it when the others
+/// have left it.
+Status leave_target(Communicator& ranks, std::unique_ptr<RestoreTarget>& target) {
+  if (ranks.rank() != 0) target.reset();
+  const Status left = ranks.barrier();
+  target.reset();
+  return left;
+}
+
+/// The same report on all processes, of what all have done.
+Result<RestoreReport> gather_report(const RestoreReport& of_this, Communicator& ranks) {
+  ByteVector mine;
+  ByteWriter w(mine);
+  for (uint64_t number : {of_this.file_count, of_this.raw_bytes, of_this.read_bytes}) w.varint(number);
+  for (const std::string& path : of_this.lost_files) w.text(path);
+  VARVE_ASSIGN(const auto all, ranks.all_gather(mine));
+  RestoreReport report;
+  report.set = of_this.set;
+  for (const std::vector<std::byte>& of_one : all) {
+    ByteReader reader(of_one);
+    for (uint64_t* sum : {&report.file_count, &report.raw_bytes, &report.read_bytes}) {
+      VARVE_ASSIGN(const uint64_t number, reader.varint());
+      *sum += number;
+    }
+    while (!reader.at_end()) {
+      VARVE_ASSIGN(const std::string_view path, reader.text());
+      report.lost_files.emplace_back(path);
+    }
+  }
+  return report;
+}
+
+Status cannot_restore(const SetName& name, bool keep_going, const Status& staged) {
+  const std::string context = "cannot restore " + name.to_string();
+  if (staged.code() != StatusCode::corrupt && staged.code() != StatusCode::not_found) {
+    return staged.with_context(context);
+  }
+  return Status::corrupt(context + ": " + std::string(staged.message()), std::string(staged.subject()),
+                         std::string("nothing was written; `varve verify --deep` tells what is affected, ") +
+                             (keep_going ? "`varve repair --from STORE` brings it back from another store"
+                                         : "--keep-going restores what is whole"));
+}
+
+Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, RestoreTarget& target,
+                                   const RestoreOptions& options, Communicator& ranks, ProgressSink& progress) {
+  Restorer restorer(store, target, record, options, ranks, progress);
+  const Status staged = agree(ranks, restorer.stage());
+  if (!staged.ok()) return cannot_restore(record.name, options.keep_going, staged);
+  if (restorer.file_count() == 0 && !options.filter.all()) {
+    return Status::not_found("no file of the set matches", record.name.to_string(),
+                             "`varve show " + record.name.to_string() + "` lists its files");
+  }
+  RestoreReport report;
+  report.set = record.name;
+  VARVE_TRY(restorer.publish(report));
+  if (!report.lost_files.empty()) progress.warning(restorer.first_damage());
+  return gather_report(report, ranks);
+}
+}  // namespace
+
+Result<RestoreReport> restore_set(const Store& store, const SetName& name, const std::string& folder,
+                                  const RestoreOptions& options, ProgressSink& progress) {
+  const std::unique_ptr<Communicator> alone = make_single_communicator();
+  return restore_set_together(store, name, folder, options, *alone, progress);
+}
+
+Result<RestoreReport> restore_set_together(const Store& store, const SetName& name, const std::string& folder,
+                                           RestoreOptions options, Communicator& ranks, ProgressSink& progress) {
+  SharedProgress shared(ranks, progress);
+  shared.phase("restoring");
+  VARVE_ASSIGN(const SetRecord record, share_record(store, name, ranks));
+  shared.total(options.filter.all() ? record.raw_bytes / ranks.rank_count() : 0);
+  if (options.thread_count == 0 && ranks.rank_count() > 1) {
+    VARVE_ASSIGN(const uint32_t threads, threads_of_process(ranks));
+    options.thread_count = std::max(2 * threads, kThreadsOfProcessMin);
+  }
+  std::unique_ptr<RestoreTarget> target;
+  const Status opened = open_target(folder, options.overwrite, ranks, target);
+  Result<RestoreReport> report =
+      opened.ok() ? restore_into(store, record, *target, options, ranks, shared) : Result<RestoreReport>(opened);
+  const Status left = leave_target(ranks, target);
+  const Status told = left.ok() ? shared.tell_warnings() : left;
+  if (report.ok() && !told.ok()) return told;
+  if (!report.ok()) return Catalog(store).unless_dropped(record.name, report.status());
+  return report;
+}
+
+}  // namespace varve

@@ -1,0 +1,476 @@
+#include "engine/save.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <set>
+
+#include "comm/agreement.h"
+#include "comm/process_share.h"
+#include "core/bytes.h"
+#include "core/sync.h"
+#include "core/thread_pool.h"
+#include "engine/group_saver.h"
+#include "engine/scheme.h"
+#include "engine/source.h"
+#include "store/commit.h"
+
+namespace varve {
+
+std::optional<uint64_t> last_number(std::string_view name) {
+  size_t end = name.size();
+  while (end > 0 && (name[end - 1] < '0' || name[end - 1] > '9')) --end;
+  size_t begin = end;
+  while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
+  uint64_t value = 0;
+  auto [parsed, error] = std::from_chars(name.data() + begin, name.data() + end, value);
+  return begin < end && error == std::errc() && parsed == name.data() + end ? std::optional(value) : std::nullopt;
+}
+
+Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options) {
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::weakly_canonical(folder, error);
+  if (error) return Status::from_errno(error.value(), "find folder", folder);
+  SetName name{options.job, options.step.value_or(0)};
+  const std::optional<uint64_t> number = last_number(full.filename().string());
+  // `run/dump0007` is step 7 of the job `run`; `run` alone is the next step of the job `run`.
+  if (name.job.empty()) name.job = number ? full.parent_path().filename().string() : full.filename().string();
+  if (name.job.empty()) name.job = "job";
+  VARVE_TRY(check_job_name(name.job).with_hint("name the job with --job"));
+  if (options.step) return name;
+  VARVE_ASSIGN(std::vector<uint64_t> steps, Catalog(store).steps(name.job));
+  if (!number && !steps.empty() && steps.back() == UINT64_MAX)
+    return Status::invalid_argument("the newest step is the largest there is", name.job, "name the step with --step");
+  name.step = number ? *number : steps.empty() ? 0 : steps.back() + 1;
+  return name;
+}
+
+Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
+                               LayoutService& layouts, ProgressSink& progress) {
+  VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
+  VARVE_TRY(Catalog(store).check_is_new(name, kChooseAnotherStep));  // before the folder is gone through
+  VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
+  return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
+                       [&](WriterLease& lease, const SetRecord& record) -> Status {
+                         VARVE_TRY(check_unchanged(folder, self));
+                         return lease.commit(record);
+                       });
+}
+
+Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                              const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                              ProgressSink& progress) {
+  return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
+                       [](WriterLease& lease, const SetRecord& record) { return lease.commit(record); });
+}
+
+Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                                 const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                                 ProgressSink& progress, const PublishRecord& publish) {
+  VARVE_TRY(check_save_options(options));
+  VARVE_TRY(check_job_name(name.job));
+  VARVE_TRY(Catalog(store).check_is_new(name, kChooseAnotherStep));
+  progress.phase("saving");
+  std::deque<FolderSource> folders;
+  std::vector<Source*> sources;
+  for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
+    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.layouts));
+  }
+  return save_groups(store, sources, name, options, progress, publish);
+}
+
+namespace {
+constexpr int kTriesMax = 3;
+constexpr uint64_t kMemoryBytesMin = 32_MiB;
+
+/// Runs the groups on `worker_count` threads; the first failure stops the rest.
+Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, const std::vector<Source*>& sources,
+                                             size_t worker_count) {
+  std::vector<GroupOutcome> outcomes(sources.size());
+  Status saved = parallel_for(sources.size(), worker_count, [&](size_t i) -> Status {
+    VARVE_ASSIGN(outcomes[i], GroupSaver(context, *sources[i], static_cast<uint32_t>(i)).run());
+    return {};
+  });
+  VARVE_TRY(saved);
+  return outcomes;
+}
+
+/// The record of all groups, but for what they have written.
+SetRecord describe(const std::vector<Source*>& sources, const SetName& name, const SaveOptions& options) {
+  SetRecord record;
+  record.name = name;
+  record.scheme = scheme_name(options.scheme);
+  record.policy = options.codec.name();
+  record.chunker = chunker_name(options.chunker);
+  record.match = options.match.text();
+  record.run = options.run;
+  record.run_ranks = options.run_ranks;
+  std::set<int64_t> ranks;
+  for (const Source* source : sources) {
+    for (const SourceFile& file : source->files()) {
+      ++record.file_count;
+      record.raw_bytes += file.bytes;
+      if (file.rank >= 0) ranks.insert(file.rank);
+    }
+  }
+  record.rank_count = ranks.size();
+  return record;
+}
+
+/// What a group adds to the report, and to the index.
+void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>& arenas,
+                 std::vector<ChunkIndexEntry>& entries) {
+  report.record.groups.push_back(outcome.record);
+  report.record.new_bytes += outcome.new_bytes;
+  report.known_bytes += outcome.known_bytes;
+  report.pattern_bytes += outcome.pattern_bytes;
+  report.variable_count += outcome.variable_count;
+  for (ChunkIndexEntry& entry : outcome.entries) entry.arena += static_cast<uint32_t>(arenas.size());
+  entries.insert(entries.end(), outcome.entries.begin(), outcome.entries.end());
+  // Arenas whose entries were too many to hold are indexed by the next save that looks into the index.
+  if (!outcome.entries.empty() || outcome.new_bytes == 0)
+    arenas.insert(arenas.end(), outcome.arenas.begin(), outcome.arenas.end());
+}
+
+Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sources, const SetName& name,
+                             const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
+  VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
+  SaveReport report;
+  report.record = describe(sources, name, options);
+  VARVE_ASSIGN(report.record.number, options.number ? *options.number : Catalog(store).next_number(name.job));
+  progress.total(report.record.raw_bytes);
+
+  VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
+  const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
+  std::set<ArenaId> excluded = options.avoided_arenas;
+  excluded.insert(lease->condemned().begin(), lease->condemned().end());
+  ThreadPool pool(options.thread_count);
+  const size_t thread_count = std::max<size_t>(pool.thread_count(), 1);
+  const size_t worker_count = std::min(sources.size(), thread_count);
+  Result<std::unique_ptr<ChunkIndex>> opened =
+      ChunkIndex::open(store, std::move(excluded), memory_bytes / 8 / worker_count);
+  if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
+  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
+  if (!index->incomplete().ok()) {
+    progress.warning(
+        index->incomplete().with_context("what is in the store may be stored again, as its index is not whole"));
+  }
+  const SaveContext context{.store = store,
+                            .lease = *lease,
+                            .index = *index,
+                            .options = options,
+                            .chunker = *chunker,
+                            .pool = pool,
+                            .progress = progress,
+                            .group_memory_bytes = memory_bytes / worker_count,
+                            .tasks_max = 2 * thread_count / worker_count + 1};
+  Result<std::vector<GroupOutcome>> saved = run_groups(context, sources, worker_count);
+  if (!saved.ok() && lease->lost()) return WriterLease::lost_status(name);
+  VARVE_ASSIGN(std::vector<GroupOutcome> outcomes, std::move(saved));
+
+  std::vector<ArenaId> arenas;
+  std::vector<ChunkIndexEntry> entries;
+  for (GroupOutcome& outcome : outcomes) add_outcome(report, outcome, arenas, entries);
+  report.record.created_s = calendar_seconds();
+  VARVE_TRY(publish(*lease, report.record));
+  if (Status indexed = index->add(arenas, std::move(entries)); !indexed.ok()) {
+    progress.warning(
+        indexed.with_context("the set is saved, but its chunks could not be indexed; the next save tries again"));
+  }
+  return report;
+}
+}  // namespace
+
+Status check_save_options(const SaveOptions& options) {
+  if (options.group_size == 0) return Status::invalid_argument("a group has at least one rank", "--group-size 0");
+  if (options.pack_bytes < 64_KiB || options.pack_bytes > kPackBytesMax / 4) {
+    return Status::invalid_argument("packs have 64 KiB to 16 MiB", std::to_string(options.pack_bytes));
+  }
+  return {};
+}
+
+Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+                                           ProgressSink& progress) {
+  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
+  VARVE_TRY(assign_ranks(files, rank_regex));
+  return files;
+}
+
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
+                                                       uint32_t group_count_wanted) {
+  std::set<int64_t> ranks;
+  for (const SourceFile& file : files) {
+    if (file.rank >= 0) ranks.insert(file.rank);
+  }
+  const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
+  size_t group_size = options.group_size;
+  if (options.smaller_groups)
+    group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
+  std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
+  for (SourceFile& file : files) {
+    const size_t position =
+        file.rank < 0
+            ? 0
+            : static_cast<size_t>(std::lower_bound(ordered.begin(), ordered.end(), file.rank) - ordered.begin());
+    groups[position / group_size].push_back(std::move(file));
+  }
+  return groups;
+}
+
+Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
+                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
+  Result<SaveReport> report = Status::internal("no attempt was made");
+  for (int attempt = 0; attempt < kTriesMax; ++attempt) {
+    report = save_once(store, sources, name, options, progress, publish);
+    const bool lease_lost =
+        !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
+    if (!lease_lost) break;
+    progress.warning(report.status().with_context("starting over"));
+  }
+  return report;
+}
+
+Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,
+                            ProgressSink& progress) {
+  VARVE_TRY(check_save_options(options));
+  VARVE_TRY(check_job_name(name.set.job));
+  VARVE_ASSIGN(SaveReport report, save_groups(store, {&source}, name.set, options, progress,
+                                              [&](WriterLease& lease, const SetRecord& record) {
+                                                return lease.publish_part(name, record);
+                                              }));
+  return std::move(report.record);
+}
+
+namespace {
+void write_file(ByteWriter& w, const SourceFile& file) {
+  w.text(file.path);
+  w.u8(static_cast<uint8_t>(file.type));
+  w.varint(file.mode);
+  w.signed_varint(file.modified_s);
+  w.varint(file.modified_ns);
+  w.text(file.link_target);
+  w.varint(file.bytes);
+  w.u8(file.sparse ? 1 : 0);
+  w.signed_varint(file.changed_s);
+  w.varint(file.changed_ns);
+  w.signed_varint(file.rank);
+}
+
+Result<SourceFile> read_file(ByteReader& reader) {
+  SourceFile file;
+  VARVE_ASSIGN(file.path, reader.text());
+  VARVE_ASSIGN(const uint8_t type, reader.u8());
+  if (type > static_cast<uint8_t>(FileType::symlink)) return Status::corrupt("an impossible type of file", file.path);
+  file.type = static_cast<FileType>(type);
+  VARVE_ASSIGN(const uint64_t mode, reader.varint());
+  file.mode = static_cast<uint32_t>(mode);
+  VARVE_ASSIGN(file.modified_s, reader.signed_varint());
+  VARVE_ASSIGN(const uint64_t modified_ns, reader.varint());
+  file.modified_ns = static_cast<uint32_t>(modified_ns);
+  VARVE_ASSIGN(file.link_target, reader.text());
+  VARVE_ASSIGN(file.bytes, reader.varint());
+  VARVE_ASSIGN(const uint8_t sparse, reader.u8());
+  file.sparse = sparse != 0;
+  VARVE_ASSIGN(file.changed_s, reader.signed_varint());
+  VARVE_ASSIGN(const uint64_t changed_ns, reader.varint());
+  file.changed_ns = static_cast<uint32_t>(changed_ns);
+  VARVE_ASSIGN(file.rank, reader.signed_varint());
+  return file;
+}
+}  // namespace
+
+ByteVector encode_save_plan(const SavePlan& plan) {
+  ByteVector raw;
+  ByteWriter w(raw);
+  w.text(plan.name.job);
+  w.varint(plan.name.step);
+  w.bytes(plan.run.bytes);
+  w.varint(plan.groups.size());
+  for (const std::vector<SourceFile>& files : plan.groups) {
+    w.varint(files.size());
+    for (const SourceFile& file : files) write_file(w, file);
+  }
+  return raw;
+}
+
+Result<SavePlan> decode_save_plan(ByteSpan raw) {
+  ByteReader reader(raw);
+  SavePlan plan;
+  VARVE_ASSIGN(plan.name.job, reader.text());
+  VARVE_ASSIGN(plan.name.step, reader.varint());
+  VARVE_ASSIGN(const ByteSpan run, reader.bytes(16));
+  std::copy(run.begin(), run.end(), plan.run.bytes.begin());
+  VARVE_ASSIGN(const uint64_t group_count, reader.count(1));
+  for (uint64_t i = 0; i < group_count; ++i) {
+    VARVE_ASSIGN(const uint64_t file_count, reader.count(1));
+    std::vector<SourceFile>& files = plan.groups.emplace_back();
+    for (uint64_t k = 0; k < file_count; ++k) {
+      VARVE_ASSIGN(SourceFile file, read_file(reader));
+      files.push_back(std::move(file));
+    }
+  }
+  if (!reader.at_end()) return Status::corrupt("a plan is longer than its fields");
+  return plan;
+}
+
+namespace {
+
+class TogetherSaver {
+ public:
+  TogetherSaver(const Store& store, const std::string& folder, SaveOptions options, LayoutService& layouts,
+                Communicator& ranks, SharedProgress& progress)
+      : store_(store),
+        folder_(folder),
+        options_(std::move(options)),
+        layouts_(layouts),
+        ranks_(ranks),
+        progress_(progress) {}
+
+  Result<SaveReport> run() {
+    VARVE_TRY(share_plan());
+    VARVE_TRY(take_share());
+    const Status saved = agree(ranks_, save_share());
+    const Status completed = saved.ok() ? complete() : saved;
+    if (!completed.ok()) {
+      withdraw_part();
+      return completed;
+    }
+    return gather_report();
+  }
+
+ private:
+  /// The first process finds out what there is to be saved; all others believe it.
+  Status share_plan() {
+    progress_.phase("saving");
+    ByteVector raw;
+    Status made;
+    if (ranks_.rank() == 0) {
+      made = make_plan();
+      raw = encode_save_plan(plan_);
+    }
+    VARVE_TRY(follow_first(ranks_, made));
+    VARVE_ASSIGN(const ByteVector shared, ranks_.broadcast(raw, 0));
+    Result<SavePlan> plan = decode_save_plan(shared);
+    VARVE_TRY(agree(ranks_, plan.status()));
+    plan_ = std::move(*plan);
+    return {};
+  }
+
+  Status make_plan() {
+    VARVE_TRY(check_save_options(options_));
+    VARVE_ASSIGN(plan_.name, choose_set_name(store_, folder_, options_));
+    VARVE_TRY(Catalog(store_).check_is_new(plan_.name, kChooseAnotherStep));
+    VARVE_ASSIGN(plan_.run, UniqueId::random());
+    VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
+    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));
+    plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
+    return {};
+  }
+
+  /// Which groups are this process's, and which part of the set they are.
+  Status take_share() {
+    if (options_.thread_count == 0) {
+      VARVE_ASSIGN(options_.thread_count, threads_of_process(ranks_));
+    }
+    auto bytes_of = [](const std::vector<SourceFile>& files) {
+      uint64_t bytes = 0;
+      for (const SourceFile& file : files) bytes += file.bytes;
+      return bytes;
+    };
+    uint64_t total_bytes = 0;
+    for (const std::vector<SourceFile>& files : plan_.groups) total_bytes += bytes_of(files);
+    ProcessShares shares(total_bytes, ranks_.rank_count());
+    std::vector<bool> has_part(ranks_.rank_count(), false);
+    for (std::vector<SourceFile>& files : plan_.groups) {
+      const uint32_t process = shares.take(bytes_of(files));
+      has_part[process] = true;
+      if (process != ranks_.rank()) continue;
+      sources_.push_back(&folders_.emplace_back(folder_, std::move(files), layouts_, options_.layouts));
+    }
+    const auto own = has_part.begin() + static_cast<ptrdiff_t>(ranks_.rank());
+    part_ = {plan_.name, plan_.run, static_cast<uint32_t>(std::count(has_part.begin(), own, true)),
+             static_cast<uint32_t>(std::count(has_part.begin(), has_part.end(), true))};
+    return {};
+  }
+
+  Status save_share() {
+    if (sources_.empty()) return {};
+    VARVE_ASSIGN(report_, save_groups(store_, sources_, plan_.name, options_, progress_,
+                                      [&](WriterLease& lease, const SetRecord& record) {
+                                        return lease.publish_part(part_, record);
+                                      }));
+    return {};
+  }
+
+  /// All parts are there: the first process makes the set of them.
+  Status complete() {
+    Result<SetRecord> set = Status::internal("no attempt was made");
+    const Status unchanged = ranks_.rank() == 0 ? check_unchanged(folder_, folder_itself_) : Status();
+    VARVE_TRY(follow_first(ranks_, unchanged));
+    if (ranks_.rank() == 0) {
+      for (int attempt = 0; attempt < kTriesMax; ++attempt) {
+        set = complete_set(store_, plan_.run, plan_.name, part_.count);
+        if (set.ok() || set.status().code() != StatusCode::busy) break;
+      }
+    }
+    VARVE_TRY(follow_first(ranks_, set.status()));
+    VARVE_ASSIGN(const ByteVector raw,
+                 ranks_.broadcast(set.ok() ? encode_set_record(*set, store_.score()) : ByteVector(), 0));
+    VARVE_ASSIGN(report_.record, decode_set_record(raw, store_.score()));
+    return {};
+  }
+
+  /// Nothing appears if it does not appear as a whole. A set that is there after all, but was not made durable, keeps
+  /// its parts.
+  void withdraw_part() const {
+    if (sources_.empty() || Catalog(store_).has(plan_.name)) return;
+    remove_part(store_, part_).ignore("a prune gives it up after a while");
+  }
+
+  Result<SaveReport> gather_report() {
+    ByteVector mine;
+    ByteWriter w(mine);
+    for (uint64_t number : {report_.variable_count, report_.pattern_bytes, report_.known_bytes}) w.varint(number);
+    VARVE_ASSIGN(const auto all, ranks_.all_gather(mine));
+    SaveReport report;
+    report.record = report_.record;
+    for (const std::vector<std::byte>& of_one : all) {
+      ByteReader reader(of_one);
+      for (uint64_t* sum : {&report.variable_count, &report.pattern_bytes, &report.known_bytes}) {
+        VARVE_ASSIGN(const uint64_t number, reader.varint());
+        *sum += number;
+      }
+    }
+    return report;
+  }
+
+  const Store& store_;
+  const std::string& folder_;
+  SaveOptions options_;
+  LayoutService& layouts_;
+  Communicator& ranks_;
+  SharedProgress& progress_;
+  SourceFile folder_itself_;  ///< of the first process
+  SavePlan plan_;
+  std::deque<FolderSource> folders_;
+  std::vector<Source*> sources_;
+  PartName part_;
+  SaveReport report_;  ///< of this process, until it is gathered
+};
+}  // namespace
+
+Result<SaveReport> save_folder_together(const Store& store, const std::string& folder, SaveOptions options,
+                                        LayoutService& layouts, Communicator& ranks, ProgressSink& progress) {
+  if (ranks.rank_count() == 1) return save_folder(store, folder, options, layouts, progress);
+  SharedProgress shared(ranks, progress);
+  Result<SaveReport> report = TogetherSaver(store, folder, std::move(options), layouts, ranks, shared).run();
+  const Status told = shared.tell_warnings();
+  if (report.ok() && !told.ok()) return told;
+  return report;
+}
+
+}  // namespace varve

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chunk/chunker.h"
+#include "codec/chooser.h"
+#include "core/progress.h"
+#include "core/unique_id.h"
+#include "engine/scheme.h"
+#include "engine/similarity.h"
+#include "engine/source.h"
+#include "format/set_record.h"
+#include "layout/layout_service.h"
+#include "store/commit.h"
+#include "store/store.h"
+#include "varve/communicator.h"
+
+namespace varve {
+
+struct SaveOptions {
+  std::string job;               ///< empty: the name of the folder that holds the saved one
+  std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
+  uint32_t group_size = 32;      ///< ranks whose data are laid together in one arena
+  bool smaller_groups = false;   ///< rather than leave one of several processes without a group (save_together.h)
+  Scheme scheme = Scheme::aware;
+  uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
+  CodecPolicy codec;
+  ChunkerOptions chunker;
+  MatchRule match;
+  LayoutReadOptions layouts;
+  std::string rank_regex;           ///< empty: find ranks by the numbers in the names
+  uint64_t memory_bytes = 512_MiB;  ///< what the engine holds at most, about
+  uint32_t thread_count = 0;        ///< 0: as many as processors
+  uint64_t pack_bytes = 1_MiB;      ///< raw bytes of a pack
+  uint64_t small_bytes = 100;       ///< variables below it go with the skeleton (mcrEngine, section VI)
+  /// References of one file to what is in pieces, in the store or in the file: beyond, it is stored anew. A file of
+  /// half as many more is refused.
+  uint64_t references_max = 8'000'000;
+  uint64_t node_bytes_max = kPackBytesMax;  ///< a longer leaf is cut into pieces
+  bool direct_io = true;                    ///< bypass the page cache when writing arenas
+  std::optional<uint64_t> number{};         ///< SetRecord::number; none: the job's next one in the store
+  UniqueId run{};                           ///< SetRecord::run
+  uint64_t run_ranks = 0;                   ///< SetRecord::run_ranks
+  std::set<ArenaId> avoided_arenas;         ///< nothing that is in them is referred to, but stored anew
+};
+
+struct SaveReport {
+  SetRecord record;
+  uint64_t variable_count = 0;
+  uint64_t pattern_bytes = 0;  ///< holes and constant chunks
+  uint64_t known_bytes = 0;    ///< found in the store, or earlier in the set
+};
+
+/// What to do if the set to be saved is there already.
+inline constexpr const char* kChooseAnotherStep = "choose another step with --step, or `varve drop` the old set first";
+
+/// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. Looks at
+/// the store's newest step if need be.
+Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
+
+/// The last number in a folder's name, by which it tells its step; none if it has none that fits.
+std::optional<uint64_t> last_number(std::string_view name);
+
+/// Saves a folder as one set: everything or nothing. The folder must not change meanwhile (busy if it does). Progress
+/// is in raw bytes.
+Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
+                               LayoutService& layouts, ProgressSink& progress = null_progress());
+
+/// The same of some files of a folder, with their ranks, under a name of the caller's.
+Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                              const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                              ProgressSink& progress = null_progress());
+
+/// What to do with the record of groups that are sealed: commit a set, publish a part.
+using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& record)>;
+
+/// What the options of every save must be.
+Status check_save_options(const SaveOptions& options);
+
+/// All that is in a folder, with ranks (rank_order.h).
+Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+                                           ProgressSink& progress);
+/// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
+/// With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
+std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
+                                                       uint32_t group_count_wanted = 1);
+
+/// Saves `sources`, each as one group, under one lease, and has the record of them all published; `name` is the set's.
+/// Some groups run at the same time. Starts over, three times at most, if a prune takes the writer for dead. Until
+/// `publish` is called, nothing is visible.
+Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
+                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish);
+
+/// save_files() with a word in how its record is published.
+Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                                 const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                                 ProgressSink& progress, const PublishRecord& publish);
+
+/// Saves one group's source as a part of a set (set_part.h): all that the part says is durable when this returns OK,
+/// and complete_set() makes the set of all parts. Of `options`, job, step, group size, ranks and layouts are not looked
+/// at. The record that is returned is the part's. Progress is in raw bytes.
+///
+/// already_exists: a part of that name is there already. Starts over if a prune took the writer for dead (busy after
+/// the third time); no_space, io_error, cancelled ...: nothing was published.
+Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,
+                            ProgressSink& progress = null_progress());
+
+/// What several processes save together: the first looks, and tells the others.
+struct SavePlan {
+  SetName name;
+  UniqueId run;  ///< of this save: its parts belong together
+  std::vector<std::vector<SourceFile>> groups;
+};
+
+ByteVector encode_save_plan(const SavePlan& plan);
+Result<SavePlan> decode_save_plan(ByteSpan raw);
+
+/// As save_folder(), with the groups spread over several processes, which all see the folder and the store. Each saves
+/// its groups as a part of the set (set_part.h); the set appears when all have succeeded. What fails on one process
+/// fails on all, with the same Status, and nothing appears. All processes return the same report. Memory and threads
+/// are those of one process; if nothing is said about threads, the processes of a machine share its processors.
+/// Warnings go to the first process's `progress`. Collective.
+Result<SaveReport> save_folder_together(const Store& store, const std::string& folder, SaveOptions options,
+                                        LayoutService& layouts, Communicator& ranks,
+                                        ProgressSink& progress = null_progress());
+
+}  // namespace varve

@@ -1,0 +1,365 @@
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "core/memory_file_system.h"
+#include "engine/restore_target.h"
+#include "sets/saving.h"
+#include "sets/stopping_progress.h"
+
+namespace varve {
+namespace {
+
+using test::TempFolder;
+
+struct SaveRestore : testing::Test {
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store = test::make_store(fs);
+  TempFolder place;
+  std::string source = place / "run/dump0007";
+
+  void save_sample(const SetName& name = {"run", 7}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      test::write_file(source + "/data/rank" + std::to_string(rank) + ".bin",
+                       test::random_bytes(20'000, static_cast<uint64_t>(rank)));
+    }
+    test::write_file(source + "/notes.txt", "notes");
+    const Result<SaveReport> saved = test::save(*store, source, name.job, name.step);
+    ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  }
+  Result<RestoreReport> restore(const std::string& folder, RestoreOptions options = {}) {
+    options.sync = false;
+    return restore_set(*store, {"run", 7}, folder, options);
+  }
+  Result<SetName> name_for(const std::string& folder, SaveOptions options = {}) {
+    std::filesystem::create_directories(place / folder);
+    return choose_set_name(*store, place / folder, options);
+  }
+};
+
+TEST_F(SaveRestore, StoresAFileAnewWhoseContentsAreInTooManyPieces) {
+  constexpr size_t block = 8_KiB;
+  ByteVector bytes = test::random_bytes(64 * block, 1);
+  test::write_file(source + "/file", bytes);
+  ASSERT_TRUE(test::save(*store, source, "run", 6).ok());
+  for (size_t at = 0; at < 40 * block; at += 2 * block) bytes[at] ^= std::byte{1};
+  test::write_file(source + "/file", bytes);
+  struct Warnings final : ProgressSink {
+    void phase(std::string_view) override {}
+    void total(uint64_t) override {}
+    void advance(uint64_t) override {}
+    bool cancelled() const override { return false; }
+    void warning(const Status& what) override { subjects.emplace_back(what.subject()); }
+    std::vector<std::string> subjects;
+  } warnings;
+  SaveOptions options = test::save_options("run", 7);
+  options.references_max = 8;
+  const Result<SaveReport> saved = save_folder(*store, source, options, test::layout_service(), warnings);
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  EXPECT_LE(saved->known_bytes, 8 * block);
+  EXPECT_GT(saved->known_bytes, 0u);
+  EXPECT_EQ(warnings.subjects, std::vector<std::string>{"file"});
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
+}
+
+TEST_F(SaveRestore, NamesASetAfterItsFolder) {
+  EXPECT_EQ(name_for("enzo/DD0007").value(), (SetName{"enzo", 7}));
+  EXPECT_EQ(name_for("lulesh/dump00300").value(), (SetName{"lulesh", 300}));
+  EXPECT_EQ(name_for("enzo/RD0003.tar").value(), (SetName{"enzo", 3}));
+  EXPECT_EQ(name_for("results").value(), (SetName{"results", 0}));
+  EXPECT_EQ(name_for("results/").value().job, name_for("results").value().job);
+}
+
+TEST_F(SaveRestore, NumbersASetAfterTheNewestIfTheFolderDoesNot) {
+  save_sample({"results", 41});
+  EXPECT_EQ(name_for("results").value(), (SetName{"results", 42}));
+}
+
+TEST_F(SaveRestore, NamesASetAsItIsTold) {
+  SaveOptions options;
+  options.job = "mine";
+  EXPECT_EQ(name_for("enzo/DD0007", options).value(), (SetName{"mine", 7}));
+  options.step = 3;
+  EXPECT_EQ(name_for("enzo/DD0007", options).value(), (SetName{"mine", 3}));
+  options.job = "../x";
+  EXPECT_EQ(name_for("enzo/DD0007", options).status().code(), StatusCode::invalid_argument);
+}
+
+TEST_F(SaveRestore, RefusesOptionsThatMakeNoSense) {
+  save_sample();
+  auto code_with = [&](const std::function<void(SaveOptions&)>& change) {
+    SaveOptions options = test::save_options("run", 8);
+    change(options);
+    return save_folder(*store, source, options, test::layout_service()).status().code();
+  };
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.group_size = 0; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.pack_bytes = 1; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.pack_bytes = 1_GiB; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.rank_regex = "("; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.chunker.bytes_average = 7; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.step = 7; }), StatusCode::already_exists);
+  EXPECT_EQ(
+      save_folder(*store, place / "nothing", test::save_options("run", 9), test::layout_service()).status().code(),
+      StatusCode::not_found);
+  EXPECT_EQ(Catalog(*store).sets().value().size(), 1u);
+}
+
+TEST_F(SaveRestore, SavesTheSameFolderAgainForNextToNothing) {
+  save_sample();
+  const Result<SaveReport> again = test::save(*store, source, "run", 8);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->record.new_bytes, 0u);
+  EXPECT_EQ(again->known_bytes + again->pattern_bytes, again->record.raw_bytes);
+  EXPECT_LT(again->record.stored_bytes(), 2000u);
+}
+
+TEST_F(SaveRestore, MakesAGroupOfSoManyRanks) {
+  SaveOptions options = test::save_options("run", 7);
+  options.group_size = 2;
+  for (int rank = 0; rank < 5; ++rank) test::write_file(source + "/rank" + std::to_string(rank), std::to_string(rank));
+  const Result<SaveReport> saved = save_folder(*store, source, options, test::layout_service());
+  ASSERT_TRUE(saved.ok());
+  EXPECT_EQ(saved->record.rank_count, 5u);
+  EXPECT_EQ(saved->record.groups.size(), 3u);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
+}
+
+TEST_F(SaveRestore, StopsOnRequestAndLeavesNothing) {
+  test::write_file(source + "/large", test::random_bytes(8_MiB, 1));
+  test::StoppingProgress soon(1_MiB + 1);
+  EXPECT_EQ(save_folder(*store, source, test::save_options("run", 7), test::layout_service(), soon).status().code(),
+            StatusCode::cancelled);
+  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  EXPECT_TRUE(fs.list(store->arenas_path()).value().empty());
+  EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
+  ASSERT_TRUE(test::save(*store, source, "run", 7).ok());
+  test::StoppingProgress at_once(1);
+  RestoreOptions one_by_one;
+  one_by_one.thread_count = 1;
+  const Result<RestoreReport> restored = restore_set(*store, {"run", 7}, place / "target", one_by_one, at_once);
+  EXPECT_EQ(restored.status().code(), StatusCode::cancelled);
+  EXPECT_FALSE(std::filesystem::exists(place / "target"));
+}
+
+TEST_F(SaveRestore, RefusesAFolderThatChangesWhileItIsSaved) {
+  struct Meddler final : ProgressSink {
+    void total(uint64_t) override {}
+    void advance(uint64_t) override {
+      if (!std::exchange(done, true)) meddle();
+    }
+    void phase(std::string_view) override {}
+    void warning(const Status&) override {}
+    bool cancelled() const override { return false; }
+    std::function<void()> meddle;
+    bool done = false;
+  };
+  using std::filesystem::remove_all;
+  const std::vector<std::function<void()>> changes = {
+      [&] { std::filesystem::resize_file(source + "/large", 1_MiB); },
+      [&] { std::filesystem::remove(source + "/large"); },
+      [&] { std::filesystem::remove(source + "/zzz/last"); },
+      [&] { std::filesystem::rename(source + "/zzz", source + "/moved"); },
+      [&] { remove_all(source + "/zzz/last"), std::filesystem::create_directory(source + "/zzz/last"); },
+      [&] { remove_all(source + "/zzz"), test::write_file(source + "/zzz", "a file"); },
+      [&] { test::write_file(source + "/zzz/added", "new"); },
+      [&] { test::write_file(source + "/added", "new"); },
+      [&] { remove_all(source); }};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    SCOPED_TRACE(i);
+    remove_all(source);
+    test::write_file(source + "/large", test::random_bytes(4_MiB, 1));
+    test::write_file(source + "/zzz/last", test::random_bytes(1_MiB, 2));
+    Meddler meddler;
+    meddler.meddle = changes[i];
+    const Result<SaveReport> saved =
+        save_folder(*store, source, test::save_options("run", 7), test::layout_service(), meddler);
+    EXPECT_EQ(saved.status().code(), StatusCode::busy) << saved.status().to_string();
+    EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  }
+}
+
+TEST_F(SaveRestore, LeavesOutWhatAKilledRestoreHasLeft) {
+  const std::string left = "/.varve-restore-0123456789abcdef0123456789abcdef";
+  test::write_file(source + left + "/0", "staged");
+  save_sample();
+  EXPECT_FALSE(std::filesystem::exists(place / "target"));
+  ASSERT_TRUE(restore(place / "target").ok());
+  EXPECT_FALSE(std::filesystem::exists(place / "target" + left));
+}
+
+TEST_F(SaveRestore, TakesAwayWhatAKilledOneHasLeftButNotWhatARunningOneHas) {
+  save_sample();
+  const std::string target = place / "target";
+  const std::string left = target + "/.varve-restore-0123456789abcdef0123456789abcdef";
+  const std::string mine = target + "/.varve-restore-mine";
+  test::write_file(left + "/0", "staged");
+  test::write_file(mine + "/0", "another program's");
+  const Result<std::unique_ptr<RestoreTarget>> running = RestoreTarget::open(target, false);
+  ASSERT_TRUE(running.ok());
+  EXPECT_FALSE(std::filesystem::exists(left));
+  ASSERT_TRUE((*running)->stage(7, 100, false).ok());
+  ASSERT_TRUE(restore(target).ok());
+  EXPECT_TRUE(std::filesystem::exists(mine + "/0"));
+  TreeFile file;
+  file.path = "kept";
+  file.mode = 0600;
+  ASSERT_TRUE((*running)->finish(7, file, false).ok());
+  EXPECT_TRUE((*running)->publish(7, file).ok());
+}
+
+TEST_F(SaveRestore, GivesFoldersTheirModesThoughOnlyFilesInThemAreAskedFor) {
+  test::write_file(source + "/data/inner/file", "x");
+  std::filesystem::permissions(source + "/data", std::filesystem::perms{0710});
+  std::filesystem::permissions(source + "/data/inner", std::filesystem::perms{0700});
+  save_sample();
+  RestoreOptions options;
+  options.filter.globs = {"data/inner/file"};
+  const Result<RestoreReport> restored = restore(place / "a", options);
+  ASSERT_TRUE(restored.ok()) << restored.status().to_string();
+  EXPECT_EQ(restored->file_count, 1u);
+  EXPECT_EQ(std::filesystem::status(place / "a/data").permissions(), std::filesystem::perms{0710});
+  EXPECT_EQ(std::filesystem::status(place / "a/data/inner").permissions(), std::filesystem::perms{0700});
+}
+
+TEST_F(SaveRestore, RestoresOnlyTheFilesThatAreAskedFor) {
+  save_sample();
+  RestoreOptions options;
+  options.filter.globs = {"*.txt"};
+  ASSERT_TRUE(restore(place / "a", options).ok());
+  EXPECT_EQ(test::snapshot_of(place / "a").size(), 1u);
+  options.filter.globs = {"data/rank[01].bin"};
+  ASSERT_EQ(restore(place / "b", options).value().file_count, 2u);
+  options.filter.globs.clear();
+  options.filter.rank = 2;
+  ASSERT_EQ(restore(place / "c", options).value().file_count, 1u);
+  EXPECT_TRUE(std::filesystem::exists(place / "c/data/rank2.bin"));
+  options.filter.rank = 99;
+  EXPECT_EQ(restore(place / "d", options).status().code(), StatusCode::not_found);
+  EXPECT_EQ(restore_set(*store, {"run", 8}, place / "e", {}).status().code(), StatusCode::not_found);
+}
+
+TEST_F(SaveRestore, DoesNotTouchFilesThatAreThereUnlessToldTo) {
+  save_sample();
+  test::write_file(place / "target/notes.txt", "precious");
+  test::write_file(place / "target/other", "stays");
+  const test::Snapshot before = test::snapshot_of(place / "target");
+  EXPECT_EQ(restore(place / "target").status().code(), StatusCode::already_exists);
+  EXPECT_EQ(test::snapshot_of(place / "target"), before);
+  RestoreOptions options;
+  options.overwrite = true;
+  ASSERT_TRUE(restore(place / "target", options).ok());
+  test::Snapshot after = test::snapshot_of(place / "target");
+  EXPECT_EQ(after.at("other"), before.at("other"));
+  after.erase("other");
+  test::Snapshot saved = test::snapshot_of(source);
+  after.erase("data"), saved.erase("data");
+  EXPECT_EQ(after, saved);
+}
+
+TEST_F(SaveRestore, NeverReplacesAFolderByAFileOrTheOtherWayRound) {
+  save_sample();
+  RestoreOptions options;
+  options.overwrite = true;
+  std::filesystem::create_directories(place / "a/notes.txt");
+  EXPECT_EQ(restore(place / "a", options).status().code(), StatusCode::already_exists);
+  test::write_file(place / "b/data", "a file");
+  EXPECT_FALSE(restore(place / "b", options).ok());
+  EXPECT_EQ(test::snapshot_of(place / "b").size(), 1u);
+}
+
+TEST_F(SaveRestore, WritesThroughNoLinkInTheTarget) {
+  save_sample();
+  std::filesystem::create_directory(place / "outside");
+  test::write_file(place / "outside.txt", "precious");
+  RestoreOptions options;
+  options.overwrite = true;
+  std::filesystem::create_directory(place / "a");
+  std::filesystem::create_directory_symlink(place / "outside", place / "a/data");
+  EXPECT_FALSE(restore(place / "a", options).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(place / "outside"));
+  std::filesystem::create_directory(place / "b");
+  std::filesystem::create_symlink(place / "outside.txt", place / "b/notes.txt");
+  ASSERT_TRUE(restore(place / "b", options).ok());
+  EXPECT_FALSE(std::filesystem::is_symlink(place / "b/notes.txt"));
+  EXPECT_EQ(as_text(read_file(posix_file_system(), place / "outside.txt", 100).value()), "precious");
+}
+
+TEST_F(SaveRestore, LeavesNothingBehindInTheTarget) {
+  save_sample();
+  ASSERT_TRUE(restore(place / "deep/er/target").ok());
+  for (const auto& entry : std::filesystem::directory_iterator(place / "deep/er/target")) {
+    EXPECT_NE(entry.path().filename().string()[0], '.') << entry.path();
+  }
+}
+
+TEST_F(SaveRestore, OntoAFullDiskSaysSoAndLeavesNoFile) {
+  test::write_file(source + "/large", test::random_bytes(8_MiB, 1));
+  test::write_file(source + "/small", "x");
+  ASSERT_TRUE(test::save(*store, source, "run", 7).ok());
+  std::filesystem::create_directory(place / "disk");
+  if (::mount("none", (place / "disk").c_str(), "tmpfs", 0, "size=4m") != 0)
+    GTEST_SKIP() << "may not mount a file system";
+  for (bool in_place : {false, true}) {
+    const Result<RestoreReport> restored = restore(place / (in_place ? "disk" : "disk/target"));
+    EXPECT_EQ(restored.status().code(), StatusCode::no_space) << restored.status().to_string();
+    EXPECT_TRUE(std::filesystem::is_empty(place / "disk"));
+  }
+  // Many small files rather than a large one.
+  const std::string many = place / "run/many0008";
+  for (int i = 0; i < 200; ++i)
+    test::write_file(many + "/f" + std::to_string(i), test::random_bytes(40'000, static_cast<uint64_t>(i)));
+  ASSERT_TRUE(test::save(*store, many, "run", 8).ok());
+  EXPECT_EQ(restore_set(*store, {"run", 8}, place / "disk", {}).status().code(), StatusCode::no_space);
+  EXPECT_TRUE(std::filesystem::is_empty(place / "disk"));
+  EXPECT_EQ(::umount((place / "disk").c_str()), 0);
+}
+
+TEST_F(SaveRestore, GoesOnWithWhatIsWholeIfTold) {
+  save_sample();
+  // Its own arena for a second set whose one file shares nothing.
+  const std::string path = store->arena_path(store->list_arenas().value().at(0));
+  ByteVector raw = read_file(fs, path, 1_MiB).value();
+  raw[3000] ^= std::byte{1};
+  ASSERT_TRUE(fs.remove(path).ok());
+  ASSERT_TRUE(fs.create(path).value()->write_at(0, raw).ok());
+  store->drop_arena_cache();
+  EXPECT_EQ(restore(place / "a").status().code(), StatusCode::corrupt);
+  EXPECT_FALSE(std::filesystem::exists(place / "a"));
+  RestoreOptions options;
+  options.keep_going = true;
+  const Result<RestoreReport> partly = restore(place / "b", options);
+  ASSERT_TRUE(partly.ok()) << partly.status().to_string();
+  EXPECT_FALSE(partly->lost_files.empty());
+  for (const std::string& lost : partly->lost_files) EXPECT_FALSE(std::filesystem::exists(place / ("b/" + lost)));
+  const test::Snapshot saved = test::snapshot_of(source);
+  for (const auto& [name, what] : test::snapshot_of(place / "b")) EXPECT_EQ(what, saved.at(name)) << name;
+}
+
+TEST_F(SaveRestore, ConcurrentSavesOfOneSetLeaveExactlyOne) {
+  test::write_file(source + "/f", test::random_bytes(100'000, 1));
+  test::layout_service();
+  std::atomic<int> saved{0}, refused{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      const auto mine = test::open_store(fs);
+      const Status status = test::save(*mine, source, "run", 7).status();
+      saved += status.ok() ? 1 : 0;
+      refused += status.code() == StatusCode::already_exists ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(saved, 1);
+  EXPECT_EQ(refused, 2);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 7}, test::snapshot_of(source)));
+  EXPECT_TRUE(test::is_whole(*store));
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,207 @@
+#include "engine/scheme.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <regex>
+#include <tuple>
+
+namespace varve {
+
+Result<Scheme> parse_scheme(std::string_view name) {
+  for (Scheme scheme : {Scheme::agnostic, Scheme::agnostic_block, Scheme::aware, Scheme::aware_block}) {
+    if (name == scheme_name(scheme)) return scheme;
+  }
+  return Status::invalid_argument("unknown scheme", std::string(name),
+                                  "choose agnostic, agnostic-block, aware or aware-block");
+}
+
+std::string_view scheme_name(Scheme scheme) {
+  switch (scheme) {
+    case Scheme::agnostic: return "agnostic";
+    case Scheme::agnostic_block: return "agnostic-block";
+    case Scheme::aware: return "aware";
+    case Scheme::aware_block: return "aware-block";
+  }
+  return "aware";
+}
+
+WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes)
+    : streams_(streams),
+      blocks_(scheme == Scheme::agnostic_block || scheme == Scheme::aware_block),
+      by_class_(scheme == Scheme::aware || scheme == Scheme::aware_block),
+      block_bytes_(block_bytes),
+      order_(streams.size()) {
+  std::iota(order_.begin(), order_.end(), 0u);
+  auto key = [&](uint32_t i) {
+    const Stream& s = streams_[i];
+    return std::tuple(by_class_ ? s.class_id : 0u, s.rank, s.file, s.position);
+  };
+  std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+  class_end_ = active_end_ = class_end(0);
+}
+
+size_t WorkOrder::class_end(size_t from) const {
+  size_t end = from;
+  while (end < order_.size() && (!by_class_ || streams_[order_[end]].class_id == streams_[order_[from]].class_id))
+    ++end;
+  return end;
+}
+
+std::optional<WorkItem> WorkOrder::next() { return blocks_ ? next_block() : next_whole(); }
+
+std::optional<WorkItem> WorkOrder::next_whole() {
+  while (at_ < order_.size()) {
+    const uint32_t stream = order_[at_++];
+    if (streams_[stream].bytes > 0) return WorkItem{stream, 0, streams_[stream].bytes};
+  }
+  return std::nullopt;
+}
+
+std::optional<WorkItem> WorkOrder::next_block() {
+  while (class_begin_ < order_.size()) {
+    while (at_ < active_end_) {
+      const uint32_t stream = order_[at_++];
+      const uint64_t begin = block_ * block_bytes_, bytes = streams_[stream].bytes;
+      if (begin >= bytes) continue;
+      found_in_round_ = true;
+      return WorkItem{stream, begin, std::min(begin + block_bytes_, bytes)};
+    }
+    if (found_in_round_) {
+      ++block_;
+      // A class of one long stream and many short ones should not cost their product.
+      auto has_more = [&](uint32_t i) { return streams_[i].bytes > block_ * block_bytes_; };
+      const auto begin = order_.begin();
+      const auto end = std::stable_partition(begin + static_cast<ptrdiff_t>(class_begin_),
+                                             begin + static_cast<ptrdiff_t>(active_end_), has_more);
+      active_end_ = static_cast<size_t>(end - begin);
+    } else {
+      class_begin_ = class_end_;
+      class_end_ = active_end_ = class_end(class_begin_);
+      block_ = 0;
+    }
+    found_in_round_ = false;
+    at_ = class_begin_;
+  }
+  return std::nullopt;
+}
+
+namespace {
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+struct Number {
+  size_t begin = 0;
+  int64_t value = -1;  ///< -1 if it has too many digits to be a rank
+};
+
+std::vector<Number> numbers_in(std::string_view path) {
+  std::vector<Number> numbers;
+  for (size_t i = 0; i < path.size();) {
+    if (!is_digit(path[i])) {
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < path.size() && is_digit(path[end])) ++end;
+    Number number{i, -1};
+    if (end - i <= 12) std::from_chars(path.data() + i, path.data() + end, number.value);
+    numbers.push_back(number);
+    i = end;
+  }
+  return numbers;
+}
+
+/// How clearly the word before a number of a path says that it is a rank: the smaller, the clearer; kNoWord: there is
+/// no such word.
+constexpr size_t kNoWord = 10;
+size_t rank_word_before(std::string_view path, const Number& number) {
+  static constexpr std::array<std::string_view, kNoWord> words = {"rank", "cpu", "proc", "processor", "process",
+                                                                  "pe",   "mpi", "task", "p",         "node"};
+  size_t end = number.begin;
+  while (end > 0 && (path[end - 1] == '_' || path[end - 1] == '-' || path[end - 1] == '.')) --end;
+  size_t begin = end;
+  while (begin > 0 && std::isalpha(static_cast<unsigned char>(path[begin - 1])) != 0) --begin;
+  std::string word(path.substr(begin, end - begin));
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin());
+}
+
+/// Of the numbers that differ between files whose paths are alike but for them: the one after the clearest word for a
+/// rank, or the last one. A file that stands alone has a rank only with such a word.
+void assign_family(const std::vector<SourceFile*>& family) {
+  std::vector<std::vector<Number>> numbers;
+  numbers.reserve(family.size());
+  for (const SourceFile* file : family) numbers.push_back(numbers_in(file->path));
+  std::optional<size_t> chosen;
+  size_t clearest = kNoWord;
+  for (size_t field = 0; field < numbers[0].size(); ++field) {
+    const bool varies = std::any_of(numbers.begin(), numbers.end(), [&](const std::vector<Number>& n) {
+      return n[field].value != numbers[0][field].value;
+    });
+    if (!varies && family.size() > 1) continue;
+    const size_t word = rank_word_before(family[0]->path, numbers[0][field]);
+    if (word < clearest || (clearest == kNoWord && family.size() > 1)) chosen = field;
+    clearest = std::min(clearest, word);
+  }
+  if (!chosen) return;
+  for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][*chosen].value;
+}
+
+Result<std::regex> parse_regex(const std::string& pattern) {
+  try {
+    return std::regex(pattern);
+  } catch (const std::regex_error& error) {
+    return Status::invalid_argument(std::string("not a regular expression: ") + error.what(), pattern);
+  }
+}
+
+Status assign_by_regex(std::vector<SourceFile>& files, const std::string& pattern) {
+  VARVE_ASSIGN(const std::regex expression, parse_regex(pattern));
+  try {
+    for (SourceFile& file : files) {
+      std::smatch match;
+      if (file.type != FileType::regular || !std::regex_search(file.path, match, expression)) continue;
+      const std::string text = match.size() > 1 ? match[1].str() : match[0].str();
+      auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), file.rank);
+      if (error != std::errc() || end != text.data() + text.size() || file.rank < 0) {
+        return Status::invalid_argument("the rank expression does not give a number for a file", file.path,
+                                        "put the digits into the first pair of parentheses: 'cpu([0-9]+)'");
+      }
+    }
+  } catch (const std::regex_error& error) {
+    return Status::invalid_argument(std::string("too much for a regular expression: ") + error.what(), pattern);
+  }
+  return {};
+}
+}  // namespace
+
+Status check_rank_regex(const std::string& regex) { return parse_regex(regex).status(); }
+
+std::string path_family(std::string_view path) {
+  std::string family;
+  for (size_t i = 0; i < path.size(); ++i) {
+    if (!is_digit(path[i])) {
+      family.push_back(path[i]);
+    } else if (i == 0 || !is_digit(path[i - 1])) {
+      family.push_back('#');
+    }
+  }
+  return family;
+}
+
+Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex) {
+  if (!regex.empty()) return assign_by_regex(files, regex);
+  std::map<std::string, std::vector<SourceFile*>> families;
+  for (SourceFile& file : files) {
+    if (file.type == FileType::regular) families[path_family(file.path)].push_back(&file);
+  }
+  for (auto& [family, members] : families) assign_family(members);
+  return {};
+}
+
+}  // namespace varve

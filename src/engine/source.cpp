@@ -1,0 +1,351 @@
+#include "engine/source.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "core/file_system.h"
+#include "core/open_writers.h"
+#include "core/process.h"
+#include "core/sync.h"
+#include "engine/restore_target.h"
+
+namespace varve {
+
+namespace {
+Result<std::string> read_link(int directory, const char* name, const std::string& path) {
+  char target[kPathBytesMax + 1];
+  ssize_t length = ::readlinkat(directory, name, target, sizeof target);
+  if (length < 0 && errno == EINVAL) return changed_while_saved(path);  // it is none any more
+  if (length < 0) return failed_while_saved(errno, "read symbolic link", path);
+  if (static_cast<size_t>(length) > kPathBytesMax)
+    return Status::resource_limit("a symbolic link's target is too long", path);
+  return std::string(target, static_cast<size_t>(length));
+}
+
+class Scanner {
+ public:
+  Scanner(std::string folder, ProgressSink& progress) : folder_(std::move(folder)), progress_(progress) {}
+
+  Status scan(const std::string& relative) {
+    const std::string path = relative.empty() ? folder_ : join_path(folder_, relative);
+    int raw_fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (relative.empty() ? 0 : O_NOFOLLOW));
+    if (raw_fd < 0 && relative.empty()) return Status::from_errno(errno, "open folder", path);
+    if (raw_fd < 0) return failed_while_saved(errno, "open folder", path);
+    std::unique_ptr<DIR, int (*)(DIR*)> directory(::fdopendir(raw_fd), ::closedir);
+    if (directory == nullptr) {
+      UniqueFd closed(raw_fd);
+      return Status::from_errno(errno, "list folder", path);
+    }
+    std::vector<std::string> below;
+    errno = 0;
+    while (const dirent* entry = ::readdir(directory.get())) {
+      const std::string name = entry->d_name;
+      if (name == "." || name == ".." || is_restore_staging(name)) continue;
+      const std::string entry_path = join_path(relative, name);
+      VARVE_ASSIGN(bool is_directory, add(raw_fd, name, entry_path));
+      if (is_directory) below.push_back(entry_path);
+      errno = 0;
+    }
+    if (errno != 0) return Status::from_errno(errno, "list folder", path);
+    directory.reset();
+    for (const std::string& next : below) VARVE_TRY(scan(next));
+    return {};
+  }
+
+  std::vector<SourceFile> take() && {
+    std::sort(files_.begin(), files_.end(), [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+    return std::move(files_);
+  }
+
+ private:
+  Result<bool> add(int directory, const std::string& name, const std::string& entry_path) {
+    struct stat status {};
+    if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+      return failed_while_saved(errno, "look at", join_path(folder_, entry_path));
+    if (!path_is_safe(entry_path)) return Status::resource_limit("a path is too long", join_path(folder_, entry_path));
+    SourceFile file;
+    file.path = entry_path;
+    file.mode = status.st_mode & 07777;
+    file.modified_s = status.st_mtim.tv_sec;
+    file.modified_ns = static_cast<uint32_t>(status.st_mtim.tv_nsec);
+    file.changed_s = status.st_ctim.tv_sec;
+    file.changed_ns = static_cast<uint32_t>(status.st_ctim.tv_nsec);
+    if (S_ISDIR(status.st_mode)) {
+      file.type = FileType::directory;
+    } else if (S_ISLNK(status.st_mode)) {
+      file.type = FileType::symlink;
+      VARVE_ASSIGN(file.link_target, read_link(directory, name.c_str(), join_path(folder_, entry_path)));
+    } else if (S_ISREG(status.st_mode)) {
+      file.bytes = static_cast<uint64_t>(status.st_size);
+      file.sparse = static_cast<uint64_t>(status.st_blocks) * 512 < file.bytes;
+    } else {
+      progress_.warning(Status::unsupported("left out, as it is neither a file, a folder nor a symbolic link",
+                                            join_path(folder_, entry_path)));
+      return false;
+    }
+    files_.push_back(std::move(file));
+    return S_ISDIR(status.st_mode);
+  }
+
+  const std::string folder_;
+  ProgressSink& progress_;
+  std::vector<SourceFile> files_;
+};
+}  // namespace
+
+Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress) {
+  Scanner scanner(folder, progress);
+  VARVE_TRY(scanner.scan(""));
+  return std::move(scanner).take();
+}
+
+Result<SourceFile> look_at_folder(const std::string& folder) {
+  SourceFile file;
+  file.path = ".";
+  file.type = FileType::directory;
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return Status::from_errno(errno, "open folder", folder);
+  if (!S_ISDIR(status.st_mode)) return Status::invalid_argument("not a folder", folder);
+  file.modified_s = status.st_mtim.tv_sec;
+  file.modified_ns = static_cast<uint32_t>(status.st_mtim.tv_nsec);
+  return file;
+}
+
+Status changed_while_saved(const std::string& path) {
+  return Status::busy("it changed while it was being saved", path,
+                      "nothing was committed; save again when the program has finished writing");
+}
+
+Status failed_while_saved(int error, std::string_view action, const std::string& path) {
+  const bool gone = error == ENOENT || error == ENOTDIR || error == ELOOP || error == EISDIR;
+  return gone ? changed_while_saved(path) : Status::from_errno(error, action, path);
+}
+
+Status check_unchanged(const std::string& folder, const SourceFile& file) {
+  hand_over();
+  const std::string path = join_path(folder, file.path);
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return failed_while_saved(errno, "look at", path);
+  const bool same_time = status.st_mtim.tv_sec == file.modified_s && status.st_mtim.tv_nsec == file.modified_ns;
+  const bool same = file.type == FileType::directory
+                        ? S_ISDIR(status.st_mode) && same_time  // its time changes with the names in it
+                        : S_ISREG(status.st_mode) && static_cast<uint64_t>(status.st_size) == file.bytes && same_time &&
+                              status.st_ctim.tv_sec == file.changed_s && status.st_ctim.tv_nsec == file.changed_ns;
+  return same ? Status() : changed_while_saved(path);
+}
+
+namespace {
+/// All readers of this process together, as far as each has more than one.
+constexpr size_t kOpenFilesMax = 512;
+std::atomic<size_t> open_file_count{0};
+constexpr size_t kSmallExtentBytes = 4096;
+/// What a window may read in vain between two extents: about what a system call costs.
+constexpr uint64_t kGapBytesMax = 4096;
+constexpr size_t kWindowBytes = 64_KiB;
+}  // namespace
+
+SourceReader::SourceReader(std::string folder, const std::vector<SourceFile>& files)
+    : folder_(std::move(folder)),
+      files_(files),
+      open_files_max_(descriptors_for(kOpenFilesMax, 4)),
+      seen_(files.size()) {}
+
+SourceReader::~SourceReader() { open_file_count -= open_.size(); }
+
+Result<int> SourceReader::open(uint32_t file) {
+  if (auto found = open_.find(file); found != open_.end()) {
+    recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
+    return found->second.fd.get();
+  }
+  const std::string path = join_path(folder_, files_[file].path);
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid()) return failed_while_saved(errno, "open", path);
+  if (!seen_[file]) VARVE_TRY(have_writes_noticed(fd.get(), path));
+  seen_[file] = true;
+  while (!open_.empty() && open_file_count >= open_files_max_) {
+    open_.erase(recently_used_.back());
+    recently_used_.pop_back();
+    --open_file_count;
+  }
+  ++open_file_count;
+  recently_used_.push_front(file);
+  const int raw = fd.get();
+  open_.emplace(file, OpenFile{std::move(fd), recently_used_.begin()});
+  return raw;
+}
+
+Status SourceReader::read(uint32_t file, uint64_t offset, MutableByteSpan into) {
+  VARVE_ASSIGN(int fd, open(file));
+  const std::string path = join_path(folder_, files_[file].path);
+  auto read_some = [&](uint64_t at, MutableByteSpan to) -> Result<size_t> {
+    size_t got = 0;
+    while (got < to.size()) {
+      ssize_t n = ::pread(fd, to.data() + got, to.size() - got, static_cast<off_t>(at + got));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) return failed_while_saved(errno, "read", path);
+      if (n == 0) break;
+      got += static_cast<size_t>(n);
+    }
+    return got;
+  };
+  auto shrunk = [&] { return changed_while_saved(path); };
+  if (into.size() >= kSmallExtentBytes) {
+    VARVE_ASSIGN(size_t got, read_some(offset, into));
+    return got == into.size() ? Status() : shrunk();
+  }
+  const bool in_window =
+      window_file_ == file && offset >= window_offset_ && offset + into.size() <= window_offset_ + window_.size();
+  const bool follows = small_file_ == file && offset >= small_end_ && offset - small_end_ <= kGapBytesMax;
+  small_file_ = file;
+  small_end_ = offset + into.size();
+  if (!in_window && !follows) {
+    VARVE_ASSIGN(size_t got, read_some(offset, into));
+    return got == into.size() ? Status() : shrunk();
+  }
+  if (!in_window) {
+    window_file_ = UINT32_MAX;
+    window_.resize(kWindowBytes);
+    VARVE_ASSIGN(size_t got, read_some(offset, window_));
+    window_.resize(got);
+    window_file_ = file;
+    window_offset_ = offset;
+    if (got < into.size()) return shrunk();
+  }
+  std::memcpy(into.data(), window_.data() + (offset - window_offset_), into.size());
+  return {};
+}
+
+Result<uint64_t> SourceReader::hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) {
+  const uint64_t at = offset, end = offset + bytes_max;
+  if (hole_file_ == file && at >= hole_begin_ && at < hole_end_) return std::min(hole_end_, end) - at;
+  VARVE_ASSIGN(int fd, open(file));
+  off_t data = ::lseek(fd, static_cast<off_t>(at), SEEK_DATA);
+  if (data < 0) {
+    if (errno != ENXIO) return uint64_t{0};  // the file system cannot tell: read it all
+    data = static_cast<off_t>(end);          // no data up to the end of the file
+  }
+  hole_file_ = file;
+  hole_begin_ = at;
+  hole_end_ = static_cast<uint64_t>(data);
+  return std::min(hole_end_, end) - at;
+}
+
+Result<std::vector<Layout>> FolderSource::layouts(ProgressSink& progress) {
+  std::vector<LayoutRequest> requests;
+  for (const SourceFile& file : files_) {
+    if (file.type == FileType::regular) requests.push_back({join_path(folder_, file.path), file.bytes});
+  }
+  std::vector<LayoutOutcome> outcomes = layouts_.read_many(requests, layout_options_);
+  std::vector<Layout> layouts(files_.size());
+  size_t next = 0;
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (files_[i].type != FileType::regular) continue;
+    LayoutOutcome& outcome = outcomes[next++];
+    if (outcome.warning) progress.warning(Status::corrupt(*outcome.warning));
+    layouts[i] = std::move(outcome.layout);
+  }
+  return layouts;
+}
+
+Status FolderSource::check_unchanged() {
+  for (const SourceFile& file : files_) {
+    if (file.type != FileType::symlink) VARVE_TRY(varve::check_unchanged(folder_, file));
+  }
+  return {};
+}
+
+bool FileFilter::matches(const TreeFile& file) const {
+  if (rank && file.rank != *rank) return false;
+  if (globs.empty()) return true;
+  return std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+    const std::string subject = glob.find('/') == std::string::npos ? base_name(file.path) : file.path;
+    return ::fnmatch(glob.c_str(), subject.c_str(), 0) == 0;
+  });
+}
+
+Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit) {
+  for (const GroupRecord& group : record.groups) {
+    VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
+    for (const LeafLink& link : root.leaves) {
+      VARVE_ASSIGN(Leaf leaf, store.read_leaf(link));
+      VARVE_TRY(visit(leaf));
+    }
+  }
+  return {};
+}
+
+std::vector<FilePiece> file_pieces(const TreeFile& file) {
+  std::vector<FilePiece> pieces;
+  for (size_t stream = 0; stream < file.streams.size(); ++stream) {
+    uint64_t at = 0;
+    for (const Extent& extent : stream_extents(file, stream)) {
+      pieces.push_back({extent.offset, extent.bytes, stream, at});
+      at += extent.bytes;
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(),
+            [](const FilePiece& a, const FilePiece& b) { return a.file_offset < b.file_offset; });
+  return pieces;
+}
+
+void fill_pattern(uint64_t pattern, uint64_t offset, MutableByteSpan into) {
+  std::byte bytes[8];
+  store_le<uint64_t>(bytes, pattern);
+  const size_t head = std::min<size_t>(into.size(), 8);
+  for (size_t i = 0; i < head; ++i) into[i] = bytes[(offset + i) % 8];
+  for (size_t done = head; done < into.size();) {
+    const size_t part = std::min(done, into.size() - done);
+    std::copy_n(into.begin(), part, into.begin() + static_cast<ptrdiff_t>(done));
+    done += part;
+  }
+}
+
+Result<ByteSpan> StreamReader::range(const PackLink& link, const Extent& range) {
+  for (auto it = packs_.begin(); it != packs_.end(); ++it) {
+    if (it->first != link.score) continue;
+    if (Result<ByteSpan> bytes = it->second.range(range.offset, range.bytes); bytes.ok()) {
+      packs_.splice(packs_.begin(), packs_, it);
+      return bytes;
+    }
+    packs_.erase(it);  // another copy may be better
+    break;
+  }
+  VARVE_ASSIGN(Pack pack, store_.read_pack(link, {&range, 1}));
+  packs_.emplace_front(link.score, std::move(pack));
+  if (packs_.size() > packs_max_) packs_.pop_back();
+  return packs_.front().second.range(range.offset, range.bytes);
+}
+
+Status StreamReader::read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset,
+                          MutableByteSpan into) {
+  uint64_t at = 0;
+  for (const Reference& reference : stream) {
+    if (into.empty()) break;
+    if (offset >= at + reference.bytes) {
+      at += reference.bytes;
+      continue;
+    }
+    const uint64_t skip = offset - at;
+    const size_t part = std::min<uint64_t>(into.size(), reference.bytes - skip);
+    if (reference.pack == Reference::kPattern) {
+      fill_pattern(reference.offset, skip, into.first(part));
+    } else {
+      VARVE_ASSIGN(ByteSpan bytes, range(leaf.packs[reference.pack], {reference.offset + skip, part}));
+      std::copy(bytes.begin(), bytes.end(), into.begin());
+    }
+    into = into.subspan(part);
+    offset += part;
+    at += reference.bytes;
+  }
+  return into.empty() ? Status() : Status::corrupt("a stream is shorter than its layout says");
+}
+
+}  // namespace varve

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/process.h"
+#include "core/progress.h"
+#include "format/tree.h"
+#include "layout/layout.h"
+#include "layout/layout_service.h"
+#include "store/catalog.h"
+#include "store/store.h"
+
+namespace varve {
+
+/// One file of a checkpoint that is to be saved: of a folder, or the image of a program's snapshot.
+struct SourceFile {
+  std::string path;  ///< relative to the folder
+  FileType type = FileType::regular;
+  uint32_t mode = 0;
+  int64_t modified_s = 0;
+  uint32_t modified_ns = 0;
+  std::string link_target;
+  uint64_t bytes = 0;
+  bool sparse = false;    ///< fewer bytes allocated than it is long: worth asking for holes
+  int64_t changed_s = 0;  ///< inode change time: tells whether the file was touched while it was saved
+  uint32_t changed_ns = 0;
+  int64_t rank = -1;
+};
+
+/// Where a group's checkpoint comes from: files of a folder, snapshots of a program. Used by one thread at a time; it
+/// can be read from the beginning again, as a save that a prune took for dead starts over.
+class Source {
+ public:
+  virtual ~Source() = default;
+  /// Of the group, in order; always the same.
+  virtual const std::vector<SourceFile>& files() const = 0;
+  /// Where the variables lie: one for each file, valid (validate_layout); empty for what is no regular file. Warnings
+  /// go to `progress`.
+  virtual Result<std::vector<Layout>> layouts(ProgressSink& progress) = 0;
+  /// Fills `into` with the bytes of a regular file from `offset`. busy if the file is shorter than files() says.
+  virtual Status read(uint32_t file, uint64_t offset, MutableByteSpan into) = 0;
+  /// How many of the `bytes_max` bytes from `offset` on are a hole, which reads as zeros; 0 if there are data. Asked of
+  /// sparse files only.
+  virtual Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) = 0;
+  /// busy if anything has changed since files() was made. Asked after the last read.
+  virtual Status check_unchanged() = 0;
+};
+
+/// Lists a folder with all that is below it, without following symbolic links; sorted by path. Sockets, pipes and
+/// devices are left out with a warning; what a restore that was killed has left there, without. Anything that cannot be
+/// read is an error: a set is never silently less than its folder.
+Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress);
+
+/// The folder itself, as `.`: for check_unchanged().
+Result<SourceFile> look_at_folder(const std::string& folder);
+
+/// What has become of a file that is not any more what the scan saw: busy.
+Status changed_while_saved(const std::string& path);
+
+/// What a failed system call on what the scan saw means: changed_while_saved() if it is gone, or is something else by
+/// now.
+Status failed_while_saved(int error, std::string_view action, const std::string& path);
+
+/// busy if the file, or what lies in the folder, differs from what the scan saw.
+Status check_unchanged(const std::string& folder, const SourceFile& file);
+
+/// Reads files of a folder. One thread.
+class SourceReader {
+ public:
+  SourceReader(std::string folder, const std::vector<SourceFile>& files);
+  ~SourceReader();
+  SourceReader(const SourceReader&) = delete;
+  SourceReader& operator=(const SourceReader&) = delete;
+
+  /// Fills `into` with the file's bytes from `offset`. busy if the file is shorter than that.
+  Status read(uint32_t file, uint64_t offset, MutableByteSpan into);
+
+  /// How many of the `bytes_max` bytes from `offset` are a hole of the (sparse) file; 0 if there are data.
+  Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max);
+
+ private:
+  struct OpenFile {
+    UniqueFd fd;
+    std::list<uint32_t>::iterator used;
+  };
+  Result<int> open(uint32_t file);
+
+  const std::string folder_;
+  const std::vector<SourceFile>& files_;
+  const size_t open_files_max_;
+  std::vector<bool> seen_;  ///< those that were open once: writes to them are noticed from then on
+  std::unordered_map<uint32_t, OpenFile> open_;
+  std::list<uint32_t> recently_used_;
+
+  // The last hole found: the block schemes ask for it piece by piece.
+  uint32_t hole_file_ = UINT32_MAX;
+  uint64_t hole_begin_ = 0, hole_end_ = 0;
+
+  // Small extents that lie near one another (headers between variables) are read with one call: the second of them
+  // opens a window. One that stands alone is read alone.
+  uint32_t small_file_ = UINT32_MAX;
+  uint64_t small_end_ = 0;
+  uint32_t window_file_ = UINT32_MAX;
+  uint64_t window_offset_ = 0;
+  ByteVector window_;
+};
+
+/// Some files of a folder, as scan_source_tree() found them.
+class FolderSource final : public Source {
+ public:
+  /// `layouts` must outlive this.
+  FolderSource(std::string folder, std::vector<SourceFile> files, LayoutService& layouts,
+               LayoutReadOptions layout_options)
+      : folder_(std::move(folder)),
+        files_(std::move(files)),
+        layouts_(layouts),
+        layout_options_(std::move(layout_options)),
+        reader_(folder_, files_) {}
+  FolderSource(const FolderSource&) = delete;
+  FolderSource& operator=(const FolderSource&) = delete;
+
+  const std::vector<SourceFile>& files() const override { return files_; }
+  Result<std::vector<Layout>> layouts(ProgressSink& progress) override;
+  Status read(uint32_t file, uint64_t offset, MutableByteSpan into) override {
+    return reader_.read(file, offset, into);
+  }
+  Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) override {
+    return reader_.hole_bytes(file, offset, bytes_max);
+  }
+  Status check_unchanged() override;
+
+ private:
+  const std::string folder_;
+  const std::vector<SourceFile> files_;
+  LayoutService& layouts_;
+  const LayoutReadOptions layout_options_;
+  SourceReader reader_;
+};
+
+/// Which files of a set are meant. Empty: all.
+struct FileFilter {
+  std::vector<std::string> globs;  ///< shell patterns; one without '/' may match the last component alone
+  std::optional<int64_t> rank;
+  bool all() const { return globs.empty() && !rank; }
+  bool matches(const TreeFile& file) const;
+};
+
+/// Visits the leaves of a set's tree in order, each verified.
+Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit);
+
+/// Where some consecutive bytes of a file lie: in a stream.
+struct FilePiece {
+  uint64_t file_offset = 0, bytes = 0;
+  size_t stream = 0;
+  uint64_t stream_offset = 0;
+};
+/// All of a file, in order.
+std::vector<FilePiece> file_pieces(const TreeFile& file);
+
+/// Reads streams out of packs, keeping the last few packs decoded. One thread.
+class StreamReader {
+ public:
+  explicit StreamReader(const Store& store, size_t packs_max = 16) : store_(store), packs_max_(packs_max) {}
+  /// Fills `into` with the bytes of a stream from `offset`, verified. `leaf` is the one that holds the stream.
+  Status read(const Leaf& leaf, const std::vector<Reference>& stream, uint64_t offset, MutableByteSpan into);
+
+ private:
+  Result<ByteSpan> range(const PackLink& link, const Extent& range);
+  const Store& store_;
+  const size_t packs_max_;
+  std::list<std::pair<Score, Pack>> packs_;  ///< last used first
+};
+
+/// Fills `into` with a pattern as it lies `offset` bytes into its reference.
+void fill_pattern(uint64_t pattern, uint64_t offset, MutableByteSpan into);
+
+}  // namespace varve

@@ -1,0 +1,369 @@
+#include "engine/transfer.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <unordered_set>
+
+#include "core/sync.h"
+#include "core/thread_pool.h"
+#include "engine/pack_fetcher.h"
+#include "store/needs.h"
+#include "store/spread_file_system.h"
+
+namespace varve {
+
+namespace {
+constexpr int kTriesMax = 3;
+constexpr uint64_t kWriteBufferBytes = 1_MiB;
+
+size_t threads_of(const TransferOptions& options) {
+  return options.thread_count > 0 ? options.thread_count : processor_count();
+}
+
+/// Writes what the target lacks of a set into new arenas of its own: one for each of its places, unless it is told to
+/// begin others.
+class Sender {
+ public:
+  Sender(const Store& from, const Store& to, const WriterLease& lease, const SetNeeds& needs, const HeldFrames& held,
+         const TransferOptions& options, ProgressSink& progress, TransferReport& report)
+      : from_(from),
+        to_(to),
+        lease_(lease),
+        needs_(needs),
+        held_(held),
+        options_(options),
+        progress_(progress),
+        report_(report),
+        fetcher_(from, options.check_chunks, options.recode),
+        pool_(threads_of(options)) {}
+
+  /// Sends what is lacking of a group; says where its root is then, and how many bytes were written for the group.
+  Status send_group(GroupRecord& group) {
+    const uint64_t before = bytes_written();
+    VARVE_ASSIGN(const Root root, from_.read_root(group.root, group.hint));
+    for (const LeafLink& link : root.leaves) VARVE_TRY(send_leaf(link));
+    VARVE_TRY(send_node(group.root, group.hint));
+    const auto home = held_.nodes.find(group.root);
+    group.hint = home == held_.nodes.end() ? node_homes_.at(group.root) : home->second;
+    group.arena_bytes = bytes_written() - before;
+    return {};
+  }
+
+  /// Makes what was sent durable, but for its name in the folder of arenas. What is sent next goes to another arena.
+  /// Returns how much that has added.
+  Result<uint64_t> seal() {
+    if (!writer_) return uint64_t{0};
+    const uint64_t before = writer_->bytes();
+    VARVE_TRY(writer_->seal());
+    const uint64_t after = writer_->bytes();
+    report_.sent_bytes += after;
+    writer_.reset();
+    ++ordinal_;
+    return after - before;
+  }
+  /// Raw bytes of the set that the target had not.
+  uint64_t new_bytes() const { return new_bytes_; }
+
+ private:
+  struct Fetching {
+    Task<Result<FetchedPack>> task;
+    uint64_t needed_bytes, memory_bytes;
+  };
+
+  uint64_t bytes_written() const { return writer_ ? writer_->bytes() : 0; }
+
+  SpreadWriter& writer() {
+    if (!writer_) {
+      writer_.emplace(
+          to_, lease_, ordinal_,
+          ArenaWriterOptions{
+              .direct = options_.direct_io, .background = pool_.thread_count() > 1, .buffer_bytes = kWriteBufferBytes});
+    }
+    return *writer_;
+  }
+
+  Status send_leaf(const LeafLink& link) {
+    VARVE_ASSIGN(const Leaf leaf, from_.read_leaf(link));
+    std::optional<PackShapes> shapes;
+    if (options_.recode) shapes.emplace(leaf);
+    for (const PackLink& pack : leaf.packs) {
+      const auto need = needs_.packs.find(pack.score);
+      // A leaf may list what it does not refer to.
+      if (need == needs_.packs.end() || held_.packs.contains(pack.score) || !sent_.insert(pack.score).second) continue;
+      VARVE_TRY(begin_fetching(need->first, need->second, shapes));
+    }
+    while (!fetching_.empty()) VARVE_TRY(append_oldest());
+    for (const NodeLink& piece : leaf.pieces) VARVE_TRY(send_node(piece.score, piece.hint));
+    return send_node(link.score, link.hint);
+  }
+
+  Status begin_fetching(const Score& score, const SetNeeds::PackNeed& need, const std::optional<PackShapes>& shapes) {
+    if (progress_.cancelled()) return Status::cancelled();
+    VARVE_ASSIGN(const uint64_t raw_bytes, raw_bytes_of(score, need));
+    // The frame and what is decoded of it; and what the encoder tries, beside what is decoded of its result.
+    const uint64_t memory_bytes = raw_bytes * (options_.recode ? 5 : 2);
+    const size_t fetching_max = 2 * std::max<size_t>(pool_.thread_count(), 1) + 1;
+    while (!fetching_.empty() &&
+           (fetching_.size() >= fetching_max || fetching_bytes_ + memory_bytes > options_.memory_bytes)) {
+      VARVE_TRY(append_oldest());
+    }
+    PackShape shape;
+    if (shapes) shape = shapes->shape_of(score, raw_bytes);
+    auto fetch = [this, &score, &need, shape = std::move(shape)] { return fetcher_.fetch(score, need, shape); };
+    fetching_.push_back({pool_.submit(std::move(fetch)), need.bytes(), memory_bytes});
+    fetching_bytes_ += memory_bytes;
+    return {};
+  }
+
+  /// By the index of an arena that has it; kPackBytesMax at most, as no longer pack is ever decoded.
+  Result<uint64_t> raw_bytes_of(const Score& score, const SetNeeds::PackNeed& need) const {
+    VARVE_ASSIGN(const std::vector<Store::Place> places, from_.find_pack(score, need.hint));
+    if (places.empty()) {
+      return Status::corrupt("no arena holds a pack that the set needs", from_.arena_name(need.hint),
+                             "put the arena back from a copy of the store");
+    }
+    return std::min(places.front().arena->index().packs[places.front().ordinal].raw_bytes, kPackBytesMax);
+  }
+
+  Status append_oldest() {
+    Fetching oldest = std::move(fetching_.front());
+    fetching_.pop_front();
+    fetching_bytes_ -= oldest.memory_bytes;
+    VARVE_ASSIGN(const FetchedPack pack, oldest.task.wait());
+    const uint64_t before = bytes_written();
+    if (pack.anew) {
+      VARVE_TRY(writer().append_pack(pack.anew->meta, pack.anew->body).status());
+    } else {
+      VARVE_TRY(writer().append_copy(FrameKind::pack, pack.entry, pack.frame.meta, pack.frame.body));
+    }
+    ++report_.sent_packs;
+    new_bytes_ += oldest.needed_bytes;
+    if (options_.check_chunks && !pack.checked) ++report_.unchecked_packs;
+    if (pack.recoded_from_bytes > 0) {
+      ++report_.recoded_packs;
+      report_.recoded_from_bytes += pack.recoded_from_bytes;
+      report_.recoded_to_bytes += bytes_written() - before;
+    }
+    progress_.advance(oldest.needed_bytes);
+    return {};
+  }
+
+  Status send_node(const Score& score, const ArenaId& hint) {
+    if (held_.nodes.contains(score) || !sent_.insert(score).second) return {};
+    VARVE_ASSIGN(const ByteVector content, from_.read_node(score, hint));
+    VARVE_TRY(writer().append_node(score, content));
+    node_homes_.emplace(score, writer_->home(score));
+    ++report_.sent_nodes;
+    return {};
+  }
+
+  const Store& from_;
+  const Store& to_;
+  const WriterLease& lease_;
+  const SetNeeds& needs_;
+  const HeldFrames& held_;
+  const TransferOptions& options_;
+  ProgressSink& progress_;
+  TransferReport& report_;
+  uint32_t ordinal_ = 0;  ///< of what is being written, or comes next
+  std::unordered_set<Score, ScoreHash> sent_;
+  std::unordered_map<Score, ArenaId, ScoreHash> node_homes_;  ///< of the nodes among them
+  uint64_t new_bytes_ = 0;
+  PackFetcher fetcher_;
+  std::deque<Fetching> fetching_;
+  uint64_t fetching_bytes_ = 0;
+  ThreadPool pool_;  ///< its tasks use what is above, and are over when it goes
+  std::optional<SpreadWriter> writer_;
+};
+
+bool same_content(const SetRecord& a, const SetRecord& b) {
+  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
+}
+
+/// The set's record in `to`; none if it is not there, or is to be replaced. already_exists: another set has its name.
+Result<std::optional<SetRecord>> record_there(const Store& to, const SetRecord& source, IfExists if_exists) {
+  Result<SetRecord> there = Catalog(to).read(source.name);
+  if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
+  VARVE_TRY(there.status().with_context("the target has the set, but"));
+  if (same_content(source, *there)) return std::optional(std::move(*there));
+  if (if_exists == IfExists::replace) return std::optional<SetRecord>();
+  return Status::already_exists(
+      "the target has another set of this name", source.name.to_string(),
+      "`varve drop " + source.name.to_string() + "` in one of the stores, or keep both apart");
+}
+
+Status check_scores(const Store& from, const Store& to) {
+  const bool same =
+      from.score().algorithm() == to.score().algorithm() && from.score().score_bytes() == to.score().score_bytes();
+  if (same) return {};
+  return Status::invalid_argument(
+      "the stores name their chunks by different hashes", to.path(),
+      "make the target with `varve init --score-bits " + std::to_string(8 * from.score().score_bytes()) + "`");
+}
+
+class Transfer {
+ public:
+  Transfer(const Store& from, const Store& to, const TransferOptions& options, ProgressSink& progress)
+      : from_(from), to_(to), options_(options), progress_(progress) {}
+
+  Result<TransferReport> run(const SetName& name) {
+    VARVE_TRY(look(name));
+    VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_.fs().watch_power());
+    VARVE_ASSIGN(there_, record_there(to_, source_, options_.if_exists));
+    VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
+    VARVE_TRY(or_lost(*lease, send(*lease)));
+    VARVE_TRY(publish(*lease));
+    return finished();
+  }
+
+  Result<TransferReport> run_part(const PartName& part) {
+    VARVE_TRY(look(part.set));
+    VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
+    VARVE_TRY(or_lost(*lease, send_part(*lease)));
+    VARVE_TRY(lease->publish_part(part, report_.record));  // the commit point
+    return finished();
+  }
+
+ private:
+  Status look(const SetName& name) {
+    progress_.phase("looking");
+    VARVE_ASSIGN(source_, Catalog(from_).read(name));
+    VARVE_ASSIGN(needs_, needs_of_set(from_, source_, progress_));
+    return {};
+  }
+
+  Status or_lost(const WriterLease& lease, const Status& sent) const {
+    return !sent.ok() && lease.lost() ? WriterLease::lost_status(source_.name) : sent;
+  }
+
+  Result<TransferReport> finished() {
+    if (report_.unchecked_packs > 0) {
+      progress_.warning(
+          Status::unsupported("packs were copied whose codec this build lacks; only their checksums were checked",
+                              source_.name.to_string()));
+    }
+    return std::move(report_);
+  }
+
+  Result<HeldFrames> begin_sending(const WriterLease& lease) {
+    std::set<ArenaId> excluded;
+    // What a set that is there has in marked arenas is brought to safety by the prune that empties them.
+    if (!there_) excluded.insert(lease.condemned().begin(), lease.condemned().end());
+    VARVE_ASSIGN(HeldFrames held,
+                 find_held(to_, excluded, needs_, options_.check_held, threads_of(options_), progress_));
+    report_ = {};
+    report_.held_packs = held.packs.size();
+    report_.held_bytes = held.pack_bytes;
+    report_.record = source_;
+    progress_.phase("copying");
+    uint64_t lacking_bytes = 0;
+    for (const auto& [score, need] : needs_.packs) lacking_bytes += held.packs.contains(score) ? 0 : need.bytes();
+    progress_.total(lacking_bytes);
+    return held;
+  }
+
+  void end_sending(const Sender& sender) {
+    report_.record.new_bytes = sender.new_bytes();
+    if (report_.recoded_packs > 0) report_.record.policy = options_.recode->name();
+  }
+
+  Status send(WriterLease& lease) {
+    VARVE_ASSIGN(const HeldFrames held, begin_sending(lease));
+    Sender sender(from_, to_, lease, needs_, held, options_, progress_, report_);
+    for (GroupRecord& group : report_.record.groups) VARVE_TRY(sender.send_group(group));
+    VARVE_ASSIGN(const uint64_t index_bytes, sender.seal());
+    if (!report_.record.groups.empty()) report_.record.groups.back().arena_bytes += index_bytes;
+    end_sending(sender);
+    return {};
+  }
+
+  /// An arena for each group, which tells a part that was written again from one that was used and removed.
+  Status send_part(WriterLease& lease) {
+    VARVE_ASSIGN(HeldFrames held, begin_sending(lease));
+    for (const GroupRecord& group : source_.groups) held.nodes.erase(group.root);
+    Sender sender(from_, to_, lease, needs_, held, options_, progress_, report_);
+    for (GroupRecord& group : report_.record.groups) {
+      VARVE_TRY(sender.send_group(group));
+      VARVE_ASSIGN(const uint64_t index_bytes, sender.seal());
+      group.arena_bytes += index_bytes;
+    }
+    end_sending(sender);
+    return {};
+  }
+
+  /// The commit point, unless the set is there.
+  Status publish(WriterLease& lease) {
+    if (!there_) {
+      const Status committed = lease.commit(report_.record, options_.if_exists);
+      if (committed.code() != StatusCode::already_exists) return committed;
+      // Somebody else was faster. What was sent is there twice, and goes with the next prune of the target.
+      VARVE_ASSIGN(there_, record_there(to_, source_, IfExists::refuse));
+      if (!there_) return committed;
+    }
+    // What was lost of a set that is there is needed: it stays once the lease is gone.
+    VARVE_TRY(to_.fs().sync_directory(to_.arenas_path()));
+    VARVE_TRY(Catalog(to_).make_durable(source_.name.job));
+    report_.was_there = true;
+    report_.record = *there_;
+    return {};
+  }
+
+  const Store& from_;
+  const Store& to_;
+  const TransferOptions& options_;
+  ProgressSink& progress_;
+  SetRecord source_;
+  std::optional<SetRecord> there_;
+  SetNeeds needs_;
+  TransferReport report_;
+};
+
+/// Runs a transfer, again if a prune of the target took its writer for dead.
+template <class Run>
+Result<TransferReport> with_retries(const Store& from, const Store& to, const SetName& name,
+                                    const TransferOptions& options, ProgressSink& progress, const Run& run) {
+  VARVE_TRY(check_scores(from, to));
+  Result<TransferReport> report = Status::internal("no attempt was made");
+  for (int attempt = 0; attempt < kTriesMax; ++attempt) {
+    Transfer transfer(from, to, options, progress);
+    report = run(transfer);
+    const bool lease_lost =
+        !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
+    if (!lease_lost) break;
+    progress.warning(report.status().with_context("starting over"));
+  }
+  const StatusCode code = report.status().code();
+  if (report.ok() || code == StatusCode::already_exists || code == StatusCode::cancelled) return report;
+  return report.status().with_context("cannot copy " + name.to_string());
+}
+}  // namespace
+
+Result<TransferReport> copy_set(const Store& from, const Store& to, const SetName& name, const TransferOptions& options,
+                                ProgressSink& progress) {
+  Result<TransferReport> report =
+      with_retries(from, to, name, options, progress, [&](Transfer& transfer) { return transfer.run(name); });
+  if (!report.ok()) return Catalog(from).unless_dropped(name, report.status());
+  return report;
+}
+
+Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,
+                                 const TransferOptions& options, ProgressSink& progress) {
+  return with_retries(from, to, part.set, options, progress,
+                      [&](Transfer& transfer) { return transfer.run_part(part); });
+}
+
+Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, const std::string& job) {
+  VARVE_ASSIGN(std::vector<SetName> names, Catalog(from).sets());
+  std::erase_if(names, [&](const SetName& name) {
+    if (!job.empty() && name.job != job) return true;
+    const Result<SetRecord> there = Catalog(to).read(name);
+    if (!there.ok()) return false;
+    const Result<SetRecord> source = Catalog(from).read(name);
+    return source.ok() && same_content(*source, *there);
+  });
+  return names;
+}
+
+}  // namespace varve

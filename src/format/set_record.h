@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/unique_id.h"
+#include "format/frame.h"
+
+namespace varve {
+
+/// Names a checkpoint set: what all ranks of `job` saved at `step`.
+struct SetName {
+  std::string job;
+  uint64_t step = 0;
+  auto operator<=>(const SetName&) const = default;
+  std::string to_string() const { return job + "@" + std::to_string(step); }
+};
+
+/// One group of ranks in a set's record: the root of its tree, and the arena that was written for it.
+struct GroupRecord {
+  Score root;
+  ArenaId hint;              ///< where the root was when the record was written
+  uint64_t arena_bytes = 0;  ///< written for this group
+};
+
+/// A committed set (FORMAT.md, "Set record"). The set exists once the record lies in the catalog.
+struct SetRecord {
+  SetName name;
+  int64_t created_s = 0;                       ///< by the clock of the machine that saved; for people only
+  std::string scheme, policy, chunker, match;  ///< how it was saved, as on the command line
+  uint64_t rank_count = 0;
+  uint64_t file_count = 0;
+  uint64_t raw_bytes = 0;  ///< of all regular files
+  uint64_t new_bytes = 0;  ///< raw bytes that were not in the store before
+  /// Counts the sets of a job as they are made, from 1; goes on over restarts, and with the set to other stores. 0: not
+  /// known, in sets of older versions. `every=` of levels counts by it.
+  uint64_t number = 0;
+  UniqueId run;            ///< of the program that made the set; zeros: no program did, or it is not known
+  uint64_t run_ranks = 0;  ///< that this run had on all nodes; 0: not known
+  std::vector<GroupRecord> groups;
+
+  uint64_t stored_bytes() const;  ///< written for this set
+  /// Not so of a set in a node's own store that has only the ranks of its node: that is a checkpoint only together with
+  /// what the other nodes have.
+  bool has_all_ranks() const { return run_ranks == 0 || rank_count == run_ranks; }
+};
+
+ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score);
+Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score);
+
+/// Limits on names: a job's is 1 to 100 bytes, without '/' , '@' and control characters, and does not begin with '.' or
+/// '-'.
+Status check_job_name(std::string_view job);
+
+inline constexpr uint64_t kSetRecordBytesMax = 64_MiB;
+
+}  // namespace varve

@@ -1,0 +1,188 @@
+#include "store/arena_writer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/clock.h"
+#include "core/guarded.h"
+#include "core/sync.h"
+
+namespace varve {
+
+Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(FileSystem& fs, std::string part_path,
+                                                         const ArenaHeader& header, ArenaWriterOptions options) {
+  std::unique_ptr<ArenaWriter> writer(new ArenaWriter(fs, std::move(part_path), header, options));
+  VARVE_TRY(writer->start());
+  return writer;
+}
+
+Status ArenaWriter::start() {
+  for (Buffer* buffer : {&filling_, &writing_}) {
+    buffer->block = AlignedBlock(options_.buffer_bytes);
+    if (buffer->block.empty()) return Status::resource_limit("no memory for the arena's write buffers", part_path_);
+  }
+  VARVE_ASSIGN(file_, fs_.create(part_path_, {.direct = options_.direct}));
+  ByteVector raw;
+  encode_arena_header(header_, raw);
+  return put(raw);
+}
+
+ArenaWriter::~ArenaWriter() {
+  if (writer_.joinable()) {
+    {
+      std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    writer_.join();
+  }
+  file_.reset();
+  if (!sealed_) fs_.remove(part_path_).ignore("prune removes leftovers of failed saves");
+}
+
+Result<size_t> ArenaWriter::append_pack(const PackMeta& meta, ByteSpan body) {
+  ByteVector raw_meta;
+  encode_pack_meta(meta, header_.score_bytes, raw_meta);
+  VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::pack, raw_meta, body));
+  index_.packs.push_back({meta.score, offset, static_cast<uint32_t>(raw_meta.size()), body.size(), meta.raw_bytes(),
+                          meta.chunks.size(), meta.raw_bytes() - meta.held_bytes()});
+  return index_.packs.size() - 1;
+}
+
+Result<size_t> ArenaWriter::append_node(const Score& score, ByteSpan content) {
+  VARVE_ASSIGN(CodecChain chain, CodecChain::parse("zstd:3"));
+  PackShape shape{ElementType{}, {Run{content.size(), {}, false}}};
+  VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, content, shape));
+  // FORMAT.md, "Node": score | raw bytes | recipe
+  ByteVector meta;
+  ByteWriter w(meta);
+  write_score(w, score, header_.score_bytes);
+  w.varint(content.size());
+  w.varint(encoded.recipe.size());
+  w.bytes(encoded.recipe);
+  VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::node, meta, encoded.body));
+  index_.nodes.push_back(
+      {score, offset, static_cast<uint32_t>(meta.size()), encoded.body.size(), content.size(), 0, 0});
+  return index_.nodes.size() - 1;
+}
+
+Status ArenaWriter::append_copy(FrameKind kind, const FrameEntry& entry, ByteSpan meta, ByteSpan body) {
+  VARVE_ASSIGN(uint64_t offset, append_frame(kind, meta, body));
+  FrameEntry copy = entry;
+  copy.offset = offset;
+  copy.meta_bytes = static_cast<uint32_t>(meta.size());
+  copy.body_bytes = body.size();
+  (kind == FrameKind::pack ? index_.packs : index_.nodes).push_back(copy);
+  return {};
+}
+
+Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSpan body) {
+  if (meta.size() > kFrameMetaBytesMax || body.size() > kFrameBodyBytesMax) {
+    return Status::resource_limit("a frame is larger than the format allows", part_path_);
+  }
+  FrameHeader header;
+  header.kind = kind;
+  header.arena_tag = header_.arena.tag();
+  header.offset = next_offset_;
+  header.meta_bytes = static_cast<uint32_t>(meta.size());
+  header.body_bytes = body.size();
+  header.meta_crc = crc32c(meta);
+  header.body_crc = crc32c(body);
+  std::byte raw[kFrameHeaderBytes];
+  encode_frame_header(header, raw);
+  VARVE_TRY(put(raw));
+  VARVE_TRY(put(meta));
+  VARVE_TRY(put(body));
+  return header.offset;
+}
+
+Status ArenaWriter::put(ByteSpan bytes) {
+  next_offset_ += bytes.size();
+  while (!bytes.empty()) {
+    size_t part = std::min<size_t>(bytes.size(), options_.buffer_bytes - filling_.used);
+    std::memcpy(filling_.block.data() + filling_.used, bytes.data(), part);
+    filling_.used += part;
+    bytes = bytes.subspan(part);
+    if (filling_.used == options_.buffer_bytes) VARVE_TRY(flush_buffer());
+  }
+  return {};
+}
+
+Status ArenaWriter::flush_buffer() {
+  // A write that bypasses the cache is a whole number of blocks; seal() cuts off what the last one has too much.
+  const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+  std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
+  if (!options_.background) {
+    VARVE_TRY(file_->write_at(filling_.offset, filling_.block.first(whole)));
+    filling_.offset += filling_.used;
+    filling_.used = 0;
+    return {};
+  }
+  VARVE_TRY(wait_for_writer());
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(filling_, writing_);
+    filling_.offset = writing_.offset + writing_.used;
+    filling_.used = 0;
+    writing_.used = whole;
+    write_pending_ = true;
+  }
+  if (!writer_.joinable()) {
+    Result<Thread> started = start_thread([this, meter = ProcessorMeter::current()] {
+      const ProcessorMeter::Scope metered(meter);
+      run_writer();
+    });
+    if (!started.ok()) return write_pending();
+    writer_ = std::move(*started);
+  }
+  changed_.notify_all();
+  return {};
+}
+
+/// Without a thread: nobody else is there.
+Status ArenaWriter::write_pending() {
+  Status status = file_->write_at(writing_.offset, writing_.block.first(writing_.used));
+  const std::lock_guard lock(mutex_);
+  write_status_ = std::move(status);
+  write_pending_ = false;
+  return write_status_;
+}
+
+Status ArenaWriter::wait_for_writer() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !write_pending_; });
+  return write_status_;
+}
+
+void ArenaWriter::run_writer() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return write_pending_ || stopping_; });
+    if (!write_pending_) return;
+    lock.unlock();  // nobody else touches writing_ until the write is done
+    Status status = file_->write_at(writing_.offset, writing_.block.first(writing_.used));
+    lock.lock();
+    if (write_status_.ok()) write_status_ = status;
+    write_pending_ = false;
+    changed_.notify_all();
+  }
+}
+
+Status ArenaWriter::seal(const std::string& final_path) {
+  ByteVector body;
+  encode_arena_index(index_, header_.score_bytes, body);
+  VARVE_ASSIGN(uint64_t index_offset, append_frame(FrameKind::index, {}, body));
+  ByteVector footer;
+  encode_arena_footer({header_.arena.tag(), index_offset, next_offset_ + kArenaFooterBytes}, footer);
+  VARVE_TRY(put(footer));
+  if (filling_.used > 0) VARVE_TRY(flush_buffer());
+  VARVE_TRY(wait_for_writer());
+  VARVE_TRY(file_->truncate(next_offset_));
+  VARVE_TRY(file_->sync());
+  file_.reset();
+  VARVE_TRY(fs_.rename_no_replace(part_path_, final_path));
+  sealed_ = true;
+  return {};
+}
+
+}  // namespace varve

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/sync.h"
+#include "format/set_record.h"
+#include "level/store_level.h"
+#include "varve/status.h"
+
+namespace varve::cli {
+
+/// What --json prints. Keys are the names of the engine's fields, in their order; sizes are bytes; a set is "job@step".
+/// Stable: keys may be added, but none changes its meaning (docs/GUIDE.md, "JSON").
+using Json = nlohmann::ordered_json;
+
+/// {"code", "message", "subject", "hint"}; the last two may be empty.
+Json to_json(const Status& status);
+Json to_json(const SetRecord& record);
+Json to_json(const LevelCopy& copy);
+Json to_json(const std::vector<SetName>& names);
+
+/// One line. Bytes of names that are not UTF-8 become U+FFFD; numbers that are not finite become null.
+std::string json_line(const Json& json);
+
+/// The one writer to standard error: errors and warnings, and the line at the terminal's bottom that shows progress.
+/// Thread-safe.
+class MessageWriter {
+ public:
+  /// As JSON: one object a line, {"error": {...}} or {"warning": {...}}.
+  explicit MessageWriter(bool json);
+
+  /// "varve: message: subject", then the hint on a line of its own.
+  void error(const Status& what);
+  void warning(const Status& what);
+
+  /// Of several processes that say the same, only one does. Before begin_progress().
+  void be_silent(bool silent) { silent_ = silent; }
+
+  /// Whether standard error is a terminal that can redraw a line.
+  bool can_redraw() const { return can_redraw_ && !silent_; }
+  /// Columns of the terminal.
+  size_t columns() const;
+  /// Replaces the line at the bottom; empty takes it away. Only where can_redraw().
+  void show_line(std::string line);
+
+ private:
+  void write(std::string_view kind, std::string_view prefix, const Status& what);
+
+  const bool json_;
+  const bool can_redraw_;
+  bool silent_ = false;
+  Mutex mutex_;  // guards line_ and the order of what is written
+  std::string line_;
+};
+
+}  // namespace varve::cli

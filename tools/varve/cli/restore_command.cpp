@@ -1,0 +1,85 @@
+#include "engine/restore.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/text.h"
+#include "comm/agreement.h"
+#include "core/sync.h"
+#include "store/catalog.h"
+
+namespace varve::cli {
+
+namespace {
+class RestoreCommand final : public Command {
+ public:
+  std::string_view name() const override { return "restore"; }
+  std::string_view summary() const override { return "put the files of a set into a folder"; }
+
+  bool works_together() const override { return true; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.positional("DIR", folder_, "the folder to restore into; made if need be");
+    declare_file_filter(arguments, options_.filter);
+    arguments.flag("--overwrite", options_.overwrite, "replace files that are there already");
+    arguments.flag("--keep-going", options_.keep_going, "restore what is whole if something is damaged");
+    arguments.flag("--no-sync", no_sync_, "do not wait until the files are durable");
+    arguments.memory("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.threads(options_.thread_count, "threads (two for each processor, 8 at least)");
+    arguments.examples(
+        "  varve restore run@7 back                         the whole set\n"
+        "  varve restore run back --overwrite               the newest set, over what is there\n"
+        "  varve restore run@7 back --rank 3                one rank's files\n"
+        "  varve restore run@7 back --files '*.h5' --files 'grid/*'\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    const auto begin = MonotonicClock::now();
+    options_.sync = !no_sync_;
+    VARVE_ASSIGN(Communicator* const ranks, session.join());
+    const Result<std::unique_ptr<Store>> store = session.open_store();
+    VARVE_TRY(agree(*ranks, store.status()));
+    SetName name;
+    VARVE_TRY(follow_first(*ranks, ranks->rank() == 0 ? resolve(**store, name) : Status()));
+    VARVE_ASSIGN(RestoreReport report,
+                 restore_set_together(**store, name, folder_, options_, *ranks, session.begin_progress()));
+    session.end_progress();
+    print(session, report, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
+    return report.lost_files.empty() ? ExitCode::success : ExitCode::damaged;
+  }
+
+ private:
+  Status resolve(const Store& store, SetName& name) const {
+    VARVE_ASSIGN(name, Catalog(store).resolve(set_));
+    return {};
+  }
+
+  static void print(Session& session, const RestoreReport& report, double seconds) {
+    if (session.json()) {
+      session.print_facts(Json{{"set", report.set.to_string()},
+                               {"file_count", report.file_count},
+                               {"raw_bytes", report.raw_bytes},
+                               {"read_bytes", report.read_bytes},
+                               {"lost_files", report.lost_files},
+                               {"seconds", seconds}});
+      return;
+    }
+    session.print(fmt::format("restored {}: {}, {}, {}\n", quote_name(report.set.to_string()),
+                              format_count(report.file_count, "file", "files"), format_size(report.raw_bytes),
+                              format_seconds(seconds)));
+    for (const std::string& lost : report.lost_files) session.print("  lost: " + quote_name(lost) + "\n");
+  }
+
+  std::string set_, folder_;
+  RestoreOptions options_;
+  bool no_sync_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_restore_command() { return std::make_unique<RestoreCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,221 @@
+#include "cli/save_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/process.h"
+#include "cli/text.h"
+#include "comm/agreement.h"
+#include "core/sync.h"
+#include "engine/save.h"
+#include "engine/scheme.h"
+#include "runtime/command_levels.h"
+#include "store/catalog.h"
+
+namespace varve::cli {
+
+void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help) {
+  auto take = [&into](const std::string& text) -> Status {
+    into = text;
+    return check_rank_regex(text);
+  };
+  arguments.value("--rank-regex", "REGEX", take, help);
+}
+
+void SaveArguments::declare_grouping(Arguments& arguments) {
+  declare_rank_regex(
+      arguments, options.rank_regex,
+      "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
+  arguments.count("--group-size", "G", group_size_,
+                  "ranks whose data are laid together (32; fewer, if\nseveral processes save)");
+  auto take_raw = [this](const std::string& text) -> Status {
+    VARVE_ASSIGN(options.layouts.raw, parse_raw_description(text));
+    return {};
+  };
+  arguments.value("--raw", "TYPE:NX,NY,NZ", take_raw,
+                  "what files of unknown format hold, e.g.\nf64:128,128,64 or f32be:1000@512 (after 512 bytes)");
+}
+
+void SaveArguments::declare_shrinking(Arguments& arguments) {
+  auto take_scheme = [this](const std::string& text) -> Status {
+    VARVE_ASSIGN(options.scheme, parse_scheme(text));
+    return {};
+  };
+  arguments.value("--scheme", "SCHEME", take_scheme,
+                  "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
+  arguments.size("--block-bytes", options.block_bytes, "block of the block schemes (64KiB)", 1, 1_GiB);
+  auto take_effort = [this](const std::string& text) -> Status {
+    if (text != "fast" && text != "balanced" && text != "best") {
+      return Status::invalid_argument("an effort is fast, balanced or best", text);
+    }
+    effort_given_ = true;
+    VARVE_ASSIGN(options.codec, CodecPolicy::parse(text));
+    return {};
+  };
+  arguments.value("--effort", "EFFORT", take_effort,
+                  "fast, balanced (the default) or best: how much\nprocessor time a smaller store is worth");
+  auto take_codec = [this](const std::string& text) -> Status {
+    codec_given_ = true;
+    VARVE_ASSIGN(options.codec, CodecPolicy::parse(text));
+    return {};
+  };
+  arguments.value("--codec", "CHAIN", take_codec,
+                  "one codec chain for all, e.g. store or\nlorenzo+shuffle+zstd:1, or paper (mcrEngine's)");
+  auto take_match = [this](const std::string& text) -> Status {
+    VARVE_ASSIGN(options.match, MatchRule::parse(text));
+    return {};
+  };
+  arguments.value(
+      "--match", "RULE", take_match,
+      "which variables mean the same: exact, digits (the\ndefault) or a regular expression of what to ignore");
+  auto take_chunker = [this](const std::string& text) -> Status {
+    VARVE_ASSIGN(options.chunker, parse_chunker(text));
+    return {};
+  };
+  arguments.value("--chunker", "CHUNKER", take_chunker,
+                  "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
+}
+
+Result<SaveOptions> SaveArguments::take(bool several) const {
+  if (effort_given_ && codec_given_) return Status::invalid_argument("--effort and --codec exclude one another");
+  SaveOptions taken = options;
+  taken.smaller_groups = several && group_size_ == 0;
+  if (group_size_ > 0) taken.group_size = group_size_;
+  return taken;
+}
+
+namespace {
+/// More reader processes than this are not kept busy by the rest of a save.
+constexpr unsigned kReaderProcessesMax = 4;
+
+class SaveCommand final : public Command {
+ public:
+  std::string_view name() const override { return "save"; }
+  std::string_view summary() const override { return "save a folder as a checkpoint set"; }
+
+  bool works_together() const override { return true; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("DIR", folder_, "the folder that holds the checkpoint");
+    declare_naming(arguments);
+    saving_.declare_shrinking(arguments);
+    arguments.text("--levels", "LEVELS", levels_,
+                   "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
+                   "often as each\nlevel's every=K says (in place of --store)");
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.threads(saving_.options.thread_count, "threads (as many as processors)");
+    arguments.examples(
+        "  varve save run/dump0007                          the set run@7\n"
+        "  varve save output --job heat --step 40           the set heat@40\n"
+        "  varve save output --job heat --effort best       smaller, and slower\n"
+        "  varve save restarts --raw f64:128,128,64         files of plain numbers\n"
+        "  varve save images --chunker gear:8192            where data move about, as in process images\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    const auto begin = MonotonicClock::now();
+    VARVE_ASSIGN(const SaveOptions options, saving_.take(true));
+    // It forks, so it comes before any thread.
+    LayoutServiceOptions reading;
+    reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
+    const Result<std::unique_ptr<LayoutService>> layouts = LayoutService::start(std::move(reading));
+    keep_freed_memory();
+    VARVE_ASSIGN(Communicator* const ranks, session.join());
+    VARVE_TRY(agree(*ranks, layouts.status()));
+    std::unique_ptr<Store> own;             // unless levels were named
+    std::unique_ptr<CommandLevels> levels;  // if they were
+    const Status opened = open(session, *ranks, own, levels);
+    VARVE_TRY(agree(*ranks, opened));
+    const Store& store = own ? *own : levels->for_saving();
+    ProgressSink& progress = session.begin_progress();
+    VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
+    Onward onward;
+    if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name.job, progress);
+    session.end_progress();
+    print(session, report, onward.copies, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
+    for (const Status& given_up : onward.given_up) session.warn(given_up);
+    for (size_t i = 1; i < onward.failures.size(); ++i) session.warn(onward.failures[i]);
+    VARVE_TRY(follow_first(*ranks, onward.failures.empty() ? Status() : onward.failures.front()));
+    return ExitCode::success;
+  }
+
+ private:
+  /// A set with the store in it would have all sets in it.
+  Status check_store_is_elsewhere(const Session& session) const {
+    VARVE_ASSIGN(const std::string named, session.store_path());
+    VARVE_ASSIGN(const Location location, Location::parse(named));
+    if (!location.is_folder()) return {};
+    std::error_code error;
+    const std::filesystem::path store = std::filesystem::weakly_canonical(location.folder, error);
+    const std::filesystem::path folder = std::filesystem::weakly_canonical(folder_, error);
+    const std::filesystem::path below = store.lexically_relative(folder);
+    if (below.empty() || *below.begin() == "..") return {};
+    return Status::invalid_argument("the store lies in the folder that is to be saved", location.folder,
+                                    "keep the store elsewhere, or save a folder beside it");
+  }
+
+  /// The first process makes levels that are not there, and is the one that brings sets along.
+  Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
+              std::unique_ptr<CommandLevels>& levels) const {
+    if (levels_.empty()) {
+      VARVE_TRY(check_store_is_elsewhere(session));
+      VARVE_ASSIGN(own, session.open_store());
+      return {};
+    }
+    const CommandLevels::Said said{levels_, session.said_store(), session.key_file()};
+    if (ranks.rank() == 0) {
+      Result<std::unique_ptr<CommandLevels>> made = CommandLevels::open(said, CommandLevels::Use::save);
+      VARVE_TRY(follow_first(ranks, made.status()));
+      levels = std::move(*made);
+      return {};
+    }
+    VARVE_TRY(follow_first(ranks, {}));
+    VARVE_ASSIGN(levels, CommandLevels::open(said, CommandLevels::Use::help));
+    return {};
+  }
+
+  void declare_naming(Arguments& arguments) {
+    arguments.text("--job", "NAME", saving_.options.job, "the job's name (from the folder's)");
+    arguments.number("--step", "N", saving_.options.step,
+                     "the step's number (the last number in the\nfolder's name, else the next)");
+    saving_.declare_grouping(arguments);
+  }
+
+  static void print(Session& session, const SaveReport& report, const std::vector<LevelCopy>& copies, double seconds) {
+    const SetRecord& record = report.record;
+    if (session.json()) {
+      Json copied = Json::array();
+      for (const LevelCopy& to : copies) copied.push_back(to_json(to));
+      session.print_facts(Json{{"record", to_json(record)},
+                               {"variable_count", report.variable_count},
+                               {"pattern_bytes", report.pattern_bytes},
+                               {"known_bytes", report.known_bytes},
+                               {"copied_to", std::move(copied)},
+                               {"seconds", seconds}});
+      return;
+    }
+    session.print(fmt::format("saved {}: {}, {}, {} → {} stored ({}), {}\n", quote_name(record.name.to_string()),
+                              format_count(record.file_count, "file", "files"),
+                              format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
+                              format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes()),
+                              format_seconds(seconds)));
+    session.print(fmt::format("  {} new, {} known, {} constant; {}\n", format_size(record.new_bytes),
+                              format_size(report.known_bytes), format_size(report.pattern_bytes),
+                              format_count(report.variable_count, "variable", "variables")));
+    for (const LevelCopy& to : copies) session.print("  " + line_of(to));
+  }
+
+  std::string folder_;
+  SaveArguments saving_;
+  std::string levels_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_save_command() { return std::make_unique<SaveCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+
+#include "cli/command.h"
+#include "cli/process.h"
+#include "cli/text.h"
+#include "core/sync.h"
+#include "serve/rights.h"
+#include "serve/server.h"
+
+namespace varve::cli {
+
+namespace {
+class ServeCommand final : public Command {
+ public:
+  std::string_view name() const override { return "serve"; }
+  std::string_view summary() const override { return "give other processes and machines a store"; }
+  bool works_on_store() const override { return false; }
+  bool prints_facts() const override { return false; }
+
+  void declare(Arguments& arguments) override {
+    arguments.text("--listen", "ADDRESS", listen_, "where clients find it: unix:/path or tcp://host:port");
+    arguments.text("--dir", "DIR", folder_, "the store's folder; made, if it is missing or empty");
+    arguments.text("--key-file", "FILE", key_file_,
+                   "the key of clients over TCP that may do all (else\nVARVE_KEY_FILE of the environment, if no key is "
+                   "named)");
+    arguments.text("--append-key-file", "FILE", append_key_file_,
+                   "the key of clients that may add sets, and read: they\ncannot drop, prune, or replace anything");
+    arguments.text("--read-key-file", "FILE", read_key_file_, "the key of clients that may only read");
+    arguments.text("--rights", "RIGHTS", rights_,
+                   "what clients over a Unix socket may do: all, append\nor read, as with those keys (all)");
+    arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
+    arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
+    arguments.memory("--memory", memory_bytes_,
+                     "memory that is used at most, about, to put sets of\nseveral nodes together (512MiB)");
+    arguments.count("--connections", "N", connections_, "connections at a time (256)");
+    arguments.flag("--place", place_,
+                   "make no store: the folder is to be one of several\nplaces (varve init, varve rebalance)");
+    arguments.flag("--log", log_, "say on standard error what happens");
+    arguments.examples(
+        "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
+        "  varve save --store unix:/run/varve/store.sock output\n"
+        "  varve serve --new-key secret\n"
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file secret --dir /nvme/store\n"
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file admin --append-key-file jobs --dir /nvme/store\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    if (!new_key_.empty()) return make_key(session);
+    if (listen_.empty()) return Status::invalid_argument("listen where?", "", "give --listen unix:/path");
+    if (folder_.empty()) return Status::invalid_argument("serve which folder?", "", "give --dir DIR");
+    ServerOptions options;
+    VARVE_ASSIGN(options.listen, ServerAddress::parse(listen_));
+    options.folder = folder_;
+    options.key_file = key_file_;
+    options.append_key_file = append_key_file_;
+    options.read_key_file = read_key_file_;
+    const bool names_a_key = !key_file_.empty() || !append_key_file_.empty() || !read_key_file_.empty();
+    if (const char* environment = std::getenv("VARVE_KEY_FILE"); !names_a_key && environment != nullptr)
+      options.key_file = environment;
+    VARVE_TRY(take_rights(options));
+    options.next = next_;
+    if (connections_ > 0) options.connections_max = connections_;
+    options.gather.memory_bytes = memory_bytes_;
+    if (log_) options.log = [](const std::string& line) { fmt::print(stderr, "varve serve: {}\n", line); };
+    VARVE_TRY(make_store());
+    note_interrupts();
+    VARVE_ASSIGN(const std::unique_ptr<Server> server, Server::start(std::move(options)));
+    session.print(fmt::format("serving {} at {}\n", quote_name(folder_), server->address().to_string()));
+    VARVE_TRY(session.finish_printing());
+    while (!interrupted()) sleep_for(std::chrono::milliseconds(50));
+    server->stop();
+    return ExitCode::success;
+  }
+
+ private:
+  /// Each kind of socket has its own way to say what its clients may do: a way of the other one would do nothing.
+  Status take_rights(ServerOptions& options) const {
+    const bool over_tcp = options.listen.kind == ServerAddress::Kind::tcp;
+    if (!rights_.empty()) {
+      VARVE_ASSIGN(options.socket_rights, parse_rights(rights_));
+      if (over_tcp)
+        return Status::invalid_argument("over TCP the key says what a client may do", "--rights",
+                                        "give --append-key-file or --read-key-file");
+    }
+    if (!over_tcp && (!append_key_file_.empty() || !read_key_file_.empty()))
+      return Status::invalid_argument("no key is shown over a Unix socket", listen_, "give --rights");
+    return {};
+  }
+
+  Result<ExitCode> make_key(Session& session) const {
+    VARVE_TRY(make_key_file(new_key_));
+    session.print(
+        fmt::format("made a key in {}: copy it to where clients are, for them alone to read\n", quote_name(new_key_)));
+    return ExitCode::success;
+  }
+
+  Status make_store() const {
+    FileSystem& fs = posix_file_system();
+    const Result<std::vector<DirectoryEntry>> entries = fs.list(folder_);
+    const bool missing = entries.status().code() == StatusCode::not_found;
+    if (!missing) VARVE_TRY(entries.status());
+    // For those whom the server lets in, not for all users of its machine.
+    if (missing && ::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
+      return Status::from_errno(errno, "create the folder", folder_);
+    VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, folder_));
+    if (place_ || member) return {};
+    if (missing || entries->empty()) {
+      const Status made = Store::create(fs, folder_);
+      // Made by somebody else just now.
+      if (!made.ok() && made.code() != StatusCode::already_exists) return made;
+    }
+    return Store::open(fs, folder_).status();
+  }
+
+  std::string listen_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_;
+  uint64_t memory_bytes_ = 512_MiB;
+  uint32_t connections_ = 0;
+  bool log_ = false;
+  bool place_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_serve_command() { return std::make_unique<ServeCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,357 @@
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <set>
+
+#include "cli/command.h"
+#include "cli/process.h"
+#include "cli/save_command.h"
+#include "cli/text.h"
+#include "core/process.h"
+#include "core/state_folder.h"
+#include "core/sync.h"
+#include "engine/source.h"
+#include "runtime/command_levels.h"
+#include "serve/offer.h"
+#include "store/catalog.h"
+#include "watch/watch_status.h"
+#include "watch/watcher.h"
+
+namespace varve::cli {
+
+namespace {
+/// A tenth of a processor's time beside a program that wants all of it, and the disk when nobody else does.
+void give_way() {
+  constexpr int niceness = 10, idle_class = 3, class_shift = 13, this_process = 1;
+  ::setpriority(PRIO_PROCESS, 0, niceness);
+  ::syscall(SYS_ioprio_set, this_process, 0, idle_class << class_shift);
+}
+
+const char* state_name(WatchState state) {
+  switch (state) {
+    case WatchState::waiting: return "waiting";
+    case WatchState::saved: return "saved";
+    case WatchState::differs: return "differs";
+    case WatchState::failed: return "failed";
+  }
+  return "";
+}
+
+/// Passes warnings on, and ends the watcher when a signal came.
+class WatchProgress final : public ProgressSink {
+ public:
+  explicit WatchProgress(Session& session) : session_(session) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status& what) override { session_.warn(what); }
+  bool cancelled() const override { return interrupted(); }
+
+ private:
+  Session& session_;
+};
+
+/// Says a line for each event, and keeps the status file.
+class Reporter final : public WatchListener {
+ public:
+  Reporter(Session& session, std::string to) : session_(session) {
+    status_.to = std::move(to);
+    status_.host = host_name();
+    status_.process = ::getpid();
+    status_.started_s = calendar_seconds();
+  }
+  Status open(const std::vector<std::string>& folders) {
+    status_.folders = folders;
+    VARVE_ASSIGN(const std::string state, state_folder());
+    VARVE_ASSIGN(file_, StatusFile::open(state, folders, status_.to));
+    return file_->write(status_);
+  }
+
+  void begins(const SetName& name) override {
+    status_.saving = name.to_string();
+    write();
+  }
+
+  void happened(const WatchEvent& event) override {
+    count(event);
+    write();  // who reads the line may look at once
+    const std::string set = event.entry.name.to_string();
+    if (session_.json()) {
+      session_.print_facts(facts_of(event, set));
+    } else {
+      session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of(event, quote_name(set))));
+    }
+    if (Status printed = session_.finish_printing(); !printed.ok()) session_.warn(printed);
+  }
+
+  void rests(const SetTracker& sets) override {
+    left_out_.clear();
+    std::vector<WatchStatus::Pending> pending;
+    for (const auto& [key, entry] : sets.entries()) {
+      if (entry.state == WatchState::saved) continue;
+      left_out_.push_back({entry.name, entry.state, entry.failure.ok() ? Status::busy(entry.lacking) : entry.failure});
+      pending.push_back({entry.name.to_string(), state_name(entry.state),
+                         entry.failure.ok() ? entry.lacking : entry.failure.to_string()});
+    }
+    auto same = [](const WatchStatus::Pending& a, const WatchStatus::Pending& b) {
+      return a.set == b.set && a.state == b.state && a.why == b.why;
+    };
+    if (status_.saving.empty() &&
+        std::equal(pending.begin(), pending.end(), status_.pending.begin(), status_.pending.end(), same))
+      return;
+    status_.saving.clear();
+    status_.pending = std::move(pending);
+    write();
+  }
+
+  /// Says at the end which sets are not in the store. The code is that of the first that failed, or else of the first
+  /// that is not whole.
+  ExitCode conclude() {
+    if (left_out_.empty()) return ExitCode::success;
+    if (session_.json()) {
+      Json sets = Json::array();
+      for (const LeftOut& one : left_out_)
+        sets.push_back({{"set", one.name.to_string()}, {"state", state_name(one.state)}, {"error", to_json(one.why)}});
+      session_.print_facts(Json{{"event", "left_out"}, {"time_s", calendar_seconds()}, {"sets", std::move(sets)}});
+    } else {
+      session_.print(fmt::format("{}  {}\n", format_time(calendar_seconds()), line_of_left_out()));
+    }
+    const auto failed = std::find_if(left_out_.begin(), left_out_.end(),
+                                     [](const LeftOut& one) { return one.state != WatchState::waiting; });
+    return exit_code_of((failed != left_out_.end() ? *failed : left_out_.front()).why.code());
+  }
+
+ private:
+  struct LeftOut {
+    SetName name;
+    WatchState state;
+    Status why;
+  };
+
+  std::string line_of_left_out() const {
+    std::string line = fmt::format("left out {}: ", format_count(left_out_.size(), "set", "sets"));
+    for (const LeftOut& one : left_out_) {
+      line += fmt::format("{}{} ({})", &one == &left_out_.front() ? "" : ", ", quote_name(one.name.to_string()),
+                          escape_text(one.why.message()));
+    }
+    return line;
+  }
+
+  void count(const WatchEvent& event) {
+    if (event.kind == WatchEvent::Kind::removed) ++status_.removed_sets;
+    if (event.kind != WatchEvent::Kind::saved) return;
+    ++status_.saved_sets;
+    status_.raw_bytes += event.report->record.raw_bytes;
+    status_.stored_bytes += event.report->record.stored_bytes();
+    status_.newest = event.entry.name.to_string();
+    status_.newest_s = calendar_seconds();
+  }
+
+  static std::string line_of(const WatchEvent& event, const std::string& set) {
+    using enum WatchEvent::Kind;
+    switch (event.kind) {
+      case found: return fmt::format("found {} in {}", set, quote_name(event.entry.found.folder));
+      case saved: {
+        const SetRecord& record = event.report->record;
+        return fmt::format("saved {}: {}, {} → {} stored ({}), {}", set,
+                           format_count(record.file_count, "file", "files"), format_size(record.raw_bytes),
+                           format_size(record.stored_bytes()), format_ratio(record.raw_bytes, record.stored_bytes()),
+                           format_seconds(event.seconds));
+      }
+      case was_saved: return fmt::format("{} is in the store already", set);
+      case removed: return fmt::format("removed the originals of {}", set);
+      case differs:
+      case failed: return fmt::format("{}: {}", set, event.entry.failure.to_string());
+    }
+    return {};
+  }
+
+  static Json facts_of(const WatchEvent& event, const std::string& set) {
+    using enum WatchEvent::Kind;
+    static constexpr const char* names[] = {"found", "saved", "was_saved", "removed", "differs", "failed"};
+    Json facts{{"event", names[static_cast<size_t>(event.kind)]},
+               {"time_s", calendar_seconds()},
+               {"set", set},
+               {"folder", event.entry.found.folder}};
+    if (event.kind == saved) {
+      facts["record"] = to_json(event.report->record);
+      facts["seconds"] = event.seconds;
+    }
+    if (event.kind == differs || event.kind == failed) facts["error"] = to_json(event.entry.failure);
+    return facts;
+  }
+
+  void write() {
+    const Status written = file_->write(status_);
+    if (!written.ok() && !warned_) session_.warn(written.with_context("varve status does not see this watcher"));
+    warned_ = !written.ok();
+  }
+
+  Session& session_;
+  WatchStatus status_;
+  std::optional<StatusFile> file_;
+  bool warned_ = false;
+  std::vector<LeftOut> left_out_;  ///< when the watcher rested last
+};
+
+class WatchCommand final : public Command {
+ public:
+  std::string_view name() const override { return "watch"; }
+  std::string_view summary() const override { return "save the sets that a program leaves in folders, as they appear"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional_list("DIR", options_.folders, "the folders, each with the sets of one job");
+    arguments.text("--to", "STORE", to_, "where to: a folder or servers (the same as --store)");
+    arguments.text("--levels", "LEVELS", levels_,
+                   "where to, nearest first, as for varve save: sets are\nsaved to the first level, and copied on to "
+                   "the others");
+    auto take_pattern = [this](const std::string& text) -> Status {
+      VARVE_ASSIGN(options_.pattern, SetPattern::parse(text));
+      return {};
+    };
+    arguments.value("--pattern", "PATTERN", take_pattern,
+                    "how names tell a set's step, e.g.\n'restart.{step}.{rank}' ('*{step}/**': each folder whose\nname "
+                    "ends with a number)");
+    arguments.text("--job", "NAME", options_.job, "the job's name (the watched folder's)");
+    arguments.count("--ranks", "N", rank_count_, "a set is whole with files of so many ranks");
+    arguments.text("--end-marker", "NAME", options_.completeness.end_marker,
+                   "a set is whole once it has a file of this name;\n{step} in it stands for the step");
+    arguments.seconds("--quiet", quiet_seconds_,
+                      "how long nothing must have changed (10; 1 with\n--ranks or --end-marker)");
+    arguments.count("--nodes", "N", node_count_,
+                    "each set lies on so many nodes, with a watcher on\neach: the server that --to names puts them "
+                    "together");
+    arguments.text("--node", "NAME", node_, "this node's name for that (VARVE_NODE, else the host's)");
+    arguments.flag("--remove-originals", options_.remove_originals,
+                   "remove a set's files once the store gives back\nwhat they have, byte for byte");
+    arguments.flag("--once", once_,
+                   "save what is whole, and end; the exit code tells\nwhether a set was left out, and why");
+    saving_.declare_grouping(arguments);
+    saving_.declare_shrinking(arguments);
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
+    arguments.threads(saving_.options.thread_count, "threads (1)");
+    arguments.examples(
+        "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
+        "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
+        "  varve watch out --end-marker DONE --remove-originals\n"
+        "  varve watch out --levels 'local:/nvme/me keep=2; dir:/lustre/me every=10'\n"
+        "  varve watch /nvme/out --ranks 8 --nodes 4 --to tcp://io1:7070\n"
+        "  varve status                                     what all watchers are at\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    options_.completeness.rank_count = rank_count_;
+    if (quiet_seconds_ >= 0) {
+      options_.quiet_seconds = quiet_seconds_;
+    } else if (options_.completeness.asks_for_something()) {
+      options_.quiet_seconds = 1;
+    }
+    VARVE_ASSIGN(SaveOptions saving, saving_.take(false));
+    if (saving.thread_count == 0) saving.thread_count = 1;
+    options_.rank_regex = saving.rank_regex;
+    // It forks, so it comes before any thread.
+    VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start());
+    Target target;
+    VARVE_TRY(open(session, target));
+    give_way();
+    note_interrupts();
+    Reporter reporter(session, target.location);
+    WatchDuty duty;
+    duty.save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
+      up_to_date_.erase(name.job);
+      if (node_count_ == 0) return save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress);
+      FolderSource source(set.folder, set.files, *layouts, saving.layouts);
+      const SetOffer offer{name, node_name(), node_count_, saving};
+      VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
+      SaveReport report;
+      VARVE_ASSIGN(report.record, Catalog(*target.store).read(name));
+      return report;
+    };
+    if (target.levels) {
+      duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
+        return bring_along(session, *target.levels, name, progress);
+      };
+      duty.find = [&](const SetName& name) { return target.levels->levels().find(name); };
+    }
+    VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
+                 Watcher::open(*target.store, options_, std::move(duty), reporter));
+    VARVE_TRY(reporter.open(watcher->folders()));
+    WatchProgress progress(session);
+    VARVE_TRY(watcher->run(once_, progress));
+    if (!once_) return ExitCode::success;
+    return interrupted() ? ExitCode::interrupted : reporter.conclude();
+  }
+
+ private:
+  /// Where the sets go. Ends before the session, which holds what reaches it.
+  struct Target {
+    std::string location;                   ///< for people
+    StorePlace* place = nullptr;            ///< unless levels were named
+    std::unique_ptr<Store> own;             ///< likewise
+    std::unique_ptr<CommandLevels> levels;  ///< if they were
+    const Store* store = nullptr;           ///< of the place, or the nearest level
+  };
+
+  Status open(Session& session, Target& target) const {
+    if (!levels_.empty()) {
+      if (!to_.empty() || node_count_ > 0)
+        return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
+      VARVE_ASSIGN(target.levels,
+                   CommandLevels::open({levels_, session.said_store(), session.key_file()}, CommandLevels::Use::save));
+      target.store = &target.levels->for_saving();
+      target.location = levels_;
+      return {};
+    }
+    target.location = to_;
+    if (target.location.empty()) {
+      VARVE_ASSIGN(target.location, session.store_path());
+    }
+    VARVE_ASSIGN(target.place, session.open_place(target.location));
+    VARVE_ASSIGN(target.own, varve::open_store(*target.place));
+    target.store = target.own.get();
+    if (node_count_ == 0 || target.place->servers().size() == 1) return {};
+    return Status::invalid_argument("sets of several nodes are put together by one server", target.location,
+                                    "start one with `varve serve`, and name it with --to");
+  }
+
+  /// OK once the set is at all levels where it is to be. What else goes wrong at the levels is not the set's fault.
+  Status bring_along(Session& session, CommandLevels& levels, const SetName& name, ProgressSink& progress) {
+    if (up_to_date_.contains(name.job)) return {};
+    const Onward onward = levels.bring_along(name.job, progress);
+    for (const Status& given_up : onward.given_up) session.warn(given_up);
+    if (onward.owed.empty() && onward.failures.empty()) up_to_date_.insert(name.job);
+    const bool owed = onward.owed.contains(name.step);
+    for (const Status& failure : onward.failures) {
+      if (!owed) session.warn(failure);
+    }
+    if (!owed) return {};
+    return onward.failures.empty() ? Status::cancelled("stopped") : onward.failures.front();
+  }
+
+  std::string node_name() const {
+    if (!node_.empty()) return node_;
+    const char* const node = std::getenv("VARVE_NODE");
+    return node != nullptr && node[0] != '\0' ? node : host_name();
+  }
+
+  WatchOptions options_;
+  SaveArguments saving_;
+  std::string to_, levels_;
+  std::string node_;
+  uint32_t node_count_ = 0;    ///< one, without a server to put sets together
+  uint32_t rank_count_ = 0;    ///< any
+  double quiet_seconds_ = -1;  ///< not given
+  bool once_ = false;
+  std::set<std::string> up_to_date_;  ///< jobs whose sets were at all levels when the last one was saved
+};
+}  // namespace
+
+std::unique_ptr<Command> make_watch_command() { return std::make_unique<WatchCommand>(); }
+
+}  // namespace varve::cli

@@ -1,0 +1,197 @@
+#include "mount/mounted_store.h"
+
+#include <gtest/gtest.h>
+
+#include "sets/mounting.h"
+
+namespace varve {
+namespace {
+
+using test::MountSettings;
+using test::TempFolder;
+using test::TestMount;
+using Names = std::vector<std::string>;
+
+class Mounted : public testing::Test {
+ protected:
+  Mounted() {
+    test::layout_service();  // it forks, and must not share the lock of a spool for a moment
+    test::make_store(posix_file_system(), folder_ / "store");
+  }
+  std::unique_ptr<TestMount> mount(const MountSettings& settings = {}) {
+    auto opened = TestMount::open(posix_file_system(), folder_ / "store", folder_ / "spool", settings);
+    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    return std::move(opened).value();
+  }
+  /// An open set run/NAME with two files.
+  static void write_set(TestMount& mount, const std::string& name) {
+    mount.make_folder("run").ok();
+    ASSERT_EQ(mount.make_folder("run/" + name).number, 0);
+    ASSERT_EQ(mount.make_folder("run/" + name + "/sub").number, 0);
+    ASSERT_EQ(mount.write_file("run/" + name + "/a", "first").number, 0);
+    ASSERT_EQ(mount.write_file("run/" + name + "/sub/b", "second").number, 0);
+  }
+  inline static const std::map<std::string, std::string> kWritten{{"a", "first"}, {"sub/b", "second"}};
+
+  TempFolder folder_;
+};
+
+TEST_F(Mounted, ShowsASetAsItIsWrittenAndAsItIsCommitted) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  EXPECT_EQ(mounted->names("run"), Names{"7.tmp"});
+  EXPECT_EQ(mounted->files("run/7.tmp"), kWritten);
+  ASSERT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(mounted->names("run"), (Names{"7", "latest"}));
+  EXPECT_EQ(mounted->files("run/7"), kWritten);
+  EXPECT_EQ(mounted->look("run/7/a")->status.st_mode & 0777, 0444u);
+  EXPECT_TRUE(mounted->look("run/7/a")->lasting);
+}
+
+TEST_F(Mounted, KeepsNumbersAndReadersAcrossTheSeal) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  const uint64_t folder = mounted->inode("run/7.tmp"), file = mounted->inode("run/7.tmp/sub/b");
+  const auto reader = mounted->open("run/7.tmp/sub/b", O_RDONLY);
+  ASSERT_TRUE(reader.ok());
+  ASSERT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(mounted->inode("run/7"), folder);
+  EXPECT_EQ(mounted->inode("run/7/sub/b"), file);
+  std::byte bytes[20];
+  EXPECT_EQ(*(*reader)->read(0, bytes), 6u);
+  EXPECT_TRUE((*mounted)->open(file, O_RDONLY).ok()) << "by its old number";
+}
+
+TEST_F(Mounted, RefusesToSealWhatIsBeingWritten) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  auto file = mounted->create("run/7.tmp/c");
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EBUSY);
+  ASSERT_EQ(TestMount::write(**file, "third").number, 0);
+  file->reset();
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(*mounted->read_file("run/7/c"), "third");
+}
+
+TEST_F(Mounted, AnUnlinkedFileIsNotPartOfTheSet) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  const auto file = mounted->create("run/7.tmp/gone");
+  ASSERT_EQ(TestMount::write(**file, "text").number, 0);
+  ASSERT_EQ(mounted->remove("run/7.tmp/gone").number, 0);
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0) << "though it is open for writing";
+  EXPECT_EQ(mounted->files("run/7"), kWritten);
+}
+
+TEST_F(Mounted, AClosedFileIsImmutableUnlessItIsEmptyOrReopeningIsAllowed) {
+  {
+    const auto mounted = mount();
+    write_set(*mounted, "7.tmp");
+    EXPECT_EQ(mounted->open("run/7.tmp/a", O_WRONLY).error().number, EPERM);
+    EXPECT_EQ(mounted->open("run/7.tmp/a", O_RDONLY | O_TRUNC).error().number, EPERM);
+    ASSERT_EQ(mounted->write_file("run/7.tmp/empty", "").number, 0);
+    EXPECT_TRUE(mounted->open("run/7.tmp/empty", O_WRONLY).ok());
+  }
+  const auto mounted = mount({.reopen = true});
+  EXPECT_TRUE(mounted->open("run/7.tmp/a", O_WRONLY).ok());
+}
+
+TEST_F(Mounted, SealsWhatIsQuietAndNothingElse) {
+  const auto mounted = mount({.seal_seconds = 30});
+  write_set(*mounted, "1");
+  write_set(*mounted, "2.tmp");
+  write_set(*mounted, "3");
+  ASSERT_EQ(mounted->make_folder("run/4").number, 0);
+  const auto writer = mounted->create("run/3/more");
+  mounted->clock.advance(29);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_EQ(mounted->names("run"), (Names{"1", "2.tmp", "3", "4"}));
+  mounted->clock.advance(2);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_EQ(mounted->names("run"), (Names{"1", "2.tmp", "3", "4", "latest"}));
+  EXPECT_EQ(Catalog(mounted->store()).steps("run").value(), std::vector<uint64_t>{1});
+}
+
+TEST_F(Mounted, TakesUpOpenSetsOfTheLastMount) {
+  {
+    const auto mounted = mount();
+    write_set(*mounted, "7");
+    ASSERT_EQ(mounted->make_folder("empty").number, 0);
+  }
+  const auto mounted = mount({.seal_seconds = 1});
+  EXPECT_EQ(mounted->names(""), (Names{"empty", "run"}));
+  EXPECT_EQ(mounted->files("run/7"), kWritten);
+  mounted->clock.advance(2);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_EQ(mounted->names("run"), (Names{"7", "latest"}));
+}
+
+TEST_F(Mounted, DoesNotSealByItselfWhatAnotherRunOfTheMachineHasLeft) {
+  {
+    const auto mounted = mount();
+    write_set(*mounted, "7");
+  }
+  const auto mounted = mount({.boot = "another run", .seal_seconds = 1});
+  mounted->clock.advance(100);
+  (*mounted)->seal_quiet_sets();
+  EXPECT_EQ(mounted->names("run"), Names{"7"});
+  EXPECT_TRUE(mounted->lines.has("not finished"));
+  EXPECT_TRUE((*mounted)->seal(mounted->inode("run/7")).ok());
+  EXPECT_EQ(mounted->files("run/7"), kWritten);
+}
+
+TEST_F(Mounted, ASetThatIsThereIsNotReplaced) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  ASSERT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  write_set(*mounted, "7.tmp");
+  EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EEXIST);
+  EXPECT_EQ(mounted->make_folder("run/DD0007").number, EEXIST);
+  EXPECT_EQ(mounted->files("run/7.tmp"), kWritten);
+}
+
+TEST_F(Mounted, DropsASetOnlyWithItsFolder) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
+  ASSERT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(mounted->remove_folder("run/7").number, ENOTEMPTY);
+  ASSERT_EQ(mounted->remove("run/7/a").number, 0);
+  ASSERT_EQ(mounted->remove("run/7/sub/b").number, 0);
+  EXPECT_EQ(mounted->remove_folder("run/7").number, ENOTEMPTY);
+  ASSERT_EQ(mounted->remove_folder("run/7/sub").number, 0);
+  EXPECT_TRUE(Catalog(mounted->store()).read({"run", 7}).ok());
+  ASSERT_EQ(mounted->remove_folder("run/7").number, 0);
+  EXPECT_FALSE(Catalog(mounted->store()).read({"run", 7}).ok());
+  EXPECT_EQ(mounted->remove_folder("run").number, 0);
+  EXPECT_EQ(mounted->names(""), Names{});
+}
+
+TEST_F(Mounted, ASpoolServesOneMount) {
+  const auto mounted = mount();
+  EXPECT_EQ(TestMount::open(posix_file_system(), folder_ / "store", folder_ / "spool").status().code(),
+            StatusCode::busy);
+}
+
+TEST_F(Mounted, RefusesTheSpoolOfAnotherStore) {
+  { const auto mounted = mount(); }
+  test::make_store(posix_file_system(), folder_ / "other");
+  EXPECT_EQ(TestMount::open(posix_file_system(), folder_ / "other", folder_ / "spool").status().code(),
+            StatusCode::invalid_argument);
+}
+
+TEST_F(Mounted, ADamagedRecordInTheSpoolIsLeftAlone) {
+  { write_set(*mount(), "7"); }
+  std::string record;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "spool")) {
+    if (entry.path().filename() == "set") record = entry.path();
+  }
+  test::write_file(record, "garbage");
+  const auto mounted = mount();
+  EXPECT_EQ(mounted->names("run"), Names{});
+  EXPECT_TRUE(mounted->lines.has("left alone"));
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(record).parent_path() / "files" / "a"));
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,147 @@
+#include "mount/sealing.h"
+
+#include <algorithm>
+
+#include "core/process.h"
+#include "engine/save.h"
+#include "mount/fuse_mount.h"
+#include "store/catalog.h"
+
+namespace varve {
+
+class SetCommit::Progress final : public ProgressSink {
+ public:
+  explicit Progress(const SetCommit& commit) : commit_(commit) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status& what) override { commit_.log_("warning: " + what.to_string()); }
+  bool cancelled() const override { return commit_.cancelled_.load(); }
+
+ private:
+  const SetCommit& commit_;
+};
+
+namespace {
+bool same_trees(const SetRecord& a, const SetRecord& b) {
+  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
+}
+}  // namespace
+
+Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) {
+  std::lock_guard lock(mutex_);
+  Progress progress(*this);
+  VARVE_TRY(take_back_failed_attempt(set));
+  bool in_catalog = false;
+  auto publish = [&](WriterLease& lease, const SetRecord& record) -> Status {
+    VARVE_TRY(check_written_back(set.files_path()));  // after the last read
+    VARVE_TRY(spool_.write_attempt(set, record, store_.score()));
+    const Status committed = lease.commit(record);
+    in_catalog = lease.has_passed_commit_point();
+    return committed;
+  };
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(set.files_path(), options_.rank_regex, progress));
+  Result<SaveReport> saved =
+      save_files_as(store_, set.files_path(), std::move(files), name, options_, layouts_, progress, publish);
+  if (saved.ok()) return std::move(saved->record);
+  if (in_catalog) {
+    // Its name may not be durable, and a second sync would prove nothing: the set goes, and is open as before.
+    take_back_failed_attempt(set).ignore("the next try does it, or the next mount finds the set committed");
+    return saved.status();
+  }
+  // Somebody else may have committed the very same set, or a server have lost its answer.
+  Result<std::optional<SetRecord>> before = committed_before(set);
+  if (before.ok() && *before) return std::move(**before);
+  if (before.ok()) spool_.remove_attempt(set).ignore("it says nothing that is not so");
+  return saved.status();
+}
+
+Status SetCommit::take_back_failed_attempt(const SpooledSet& set) const {
+  const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
+  if (attempt) {
+    const Catalog catalog(store_);
+    const Result<SetRecord> there = catalog.read(attempt->name);
+    if (there.ok() && encode_set_record(*there, store_.score()) == encode_set_record(*attempt, store_.score()))
+      VARVE_TRY(catalog.remove(attempt->name));
+  }
+  return spool_.remove_attempt(set);
+}
+
+Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& set) const {
+  const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
+  if (!attempt) return std::optional<SetRecord>();
+  const Catalog catalog(store_);
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.fs().watch_power());
+  Result<SetRecord> there = catalog.read(attempt->name);
+  if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
+  VARVE_TRY(there.status());
+  if (!same_trees(*there, *attempt)) return std::optional<SetRecord>();
+  VARVE_TRY(catalog.make_durable(attempt->name.job));
+  return std::optional<SetRecord>(std::move(*there));
+}
+
+class SetForwarding::Progress final : public ProgressSink {
+ public:
+  explicit Progress(SetForwarding& forwarding) : forwarding_(forwarding) {}
+  void total(uint64_t) override {}
+  void advance(uint64_t) override {}
+  void phase(std::string_view) override {}
+  void warning(const Status& what) override { forwarding_.log_(what.to_string()); }
+  bool cancelled() const override {
+    std::lock_guard lock(forwarding_.mutex_);
+    return forwarding_.ending_;
+  }
+
+ private:
+  SetForwarding& forwarding_;
+};
+
+SetForwarding::~SetForwarding() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status SetForwarding::start() {
+  VARVE_ASSIGN(const std::vector<std::string> jobs, Catalog(*levels_.nearest().opened()).jobs());
+  jobs_.insert(jobs.begin(), jobs.end());
+  const BlockedSignals blocked;
+  VARVE_ASSIGN(thread_, start_thread([this] { run(); }));
+  return {};
+}
+
+void SetForwarding::note_sealed(const std::string& job) {
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.insert(job);
+  }
+  changed_.notify_all();
+}
+
+void SetForwarding::run() {
+  Progress progress(*this);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+    if (ending_) return;
+    const std::string job = *jobs_.begin();
+    jobs_.erase(jobs_.begin());
+    lock.unlock();
+    tell(levels_.bring_along(job, progress));
+    lock.lock();
+  }
+}
+
+void SetForwarding::tell(const Onward& onward) {
+  for (const LevelCopy& copy : onward.copies) log_("copied " + copy.name.to_string() + " to " + copy.level);
+  for (const Status& given_up : onward.given_up) log_(given_up.to_string());
+  for (const Status& failure : onward.failures) {
+    if (failure.code() != StatusCode::cancelled) log_(failure.to_string());
+  }
+}
+
+}  // namespace varve

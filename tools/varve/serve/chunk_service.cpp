@@ -1,0 +1,149 @@
+#include "serve/chunk_service.h"
+
+#include <chrono>
+
+#include "core/sync.h"
+#include "service/protocol.h"
+
+namespace varve {
+
+namespace {
+/// How long a question waits for an index of all arenas: longer only costs space.
+constexpr std::chrono::seconds kPatience(5);
+/// How many look-ups ahead memory is fetched (bench/index_bench.cpp).
+constexpr size_t kAhead = 16;
+constexpr uint64_t kHeldIndexBytes = 256_MiB;
+}  // namespace
+
+ChunkService::ChunkService(std::string store_path, uint64_t memory_bytes)
+    : store_path_(std::move(store_path)), memory_bytes_(memory_bytes) {}
+
+ChunkService::~ChunkService() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (opener_.joinable()) opener_.join();
+}
+
+Status ChunkService::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
+                          std::vector<ChunkCandidate>& candidates) {
+  const SnapshotPointer snapshot = current();
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const size_t before = candidates.size();
+    if (snapshot && i + kAhead < prefixes.size()) snapshot->prefetch(prefixes[i + kAhead]);
+    if (snapshot) snapshot->find(prefixes[i], candidates);
+    if (candidates.size() > before + kFindCandidatesMax) candidates.resize(before + kFindCandidatesMax);
+    counts[i] = static_cast<uint32_t>(candidates.size() - before);
+  }
+  return {};
+}
+
+void ChunkService::keep_up() {
+  const std::lock_guard lock(mutex_);
+  news_ = true;
+  want();
+}
+
+void ChunkService::want() {
+  if (!opener_.joinable()) {
+    Result<Thread> started = start_thread([this] { run(); });
+    if (!started.ok()) return;  // the system refuses another thread, and what is known answers
+    opener_ = *std::move(started);
+  }
+  if (wanted_) return;
+  wanted_ = true;
+  opening_began_ = MonotonicClock::now();
+  changed_.notify_all();
+}
+
+int64_t ChunkService::changed_ns(const SnapshotPointer& snapshot) const {
+  const char* const watched = snapshot ? snapshot->watched() : "arenas";
+  const Result<FileStatus> status = posix_file_system().stat(join_path(store_path_, watched));
+  return status.ok() ? status->modified_ns : 0;
+}
+
+ChunkService::SnapshotPointer ChunkService::current() {
+  std::unique_lock lock(mutex_);
+  // The first opening that ends may have begun before the last arenas came.
+  for (int openings = 0; openings < 2 && !ending_; ++openings) {
+    const SnapshotPointer seen = snapshot_;
+    lock.unlock();
+    const int64_t changed = changed_ns(seen);
+    lock.lock();
+    auto up_to_date = [&] { return snapshot_ && (snapshot_ != seen || seen_ns_ >= changed); };
+    if (up_to_date()) break;
+    want();
+    changed_.wait_until(lock, opening_began_ + kPatience, [&] { return up_to_date() || ending_ || !wanted_; });
+  }
+  return snapshot_;
+}
+
+Result<ChunkService::SnapshotPointer> ChunkService::open(const SnapshotPointer& old) const {
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(posix_file_system(), store_path_));
+  if (member && member->count > 1) return open_place(old);
+  auto snapshot = std::make_shared<Snapshot>();
+  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_));
+  VARVE_ASSIGN(snapshot->arenas, snapshot->store->list_arenas());
+  // Most changes of the folder are arenas that are being written.
+  if (old && !old->runs && old->arenas == snapshot->arenas) return old;
+  VARVE_ASSIGN(snapshot->index, ChunkIndex::open(*snapshot->store, {}, memory_bytes_));
+  snapshot->store->drop_arena_cache();
+  return SnapshotPointer(std::move(snapshot));
+}
+
+Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPointer& old) const {
+  VARVE_ASSIGN(const ByteVector header, read_file(posix_file_system(), Store::header_path(store_path_), 4096));
+  VARVE_ASSIGN(const UniqueId store, Store::id_of_header(header, store_path_));
+  auto snapshot = std::make_shared<Snapshot>();
+  // How many places there are, the first one tells, and the clients that have asked it.
+  snapshot->runs.emplace(posix_file_system(), join_path(store_path_, "index"), store,
+                         IndexFolder::Options{.scope = std::nullopt, .held_bytes = kHeldIndexBytes});
+  VARVE_TRY(snapshot->runs->list());
+  if (old && old->runs && old->runs->listed() == snapshot->runs->listed()) return old;
+  VARVE_TRY(snapshot->runs->load(nullptr));
+  return SnapshotPointer(std::move(snapshot));
+}
+
+ChunkService::SnapshotPointer ChunkService::merged(const SnapshotPointer& snapshot) const {
+  if (!snapshot->runs || !snapshot->runs->merge_wanted()) return nullptr;
+  auto merged = std::make_shared<Snapshot>();
+  merged->runs.emplace(*snapshot->runs);
+  return merged->runs->merge(nullptr).ok() ? merged : nullptr;
+}
+
+void ChunkService::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return wanted_ || ending_; });
+    if (ending_) return;
+    const SnapshotPointer old = snapshot_;
+    news_ = false;
+    lock.unlock();
+    int64_t changed = changed_ns(old);
+    Result<SnapshotPointer> opened = SnapshotPointer();
+    try {
+      opened = open(old);
+    } catch (const std::bad_alloc&) {
+      opened = Status::resource_limit("the server is out of memory");  // what is known answers
+    }
+    // Another folder than was watched before: what it was like is not known yet.
+    if (opened.ok() && (!old || std::string_view((*opened)->watched()) != old->watched())) changed = 0;
+    lock.lock();
+    if (opened.ok()) {
+      snapshot_ = *opened;
+      seen_ns_ = changed;
+    }
+    wanted_ = news_;
+    opening_began_ = MonotonicClock::now();
+    changed_.notify_all();
+    if (!opened.ok() || wanted_) continue;
+    lock.unlock();
+    SnapshotPointer fewer = merged(*opened);
+    lock.lock();
+    if (fewer) snapshot_ = std::move(fewer);  // what came meanwhile shows by the folder's time
+  }
+}
+
+}  // namespace varve

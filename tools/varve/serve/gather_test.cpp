@@ -1,0 +1,287 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "core/clock.h"
+#include "core/memory_file_system.h"
+#include "engine/inspect.h"
+#include "engine/scheme.h"
+#include "engine/source.h"
+#include "serve/offer.h"
+#include "serve/test_server.h"
+#include "sets/saving.h"
+
+namespace varve {
+namespace {
+
+/// A server that gathers, and nodes' folders.
+struct Gathering : testing::Test {
+  Gathering() {
+    server.stop();
+    server.options.folder = store_folder / "store";
+    EXPECT_TRUE(Store::create(posix_file_system(), server.options.folder).ok());
+    server.options.gather.wait_seconds = 20;
+    server.start();
+  }
+  std::unique_ptr<Store> store() const { return Store::open(posix_file_system(), server.options.folder).value(); }
+  std::string node(size_t i) const { return folders / ("node" + std::to_string(i)); }
+
+  /// Files of ranks, which are alike, on some nodes; and all of them in one folder, to compare with.
+  void write_ranks(size_t nodes, size_t ranks, size_t values) {
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const std::string name = "out/data." + std::to_string(rank);
+      const ByteVector field = test::smooth_field(values, rank);
+      test::write_file(node(rank % nodes) + "/" + name, field);
+      test::write_file(folders / ("all/" + name), field);
+    }
+    for (size_t i = nodes; i-- > 0;) align_times(i);  // of folders that several have, that of the first one counts
+  }
+  /// A test compares times as well.
+  void align_times(size_t i) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(node(i))) {
+      const auto other = std::filesystem::path(folders / "all") / std::filesystem::relative(entry.path(), node(i));
+      std::filesystem::last_write_time(other, std::filesystem::last_write_time(entry.path()));
+    }
+  }
+  Status offer(const std::string& folder, const std::string& name, uint64_t nodes,
+               const std::function<void(Source&)>& meanwhile = {}) {
+    std::vector<SourceFile> files = scan_source_tree(folder, null_progress()).value();
+    VARVE_TRY(assign_ranks(files, ""));
+    FolderSource source(folder, std::move(files), test::layout_service(), {});
+    if (meanwhile) meanwhile(source);
+    const auto link = server.connect();
+    SetOffer set;
+    set.name = {"run", 7};
+    set.node = name;
+    set.node_count = nodes;
+    set.options.group_size = 3;
+    return offer_set(*link, set, source);
+  }
+  std::vector<Status> offer_all(size_t nodes) {
+    std::vector<Status> outcomes(nodes);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < nodes; ++i)
+      threads.emplace_back([&, i] { outcomes[i] = offer(node(i), "n" + std::to_string(i), nodes); });
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+
+  test::TempFolder store_folder, folders;
+  TestServer server;
+};
+
+TEST_F(Gathering, MakesOneSetOfTheFilesOfSeveralNodes) {
+  write_ranks(3, 8, 50'000);
+  for (const Status& outcome : offer_all(3)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  EXPECT_TRUE(test::restores_as(*store(), {"run", 7}, test::snapshot_of(folders / "all")));
+  const SetRecord record = Catalog(*store()).read({"run", 7}).value();
+  EXPECT_EQ(record.rank_count, 8u);
+  EXPECT_EQ(record.groups.size(), 3u) << "groups of three ranks, which lie on different nodes";
+}
+
+TEST_F(Gathering, StoresWhatASaveOfAllFilesStores) {
+  write_ranks(2, 6, 100'000);
+  for (const Status& outcome : offer_all(2)) ASSERT_TRUE(outcome.ok()) << outcome.to_string();
+  MemoryFileSystem fs;
+  const auto beside = test::make_store(fs);
+  SaveOptions options;
+  options.job = "run";
+  options.step = 7;
+  options.group_size = 3;
+  const auto saved = save_folder(*beside, folders / "all", options, test::layout_service());
+  ASSERT_TRUE(saved.ok());
+  const uint64_t gathered = Catalog(*store()).read({"run", 7})->stored_bytes();
+  EXPECT_NEAR(static_cast<double>(gathered), static_cast<double>(saved->record.stored_bytes()), 200);
+}
+
+TEST_F(Gathering, FailsWhenANodeIsMissing) {
+  server.stop();
+  server.options.gather.wait_seconds = 0.2;
+  server.start();
+  write_ranks(2, 2, 100);
+  const Status outcome = offer(node(0), "n0", 2);
+  EXPECT_EQ(outcome.code(), StatusCode::busy);
+  EXPECT_NE(outcome.to_string().find("1 of 2 nodes"), std::string::npos) << outcome.to_string();
+  EXPECT_TRUE(Catalog(*store()).sets()->empty());
+  for (const Status& again : offer_all(2)) EXPECT_TRUE(again.ok()) << again.to_string();
+}
+
+TEST_F(Gathering, FailsForAllWhenFilesChange) {
+  write_ranks(2, 4, 50'000);
+  std::atomic<bool> changed{false};
+  Status first;
+  std::thread other([&] {
+    first = offer(node(1), "n1", 2, [&](Source&) {
+      while (!changed) std::this_thread::yield();
+    });
+  });
+  const Status second = offer(node(0), "n0", 2, [&](Source&) {
+    test::write_file(node(0) + "/out/data.0", "shorter");
+    changed = true;
+  });
+  other.join();
+  EXPECT_EQ(first.code(), StatusCode::busy) << first.to_string();
+  EXPECT_EQ(second.code(), StatusCode::busy) << second.to_string();
+  EXPECT_TRUE(Catalog(*store()).sets()->empty());
+  EXPECT_TRUE(test::is_whole(*store()));
+}
+
+TEST_F(Gathering, RefusesNodesThatDoNotAgree) {
+  write_ranks(2, 2, 100);
+  server.stop();
+  server.options.gather.wait_seconds = 1;
+  server.start();
+  std::atomic<bool> done{false};
+  std::thread waiting([&] {
+    while (!done) offer(node(0), "n0", 2).ignore("it waits for a node that never comes");
+  });
+  // Whichever comes first waits, and the other one is refused.
+  auto refused = [&](const std::string& name, uint64_t nodes, const char* why) {
+    for (int i = 0; i < 20; ++i) {
+      if (offer(node(1), name, nodes).to_string().find(why) != std::string::npos) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused("n0", 2, "already"));
+  EXPECT_TRUE(refused("n1", 3, "how many they are"));
+  done = true;
+  waiting.join();
+}
+
+TEST_F(Gathering, RefusesFilesThatTwoNodesHave) {
+  write_ranks(2, 2, 100);
+  for (size_t i : {0, 1}) test::write_file(node(i) + "/out/log", "mine");
+  for (const Status& outcome : offer_all(2))
+    EXPECT_EQ(outcome.code(), StatusCode::already_exists) << outcome.to_string();
+  EXPECT_TRUE(Catalog(*store()).sets()->empty());
+}
+
+/// An offer of many folders, or of a file with many variables, which take far more memory than bytes.
+ByteVector large_offer(size_t folder_count, size_t variables) {
+  OfferedFiles offered;
+  for (size_t i = 0; i < folder_count; ++i) {
+    SourceFile& folder = offered.files.emplace_back();
+    folder.path = fmt::format("{:05}", i);
+    folder.type = FileType::directory;
+    offered.layouts.emplace_back();
+  }
+  SourceFile& file = offered.files.emplace_back();
+  file.path = "file";
+  file.bytes = variables;
+  Layout& layout = offered.layouts.emplace_back();
+  layout.format = "raw";
+  for (size_t i = 0; i < variables; ++i) {
+    Variable& variable = layout.variables.emplace_back();
+    variable.name = "a";
+    variable.extents = {{i, 1}};
+    variable.encoded = true;
+  }
+  return encode_offered_files(offered);
+}
+
+TEST_F(Gathering, CountsTheMemoryThatOffersTake) {
+  for (const auto& [folder_count, variables] : {std::pair{20'000, 1}, std::pair{1, 20'000}}) {
+    const ByteVector raw = large_offer(folder_count, variables);
+    uint64_t taken = 0;
+    const auto read = decode_offered_files(raw, [&](uint64_t bytes) {
+      taken += bytes;
+      return Status();
+    });
+    ASSERT_TRUE(read.ok()) << read.status().to_string();
+    const size_t each =
+        folder_count > variables ? sizeof(SourceFile) + sizeof(Layout) : sizeof(Variable) + sizeof(Extent);
+    EXPECT_GT(taken, 20'000 * each);
+    EXPECT_LT(taken, 20'000 * each * 5);
+    EXPECT_EQ(decode_offered_files(raw, [&](uint64_t) { return Status::busy("full"); }).status().code(),
+              StatusCode::busy);
+  }
+}
+
+TEST_F(Gathering, TakesNoMoreOffersThanThereIsMemoryFor) {
+  GatherService service(server.options.folder, {.offers_bytes_max = 4_MiB}, [](const std::string&) {});
+  auto offer = [&](OfferIntake& intake, const ByteVector& raw, int step) {
+    Request request;
+    request.path = "run@" + std::to_string(step);
+    request.node = "n";
+    request.node_count = 2;
+    request.bytes = raw.size();
+    return intake.offer(request, raw).code();
+  };
+  const ByteVector half = large_offer(5000, 1), large = large_offer(1, 100'000);
+  OfferIntake never(service);
+  EXPECT_EQ(offer(never, large, 1), StatusCode::resource_limit);
+  {
+    OfferIntake first(service);
+    EXPECT_EQ(offer(first, half, 2), StatusCode::ok);
+    EXPECT_EQ(offer(*std::make_unique<OfferIntake>(service), half, 3), StatusCode::busy);
+  }
+  // What has gone gives its room back, once the set's thread has seen that.
+  StatusCode code = StatusCode::busy;
+  for (int i = 0; i < 500 && code == StatusCode::busy; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    code = offer(*std::make_unique<OfferIntake>(service), half, 3);
+  }
+  EXPECT_EQ(code, StatusCode::ok);
+}
+
+TEST_F(Gathering, GivesTheRoomOfAnOfferThatStoppedHalfwayToOthersInTheEnd) {
+  ManualClock clock;
+  GatherService service(
+      server.options.folder, {.offers_bytes_max = 4_MiB, .offer_seconds = 300}, [](const std::string&) {}, clock);
+  const ByteVector piece(1000), whole = large_offer(100, 1);
+  auto offer = [](OfferIntake& intake, uint64_t offset, uint64_t bytes, ByteSpan data) {
+    Request request;
+    request.path = "run@1";
+    request.node = "n";
+    request.node_count = 2;
+    request.offset = offset;
+    request.bytes = bytes;
+    return intake.offer(request, data).code();
+  };
+  OfferIntake stuck(service), waiting(service);
+  EXPECT_EQ(offer(stuck, 0, 4_MiB, piece), StatusCode::ok);
+  clock.advance(299);
+  EXPECT_EQ(offer(waiting, 0, whole.size(), whole), StatusCode::busy);
+  EXPECT_EQ(offer(stuck, piece.size(), 4_MiB, piece), StatusCode::ok);
+  clock.advance(1);
+  EXPECT_EQ(offer(waiting, 0, whole.size(), whole), StatusCode::ok);
+  EXPECT_EQ(offer(stuck, 2 * piece.size(), 4_MiB, piece), StatusCode::busy);
+  EXPECT_EQ(offer(stuck, 0, 1_MiB, piece), StatusCode::ok);
+}
+
+TEST_F(Gathering, GoesOnWhenThereIsNoMemoryToSayWhatHappened) {
+  server.stop();
+  server.options.log = [](const std::string&) { throw std::bad_alloc(); };
+  server.start();
+  write_ranks(2, 4, 1000);
+  for (const Status& outcome : offer_all(2)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  for (const Status& outcome : offer_all(2)) EXPECT_EQ(outcome.code(), StatusCode::already_exists);
+}
+
+TEST_F(Gathering, ReadsOffersBackAndRefusesDamagedOnes) {
+  write_ranks(1, 5, 100);
+  std::filesystem::create_symlink("data.0", node(0) + "/out/link");
+  OfferedFiles offered;
+  offered.options.group_size = 5;
+  offered.files = scan_source_tree(node(0), null_progress()).value();
+  FolderSource source(node(0), offered.files, test::layout_service(), {});
+  offered.layouts = source.layouts(null_progress()).value();
+  const ByteVector raw = encode_offered_files(offered);
+  const Result<OfferedFiles> read = decode_offered_files(raw);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(encode_offered_files(*read), raw);
+  for (size_t cut = 0; cut < raw.size(); ++cut)
+    EXPECT_FALSE(decode_offered_files(ByteSpan(raw).first(cut)).ok()) << cut;
+  for (size_t bit = 0; bit < raw.size() * 8; ++bit) {
+    ByteVector flipped = raw;
+    flipped[bit / 8] ^= std::byte{1} << (bit % 8);
+    (void)decode_offered_files(flipped).ok();  // whatever it says, it does not crash
+  }
+  offered.files[1].path = "../out";
+  EXPECT_FALSE(decode_offered_files(encode_offered_files(offered)).ok());
+}
+
+}  // namespace
+}  // namespace varve

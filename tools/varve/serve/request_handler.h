@@ -1,0 +1,157 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "core/sync.h"
+#include "serve/gather_service.h"
+#include "serve/rights.h"
+#include "serve/served_folder.h"
+#include "service/protocol.h"
+#include "store/chunk_index.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// The outcomes of requests that must not be carried out twice, for clients that lost the connection before the answer
+/// (PROTOCOL.md, "What is repeated"). Lives as long as the server's process. Thread-safe.
+class RequestLog {
+ public:
+  /// Gives the outcome of the request with this token: waits for it if it is being carried out, remembers it if it was,
+  /// and otherwise carries it out with `act`. If that throws, nothing is remembered, as after a restart.
+  Reply once(const UniqueId& token, const std::function<Reply()>& act);
+
+ private:
+  struct Entry {
+    bool done = false;
+    Reply reply;
+  };
+  void forget(const UniqueId& token);
+
+  Mutex mutex_;  // guards what follows; not held while a request is carried out
+  ConditionVariable changed_;
+  std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_;
+  std::deque<UniqueId> oldest_;  ///< first
+};
+
+/// Which syncs of folders have failed: who repeats the request, since he did not get the answer, must not be told of
+/// the success of a second sync, which proves nothing, whoever asked for it. Thread-safe.
+class FolderSyncs {
+ public:
+  void note_failure(const std::string& path, const Status& failure) {
+    const std::lock_guard lock(mutex_);
+    failed_.insert_or_assign(path, Failure{failure, MonotonicClock::now()});
+  }
+  /// Why a sync of the folder has failed, if one has within the time for which clients repeat a request.
+  Status last_failure(const std::string& path) {
+    constexpr std::chrono::minutes kept(10);
+    const std::lock_guard lock(mutex_);
+    const auto failed = failed_.find(path);
+    if (failed == failed_.end()) return {};
+    if (MonotonicClock::now() - failed->second.when <= kept) return failed->second.status;
+    failed_.erase(failed);
+    return {};
+  }
+
+ private:
+  struct Failure {
+    Status status;
+    MonotonicClock::time_point when;
+  };
+  Mutex mutex_;
+  std::map<std::string, Failure> failed_;  ///< folders of a store, of which few fail
+};
+
+/// What all connections of a server work on.
+struct ServedStore {
+  explicit ServedStore(ServedFolder& served) : folder(served) {}
+
+  ServedFolder& folder;
+  OpenFiles files;
+  OwnNames own;
+  FolderSyncs syncs;
+  RequestLog log;
+  ChunkLookup* chunks = nullptr;  ///< null: nothing is known
+  /// Is told that a set, or a part of one, was committed, or that an index run came.
+  std::function<void()> committed = [] {};
+  /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
+  /// level.
+  std::function<Reply(const Request&, const SignOfLife& alive)> transfer;
+  GatherService* gather = nullptr;  ///< null: sets are not gathered
+  UniqueId server, boot;
+  uint64_t connections_max = 0;
+};
+
+/// A connection's memory for the data of one message, which it has from its first such message on.
+class DataBuffer {
+ public:
+  /// `bytes` bytes of it; null if there is no memory.
+  std::byte* get(size_t bytes);
+
+ private:
+  AlignedBlock block_;
+};
+
+/// Carries out the requests of one connection, one at a time.
+class RequestHandler {
+ public:
+  /// `admit` says whether a client that says hello may stay.
+  RequestHandler(ServedStore& store, DataBuffer& buffer, Rights rights, std::function<Status()> admit)
+      : store_(store), buffer_(buffer), rights_(rights), admit_(std::move(admit)) {}
+  ~RequestHandler();
+  RequestHandler(const RequestHandler&) = delete;
+  RequestHandler& operator=(const RequestHandler&) = delete;
+
+  struct Answer {
+    Reply reply;
+    ByteSpan data;                        ///< in the connection's buffer, or in `stored`
+    std::vector<DirectoryEntry> entries;  ///< list: to be sent as data
+    ByteVector stored;
+  };
+  /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
+  Answer handle(const Request& request, ByteSpan data, const SignOfLife& alive);
+  /// The file that a reply says is open, whose descriptor may go with it. Null: there is none; or the client has not
+  /// all rights, and so may do with files only what passes here.
+  std::shared_ptr<OpenFiles::OpenFile> descriptor_of(Message message, const Reply& reply);
+  bool greeted() const { return greeted_; }
+
+ private:
+  Reply greet(const Request& request);
+  Reply open(const Request& request, Result<ServedFolder::OpenFile> file, bool written);
+  Answer read(const Request& request);
+  Answer find(const Request& request, ByteSpan data);
+  Answer gather(const Request& request, ByteSpan data, const SignOfLife& alive);
+  Reply act_once(const Request& request);
+  /// The file that an earlier try of a `create` has made; `taken` if it may be another's.
+  Result<ServedFolder::OpenFile> adopt(const Request& request, const Status& taken);
+  Reply create(const Request& request);
+  Reply resume(const Request& request);
+  Reply sync_directory(const Request& request);
+  Reply remove(const Request& request);
+  Reply rename(const Request& request);
+  /// A rename that gives the store its header, or says which place of a store this is: only what fits may get that
+  /// name.
+  Status check_new_header(const Request& request) const;
+  /// permission_denied unless this client has made the file, and it is not complete yet.
+  Status check_own(const std::string& path) const;
+  Result<ByteVector> read_small(const std::string& path) const;
+  template <class Act>
+  Reply with_file(const Request& request, const Act& act);
+
+  ServedStore& store_;
+  DataBuffer& buffer_;
+  const Rights rights_;
+  const std::function<Status()> admit_;
+  UniqueId client_;
+  std::unique_ptr<OfferIntake> intake_;  ///< once something is offered
+  bool greeted_ = false;
+};
+
+}  // namespace varve

@@ -1,0 +1,316 @@
+#include "serve/rights.h"
+
+#include <algorithm>
+#include <array>
+
+namespace varve {
+
+namespace {
+constexpr size_t kIdDigits = 32;
+constexpr size_t kNameBytesMax = 100;  // of a job
+constexpr size_t kNumberDigitsMax = 20;
+
+bool is_id(std::string_view text) {
+  return text.size() == kIdDigits &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= kNumberDigitsMax && (text == "0" || text[0] != '0') &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_job(std::string_view text) {
+  return !text.empty() && text.size() <= kNameBytesMax && text[0] != '.' && text[0] != '-' &&
+         std::none_of(text.begin(), text.end(), [](char c) {
+           const auto byte = static_cast<unsigned char>(c);
+           return byte < 0x20 || byte == 0x7f || c == '/' || c == '@';
+         });
+}
+
+/// Takes `suffix` off the end of `text`, if it is there.
+bool take_suffix(std::string_view& text, std::string_view suffix) {
+  if (!text.ends_with(suffix)) return false;
+  text.remove_suffix(suffix.size());
+  return true;
+}
+
+/// ID.SUFFIX
+bool is_id_with(std::string_view text, std::string_view suffix) { return take_suffix(text, suffix) && is_id(text); }
+
+/// varve.store, varve.spread, or one of them that is being written
+StoreName header_name_of(std::string_view name) {
+  struct Header {
+    std::string_view name;
+    StoreName whole, draft;
+  };
+  static constexpr std::array<Header, 2> kHeaders{{{"varve.store", StoreName::header, StoreName::header_draft},
+                                                   {"varve.spread", StoreName::spread, StoreName::spread_draft}}};
+  for (const Header& header : kHeaders) {
+    if (!name.starts_with(header.name)) continue;
+    const std::string_view rest = name.substr(header.name.size());
+    if (rest.empty()) return header.whole;
+    if (rest[0] == '.' && is_id_with(rest.substr(1), ".tmp")) return header.draft;
+  }
+  return StoreName::none;
+}
+
+/// JOB@STEP.RUN.K-of-N.part, or .failed
+bool is_part(std::string_view name) {
+  if (!take_suffix(name, ".part") && !take_suffix(name, ".failed")) return false;
+  const size_t at = name.rfind('@');
+  if (at == std::string_view::npos || !is_job(name.substr(0, at))) return false;
+  name.remove_prefix(at + 1);
+  const size_t first = name.find('.');
+  const size_t second = name.find('.', first + 1);
+  if (first == std::string_view::npos || second == std::string_view::npos) return false;
+  const std::string_view of = name.substr(second + 1);
+  const size_t middle = of.find("-of-");
+  return middle != std::string_view::npos && is_number(name.substr(0, first)) &&
+         is_id(name.substr(first + 1, second - first - 1)) && is_number(of.substr(0, middle)) &&
+         is_number(of.substr(middle + 4));
+}
+
+StoreName name_in_folder(std::string_view folder, std::string_view name) {
+  const auto if_so = [](bool is, StoreName what) { return is ? what : StoreName::none; };
+  if (folder == "sets") return if_so(is_job(name), StoreName::job_folder);
+  if (folder == "parts") {
+    return if_so(is_part(name), name.ends_with(".failed") ? StoreName::part_failure : StoreName::part);
+  }
+  if (folder == "writers") return if_so(is_id(name), StoreName::lease);
+  if (folder == "condemned") return if_so(is_id(name), StoreName::mark);
+  if (folder == "arenas") {
+    if (is_id_with(name, ".arena")) return StoreName::arena;
+    return if_so(is_id_with(name, ".part"), StoreName::arena_draft);
+  }
+  if (folder == "runs") {
+    std::string_view job = name;
+    const bool is_lease = take_suffix(job, ".lease") && is_job(job);
+    return if_so(is_lease || is_id_with(name, ".tmp") || is_id_with(name, ".stale"), StoreName::run_file);
+  }
+  if (folder != "index") return StoreName::none;
+  if (is_id_with(name, ".run")) return StoreName::index_run;
+  return if_so(is_id_with(name, ".run.part") || is_id_with(name, ".part"), StoreName::index_draft);
+}
+}  // namespace
+
+StoreName store_name_of(std::string_view path) {
+  static constexpr std::array<std::string_view, 7> kFolders{"sets",      "parts", "arenas", "writers",
+                                                            "condemned", "index", "runs"};
+  if (path.empty()) return StoreName::root;
+  const size_t slash = path.find('/');
+  const std::string_view first = path.substr(0, slash);
+  if (slash == std::string_view::npos) {
+    const bool is_folder = std::find(kFolders.begin(), kFolders.end(), path) != kFolders.end();
+    return is_folder ? StoreName::folder : header_name_of(path);
+  }
+  const std::string_view rest = path.substr(slash + 1);
+  const size_t second_slash = rest.find('/');
+  if (second_slash == std::string_view::npos) return name_in_folder(first, rest);
+  std::string_view record = rest.substr(second_slash + 1);
+  const bool is_record =
+      first == "sets" && is_job(rest.substr(0, second_slash)) && take_suffix(record, ".set") && is_number(record);
+  return is_record ? StoreName::record : StoreName::none;
+}
+
+std::string record_of_part(std::string_view path) {
+  path.remove_prefix(path.find('/') + 1);
+  const size_t at = path.rfind('@');
+  const size_t end = path.find('.', at);
+  return "sets/" + std::string(path.substr(0, at)) + "/" + std::string(path.substr(at + 1, end - at - 1)) + ".set";
+}
+
+bool is_store_path(std::string_view path) { return store_name_of(path) != StoreName::none; }
+
+bool is_draft(StoreName name) {
+  return name == StoreName::lease || name == StoreName::arena_draft || name == StoreName::index_draft ||
+         name == StoreName::header_draft || name == StoreName::spread_draft;
+}
+
+bool is_plain_path(std::string_view path) {
+  if (path.empty()) return true;
+  if (path.find('\0') != std::string_view::npos) return false;
+  while (true) {
+    const size_t slash = path.find('/');
+    const std::string_view name = path.substr(0, slash);
+    if (name.empty() || name == "." || name == "..") return false;
+    if (slash == std::string_view::npos) return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+void OwnNames::note(const std::string& path, const UniqueId& client) {
+  const std::lock_guard lock(mutex_);
+  owners_[path] = client;
+  oldest_.push_back(path);
+  while (oldest_.size() > kNamesMax) {
+    owners_.erase(oldest_.front());
+    oldest_.pop_front();
+  }
+}
+
+bool OwnNames::is_of(const std::string& path, const UniqueId& client) const {
+  const std::lock_guard lock(mutex_);
+  const auto owner = owners_.find(path);
+  return owner != owners_.end() && owner->second == client;
+}
+
+void OwnNames::forget(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  owners_.erase(path);
+}
+
+namespace {
+Status lacking(Rights rights, std::string_view what) {
+  return {StatusCode::permission_denied,
+          "the key has the right to " + std::string(rights == Rights::read ? "read" : "add to the store") +
+              ", but not " + std::string(what),
+          "", "use a key with more rights (`varve serve --help`)"};
+}
+
+Status not_done(std::string_view what) {
+  return {StatusCode::permission_denied, std::string(what) + ", which no client of a store does"};
+}
+
+Status check_rename(const Request& request) {
+  const StoreName from = store_name_of(request.path), to = store_name_of(request.to);
+  switch (from) {
+    case StoreName::none: return to == StoreName::none ? Status() : not_done("another file is to be renamed to that");
+    case StoreName::lease:
+      if (to == StoreName::record || to == StoreName::part) return {};
+      break;
+    case StoreName::arena_draft:
+      if (to == StoreName::arena) return {};
+      break;
+    case StoreName::index_draft:
+      if (to == StoreName::index_run) return {};
+      break;
+    case StoreName::run_file:
+      if (to == StoreName::run_file) return {};
+      break;
+    case StoreName::header_draft:
+      if (to == StoreName::header) return {};
+      break;
+    case StoreName::spread_draft:
+      if (to == StoreName::spread) return {};
+      break;
+    case StoreName::root:
+    case StoreName::folder:
+    case StoreName::job_folder:
+    case StoreName::header:
+    case StoreName::spread:
+    case StoreName::record:
+    case StoreName::part:
+    case StoreName::part_failure:
+    case StoreName::arena:
+    case StoreName::mark:
+    case StoreName::index_run: break;
+  }
+  return not_done("a file is to get a name that it cannot have");
+}
+
+/// What nobody may do.
+Status check_names(const Request& request) {
+  const StoreName name = store_name_of(request.path);
+  if (name == StoreName::run_file && request.message != Message::rename) return {};
+  switch (request.message) {
+    case Message::create:
+      return is_draft(name) || name == StoreName::mark || name == StoreName::part_failure || name == StoreName::none ||
+                     name == StoreName::index_run
+                 ? Status()  // of index runs see RequestHandler
+                 : not_done("a file is to be made under its last name");
+    case Message::resume:
+      return is_draft(name) || name == StoreName::none || name == StoreName::index_run
+                 ? Status()
+                 : not_done("a file that is complete is to be written to");
+    case Message::remove:
+      return name == StoreName::header || name == StoreName::spread ? not_done("the store's header is to be removed")
+                                                                    : Status();
+    case Message::remove_directory:
+      return name == StoreName::job_folder || name == StoreName::none ? Status()
+                                                                      : not_done("a store's folder is to be removed");
+    case Message::rename: return check_rename(request);
+    case Message::touch:
+      return name == StoreName::lease || name == StoreName::none ? Status() : not_done("a file is to look newer");
+    default: return {};
+  }
+}
+
+Status check_append(const Request& request) {
+  const StoreName name = store_name_of(request.path);
+  if (name == StoreName::run_file) return {};
+  switch (request.message) {
+    case Message::create:
+      if (name == StoreName::mark) return lacking(Rights::append, "to mark arenas for removal");
+      if (name == StoreName::header_draft || name == StoreName::spread_draft)
+        return lacking(Rights::append, "to make a store");
+      return {};
+    case Message::remove:
+      if (is_draft(name) || name == StoreName::part || name == StoreName::part_failure)
+        return {};  // if it is the client's own
+      return lacking(Rights::append, "to remove anything");
+    case Message::remove_directory: return lacking(Rights::append, "to remove anything");
+    case Message::rename:
+      // Index runs have names of their own: what would be replaced is not there.
+      if (request.replace && name != StoreName::index_draft) return lacking(Rights::append, "to replace anything");
+      return {};
+    default: return {};
+  }
+}
+
+Status check_read(const Request& request) {
+  switch (request.message) {
+    case Message::hello:
+    case Message::ping:
+    case Message::goodbye:
+    case Message::open:
+    case Message::read:
+    case Message::size:
+    case Message::close:
+    case Message::stat:
+    case Message::list:
+    case Message::find:
+    case Message::room: return {};
+    case Message::create:
+    case Message::resume:
+    case Message::write:
+    case Message::truncate:
+    case Message::sync:
+    case Message::create_directory:
+    case Message::remove:
+    case Message::remove_directory:
+    case Message::rename:
+    case Message::touch:
+    case Message::sync_directory:
+    case Message::push:
+    case Message::pull:
+    case Message::offer:
+    case Message::answer: break;
+  }
+  return lacking(Rights::read, "to change the store");
+}
+}  // namespace
+
+std::string_view name_of(Rights rights) {
+  switch (rights) {
+    case Rights::all: return "all";
+    case Rights::append: return "append";
+    case Rights::read: return "read";
+  }
+  return "";
+}
+
+Result<Rights> parse_rights(std::string_view text) {
+  for (const Rights rights : {Rights::all, Rights::append, Rights::read}) {
+    if (text == name_of(rights)) return rights;
+  }
+  return Status::invalid_argument("there are no such rights", std::string(text), "all, append or read");
+}
+
+Status check_allowed(Rights rights, const Request& request) {
+  if (rights == Rights::read) VARVE_TRY(check_read(request));
+  if (rights == Rights::append) VARVE_TRY(check_append(request));
+  return check_names(request);
+}
+
+}  // namespace varve

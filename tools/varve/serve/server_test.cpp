@@ -1,0 +1,630 @@
+#include "serve/server.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <fstream>
+#include <list>
+#include <thread>
+
+#include "hash/score.h"
+#include "serve/test_server.h"
+#include "service/socket.h"
+
+namespace varve {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// A connection over which a test may send what it likes.
+class RawClient {
+ public:
+  explicit RawClient(const TestServer& server) : socket_(connect_unix(server.options.listen.path).value()) {
+    const timeval patience{5, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  void send(ByteSpan bytes) const { (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  /// What the server sends until it ends the connection.
+  ByteVector receive_all() const {
+    ByteVector all;
+    std::byte byte{};
+    while (::recv(socket_.get(), &byte, 1, 0) == 1) all.push_back(byte);
+    return all;
+  }
+  /// Whether the server ends the connection, whatever it sends before that.
+  bool is_ended() const {
+    std::byte bytes[4096];
+    while (true) {
+      const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, 0);
+      if (got == 0) return true;
+      if (got < 0) return errno == ECONNRESET;
+    }
+  }
+
+ private:
+  const UniqueFd socket_;
+};
+
+ByteVector frame(Message message, ByteSpan fields, ByteSpan data = {}) {
+  WireHeader header;
+  header.message = static_cast<uint8_t>(message);
+  header.request = 1;
+  header.fields_bytes = static_cast<uint32_t>(fields.size());
+  header.data_bytes = static_cast<uint32_t>(data.size());
+  header.fields_crc = crc32c(fields);
+  header.data_crc = crc32c(data);
+  std::byte raw[kWireHeaderBytes];
+  encode_wire_header(header, raw);
+  ByteVector bytes(raw, raw + sizeof raw);
+  bytes.insert(bytes.end(), fields.begin(), fields.end());
+  bytes.insert(bytes.end(), data.begin(), data.end());
+  return bytes;
+}
+
+ByteVector hello() {
+  Request request;
+  request.message = Message::hello;
+  request.client = UniqueId::random().value();
+  return frame(Message::hello, encode_request_fields(request));
+}
+
+TEST(Server, EndsConnectionsThatSendGarbage) {
+  TestServer server;
+  const ByteVector fields(UniqueId().bytes.size());
+  ByteVector wrong_crc = hello();
+  wrong_crc.back() ^= std::byte{1};
+  for (const ByteVector& bytes :
+       {ByteVector(4000, std::byte{'G'}), wrong_crc, frame(Message::read, fields), frame(Message::hello, ByteVector(3)),
+        frame(Message::write, fields, ByteVector(1000))}) {
+    RawClient client(server);
+    client.send(bytes);
+    if (bytes.size() < 200) client.send(ByteVector(200));
+    EXPECT_TRUE(client.is_ended());
+  }
+  EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, TellsAClientOfAnotherVersionWhichOneItSpeaks) {
+  TestServer server;
+  ByteVector other = hello();
+  other[4] = std::byte{kWireVersion + 1};
+  store_le(other.data() + kWireHeaderBytes - 4, crc32c(ByteSpan(other).first(kWireHeaderBytes - 4)));
+  RawClient client(server);
+  client.send(other);
+  ByteVector answer = client.receive_all();
+  ASSERT_GT(answer.size(), kWireHeaderBytes);
+  const auto header = decode_wire_header(reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*answer.data()));
+  ASSERT_TRUE(header.ok()) << header.status().to_string();
+  EXPECT_TRUE(header->has(WireHeader::kReply));
+  const auto reply = decode_reply(Message::hello, ByteSpan(answer).subspan(kWireHeaderBytes));
+  ASSERT_TRUE(reply.ok()) << reply.status().to_string();
+  EXPECT_EQ(reply->status.code(), StatusCode::unsupported);
+}
+
+TEST(Server, DoesNotWaitForThoseWhoSayNothing) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 0.2, .frame_seconds = 0.2};
+  server.start();
+  RawClient silent(server), half(server);
+  half.send(ByteSpan(hello()).first(20));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(silent.is_ended());
+  EXPECT_TRUE(half.is_ended());
+  EXPECT_LT(seconds_since(begin), 3);
+}
+
+TEST(Server, DoesNotWaitForThoseWhoSayAnythingButHello) {
+  TestServer server;
+  server.stop();
+  server.options.limits.hello_seconds = 0.3;
+  server.start();
+  RawClient client(server);
+  std::atomic<bool> ended{false};
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread sender([&] {
+    while (!ended && seconds_since(begin) < 5) {
+      client.send(frame(Message::ping, {}));
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  });
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_LT(seconds_since(begin), 3);
+  ended = true;
+  sender.join();
+}
+
+TEST(Server, EndsConnectionsThatStopInTheMiddleOfAMessage) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 5, .frame_seconds = 0.2};
+  server.start();
+  RawClient client(server);
+  client.send(hello());
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));  // who is idle may stay …
+  client.send(ByteSpan(frame(Message::ping, {})).first(7));     // … but not with half a message
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(client.is_ended());
+  EXPECT_LT(seconds_since(begin), 3);
+}
+
+TEST(Server, LetsClientsBeIdle) {
+  TestServer server;
+  server.stop();
+  server.options.limits = {.hello_seconds = 0.1, .frame_seconds = 0.1};
+  server.start();
+  const auto link = server.connect();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  Request ping;
+  const auto reply = link->ask(ping);
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply->outcome, Outcome::done);
+}
+
+TEST(Server, TurnsAwayMoreConnectionsThanItTakes) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.options.idle_seconds = 60;
+  server.start();
+  std::optional<RawClient> first(server), second(server);
+  first->send(hello());
+  second->send(hello());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  RawClient third(server);
+  third.send(hello());
+  EXPECT_TRUE(third.is_ended());
+  LinkOptions impatient = server.link_options;
+  impatient.connect_seconds = impatient.room_seconds = 0.1;
+  EXPECT_EQ(ServerLink::open(server.options.listen, impatient).status().code(), StatusCode::busy);
+  std::thread leaver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    first.reset();
+  });
+  EXPECT_TRUE(ServerLink::open(server.options.listen, server.link_options).ok());  // which waits for a place
+  leaver.join();
+}
+
+TEST(Server, ServesMoreClientsInTurnThanItTakesConnections) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.options.idle_seconds = 0.02;
+  server.start();
+  std::vector<std::unique_ptr<ServerLink>> links;
+  std::vector<std::unique_ptr<File>> files;
+  for (int i = 0; i < 6; ++i) {
+    links.push_back(server.connect());
+    ASSERT_NE(links.back(), nullptr) << i;
+    RemoteFileSystem fs(*links.back());
+    auto file = fs.create(fs.root() + "/" + std::to_string(i));
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    files.push_back(std::move(*file));
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (size_t i = 0; i < files.size(); ++i) {
+      EXPECT_TRUE(files[i]->write_at(static_cast<uint64_t>(round), as_bytes("x")).ok()) << i;
+      EXPECT_TRUE(links[i]->ask(Request()).ok()) << i;
+    }
+  }
+  for (const auto& file : files) EXPECT_TRUE(file->sync().ok());
+}
+
+TEST(Server, LetsNoClientWaitBehindThoseWhoSayNothing) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.options.strangers_max = 4;
+  server.start();
+  const auto before = server.connect();
+  ASSERT_NE(before, nullptr);
+  std::list<RawClient> silent;
+  for (int i = 0; i < 20; ++i) silent.emplace_back(server);
+  EXPECT_TRUE(silent.front().is_ended()) << "the oldest makes room";
+  EXPECT_NE(server.connect(), nullptr);
+  Request ping;
+  EXPECT_TRUE(before->ask(ping).ok()) << "who has said hello stays";
+}
+
+TEST(Server, KeepsNothingOfConnectionsThatHaveEnded) {
+  auto entries = [](const char* folder) {
+    const std::filesystem::directory_iterator all(folder);
+    return std::distance(begin(all), end(all));
+  };
+  TestServer server;
+  const auto threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
+  {
+    std::list<RawClient> clients;
+    for (int i = 0; i < 20; ++i) clients.emplace_back(server).send(hello());
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_GE(entries("/proc/self/task"), threads + 20);
+  }
+  // Without another client that would wake the server.
+  const auto begin = std::chrono::steady_clock::now();
+  auto all_gone = [&] { return entries("/proc/self/fd") <= descriptors && entries("/proc/self/task") <= threads; };
+  while (!all_gone() && seconds_since(begin) < 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(all_gone());
+}
+
+TEST(Server, ServesOnlyItsUserAndRoot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  TestServer server;
+  ASSERT_EQ(::chmod(server.work().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(server.options.listen.path.c_str(), 0777), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
+    const Result<UniqueFd> socket = connect_unix(server.options.listen.path);
+    if (!socket.ok()) ::_exit(3);
+    std::byte byte{};
+    ::_exit(::recv(socket->get(), &byte, 1, 0) == 0 ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST(Server, HasItsFolderAlone) {
+  TestServer server;
+  ServerOptions other = server.options;
+  other.listen.path += "2";
+  EXPECT_EQ(Server::start(other).status().code(), StatusCode::busy);
+  other.folder += "2";
+  other.listen.path = server.options.listen.path;
+  EXPECT_EQ(Server::start(other).status().code(), StatusCode::busy);
+}
+
+TEST(Server, TakesTheSocketOfOneThatIsGone) {
+  TestServer server;
+  server.stop();
+  const UniqueFd left(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, server.options.listen.path.c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(left.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  server.start();
+  EXPECT_NE(server.connect(), nullptr);
+  server.stop();
+  std::ofstream(server.options.listen.path) << "somebody's file";
+  EXPECT_EQ(Server::start(server.options).status().code(), StatusCode::already_exists);
+}
+
+TEST(Server, RefusesTcpWithoutAKeyOnBothSides) {
+  TestServer server;
+  ServerOptions tcp = server.options;
+  tcp.folder += "2";
+  tcp.listen = {.kind = ServerAddress::Kind::tcp, .path = "", .host = "127.0.0.1", .port = 0};
+  EXPECT_EQ(Server::start(tcp).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(ServerLink::open(tcp.listen, {}).status().code(), StatusCode::invalid_argument);
+}
+
+#ifdef VARVE_HAVE_TLS
+TEST(Server, LetsClientsOverTcpWaitForAPlace) {
+  TestServer server(TestServer::Kind::tls);
+  server.stop();
+  server.options.connections_max = 1;
+  server.options.strangers_max = 1;
+  server.options.idle_seconds = 60;
+  server.start();
+  auto first = server.connect();
+  LinkOptions impatient = server.link_options;
+  impatient.connect_seconds = impatient.room_seconds = 0.1;
+  EXPECT_EQ(ServerLink::open(server.options.listen, impatient).status().code(), StatusCode::busy);
+  std::thread leaver([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    first.reset();
+  });
+  EXPECT_NE(server.connect(), nullptr);
+  leaver.join();
+}
+
+TEST(Server, GivesNothingToWhoLacksTheKey) {
+  TestServer server(TestServer::Kind::tls);
+  LinkOptions other = server.link_options;
+  other.key_file = server.work() + "/other";
+  ASSERT_TRUE(make_key_file(other.key_file).ok());
+  const Status refused = ServerLink::open(server.options.listen, other).status();
+  EXPECT_EQ(refused.code(), StatusCode::permission_denied) << refused.to_string();
+  EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, GivesNothingToWhoDoesNotSpeakTls) {
+  TestServer server(TestServer::Kind::tls);
+  UniqueFd socket = connect_tcp(server.options.listen, after_seconds(5)).value();
+  auto stream = make_socket_stream(std::move(socket));
+  const ByteVector bytes = hello();
+  const std::array<ByteSpan, 1> parts{ByteSpan(bytes)};
+  ASSERT_TRUE(stream->write(parts, after_seconds(5)).ok());
+  ByteVector answer(1000);
+  const Result<size_t> got = stream->read_some(answer, after_seconds(5));
+  const bool alert_of_tls = got.ok() && *got > 0 && answer[0] == std::byte{21};
+  EXPECT_TRUE(!got.ok() || *got == 0 || alert_of_tls);
+  EXPECT_NE(server.connect(), nullptr);
+}
+
+TEST(Server, RefusesAKeyThatOthersCanRead) {
+  TestServer server(TestServer::Kind::tls);
+  ASSERT_EQ(::chmod(server.options.key_file.c_str(), 0644), 0);
+  EXPECT_EQ(ServerLink::open(server.options.listen, server.link_options).status().code(),
+            StatusCode::permission_denied);
+  server.stop();
+  EXPECT_EQ(Server::start(server.options).status().code(), StatusCode::permission_denied);
+}
+#endif
+
+TEST(Server, DoesNotRepeatWhatItHasDone) {
+  TestServer server;
+  const auto link = server.connect();
+  RemoteFileSystem fs(*link);
+  ASSERT_TRUE(write_file_durably(fs, fs.root() + "/a", as_bytes("text")).ok());
+  Request rename;
+  rename.message = Message::rename;
+  rename.token = UniqueId::random().value();
+  rename.path = "a";
+  rename.to = "b";
+  auto ask = [&](const Request& request) {
+    Reply reply;
+    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
+                      Request copy = request;
+                      VARVE_ASSIGN(reply, connection.ask(copy));
+                      return {};
+                    })
+                    .ok());
+    return reply;
+  };
+  EXPECT_EQ(ask(rename).outcome, Outcome::done);
+  rename.again = true;
+  EXPECT_EQ(ask(rename).outcome, Outcome::done);  // known by its token
+  rename.token = UniqueId::random().value();
+  EXPECT_EQ(ask(rename).outcome, Outcome::cannot_tell);  // another one, of a file whose identity is not known
+}
+
+TEST(Server, TakesNoSecondSyncOfAFolderForTheSuccessOfOneThatFailed) {
+  TestServer server;
+  const auto link = server.connect();
+  server.server->store().syncs.note_failure("", Status::io_error("no sync"));  // and the answer is lost
+  auto sync = [&](bool again) {
+    Reply reply;
+    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
+                      Request request;
+                      request.message = Message::sync_directory;
+                      request.again = again;
+                      VARVE_ASSIGN(reply, connection.ask(request));
+                      return {};
+                    })
+                    .ok());
+    return reply.status.code();
+  };
+  EXPECT_EQ(sync(true), StatusCode::io_error);
+  EXPECT_EQ(sync(true), StatusCode::io_error);
+  EXPECT_EQ(sync(false), StatusCode::ok) << "of what has been changed since";
+  EXPECT_EQ(sync(true), StatusCode::io_error) << "whose sync that was, nobody knows";
+}
+
+TEST(Server, KnowsARenamedFileAgainAfterARestart) {
+  TestServer server;
+  const auto link = server.connect();
+  RemoteFileSystem fs(*link);
+  ASSERT_TRUE(write_file_durably(fs, fs.root() + "/a", as_bytes("text")).ok());
+  Request stat;
+  stat.message = Message::stat;
+  stat.path = "a";
+  const Reply found = link->ask(stat).value();
+  if (!found.identity.certain()) GTEST_SKIP() << "the file system does not say when files were made";
+  // Renamed by a server that is gone, without an answer.
+  std::filesystem::rename(server.options.folder + "/a", server.options.folder + "/b");
+  auto ask_again = [&](const FileIdentity& identity) {
+    Reply reply;
+    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
+                      Request rename;
+                      rename.message = Message::rename;
+                      rename.again = true;
+                      rename.token = UniqueId::random().value();
+                      rename.path = "a";
+                      rename.to = "b";
+                      rename.identity = identity;
+                      VARVE_ASSIGN(reply, connection.ask(rename));
+                      return {};
+                    })
+                    .ok());
+    return reply;
+  };
+  EXPECT_EQ(ask_again(found.identity).outcome, Outcome::done);
+  FileIdentity another = found.identity;
+  ++another.born_ns;
+  EXPECT_EQ(ask_again(another).outcome, Outcome::failed);
+  another.born_ns = 0;
+  EXPECT_EQ(ask_again(another).outcome, Outcome::cannot_tell);
+  std::ofstream(server.options.folder + "/a") << "another file";
+  EXPECT_EQ(ask_again(found.identity).status.code(), StatusCode::already_exists);
+}
+
+TEST(Server, LetsNobodyWriteToAFileThatAnotherConnectionHasTakenOver) {
+  TestServer server;
+  const auto link = server.connect();
+  Request create;
+  create.message = Message::create;
+  create.token = UniqueId::random().value();
+  create.path = "a";
+  auto first = link->take_own().value();
+  const Reply created = first->ask(create).value();
+  ASSERT_EQ(created.outcome, Outcome::done);
+  auto second = link->take_own().value();
+  Request resume = create;
+  resume.message = Message::resume;
+  resume.identity = created.identity;
+  const Reply resumed = second->ask(resume).value();
+  ASSERT_EQ(resumed.outcome, Outcome::done);
+  Request write;
+  write.message = Message::write;
+  write.handle = created.handle;
+  EXPECT_EQ(first->ask(write, as_bytes("late"))->outcome, Outcome::unknown_handle);
+  write.handle = resumed.handle;
+  EXPECT_EQ(second->ask(write, as_bytes("text"))->outcome, Outcome::done);
+}
+
+TEST(Server, GoesOnWhenARequestRunsOutOfMemory) {
+  TestServer server;
+  server.stop();
+  std::atomic<int> told{0};
+  server.options.log = [&](const std::string&) {
+    ++told;
+    throw std::bad_alloc();  // as where there is no memory to say so
+  };
+  server.start();
+  std::atomic<int> tries{0};
+  server.server->store().transfer = [&](const Request&, const SignOfLife&) {
+    if (++tries == 1) throw std::bad_alloc();
+    return Reply();
+  };
+  const auto link = server.connect();
+  const auto other = server.connect();
+  Request push;
+  push.message = Message::push;
+  const Result<Reply> pushed = link->ask(push);  // which repeats it over another connection
+  ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
+  EXPECT_EQ(pushed->outcome, Outcome::done);
+  EXPECT_EQ(tries, 2);
+  EXPECT_GE(told, 1);
+  Request ping;
+  EXPECT_TRUE(other->ask(ping).ok());
+}
+
+TEST(Server, StopsWhileClientsAreConnected) {
+  TestServer server;
+  const auto link = server.connect();
+  const auto begin = std::chrono::steady_clock::now();
+  server.stop();
+  EXPECT_LT(seconds_since(begin), 3);
+}
+
+/// A server that answers every connection with the same bytes.
+class HostileServer {
+ public:
+  HostileServer(const std::string& path, ByteVector answer) : listener_(listen_unix(path).value()) {
+    thread_ = std::thread([this, answer = std::move(answer)] {
+      while (true) {
+        const UniqueFd socket(::accept(listener_.get(), nullptr, nullptr));
+        if (!socket.valid()) return;
+        ++connections;
+        std::byte request[4096];
+        (void)::recv(socket.get(), request, sizeof request, 0);
+        (void)::send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+        while (stuck && ::recv(socket.get(), request, sizeof request, 0) > 0) {
+        }
+      }
+    });
+  }
+  ~HostileServer() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  std::atomic<bool> stuck{false};
+  std::atomic<int> connections{0};
+
+ private:
+  const UniqueFd listener_;
+  std::thread thread_;
+};
+
+/// What comes of a client's first words to the server at a Unix socket.
+Status opening_of(const std::string& path, const LinkOptions& options = {}) {
+  return ServerLink::open({.kind = ServerAddress::Kind::unix_socket, .path = path, .host = "", .port = 0}, options)
+      .status();
+}
+
+TEST(Client, RefusesWhatMakesNoSense) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  Reply reply;
+  ByteVector fields = encode_reply_fields(Message::hello, reply);
+  auto answer = [&](uint8_t flags, uint64_t number, ByteSpan data) {
+    ByteVector bytes = frame(Message::hello, fields, data);
+    WireHeader header = decode_wire_header(reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*bytes.data())).value();
+    header.flags = flags;
+    header.request = number;
+    encode_wire_header(header, reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*bytes.data()));
+    return bytes;
+  };
+  for (const ByteVector& bytes :
+       {ByteVector(100, std::byte{'x'}), answer(0, 1, {}), answer(WireHeader::kReply, 2, {}),
+        answer(WireHeader::kReply, 1, ByteVector(5000)), answer(WireHeader::kReply | WireHeader::kMore, 1, {}),
+        answer(WireHeader::kReply | WireHeader::kMore, 1, ByteVector(9))}) {
+    HostileServer hostile(path, bytes);
+    const Status refused = opening_of(path);
+    EXPECT_EQ(refused.code(), StatusCode::corrupt) << refused.to_string();
+  }
+}
+
+TEST(Client, SaysThatAServerHasAnotherVersion) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  ByteVector other = hello();
+  other[4] = std::byte{kWireVersion + 1};
+  store_le(other.data() + kWireHeaderBytes - 4, crc32c(ByteSpan(other).first(kWireHeaderBytes - 4)));
+  HostileServer server(path, other);
+  const Status refused = opening_of(path);
+  EXPECT_EQ(refused.code(), StatusCode::unsupported) << refused.to_string();
+}
+
+TEST(Client, TriesAgainWhenItsConnectionIsClosedBeforeHelloIsAnswered) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  HostileServer hostile(path, {});
+  LinkOptions impatient;
+  impatient.connect_seconds = impatient.room_seconds = 0.5;
+  const Status refused = opening_of(path, impatient);
+  EXPECT_EQ(refused.code(), StatusCode::busy) << refused.to_string();
+  EXPECT_GT(hostile.connections, 2);
+}
+
+TEST(Client, HasNoMoreConnectionsForRequestsThanTheServerTakes) {
+  TestServer server;
+  server.stop();
+  server.options.connections_max = 2;
+  server.start();
+  const auto link = server.connect();
+  ASSERT_NE(link, nullptr);
+  std::atomic<int> at_once{0}, at_once_max{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool again) -> Status {
+                        EXPECT_FALSE(again);
+                        const int now = ++at_once;
+                        for (int max = at_once_max; now > max && !at_once_max.compare_exchange_weak(max, now);)
+                          continue;
+                        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                        Request ping;
+                        const Status pinged = connection.ask(ping).status();
+                        --at_once;
+                        return pinged;
+                      })
+                      .ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(at_once_max, 2);
+}
+
+TEST(Client, DoesNotWaitForeverForAServerThatIsStuck) {
+  TestServer place;
+  const std::string path = place.work() + "/hostile";
+  HostileServer hostile(path, {});
+  hostile.stuck = true;
+  LinkOptions impatient;
+  impatient.connect_seconds = impatient.room_seconds = 0.3;
+  const auto begin = std::chrono::steady_clock::now();
+  const Status refused = opening_of(path, impatient);
+  EXPECT_EQ(refused.code(), StatusCode::io_error) << refused.to_string();
+  EXPECT_LT(seconds_since(begin), 5);
+}
+
+}  // namespace
+}  // namespace varve

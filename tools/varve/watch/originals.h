@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/open_writers.h"
+#include "engine/source.h"
+#include "watch/set_pattern.h"
+
+namespace varve {
+
+struct OriginalsRules {
+  /// Where the system does not say whether a program has a file open for writing: whether the files are closed, by the
+  /// word of somebody who knows.
+  bool known_to_be_closed = false;
+  /// For tests.
+  std::function<Result<ReadLease>(const std::string& path)> take_lease = ReadLease::take;
+};
+
+/// Removes the files of a set that is saved, and folders that are empty then, up to the set's own, if it has one.
+///
+/// A file goes only if it is the very one that was found, unchanged, and nobody has it open for writing: both are
+/// looked at under a lease, then it leaves its name for kRemovingFolder, where no program finds it, and only then, if
+/// the lease is unbroken and the file still unchanged, it is removed. Otherwise it gets its name back, and nothing is
+/// lost.
+///
+/// busy: something has changed since the set was found, or a program has opened it for writing; that, and what comes
+/// behind, is left. unsupported: the system does not say whether a program has a file open; nothing was removed.
+/// already_exists: a file could not get its name back, as another has it now; it stays in kRemovingFolder.
+Status remove_originals(const std::string& watched_folder, const FoundSet& set, const OriginalsRules& rules = {});
+
+/// In each folder of which files are being removed: where they are for a moment.
+inline constexpr const char* kRemovingFolder = ".varve-removing";
+
+/// Gives files that a removal which was stopped has left in such folders their names back, as far as nobody else has
+/// these. `files` are those of `folder`, as scan_source_tree() finds them. Returns whether anything has changed.
+bool put_back_unremoved(const std::string& folder, const std::vector<SourceFile>& files);
+
+}  // namespace varve

@@ -1,0 +1,114 @@
+#include "watch/originals.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "core/process.h"
+#include "core/progress.h"
+#include "engine/source.h"
+#include "sets/saving.h"
+#include "watch/test_text.h"
+
+namespace varve {
+namespace {
+
+struct Originals : testing::Test {
+  Originals() {
+    test::write_file(folder / "out1/a", "first");
+    test::write_file(folder / "out1/b", "second");
+    std::filesystem::create_symlink("a", folder / "out1/link");
+    look();
+  }
+  void look() { set.files = scan_source_tree(set.folder, null_progress()).value(); }
+  Status remove() { return remove_originals(folder.path(), set, rules); }
+  /// Has `act` done when the lease of the last file is taken: all of them are held, and none has left its name.
+  void once_all_are_held(std::function<void()> act) {
+    rules.take_lease = [act = std::move(act)](const std::string& path) {
+      Result<ReadLease> lease = ReadLease::take(path);
+      if (path.ends_with("/b")) act();
+      return lease;
+    };
+  }
+  bool knows_leases() const { return ReadLease::take(folder / "out1/a").ok(); }
+
+  test::TempFolder folder{test::TempFolder::Where::disk};
+  FoundSet set{folder / "out1", 1, {}};
+  const std::string removing = set.folder + "/" + kRemovingFolder;
+  OriginalsRules rules;
+};
+using AnOriginal = Originals;
+
+TEST_F(AnOriginal, IsRemovedIfNobodyWritesToIt) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  const UniqueFd reader(::open((folder / "out1/a").c_str(), O_RDONLY));
+  ASSERT_TRUE(remove().ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "out1"));
+}
+
+TEST_F(AnOriginal, StaysIfAProgramHasOpenedItForWriting) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  const UniqueFd writer(::open((folder / "out1/b").c_str(), O_WRONLY | O_APPEND));
+  EXPECT_EQ(remove().code(), StatusCode::busy);
+  ASSERT_EQ(::write(writer.get(), "!", 1), 1);
+  EXPECT_EQ(test::text_of_file(folder / "out1/b"), "second!");
+  EXPECT_EQ(test::text_of_file(folder / "out1/a"), "first");
+}
+
+TEST_F(AnOriginal, StaysIfAProgramOpensItWhileItIsBeingRemoved) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  std::thread program;
+  once_all_are_held([&] {
+    program = std::thread([this] {
+      const UniqueFd writer(::open((folder / "out1/a").c_str(), O_WRONLY | O_APPEND));  // waits for the lease
+      EXPECT_EQ(::write(writer.get(), "!", 1), 1);
+    });
+    const UniqueFd impatient(::open((folder / "out1/a").c_str(), O_WRONLY | O_NONBLOCK));
+    EXPECT_FALSE(impatient.valid());
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  EXPECT_EQ(remove().code(), StatusCode::busy);
+  program.join();
+  EXPECT_EQ(test::text_of_file(folder / "out1/a"), "first!");
+  EXPECT_EQ(test::text_of_file(folder / "out1/b"), "second");
+  EXPECT_FALSE(std::filesystem::exists(removing));
+}
+
+TEST_F(AnOriginal, StaysIfItWasReplacedAtTheLastMoment) {
+  if (!knows_leases()) GTEST_SKIP() << "no leases on this file system";
+  once_all_are_held([this] {
+    test::write_file(folder / "new", "precious");
+    std::filesystem::rename(folder / "new", folder / "out1/a");
+  });
+  EXPECT_EQ(remove().code(), StatusCode::busy);
+  EXPECT_EQ(test::text_of_file(folder / "out1/a"), "precious");
+  EXPECT_EQ(test::text_of_file(folder / "out1/b"), "second");
+}
+
+TEST_F(AnOriginal, StaysWhereNobodyKnowsWhetherItIsClosed) {
+  rules.take_lease = [](const std::string& path) { return Result<ReadLease>(Status::unsupported("no leases", path)); };
+  EXPECT_EQ(remove().code(), StatusCode::unsupported);
+  EXPECT_EQ(test::text_of_file(folder / "out1/a"), "first");
+  rules.known_to_be_closed = true;
+  ASSERT_TRUE(remove().ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "out1"));
+}
+
+TEST_F(AnOriginal, GetsItsNameBackAfterARemovalThatWasStopped) {
+  std::filesystem::create_directory(removing);
+  std::filesystem::rename(folder / "out1/a", removing + "/a");
+  std::filesystem::rename(folder / "out1/b", removing + "/b");
+  test::write_file(folder / "out1/b", "new");
+  look();
+  EXPECT_TRUE(put_back_unremoved(set.folder, set.files));
+  EXPECT_EQ(test::text_of_file(folder / "out1/a"), "first");
+  EXPECT_EQ(test::text_of_file(folder / "out1/b"), "new");
+  EXPECT_EQ(test::text_of_file(removing + "/b"), "second");
+  look();
+  EXPECT_FALSE(put_back_unremoved(set.folder, set.files));
+}
+
+}  // namespace
+}  // namespace varve

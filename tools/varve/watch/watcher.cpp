@@ -1,0 +1,278 @@
+#include "watch/watcher.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/file_system.h"
+#include "engine/diff.h"
+#include "engine/source.h"
+#include "watch/originals.h"
+
+namespace varve {
+
+namespace {
+using Clock = SetTracker::Clock;
+/// How long a request to stop may go unnoticed, and how close changes may follow one another that are looked at one by
+/// one.
+constexpr std::chrono::milliseconds kNapMax(250), kSettle(200);
+constexpr const char* kHowToKnow =
+    "have the program write a file when it is done with a set, and name it with --end-marker";
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+Status check_all_unchanged(const FoundSet& set) {
+  for (const SourceFile& file : set.files) {
+    if (file.type == FileType::regular) VARVE_TRY(check_unchanged(set.folder, file));
+  }
+  return {};
+}
+
+bool is_below(const std::string& path, const std::string& folder) {
+  return path.starts_with(folder) && (path.size() == folder.size() || path[folder.size()] == '/');
+}
+}  // namespace
+
+Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, WatchListener& listener, FolderEvents events)
+    : store_(store),
+      options_(std::move(options)),
+      duty_(std::move(duty)),
+      listener_(listener),
+      events_(std::move(events)),
+      tracker_(milliseconds_of(options_.quiet_seconds)) {}
+
+Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, WatchDuty duty,
+                                               WatchListener& listener) {
+  VARVE_ASSIGN(FolderEvents events, FolderEvents::open());
+  std::unique_ptr<Watcher> watcher(
+      new Watcher(store, std::move(options), std::move(duty), listener, std::move(events)));
+  for (const std::string& folder : watcher->options_.folders) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::canonical(folder, error);
+    if (error) return Status::from_errno(error.value(), "watch", folder);
+    const std::string job = watcher->options_.job.empty() ? path.filename().string() : watcher->options_.job;
+    VARVE_TRY(check_job_name(job).with_hint("name the job with --job"));
+    for (size_t i = 0; i < watcher->finders_.size(); ++i) {
+      const std::string& other = watcher->finders_[i].folder();
+      if (is_below(path.string(), other) || is_below(other, path.string()))
+        return Status::invalid_argument("one watched folder lies in another", folder);
+      if (watcher->jobs_[i] == job)
+        return Status::invalid_argument("two watched folders would give sets of the same name", job,
+                                        "watch each by a `varve watch` of its own, with --job");
+    }
+    VARVE_TRY(watcher->events_.add(path.string()));
+    watcher->finders_.emplace_back(path.string(), watcher->options_.pattern, watcher->options_.rank_regex);
+    watcher->jobs_.push_back(job);
+  }
+  return watcher;
+}
+
+std::vector<std::string> Watcher::folders() const {
+  std::vector<std::string> folders;
+  for (const SetFinder& finder : finders_) folders.push_back(finder.folder());
+  return folders;
+}
+
+Status Watcher::run(bool once, ProgressSink& progress) {
+  const auto rescan = milliseconds_of(options_.rescan_seconds);
+  auto next_rescan = Clock::now();
+  while (!progress.cancelled()) {
+    if (Clock::now() >= next_rescan) {
+      lost_ = true;
+      next_rescan = Clock::now() + rescan;
+    }
+    VARVE_TRY(look_everywhere(progress));
+    serve_due(progress);
+    const auto next = tracker_.next_time(next_rescan);
+    listener_.rests(tracker_);
+    if (once && !anything_to_wait_for()) return {};
+    auto nap = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now());
+    nap = std::clamp(nap, std::chrono::milliseconds(0), kNapMax);
+    note(events_.wait(nap));
+    if (!changed_.empty()) note(events_.wait(kSettle));  // what comes together is looked at once
+  }
+  return {};
+}
+
+bool Watcher::anything_to_wait_for() const {
+  return std::any_of(tracker_.entries().begin(), tracker_.entries().end(), [](const auto& item) {
+    return item.second.state == WatchState::waiting && item.second.lacking.empty();
+  });
+}
+
+void Watcher::note(const FolderEvents::Changes& changes) {
+  changed_.insert(changes.folders.begin(), changes.folders.end());
+  lost_ = lost_ || changes.lost;
+}
+
+Status Watcher::look_everywhere(ProgressSink& progress) {
+  if (!lost_ && changed_.empty()) return {};
+  for (size_t where = 0; where < finders_.size(); ++where) {
+    const Status looked = look(where, lost_, progress);
+    // What vanishes while it is looked at is told as a change, and looked at anew.
+    if (looked.code() == StatusCode::not_found && posix_file_system().stat(finders_[where].folder()).ok()) continue;
+    VARVE_TRY(looked);
+  }
+  lost_ = false;
+  changed_.clear();
+  return {};
+}
+
+Status Watcher::look(size_t where, bool everything, ProgressSink& progress) {
+  const SetFinder& finder = finders_[where];
+  if (!everything && !may_have_changed(finder.folder())) return {};
+  Result<std::vector<FoundSet>> sets =
+      finder.pattern().folder_depth() == 0 ? finder.find(progress) : look_into_folders(where, everything, progress);
+  VARVE_TRY(sets.status());
+  std::vector<FoundSet> unknown;
+  for (const FoundSet& set : *sets) {
+    if (tracker_.find(where, set) == nullptr) unknown.push_back({set.folder, set.step, {}});
+  }
+  tracker_.update(where, jobs_[where], std::move(*sets), Clock::now());
+  for (const FoundSet& set : unknown) listener_.happened({WatchEvent::Kind::found, *tracker_.find(where, set)});
+  return {};
+}
+
+Result<std::vector<FoundSet>> Watcher::look_into_folders(size_t where, bool everything, ProgressSink& progress) {
+  VARVE_ASSIGN(std::vector<FoundSet> folders, finders_[where].find_folders());
+  std::vector<FoundSet> sets;
+  for (FoundSet& set : folders) {
+    const SetTracker::Entry* const known = tracker_.find(where, set);
+    if (known != nullptr && !everything && !may_have_changed(set.folder)) {
+      set.files = known->found.files;
+    } else {
+      const Status looked = finders_[where].look_into(set, progress);
+      if (looked.code() == StatusCode::not_found) continue;
+      VARVE_TRY(looked);
+    }
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+bool Watcher::may_have_changed(const std::string& folder) const {
+  return std::any_of(changed_.begin(), changed_.end(),
+                     [&](const std::string& changed) { return is_below(changed, folder); });
+}
+
+void Watcher::serve_due(ProgressSink& progress) {
+  while (!progress.cancelled()) {
+    SetTracker::Entry* const entry = tracker_.next_due(Clock::now());
+    if (entry == nullptr) return;
+    const Status served = serve(*entry, progress);
+    if (served.ok() || served.code() == StatusCode::cancelled) continue;
+    if (served.code() == StatusCode::busy || served.code() == StatusCode::not_found) {
+      tracker_.wait(*entry, std::string(served.message()), Clock::now());
+      continue;
+    }
+    const bool told = entry->state == WatchState::failed && entry->failure.to_string() == served.to_string();
+    tracker_.fail(*entry, served, Clock::now());
+    if (!told) listener_.happened({WatchEvent::Kind::failed, *entry});
+  }
+}
+
+const SetFinder& Watcher::finder_of(const FoundSet& set) const {
+  const auto finder = std::find_if(finders_.begin(), finders_.end(),
+                                   [&](const SetFinder& one) { return is_below(set.folder, one.folder()); });
+  return *finder;
+}
+
+Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
+  // It may have changed without our being told.
+  const SetFinder& finder = finder_of(entry.found);
+  FoundSet now = {entry.found.folder, entry.found.step, {}};
+  if (finder.pattern().folder_depth() > 0) {
+    VARVE_TRY(finder.look_into(now, progress));
+  } else {
+    VARVE_ASSIGN(std::vector<FoundSet> all, finder.find(progress));
+    for (FoundSet& one : all) {
+      if (one.step == now.step) now = std::move(one);
+    }
+  }
+  if (!tracker_.update(entry, std::move(now), Clock::now())) return {};
+
+  // Also of a set that is saved: what is written into a file that is removed would be lost.
+  VARVE_ASSIGN(std::string lacking, being_written(entry.found));
+  bool there = false;
+  if (lacking.empty()) {
+    VARVE_ASSIGN(there, is_there(entry));
+    if (entry.state == WatchState::differs) return {};
+  }
+  if (lacking.empty() && !there) {
+    VARVE_ASSIGN(lacking, options_.completeness.lacking(entry.found));
+  }
+  if (!lacking.empty()) {
+    tracker_.wait(entry, std::move(lacking), Clock::now());
+    return {};
+  }
+  if (!there) VARVE_TRY(save(entry, progress));
+  VARVE_TRY(bring_along(entry.name, progress));
+  if (options_.remove_originals) VARVE_TRY(remove(entry, progress));
+  SetTracker::settle(entry, WatchState::saved);
+  return {};
+}
+
+const Store& Watcher::store_of(const SetName& name) const {
+  const Store* const found = duty_.find ? duty_.find(name) : nullptr;
+  return found != nullptr ? *found : store_;
+}
+
+Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
+  const Store& store = store_of(entry.name);
+  const Result<SetRecord> record = Catalog(store).read(entry.name);
+  if (record.status().code() == StatusCode::not_found) return false;
+  VARVE_TRY(record.status());
+  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
+  if (match == FolderMatch::differs) {
+    SetTracker::settle(entry, WatchState::differs,
+                       Status::already_exists("the store has another set of that name", entry.name.to_string(),
+                                              "drop it with `varve drop`, or watch with another --job"));
+    listener_.happened({WatchEvent::Kind::differs, entry});
+    return true;
+  }
+  // One that failed was told of before: it is its way to other levels that is tried again.
+  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
+  return true;
+}
+
+Status Watcher::save(SetTracker::Entry& entry, ProgressSink& progress) {
+  const auto begin = Clock::now();
+  listener_.begins(entry.name);
+  VARVE_ASSIGN(const SaveReport report, duty_.save(entry.found, entry.name, progress));
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  listener_.happened({WatchEvent::Kind::saved, entry, &report, seconds});
+  return {};
+}
+
+Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
+  if (!duty_.bring_along) return {};
+  Status brought = duty_.bring_along(name, progress);
+  const StatusCode code = brought.code();
+  if (code != StatusCode::busy && code != StatusCode::not_found) return brought;
+  // These would mean that the set is not whole yet.
+  return Status::io_error(std::string(brought.message()), std::string(brought.subject()), std::string(brought.hint()));
+}
+
+Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
+  const Store& store = store_of(entry.name);
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
+  VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
+  VARVE_TRY(Catalog(store).make_durable(entry.name.job));
+  const Status compared = check_saved(store, record, entry.found.folder, entry.found.files, progress);
+  // What a program has changed meanwhile differs, and nothing is wrong with it.
+  if (compared.code() == StatusCode::corrupt) VARVE_TRY(check_all_unchanged(entry.found));
+  VARVE_TRY(compared);
+  const OriginalsRules rules{.known_to_be_closed = !options_.completeness.end_marker.empty()};
+  const Status removed = remove_originals(finder_of(entry.found).folder(), entry.found, rules);
+  if (removed.code() == StatusCode::unsupported) {
+    if (!warned_of_kept_) progress.warning(removed.with_context("the originals are kept").with_hint(kHowToKnow));
+    warned_of_kept_ = true;
+    return {};
+  }
+  VARVE_TRY(removed);
+  listener_.happened({WatchEvent::Kind::removed, entry});
+  return {};
+}
+
+}  // namespace varve
