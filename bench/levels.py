@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures stores on servers, pushes to deeper levels, the index of known chunks, and redundancy.
 
-    bench/levels.py --varve build/bench/varve --programs build/bench/bench [--quick] [--write FILE]
+    bench/levels.py --varve build/varve --programs build/bench [--quick] [--write FILE]
 
 Servers are processes of this machine, and their folders lie on the same file system as the directory that they are
 compared with, so that what is measured is what the servers add. A restore is checked once for every kind of place.

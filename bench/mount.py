@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures a mounted store: writes up to close, reads of committed sets, and the time until a set is committed.
 
-    bench/mount.py --varve build/bench/varve --make-series build/bench/bench/make_series [--quick] [--write FILE]
+    bench/mount.py --varve build/varve --make-series build/bench/make_series [--quick] [--write FILE]
 
 All places lie on one file system: the plain disk, libfuse's own passthrough example over it (built from its source, if
 that is installed), and a mount with its spool there. They take turns; numbers are medians of --runs runs. What is

@@ -287,8 +287,8 @@ def sections(options):
 def parse_options():
     root = pathlib.Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lbm", default=str(root / "build/bench/examples/lbm"))
-    parser.add_argument("--memory-copy", default=str(root / "build/bench/bench/memory_copy"))
+    parser.add_argument("--lbm", default=str(root / "build/examples/lbm"))
+    parser.add_argument("--memory-copy", default=str(root / "build/bench/memory_copy"))
     parser.add_argument("--memory", default="/dev/shm", help="a memory file system, for snapshots")
     parser.add_argument("--work", default=None, help="where to work, on the file system to be measured")
     parser.add_argument("--runs", type=int, default=None, help="runs that medians are taken of (5; 1 with --quick)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures saving and restoring series of checkpoint sets, beside the usual tools, and checks what Varve is to reach.
 
-    bench/sets.py --varve build/bench/varve --make-series build/bench/bench/make_series [--quick] [--write FILE]
+    bench/sets.py --varve build/varve --make-series build/bench/make_series [--quick] [--write FILE]
 
 Every tool works in a fresh folder, with its source in the page cache and earlier writes synced; it restores from a store
 that is not in the page cache, but where it says so. Varve and cp with sync make durable what they restore, the others
@@ -313,8 +313,8 @@ def parse_options():
     shared = os.environ.get("VARVE_TEST_DATA") or root.parent / "shared" / "data"
     default_data = shared if pathlib.Path(shared).is_dir() else root / "examples" / "sample"
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--varve", default=str(root / "build/bench/varve"), help="the program that is measured")
-    parser.add_argument("--make-series", default=str(root / "build/bench/bench/make_series"))
+    parser.add_argument("--varve", default=str(root / "build/varve"), help="the program that is measured")
+    parser.add_argument("--make-series", default=str(root / "build/bench/make_series"))
     parser.add_argument("--data", type=pathlib.Path, default=default_data,
                         help="folder of real series (default: VARVE_TEST_DATA, ../shared/data, or the sample)")
     parser.add_argument("--work", default=None, help="where to work, on the file system to be measured")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures `varve study` beside reading the same files and compressing them once with gzip -6.
 
-    bench/study.py --varve build/bench/varve --make-series build/bench/bench/make_series [--quick] [--write FILE]
+    bench/study.py --varve build/varve --make-series build/bench/make_series [--quick] [--write FILE]
 
 The data are 1 GB of a synthetic series and, where VARVE_TEST_DATA has them, 1 GB of a real set's files as more ranks.
 Both tools find them in the page cache, and take turns. Numbers are medians of --runs runs.

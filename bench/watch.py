@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what a watcher costs the program beside it.
 
-    bench/watch.py --varve build/bench/varve --lbm build/bench/examples/lbm [--quick] [--write FILE]
+    bench/watch.py --varve build/varve --lbm build/examples/lbm [--quick] [--write FILE]
 
 The program is the flow solver of examples/lbm, which writes one plain file a rank and checkpoint, and keeps as many
 processors busy as it has ranks. It runs alone, and with a watcher that saves its files; the two take turns, and numbers

@@ -252,7 +252,7 @@ Result<Settings> decode(ByteSpan bytes) {
 
 // Printing.
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string quoted = "\"";
   for (const char letter : text) {
     const auto code = static_cast<unsigned char>(letter);
@@ -275,7 +275,7 @@ std::string quoted_list(std::string_view text) {
     const size_t end = std::min(text.find(';', begin), text.size());
     std::string_view element = text.substr(begin, end - begin);
     element.remove_prefix(std::min(element.find_first_not_of(' '), element.size()));
-    list += (list.empty() ? "" : ", ") + quoted(element);
+    list += (list.empty() ? "" : ", ") + in_quotes(element);
     begin = end + 1;
   }
   return "[" + list + "]";
@@ -286,7 +286,7 @@ std::string as_toml(const EffectiveOption& option) {
   if (rule != nullptr && rule->form == OptionForm::list && option.text != "none") return quoted_list(option.text);
   const bool number = rule != nullptr && rule->form == OptionForm::number &&
                       option.text.find_first_not_of("0123456789") == std::string::npos;
-  return number || option.text == "true" || option.text == "false" ? option.text : quoted(option.text);
+  return number || option.text == "true" || option.text == "false" ? option.text : in_quotes(option.text);
 }
 }  // namespace
 
