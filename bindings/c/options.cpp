@@ -15,7 +15,7 @@ void say(std::optional<Number>& option, Number number) {
 
 Status say(std::optional<bool>& option, std::string_view name, int choice) {
   switch (choice) {
-    case VARVE_UNSAID: return {};
+    case VARVE_DEFAULT: return {};
     case VARVE_YES: option = true; return {};
     case VARVE_NO: option = false; return {};
     default: return Status::invalid_argument("an option is no varve_choice", std::string(name));
@@ -24,7 +24,7 @@ Status say(std::optional<bool>& option, std::string_view name, int choice) {
 
 Status say(std::optional<WhenBusy>& option, int when_busy) {
   switch (when_busy) {
-    case VARVE_BUSY_UNSAID: return {};
+    case VARVE_BUSY_DEFAULT: return {};
     case VARVE_BUSY_WAIT: option = WhenBusy::wait; return {};
     case VARVE_BUSY_SKIP: option = WhenBusy::skip; return {};
     case VARVE_BUSY_TWO_SLOTS: option = WhenBusy::two_slots; return {};

@@ -59,11 +59,11 @@ enum varve_type {
   VARVE_DOUBLE = 10
 };
 
-enum varve_choice { VARVE_UNSAID = 0, VARVE_YES = 1, VARVE_NO = 2 };
+enum varve_choice { VARVE_DEFAULT = 0, VARVE_YES = 1, VARVE_NO = 2 };
 
 /* What to do when a checkpoint is due and the one before is not persistent yet. */
 enum varve_when_busy {
-  VARVE_BUSY_UNSAID = 0,
+  VARVE_BUSY_DEFAULT = 0,
   VARVE_BUSY_WAIT = 1,     /* the program waits for it */
   VARVE_BUSY_SKIP = 2,     /* the new checkpoint is left out */
   VARVE_BUSY_TWO_SLOTS = 3 /* memory for a second snapshot; the program waits only if both are taken */

@@ -27,9 +27,9 @@ class FileReferences {
   /// Borrows nothing.
   explicit FileReferences(const TreeFile& file);
 
-  /// Of the whole file.
+  /// The whole file.
   std::vector<Reference> all() const;
-  /// Of a stream that consists of these extents of the file.
+  /// A stream that consists of these extents of the file.
   std::vector<Reference> of(const std::vector<Extent>& extents) const;
 
  private:
@@ -102,8 +102,8 @@ struct VariableChange {
   ChangeKind kind = ChangeKind::same;
   uint64_t old_bytes = 0, new_bytes = 0;  ///< in either set; 0 where it is not
   uint64_t changed_bytes = 0;             ///< in elements that differ, or that only one of the sets has
-  /// Of numeric variables of equal type and size: largest absolute difference of two elements, and the root of their
-  /// mean square. NaN: some difference is not finite.
+  /// For numeric variables of equal type and size: the largest absolute difference of two elements, and the root of
+  /// their mean square. NaN: some difference is not finite.
   std::optional<double> difference_max{}, difference_rms{};
 
   uint64_t larger_bytes() const { return std::max(old_bytes, new_bytes); }

@@ -41,7 +41,7 @@ struct SourceFile {
 class Source {
  public:
   virtual ~Source() = default;
-  /// Of the group, in order; always the same.
+  /// The group's, in order; always the same.
   virtual const std::vector<SourceFile>& files() const = 0;
   /// Where the variables lie: one for each file, valid (validate_layout); empty for what is no regular file. Warnings
   /// go to `progress`.

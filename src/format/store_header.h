@@ -7,7 +7,7 @@
 
 namespace varve {
 
-/// For who finds a store without its header.
+/// The hint where a store lacks its header.
 inline constexpr const char* kHowToRestoreHeader = "run `varve repair`: the arenas say what was in it";
 
 /// What makes a folder a store: FORMAT.md, "Store header". Each arena's header says the same.
@@ -19,7 +19,7 @@ struct StoreHeader {
 };
 
 ByteVector encode_store_header(const StoreHeader& header);
-/// Of the file at `path`. corrupt if it is damaged, unsupported if it is of another version.
+/// Reads the file at `path`. corrupt if it is damaged, unsupported if it is of another version.
 Result<StoreHeader> decode_store_header(ByteSpan raw, const std::string& path);
 
 }  // namespace varve

@@ -68,7 +68,7 @@ class ScoreStream {
   ~ScoreStream();
 
   void append(ByteSpan data);
-  /// Of all that was appended. Nothing may be appended afterwards.
+  /// The score of all that was appended. Nothing may be appended afterwards.
   Score finish();
 
  private:

@@ -442,7 +442,7 @@ Status FartherLevel::start() {
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
   duty.note_given_up = [this](const Status& what) { world_.warnings.add(what); };
   duty.retention = rules(world_.job);
-  // One of those who bring parts keeps house for all.
+  // One of those who bring parts applies the rule for all.
   if (duty.ordinal > 0) duty.retention.keep.reset();
   duty.retention.owed = [this](uint64_t step, uint64_t number) { return all_.owes_behind(*this, step, number); };
   duty.thread_count = world_.push_threads;

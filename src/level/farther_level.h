@@ -29,7 +29,7 @@ struct PushDuty {
   UniqueId run;
   uint32_t ordinal = 0;  ///< of this part among `count`: `from` may have only the ranks of a node
   uint32_t count = 1;
-  /// Of parts: whether all have theirs of this set of an earlier run.
+  /// For parts: whether all nodes have theirs of this set of an earlier run.
   std::function<bool(uint64_t step)> complete_before{};
   /// What a set may do to one of its step that is there.
   std::function<IfExists(uint64_t step)> policy_for{};

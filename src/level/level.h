@@ -119,7 +119,7 @@ class RankImage {
   /// Whether all of it is what its checksums say.
   virtual Status check() = 0;
   virtual Status read(uint64_t offset, MutableByteSpan into) = 0;
-  /// Of which run it is, if not all ranks have it from one set: only parts of one run belong together.
+  /// The run that made it, if not all ranks have it from one set: only parts of one run belong together.
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
 };
 
@@ -181,7 +181,7 @@ class Level {
 
   // A restart: hold what can be restarted from, list it, load it
 
-  /// Of this rank, if they are no sets of a store.
+  /// Checkpoints of this rank that are no sets of a store.
   virtual std::vector<MemoryStep> snapshots() const { return {}; }
   /// This rank's part of a candidate of this level, as far as a glance tells that it is there. corrupt, not_found,
   /// io_error: it cannot be used.
@@ -215,7 +215,7 @@ class Level {
   /// Gives up what is on its way. After it: the last error, if anything was left out.
   virtual Status end() { return {}; }
 
-  /// For who looks from outside. `nearest`: the nearest store; null if it cannot be reached.
+  /// What is here, as `varve levels` shows it. `nearest`: the nearest store; null if it cannot be reached.
   virtual Result<LevelContents> contents(const Store* nearest) = 0;
 
  protected:

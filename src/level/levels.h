@@ -28,7 +28,7 @@ class Levels {
   const std::vector<StoreLevel*>& stores() const { return stores_; }
   StoreLevel& nearest() const { return *stores_.front(); }
 
-  // Of a run, as in Level; collective
+  // A run, as in Level; collective
 
   Status look();
   Status prepare_on_nodes();
@@ -51,7 +51,7 @@ class Levels {
   void bring_behind(uint64_t step, const std::vector<RestartCandidate>& candidates);
   void drop_caches();
 
-  // Of its sets. Any thread
+  // Its sets. Any thread
 
   void accept(const NewSet& set);
   void forget(uint64_t step);
@@ -69,7 +69,7 @@ class Levels {
   /// The first failure, if anything was left out.
   Status end();
 
-  // Of a command
+  // A command
 
   /// The nearest level's store that has the set, of those that are open; null: none has.
   const Store* find(const SetName& name) const;

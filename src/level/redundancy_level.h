@@ -36,7 +36,7 @@ class RedundancyLevel final : public Level {
   /// No more sets will come from here; returns when that is so for all.
   void stop() override;
   LevelProgress progress(const RunNews& run) const override;
-  /// Of this node's share.
+  /// This node's share.
   Result<LevelContents> contents(const Store* nearest) override;
 
  private:

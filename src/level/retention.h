@@ -80,7 +80,7 @@ class Retention {
 };
 
 /// Whether the sets of this number (SetRecord::number) are to go to a level behind the nearest store: each `every`-th.
-/// Of sets without a number, which earlier versions made, only where all go there.
+/// Sets without a number, which earlier versions made, are due only where all are.
 bool is_due(const LevelSpec& level, uint64_t number);
 
 /// A set that a farther level is owed.

@@ -260,13 +260,12 @@ class StoreLevel::Image final : public RankImage {
     const uint32_t rank = world.ranks.rank(), rank_count = world.ranks.rank_count();
     PatientReads reads(store_, world.clock);
     VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(store_).read({world.job, step}); }));
-    return with_consequences(level_.is_of_node()
-                                 ? stored_.open_of_node(record, rank, rank_count, world.seat.group_of_node)
-                                 : stored_.open(record, rank, rank_count, world.seat.group));
+    return and_condemn(level_.is_of_node() ? stored_.open_of_node(record, rank, rank_count, world.seat.group_of_node)
+                                           : stored_.open(record, rank, rank_count, world.seat.group));
   }
   const ImageTable& table() const override { return stored_.image(); }
   Status check() override {
-    return with_consequences(stored_.verify(level_.world_.load_threads, level_.world_.memory_bytes));
+    return and_condemn(stored_.verify(level_.world_.load_threads, level_.world_.memory_bytes));
   }
   Status read(uint64_t offset, MutableByteSpan into) override { return stored_.read(offset, into); }
   std::optional<SetOrigin> origin() const override {
@@ -274,8 +273,8 @@ class StoreLevel::Image final : public RankImage {
   }
 
  private:
-  Status with_consequences(const Status& outcome) {
-    level_.take_consequences(stored_.faults());
+  Status and_condemn(const Status& outcome) {
+    level_.condemn_damaged(stored_.faults());
     return outcome;
   }
 
@@ -296,7 +295,7 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
   return std::unique_ptr<RankImage>(std::move(image));
 }
 
-void StoreLevel::take_consequences(const CopyFaults& faults) {
+void StoreLevel::condemn_damaged(const CopyFaults& faults) {
   unreadable_arenas_.insert(faults.unreadable.begin(), faults.unreadable.end());
   const Status condemned = condemn_arenas(store_->store(), faults.damaged);
   if (!condemned.ok()) {

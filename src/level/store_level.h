@@ -124,7 +124,7 @@ class StoreLevel : public Level {
   /// The steps of the job's sets, as this rank sees them. Collective.
   Result<std::vector<uint64_t>> list();
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override;
-  /// Of the nodes' own stores: whether these sets (at least one) never were whole, as the job's very first run ended
+  /// For the nodes' own stores: whether these sets (at least one) never were whole, as the job's very first run ended
   /// before all nodes had saved the first one: some node lacks each of them, no node's store is new, and the oldest is
   /// the first that the job made. Collective.
   Result<bool> never_were_whole(const std::vector<uint64_t>& steps);
@@ -155,7 +155,7 @@ class StoreLevel : public Level {
   Status share_away();
   void note_away(const Status& why);
   bool may_be_away(const Status& failure) const { return !is_nearest_ && LevelStore::is_away(failure); }
-  void take_consequences(const CopyFaults& faults);
+  void condemn_damaged(const CopyFaults& faults);
 
   const bool is_nearest_;
   std::string path_;

@@ -33,7 +33,7 @@ struct SetOrigin {
   /// corrupt unless it is what text() gives.
   static Result<SetOrigin> parse(std::string_view text);
 
-  /// Of the group whose first rank is this: "origin-000004.varve".
+  /// The name for the group whose first rank is this: "origin-000004.varve".
   static std::string file_name(uint32_t first_rank);
   static bool is_file_name(std::string_view path);
   static constexpr uint64_t kBytesMax = 100;

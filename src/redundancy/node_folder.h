@@ -89,7 +89,7 @@ class NodeFolder final : public FileSystem {
   const std::string store_path_;
   const SetName set_;
   std::vector<Rename> waiting_;
-  /// Of reads that failed, of all files: not without end, however much there is to read.
+  /// How many failed reads, of all files, are still tried again: not without end, however much there is to read.
   const std::shared_ptr<std::atomic<int>> retries_left_ = std::make_shared<std::atomic<int>>(12);
 };
 

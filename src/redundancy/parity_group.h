@@ -69,7 +69,7 @@ inline uint64_t parity_blocks(uint64_t bytes) { return (bytes + kParityBlockByte
 /// A piece that is shorter than its stripe's longest counts as filled up with zeros. Immutable.
 class StripeGeometry {
  public:
-  /// Of members with streams of these lengths. invalid_argument unless K, M >= 1 and K + M <= G <= kGroupMembersMax;
+  /// For members with streams of these lengths. invalid_argument unless K, M >= 1 and K + M <= G <= kGroupMembersMax;
   /// resource_limit above kStreamBytesMax.
   static Result<StripeGeometry> create(uint32_t data_parts, uint32_t parity_parts, std::vector<uint64_t> stream_bytes);
 
@@ -92,7 +92,7 @@ class StripeGeometry {
   ByteRange piece(uint32_t member, uint32_t piece) const {
     return piece_of_stream(stream_bytes_[member], data_parts_, piece);
   }
-  /// Of a piece, what lies in a block of its stripe; empty behind the piece's end.
+  /// What of a piece lies in a block of its stripe; empty behind the piece's end.
   ByteRange block_of_piece(uint32_t member, uint32_t piece, uint64_t block) const;
   /// The longest piece of a stripe: the length of its parity parts.
   uint64_t stripe_bytes(uint32_t stripe) const;

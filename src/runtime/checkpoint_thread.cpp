@@ -337,7 +337,7 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& 
 
 /// The disk is full: what may go goes at once. OK: it is worth another try.
 Status CheckpointThread::make_room(const Status& full) {
-  if (keeps_house()) {
+  if (applies_retention()) {
     note_retention(run_guarded([&] { return retention_.apply(store_, progress_); }));
     if (retention_.has_space_to_give()) {
       note_retention(run_guarded([&] { return retention_.give_space_back(store_, progress_, 0); }));
@@ -411,14 +411,14 @@ void CheckpointThread::conclude(DrainReport report, const LevelDuty& levels) {
   progress_.finish(published_.empty() ? newest : published_.front().report.step - 1);
   if (!report.outcome.ok()) return;
   any_complete_ = true;
-  if (keeps_house()) note_retention(run_guarded([&] { return retention_.apply(store_, progress_); }));
+  if (applies_retention()) note_retention(run_guarded([&] { return retention_.apply(store_, progress_); }));
 }
 
 void CheckpointThread::tidy() {
   if (thread_.joinable()) return;
   for (const PartName& failed : told_failures_) remove_failure(store_, failed).ignore("a prune removes it in time");
   told_failures_.clear();
-  if (!keeps_house()) return;
+  if (!applies_retention()) return;
   if (any_complete_) note_retention(retention_.apply(store_, progress_));
   note_retention(retention_.give_space_back(store_, progress_));
 }

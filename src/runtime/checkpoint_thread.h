@@ -42,7 +42,7 @@ class GroupProgress final : public ProgressSink {
   void wrote();
   /// It ended: persistent, or as `outcome` says.
   void end(uint64_t step, const Status& outcome);
-  /// Of no checkpoint up to `step` anything more will be tried.
+  /// Nothing more will be tried for any checkpoint up to `step`.
   void finish(uint64_t step);
   /// From now on the engine is asked to stop at the next convenient point.
   void cancel() { cancelled_ = true; }
@@ -167,7 +167,7 @@ class CheckpointThread {
   Begin take_begin(uint64_t step);
   void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
   /// Whether older sets are this group's concern.
-  bool keeps_house() const { return duty_.ordinal == 0; }
+  bool applies_retention() const { return duty_.ordinal == 0; }
   void note_retention(const Status& outcome);
 
   const Store& store_;

@@ -123,7 +123,7 @@ struct RunJudgement {
   std::optional<double> interval_seconds;     ///< between checkpoints, on average
   std::optional<double> best_interval_seconds;
   std::optional<uint64_t> checkpoints_max;  ///< that the run could have had without waiting for one another
-  /// Of a time to that of the run without checkpoints.
+  /// The ratio of a time to that of the run without checkpoints.
   double share(double seconds) const { return base_seconds > 0 ? seconds / base_seconds : 0; }
   double base_seconds = 0;
 };

@@ -23,7 +23,7 @@ class RestartSide {
   virtual Status look(const RestartCandidate& candidate) = 0;
   /// Whether all of what was looked at last is what its checksums say. After all ranks have looked; outcomes as above.
   virtual Status check() = 0;
-  /// Of which run is what was looked at last, if not all ranks have it from one set: only parts of one run belong
+  /// The run that made what was looked at last, if not all ranks have it from one set: only parts of one run belong
   /// together. On all ranks or on none.
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// Puts what was checked last where it belongs.
@@ -37,7 +37,7 @@ class RestartSide {
 struct RestartDecision {
   std::optional<RestartCandidate> taken;      ///< none: there was nothing
   std::vector<RestartCandidate> passed_over;  ///< newer ones that could not be used, newest first
-  /// Of their sets in stores, those that are damaged for good.
+  /// Those of them in stores that are damaged for good.
   std::vector<RestartCandidate> damaged;
   /// And those of which something could not be read: they may be whole, and stay until a new one takes their place.
   std::vector<RestartCandidate> unreadable;

@@ -95,7 +95,7 @@ Result<std::optional<uint64_t>> RunSession::restart_from_levels() {
   }
   VARVE_TRY(decision.status());
   warnings_.add(decision->warnings);
-  take_consequences(*decision, candidates);
+  note_findings(*decision, candidates);
   if (!decision->unreadable.empty()) VARVE_TRY(avoid_unreadable(levels_.nearest().unreadable_arenas()));
   // What is wrong with the variables is an error of the first checkpoint.
   const Status reserved = reserve_memory();
@@ -117,7 +117,7 @@ void RunSession::save_restarted(uint64_t step) {
 }
 
 /// What was damaged may be replaced; what is near alone is to go far, too.
-void RunSession::take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates) {
+void RunSession::note_findings(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates) {
   for (const RestartCandidate& set : decision.mended)
     levels_.note_found(levels_.at(set.level), set.step, Found::mended);
   for (const RestartCandidate& set : decision.damaged)

@@ -97,7 +97,7 @@ class RunSession {
   bool must_tell_sets() const { return world_.has_node_level && plan_.nodes.size() > 1; }
 
   Result<std::optional<uint64_t>> restart_from_levels();
-  void take_consequences(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
+  void note_findings(const RestartDecision& decision, const std::vector<RestartCandidate>& candidates);
   Status avoid_unreadable(const std::set<ArenaId>& mine);
   /// Brings what was in the memory of dead runs alone, and is now in what is protected, to the store.
   void save_restarted(uint64_t step);

@@ -64,7 +64,7 @@ struct Settings {
   bool print_warnings = true;
 
   /// All of them, in the order of docs/GUIDE.md.
-  /// Of store and levels, only the one that counts.
+  /// Whichever of store and levels counts.
   std::vector<EffectiveOption> options;
   /// What looks like a mistake and does not stop us, such as a variable named almost as one of ours.
   std::vector<Status> warnings;
@@ -77,7 +77,7 @@ struct SettingsSources {
   std::map<std::string, std::string> environment;
   std::string program;          ///< its name, for `job`
   FileSystem* files = nullptr;  ///< where the options file is
-  /// Of this process.
+  /// What this process was given.
   static SettingsSources of_process();
 };
 

@@ -91,7 +91,7 @@ class ControlBlock {
   static Result<ControlBlock> open(const SegmentOwner& owner, SharedSegment::Access access);
 
   const Identity& identity() const { return identity_; }
-  /// Of the process that made it. Where its number means nothing here, the lock that it holds decides.
+  /// The process that made it. Where its number means nothing here, the lock that it holds decides.
   bool owner_alive() const;
   Status unlink() const { return segment_.unlink(); }
   bool valid() const { return segment_.valid(); }

@@ -41,7 +41,7 @@ struct SlotDescription {
   uint64_t segment_bytes() const { return data_offset + data_bytes; }
 };
 
-/// Of huge pages, so that a slot can have them.
+/// The size of huge pages, so that a slot can have them.
 inline constexpr uint64_t kSlotDataAlignmentBytes = 2_MiB;
 
 /// Appends the encoded description, with its length and checksum.

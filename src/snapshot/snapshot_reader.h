@@ -18,12 +18,12 @@ namespace varve {
 /// own memory instead. Reading is for any number of threads at once.
 class SnapshotReader {
  public:
-  /// Of the slot in its present state. The slot's file is mapped along with the grids to which it refers.
+  /// Reads the slot in its present state. The slot's file is mapped along with the grids to which it refers.
   /// not_found; corrupt: what it says of itself is not true.
   static Result<std::unique_ptr<SnapshotReader>> open(const SegmentOwner& owner, uint32_t slot,
                                                       SharedSegment::Access access);
 
-  /// Of what the owner of `control`, which outlives this, shows in that slot now.
+  /// Reads what the owner of `control`, which outlives this, shows in that slot now.
   static Result<std::unique_ptr<SnapshotReader>> open_shown(const SegmentOwner& owner, const ControlBlock& control,
                                                             uint32_t slot);
 

@@ -31,7 +31,7 @@ struct StridedRegion {
   std::vector<RowStep> steps;  ///< slowest first; empty: one row
   bool operator==(const StridedRegion&) const = default;
 
-  /// Of the dense form.
+  /// In the dense form.
   uint64_t bytes() const;
   bool dense() const { return steps.empty(); }
   /// The bytes from the base to the end of the last row; 0 if it is empty, nothing if 64 bits do not hold them.

@@ -60,14 +60,14 @@ class IndexFolder {
   /// Writes one more run, whose entries `next` gives in ascending order. What anybody else does to it at once is no
   /// failure.
   Status add(std::vector<ArenaId> arenas, uint64_t entry_count, const std::function<Result<ChunkIndexEntry>()>& next);
-  /// Of arenas that its runs name and that are not `present` any more: leaves word for who merges the runs.
+  /// Notes the arenas that its runs name and that are not `present` any more, for the next merge.
   Status tell_gone(const std::set<ArenaId>& present);
 
   bool merge_wanted() const;
   /// Makes fewer runs of many, without what is gone. On failure they stay as they are.
   Status merge(const std::set<ArenaId>* present);
 
-  /// For who calls find() for many: has what it looks at first brought near, some calls ahead.
+  /// Prefetches the block of the filter that find() reads first: worth it some calls ahead of it.
   void prefetch(uint64_t prefix) const;
   /// Appends the candidates with this score prefix, unchecked; none with Use::cover.
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
@@ -116,11 +116,11 @@ struct KnownChunk {
 /// Which chunks the store's sealed arenas hold: soft state in `index/` that only finds duplicates. Opening it indexes
 /// arenas that no run covers yet, so that a lost or damaged index heals by itself.
 ///
-/// Of a store over several places, each place has the chunks whose scores are in its range, wherever their arenas lie
+/// In a store over several places, each place has the chunks whose scores are in its range, wherever their arenas lie
 /// (ArenaSpread), so that each chunk is asked of one place. Who opens the index sees all of them, and writes to each
 /// what it lacks.
 ///
-/// Of a store with a ChunkLookup (Store::chunk_lookup()), that one is asked for chunks; if the store has one place
+/// If the store has a ChunkLookup (Store::chunk_lookup()), that one is asked for chunks; if the store has one place
 /// only, it keeps the index itself, too.
 class ChunkIndex {
  public:
@@ -183,12 +183,12 @@ class ChunkIndex {
     std::vector<ChunkCandidate> candidates_;
     std::unordered_map<Key, Cached, KeyHash> tables_;
     std::list<Key> recently_used_;
-    /// Of a store with a ChunkLookup: what it answered, in the order of prefixes, and the chunks of the tables above.
+    /// If the store has a ChunkLookup: what it answered, in the order of prefixes, and the chunks of the tables above.
     std::vector<std::pair<uint64_t, ChunkCandidate>> asked_;
     std::unordered_map<uint64_t, ChunkCandidate> beside_;
   };
 
-  /// For who calls find() for many: has what it looks at first brought near, some calls ahead.
+  /// Prefetches the block of the filter that find() reads first: worth it some calls ahead of it.
   void prefetch(uint64_t prefix) const;
   /// Appends the candidates with this score prefix, unchecked. Thread-safe.
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;

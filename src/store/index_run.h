@@ -129,7 +129,7 @@ class ChunkIndexRun {
   const std::vector<ArenaId>& arenas() const { return table_.arenas; }
   uint64_t entry_count() const { return table_.entry_count; }
   uint64_t file_bytes() const { return file_->bytes(); }
-  /// Of the file: what every look-up touches.
+  /// What of the file every look-up touches.
   uint64_t filter_bytes() const { return buckets_at_ - filter_at_; }
   /// `count` entries from the one of this position on, for who goes through all.
   Result<std::vector<ChunkIndexEntry>> entries(uint64_t first, uint64_t count) const;
@@ -169,7 +169,7 @@ class MergedRuns {
   static Result<MergedRuns> open(std::vector<std::shared_ptr<const ChunkIndexRun>> runs, const RunScope& scope,
                                  const std::function<bool(const ArenaId&)>& is_there);
 
-  /// Of all that is kept; entries refer to it.
+  /// All that is kept; entries refer to it.
   const std::vector<ArenaId>& arenas() const { return arenas_; }
   uint64_t entry_count() const { return entry_count_; }
   /// To be called entry_count() times.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -42,6 +43,7 @@ struct ArenaUse {
   double needed = 0;        ///< of those that anybody needs
   double unique = 0;        ///< of those that no other candidate could give
   double counted = 0;       ///< of those that are counted here
+  bool leaves = false;
 };
 
 /// A copy of something that is needed.
@@ -79,14 +81,18 @@ class HomePlan {
   }
 
   std::set<ArenaId> victims(double merge_bytes_max) {
-    if (rules_.live_share_min > 0) {
-      count_copies();
-    } else {
-      for (ArenaUse& use : uses_) use.counted = use.needed;
-    }
+    std::sort(copies_.begin(), copies_.end(),
+              [](const Copy& a, const Copy& b) { return std::tie(*a.score, a.arena) < std::tie(*b.score, b.arena); });
     std::set<ArenaId> victims;
-    for (const ArenaUse& use : uses_) {
-      if (use.counted == 0 || use.counted < rules_.live_share_min * use.bytes) victims.insert(use.id);
+    // Without the arenas that leave, others may not be worth keeping: the next prune is to find nothing to do.
+    for (bool any = true; any;) {
+      any = false;
+      count_copies();
+      for (ArenaUse& use : uses_) {
+        if (use.leaves || (use.counted > 0 && use.counted >= rules_.live_share_min * use.bytes)) continue;
+        victims.insert(use.id);
+        use.leaves = any = true;
+      }
     }
     add_merged(merge_bytes_max, victims);
     return victims;
@@ -97,10 +103,14 @@ class HomePlan {
     return bytes > 0 && bytes >= rules_.live_share_min * use.bytes;
   }
 
-  /// Counts one copy of each pack and node: in an arena that stays anyway, if there is one.
+  /// Counts one copy of each pack and node that the arenas have which do not leave: in one that stays anyway, if there
+  /// is one.
   void count_copies() {
-    std::sort(copies_.begin(), copies_.end(),
-              [](const Copy& a, const Copy& b) { return std::tie(*a.score, a.arena) < std::tie(*b.score, b.arena); });
+    for (ArenaUse& use : uses_) {
+      use.unique = 0;
+      use.counted = rules_.live_share_min > 0 ? 0 : use.needed;
+    }
+    if (rules_.live_share_min == 0) return;
     for_each_score([this](auto begin, auto end) {
       if (end - begin == 1) uses_[begin->arena].unique += begin->bytes;
     });
@@ -119,12 +129,20 @@ class HomePlan {
     });
   }
 
+  /// Visits the copies of each pack and node in the arenas that do not leave; none of what is put together anew since
+  /// one that leaves has some of it, and no other one has all.
   template <class Visit>
   void for_each_score(const Visit& visit) {
+    std::vector<Copy> staying;
     for (auto begin = copies_.begin(); begin != copies_.end();) {
       const auto end =
           std::find_if(begin, copies_.end(), [&](const Copy& copy) { return *copy.score != *begin->score; });
-      visit(begin, end);
+      staying.clear();
+      std::copy_if(begin, end, std::back_inserter(staying),
+                   [&](const Copy& copy) { return !uses_[copy.arena].leaves; });
+      const bool any_leaves = staying.size() < static_cast<size_t>(end - begin);
+      const bool whole = std::any_of(staying.begin(), staying.end(), [](const Copy& copy) { return copy.complete; });
+      if (!staying.empty() && (whole || !any_leaves)) visit(staying.begin(), staying.end());
       begin = end;
     }
   }

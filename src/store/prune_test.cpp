@@ -715,6 +715,30 @@ TEST_F(Prune, BesideWritersLosesNothing) {
   EXPECT_TRUE(whole());
 }
 
+TEST(PruneOfManyCopies, ComesToRestAtOnce) {
+  // A leaf that every set has for itself, beside a pack of which there are two copies: as soon as one of these is gone,
+  // the arena of the other one is a better home for the leaf.
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    MemoryFileSystem fs;
+    ASSERT_TRUE(Store::create(fs, "/s").ok());
+    const auto store = Store::open(fs, "/s").value();
+    SetMaker twin(*store);
+    const LeafLink root = test::lay_numbers(*store, twin, {0}).value();
+    ASSERT_TRUE(test::save_numbers(*store, {"a", 1}, {0}).ok());
+    ASSERT_TRUE(twin.commit({"b", 1}, root).ok());
+    for (uint64_t step = 2; step <= 8; ++step)
+      ASSERT_TRUE(
+          test::save_numbers(*store, {"a", step}, step == 3 ? std::vector<uint64_t>{0, 0} : std::vector<uint64_t>{0})
+              .ok());
+    for (const SetName& name : {SetName{"b", 1}, SetName{"a", 1}, SetName{"a", 2}})
+      ASSERT_TRUE(Catalog(*store).remove(name).ok());
+    PruneOptions options;
+    options.wait_seconds = options.silence_seconds = 0;
+    EXPECT_GT(prune_store(*store, options).value().removed_arenas, 0u);
+    EXPECT_EQ(prune_store(*store, options).value().removed_arenas, 0u);
+  }
+}
+
 RC_GTEST_PROP(PruneProperty, KeepsTheSetsThatAreLeftAndComesToRest, ()) {
   MemoryFileSystem fs;
   RC_ASSERT(Store::create(fs, "/s").ok());

@@ -87,10 +87,10 @@ class SpreadFileSystem final : public FileSystem {
   Status sync_directory(const std::string& path) override;
   Result<std::unique_ptr<PowerWatch>> watch_power() override;
   Status touch(const std::string& path) override;
-  /// Of the arenas' folder: what is at any place, each name once.
+  /// The arenas' folder: what is at any place, each name once.
   Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
   Result<FileStatus> stat(const std::string& path) override;
-  /// Of the arenas' folder: of all places together, as if each had a disk of its own.
+  /// The arenas' folder: all places together, as if each had a disk of its own.
   Result<uint64_t> free_bytes(const std::string& path) override;
   /// At the place where it was last seen, else where it belongs.
   std::string shown_path(const std::string& path) const override;
@@ -112,7 +112,8 @@ class SpreadFileSystem final : public FileSystem {
   Result<T> ask(const std::string& path, const Question& question);
   uint32_t last_place_of(const std::string& path, const Home& home) const;
   void remember(const std::string& path, const Home& home, uint32_t place);
-  /// Of a folder that every place has: at the same time, as each waits for its own disk. `act` gets the place's number.
+  /// For a folder that every place has: acts on all at the same time, as each waits for its own disk. `act` gets the
+  /// place's number.
   template <class Act>
   Status at_all_places(const Act& act) const;
 

@@ -92,7 +92,8 @@ struct SpreadMember {
 
 inline constexpr uint32_t kSpreadPlacesMax = 1024;
 
-/// Of the folder `store_path`; nothing if it is no place of a spread store. corrupt if the file makes no sense.
+/// Reads that of the folder `store_path`; nothing if it is no place of a spread store. corrupt if the file makes no
+/// sense.
 Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path);
 /// already_exists, without a change, if it is one already.
 Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
@@ -189,7 +190,7 @@ class Store {
   std::string arenas_path() const { return join_path(path_, "arenas"); }
   std::string writers_path() const { return join_path(path_, "writers"); }
   std::string condemned_path() const { return join_path(path_, "condemned"); }
-  /// Of a store over several places: of the place of this number, as SpreadFileSystem names it.
+  /// In a store over several places: that of the place of this number, as SpreadFileSystem names it.
   std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }
   std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena_file_name(arena)); }
   /// The same for messages (FileSystem::shown_path).
