@@ -1,7 +1,8 @@
 # varve_precompile(target [headers of ours...])
 # Nearly every file includes these, and to read them takes as long as to compile what a file says itself.
 function(varve_precompile target)
-  if(NOT VARVE_PRECOMPILE)
+  # Without optimisation, fmt asks GCC for some, and a precompiled header says of all code that it is optimised.
+  if(NOT VARVE_PRECOMPILE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
     return()
   endif()
   set(headers <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
