@@ -223,10 +223,16 @@ class AutomaticEncoder final : public Encoder {
 
 }  // namespace
 
+Result<CodecPolicy> CodecPolicy::of_effort(std::string_view text) {
+  for (const Effort effort : {Effort::fast, Effort::balanced, Effort::best}) {
+    CodecPolicy policy{.kind = Kind::automatic, .effort = effort, .chain = {}};
+    if (policy.name() == text) return policy;
+  }
+  return Status::invalid_argument("an effort is fast, balanced or best", std::string(text));
+}
+
 Result<CodecPolicy> CodecPolicy::parse(std::string_view text) {
-  if (text == "fast") return CodecPolicy{.kind = Kind::automatic, .effort = Effort::fast, .chain = {}};
-  if (text == "balanced") return CodecPolicy{.kind = Kind::automatic, .effort = Effort::balanced, .chain = {}};
-  if (text == "best") return CodecPolicy{.kind = Kind::automatic, .effort = Effort::best, .chain = {}};
+  if (Result<CodecPolicy> effort = of_effort(text); effort.ok()) return effort;
   if (text == "paper") return CodecPolicy{.kind = Kind::paper, .chain = {}};
   VARVE_ASSIGN(CodecChain chain, CodecChain::parse(text));
   return CodecPolicy{.kind = Kind::chain, .chain = std::move(chain)};

@@ -13,7 +13,9 @@ struct CodecPolicy {
   Effort effort = Effort::balanced;  ///< for automatic
   CodecChain chain;                  ///< for chain
 
-  /// "fast", "balanced", "best", "paper" or a chain's name.
+  /// "fast", "balanced" or "best": trials, as much as the effort allows.
+  static Result<CodecPolicy> of_effort(std::string_view text);
+  /// An effort, "paper" or a chain's name.
   static Result<CodecPolicy> parse(std::string_view text);
   /// Whether packs are stored as they are.
   bool stores() const { return kind == Kind::chain && chain.stages().empty(); }

@@ -75,7 +75,7 @@ struct HeldFrames {
 };
 
 /// Looks through the arenas of `store`, but for those that are `excluded`, for what `needs` names. A writer may rely on
-/// what is found if its lease was there before, and the arenas that it saw marked are excluded (FORMAT.md, "Writing a
+/// what is found if its lease was there before, and the arenas that it saw marked are excluded (COMMIT.md, "Writing a
 /// set").
 ///
 /// A pack counts if an arena whose index is whole lists it and, by its table, holds every chunk that is needed; with

@@ -223,15 +223,8 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
 
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
                                const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
-  Result<SaveReport> report = Status::internal("no attempt was made");
-  for (int attempt = 0; attempt < kTriesMax; ++attempt) {
-    report = save_once(store, sources, name, options, progress, publish);
-    const bool lease_lost =
-        !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
-    if (!lease_lost) break;
-    progress.warning(report.status().with_context("starting over"));
-  }
-  return report;
+  return start_over_if_lost(name, progress,
+                            [&] { return save_once(store, sources, name, options, progress, publish); });
 }
 
 Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,

@@ -14,7 +14,6 @@
 namespace varve {
 
 namespace {
-constexpr int kTriesMax = 3;
 constexpr uint64_t kWriteBufferBytes = 1_MiB;
 
 size_t threads_of(const TransferOptions& options) {
@@ -325,15 +324,10 @@ template <class Run>
 Result<TransferReport> with_retries(const Store& from, const Store& to, const SetName& name,
                                     const TransferOptions& options, ProgressSink& progress, const Run& run) {
   VARVE_TRY(check_scores(from, to));
-  Result<TransferReport> report = Status::internal("no attempt was made");
-  for (int attempt = 0; attempt < kTriesMax; ++attempt) {
+  const Result<TransferReport> report = start_over_if_lost(name, progress, [&] {
     Transfer transfer(from, to, options, progress);
-    report = run(transfer);
-    const bool lease_lost =
-        !report.ok() && report.status().code() == StatusCode::busy && report.status().subject() == name.to_string();
-    if (!lease_lost) break;
-    progress.warning(report.status().with_context("starting over"));
-  }
+    return run(transfer);
+  });
   const StatusCode code = report.status().code();
   if (report.ok() || code == StatusCode::already_exists || code == StatusCode::cancelled) return report;
   return report.status().with_context("cannot copy " + name.to_string());

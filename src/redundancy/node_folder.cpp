@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <set>
 
 #include "core/file_system.h"
-#include "core/sync.h"
 #include "redundancy/parity_group.h"
 #include "store/catalog.h"
 #include "store/needs.h"
@@ -59,30 +57,17 @@ std::string_view without_trailing_slashes(std::string_view path) {
   return path;
 }
 
-/// A read that fails may succeed when it is tried again: a disk that is slow to answer for a moment. What a rebuild
-/// cannot read it takes for lost, which may be one loss too many.
+/// What a rebuild cannot read it takes for lost, which may be one loss too many.
 class PatientFile final : public ForwardingFile {
  public:
-  PatientFile(std::unique_ptr<File> inner, std::shared_ptr<std::atomic<int>> retries_left)
-      : ForwardingFile(std::move(inner)), retries_left_(std::move(retries_left)) {}
-
+  PatientFile(std::unique_ptr<File> inner, std::shared_ptr<Patience> patience)
+      : ForwardingFile(std::move(inner)), patience_(std::move(patience)) {}
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
-    Result<size_t> got = ForwardingFile::read_at(offset, into);
-    std::chrono::milliseconds pause = kFirstPause;
-    for (int retry = 0; retry < kRetriesMax && got.status().code() == StatusCode::io_error; ++retry) {
-      if (retries_left_->fetch_sub(1) <= 0) break;
-      sleep_for(pause);
-      pause *= kPauseGrowth;
-      got = ForwardingFile::read_at(offset, into);
-    }
-    return got;
+    return (*patience_)([&] { return ForwardingFile::read_at(offset, into); }, [] {});
   }
 
  private:
-  static constexpr std::chrono::milliseconds kFirstPause{50};
-  static constexpr int kPauseGrowth = 4, kRetriesMax = 3;
-
-  const std::shared_ptr<std::atomic<int>> retries_left_;
+  const std::shared_ptr<Patience> patience_;
 };
 }  // namespace
 
@@ -148,7 +133,7 @@ Status NodeFolder::prepare() {
 Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {
   VARVE_ASSIGN(const std::string place, place_of_path(path));
   VARVE_ASSIGN(std::unique_ptr<File> file, fs_.open_read(place));
-  return std::unique_ptr<File>(std::make_unique<PatientFile>(std::move(file), retries_left_));
+  return std::unique_ptr<File>(std::make_unique<PatientFile>(std::move(file), patience_));
 }
 
 Result<std::unique_ptr<File>> NodeFolder::create(const std::string& path, CreateOptions options) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "core/file_system.h"
+#include "core/patience.h"
 #include "format/set_record.h"
 #include "store/store.h"
 
@@ -89,8 +89,7 @@ class NodeFolder final : public FileSystem {
   const std::string store_path_;
   const SetName set_;
   std::vector<Rename> waiting_;
-  /// How many failed reads, of all files, are still tried again: not without end, however much there is to read.
-  const std::shared_ptr<std::atomic<int>> retries_left_ = std::make_shared<std::atomic<int>>(12);
+  const std::shared_ptr<Patience> patience_ = std::make_shared<Patience>();  ///< of all files
 };
 
 /// The names (node_folder.h) of all files that a store needs to have this set: its header, the set's record, and the

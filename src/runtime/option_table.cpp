@@ -114,9 +114,7 @@ Status take_group(Settings& settings, const std::string& text) {
 }
 
 Status take_effort(Settings& settings, const std::string& text) {
-  if (text != "fast" && text != "balanced" && text != "best")
-    return Status::invalid_argument("an effort is fast, balanced or best", text);
-  VARVE_ASSIGN(settings.codec, CodecPolicy::parse(text));
+  VARVE_ASSIGN(settings.codec, CodecPolicy::of_effort(text));
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/progress.h"
 #include "core/sync.h"
 #include "core/unique_id.h"
 #include "format/set_record.h"
@@ -27,7 +28,7 @@ enum class IfExists : uint8_t { refuse, replace };
 /// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that
 /// existed when the writer began is removed by a prune, nor are the writer's own new arenas. Committing *renames that
 /// very file* into the catalog: if a prune has given the writer up for dead (it removes the file), the rename fails and
-/// nothing was lost but the work (FORMAT.md, "Writing and pruning at the same time").
+/// nothing was lost but the work (COMMIT.md).
 class WriterLease {
  public:
   /// `id` is for those who know each other by it (arena_mover.h); else it is random.
@@ -51,6 +52,9 @@ class WriterLease {
   bool lost() const;
   /// busy, with what to tell the user then.
   static Status lost_status(const SetName& set);
+  static bool is_lost_status(const Status& status, const SetName& set) {
+    return status.code() == StatusCode::busy && status.subject() == set.to_string();
+  }
 
   /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
   /// first. already_exists if the set is there already; busy if the lease was taken away.
@@ -85,6 +89,19 @@ class WriterLease {
   Thread heart_;
   bool committed_ = false;
 };
+
+/// What `write` gives, which writes `set` with a lease of its own: a writer that a prune took for dead starts over,
+/// some times.
+template <class Write>
+auto start_over_if_lost(const SetName& set, ProgressSink& progress, const Write& write) {
+  constexpr int kTriesMax = 3;
+  auto outcome = write();
+  for (int tries = 1; tries < kTriesMax && WriterLease::is_lost_status(outcome.status(), set); ++tries) {
+    progress.warning(outcome.status().with_context("starting over"));
+    outcome = write();
+  }
+  return outcome;
+}
 
 /// Names a part of a set: what one of `count` writers, who save a set together, has done. Parts are invisible to all
 /// that reads sets, but prunes keep what they refer to (FORMAT.md, "Parts of a set").

@@ -66,7 +66,7 @@ struct PruneReport {
 };
 
 /// Drops sets by the policy, then gives back the space that no set needs. May run beside writers, readers and other
-/// prunes (FORMAT.md, "Writing and pruning at the same time"). Refuses to remove anything if a set's tree cannot be
+/// prunes (COMMIT.md). Refuses to remove anything if a set's tree cannot be
 /// read, since what it needs is then unknown.
 Result<PruneReport> prune_store(const Store& store, const PruneOptions& options,
                                 ProgressSink& progress = null_progress());

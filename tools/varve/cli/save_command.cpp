@@ -50,11 +50,8 @@ void SaveArguments::declare_shrinking(Arguments& arguments) {
                   "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
   arguments.size("--block-bytes", options.block_bytes, "block of the block schemes (64KiB)", 1, 1_GiB);
   auto take_effort = [this](const std::string& text) -> Status {
-    if (text != "fast" && text != "balanced" && text != "best") {
-      return Status::invalid_argument("an effort is fast, balanced or best", text);
-    }
     effort_given_ = true;
-    VARVE_ASSIGN(options.codec, CodecPolicy::parse(text));
+    VARVE_ASSIGN(options.codec, CodecPolicy::of_effort(text));
     return {};
   };
   arguments.value("--effort", "EFFORT", take_effort,

@@ -1,11 +1,11 @@
-// The example in docs/FORMAT.md is what the library writes and reads.
+// The example in docs/EXAMPLE.md is what the library writes and reads.
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <string>
 
 #include "core/memory_file_system.h"
-#include "format/documented_bytes.h"
+#include "documents/documented_bytes.h"
 #include "redundancy/parity_file.h"
 #include "store/arena_writer.h"
 #include "store/catalog.h"

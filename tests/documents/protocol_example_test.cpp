@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "format/documented_bytes.h"
+#include "documents/documented_bytes.h"
 #include "service/protocol.h"
 #include "service/wire.h"
 
