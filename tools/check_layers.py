@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Checks that the source keeps its layers.
 
-A file in src/ or tools/varve/ includes only from its own folder and from folders of a strictly lower rank, never from a sibling of the
-same rank. A unit test (*_test.cpp, beside the code it tests) may also include from siblings and from tests/. Headers of
-other projects that would spread (<mpi.h>, <hdf5.h>, ...) are included only in the few files named below.
+A file in src/ or tools/varve/ includes only from its own folder and from folders of a strictly lower rank, never from a
+sibling of the same rank. A unit test (*_test.cpp, beside the code it tests) may also include from siblings and from
+tests/. Headers of other projects that would spread (<mpi.h>, <hdf5.h>, ...) are included only in the few files named
+below.
 
     tools/check_layers.py               checks this repository
     tools/check_layers.py --self-test   checks the checker against a tree with known faults

@@ -88,7 +88,7 @@ struct SetDetails {
   std::map<SetName, uint64_t> shared_with;  ///< shared bytes by earlier set; several may have the same ones
   std::vector<FileDetails> files;
 };
-/// Reads the trees of earlier sets only if there are bytes that were not written for this one (sharing.h).
+/// Reads the trees of earlier sets only if there are bytes that were not written for this one.
 Result<SetDetails> inspect_set(const Store& store, const SetName& name, const FileFilter& filter = {},
                                ProgressSink& progress = null_progress());
 

@@ -27,7 +27,7 @@ struct SaveOptions {
   std::string job;               ///< empty: the name of the folder that holds the saved one
   std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
   uint32_t group_size = 32;      ///< ranks whose data are laid together in one arena
-  bool smaller_groups = false;   ///< rather than leave one of several processes without a group (save_together.h)
+  bool smaller_groups = false;   ///< rather than leave one of several processes without a group
   Scheme scheme = Scheme::aware;
   uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
   CodecPolicy codec;
@@ -83,7 +83,7 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 /// What the options of every save must be.
 Status check_save_options(const SaveOptions& options);
 
-/// All that is in a folder, with ranks (rank_order.h).
+/// All that is in a folder, with ranks (scheme.h).
 Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
                                            ProgressSink& progress);
 /// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
@@ -102,7 +102,7 @@ Result<SaveReport> save_files_as(const Store& store, const std::string& folder, 
                                  const SetName& name, const SaveOptions& options, LayoutService& layouts,
                                  ProgressSink& progress, const PublishRecord& publish);
 
-/// Saves one group's source as a part of a set (set_part.h): all that the part says is durable when this returns OK,
+/// Saves one group's source as a part of a set (commit.h): all that the part says is durable when this returns OK,
 /// and complete_set() makes the set of all parts. Of `options`, job, step, group size, ranks and layouts are not looked
 /// at. The record that is returned is the part's. Progress is in raw bytes.
 ///
@@ -122,7 +122,7 @@ ByteVector encode_save_plan(const SavePlan& plan);
 Result<SavePlan> decode_save_plan(ByteSpan raw);
 
 /// As save_folder(), with the groups spread over several processes, which all see the folder and the store. Each saves
-/// its groups as a part of the set (set_part.h); the set appears when all have succeeded. What fails on one process
+/// its groups as a part of the set (commit.h); the set appears when all have succeeded. What fails on one process
 /// fails on all, with the same Status, and nothing appears. All processes return the same report. Memory and threads
 /// are those of one process; if nothing is said about threads, the processes of a machine share its processors.
 /// Warnings go to the first process's `progress`. Collective.

@@ -44,7 +44,7 @@ Result<NodeClaim> find_claim(FileSystem& fs, const std::string& path, std::span<
 
 /// The rank of each position of each group, decided from the claims of all ranks: first who is known by more, then by
 /// rank. Positions that nobody claims are taken by free nodes: by the one that has the name, else in the order of ranks
-/// and of positions as they were dealt out (failure_groups.h). The same on all ranks. not_found: too few nodes;
+/// and of positions as they were dealt out (node_redundancy.h). The same on all ranks. not_found: too few nodes;
 /// already_exists: the nodes that are left have stores with something else.
 Result<std::vector<std::vector<uint32_t>>> assign_positions(std::span<const ParityGroup> groups,
                                                             std::span<const NodeClaim> claims);

@@ -13,7 +13,7 @@
 
 namespace varve {
 
-// Redundancy over the node-local stores of a job: what level/redundancy.h does for folders of flat names, for the sets
+// Redundancy over the node-local stores of a job: what rebuild.h does for folders of flat names, for the sets
 // of stores (FORMAT.md, "Redundancy of node-local stores").
 //
 // All functions are collective over `leaders`, a communicator of one rank for each node; all ranks of it call them with
@@ -128,7 +128,7 @@ struct FailureGroups {
 ///
 /// As many groups as can have redundancy.nodes_min() nodes; those that are left over join groups, one each as far as
 /// possible, so that groups differ by at most one node unless there is only one. A group of more nodes than its code
-/// has parts spreads the parts (stripe_geometry.h). The nodes of a group lie far from each other in the order of ranks,
+/// has parts spreads the parts (parity_group.h). The nodes of a group lie far from each other in the order of ranks,
 /// since neighbours tend to fail together: they share a switch or a power supply.
 ///
 /// invalid_argument if there are fewer nodes than one group needs.

@@ -118,7 +118,7 @@ struct ProtectedFile {
 struct ProtectedMember {
   std::string node;                  ///< for people
   std::vector<ProtectedFile> files;  ///< in the ascending order of their names, which differ
-  /// CRC-32C of every block of every piece of the stream (stripe_geometry.h), piece after piece: whoever uses a block
+  /// CRC-32C of every block of every piece of the stream, piece after piece: whoever uses a block
   /// of another member's data knows that it is what was protected.
   std::vector<uint32_t> block_sums;
 

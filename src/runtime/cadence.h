@@ -19,7 +19,7 @@ struct CadenceRule {
 };
 
 /// Decides, for the rank that asks, whether a checkpoint is due. With both `every_steps` and `every_seconds`, either
-/// makes it due. The clock decides on rank 0 alone (agree_on_due() in due.h); steps decide alike on all ranks.
+/// makes it due. The clock decides on rank 0 alone (agree_on_due()); steps decide alike on all ranks.
 /// Thread-safe: what the checkpoint thread measured may be told while the program asks.
 class Cadence {
  public:

@@ -17,10 +17,10 @@ struct StopRule {
   std::optional<std::string> file{};      ///< is looked for at most once a second
 };
 
-/// Notices that this process is asked to stop; what all ranks do about it is agreed elsewhere (due.h). While an object
-/// with `on_signals` exists, SIGTERM and SIGUSR1 no longer end the process, however often they come: handlers that were
-/// there before are called after ours, and come back with the end of the last such object. A signal that was ignored
-/// before stays ignored. requested() and reason() from one thread.
+/// Notices that this process is asked to stop; what all ranks do about it is agreed elsewhere (cadence.h). While an
+/// object with `on_signals` exists, SIGTERM and SIGUSR1 no longer end the process, however often they come: handlers
+/// that were there before are called after ours, and come back with the end of the last such object. A signal that was
+/// ignored before stays ignored. requested() and reason() from one thread.
 class StopRequests {
  public:
   /// `watches_file`: whether this rank looks for the file (rank 0, so that a file system is not asked by thousands).

@@ -148,11 +148,10 @@ Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count,
   VARVE_ASSIGN(const std::string path, new_path());
   Run added{path, {std::move(arenas), scope(), entry_count}, nullptr};
   const Status written = write_index_run(*fs_, path, store_, added.table, next);
-  // A prune has taken it for a leftover just now, as its writer has committed: what it says is found next time.
-  if (written.code() == StatusCode::not_found) return {};
   if (!written.ok()) {
     fs_->remove(path + ".part").ignore("prune removes it");
-    return written;
+    // A prune took it for a leftover just now, as its writer has committed: what it says is found next time.
+    return written.code() == StatusCode::not_found ? Status() : written;
   }
   if (options_.use == Use::look_up) {
     Result<Run> run = open(path);

@@ -31,7 +31,7 @@ enum class IfExists : uint8_t { refuse, replace };
 /// nothing was lost but the work (COMMIT.md).
 class WriterLease {
  public:
-  /// `id` is for those who know each other by it (arena_mover.h); else it is random.
+  /// `id` is for those who know each other by it (rebalance.h); else it is random.
   static Result<std::unique_ptr<WriterLease>> acquire(const Store& store, std::optional<UniqueId> id = {});
   ~WriterLease();  ///< gives up: removes the file, unless committed
   WriterLease(const WriterLease&) = delete;
@@ -67,7 +67,7 @@ class WriterLease {
   Status prepare(const SetRecord& record);
   Status commit_prepared(const SetName& name, IfExists if_exists);
 
-  /// Publishes a part of a set instead (set_part.h), as durably. already_exists if that part is there already; busy if
+  /// Publishes a part of a set instead, as durably. already_exists if that part is there already; busy if
   /// the lease was taken away.
   Status publish_part(const PartName& name, const SetRecord& record);
 

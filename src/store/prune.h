@@ -52,7 +52,7 @@ struct PruneOptions {
   /// A writer that shows no sign of life for so long is given up for dead, and has to start over if it is not. They
   /// give one every five seconds.
   double silence_seconds = kLeaseSilenceSeconds;
-  /// Parts of sets (set_part.h) that have waited so long for the others are given up.
+  /// Parts of sets (commit.h) that have waited so long for the others are given up.
   double part_seconds_max = 24 * 3600;
 };
 

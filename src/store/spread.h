@@ -12,7 +12,7 @@ namespace varve {
 
 // A store that is spread over several places, such as servers: how it is made, opened and grown. Place 0 has the
 // catalog, the leases and the marks; every place has the store's header, arenas, and a file that says which place it is
-// (spread_member.h), so that nobody takes it for a store of its own, and loses what the others have.
+// (store.h), so that nobody takes it for a store of its own, and loses what the others have.
 
 /// Makes a store over `places`, in this order. already_exists if one of them has anything in its folder,
 /// invalid_argument if two are the same: nothing is written then.
@@ -40,7 +40,7 @@ struct RebalanceOptions {
 };
 
 /// Spreads a store over more places: `places` are all that it has, in any order, and new ones, whose folders are empty
-/// or missing. Then moves arenas, with new places or without, until all have about the same bytes (balance.h); arenas
+/// or missing. Then moves arenas, with new places or without, until all have about the same bytes (rebalance.h); arenas
 /// stay whole. Each is durable where it goes, under another name, before it is marked where it was, and removed as a
 /// prune removes arenas. May be stopped at any time, and done again; busy if another one is at work. Who has opened the
 /// store with fewer places goes on without harm, but may not find what has moved: it fails, and has to open it anew.

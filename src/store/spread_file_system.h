@@ -15,7 +15,7 @@
 namespace varve {
 
 /// The new arenas that one writer appends to at the same time: one for each place of the store's spread
-/// (arena_spread.h), so that each pack and node goes where its score belongs. Most stores have one place. An arena is
+/// (store.h), so that each pack and node goes where its score belongs. Most stores have one place. An arena is
 /// made when something comes for it. One caller at a time; as with an ArenaWriter, after any failure all of it is lost:
 /// drop it.
 class SpreadWriter {
@@ -63,7 +63,7 @@ struct SpreadPlace {
 };
 
 /// Makes several places, such as servers, one file system for one store: each arena is at the place of its id's range
-/// (arena_spread.h); each place's folder of index runs is there under a name of its own (index_folder_name());
+/// (store.h); each place's folder of index runs is there under a name of its own (index_folder_name());
 /// everything else is at the first place. An arena that is not where it belongs, since it was written when there were
 /// fewer places, is looked for at all, and then remembered. Thread-safe.
 class SpreadFileSystem final : public FileSystem {

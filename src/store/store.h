@@ -152,13 +152,13 @@ struct CreateStoreOptions {
 };
 
 /// A store in one directory (FORMAT.md, "The folder of a store"): its header, and its arenas. The catalog of sets
-/// (catalog.h), writers (writer_lease.h) and the index of known chunks (chunk_index.h) work on it. Thread-safe.
+/// (catalog.h), writers (commit.h) and the index of known chunks (chunk_index.h) work on it. Thread-safe.
 class Store {
  public:
   /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
   /// anything.
   static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
-  /// `chunks`: who answers for an index of chunks that is not to be fetched (chunk_lookup.h), and outlives the store;
+  /// `chunks`: who answers for an index of chunks that is not to be fetched (chunk_index.h), and outlives the store;
   /// null: the index in the store is looked into. `spread`: how `fs` spreads the arenas; invalid_argument if the store
   /// has another number of places.
   static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ChunkLookup* chunks = nullptr,
@@ -186,7 +186,7 @@ class Store {
   ArenaHeader arena_header(const ArenaId& arena) const;
 
   std::string sets_path() const { return join_path(path_, "sets"); }
-  std::string parts_path() const { return join_path(path_, "parts"); }  ///< of sets (set_part.h); may be missing
+  std::string parts_path() const { return join_path(path_, "parts"); }  ///< of sets (commit.h); may be missing
   std::string arenas_path() const { return join_path(path_, "arenas"); }
   std::string writers_path() const { return join_path(path_, "writers"); }
   std::string condemned_path() const { return join_path(path_, "condemned"); }
