@@ -222,7 +222,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     const double settle_begin = clock_.seconds();
     made = agree(*ranks_, made);
     if (made.ok()) made = settle(wait_limit());
-    if (!made.ok()) take_failure().ignore("it is told now");
+    note_told(made, step);
     ledger_.note_blocked(clock_.seconds() - settle_begin);
   } else if (made.ok() && !before.ok()) {
     made = before.with_context(fmt::format("step {} is on its way", step));
@@ -230,6 +230,14 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   const double blocked = clock_.seconds() - begin;
   cadence_.note_checkpoint(step, blocked);
   return made;
+}
+
+/// A failure that all ranks have just been told of is not told again when this group's thread comes to know it.
+void RunSession::note_told(const Status& outcome, uint64_t step) {
+  if (outcome.ok()) return;
+  take_failure().ignore("it is told now");
+  // What is only late may fail later, and nobody has been told that.
+  if (outcome.code() != StatusCode::busy) told_failure_ = std::max(told_failure_, std::optional(step));
 }
 
 Result<bool> RunSession::take_slot(Persistence persistence) {
@@ -327,7 +335,7 @@ Status RunSession::wait() {
   VARVE_TRY(check_running());
   const double begin = clock_.seconds();
   Status waited = settle(wait_limit());
-  if (!waited.ok()) take_failure().ignore("it is told now");
+  if (last_saved_) note_told(waited, *last_saved_);
   ledger_.note_blocked(clock_.seconds() - begin);
   return waited;
 }

@@ -104,6 +104,7 @@ class RunSession {
   void learn(std::span<const uint64_t> told);
   /// What became of checkpoints before since this was asked last: OK, or the last failure of the own group.
   Status take_failure();
+  void note_told(const Status& outcome, uint64_t step);
   /// `saves`: whatever the nearest store's turn is.
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
