@@ -11,6 +11,7 @@
 #include <memory>
 #include <random>
 
+#include "backend/folder_backend.h"
 #include "core/file_system.h"
 #include "store/index_run.h"
 
@@ -43,11 +44,12 @@ const ChunkIndexRun& the_run() {
     const uint64_t count = chunk_count();
     UniqueId store, arena;
     uint64_t i = 0;
-    write_index_run(posix_file_system(), path, store, {{arena}, RunScope::all(), count}, [&] {
+    FolderBackend folder(posix_file_system(), std::filesystem::temp_directory_path());
+    write_index_run(folder, path, store, {{arena}, RunScope::all(), count}, [&] {
       const uint64_t at = i++;
       return ChunkIndexEntry{prefix_of(at, count), 0, static_cast<uint32_t>(at / 128), static_cast<uint32_t>(at % 128)};
     }).ignore("opening it fails then");
-    auto opened = ChunkIndexRun::open(posix_file_system(), path, store).value();
+    auto opened = ChunkIndexRun::open(folder, path, store).value();
     std::filesystem::remove(path);  // it stays open
     return opened;
   }();

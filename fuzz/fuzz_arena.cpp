@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "backend/folder_backend.h"
 #include "core/memory_file_system.h"
 #include "fuzz_layout.h"
 #include "store/arena_reader.h"
@@ -60,7 +61,7 @@ void repair(MutableByteSpan raw, const ArenaId& arena, const UniqueId& store) {
   seal(footer);
 }
 
-void read_all(const ArenaReader& reader) {
+void read_whole(const ArenaReader& reader) {
   const ArenaIndex& index = reader.index();
   for (size_t i = 0; i < std::min(index.packs.size(), kFramesReadMax); ++i) {
     const Result<PackMeta> meta = reader.read_pack_meta(i);
@@ -80,9 +81,10 @@ void read_all(const ArenaReader& reader) {
 void read_arena(ByteSpan raw, const ArenaId& arena, const UniqueId& store) {
   MemoryFileSystem fs;
   if (!fs.create(kPath).value()->write_at(0, raw).ok()) std::abort();
-  const auto reader = ArenaReader::open(fs, kPath, arena, store, kScore);
+  FolderBackend folder(fs, parent_path(kPath));
+  const auto reader = ArenaReader::open(folder, kPath, arena, store, kScore);
   if (!reader.ok()) return;
-  read_all(**reader);
+  read_whole(**reader);
   for (bool deep : {false, true}) (*reader)->verify(deep, [](const Status&, std::optional<Score>) {});
 }
 

@@ -93,7 +93,7 @@ void make_store(const files::path& folder) {
     const std::string path = store->arenas_path() + "/" + entry.name;
     arenas.add(read_file(fs, path, 16_MiB).value());
     const ArenaId id = UniqueId::parse(entry.name.substr(0, 32)).value();
-    const auto reader = ArenaReader::open(fs, path, id, store->id(), store->score()).value();
+    const auto reader = ArenaReader::open(store->backend(), path, id, store->id(), store->score()).value();
     for (size_t i = 0; i < reader->index().nodes.size(); ++i) nodes.add(reader->read_node(i).value());
     for (size_t i = 0; i < reader->index().packs.size(); ++i) {
       const auto frame = reader->read_raw(FrameKind::pack, i).value();

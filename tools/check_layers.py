@@ -19,7 +19,7 @@ import tempfile
 
 RANKS = {
     "varve": 0, "core": 0,
-    "hash": 1, "codec": 1, "comm": 1, "layout": 1,
+    "backend": 1, "hash": 1, "codec": 1, "comm": 1, "layout": 1,
     "chunk": 2, "format": 2,
     "snapshot": 3,
     "store": 3,

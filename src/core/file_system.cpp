@@ -16,7 +16,7 @@ Status write_and_sync(FileSystem& fs, const std::string& path, ByteSpan contents
 
 }  // namespace
 
-Status read_exactly(File& file, uint64_t offset, MutableByteSpan into, const std::string& path) {
+Status read_exactly(RangeReader& file, uint64_t offset, MutableByteSpan into, const std::string& path) {
   VARVE_ASSIGN(size_t got, file.read_at(offset, into));
   if (got == into.size()) return {};
   return Status::corrupt(fmt::format("the file ends at byte {}, where {} bytes from {} on were expected", offset + got,
@@ -24,16 +24,20 @@ Status read_exactly(File& file, uint64_t offset, MutableByteSpan into, const std
                          path);
 }
 
-Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t bytes_max) {
-  VARVE_ASSIGN(auto file, fs.open_read(path));
-  VARVE_ASSIGN(uint64_t bytes, file->size());
+Result<ByteVector> read_all(RangeReader& file, uint64_t bytes_max, const std::string& path) {
+  VARVE_ASSIGN(const uint64_t bytes, file.size());
   if (bytes > bytes_max) {
     return Status::resource_limit(fmt::format("the file has {} bytes, more than the {} allowed", bytes, bytes_max),
                                   path);
   }
   ByteVector contents(bytes);
-  VARVE_TRY(read_exactly(*file, 0, contents, path));
+  VARVE_TRY(read_exactly(file, 0, contents, path));
   return contents;
+}
+
+Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t bytes_max) {
+  VARVE_ASSIGN(const auto file, fs.open_read(path));
+  return read_all(*file, bytes_max, path);
 }
 
 namespace {

@@ -13,13 +13,19 @@
 
 namespace varve {
 
-/// An open file. Positional reads and writes may come from several threads at once; closed by the destructor.
-class File {
+/// Bytes that are read in ranges, by several threads at once.
+class RangeReader {
  public:
-  virtual ~File() = default;
-  /// Reads up to `into.size()` bytes at `offset`; fewer only at the end of the file. Returns how many. A large read
-  /// that is aligned to kDirectAlignment (address, offset and size) may bypass the page cache.
+  virtual ~RangeReader() = default;
+  /// Reads up to `into.size()` bytes at `offset`; fewer only at the end. Returns how many. A large read that is aligned
+  /// to kDirectAlignment (address, offset and size) may bypass the page cache.
   virtual Result<size_t> read_at(uint64_t offset, MutableByteSpan into) = 0;
+  virtual Result<uint64_t> size() = 0;
+};
+
+/// An open file. Positional reads and writes may come from several threads at once; closed by the destructor.
+class File : public RangeReader {
+ public:
   /// Writes all of `from` at `offset`. On failure any part of it may have been written.
   virtual Status write_at(uint64_t offset, ByteSpan from) = 0;
   /// Makes the file exactly `bytes` long.
@@ -27,7 +33,6 @@ class File {
   /// Makes contents and size durable. After a failure nothing written before may be believed durable, and calling it
   /// again proves nothing (the kernel may have dropped the pages): the file must be given up.
   virtual Status sync() = 0;
-  virtual Result<uint64_t> size() = 0;
 };
 
 struct DirectoryEntry {
@@ -107,8 +112,9 @@ class FileSystem {
 FileSystem& posix_file_system();
 
 /// Reads exactly `into.size()` bytes; `corrupt` if the file ends before. `path` is for the message.
-Status read_exactly(File& file, uint64_t offset, MutableByteSpan into, const std::string& path);
-/// The whole of a file that should be small; resource_limit if it is larger than `bytes_max`.
+Status read_exactly(RangeReader& file, uint64_t offset, MutableByteSpan into, const std::string& path);
+/// The whole of what should be small; resource_limit if it is larger than `bytes_max`.
+Result<ByteVector> read_all(RangeReader& file, uint64_t bytes_max, const std::string& path);
 Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t bytes_max);
 /// Writes a new file durably: temporary name, sync, rename over `path`, directory sync.
 Status write_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents);

@@ -278,7 +278,7 @@ Result<StoreStatistics> store_statistics(const Store& store) {
     VARVE_ASSIGN(SetRecord record, catalog.read(name));
     ++statistics.set_count;
     statistics.raw_bytes += record.raw_bytes;
-    VARVE_ASSIGN(FileStatus status, store.fs().stat(catalog.record_path(name)));
+    VARVE_ASSIGN(FileStatus status, store.backend().status(catalog.record_path(name)));
     statistics.metadata_bytes += status.bytes;
     VARVE_TRY(note_damage(store, record, known_packs, statistics));
   }
@@ -304,9 +304,9 @@ Result<StoreStatistics> store_statistics(const Store& store) {
   }
   for (uint32_t place = 0; place < store.spread().places(); ++place) {
     const std::string folder = store.index_path(place);
-    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.fs().list(folder));
+    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.backend().list(folder));
     for (const DirectoryEntry& run : runs) {
-      if (Result<FileStatus> status = store.fs().stat(join_path(folder, run.name)); status.ok())
+      if (Result<FileStatus> status = store.backend().status(join_path(folder, run.name)); status.ok())
         statistics.index_bytes += status->bytes;
     }
   }

@@ -55,7 +55,7 @@ class SetMender {
     }
     if (writer_->bytes() > 0) {
       VARVE_TRY(writer_->seal());
-      VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));
+      VARVE_TRY(store_.backend().settle(store_.arenas_path()));
     }
     // A record promises that all it needs is there.
     if (!record_lost_ || !lost_.ok()) return {};

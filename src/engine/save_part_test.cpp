@@ -163,8 +163,8 @@ class RobbedSource final : public Source {
   }
   Status check_unchanged() override {
     if (times_-- > 0) {
-      for (const DirectoryEntry& lease : store_.fs().list(store_.writers_path()).value()) {
-        EXPECT_TRUE(store_.fs().remove(join_path(store_.writers_path(), lease.name)).ok());
+      for (const DirectoryEntry& lease : store_.backend().list(store_.writers_path()).value()) {
+        EXPECT_TRUE(store_.backend().remove(join_path(store_.writers_path(), lease.name)).ok());
       }
     }
     return inner_.check_unchanged();

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <deque>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "engine/pack_fetcher.h"
+#include "engine/source.h"
 #include "store/needs.h"
 #include "store/spread_file_system.h"
 
@@ -176,17 +178,95 @@ class Sender {
   std::optional<SpreadWriter> writer_;
 };
 
-bool same_content(const SetRecord& a, const SetRecord& b) {
+/// Adds up what a set says of its files, and the scores of all their chunks, whatever packs these lie in.
+class ContentScore {
+ public:
+  static Result<Score> of(const Store& store, const SetRecord& record) {
+    VARVE_ASSIGN(ScoreStream sum, ScoreStream::create(store.score().algorithm()));
+    ContentScore content(store, std::move(sum));
+    VARVE_TRY(for_each_leaf(store, record, [&](const Leaf& leaf) { return content.add(leaf); }));
+    return content.sum_.finish();
+  }
+
+ private:
+  ContentScore(const Store& store, ScoreStream sum) : store_(store), sum_(std::move(sum)) {}
+
+  Status add(const Leaf& leaf) {
+    for (const TreeFile& file : leaf.files) {
+      Leaf alone{{}, {}, {file}};
+      TreeFile& said = alone.files.front();
+      for (uint32_t& key : said.class_of) {
+        alone.class_keys.push_back(leaf.class_keys[key]);
+        key = static_cast<uint32_t>(alone.class_keys.size() - 1);
+      }
+      for (std::vector<Reference>& stream : said.streams) stream.clear();
+      sum_.append(encode_leaf(alone, store_.score().score_bytes()));
+      for (const std::vector<Reference>& stream : file.streams) {
+        for (const Reference& reference : stream) VARVE_TRY(add(leaf, reference));
+      }
+    }
+    return {};
+  }
+
+  Status add(const Leaf& leaf, const Reference& reference) {
+    if (reference.pack == Reference::kPattern) return add(Score{}, reference.offset, reference.bytes), Status();
+    VARVE_ASSIGN(const std::vector<ChunkEntry>* const chunks, chunks_of(leaf.packs[reference.pack]));
+    const uint64_t end = reference.offset + reference.bytes;
+    uint64_t begin = 0;  // of the chunk
+    for (const ChunkEntry& chunk : *chunks) {
+      const uint64_t from = std::max(begin, reference.offset), to = std::min(begin + chunk.bytes, end);
+      if (from < to) add(chunk.score, from - begin, to - from);
+      begin += chunk.bytes;
+    }
+    return {};
+  }
+
+  void add(const Score& score, uint64_t offset, uint64_t bytes) {
+    ByteVector raw;
+    ByteWriter w(raw);
+    w.bytes(score.bytes);
+    w.le64(offset);
+    w.le64(bytes);
+    sum_.append(raw);
+  }
+
+  Result<const std::vector<ChunkEntry>*> chunks_of(const PackLink& link) {
+    const auto known = chunks_.find(link.score);
+    if (known != chunks_.end()) return &known->second;
+    VARVE_ASSIGN(const std::vector<Store::Place> places, store_.find_pack(link.score, link.hint));
+    if (places.empty()) return Status::corrupt("no arena has a pack that the set needs", link.score.hex());
+    VARVE_ASSIGN(PackMeta meta, places.front().arena->read_pack_meta(places.front().ordinal));
+    return &chunks_.emplace(link.score, std::move(meta.chunks)).first->second;
+  }
+
+  const Store& store_;
+  ScoreStream sum_;
+  std::unordered_map<Score, std::vector<ChunkEntry>, ScoreHash> chunks_;
+};
+
+bool same_trees(const SetRecord& a, const SetRecord& b) {
   return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
                     [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
 }
 
+/// Whether two sets have the same files. The same folder that is saved twice may get other trees: the second time, more
+/// of it is in packs that are known.
+bool same_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there) {
+  if (same_trees(source, there)) return true;
+  if (source.raw_bytes != there.raw_bytes || source.file_count != there.file_count) return false;
+  const Result<Score> one = ContentScore::of(from, source);
+  if (!one.ok()) return false;
+  const Result<Score> other = ContentScore::of(to, there);
+  return other.ok() && *one == *other;
+}
+
 /// The set's record in `to`; none if it is not there, or is to be replaced. already_exists: another set has its name.
-Result<std::optional<SetRecord>> record_there(const Store& to, const SetRecord& source, IfExists if_exists) {
+Result<std::optional<SetRecord>> record_there(const Store& from, const Store& to, const SetRecord& source,
+                                              IfExists if_exists) {
   Result<SetRecord> there = Catalog(to).read(source.name);
   if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
   VARVE_TRY(there.status().with_context("the target has the set, but"));
-  if (same_content(source, *there)) return std::optional(std::move(*there));
+  if (same_content(from, source, to, *there)) return std::optional(std::move(*there));
   if (if_exists == IfExists::replace) return std::optional<SetRecord>();
   return Status::already_exists(
       "the target has another set of this name", source.name.to_string(),
@@ -209,10 +289,11 @@ class Transfer {
 
   Result<TransferReport> run(const SetName& name) {
     VARVE_TRY(look(name));
-    VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_.fs().watch_power());
-    VARVE_ASSIGN(there_, record_there(to_, source_, options_.if_exists));
+    VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, to_.backend().watch_power());
+    VARVE_ASSIGN(there_, record_there(from_, to_, source_, options_.if_exists));
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(to_));
-    VARVE_TRY(or_lost(*lease, send(*lease)));
+    // Of a set that is there, what it has lost is sent again; a tree of the same files that it does not have is not.
+    if (!there_ || same_trees(source_, *there_)) VARVE_TRY(or_lost(*lease, send(*lease)));
     VARVE_TRY(publish(*lease));
     return finished();
   }
@@ -298,11 +379,11 @@ class Transfer {
       const Status committed = lease.commit(report_.record, options_.if_exists);
       if (committed.code() != StatusCode::already_exists) return committed;
       // Somebody else was faster. What was sent is there twice, and goes with the next prune of the target.
-      VARVE_ASSIGN(there_, record_there(to_, source_, IfExists::refuse));
+      VARVE_ASSIGN(there_, record_there(from_, to_, source_, IfExists::refuse));
       if (!there_) return committed;
     }
     // What was lost of a set that is there is needed: it stays once the lease is gone.
-    VARVE_TRY(to_.fs().sync_directory(to_.arenas_path()));
+    VARVE_TRY(to_.backend().settle(to_.arenas_path()));
     VARVE_TRY(Catalog(to_).make_durable(source_.name.job));
     report_.was_there = true;
     report_.record = *there_;
@@ -355,7 +436,7 @@ Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, co
     const Result<SetRecord> there = Catalog(to).read(name);
     if (!there.ok()) return false;
     const Result<SetRecord> source = Catalog(from).read(name);
-    return source.ok() && same_content(*source, *there);
+    return source.ok() && same_content(from, *source, to, *there);
   });
   return names;
 }

@@ -54,7 +54,7 @@ struct Transferring : testing::Test {
   static void expect_untouched(const Store& store) {
     EXPECT_TRUE(Catalog(store).sets().value().empty());
     for (const std::string& folder : {store.arenas_path(), store.writers_path(), store.condemned_path()})
-      EXPECT_TRUE(store.fs().list(folder).value().empty()) << folder;
+      EXPECT_TRUE(store.backend().list(folder).value().empty()) << folder;
   }
 
   MemoryFileSystem from_fs, to_fs;
@@ -78,7 +78,7 @@ TEST_F(Transferring, GivesTheSameSetUnderTheSameScores) {
   EXPECT_EQ(report->sent_bytes, to->arena(there.groups[0].hint).value()->bytes());
   EXPECT_EQ(there.stored_bytes(), report->sent_bytes);
   EXPECT_EQ(there.new_bytes, 100 * test::kNumberedChunkBytes);
-  EXPECT_TRUE(to->fs().list(to->writers_path()).value().empty());
+  EXPECT_TRUE(to->backend().list(to->writers_path()).value().empty());
 }
 
 TEST_F(Transferring, SaysThatASetIsThereAndDoesNothing) {
@@ -109,6 +109,31 @@ TEST_F(Transferring, RefusesToReplaceAnotherSetOfThatName) {
   EXPECT_EQ(refused.code(), StatusCode::already_exists);
   EXPECT_FALSE(refused.hint().empty());
   EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(2, 50)).ok());
+}
+
+TEST_F(Transferring, KnowsASetThatWasSavedAnewByItsContentWhateverPacksItLiesIn) {
+  ASSERT_TRUE(save_numbers(*from, {"job", 1}, numbers_between(1, 50)).ok());
+  ASSERT_TRUE(copy({"job", 1}).ok());
+  // The first one is dropped, and another has some of it when it is saved again.
+  ASSERT_TRUE(Catalog(*from).remove({"job", 1}).ok());
+  ASSERT_TRUE(prune_store(*from, {}).ok());
+  ASSERT_TRUE(save_numbers(*from, {"other", 1}, numbers_between(20, 30)).ok());
+  ASSERT_TRUE(save_numbers(*from, {"job", 1}, numbers_between(1, 50)).ok());
+  ASSERT_NE(Catalog(*from).read({"job", 1})->groups[0].root, Catalog(*to).read({"job", 1})->groups[0].root);
+  const auto arenas = to->list_arenas().value();
+  EXPECT_TRUE(sets_lacking(*from, *to, "job").value().empty());
+  const Result<TransferReport> again = copy({"job", 1});
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_TRUE(again->was_there);
+  EXPECT_EQ(to->list_arenas().value(), arenas);
+  EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(1, 50)).ok());
+  // One chunk more, or another order, is another set.
+  for (const auto& numbers : {numbers_between(1, 51), std::vector<uint64_t>(50, 7)}) {
+    ASSERT_TRUE(Catalog(*from).remove({"job", 1}).ok());
+    ASSERT_TRUE(save_numbers(*from, {"job", 1}, numbers).ok());
+    EXPECT_EQ(copy({"job", 1}).status().code(), StatusCode::already_exists);
+    EXPECT_EQ(sets_lacking(*from, *to, "job").value().size(), 1u);
+  }
 }
 
 TEST_F(Transferring, RefusesStoresWhoseScoresAreOfOtherKinds) {
@@ -438,7 +463,7 @@ TEST_F(TransferringParts, LeavesNothingBehindThatCountsIfTheSourceIsDamaged) {
   damage(from_fs, *from, arena->id(), body_offset(arena->index().packs[0]));
   EXPECT_EQ(copy_part(*from, *to, part(0), in_turn()).status().code(), StatusCode::corrupt);
   EXPECT_TRUE(list_parts(*to).value().empty());
-  EXPECT_TRUE(to->fs().list(to->writers_path()).value().empty());
+  EXPECT_TRUE(to->backend().list(to->writers_path()).value().empty());
 }
 
 TEST_F(Transferring, ReplacesAnotherSetOfThatNameOnlyIfItIsTold) {

@@ -135,7 +135,7 @@ bool has_trees_of(const SetRecord& there, const SetRecord& here) {
 }
 
 Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due) {
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, there.fs().watch_power());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, there.backend().watch_power());
   // What cannot be listed is not known to lack anything.
   VARVE_TRY(Catalog(there).jobs().status());
   VARVE_ASSIGN(std::vector<OwedSet> owed, due_of(nearest, &there, due));

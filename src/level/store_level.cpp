@@ -411,7 +411,7 @@ Result<uint64_t> arena_bytes(const Store& store) {
   VARVE_ASSIGN(const std::vector<ArenaId> arenas, store.list_arenas());
   uint64_t bytes = 0;
   for (const ArenaId& arena : arenas) {
-    const Result<FileStatus> status = store.fs().stat(store.arena_path(arena));
+    const Result<FileStatus> status = store.backend().status(store.arena_path(arena));
     if (status.ok()) bytes += status->bytes;
   }
   return bytes;
@@ -441,7 +441,7 @@ Result<LevelContents> StoreLevel::contents(const Store* nearest) {
     entry.job = std::move(job);
   }
   VARVE_ASSIGN(contents.bytes, arena_bytes(own));
-  const Result<uint64_t> free = own.fs().free_bytes(own.arenas_path());
+  const Result<uint64_t> free = own.backend().free_bytes(own.arenas_path());
   if (free.ok()) contents.free_bytes = *free;
   return contents;
 }

@@ -31,11 +31,11 @@ Status ArenaReader::at(const Status& status, uint64_t offset) const {
           std::string(status.hint())};
 }
 
-Result<std::shared_ptr<ArenaReader>> ArenaReader::open(FileSystem& fs, const std::string& path, const ArenaId& id,
+Result<std::shared_ptr<ArenaReader>> ArenaReader::open(Backend& backend, const std::string& path, const ArenaId& id,
                                                        const UniqueId& store, const ScoreFunction& score) {
   std::shared_ptr<ArenaReader> reader(new ArenaReader(path, id, score));
-  VARVE_ASSIGN(reader->file_, fs.open_read(path));
-  reader->path_ = fs.shown_path(path);  // only now is it certain
+  VARVE_ASSIGN(reader->file_, backend.open(path));
+  reader->path_ = backend.shown_path(path);  // only now is it certain
   VARVE_ASSIGN(reader->bytes_, reader->file_->size());
   ByteVector raw(kArenaHeaderBytes);
   VARVE_TRY(read_exactly(*reader->file_, 0, raw, reader->path_));

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "core/file_system.h"
+#include "backend/backend.h"
 #include "core/progress.h"
 #include "format/frame.h"
 #include "format/pack.h"
@@ -19,11 +19,11 @@ class ArenaReader {
  public:
   /// Opens the arena `id` of the store `store` at `path`. If its index or footer is damaged, the frames are found by
   /// going through the file, and index_status() says what was wrong.
-  static Result<std::shared_ptr<ArenaReader>> open(FileSystem& fs, const std::string& path, const ArenaId& id,
+  static Result<std::shared_ptr<ArenaReader>> open(Backend& backend, const std::string& path, const ArenaId& id,
                                                    const UniqueId& store, const ScoreFunction& score);
 
   const ArenaId& id() const { return id_; }
-  /// For messages (FileSystem::shown_path).
+  /// For messages (Backend::shown_path).
   const std::string& path() const { return path_; }
   const ArenaIndex& index() const { return index_; }
   uint64_t bytes() const { return bytes_; }
@@ -77,7 +77,7 @@ class ArenaReader {
   std::string path_;
   const ArenaId id_;
   const ScoreFunction score_;
-  std::unique_ptr<File> file_;
+  std::unique_ptr<RangeReader> file_;
   uint64_t bytes_ = 0;
   ArenaIndex index_;
   Status index_status_, unread_status_;

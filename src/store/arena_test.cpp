@@ -3,6 +3,7 @@
 #include <random>
 #include <set>
 
+#include "backend/folder_backend.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "sets/stopping_progress.h"
@@ -37,7 +38,8 @@ struct Arena : testing::Test {
   static ByteVector node_content(size_t i) { return ByteVector(200 + 3000 * i, static_cast<std::byte>('a' + i)); }
 
   Status write(FileSystem& file_system, ArenaWriterOptions options) {
-    VARVE_ASSIGN(auto writer, ArenaWriter::create(file_system, "/a/part", header, options));
+    FolderBackend there(file_system, "/a");
+    VARVE_ASSIGN(auto writer, ArenaWriter::create(there, "/a/sealed", header, options));
     for (size_t i = 0; i < kPackCount; ++i) {
       const ByteVector& body = pack_body(i);
       PackMeta meta;
@@ -53,11 +55,11 @@ struct Arena : testing::Test {
       const ByteVector content = node_content(i);
       VARVE_TRY(writer->append_node(score(content), content).status());
     }
-    return writer->seal("/a/sealed");
+    return writer->seal();
   }
 
   Result<std::shared_ptr<ArenaReader>> open(const std::string& path = "/a/sealed") {
-    return ArenaReader::open(fs, path, header.arena, header.store, score);
+    return ArenaReader::open(folder, path, header.arena, header.store, score);
   }
 
   /// How many packs and nodes of the arena come back; those that do are as they were.
@@ -99,6 +101,7 @@ struct Arena : testing::Test {
   }
 
   MemoryFileSystem fs;
+  FolderBackend folder{fs, "/a"};
   ScoreFunction score = ScoreFunction::preferred();
   ArenaHeader header{UniqueId::random().value(), UniqueId::random().value(), score.algorithm(),
                      static_cast<uint8_t>(score.score_bytes())};
@@ -144,10 +147,10 @@ TEST_F(Arena, IsVerifiedFrameByFrameSoThatItCanBeStopped) {
 
 TEST_F(Arena, IsGoneIfItsWriterGoesBeforeSealing) {
   {
-    auto writer = ArenaWriter::create(fs, "/a/part", header, kInTurn);
+    auto writer = ArenaWriter::create(folder, "/a/sealed", header, kInTurn);
     ASSERT_TRUE(writer.ok());
     ASSERT_TRUE((*writer)->append_node(score(node_content(0)), node_content(0)).ok());
-    EXPECT_TRUE(fs.stat("/a/part").ok());
+    EXPECT_TRUE(fs.stat("/a/sealed.part").ok());
   }
   EXPECT_TRUE(fs.list("/a").value().empty());
 }
@@ -165,7 +168,8 @@ TEST_F(Arena, IsDurableOnceSealedAndItsNameSynced) {
   ASSERT_TRUE(fs.sync_directory("/a").ok());
   ASSERT_TRUE(fs.sync_directory("/").ok());
   const auto left = fs.after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
-  auto reader = ArenaReader::open(*left, "/a/sealed", header.arena, header.store, score);
+  FolderBackend left_folder(*left, "/a");
+  auto reader = ArenaReader::open(left_folder, "/a/sealed", header.arena, header.store, score);
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_EQ(whole_frames(**reader), kPackCount + kNodeCount);
 }
@@ -195,9 +199,10 @@ TEST_F(Arena, ReportsEveryFailureToWriteAndLeavesNothing) {
 TEST_F(Arena, OfAnotherNameOrStoreIsRefused) {
   ASSERT_TRUE(write(fs, kInTurn).ok());
   const ArenaId other = UniqueId::random().value();
-  EXPECT_EQ(ArenaReader::open(fs, "/a/sealed", other, header.store, score).status().code(), StatusCode::corrupt);
-  EXPECT_EQ(ArenaReader::open(fs, "/a/sealed", header.arena, other, score).status().code(), StatusCode::corrupt);
-  EXPECT_EQ(ArenaReader::open(fs, "/a/none", header.arena, header.store, score).status().code(), StatusCode::not_found);
+  EXPECT_EQ(ArenaReader::open(folder, "/a/sealed", other, header.store, score).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(ArenaReader::open(folder, "/a/sealed", header.arena, other, score).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(ArenaReader::open(folder, "/a/none", header.arena, header.store, score).status().code(),
+            StatusCode::not_found);
 }
 
 TEST_F(Arena, IsReadWithoutItsIndexFooterOrHeader) {
@@ -277,7 +282,7 @@ TEST_F(Arena, CopiesFramesToAnotherAsTheyAre) {
   ArenaHeader copy_header = header;
   copy_header.arena = UniqueId::random().value();
   {
-    auto writer = ArenaWriter::create(fs, "/a/copy.part", copy_header, kInTurn);
+    auto writer = ArenaWriter::create(folder, "/a/copy", copy_header, kInTurn);
     ASSERT_TRUE(writer.ok());
     for (FrameKind kind : {FrameKind::node, FrameKind::pack}) {
       const auto& entries = kind == FrameKind::pack ? (*from)->index().packs : (*from)->index().nodes;
@@ -287,9 +292,9 @@ TEST_F(Arena, CopiesFramesToAnotherAsTheyAre) {
         ASSERT_TRUE((*writer)->append_copy(kind, entries[i], frame->meta, frame->body).ok());
       }
     }
-    ASSERT_TRUE((*writer)->seal("/a/copy").ok());
+    ASSERT_TRUE((*writer)->seal().ok());
   }
-  auto copy = ArenaReader::open(fs, "/a/copy", copy_header.arena, header.store, score);
+  auto copy = ArenaReader::open(folder, "/a/copy", copy_header.arena, header.store, score);
   ASSERT_TRUE(copy.ok());
   EXPECT_EQ(whole_frames(**copy), kPackCount + kNodeCount);
   EXPECT_TRUE(damages(**copy).empty());
@@ -298,7 +303,7 @@ TEST_F(Arena, CopiesFramesToAnotherAsTheyAre) {
 TEST_F(Arena, OfAnotherKindOfScoresIsRefused) {
   ASSERT_TRUE(write(fs, kInTurn).ok());
   const ScoreFunction shorter = ScoreFunction::create(score.algorithm(), 20).value();
-  EXPECT_EQ(ArenaReader::open(fs, "/a/sealed", header.arena, header.store, shorter).status().code(),
+  EXPECT_EQ(ArenaReader::open(folder, "/a/sealed", header.arena, header.store, shorter).status().code(),
             StatusCode::corrupt);
 }
 

@@ -9,19 +9,19 @@
 
 namespace varve {
 
-Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(FileSystem& fs, std::string part_path,
+Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(Backend& backend, const std::string& path,
                                                          const ArenaHeader& header, ArenaWriterOptions options) {
-  std::unique_ptr<ArenaWriter> writer(new ArenaWriter(fs, std::move(part_path), header, options));
-  VARVE_TRY(writer->start());
+  std::unique_ptr<ArenaWriter> writer(new ArenaWriter(path, header, options));
+  VARVE_TRY(writer->start(backend));
   return writer;
 }
 
-Status ArenaWriter::start() {
+Status ArenaWriter::start(Backend& backend) {
   for (Buffer* buffer : {&filling_, &writing_}) {
     buffer->block = AlignedBlock(options_.buffer_bytes);
-    if (buffer->block.empty()) return Status::resource_limit("no memory for the arena's write buffers", part_path_);
+    if (buffer->block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
   }
-  VARVE_ASSIGN(file_, fs_.create(part_path_, {.direct = options_.direct}));
+  VARVE_ASSIGN(object_, backend.put(path_, {.direct = options_.direct}));
   ByteVector raw;
   encode_arena_header(header_, raw);
   return put(raw);
@@ -36,8 +36,6 @@ ArenaWriter::~ArenaWriter() {
     changed_.notify_all();
     writer_.join();
   }
-  file_.reset();
-  if (!sealed_) fs_.remove(part_path_).ignore("prune removes leftovers of failed saves");
 }
 
 Result<size_t> ArenaWriter::append_pack(const PackMeta& meta, ByteSpan body) {
@@ -78,7 +76,7 @@ Status ArenaWriter::append_copy(FrameKind kind, const FrameEntry& entry, ByteSpa
 
 Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSpan body) {
   if (meta.size() > kFrameMetaBytesMax || body.size() > kFrameBodyBytesMax) {
-    return Status::resource_limit("a frame is larger than the format allows", part_path_);
+    return Status::resource_limit("a frame is larger than the format allows", path_);
   }
   FrameHeader header;
   header.kind = kind;
@@ -113,7 +111,7 @@ Status ArenaWriter::flush_buffer() {
   const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
   std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
   if (!options_.background) {
-    VARVE_TRY(file_->write_at(filling_.offset, filling_.block.first(whole)));
+    VARVE_TRY(object_->write_at(filling_.offset, filling_.block.first(whole)));
     filling_.offset += filling_.used;
     filling_.used = 0;
     return {};
@@ -141,7 +139,7 @@ Status ArenaWriter::flush_buffer() {
 
 /// Without a thread: nobody else is there.
 Status ArenaWriter::write_pending() {
-  Status status = file_->write_at(writing_.offset, writing_.block.first(writing_.used));
+  Status status = object_->write_at(writing_.offset, writing_.block.first(writing_.used));
   const std::lock_guard lock(mutex_);
   write_status_ = std::move(status);
   write_pending_ = false;
@@ -160,7 +158,7 @@ void ArenaWriter::run_writer() {
     changed_.wait(lock, [this] { return write_pending_ || stopping_; });
     if (!write_pending_) return;
     lock.unlock();  // nobody else touches writing_ until the write is done
-    Status status = file_->write_at(writing_.offset, writing_.block.first(writing_.used));
+    Status status = object_->write_at(writing_.offset, writing_.block.first(writing_.used));
     lock.lock();
     if (write_status_.ok()) write_status_ = status;
     write_pending_ = false;
@@ -168,7 +166,7 @@ void ArenaWriter::run_writer() {
   }
 }
 
-Status ArenaWriter::seal(const std::string& final_path) {
+Status ArenaWriter::seal() {
   ByteVector body;
   encode_arena_index(index_, header_.score_bytes, body);
   VARVE_ASSIGN(uint64_t index_offset, append_frame(FrameKind::index, {}, body));
@@ -177,12 +175,7 @@ Status ArenaWriter::seal(const std::string& final_path) {
   VARVE_TRY(put(footer));
   if (filling_.used > 0) VARVE_TRY(flush_buffer());
   VARVE_TRY(wait_for_writer());
-  VARVE_TRY(file_->truncate(next_offset_));
-  VARVE_TRY(file_->sync());
-  file_.reset();
-  VARVE_TRY(fs_.rename_no_replace(part_path_, final_path));
-  sealed_ = true;
-  return {};
+  return object_->seal(next_offset_);
 }
 
 }  // namespace varve

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "core/file_system.h"
+#include "backend/backend.h"
 #include "core/sync.h"
 #include "format/frame.h"
 #include "format/pack.h"
@@ -15,14 +15,14 @@ struct ArenaWriterOptions {
   uint64_t buffer_bytes = 4_MiB;  ///< of each of the two buffers; a multiple of kDirectAlignment
 };
 
-/// Appends frames to a new arena under a temporary name. One caller at a time. Nothing is durable before seal() has
+/// Appends frames to a new arena. One caller at a time. Nothing is durable before seal() has
 /// returned OK, and after any failure the arena is lost: drop it and write what it held to a new one.
 class ArenaWriter {
  public:
-  /// Creates `part_path`, which must not exist.
-  static Result<std::unique_ptr<ArenaWriter>> create(FileSystem& fs, std::string part_path, const ArenaHeader& header,
-                                                     ArenaWriterOptions options);
-  ~ArenaWriter();  ///< removes the file if it was not sealed
+  /// Begins the object `path`, which the backend must not have. The backend outlives the writer.
+  static Result<std::unique_ptr<ArenaWriter>> create(Backend& backend, const std::string& path,
+                                                     const ArenaHeader& header, ArenaWriterOptions options);
+  ~ArenaWriter();  ///< gives the arena up if it was not sealed
   ArenaWriter(const ArenaWriter&) = delete;
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
@@ -32,9 +32,8 @@ class ArenaWriter {
   /// Copies a frame from another arena as it is; `entry` says what it is.
   Status append_copy(FrameKind kind, const FrameEntry& entry, ByteSpan meta, ByteSpan body);
 
-  /// Writes index and footer, syncs, and renames the file to `final_path`. The name is durable once its directory is
-  /// synced.
-  Status seal(const std::string& final_path);
+  /// Writes index and footer, and seals the object. Its name is durable once its folder is settled.
+  Status seal();
 
   const ArenaId& id() const { return header_.arena; }
   const ArenaIndex& index() const { return index_; }
@@ -46,9 +45,9 @@ class ArenaWriter {
     size_t used = 0;
     uint64_t offset = 0;
   };
-  ArenaWriter(FileSystem& fs, std::string part_path, const ArenaHeader& header, ArenaWriterOptions options)
-      : fs_(fs), part_path_(std::move(part_path)), header_(header), options_(options) {}
-  Status start();
+  ArenaWriter(std::string path, const ArenaHeader& header, ArenaWriterOptions options)
+      : path_(std::move(path)), header_(header), options_(options) {}
+  Status start(Backend& backend);
   Result<uint64_t> append_frame(FrameKind kind, ByteSpan meta, ByteSpan body);
   Status put(ByteSpan bytes);
   Status flush_buffer();
@@ -56,14 +55,12 @@ class ArenaWriter {
   Status wait_for_writer();
   void run_writer();
 
-  FileSystem& fs_;
-  const std::string part_path_;
+  const std::string path_;
   const ArenaHeader header_;
   const ArenaWriterOptions options_;
-  std::unique_ptr<File> file_;
+  std::unique_ptr<ObjectWriter> object_;
   ArenaIndex index_;
   uint64_t next_offset_ = 0;
-  bool sealed_ = false;
   Buffer filling_;
 
   Mutex mutex_;  // guards what follows

@@ -22,7 +22,7 @@ Status no_such_set(const SetName& name) {
 }  // namespace
 
 Result<std::vector<std::string>> Catalog::jobs() const {
-  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store_.fs().list(store_.sets_path()));
+  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store_.backend().list(store_.sets_path()));
   std::vector<std::string> names;
   for (DirectoryEntry& entry : entries) {
     if (entry.is_directory && check_job_name(entry.name).ok()) names.push_back(std::move(entry.name));
@@ -33,7 +33,7 @@ Result<std::vector<std::string>> Catalog::jobs() const {
 
 Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
   VARVE_TRY(check_job_name(job));
-  Result<std::vector<DirectoryEntry>> entries = store_.fs().list(job_path(job));
+  Result<std::vector<DirectoryEntry>> entries = store_.backend().list(job_path(job));
   if (!entries.ok()) {
     if (entries.status().code() == StatusCode::not_found) return std::vector<uint64_t>{};
     return entries.status();
@@ -51,7 +51,7 @@ Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) cons
   VARVE_ASSIGN(const std::vector<uint64_t> by_number, steps(job));
   std::vector<std::pair<int64_t, uint64_t>> aged;
   for (const uint64_t step : by_number) {
-    const Result<FileStatus> record = store_.fs().stat(record_path({job, step}));
+    const Result<FileStatus> record = store_.backend().status(record_path({job, step}));
     if (record.ok()) {
       aged.emplace_back(record->modified_ns, step);
     } else if (record.status().code() != StatusCode::not_found) {  // it may have been dropped just now
@@ -89,7 +89,7 @@ Result<std::vector<SetName>> Catalog::sets() const {
 
 Result<SetRecord> Catalog::read(const SetName& name) const {
   const std::string path = record_path(name);
-  Result<ByteVector> raw = read_file(store_.fs(), path, kSetRecordBytesMax);
+  Result<ByteVector> raw = read_record(store_.backend(), path, kSetRecordBytesMax);
   if (!raw.ok()) {
     return raw.status().code() == StatusCode::not_found ? no_such_set(name) : raw.status();
   }
@@ -103,7 +103,7 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
   return record;
 }
 
-bool Catalog::has(const SetName& name) const { return store_.fs().stat(record_path(name)).ok(); }
+bool Catalog::has(const SetName& name) const { return store_.backend().status(record_path(name)).ok(); }
 
 Status Catalog::check_is_new(const SetName& name, const char* hint) const {
   return has(name) ? Status::already_exists("the set is in the store already", name.to_string(), hint) : Status();
@@ -136,25 +136,25 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
 }
 
 Status Catalog::make_durable(const std::string& job) const {
-  const Status synced = store_.fs().sync_directory(job_path(job));
+  const Status synced = store_.backend().settle(job_path(job));
   if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);  // its last set was dropped
-  return store_.fs().sync_directory(store_.sets_path());
+  return store_.backend().settle(store_.sets_path());
 }
 
 Status Catalog::remove(const SetName& name) const {
   VARVE_TRY(check_job_name(name.job));
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.fs().watch_power());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   // Else the next restart of the job would make the set again of what is left of its parts.
   VARVE_TRY(remove_used_parts(store_, &name).status());
-  Status removed = store_.fs().remove(record_path(name));
+  Status removed = store_.backend().remove(record_path(name));
   if (removed.code() == StatusCode::not_found) return no_such_set(name);
   VARVE_TRY(removed);
   // Somebody else who dropped the job's last set may have tidied its folder away just now.
-  Status synced = store_.fs().sync_directory(job_path(name.job));
-  if (synced.code() == StatusCode::not_found) synced = store_.fs().sync_directory(store_.sets_path());
+  Status synced = store_.backend().settle(job_path(name.job));
+  if (synced.code() == StatusCode::not_found) synced = store_.backend().settle(store_.sets_path());
   VARVE_TRY(synced);
   // An empty job folder is only untidy, and a save may be putting its first record there right now.
-  store_.fs().remove_directory(job_path(name.job)).ignore("not empty, or taken by a new save");
+  store_.backend().remove_folder(job_path(name.job)).ignore("not empty, or taken by a new save");
   return {};
 }
 

@@ -25,8 +25,8 @@ bool mostly(const std::set<ArenaId>& gone, const RunTable& table) {
 }
 }  // namespace
 
-IndexFolder::IndexFolder(FileSystem& fs, std::string path, const UniqueId& store, Options options)
-    : fs_(&fs),
+IndexFolder::IndexFolder(Backend& backend, std::string path, const UniqueId& store, Options options)
+    : backend_(&backend),
       path_(std::move(path)),
       store_(store),
       options_(options),
@@ -34,8 +34,8 @@ IndexFolder::IndexFolder(FileSystem& fs, std::string path, const UniqueId& store
 
 Status IndexFolder::list() {
   listed_.clear();
-  Result<std::vector<DirectoryEntry>> entries = fs_->list(path_);
-  if (entries.status().code() == StatusCode::not_found) return fs_->create_directory(path_);
+  Result<std::vector<DirectoryEntry>> entries = backend_->list(path_);
+  if (entries.status().code() == StatusCode::not_found) return backend_->make_folder(path_);
   VARVE_TRY(entries.status());
   for (const DirectoryEntry& entry : *entries) {
     if (entry.name.ends_with(".run")) listed_.push_back(join_path(path_, entry.name));
@@ -47,9 +47,9 @@ Status IndexFolder::list() {
 Result<IndexFolder::Run> IndexFolder::open(const std::string& path) const {
   Run run{.path = path};
   if (options_.use == Use::cover) {
-    VARVE_ASSIGN(run.table, read_run_table(*fs_, path, store_));
+    VARVE_ASSIGN(run.table, read_run_table(*backend_, path, store_));
   } else {
-    VARVE_ASSIGN(run.opened, ChunkIndexRun::open(*fs_, path, store_, budget_));
+    VARVE_ASSIGN(run.opened, ChunkIndexRun::open(*backend_, path, store_, budget_));
   }
   return run;
 }
@@ -66,7 +66,7 @@ Status IndexFolder::load(const std::set<ArenaId>* present) {
       if (options_.use == Use::cover && run.status().code() != StatusCode::corrupt) return run.status();
       discard(path, run.status());
     } else if (worthless(run->about(), present)) {
-      fs_->remove(path).ignore("it is of no use to anybody");
+      backend_->remove(path).ignore("it is of no use to anybody");
     } else {
       runs_.push_back(std::move(*run));
     }
@@ -78,7 +78,7 @@ void IndexFolder::discard(const std::string& path, const Status& why) {
   healed_.push_back(why);
   // What may not be opened by this user, or not now, may be of use to others.
   if (why.code() == StatusCode::corrupt || why.code() == StatusCode::io_error)
-    fs_->remove(path).ignore("it is rebuilt under another name");
+    backend_->remove(path).ignore("it is rebuilt under another name");
 }
 
 void IndexFolder::discard_unreadable() {
@@ -147,9 +147,8 @@ Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count,
   discard_unreadable();
   VARVE_ASSIGN(const std::string path, new_path());
   Run added{path, {std::move(arenas), scope(), entry_count}, nullptr};
-  const Status written = write_index_run(*fs_, path, store_, added.table, next);
+  const Status written = write_index_run(*backend_, path, store_, added.table, next);
   if (!written.ok()) {
-    fs_->remove(path + ".part").ignore("prune removes it");
     // A prune took it for a leftover just now, as its writer has committed: what it says is found next time.
     return written.code() == StatusCode::not_found ? Status() : written;
   }
@@ -177,9 +176,9 @@ Status IndexFolder::tell_gone(const std::set<ArenaId>& present) {
   if (!gone.empty()) {
     VARVE_ASSIGN(const std::string path, new_path());
     const RunTable table{{gone.begin(), gone.end()}, RunScope::gone(), 0};
-    VARVE_TRY(write_index_run(*fs_, path, store_, table, [] { return ChunkIndexEntry(); }));
+    VARVE_TRY(write_index_run(*backend_, path, store_, table, [] { return ChunkIndexEntry(); }));
   }
-  for (const std::string& path : before) fs_->remove(path).ignore("the next one who looks removes it");
+  for (const std::string& path : before) backend_->remove(path).ignore("the next one who looks removes it");
   return {};
 }
 
@@ -229,7 +228,7 @@ Status IndexFolder::merge(const std::set<ArenaId>* present) {
     runs_ = before;
     return added;
   }
-  for (const Run& run : merged) fs_->remove(run.path).ignore("it is found again next time, and merged again");
+  for (const Run& run : merged) backend_->remove(run.path).ignore("it is found again next time, and merged again");
   return {};
 }
 
@@ -266,7 +265,7 @@ ChunkIndex::ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t 
   if (places == 1 && store.chunk_lookup() != nullptr) return;
   for (uint32_t place = 0; place < places; ++place) {
     const RunScope scope = places == 1 ? RunScope::all() : RunScope::of_place(place, places);
-    folders_.emplace_back(store.fs(), store.index_path(place), store.id(), IndexFolder::Options{use, scope});
+    folders_.emplace_back(store.backend(), store.index_path(place), store.id(), IndexFolder::Options{use, scope});
   }
 }
 

@@ -43,7 +43,7 @@ class IndexFolder {
     uint64_t held_bytes = 64_MiB;
   };
   /// `path` need not be there. `fs` outlives it.
-  IndexFolder(FileSystem& fs, std::string path, const UniqueId& store, Options options);
+  IndexFolder(Backend& backend, std::string path, const UniqueId& store, Options options);
 
   /// Looks which runs there are: before the store's arenas are listed, so that a run that names none of these names
   /// arenas that are gone, and not some that have just come.
@@ -96,7 +96,7 @@ class IndexFolder {
   Result<std::string> new_path() const;
   std::vector<Run> take_merged(const std::set<ArenaId>& gone);
 
-  FileSystem* fs_;
+  Backend* backend_;
   std::string path_;
   UniqueId store_;
   Options options_;

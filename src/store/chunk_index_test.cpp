@@ -74,8 +74,8 @@ struct EventfulFileSystem final : ForwardingFileSystem {
     if (path == index_path_) before_list();
     return ForwardingFileSystem::list(path);
   }
-  Status rename(const std::string& from, const std::string& to) override {
-    VARVE_TRY(ForwardingFileSystem::rename(from, to));
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    VARVE_TRY(ForwardingFileSystem::rename_no_replace(from, to));
     if (to.ends_with(".run")) after_rename(to);
     return {};
   }
@@ -265,9 +265,9 @@ TEST_F(Index, RunKnowsWhetherItIsWhole) {
   seal(test::numbers_between(1, 50));
   open();
   const std::string path = runs().at(0);
-  EXPECT_TRUE(ChunkIndexRun::open(fs, path, store->id()).value()->verify().ok());
+  EXPECT_TRUE(ChunkIndexRun::open(store->backend(), path, store->id()).value()->verify().ok());
   damage(path, 100);
-  EXPECT_EQ(ChunkIndexRun::open(fs, path, store->id()).value()->verify().code(), StatusCode::corrupt);
+  EXPECT_EQ(ChunkIndexRun::open(store->backend(), path, store->id()).value()->verify().code(), StatusCode::corrupt);
 }
 
 TEST_F(Index, RunGivesAllOfOnePrefixAndNoOther) {
@@ -279,12 +279,12 @@ TEST_F(Index, RunGivesAllOfOnePrefixAndNoOther) {
   const std::string path = join_path(store->index_path(), UniqueId::random().value().hex() + ".run");
   uint32_t next = 0;
   const RunTable table{{UniqueId::random().value()}, RunScope::all(), prefixes.size()};
-  ASSERT_TRUE(write_index_run(fs, path, store->id(), table, [&] {
+  ASSERT_TRUE(write_index_run(store->backend(), path, store->id(), table, [&] {
                 const ChunkIndexEntry entry{prefixes[next], 0, next, 0};
                 ++next;
                 return entry;
               }).ok());
-  const auto run = ChunkIndexRun::open(fs, path, store->id()).value();
+  const auto run = ChunkIndexRun::open(store->backend(), path, store->id()).value();
   for (uint64_t prefix = 990; prefix < 8'010; ++prefix) {
     std::vector<ChunkCandidate> found;
     run->find(prefix, found);

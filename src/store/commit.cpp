@@ -17,6 +17,10 @@ namespace {
 constexpr std::chrono::seconds kHeartbeat(5);
 /// What a lease says of its writer until the record takes its place.
 std::string lease_text(uint32_t process) { return fmt::format("{} {}\n", process, host_name()); }
+
+std::string part_path(const Store& store, const PartName& name, PartName::Kind kind = PartName::Kind::delivered) {
+  return join_path(store.parts_path(), name.file_name(kind));
+}
 }  // namespace
 
 Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, std::optional<UniqueId> id) {
@@ -25,15 +29,15 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   }
   VARVE_TRY(store.make_durable());
   std::unique_ptr<WriterLease> lease(new WriterLease(store, *id));
-  VARVE_ASSIGN(lease->power_, store.fs().watch_power());
+  VARVE_ASSIGN(lease->power_, store.backend().watch_power());
   lease->path_ = join_path(store.writers_path(), id->hex());
-  Result<std::unique_ptr<File>> file = store.fs().create(lease->path_);
-  if (!file.ok()) {
-    if (file.status().code() != StatusCode::permission_denied) return file.status();
-    return file.status().with_hint("the store is not writable by this user");
+  Result<std::unique_ptr<HeldRecord>> record =
+      store.backend().hold(lease->path_, as_bytes(lease_text(own_process_number())));
+  if (!record.ok()) {
+    if (record.status().code() != StatusCode::permission_denied) return record.status();
+    return record.status().with_hint("the store is not writable by this user");
   }
-  lease->file_ = std::move(*file);
-  VARVE_TRY(lease->file_->write_at(0, as_bytes(lease_text(own_process_number()))));
+  lease->record_ = std::move(*record);
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
   VARVE_ASSIGN(lease->condemned_, store.list_condemned());
@@ -49,8 +53,8 @@ WriterLease::~WriterLease() {
   }
   ended_.notify_all();
   if (heart_.joinable()) heart_.join();
-  file_.reset();
-  if (!committed_) store_.fs().remove(path_).ignore("prune removes the leases of dead writers");
+  record_.reset();
+  if (!committed_) store_.backend().remove(path_).ignore("prune removes the leases of dead writers");
 }
 
 bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
@@ -59,7 +63,7 @@ bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
 }
 
 bool WriterLease::known_dead(const Store& store, const std::string& lease_name) {
-  Result<ByteVector> raw = read_file(store.fs(), join_path(store.writers_path(), lease_name), 4096);
+  Result<ByteVector> raw = read_record(store.backend(), join_path(store.writers_path(), lease_name), 4096);
   if (!raw.ok()) return false;
   const std::string text(as_text(*raw));
   uint32_t process = 0;
@@ -70,7 +74,7 @@ bool WriterLease::known_dead(const Store& store, const std::string& lease_name) 
 void WriterLease::beat() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kHeartbeat, [this] { return ending_; })) {
-    store_.fs().touch(path_).ignore("a lost lease is noticed at the commit");
+    store_.backend().touch(path_).ignore("a lost lease is noticed at the commit");
   }
 }
 
@@ -79,7 +83,7 @@ Status WriterLease::lost_status(const SetName& set) {
 }
 
 bool WriterLease::lost() const {
-  return !committed_ && store_.fs().stat(path_).status().code() == StatusCode::not_found;
+  return !committed_ && store_.backend().status(path_).status().code() == StatusCode::not_found;
 }
 
 Status WriterLease::commit(const SetRecord& record, IfExists if_exists) {
@@ -88,60 +92,43 @@ Status WriterLease::commit(const SetRecord& record, IfExists if_exists) {
 }
 
 Status WriterLease::prepare(const SetRecord& record) {
-  VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));  // whatever the record names must be durable before it
+  VARVE_TRY(store_.backend().settle(store_.arenas_path()));  // whatever the record names must be durable before it
   const ByteVector raw = encode_set_record(record, store_.score());
   if (raw.size() > kSetRecordBytesMax) {
     return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
                                   "lay more ranks together (--group-size)");
   }
-  VARVE_TRY(file_->truncate(0));
-  VARVE_TRY(file_->write_at(0, raw));
-  return file_->sync();
+  return record_->rewrite(raw);
 }
 
 Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
   const Catalog catalog(store_);
-  FileSystem& fs = store_.fs();
-  const std::string job_path = catalog.job_path(name.job);
-  const std::string record_path = catalog.record_path(name);
-  Status renamed;
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    VARVE_TRY(fs.create_directory(job_path));
-    VARVE_TRY(fs.sync_directory(store_.sets_path()));
-    renamed = if_exists == IfExists::replace ? fs.rename(path_, record_path)
-                                             : fs.rename_no_replace(path_, record_path);  // the commit point
-    // Missing is either the lease, or the job's folder: a drop of its last set may have tidied that away just now.
-    if (renamed.code() != StatusCode::not_found || !fs.stat(path_).ok()) break;
-  }
-  if (renamed.code() == StatusCode::already_exists) {
+  Backend& backend = store_.backend();
+  const Status published = record_->become(catalog.record_path(name), if_exists);  // the commit point
+  if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "choose another step with --step, or `varve drop` the old set first");
   }
-  if (renamed.code() == StatusCode::not_found) {
-    return lost_status(name);
-  }
-  VARVE_TRY(renamed);
+  if (published.code() == StatusCode::not_found) return lost_status(name);
+  VARVE_TRY(published);
   committed_ = true;
-  Status durable = fs.sync_directory(job_path);
+  Status durable = backend.settle(catalog.job_path(name.job));
   // The job's own name once more: a drop may have tidied it away, and another save made it anew, since it was synced.
-  if (durable.ok()) durable = fs.sync_directory(store_.sets_path());
+  if (durable.ok()) durable = backend.settle(store_.sets_path());
   return durable.with_context("the set is in the catalog, but might not survive a power cut");
 }
 
 Status WriterLease::publish_part(const PartName& name, const SetRecord& record) {
-  FileSystem& fs = store_.fs();
   VARVE_TRY(prepare(record));
-  // Stores have this folder from their first part on.
-  VARVE_TRY(fs.create_directory(store_.parts_path()));
-  VARVE_TRY(fs.sync_directory(store_.path()));
-  const Status renamed = fs.rename_no_replace(path_, join_path(store_.parts_path(), name.file_name()));
-  if (renamed.code() == StatusCode::already_exists) {
+  const Status published = record_->become(part_path(store_, name), IfExists::refuse);
+  if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("this part of the set is in the store already", name.to_string());
   }
-  if (renamed.code() == StatusCode::not_found) return lost_status(name.set);
-  VARVE_TRY(renamed);
+  if (published.code() == StatusCode::not_found) return lost_status(name.set);
+  VARVE_TRY(published);
   committed_ = true;
-  return fs.sync_directory(store_.parts_path())
+  return store_.backend()
+      .settle(store_.parts_path())
       .with_context("a part of a set was published, but might not survive a power cut");
 }
 
@@ -166,15 +153,6 @@ std::optional<Number> parse_decimal(std::string_view digits) {
   const bool canonical =
       error == std::errc() && end == digits.data() + digits.size() && std::to_string(number) == digits;
   return canonical ? std::optional(number) : std::nullopt;
-}
-
-std::string part_path(const Store& store, const PartName& name, PartName::Kind kind = PartName::Kind::delivered) {
-  return join_path(store.parts_path(), name.file_name(kind));
-}
-
-Status remove_if_there(const Store& store, const std::string& path) {
-  Status removed = store.fs().remove(path);
-  return removed.code() == StatusCode::not_found ? Status() : removed;
 }
 
 /// What a writer is told that comes too early, or too late.
@@ -246,7 +224,7 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
 Status remove_parts(const Store& store, const std::vector<PartName>& names) {
   VARVE_TRY(Catalog(store).make_durable(names.front().set.job));
   for (const PartName& name : names) VARVE_TRY(remove_part(store, name));
-  return store.fs().sync_directory(store.parts_path());
+  return store.backend().settle(store.parts_path());
 }
 }  // namespace
 
@@ -276,7 +254,7 @@ std::optional<PartName> PartName::parse(std::string_view file_name, Kind kind) {
 }
 
 Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind) {
-  Result<std::vector<DirectoryEntry>> entries = store.fs().list(store.parts_path());
+  Result<std::vector<DirectoryEntry>> entries = store.backend().list(store.parts_path());
   if (!entries.ok()) {
     if (entries.status().code() == StatusCode::not_found) return std::vector<PartName>{};
     return entries.status();
@@ -292,7 +270,7 @@ Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind
 
 Result<SetRecord> read_part(const Store& store, const PartName& name) {
   const std::string path = part_path(store, name);
-  VARVE_ASSIGN(ByteVector raw, read_file(store.fs(), path, kSetRecordBytesMax));
+  VARVE_ASSIGN(ByteVector raw, read_record(store.backend(), path, kSetRecordBytesMax));
   Result<SetRecord> record = decode_set_record(raw, store.score());
   if (!record.ok()) {
     return Status(record.status().code(), std::string(record.status().message()), path,
@@ -302,28 +280,27 @@ Result<SetRecord> read_part(const Store& store, const PartName& name) {
   return record;
 }
 
-Status remove_part(const Store& store, const PartName& name) { return remove_if_there(store, part_path(store, name)); }
+Status remove_part(const Store& store, const PartName& name) {
+  return remove_if_there(store.backend(), part_path(store, name));
+}
 
 Status publish_failure(const Store& store, const PartName& name, const Status& why) {
-  FileSystem& fs = store.fs();
-  VARVE_TRY(fs.create_directory(store.parts_path()));
-  const Result<std::unique_ptr<File>> file = fs.create(part_path(store, name, PartName::Kind::failed));
-  if (file.status().code() == StatusCode::already_exists) return {};
-  VARVE_TRY(file.status());
+  VARVE_TRY(store.backend().make_folder(store.parts_path()));
   // The name alone tells that the part will not come.
-  return (*file)->write_at(0, encode_status(why));
+  const Status told = store.backend().hold(part_path(store, name, PartName::Kind::failed), encode_status(why)).status();
+  return told.code() == StatusCode::already_exists ? Status() : told;
 }
 
 Status read_failure(const Store& store, const PartName& name) {
   VARVE_ASSIGN(const ByteVector raw,
-               read_file(store.fs(), part_path(store, name, PartName::Kind::failed), kFailureBytesMax));
+               read_record(store.backend(), part_path(store, name, PartName::Kind::failed), kFailureBytesMax));
   Status why;
   VARVE_TRY(decode_status(raw, why));
   return why.ok() ? Status::corrupt("what is told as a failure is none", name.to_string()) : why;
 }
 
 Status remove_failure(const Store& store, const PartName& name) {
-  return remove_if_there(store, part_path(store, name, PartName::Kind::failed));
+  return remove_if_there(store.backend(), part_path(store, name, PartName::Kind::failed));
 }
 
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
@@ -382,7 +359,7 @@ Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const s
 }
 
 Result<uint64_t> remove_used_parts(const Store& store, const SetName* only) {
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.backend().watch_power());
   VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));
   uint64_t removed = 0;
   for (const PartName& name : names) {

@@ -22,9 +22,6 @@ struct PartName;
 /// A writer whose lease shows no sign of life for so long is taken for dead, where nothing tells it sooner.
 constexpr double kLeaseSilenceSeconds = 15;
 
-/// What to do if a set of that name is there already.
-enum class IfExists : uint8_t { refuse, replace };
-
 /// A writer's place in a store, without locks: a file of its own name in `writers/`. While it is there, nothing that
 /// existed when the writer began is removed by a prune, nor are the writer's own new arenas. Committing *renames that
 /// very file* into the catalog: if a prune has given the writer up for dead (it removes the file), the rename fails and
@@ -81,7 +78,7 @@ class WriterLease {
   const UniqueId id_;
   std::unique_ptr<PowerWatch> power_;
   std::string path_;
-  std::unique_ptr<File> file_;
+  std::unique_ptr<HeldRecord> record_;
   std::vector<ArenaId> condemned_;
   Mutex mutex_;  // guards ending_
   ConditionVariable ended_;

@@ -46,17 +46,17 @@ CopyFaults faults_of_node(const Store& store, const Score& score, const ArenaId&
 
 Status condemn_arenas(const Store& store, const std::set<ArenaId>& arenas) {
   if (arenas.empty()) return {};
-  FileSystem& fs = store.fs();
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, fs.watch_power());
+  Backend& backend = store.backend();
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, backend.watch_power());
   for (const ArenaId& arena : arenas) {
-    const Status there = fs.stat(store.arena_path(arena)).status();
+    const Status there = backend.status(store.arena_path(arena)).status();
     if (there.code() == StatusCode::not_found) continue;
     VARVE_TRY(there);
     // Empty: the prune that takes it up waits for all writers that it finds then.
-    const Status marked = fs.create(join_path(store.condemned_path(), arena.hex())).status();
+    const Status marked = backend.hold(join_path(store.condemned_path(), arena.hex()), {}).status();
     if (!marked.ok() && marked.code() != StatusCode::already_exists) return marked;
   }
-  return fs.sync_directory(store.condemned_path());
+  return backend.settle(store.condemned_path());
 }
 
 }  // namespace varve

@@ -80,7 +80,7 @@ Status Evacuation::copy_what_is_needed(const std::vector<ArenaId>& victims) {
   if (writer_ == nullptr) return {};
   const std::unique_ptr<SpreadWriter> full = std::move(writer_);
   VARVE_TRY(full->seal());
-  return store_.fs().sync_directory(store_.arenas_path());  // durable before what it replaces goes
+  return store_.backend().settle(store_.arenas_path());  // durable before what it replaces goes
 }
 
 /// Where what is copied goes. On a full disk, what need not be copied goes without it.
@@ -101,7 +101,7 @@ Status Evacuation::find_homes() {
   VARVE_ASSIGN(std::vector<ArenaId> condemned_list, store_.list_condemned());
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
   // What is relied on must be as durable as the removal of what it stands in for.
-  VARVE_TRY(store_.fs().sync_directory(store_.arenas_path()));
+  VARVE_TRY(store_.backend().settle(store_.arenas_path()));
   const std::set<ArenaId> condemned(condemned_list.begin(), condemned_list.end());
   for (const ArenaId& id : arenas) {
     if (condemned.contains(id)) continue;

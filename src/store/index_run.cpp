@@ -10,18 +10,19 @@
 
 namespace varve {
 
-PagedFile::PagedFile(std::unique_ptr<File> file, uint64_t bytes, std::string path, std::shared_ptr<PageBudget> budget)
+PagedFile::PagedFile(std::unique_ptr<RangeReader> file, uint64_t bytes, std::string path,
+                     std::shared_ptr<PageBudget> budget)
     : file_(std::move(file)),
       bytes_(bytes),
       path_(std::move(path)),
       budget_(std::move(budget)),
       pages_(new std::atomic<std::byte*>[bytes / kPageBytes + 1]()) {}
 
-Result<std::unique_ptr<PagedFile>> PagedFile::open(FileSystem& fs, const std::string& path,
+Result<std::unique_ptr<PagedFile>> PagedFile::open(Backend& backend, const std::string& path,
                                                    std::shared_ptr<PageBudget> budget) {
-  VARVE_ASSIGN(std::unique_ptr<File> file, fs.open_read(path));
+  VARVE_ASSIGN(std::unique_ptr<RangeReader> file, backend.open(path));
   VARVE_ASSIGN(const uint64_t bytes, file->size());
-  return std::unique_ptr<PagedFile>(new PagedFile(std::move(file), bytes, fs.shown_path(path), std::move(budget)));
+  return std::unique_ptr<PagedFile>(new PagedFile(std::move(file), bytes, backend.shown_path(path), std::move(budget)));
 }
 
 PagedFile::~PagedFile() {
@@ -199,8 +200,8 @@ std::vector<ArenaId> parse_arenas(ByteSpan raw) {
 }
 }  // namespace
 
-Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const UniqueId& store) {
-  VARVE_ASSIGN(const std::unique_ptr<File> file, fs.open_read(path));
+Result<RunTable> read_run_table(Backend& backend, const std::string& path, const UniqueId& store) {
+  VARVE_ASSIGN(const std::unique_ptr<RangeReader> file, backend.open(path));
   VARVE_ASSIGN(const uint64_t file_bytes, file->size());
   ByteVector raw(static_cast<size_t>(std::min<uint64_t>(file_bytes, kFirstReadBytes)));
   VARVE_TRY(read_exactly(*file, 0, raw, path));
@@ -212,11 +213,11 @@ Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const U
   return RunTable{parse_arenas(ByteSpan(raw).subspan(kRunHeaderBytes)), header.scope, header.entry_count};
 }
 
-Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(FileSystem& fs, const std::string& path,
+Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(Backend& backend, const std::string& path,
                                                            const UniqueId& store, std::shared_ptr<PageBudget> budget) {
   if (!budget) budget = std::make_shared<PageBudget>(kHeldBytesMax);
-  VARVE_ASSIGN(std::unique_ptr<PagedFile> file, PagedFile::open(fs, path, std::move(budget)));
-  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(fs.shown_path(path), std::move(file)));
+  VARVE_ASSIGN(std::unique_ptr<PagedFile> file, PagedFile::open(backend, path, std::move(budget)));
+  std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(backend.shown_path(path), std::move(file)));
   VARVE_TRY(run->parse(store));
   return run;
 }
@@ -317,7 +318,7 @@ namespace {
 /// Collects writes to one place of a file into large ones.
 class SectionWriter {
  public:
-  SectionWriter(File& file, uint64_t offset) : file_(file), offset_(offset) {}
+  SectionWriter(ObjectWriter& file, uint64_t offset) : file_(file), offset_(offset) {}
   Status put(ByteSpan bytes) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
     return buffer_.size() >= 256_KiB ? flush() : Status();
@@ -330,32 +331,32 @@ class SectionWriter {
   }
 
  private:
-  File& file_;
+  ObjectWriter& file_;
   uint64_t offset_;
   ByteVector buffer_;
 };
 
-Result<uint32_t> crc_of_file(File& file, uint64_t bytes, const std::string& path) {
+Result<uint32_t> crc_of(ObjectWriter& written, uint64_t bytes, const std::string& path) {
   ByteVector window(std::min<uint64_t>(bytes, 1_MiB));
   uint32_t crc = 0;
   for (uint64_t at = 0; at < bytes; at += window.size()) {
     MutableByteSpan part(window.data(), std::min<uint64_t>(window.size(), bytes - at));
-    VARVE_TRY(read_exactly(file, at, part, path));
+    VARVE_ASSIGN(const size_t got, written.read_at(at, part));
+    if (got != part.size()) return Status::io_error("what was just written cannot be read", path);
     crc = crc32c(part, crc);
   }
   return crc;
 }
 }  // namespace
 
-Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const RunTable& table,
+Status write_index_run(Backend& backend, const std::string& path, const UniqueId& store, const RunTable& table,
                        const std::function<Result<ChunkIndexEntry>()>& next) {
   const std::vector<ArenaId>& arenas = table.arenas;
   const uint64_t entry_count = table.entry_count;
   const uint32_t bucket_bits = bucket_bits_for(entry_count);
   const uint64_t filter_blocks = entry_count / kFilterKeysPerBlock + 1;
   const RunSizes sizes = run_sizes(arenas.size(), entry_count, bucket_bits, filter_blocks);
-  const std::string part_path = path + ".part";
-  VARVE_ASSIGN(std::unique_ptr<File> file, fs.create(part_path));
+  VARVE_ASSIGN(const std::unique_ptr<ObjectWriter> file, backend.put(path, {.durable = false}));
 
   ByteVector head;
   ByteWriter w(head);
@@ -398,11 +399,10 @@ Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& 
   VARVE_TRY(open_buckets_to(uint64_t{1} << bucket_bits, entry_count));
   for (SectionWriter* section : {&buckets, &prefixes, &places}) VARVE_TRY(section->flush());
   VARVE_TRY(file->write_at(sizes.filter_at, filter));
-  VARVE_ASSIGN(uint32_t crc, crc_of_file(*file, sizes.crc_at, part_path));
+  VARVE_ASSIGN(const uint32_t crc, crc_of(*file, sizes.crc_at, path));
   store_le<uint32_t>(raw, crc);
   VARVE_TRY(file->write_at(sizes.crc_at, ByteSpan(raw, 4)));
-  file.reset();
-  return fs.rename(part_path, path);
+  return file->seal(sizes.crc_at + 4);
 }
 
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/file_system.h"
+#include "backend/backend.h"
 #include "core/sync.h"
 #include "format/pack.h"
 
@@ -36,7 +36,7 @@ class PageBudget {
 class PagedFile {
  public:
   /// `budget` outlives it, and is for the pages that read() may hold.
-  static Result<std::unique_ptr<PagedFile>> open(FileSystem& fs, const std::string& path,
+  static Result<std::unique_ptr<PagedFile>> open(Backend& backend, const std::string& path,
                                                  std::shared_ptr<PageBudget> budget);
   ~PagedFile();
   PagedFile(const PagedFile&) = delete;
@@ -61,11 +61,11 @@ class PagedFile {
  private:
   static constexpr uint64_t kPageBytes = 4096;
 
-  PagedFile(std::unique_ptr<File> file, uint64_t bytes, std::string path, std::shared_ptr<PageBudget> budget);
+  PagedFile(std::unique_ptr<RangeReader> file, uint64_t bytes, std::string path, std::shared_ptr<PageBudget> budget);
   /// The page, which it reads if need be; null if it cannot be read, or not be held.
   const std::byte* page(uint64_t number, Hold hold) const;
 
-  const std::unique_ptr<File> file_;
+  const std::unique_ptr<RangeReader> file_;
   const uint64_t bytes_;
   const std::string path_;  ///< for messages
   const std::shared_ptr<PageBudget> budget_;
@@ -120,10 +120,10 @@ struct RunTable {
 class ChunkIndexRun {
  public:
   /// `budget`: for all of the file but the filter; none: one of its own.
-  static Result<std::unique_ptr<ChunkIndexRun>> open(FileSystem& fs, const std::string& path, const UniqueId& store,
+  static Result<std::unique_ptr<ChunkIndexRun>> open(Backend& backend, const std::string& path, const UniqueId& store,
                                                      std::shared_ptr<PageBudget> budget = nullptr);
 
-  /// For messages (FileSystem::shown_path).
+  /// For messages (Backend::shown_path).
   const std::string& path() const { return path_; }
   const RunTable& table() const { return table_; }
   const std::vector<ArenaId>& arenas() const { return table_.arenas; }
@@ -156,10 +156,10 @@ class ChunkIndexRun {
 };
 
 /// What a run is about, without its entries, of which nothing is read.
-Result<RunTable> read_run_table(FileSystem& fs, const std::string& path, const UniqueId& store);
+Result<RunTable> read_run_table(Backend& backend, const std::string& path, const UniqueId& store);
 
 /// Writes a run at `path` (through a temporary name). `next` gives the `table.entry_count` entries in ascending order.
-Status write_index_run(FileSystem& fs, const std::string& path, const UniqueId& store, const RunTable& table,
+Status write_index_run(Backend& backend, const std::string& path, const UniqueId& store, const RunTable& table,
                        const std::function<Result<ChunkIndexEntry>()>& next);
 
 /// The entries of several runs as those of one, in order: of each arena from the first run that names it, and only what

@@ -124,12 +124,7 @@ std::string LeaseHolder::to_string() const {
 }
 
 JobLease::JobLease(const Store& store, Terms terms, Clock& clock)
-    : store_(store),
-      terms_(std::move(terms)),
-      clock_(clock),
-      path_(lease_path(store, terms_.job)),
-      own_path_(join_path(runs_path(store), terms_.run.hex() + ".tmp")),
-      stale_path_(join_path(runs_path(store), terms_.run.hex() + ".stale")) {
+    : store_(store), terms_(std::move(terms)), clock_(clock), path_(lease_path(store, terms_.job)) {
   runs_here().add(terms_.run);
 }
 
@@ -141,12 +136,8 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
   VARVE_ASSIGN(own.process, ProcessIdentity::own());
   own.started_s = calendar_seconds();
   lease->text_ = text_of(own);
-  VARVE_TRY(store.fs().create_directory(runs_path(store)));
-  const Status taken = lease->take();
-  if (!taken.ok()) {
-    store.fs().remove(lease->own_path_).ignore("what a run leaves there does no harm");
-    return taken;
-  }
+  VARVE_TRY(store.backend().make_folder(runs_path(store)));
+  VARVE_TRY(lease->take());
   lease->held_ = true;
   lease->confirmed_seconds_ = lease->tried_seconds_ = clock.seconds();
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
@@ -158,18 +149,10 @@ JobLease::~JobLease() {
   runs_here().remove(terms_.run);
 }
 
-Status JobLease::write_own() {
-  store_.fs().remove(own_path_).ignore("it may be there from before");
-  VARVE_ASSIGN(const std::unique_ptr<File> file, store_.fs().create(own_path_));
-  VARVE_TRY(file->write_at(0, text_));
-  // On a server, it waits until all of it is there: whoever sees the name sees the text.
-  return file->truncate(text_.size());
-}
-
 Result<JobLease::Seen> JobLease::look() const {
   Seen seen;
-  VARVE_ASSIGN(seen.text, read_file(store_.fs(), path_, kTextBytesMax));
-  VARVE_ASSIGN(const FileStatus status, store_.fs().stat(path_));
+  VARVE_ASSIGN(seen.text, read_record(store_.backend(), path_, kTextBytesMax));
+  VARVE_ASSIGN(const FileStatus status, store_.backend().status(path_));
   seen.modified_ns = status.modified_ns;
   seen.holder = parse_holder(as_text(seen.text));
   return seen;
@@ -178,8 +161,7 @@ Result<JobLease::Seen> JobLease::look() const {
 /// Of several runs that come at once, one gets it: the names of files decide.
 Status JobLease::take() {
   for (int tries = 0; tries < kTriesMax; ++tries) {
-    VARVE_TRY(write_own());
-    const Status named = store_.fs().rename_no_replace(own_path_, path_);
+    const Status named = store_.backend().publish(path_, text_);
     if (named.code() != StatusCode::already_exists) return named;
     const Result<Seen> seen = look();
     if (seen.status().code() == StatusCode::not_found) continue;
@@ -188,16 +170,16 @@ Status JobLease::take() {
       VARVE_ASSIGN(const bool dead, await_death(*seen));
       if (!dead) continue;
     }
-    VARVE_TRY(remove_stale(*seen));
+    // A run that was faster may have taken it meanwhile.
+    VARVE_TRY(store_.backend().remove_unchanged(path_, seen->text));
   }
   return Status::busy("many runs of this job are being started", terms_.job);
 }
 
 /// How long ago the last sign of life was, by what the store stamps files with now.
 Result<double> JobLease::silence_of(const Seen& seen) const {
-  VARVE_TRY(store_.fs().touch(own_path_));
-  VARVE_ASSIGN(const FileStatus now, store_.fs().stat(own_path_));
-  return static_cast<double>(now.modified_ns - seen.modified_ns) * 1e-9;
+  VARVE_ASSIGN(const int64_t now_ns, store_.backend().now());
+  return static_cast<double>(now_ns - seen.modified_ns) * 1e-9;
 }
 
 Result<bool> JobLease::await_death(const Seen& first) {
@@ -234,21 +216,6 @@ Status JobLease::running_already(const Seen& seen) const {
       terms_.job, kHint);
 }
 
-/// Takes the lease that was seen out of the way; OK also if another run has done it.
-Status JobLease::remove_stale(const Seen& seen) {
-  FileSystem& fs = store_.fs();
-  const Status moved = fs.rename(path_, stale_path_);
-  if (moved.code() == StatusCode::not_found) return {};
-  VARVE_TRY(moved);
-  const Result<ByteVector> text = read_file(fs, stale_path_, kTextBytesMax);
-  if (text.ok() && *text != seen.text) {
-    // A run that was faster has taken it meanwhile: its lease goes back. Should it miss it just now, it makes it anew.
-    const Status back = fs.rename_no_replace(stale_path_, path_);
-    if (back.ok()) return {};
-  }
-  return fs.remove(stale_path_);
-}
-
 // Signs of life
 
 void JobLease::beat() {
@@ -276,15 +243,13 @@ Result<bool> JobLease::beat_once(std::optional<LeaseHolder>& other) {
   Result<Seen> seen = look();
   if (seen.status().code() == StatusCode::not_found) {
     // Somebody has removed it, or is about to put it back.
-    if (!write_own().ok() || !store_.fs().rename_no_replace(own_path_, path_).ok()) {
-      store_.fs().remove(own_path_).ignore("the next sign of life makes it anew");
-    }
+    store_.backend().publish(path_, text_).ignore("the next sign of life makes it anew");
     seen = look();
   }
   VARVE_TRY(seen.status());
   other = seen->holder;
   if (seen->text != text_) return false;
-  VARVE_TRY(store_.fs().touch(path_));
+  VARVE_TRY(store_.backend().touch(path_));
   return true;
 }
 
@@ -314,12 +279,11 @@ Status JobLease::release() {
   if (!held_ || !reached) return {};
   held_ = false;
   const Result<Seen> seen = look();
-  if (!seen.ok() || seen->text != text_) return {};
-  return store_.fs().remove(path_);
+  return seen.ok() && seen->text == text_ ? store_.backend().remove_unchanged(path_, text_) : Status();
 }
 
 Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {
-  const Result<ByteVector> text = read_file(store.fs(), lease_path(store, job), kTextBytesMax);
+  const Result<ByteVector> text = read_record(store.backend(), lease_path(store, job), kTextBytesMax);
   if (!text.ok()) return {};
   const std::optional<LeaseHolder> holder = parse_holder(as_text(*text));
   return holder && holder->run != run ? taken_over(holder, job) : Status();

@@ -62,13 +62,11 @@ class JobLease {
     int64_t modified_ns = 0;
     std::optional<LeaseHolder> holder{};  ///< none: it makes no sense
   };
-  Status write_own();
   Result<Seen> look() const;
   Status take();
   /// Whether the run that was seen is dead; waits until that is known.
   Result<bool> await_death(const Seen& first);
   Result<double> silence_of(const Seen& seen) const;
-  Status remove_stale(const Seen& seen);
   Status running_already(const Seen& seen) const;
   void beat();
   /// Whether the lease is still the own one; fails if that cannot be told.
@@ -77,7 +75,7 @@ class JobLease {
   const Store& store_;
   const Terms terms_;
   Clock& clock_;
-  const std::string path_, own_path_, stale_path_;
+  const std::string path_;
   ByteVector text_;
   bool held_ = false;
   Mutex mutex_;  ///< guards all below but the thread

@@ -120,10 +120,10 @@ bool is_plain_lease(std::string_view text) {
 /// What a writer is about to commit: all of it is known if the lease holds a whole record. A record that is half
 /// written is not needed yet (and looks as if it could not be understood, as long as it takes).
 Status mark_leases(const Store& store, Needs& needs) {
-  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store.fs().list(store.writers_path()));
+  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store.backend().list(store.writers_path()));
   for (const DirectoryEntry& entry : entries) {
     const std::string path = join_path(store.writers_path(), entry.name);
-    const Result<ByteVector> raw = read_file(store.fs(), path, kSetRecordBytesMax);
+    const Result<ByteVector> raw = read_record(store.backend(), path, kSetRecordBytesMax);
     if (raw.ok() && is_plain_lease(as_text(*raw))) continue;
     Status marked = raw.status();
     if (raw.ok()) {
@@ -131,7 +131,7 @@ Status mark_leases(const Store& store, Needs& needs) {
       marked = record.ok() ? mark_record(store, *record, needs) : record.status();
     }
     // One that is gone has become a part or a set, which is seen as such; or was given up.
-    if (!marked.ok() && store.fs().stat(path).status().code() != StatusCode::not_found) needs.uncertain = true;
+    if (!marked.ok() && store.backend().status(path).status().code() != StatusCode::not_found) needs.uncertain = true;
   }
   return {};
 }

@@ -201,7 +201,7 @@ Result<std::set<ArenaId>> choose_victims(const Store& store, const std::vector<A
     }
   }
   // What is merged lies twice for a while: where there is no room for that, it is not begun.
-  const Result<uint64_t> room = store.fs().free_bytes(store.arenas_path());
+  const Result<uint64_t> room = store.backend().free_bytes(store.arenas_path());
   return plan.victims(room.ok() ? static_cast<double>(*room) / 2 : static_cast<double>(UINT64_MAX));
 }
 
@@ -215,7 +215,7 @@ constexpr auto kEmptiedTogetherBytes = static_cast<double>(1_GiB);
 class Pruner {
  public:
   Pruner(const Store& store, const PruneOptions& options, ProgressSink& progress)
-      : store_(store), fs_(store.fs()), options_(options), progress_(progress) {}
+      : store_(store), backend_(store.backend()), options_(options), progress_(progress) {}
 
   Result<PruneReport> run() {
     const Status dropped = drop_sets();
@@ -278,16 +278,16 @@ class Pruner {
     VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
     uint64_t bytes = 0;
     for (const ArenaId& id : arenas) {
-      if (Result<FileStatus> status = fs_.stat(store_.arena_path(id)); status.ok()) bytes += status->bytes;
+      if (Result<FileStatus> status = backend_.status(store_.arena_path(id)); status.ok()) bytes += status->bytes;
     }
     return bytes;
   }
 
   Result<std::map<std::string, int64_t>> leases() const {
-    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(store_.writers_path()));
+    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, backend_.list(store_.writers_path()));
     std::map<std::string, int64_t> beats;
     for (const DirectoryEntry& entry : entries) {
-      Result<FileStatus> status = fs_.stat(join_path(store_.writers_path(), entry.name));
+      Result<FileStatus> status = backend_.status(join_path(store_.writers_path(), entry.name));
       if (status.ok()) {
         beats[entry.name] = status->modified_ns;
       } else if (status.status().code() != StatusCode::not_found) {
@@ -303,11 +303,11 @@ class Pruner {
   Status remove_dead_leases() {
     VARVE_ASSIGN(auto writers, leases());
     if (writers.empty()) return {};
-    VARVE_ASSIGN(int64_t now_ns, file_system_time());
+    VARVE_ASSIGN(int64_t now_ns, backend_.now());
     for (const auto& [name, beat_ns] : writers) {
       const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.silence_seconds * 1e9;
       if (!silent && !WriterLease::known_dead(store_, name)) continue;
-      VARVE_TRY(remove_if_there(join_path(store_.writers_path(), name)));
+      VARVE_TRY(remove_if_there(backend_, join_path(store_.writers_path(), name)));
       ++report_.leftover_files;
     }
     return {};
@@ -320,14 +320,14 @@ class Pruner {
     VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store_));
     VARVE_ASSIGN(const std::vector<PartName> failures, list_parts(store_, PartName::Kind::failed));
     if (parts.empty() && failures.empty()) return {};
-    VARVE_ASSIGN(const int64_t now_ns, file_system_time());
+    VARVE_ASSIGN(const int64_t now_ns, backend_.now());
     VARVE_TRY(remove_old_parts(parts, PartName::Kind::delivered, now_ns));
     return remove_old_parts(failures, PartName::Kind::failed, now_ns);
   }
 
   Status remove_old_parts(const std::vector<PartName>& names, PartName::Kind kind, int64_t now_ns) {
     for (const PartName& name : names) {
-      Result<FileStatus> status = fs_.stat(join_path(store_.parts_path(), name.file_name(kind)));
+      Result<FileStatus> status = backend_.status(join_path(store_.parts_path(), name.file_name(kind)));
       if (status.status().code() == StatusCode::not_found) continue;
       VARVE_TRY(status.status());
       if (static_cast<double>(now_ns - status->modified_ns) < options_.part_seconds_max * 1e9) continue;
@@ -335,22 +335,6 @@ class Pruner {
       ++report_.leftover_files;
     }
     return {};
-  }
-
-  /// What the file system, which may be on another machine, stamps files with now, in nanoseconds.
-  Result<int64_t> file_system_time() const {
-    VARVE_TRY(fs_.create_directory(store_.index_path()));
-    while (true) {
-      VARVE_ASSIGN(UniqueId name, UniqueId::random());
-      const std::string path = join_path(store_.index_path(), name.hex() + ".part");
-      VARVE_TRY(fs_.create(path).status());
-      Result<FileStatus> status = fs_.stat(path);
-      // Another prune may have taken it for a leftover just now.
-      if (status.status().code() == StatusCode::not_found) continue;
-      VARVE_TRY(remove_if_there(path));
-      VARVE_TRY(status.status());
-      return status->modified_ns;
-    }
   }
 
   /// Marks the arenas that are to go. Once marked, an arena stays so until it is removed: no new reference is made into
@@ -376,16 +360,16 @@ class Pruner {
     const bool merges = options_.wait_seconds > 0 && options_.live_share_min > 0;
     const VictimRules rules{options_.live_share_min, merges ? options_.merge_below_bytes : 0};
     VARVE_ASSIGN(const std::set<ArenaId> chosen, choose_victims(store_, candidates, needs, rules, progress_));
-    std::map<ArenaId, std::unique_ptr<File>> marks;
+    std::map<ArenaId, std::unique_ptr<HeldRecord>> marks;
     for (const ArenaId& id : chosen) {
-      Result<std::unique_ptr<File>> mark = fs_.create(join_path(store_.condemned_path(), id.hex()));
+      Result<std::unique_ptr<HeldRecord>> mark = backend_.hold(join_path(store_.condemned_path(), id.hex()), {});
       // On a full disk, those that can be marked make room for the others.
       if (mark.status().code() == StatusCode::no_space && !victims.empty()) break;
       if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
       victims.insert(id);
       if (mark.ok()) marks[id] = std::move(*mark);
     }
-    VARVE_TRY(fs_.sync_directory(store_.condemned_path()));
+    VARVE_TRY(backend_.settle(store_.condemned_path()));
     VARVE_ASSIGN(auto unaware, leases());
     std::string text;
     for (const auto& [name, beat] : unaware) text += name + "\n";
@@ -393,8 +377,7 @@ class Pruner {
     for (const ArenaId& id : victims) {
       auto mark = marks.find(id);
       if (mark != marks.end()) {
-        Status written = mark->second->write_at(0, as_bytes(text));
-        if (written.ok()) written = mark->second->sync();
+        const Status written = mark->second->rewrite(as_bytes(text));
         // Then it says nothing, as far as is known, and all writers of now are waited for.
         if (written.code() != StatusCode::no_space) VARVE_TRY(written);
       }
@@ -405,7 +388,7 @@ class Pruner {
 
   /// Adds the writers that an arena's mark names to those to be waited for; all of `now` if it does not say.
   Status note_unaware(const ArenaId& id, const std::map<std::string, int64_t>& now) {
-    Result<ByteVector> raw = read_file(fs_, join_path(store_.condemned_path(), id.hex()), 16_MiB);
+    Result<ByteVector> raw = read_record(backend_, join_path(store_.condemned_path(), id.hex()), 16_MiB);
     if (!raw.ok() && raw.status().code() == StatusCode::not_found)
       return {};  // another prune has removed arena and mark
     const std::string text(raw.ok() ? as_text(*raw) : std::string_view());
@@ -435,7 +418,7 @@ class Pruner {
         if (current == now.end()) {
           it = waiting.erase(it);
         } else if ((long_enough && current->second == it->second) || WriterLease::known_dead(store_, it->first)) {
-          VARVE_TRY(remove_if_there(join_path(store_.writers_path(), it->first)));
+          VARVE_TRY(remove_if_there(backend_, join_path(store_.writers_path(), it->first)));
           ++report_.leftover_files;
           it = waiting.erase(it);
         } else {
@@ -449,11 +432,6 @@ class Pruner {
     return {};
   }
 
-  Status remove_if_there(const std::string& path) const {
-    Status removed = fs_.remove(path);
-    return removed.code() == StatusCode::not_found ? Status() : removed;
-  }
-
   Status remove_victims(const std::set<ArenaId>& victims, const Needs& needs) {
     if (writers_remain_) {
       report_.waiting_arenas = victims.size();
@@ -461,9 +439,9 @@ class Pruner {
     }
     // The lease of a writer that was given up must not come back, nor a set that somebody dropped or a part that was
     // removed, after a power cut when the arenas are gone.
-    VARVE_TRY(fs_.sync_directory(store_.writers_path()));
+    VARVE_TRY(backend_.settle(store_.writers_path()));
     VARVE_TRY(sync_catalog());
-    const Status parts_synced = fs_.sync_directory(store_.parts_path());
+    const Status parts_synced = backend_.settle(store_.parts_path());
     if (parts_synced.code() != StatusCode::not_found) VARVE_TRY(parts_synced);
     // What nobody needs goes first, and what is elsewhere: on a full disk, copies of the rest may find room where it
     // was.
@@ -521,28 +499,28 @@ class Pruner {
     if (ids.empty()) return {};
     store_.drop_arena_cache();
     for (const ArenaId& id : ids) {
-      VARVE_TRY(remove_if_there(store_.arena_path(id)));
+      VARVE_TRY(remove_if_there(backend_, store_.arena_path(id)));
       ++report_.removed_arenas;
     }
     // The marks go after the arenas: an arena without its mark must not come back.
-    VARVE_TRY(fs_.sync_directory(store_.arenas_path()));
-    for (const ArenaId& id : ids) VARVE_TRY(remove_if_there(join_path(store_.condemned_path(), id.hex())));
-    return fs_.sync_directory(store_.condemned_path());
+    VARVE_TRY(backend_.settle(store_.arenas_path()));
+    for (const ArenaId& id : ids) VARVE_TRY(remove_if_there(backend_, join_path(store_.condemned_path(), id.hex())));
+    return backend_.settle(store_.condemned_path());
   }
 
   /// A set that somebody dropped must not come back after a power cut when its arenas are gone.
   Status sync_catalog() const {
     VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(store_).jobs());
     for (const std::string& job : jobs) {
-      Status synced = fs_.sync_directory(Catalog(store_).job_path(job));
+      Status synced = backend_.settle(Catalog(store_).job_path(job));
       if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);
     }
-    return fs_.sync_directory(store_.sets_path());
+    return backend_.settle(store_.sets_path());
   }
 
   /// Unfinished files of writers that are gone.
   Status remove_leftovers() {
-    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs_.list(store_.arenas_path()));
+    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, backend_.list(store_.arenas_path()));
     VARVE_ASSIGN(const std::vector<std::string> unfinished_runs, list_unfinished_runs());
     VARVE_ASSIGN(auto writers, leases());  // after the lists: a writer's lease is there before its files
     for (const DirectoryEntry& entry : entries) {
@@ -551,11 +529,11 @@ class Pruner {
       const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(),
                                                 [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
       if (alive) continue;
-      VARVE_TRY(remove_if_there(join_path(store_.arenas_path(), entry.name)));
+      VARVE_TRY(remove_if_there(backend_, join_path(store_.arenas_path(), entry.name)));
       ++report_.leftover_files;
     }
     if (!writers.empty()) return {};
-    for (const std::string& path : unfinished_runs) VARVE_TRY(remove_if_there(path));
+    for (const std::string& path : unfinished_runs) VARVE_TRY(remove_if_there(backend_, path));
     return {};
   }
 
@@ -563,8 +541,8 @@ class Pruner {
     std::vector<std::string> paths;
     for (uint32_t place = 0; place < store_.spread().places(); ++place) {
       const std::string folder = store_.index_path(place);
-      VARVE_TRY(fs_.create_directory(folder));  // disposable, so it may be missing
-      VARVE_ASSIGN(const std::vector<DirectoryEntry> runs, fs_.list(folder));
+      VARVE_TRY(backend_.make_folder(folder));  // disposable, so it may be missing
+      VARVE_ASSIGN(const std::vector<DirectoryEntry> runs, backend_.list(folder));
       for (const DirectoryEntry& entry : runs) {
         if (entry.name.ends_with(".part")) paths.push_back(join_path(folder, entry.name));
       }
@@ -573,7 +551,7 @@ class Pruner {
   }
 
   const Store& store_;
-  FileSystem& fs_;
+  Backend& backend_;
   const PruneOptions& options_;
   ProgressSink& progress_;
   PruneReport report_;
@@ -585,7 +563,7 @@ class Pruner {
 
 Result<PruneReport> prune_store(const Store& store, const PruneOptions& options, ProgressSink& progress) {
   // What others have done to names counts, too, and is made durable here before it is relied on.
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.backend().watch_power());
   return Pruner(store, options, progress).run();
 }
 

@@ -126,11 +126,11 @@ Status ArenaMover::become_sole_mover() {
   VARVE_ASSIGN(const UniqueId id, mover_id());
   VARVE_ASSIGN(lease_, WriterLease::acquire(store_, id));
   // After the own lease is there: of two that begin at the same time, one at least sees the other.
-  VARVE_ASSIGN(const std::vector<DirectoryEntry> leases, store_.fs().list(store_.writers_path()));
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> leases, store_.backend().list(store_.writers_path()));
   for (const DirectoryEntry& lease : leases) {
     if (lease.name == id.hex() || !WriterLease::owns(lease.name, id)) continue;
     if (!WriterLease::known_dead(store_, lease.name)) VARVE_TRY(wait_for_silence(lease.name));
-    const Status removed = store_.fs().remove(join_path(store_.writers_path(), lease.name));
+    const Status removed = store_.backend().remove(join_path(store_.writers_path(), lease.name));
     if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
   }
   return {};
@@ -144,7 +144,7 @@ Status ArenaMover::wait_for_silence(const std::string& lease) {
   std::optional<int64_t> beat_ns;
   const auto begin = Clock::now();
   while (true) {
-    const Result<FileStatus> status = store_.fs().stat(path);
+    const Result<FileStatus> status = store_.backend().status(path);
     if (status.status().code() == StatusCode::not_found) return {};
     VARVE_TRY(status.status());
     if (beat_ns && *beat_ns != status->modified_ns)
@@ -197,7 +197,7 @@ Result<bool> ArenaMover::move(const Arena& arena, uint32_t to) {
 Status ArenaMover::copy(const ArenaReader& arena, uint32_t to) {
   const ArenaId id = copies_lease_->arena_id(copy_count_++, to);
   VARVE_ASSIGN(const std::unique_ptr<ArenaWriter> writer,
-               ArenaWriter::create(store_.fs(), store_.part_path(id), store_.arena_header(id),
+               ArenaWriter::create(store_.backend(), store_.arena_path(id), store_.arena_header(id),
                                    {.background = false, .buffer_bytes = 1_MiB}));
   const std::vector<FrameEntry>&packs = arena.index().packs, &nodes = arena.index().nodes;
   for (size_t pack = 0, node = 0; pack < packs.size() || node < nodes.size();) {
@@ -208,8 +208,8 @@ Status ArenaMover::copy(const ArenaReader& arena, uint32_t to) {
     VARVE_ASSIGN(const ArenaReader::RawFrame frame, arena.read_raw(kind, ordinal));
     VARVE_TRY(writer->append_copy(kind, pack_is_next ? packs[ordinal] : nodes[ordinal], frame.meta, frame.body));
   }
-  VARVE_TRY(writer->seal(store_.arena_path(id)));
-  return store_.fs().sync_directory(store_.arenas_path());
+  VARVE_TRY(writer->seal());
+  return store_.backend().settle(store_.arenas_path());
 }
 
 /// As a prune does it, which reads of the copies what is needed.

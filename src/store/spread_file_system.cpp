@@ -18,7 +18,7 @@ Result<SpreadWriter::Open*> SpreadWriter::arena_of(const Score& score) {
   const uint32_t place = store_.spread().place_of(score);
   Open& open = by_place_[place];
   if (open.writer == nullptr) {
-    VARVE_ASSIGN(open.writer, ArenaWriter::create(store_.fs(), store_.part_path(ids_[place]),
+    VARVE_ASSIGN(open.writer, ArenaWriter::create(store_.backend(), store_.arena_path(ids_[place]),
                                                   store_.arena_header(ids_[place]), options_));
     open.ordinal = static_cast<uint32_t>(made_.size());
     made_.push_back(place);
@@ -46,7 +46,7 @@ Status SpreadWriter::seal() {
   // At the same time: each waits for its own disk.
   return parallel_for(made_.size(), made_.size(), [&](size_t i) -> Status {
     const uint32_t place = made_[i];
-    return by_place_[place].writer->seal(store_.arena_path(ids_[place]));
+    return by_place_[place].writer->seal();
   });
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "backend/folder_backend.h"
 #include "core/process.h"
 #include "format/store_header.h"
 
@@ -50,15 +51,20 @@ Result<SpreadMember> parse_spread_member(std::string_view text) {
   return Status::corrupt("this does not say which place of a spread store the folder is");
 }
 
-Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path) {
-  const std::string path = join_path(store_path, kMemberName);
-  const Result<ByteVector> raw = read_file(fs, path, kMemberBytesMax);
+Result<std::optional<SpreadMember>> read_spread_member(Backend& backend) {
+  const std::string path = join_path(backend.root(), kMemberName);
+  const Result<ByteVector> raw = read_record(backend, path, kMemberBytesMax);
   if (raw.status().code() == StatusCode::not_found) return std::optional<SpreadMember>();
   VARVE_TRY(raw.status());
   const Result<SpreadMember> member = parse_spread_member(as_text(*raw));
   if (member.ok()) return std::optional(*member);
   return Status::corrupt(std::string(member.status().message()), path,
                          "put the file back from a copy, or ask for help: nothing else is wrong");
+}
+
+Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path) {
+  FolderBackend folder(fs, store_path);
+  return read_spread_member(folder);
 }
 
 Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
@@ -70,9 +76,15 @@ Status write_spread_member(FileSystem& fs, const std::string& store_path, const 
 }
 
 Status missing_store(FileSystem& fs, const std::string& path) {
+  FolderBackend folder(fs, path);
+  return missing_store(folder);
+}
+
+Status missing_store(Backend& backend) {
+  const std::string& path = backend.root();
   // A creation that was stopped leaves empty folders.
   for (const char* folder : {"arenas", "sets"}) {
-    const Result<std::vector<DirectoryEntry>> inside = fs.list(join_path(path, folder));
+    const Result<std::vector<DirectoryEntry>> inside = backend.list(join_path(path, folder));
     if (!inside.ok() || inside->empty()) continue;
     return Status::corrupt("a store is here whose header is lost", Store::header_path(path), kHowToRestoreHeader);
   }
@@ -205,27 +217,38 @@ Status Store::sync_name(FileSystem& fs, const std::string& path) {
 Status Store::make_durable() const {
   std::lock_guard lock(durable_mutex_);
   if (is_durable_) return {};
-  VARVE_TRY(fs_.sync_directory(path_));
-  VARVE_TRY(sync_name(fs_, path_));
+  VARVE_TRY(backend_->settle(path_));
+  const Status named = backend_->settle(parent_path(path_));
+  if (named.code() != StatusCode::permission_denied) VARVE_TRY(named);
   is_durable_ = true;
   return {};
 }
 
 Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ChunkLookup* chunks,
                                            ArenaSpread spread) {
-  Result<ByteVector> raw = read_file(fs, header_path(path), 4096);
+  auto backend = std::make_unique<FolderBackend>(fs, path);
+  FolderBackend& folder = *backend;
+  return open(std::move(backend), folder, chunks, spread);
+}
+
+Result<std::unique_ptr<Store>> Store::open(Backend& backend) { return open(nullptr, backend, nullptr, {}); }
+
+Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<Backend> own, Backend& backend, ChunkLookup* chunks,
+                                           ArenaSpread spread) {
+  const std::string& path = backend.root();
+  Result<ByteVector> raw = read_record(backend, header_path(path), 4096);
   if (!raw.ok()) {
-    return raw.status().code() == StatusCode::not_found ? missing_store(fs, path) : raw.status();
+    return raw.status().code() == StatusCode::not_found ? missing_store(backend) : raw.status();
   }
   VARVE_ASSIGN(const StoreHeader header, decode_store_header(*raw, header_path(path)));
-  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, path));
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(backend));
   if ((member ? member->count : 1) != spread.places()) {
     return Status::invalid_argument(
         fmt::format("this is one of {} places of a store, and cannot be used alone", member ? member->count : 1), path,
         "name all of its servers");
   }
   VARVE_ASSIGN(const ScoreFunction score, ScoreFunction::create(header.algorithm, header.score_bytes));
-  return std::unique_ptr<Store>(new Store(fs, path, header.store, score, chunks, spread));
+  return std::unique_ptr<Store>(new Store(std::move(own), backend, header.store, score, chunks, spread));
 }
 
 Result<UniqueId> Store::id_of_header(ByteSpan header, const std::string& path) {
@@ -240,8 +263,8 @@ ArenaHeader Store::arena_header(const ArenaId& arena) const {
 namespace {
 /// The arenas that the names in a folder stand for, ascending.
 template <class Parse>
-Result<std::vector<ArenaId>> list_ids(FileSystem& fs, const std::string& folder, const Parse& parse) {
-  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(folder));
+Result<std::vector<ArenaId>> list_ids(Backend& backend, const std::string& folder, const Parse& parse) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, backend.list(folder));
   std::vector<ArenaId> ids;
   for (const DirectoryEntry& entry : entries) {
     if (entry.is_directory) continue;
@@ -252,10 +275,12 @@ Result<std::vector<ArenaId>> list_ids(FileSystem& fs, const std::string& folder,
 }
 }  // namespace
 
-Result<std::vector<ArenaId>> Store::list_arenas() const { return list_ids(fs_, arenas_path(), parse_arena_file_name); }
+Result<std::vector<ArenaId>> Store::list_arenas() const {
+  return list_ids(*backend_, arenas_path(), parse_arena_file_name);
+}
 
 Result<std::vector<ArenaId>> Store::list_condemned() const {
-  return list_ids(fs_, condemned_path(), [](std::string_view name) -> std::optional<ArenaId> {
+  return list_ids(*backend_, condemned_path(), [](std::string_view name) -> std::optional<ArenaId> {
     const Result<ArenaId> id = ArenaId::parse(name);
     return id.ok() ? std::optional(*id) : std::nullopt;
   });
@@ -271,7 +296,7 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
       return found->second.reader;
     }
   }
-  VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, ArenaReader::open(fs_, arena_path(id), id, id_, score_));
+  VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, ArenaReader::open(*backend_, arena_path(id), id, id_, score_));
   std::lock_guard lock(mutex_);
   if (auto found = arenas_.find(id); found != arenas_.end()) return found->second.reader;
   if (generation != cache_generation_)

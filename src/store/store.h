@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/file_system.h"
+#include "backend/backend.h"
 #include "core/sync.h"
 #include "core/unique_id.h"
 #include "format/frame.h"
@@ -94,6 +94,7 @@ inline constexpr uint32_t kSpreadPlacesMax = 1024;
 
 /// Reads that of the folder `store_path`; nothing if it is no place of a spread store. corrupt if the file makes no
 /// sense.
+Result<std::optional<SpreadMember>> read_spread_member(Backend& backend);
 Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path);
 /// already_exists, without a change, if it is one already.
 Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
@@ -105,6 +106,7 @@ Result<SpreadMember> parse_spread_member(std::string_view text);
 
 /// Why no store can be opened in a folder that has no header. corrupt: there is one that has lost it. not_found: there
 /// is none.
+Status missing_store(Backend& backend);
 Status missing_store(FileSystem& fs, const std::string& path);
 
 class Store;
@@ -163,6 +165,8 @@ class Store {
   /// has another number of places.
   static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ChunkLookup* chunks = nullptr,
                                              ArenaSpread spread = {});
+  /// One that lies elsewhere than in a folder; the backend outlives it.
+  static Result<std::unique_ptr<Store>> open(Backend& backend);
 
   /// The folders that every store has from its creation on.
   static constexpr std::array<std::string_view, 5> kFolders{"sets", "arenas", "writers", "condemned", "index"};
@@ -177,7 +181,8 @@ class Store {
   /// writes.
   Status make_durable() const;
 
-  FileSystem& fs() const { return fs_; }
+  /// What has its objects.
+  Backend& backend() const { return *backend_; }
   const std::string& path() const { return path_; }
   ChunkLookup* chunk_lookup() const { return chunks_; }
   const UniqueId& id() const { return id_; }
@@ -193,9 +198,8 @@ class Store {
   /// In a store over several places: that of the place of this number, as SpreadFileSystem names it.
   std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }
   std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena_file_name(arena)); }
-  /// The same for messages (FileSystem::shown_path).
-  std::string arena_name(const ArenaId& arena) const { return fs_.shown_path(arena_path(arena)); }
-  std::string part_path(const ArenaId& arena) const { return join_path(arenas_path(), arena.hex() + ".part"); }
+  /// The same for messages.
+  std::string arena_name(const ArenaId& arena) const { return backend_->shown_path(arena_path(arena)); }
 
   /// The sealed arenas that are there now, in the order of their ids.
   Result<std::vector<ArenaId>> list_arenas() const;
@@ -230,13 +234,22 @@ class Store {
   Result<Leaf> read_leaf(const LeafLink& link) const;
 
  private:
-  Store(FileSystem& fs, std::string path, const UniqueId& id, const ScoreFunction& score, ChunkLookup* chunks,
-        ArenaSpread spread)
-      : fs_(fs), path_(std::move(path)), id_(id), score_(score), chunks_(chunks), spread_(spread) {}
+  Store(std::unique_ptr<Backend> own, Backend& backend, const UniqueId& id, const ScoreFunction& score,
+        ChunkLookup* chunks, ArenaSpread spread)
+      : own_(std::move(own)),
+        backend_(&backend),
+        path_(backend.root()),
+        id_(id),
+        score_(score),
+        chunks_(chunks),
+        spread_(spread) {}
+  static Result<std::unique_ptr<Store>> open(std::unique_ptr<Backend> own, Backend& backend, ChunkLookup* chunks,
+                                             ArenaSpread spread);
   template <class Find>
   Result<std::vector<Place>> find(const Score& score, const ArenaId& hint, bool all, const Find& find_in) const;
 
-  FileSystem& fs_;
+  const std::unique_ptr<Backend> own_;  ///< null: somebody else's
+  Backend* const backend_;
   const std::string path_;
   const UniqueId id_;
   const ScoreFunction score_;

@@ -18,7 +18,8 @@ class SetMaker {
   explicit SetMaker(const Store& store)
       : store_(store), lease_(WriterLease::acquire(store).value()), arena_id_(lease_->arena_id(0)) {
     writer_ =
-        ArenaWriter::create(store.fs(), store.part_path(arena_id_), store.arena_header(arena_id_), in_turn()).value();
+        ArenaWriter::create(store.backend(), store.arena_path(arena_id_), store.arena_header(arena_id_), in_turn())
+            .value();
   }
 
   static ArenaWriterOptions in_turn() { return {.direct = false, .background = false, .buffer_bytes = 64_KiB}; }
@@ -57,7 +58,7 @@ class SetMaker {
     return node(encode_root({leaves}, store_.score().score_bytes()));
   }
 
-  Status seal() { return writer_->seal(store_.arena_path(arena_id_)); }
+  Status seal() { return writer_->seal(); }
   /// Seals the arena and commits a set with this root.
   Status commit(const SetName& name, const LeafLink& root_link) {
     VARVE_TRY(seal());

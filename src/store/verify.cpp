@@ -141,7 +141,7 @@ class Verifier {
     VARVE_ASSIGN(const std::vector<ArenaId> arenas, store_.list_arenas());
     std::vector<uint64_t> bytes;
     for (const ArenaId& id : arenas) {
-      const Result<FileStatus> status = store_.fs().stat(store_.arena_path(id));
+      const Result<FileStatus> status = store_.backend().status(store_.arena_path(id));
       bytes.push_back(status.ok() ? status->bytes : 0);
     }
     ByteWriter w(raw);
@@ -268,18 +268,18 @@ class Verifier {
   }
 
   void check_index_of(const std::string& folder) {
-    Result<std::vector<DirectoryEntry>> entries = store_.fs().list(folder);
+    Result<std::vector<DirectoryEntry>> entries = store_.backend().list(folder);
     if (!entries.ok()) return;  // the next save makes it anew
     for (const DirectoryEntry& entry : *entries) {
       if (!entry.name.ends_with(".run")) continue;
       const std::string path = join_path(folder, entry.name);
-      Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(store_.fs(), path, store_.id());
+      Result<std::unique_ptr<ChunkIndexRun>> run = ChunkIndexRun::open(store_.backend(), path, store_.id());
       Status status = run.ok() ? (*run)->verify() : run.status();
       if (status.ok() || status.code() == StatusCode::not_found) continue;
       // Not for this user, or not now.
       if (status.code() == StatusCode::permission_denied || status.code() == StatusCode::resource_limit) continue;
       // Nothing depends on it: thrown away, it is rebuilt by the next save.
-      const bool removed = store_.fs().remove(path).ok();
+      const bool removed = store_.backend().remove(path).ok();
       report(status.with_hint(removed ? "it was removed, and is rebuilt by the next save"
                                       : "remove it; the next save rebuilds it"),
              {}, {}, true);

@@ -15,7 +15,8 @@ namespace varve::sim {
 namespace {
 uint64_t arena_bytes(const Store& store) {
   uint64_t bytes = 0;
-  for (const ArenaId& arena : store.list_arenas().value()) bytes += store.fs().stat(store.arena_path(arena))->bytes;
+  for (const ArenaId& arena : store.list_arenas().value())
+    bytes += store.backend().status(store.arena_path(arena))->bytes;
   return bytes;
 }
 
@@ -41,7 +42,7 @@ void check_one_prune(const Store& store, uint64_t overhead_bytes) {
   if (!pruned.ok()) fail("the last prune failed: " + pruned.status().to_string());
   store.drop_arena_cache();
   for (const std::string& folder : {store.writers_path(), store.condemned_path()}) {
-    const auto left = store.fs().list(folder);
+    const auto left = store.backend().list(folder);
     if (left.ok() && !left->empty()) fail(fmt::format("one prune leaves {} in {}", left->front().name, folder));
   }
   const uint64_t bytes = arena_bytes(store), fresh = fresh_bytes(store);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "backend/folder_backend.h"
 #include "core/memory_file_system.h"
 #include "documents/documented_bytes.h"
 #include "redundancy/parity_file.h"
@@ -65,7 +66,8 @@ Leaf example_leaf(const PackMeta& pack) {
 Status write_arena(FileSystem& fs, const std::string& path, SetRecord& record) {
   const ScoreFunction score = example_score();
   const ArenaHeader header{kArenaId, kStoreId, score.algorithm(), static_cast<uint8_t>(score.score_bytes())};
-  VARVE_ASSIGN(auto writer, ArenaWriter::create(fs, path + ".part", header,
+  FolderBackend backend(fs, parent_path(path));
+  VARVE_ASSIGN(auto writer, ArenaWriter::create(backend, path, header,
                                                 {.direct = false, .background = false, .buffer_bytes = 64_KiB}));
   const PackMeta pack = example_pack();
   VARVE_TRY(writer->append_pack(pack, as_bytes(kText)).status());
@@ -73,7 +75,7 @@ Status write_arena(FileSystem& fs, const std::string& path, SetRecord& record) {
   VARVE_TRY(writer->append_node(score(leaf), leaf).status());
   const ByteVector root = encode_root({{{score(leaf), kArenaId, 1, record.raw_bytes}}}, score.score_bytes());
   VARVE_TRY(writer->append_node(score(root), root).status());
-  VARVE_TRY(writer->seal(path));
+  VARVE_TRY(writer->seal());
   record.groups = {{score(root), kArenaId, writer->bytes()}};
   return {};
 }

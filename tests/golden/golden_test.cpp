@@ -114,7 +114,7 @@ TEST_P(Golden, SetsCanBeCopiedToANewStoreAndEncodedAnew) {
       EXPECT_TRUE(!readable(set) || test::restores_as(*target, set.name, expected(set.name))) << set.way.name();
     }
     EXPECT_TRUE(sets_lacking(*store, *target, "").value().empty());
-    EXPECT_EQ(target->fs().list("/t/writers").value().size(), 0u);
+    EXPECT_EQ(target->backend().list("/t/writers").value().size(), 0u);
   }
 }
 

@@ -55,7 +55,7 @@ void damage(const std::string& path, uint64_t step, size_t group = 0) {
 void remove_arenas(const std::string& path, uint64_t step) {
   const auto store = store_at(path);
   for (const GroupRecord& group : Catalog(*store).read({"job", step}).value().groups)
-    ASSERT_TRUE(store->fs().remove(store->arena_path(group.hint)).ok());
+    ASSERT_TRUE(store->backend().remove(store->arena_path(group.hint)).ok());
 }
 
 /// A file system that all ranks of a test have switched at once: each is done with what was before.

@@ -242,11 +242,11 @@ struct Interrupted : testing::Test {
   /// Every arena serves a set, and no temporary file, lease or mark is left.
   static void check_no_leftovers(const Store& store) {
     for (const std::string& folder : {store.writers_path(), store.condemned_path()}) {
-      ASSERT_TRUE(store.fs().list(folder).value().empty()) << folder;
+      ASSERT_TRUE(store.backend().list(folder).value().empty()) << folder;
     }
     ASSERT_TRUE(list_parts(store).value().empty());
     for (const std::string& folder : {store.arenas_path(), store.index_path(), store.sets_path()}) {
-      for (const DirectoryEntry& entry : store.fs().list(folder).value()) {
+      for (const DirectoryEntry& entry : store.backend().list(folder).value()) {
         ASSERT_FALSE(entry.name.ends_with(".part") || entry.name.ends_with(".tmp")) << entry.name;
       }
     }

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "backend/folder_backend.h"
 #include "core/memory_file_system.h"
 #include "sets/saving.h"
 #include "store/chunk_index.h"
@@ -33,7 +34,7 @@ class PlaceServer final : public ChunkLookup {
     return {};
   }
   IndexFolder open() {
-    IndexFolder runs(disk, kIndex, store(), {.scope = std::nullopt});
+    IndexFolder runs(backend, kIndex, store(), {.scope = std::nullopt});
     EXPECT_TRUE(runs.list().ok());
     EXPECT_TRUE(runs.load(nullptr).ok());
     return runs;
@@ -56,7 +57,7 @@ class PlaceServer final : public ChunkLookup {
   }
   /// Writes a run that has all chunks of the arenas here: as was done when each server had the index of its own arenas.
   void index_own_arenas(const Store& store) {
-    IndexFolder runs(disk, kIndex, this->store(), {});
+    IndexFolder runs(backend, kIndex, this->store(), {});
     ASSERT_TRUE(runs.list().ok());
     std::vector<ArenaId> arenas;
     std::vector<ChunkIndexEntry> entries;
@@ -79,6 +80,7 @@ class PlaceServer final : public ChunkLookup {
   }
 
   MemoryFileSystem disk;
+  FolderBackend backend{disk, kPath};
   std::set<uint64_t> asked;
   int questions = 0;
 };
@@ -238,7 +240,7 @@ TEST_F(SpreadIndex, GrowsWithTheStore) {
     for (uint32_t place = 1; place < count; ++place) {
       EXPECT_GT(servers[place]->open().entry_count(), 10u) << "before anybody saves";
       for (const std::string& name : servers[place]->run_names()) {
-        const auto table = read_run_table(servers[place]->disk, join_path(kIndex, name), servers[0]->store());
+        const auto table = read_run_table(servers[place]->backend, join_path(kIndex, name), servers[0]->store());
         EXPECT_EQ(table->scope, RunScope::of_place(place, count)) << "those of fewer places are gone";
       }
     }
@@ -273,12 +275,11 @@ TEST_F(SpreadIndex, IsNotHarmedByRunsThatLie) {
   make(2);
   save(1);
   const UniqueId store = servers[0]->store();
-  MemoryFileSystem& disk = servers[0]->disk;
   // Out of order, of other chunks, of arenas and packs that there are not.
   const std::vector<ArenaId> arenas{UniqueId::random().value(), UniqueId::random().value()};
   uint64_t prefix = UINT64_MAX;
   for (int i = 0; i < 12; ++i) {
-    ASSERT_TRUE(write_index_run(disk, join_path(kIndex, id_text() + ".run"), store,
+    ASSERT_TRUE(write_index_run(servers[0]->backend, join_path(kIndex, id_text() + ".run"), store,
                                 {arenas, RunScope::of_place(0, 2), 100},
                                 [&] {
                                   prefix = prefix * 0x9e3779b97f4a7c15u + 1;
@@ -291,7 +292,7 @@ TEST_F(SpreadIndex, IsNotHarmedByRunsThatLie) {
   const std::vector<ArenaId> all(covered.begin(), covered.end());
   const RunTable gone{all, RunScope::gone(), 0}, strange{all, RunScope::of_place(5, 9), 0};
   for (const RunTable& table : {gone, strange})
-    ASSERT_TRUE(write_index_run(disk, join_path(kIndex, id_text() + ".run"), store, table, [] {
+    ASSERT_TRUE(write_index_run(servers[0]->backend, join_path(kIndex, id_text() + ".run"), store, table, [] {
                   return ChunkIndexEntry();
                 }).ok());
   servers[0]->merge();

@@ -102,8 +102,8 @@ struct InterruptedTransfer : testing::Test {
     for (const SetName& name : {kOld, kNew, kOther, kLast})
       ASSERT_TRUE(check_numbers(*store, name, numbers_of(name)).ok()) << name.to_string();
     ASSERT_TRUE(test::is_whole(*store));
-    ASSERT_TRUE(store->fs().list(store->writers_path()).value().empty());
-    for (const DirectoryEntry& entry : store->fs().list(store->arenas_path()).value())
+    ASSERT_TRUE(store->backend().list(store->writers_path()).value().empty());
+    for (const DirectoryEntry& entry : store->backend().list(store->arenas_path()).value())
       ASSERT_FALSE(entry.name.ends_with(".part")) << entry.name;
   }
 

@@ -76,7 +76,7 @@ MountResult<std::shared_ptr<MountedStore::Job>> MountedStore::find_job(const std
     const auto known = jobs_.find(name);
     if (known != jobs_.end() && known->second->spooled) return known->second;
   }
-  const Result<FileStatus> status = store_.fs().stat(catalog_.job_path(name));
+  const Result<FileStatus> status = store_.backend().status(catalog_.job_path(name));
   if (!status.ok()) return errno_of(status.status());
   if (!status->is_directory) return Errno{ENOENT};
   return job_named(name);
@@ -196,7 +196,7 @@ MountResult<NodeView> MountedStore::find_in_job(const std::shared_ptr<Job>& job,
     return link_view(inode_of(job->realm, id), canonical_step(target).value_or(0));
   }
   // An alias goes with its set.
-  const Result<FileStatus> there = store_.fs().stat(catalog_.record_path({job->name, step}));
+  const Result<FileStatus> there = store_.backend().status(catalog_.record_path({job->name, step}));
   if (!there.ok()) return errno_of(there.status());
   return link_view(inode_of(job->realm, id), step);
 }
@@ -323,7 +323,7 @@ MountResult<NodeView> MountedStore::make_set_folder(const std::shared_ptr<Job>& 
   const std::optional<StepName> parsed = parse_step_name(name);
   if (!parsed) return Errno{name.size() > 100 ? ENAMETOOLONG : EINVAL};
   if (open_set(*job, name)) return Errno{EEXIST};
-  if (!parsed->temporary && store_.fs().stat(catalog_.record_path({job->name, parsed->step})).ok())
+  if (!parsed->temporary && store_.backend().status(catalog_.record_path({job->name, parsed->step})).ok())
     return Errno{EEXIST};
   Result<SpooledSet> spooled = spool_->make_set(job->name, name);
   if (!spooled.ok()) {
@@ -375,7 +375,7 @@ Errno MountedStore::remove_job_folder(const std::string& name) {
     return {removed.code() == StatusCode::already_exists ? ENOTEMPTY : errno_of(removed).number};
   }
   // A folder without sets, which the last one has left in the store.
-  store_.fs().remove_directory(catalog_.job_path(name)).ignore("not there, or taken by a new save");
+  store_.backend().remove_folder(catalog_.job_path(name)).ignore("not there, or taken by a new save");
   return {};
 }
 
@@ -440,7 +440,7 @@ Errno MountedStore::rename_set(const std::shared_ptr<Job>& job, const std::strin
   if (!wanted) return {new_name.size() > 100 ? ENAMETOOLONG : EINVAL};
   if (name == new_name) return {};
   if (open_set(*job, new_name)) return {EEXIST};
-  const bool taken = store_.fs().stat(catalog_.record_path({job->name, wanted->step})).ok();
+  const bool taken = store_.backend().status(catalog_.record_path({job->name, wanted->step})).ok();
   if (taken && !wanted->temporary) return {EEXIST};
   if (wanted->temporary) {
     if (const Status named = set->set_name(new_name); !named.ok()) return errno_of(named);

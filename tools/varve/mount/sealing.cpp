@@ -72,7 +72,7 @@ Result<std::optional<SetRecord>> SetCommit::committed_before(const SpooledSet& s
   const std::optional<SetRecord> attempt = spool_.read_attempt(set, store_.score());
   if (!attempt) return std::optional<SetRecord>();
   const Catalog catalog(store_);
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.fs().watch_power());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   Result<SetRecord> there = catalog.read(attempt->name);
   if (there.status().code() == StatusCode::not_found) return std::optional<SetRecord>();
   VARVE_TRY(there.status());

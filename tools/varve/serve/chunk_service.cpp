@@ -98,7 +98,7 @@ Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPoi
   VARVE_ASSIGN(const UniqueId store, Store::id_of_header(header, store_path_));
   auto snapshot = std::make_shared<Snapshot>();
   // How many places there are, the first one tells, and the clients that have asked it.
-  snapshot->runs.emplace(posix_file_system(), join_path(store_path_, "index"), store,
+  snapshot->runs.emplace(folder_, join_path(store_path_, "index"), store,
                          IndexFolder::Options{.scope = std::nullopt, .held_bytes = kHeldIndexBytes});
   VARVE_TRY(snapshot->runs->list());
   if (old && old->runs && old->runs->listed() == snapshot->runs->listed()) return old;

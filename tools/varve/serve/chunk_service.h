@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/folder_backend.h"
 #include "core/sync.h"
 #include "store/chunk_index.h"
 
@@ -60,6 +61,7 @@ class ChunkService final : public ChunkLookup {
   int64_t changed_ns(const SnapshotPointer& snapshot) const;
 
   const std::string store_path_;
+  mutable FolderBackend folder_{posix_file_system(), store_path_};
   const uint64_t memory_bytes_;
   Mutex mutex_;  // guards what follows
   ConditionVariable changed_;

@@ -1,6 +1,7 @@
 // What a server that is one of several knows, and from whom.
 
 #include "serve/chunk_service.h"
+#include "backend/folder_backend.h"
 
 #include <filesystem>
 #include <functional>
@@ -111,6 +112,7 @@ TEST_F(ServersOfOneStore, GetBackWhatTheyLost) {
 TEST_F(ServersOfOneStore, LetNobodyWriteToARunThatHasItsName) {
   const std::string folder = servers[0].fs.root() + "/index/";
   FileSystem& there = servers[0].fs;
+  FolderBackend backend(there, servers[0].fs.root());
   const std::string path = folder + UniqueId::random()->hex() + ".run", unfinished = path + ".part";
   EXPECT_EQ(there.create(path).status().code(), StatusCode::permission_denied);
   auto written = there.create(unfinished).value();
@@ -119,7 +121,7 @@ TEST_F(ServersOfOneStore, LetNobodyWriteToARunThatHasItsName) {
   ASSERT_TRUE(there.remove(unfinished).ok());
   // A whole one, since the server takes away what is none.
   const RunTable table{{UniqueId::random().value()}, RunScope::of_place(0, 2), 0};
-  ASSERT_TRUE(write_index_run(there, path, store->id(), table, [] { return ChunkIndexEntry(); }).ok());
+  ASSERT_TRUE(write_index_run(backend, path, store->id(), table, [] { return ChunkIndexEntry(); }).ok());
   EXPECT_EQ(there.rename(path, unfinished).code(), StatusCode::permission_denied);
   EXPECT_EQ(there.create(path).status().code(), StatusCode::permission_denied);
   EXPECT_TRUE(there.remove(path).ok());

@@ -129,7 +129,7 @@ TEST_F(ToAppend, ASaveThatIsGivenUpTakesItsOwnAway) {
     const auto lease = WriterLease::acquire(*store);
     ASSERT_TRUE(lease.ok()) << lease.status().to_string();
     const ArenaId id = (*lease)->arena_id(0);
-    const auto arena = ArenaWriter::create(store->fs(), store->part_path(id), store->arena_header(id), {});
+    const auto arena = ArenaWriter::create(store->backend(), store->arena_path(id), store->arena_header(id), {});
     ASSERT_TRUE(arena.ok()) << arena.status().to_string();
     EXPECT_NE(served().size(), before.size());
   }

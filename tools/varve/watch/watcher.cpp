@@ -256,7 +256,7 @@ Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
 
 Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
   const Store& store = store_of(entry.name);
-  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.fs().watch_power());
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.backend().watch_power());
   VARVE_ASSIGN(const SetRecord record, Catalog(store).read(entry.name));
   VARVE_TRY(Catalog(store).make_durable(entry.name.job));
   const Status compared = check_saved(store, record, entry.found.folder, entry.found.files, progress);

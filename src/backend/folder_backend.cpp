@@ -1,0 +1,153 @@
+#include "backend/folder_backend.h"
+
+#include "core/buffer.h"
+#include "core/unique_id.h"
+
+namespace varve {
+
+Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max) {
+  VARVE_ASSIGN(const std::unique_ptr<RangeReader> object, backend.open(name));
+  return read_all(*object, bytes_max, name);
+}
+
+Status remove_if_there(Backend& backend, const std::string& name) {
+  const Status removed = backend.remove(name);
+  return removed.code() == StatusCode::not_found ? Status() : removed;
+}
+
+namespace {
+constexpr uint64_t kRecordBytesMax = 64_KiB;  // of one that is compared
+constexpr std::string_view kArenaSuffix = ".arena";
+constexpr std::string_view kUnfinishedSuffix = ".part";
+
+/// What an object is called until it is sealed (FORMAT.md, "The folder of a store").
+std::string unfinished_name(std::string_view name) {
+  if (name.ends_with(kArenaSuffix)) name.remove_suffix(kArenaSuffix.size());
+  return std::string(name) + std::string(kUnfinishedSuffix);
+}
+
+class FileObjectWriter final : public ObjectWriter {
+ public:
+  FileObjectWriter(FileSystem& fs, std::string name, std::unique_ptr<File> file, bool durable)
+      : fs_(fs), name_(std::move(name)), file_(std::move(file)), durable_(durable) {}
+  ~FileObjectWriter() override {
+    file_.reset();
+    if (!sealed_) fs_.remove(unfinished_name(name_)).ignore("prune removes leftovers of failed saves");
+  }
+  Status write_at(uint64_t offset, ByteSpan from) override { return file_->write_at(offset, from); }
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return file_->read_at(offset, into); }
+  Status seal(uint64_t bytes) override {
+    if (durable_) {
+      VARVE_TRY(file_->truncate(bytes));
+      VARVE_TRY(file_->sync());
+    }
+    file_.reset();
+    VARVE_TRY(fs_.rename_no_replace(unfinished_name(name_), name_));
+    sealed_ = true;
+    return {};
+  }
+
+ private:
+  FileSystem& fs_;
+  const std::string name_;
+  std::unique_ptr<File> file_;
+  const bool durable_;
+  bool sealed_ = false;
+};
+
+class FileRecord final : public HeldRecord {
+ public:
+  FileRecord(FileSystem& fs, FolderBackend& backend, std::string name, std::unique_ptr<File> file)
+      : fs_(fs), backend_(backend), name_(std::move(name)), file_(std::move(file)) {}
+
+  Status rewrite(ByteSpan contents) override {
+    VARVE_TRY(file_->truncate(0));
+    VARVE_TRY(file_->write_at(0, contents));
+    return file_->sync();
+  }
+
+  Status become(const std::string& name, IfExists if_exists) override {
+    Status renamed;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      VARVE_TRY(backend_.make_folder(parent_path(name)));
+      renamed = if_exists == IfExists::replace ? fs_.rename(name_, name) : fs_.rename_no_replace(name_, name);
+      // Missing is either the record, or the folder: somebody may have tidied that away just now, as it was empty.
+      if (renamed.code() != StatusCode::not_found || !fs_.stat(name_).ok()) break;
+    }
+    return renamed;
+  }
+
+ private:
+  FileSystem& fs_;
+  FolderBackend& backend_;
+  const std::string name_;
+  const std::unique_ptr<File> file_;
+};
+}  // namespace
+
+Result<std::unique_ptr<ObjectWriter>> FolderBackend::put(const std::string& name, PutOptions options) {
+  VARVE_ASSIGN(std::unique_ptr<File> file, fs_.create(unfinished_name(name), {.direct = options.direct}));
+  return std::unique_ptr<ObjectWriter>(std::make_unique<FileObjectWriter>(fs_, name, std::move(file), options.durable));
+}
+
+Result<std::unique_ptr<RangeReader>> FolderBackend::open(const std::string& name) {
+  VARVE_ASSIGN(std::unique_ptr<File> file, fs_.open_read(name));
+  return std::unique_ptr<RangeReader>(std::move(file));
+}
+
+Status FolderBackend::publish(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+  const std::string draft = join_path(parent_path(name), id.hex() + ".tmp");
+  VARVE_ASSIGN(const std::unique_ptr<File> file, fs_.create(draft));
+  Status named = file->write_at(0, contents);
+  if (named.ok()) named = file->sync();
+  if (named.ok()) named = fs_.rename_no_replace(draft, name);
+  if (named.ok()) return fs_.sync_directory(parent_path(name));
+  fs_.remove(draft).ignore("a leftover does no harm");
+  return named;
+}
+
+Result<std::unique_ptr<HeldRecord>> FolderBackend::hold(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(std::unique_ptr<File> file, fs_.create(name));
+  const Status written = contents.empty() ? Status() : file->write_at(0, contents);
+  if (!written.ok()) {
+    fs_.remove(name).ignore("the first failure is the one to report");
+    return written;
+  }
+  return std::unique_ptr<HeldRecord>(std::make_unique<FileRecord>(fs_, *this, name, std::move(file)));
+}
+
+Status FolderBackend::remove_unchanged(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+  const std::string aside = join_path(parent_path(name), id.hex() + ".stale");
+  const Status moved = fs_.rename(name, aside);
+  if (moved.code() == StatusCode::not_found) return {};
+  VARVE_TRY(moved);
+  const Result<ByteVector> text = read_file(fs_, aside, kRecordBytesMax);
+  // Somebody has made it anew meanwhile, and it goes back. Should its maker miss it just now, that makes it anew.
+  if (text.ok() && as_text(*text) != as_text(contents) && fs_.rename_no_replace(aside, name).ok()) return {};
+  return fs_.remove(aside);
+}
+
+Result<int64_t> FolderBackend::now() {
+  const std::string folder = join_path(root_, "index");  // where anybody may write, and nothing is missed
+  VARVE_TRY(fs_.create_directory(folder));
+  for (;;) {
+    VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+    const std::string name = join_path(folder, id.hex() + std::string(kUnfinishedSuffix));
+    VARVE_TRY(fs_.create(name).status());
+    const Result<FileStatus> stamped = fs_.stat(name);
+    // A prune may have taken it for a leftover just now.
+    if (stamped.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(remove_if_there(*this, name));
+    VARVE_TRY(stamped.status());
+    return stamped->modified_ns;
+  }
+}
+
+Status FolderBackend::make_folder(const std::string& folder) {
+  VARVE_TRY(fs_.create_directory(folder));
+  return fs_.sync_directory(parent_path(folder));
+}
+
+}  // namespace varve

@@ -1,0 +1,62 @@
+#include "backend/folder_backend.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "backend/backend_contract.h"
+#include "core/faulty_file_system.h"
+#include "core/memory_file_system.h"
+
+namespace varve {
+namespace {
+
+struct InMemory final : BackendSubject {
+  InMemory() {
+    if (!fs.create_directory("/s").ok()) std::abort();
+    backend = &folder;
+  }
+  MemoryFileSystem fs;
+  FolderBackend folder{fs, "/s"};
+};
+
+struct OnDisk final : BackendSubject {
+  OnDisk() : folder(posix_file_system(), make_folder()) { backend = &folder; }
+  ~OnDisk() override { std::filesystem::remove_all(folder.root()); }
+  static std::string make_folder() {
+    std::string path = std::filesystem::temp_directory_path() / "varve-backend-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) std::abort();
+    return path;
+  }
+  FolderBackend folder;
+};
+
+INSTANTIATE_TEST_SUITE_P(Folders, EveryBackend,
+                         testing::Values(BackendKind{"memory", [] { return std::make_unique<InMemory>(); }},
+                                         BackendKind{"disk", [] { return std::make_unique<OnDisk>(); }}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(AFolder, PutsARecordBackThatWasMadeAnewWhileItWasRemoved) {
+  MemoryFileSystem fs;
+  FolderBackend folder(fs, "/");
+  ASSERT_TRUE(folder.publish("/a", as_bytes("new")).ok());
+  ASSERT_TRUE(folder.remove_unchanged("/a", as_bytes("old")).ok());
+  EXPECT_EQ(fs.list("/").value().size(), 1u);
+}
+
+TEST(AFolder, LeavesNothingOfARecordThatItCouldNotWrite) {
+  for (uint64_t operation = 0;; ++operation) {
+    MemoryFileSystem memory;
+    FaultyFileSystem fs(memory, {{.kind = FaultKind::no_space, .at_operation = operation}});
+    FolderBackend folder(fs, "/");
+    const Status published = folder.publish("/a", as_bytes("text"));
+    const Status held = folder.hold("/b", as_bytes("text")).status();
+    EXPECT_EQ(memory.stat("/a").ok(), published.ok()) << operation;
+    EXPECT_EQ(memory.stat("/b").ok(), held.ok()) << operation;
+    if (!fs.struck()) break;
+    EXPECT_EQ(memory.list("/").value().size(), 1u) << operation;
+  }
+}
+
+}  // namespace
+}  // namespace varve
