@@ -120,7 +120,8 @@ class S3Client {
     uint64_t bytes = 0;
   };
   /// Makes an object of the parts, which are in order of their numbers; as put(). A condition other than none is sent,
-  /// but not all services look at it (S3Abilities). not_found: there is no such upload.
+  /// but not all services look at it (S3Abilities). Returns the object's ETag; empty: the service does not say (head()
+  /// tells). not_found: there is no such upload.
   Result<std::string> complete_upload(const std::string& key, const std::string& id, std::span<const Part> parts,
                                       const S3Condition& condition = S3Condition::none());
   /// Gives it up, and its parts; OK also if there is no such upload.
@@ -165,7 +166,7 @@ class S3Upload {
   /// As S3Client::upload_part(). Any thread, in any order.
   Status part(uint32_t number, ByteSpan bytes);
   /// Once all part() have returned OK, with numbers from 1 on without a gap. From then on there is the object, durable
-  /// and seen by all; its ETag is returned. Failures as of S3Client::put().
+  /// and seen by all. Returns what S3Client::complete_upload() does.
   Result<std::string> complete(const S3Condition& condition = S3Condition::none());
   /// Instead of complete().
   Status abort();

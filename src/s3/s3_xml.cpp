@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "core/guarded.h"
@@ -128,13 +129,13 @@ Status decode_keys(const std::string& encoding, std::vector<std::string*> keys) 
 
 /// The only element of a reply that matters.
 Result<std::string> read_one(ByteSpan xml, std::string_view path) {
-  std::string value;
+  std::optional<std::string> value;
   VARVE_TRY(read_document(xml, [&](std::string_view at, const std::string& text) {
     if (at == path) value = text;
     return Status();
   }));
-  if (value.empty()) return bad_reply(fmt::format("there is no {}", path));
-  return value;
+  if (!value) return bad_reply(fmt::format("there is no {}", path));
+  return *value;
 }
 }  // namespace
 
@@ -197,7 +198,9 @@ Result<S3UploadPage> parse_s3_uploads(ByteSpan xml) {
 }
 
 Result<std::string> parse_s3_upload_id(ByteSpan xml) {
-  return read_one(xml, "/InitiateMultipartUploadResult/UploadId");
+  VARVE_ASSIGN(std::string id, read_one(xml, "/InitiateMultipartUploadResult/UploadId"));
+  if (id.empty()) return bad_reply("the upload has no id");
+  return id;
 }
 
 Result<std::string> parse_s3_completed(ByteSpan xml) {

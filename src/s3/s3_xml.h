@@ -45,7 +45,7 @@ Result<S3ListPage> parse_s3_list(ByteSpan xml);
 Result<S3UploadPage> parse_s3_uploads(ByteSpan xml);
 /// Of InitiateMultipartUploadResult.
 Result<std::string> parse_s3_upload_id(ByteSpan xml);
-/// The ETag of CompleteMultipartUploadResult.
+/// The ETag of CompleteMultipartUploadResult, which Ceph 16 leaves empty.
 Result<std::string> parse_s3_completed(ByteSpan xml);
 /// What DeleteObjects could not remove, one error each: "KEY: CODE".
 Result<std::vector<std::string>> parse_s3_not_removed(ByteSpan xml);

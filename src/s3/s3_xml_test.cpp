@@ -93,6 +93,12 @@ TEST(S3Xml, ReadsUploads) {
                 .value(),
             "u");
   EXPECT_FALSE(parse_s3_upload_id(as_bytes("<InitiateMultipartUploadResult/>")).ok());
+  EXPECT_FALSE(
+      parse_s3_upload_id(as_bytes("<InitiateMultipartUploadResult><UploadId/></InitiateMultipartUploadResult>")).ok());
+  EXPECT_EQ(
+      parse_s3_completed(as_bytes("<CompleteMultipartUploadResult><ETag/></CompleteMultipartUploadResult>")).value(),
+      "");
+  EXPECT_FALSE(parse_s3_completed(as_bytes("<CompleteMultipartUploadResult/>")).ok());
   EXPECT_EQ(parse_s3_completed(as_bytes("<CompleteMultipartUploadResult><ETag>&quot;e-2&quot;</ETag>"
                                         "</CompleteMultipartUploadResult>"))
                 .value(),
