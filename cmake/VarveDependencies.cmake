@@ -26,7 +26,7 @@ if(VARVE_WITH_TLS)
 endif()
 
 if(VARVE_WITH_S3)
-  pkg_check_modules(CURL QUIET IMPORTED_TARGET libcurl>=7.85)         # requests to S3 services
+  pkg_check_modules(CURL QUIET libcurl>=7.85)                         # requests to S3 services; loaded by who makes some
   pkg_check_modules(EXPAT QUIET IMPORTED_TARGET expat)                # what they answer
   if(NOT CURL_FOUND OR NOT EXPAT_FOUND)
     message(STATUS "No libcurl or no expat found (Debian: libcurl4-openssl-dev, libexpat1-dev); no stores in buckets")

@@ -1,9 +1,11 @@
 #include "s3/http.h"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <mutex>
@@ -28,8 +30,65 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
+/// The functions of libcurl. It is loaded when the first transport is made: it draws in thirty other libraries, and no
+/// program that does not use S3 should wait for them whenever it starts.
+struct CurlLibrary {
+  decltype(&::curl_global_init) global_init = nullptr;
+  decltype(&::curl_version_info) version_info = nullptr;
+  decltype(&::curl_easy_init) easy_init = nullptr;
+  decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&::curl_easy_reset) easy_reset = nullptr;
+  decltype(&::curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&::curl_easy_perform) easy_perform = nullptr;
+  decltype(&::curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&::curl_slist_append) slist_append = nullptr;
+  decltype(&::curl_slist_free_all) slist_free_all = nullptr;
+
+  static Result<CurlLibrary> load() {
+    // Never unloaded: it may have threads and handlers of its own.
+    void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* const why = ::dlerror();
+      return Status::unsupported(fmt::format("libcurl cannot be loaded, and so no S3 service be reached: {}",
+                                             why == nullptr ? "for no known reason" : why),
+                                 kFile, "install libcurl (Debian: libcurl4)");
+    }
+    CurlLibrary curl;
+    const bool complete =
+        find(library, "curl_global_init", curl.global_init) && find(library, "curl_version_info", curl.version_info) &&
+        find(library, "curl_easy_init", curl.easy_init) && find(library, "curl_easy_cleanup", curl.easy_cleanup) &&
+        find(library, "curl_easy_reset", curl.easy_reset) && find(library, "curl_easy_setopt", curl.easy_setopt) &&
+        find(library, "curl_easy_getinfo", curl.easy_getinfo) &&
+        find(library, "curl_easy_perform", curl.easy_perform) &&
+        find(library, "curl_easy_strerror", curl.easy_strerror) &&
+        find(library, "curl_slist_append", curl.slist_append) &&
+        find(library, "curl_slist_free_all", curl.slist_free_all);
+    if (!complete) return Status::unsupported("this libcurl lacks a function", kFile);
+    if (const CURLcode code = curl.global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)
+      return Status::resource_limit(fmt::format("libcurl does not start: {}", curl.easy_strerror(code)));
+    const curl_version_info_data& version = *curl.version_info(CURLVERSION_NOW);
+    if (version.version_num < kOldestVersion)
+      return Status::unsupported(fmt::format("libcurl {} is too old", version.version), kFile, "install 7.85 or later");
+    if ((version.features & CURL_VERSION_SSL) == 0) return Status::unsupported("this libcurl has no TLS", kFile);
+    return curl;
+  }
+
+ private:
+  /// The version of its interface that the header describes.
+  static constexpr const char* kFile = "libcurl.so.4";
+  static constexpr unsigned kOldestVersion = 0x075500;  // has CURLOPT_PROTOCOLS_STR
+
+  template <class Function>
+  static bool find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    return function != nullptr;
+  }
+};
+
 /// One request on its way; what libcurl calls back.
 struct Transfer {
+  const CurlLibrary& curl;
   CURL* handle;
   const HttpRequest& request;
   HttpReply& reply;
@@ -61,7 +120,7 @@ struct Transfer {
 
   Result<size_t> take_body(ByteSpan piece) {
     long status = 0;
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    curl.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     if (!request.into.empty() && status >= 200 && status < 300) {
       if (piece.size() > request.into.size() - reply.into_bytes)
         return Status::resource_limit("the server sends more than was asked for", request.origin + request.path);
@@ -111,11 +170,13 @@ struct Transfer {
 };
 
 struct HandleFreer {
-  void operator()(CURL* handle) const { curl_easy_cleanup(handle); }
+  void operator()(CURL* handle) const { curl->easy_cleanup(handle); }
+  const CurlLibrary* curl = nullptr;
 };
 using Handle = std::unique_ptr<CURL, HandleFreer>;
 struct HeaderListFreer {
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  void operator()(curl_slist* list) const { curl->slist_free_all(list); }
+  const CurlLibrary* curl = nullptr;
 };
 using HeaderList = std::unique_ptr<curl_slist, HeaderListFreer>;
 
@@ -123,7 +184,7 @@ Status out_of_memory() { return Status::resource_limit("there is no memory for a
 
 class CurlTransport final : public HttpTransport {
  public:
-  explicit CurlTransport(const CurlOptions& options) : options_(options) {}
+  CurlTransport(const CurlLibrary& curl, const CurlOptions& options) : curl_(curl), options_(options) {}
 
   HttpReply exchange(const HttpRequest& request) override {
     HttpReply reply;
@@ -140,29 +201,29 @@ class CurlTransport final : public HttpTransport {
 
  private:
   Status perform(CURL* handle, const HttpRequest& request, HttpReply& reply) {
-    Transfer transfer{handle, request, reply};
+    Transfer transfer{curl_, handle, request, reply};
     char text[CURL_ERROR_SIZE] = "";
     VARVE_ASSIGN(const HeaderList headers, header_list(request));
     VARVE_TRY(set_up(transfer, headers.get(), text));
-    const CURLcode code = curl_easy_perform(handle);
+    const CURLcode code = curl_.easy_perform(handle);
     long status = 0;
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    curl_.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
     reply.status = static_cast<int>(status);
     // They point to what is gone when this returns. Connections and what else was learned stay.
-    curl_easy_reset(handle);
+    curl_.easy_reset(handle);
     if (code == CURLE_OK) {
       reached_.store(true, std::memory_order_relaxed);
       return {};
     }
-    return failure_of(code, text[0] != '\0' ? text : curl_easy_strerror(code), request.origin);
+    return failure_of(code, text[0] != '\0' ? text : curl_.easy_strerror(code), request.origin);
   }
 
-  static Result<HeaderList> header_list(const HttpRequest& request) {
-    HeaderList list;
+  Result<HeaderList> header_list(const HttpRequest& request) const {
+    HeaderList list(nullptr, {&curl_});
     for (const HttpHeader& header : request.headers) {
       // An empty value would have libcurl send no such header at all.
       const std::string line = header.value.empty() ? header.name + ";" : header.name + ": " + header.value;
-      curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
+      curl_slist* const longer = curl_.slist_append(list.get(), line.c_str());
       if (longer == nullptr) return out_of_memory();
       (void)list.release();
       list.reset(longer);
@@ -176,7 +237,7 @@ class CurlTransport final : public HttpTransport {
     const std::string url = request.origin + request.path + (request.query.empty() ? "" : "?" + request.query);
     CURLcode failed = CURLE_OK;
     const auto set = [&](CURLoption option, auto value) {
-      if (const CURLcode code = curl_easy_setopt(handle, option, value); code != CURLE_OK) failed = code;
+      if (const CURLcode code = curl_.easy_setopt(handle, option, value); code != CURLE_OK) failed = code;
     };
     set(CURLOPT_ERRORBUFFER, error_text);
     set(CURLOPT_URL, url.c_str());
@@ -217,7 +278,7 @@ class CurlTransport final : public HttpTransport {
     }
     if (failed == CURLE_OK) return {};
     if (failed == CURLE_OUT_OF_MEMORY) return out_of_memory();
-    return Status::unsupported(fmt::format("libcurl refuses an option: {}", curl_easy_strerror(failed)), url);
+    return Status::unsupported(fmt::format("libcurl refuses an option: {}", curl_.easy_strerror(failed)), url);
   }
 
   Status failure_of(CURLcode code, std::string_view text, const std::string& origin) const {
@@ -251,7 +312,7 @@ class CurlTransport final : public HttpTransport {
       idle_.pop_back();
       return handle;
     }
-    Handle handle(curl_easy_init());
+    Handle handle(curl_.easy_init(), {&curl_});
     if (!handle) return out_of_memory();
     ++handles_;
     return handle;
@@ -265,9 +326,10 @@ class CurlTransport final : public HttpTransport {
     given_back_.notify_one();
   }
 
+  const CurlLibrary& curl_;
   const CurlOptions options_;
-  std::atomic<bool> reached_{false};
-  Mutex mutex_;  ///< guards what follows
+  std::atomic<bool> reached_{false};  ///< the server answered once
+  Mutex mutex_;                       ///< guards what follows
   ConditionVariable given_back_;
   std::vector<Handle>
       idle_;  ///< the one that was used last is taken first: its connection is the least likely to be dead
@@ -299,14 +361,10 @@ const std::string* HttpReply::header(std::string_view name) const {
 }
 
 Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlOptions& options) {
-  // Once for the process, and never undone: others may use libcurl, too.
-  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (initialised != CURLE_OK)
-    return Status::resource_limit(fmt::format("libcurl does not start: {}", curl_easy_strerror(initialised)));
-  if ((curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_SSL) == 0)
-    return Status::unsupported("this libcurl has no TLS");
+  static const Result<CurlLibrary> curl = CurlLibrary::load();
+  if (!curl.ok()) return curl.status();
   if (options.connections_max == 0) return Status::invalid_argument("a transport needs a connection at least");
-  return std::unique_ptr<HttpTransport>(std::make_unique<CurlTransport>(options));
+  return std::unique_ptr<HttpTransport>(std::make_unique<CurlTransport>(*curl, options));
 }
 
 Result<int64_t> parse_http_date(std::string_view text) {

@@ -68,8 +68,8 @@ struct CurlOptions {
   size_t connections_max = 16;  ///< at once; further requests wait for one. Connections are kept for later requests
 };
 
-/// HTTP/1.1 by libcurl, which takes proxies from the environment (https_proxy, no_proxy, ...). unsupported: this
-/// libcurl has no TLS.
+/// HTTP/1.1 by libcurl, which takes proxies from the environment (https_proxy, no_proxy, ...). unsupported: the system
+/// has no libcurl, or too old a one, or one without TLS.
 Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlOptions& options);
 
 /// Seconds since 1970 of "Sun, 06 Nov 1994 08:49:37 GMT", the only form that servers may send. corrupt: not one.

@@ -55,10 +55,10 @@ class RawServer {
     }
     const size_t at = text.find("Content-Length: ");
     if (text.find("Expect: 100-continue") != std::string::npos) write(connection, "HTTP/1.1 100 Continue\r\n\r\n");
-    for (size_t left = at == std::string::npos ? 0 : std::stoul(text.substr(at + 16)); left > 0; --left) {
-      if (::recv(connection, &byte, 1, MSG_WAITALL) != 1) return {};
-      text += byte;
-    }
+    std::string body(at == std::string::npos ? 0 : std::stoul(text.substr(at + 16)), '\0');
+    if (!body.empty() && ::recv(connection, body.data(), body.size(), MSG_WAITALL) != static_cast<ssize_t>(body.size()))
+      return {};
+    text += body;
     return text;
   }
   void write(int connection, const std::string& text) const {
