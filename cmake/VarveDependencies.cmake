@@ -25,8 +25,17 @@ if(VARVE_WITH_TLS)
   pkg_check_modules(SSL REQUIRED IMPORTED_TARGET libssl)              # stores on servers over TCP
 endif()
 
+if(VARVE_WITH_S3)
+  pkg_check_modules(CURL QUIET libcurl>=7.85)                         # requests to S3 services; loaded by who makes some
+  pkg_check_modules(EXPAT QUIET IMPORTED_TARGET expat)                # what they answer
+  if(NOT CURL_FOUND OR NOT EXPAT_FOUND)
+    message(STATUS "No libcurl or no expat found (Debian: libcurl4-openssl-dev, libexpat1-dev); no stores in buckets")
+    set(VARVE_WITH_S3 OFF)
+  endif()
+endif()
+
 # The static libraries, where there are: what the dynamic loader does for libcrypto alone takes as long as saving a small file.
-foreach(prefix ZSTD LZMA DEFLATE CRYPTO SSL LZ4)
+foreach(prefix ZSTD LZMA DEFLATE CRYPTO SSL LZ4 EXPAT)
   if(TARGET PkgConfig::${prefix})
     get_target_property(libraries PkgConfig::${prefix} INTERFACE_LINK_LIBRARIES)
     set(preferred "")

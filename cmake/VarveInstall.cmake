@@ -9,7 +9,7 @@ set(VARVE_USED_Threads::Threads       "find_dependency(Threads)"       libs -pth
 set(VARVE_USED_hdf5::hdf5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
 set(VARVE_USED_HDF5::HDF5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
 set(VARVE_USED_BLAKE3::blake3         "find_dependency(BLAKE3)"        requires libblake3)
-foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO SSL LZ4 FUSE)
+foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO SSL LZ4 FUSE EXPAT)
   if(DEFINED ${prefix}_MODULE_NAME)
     set(VARVE_USED_PkgConfig::${prefix}
         "pkg_check_modules(${prefix} REQUIRED QUIET IMPORTED_TARGET ${${prefix}_MODULE_NAME})"

@@ -190,6 +190,25 @@ void make_messages(const files::path& folder) {
   replies.add(entries);
 }
 
+/// Replies of S3 services, also where this build has no client of theirs.
+void make_s3_replies(const files::path& folder) {
+  Seeds seeds(folder, "s3_replies");
+  seeds.add(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?><ListBucketResult><EncodingType>url</EncodingType>"
+      "<IsTruncated>true</IsTruncated><NextContinuationToken>1ue=</NextContinuationToken><Contents><Key>a%2Fb+c</Key>"
+      "<LastModified>2009-10-12T17:50:30.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>434</Size></Contents>"
+      "<CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes></ListBucketResult>");
+  seeds.add(
+      "<ListMultipartUploadsResult><NextKeyMarker>k</NextKeyMarker><NextUploadIdMarker>i</NextUploadIdMarker>"
+      "<IsTruncated>true</IsTruncated><Upload><Key>k</Key><UploadId>i</UploadId>"
+      "<Initiated>2010-11-10T20:48:33.000Z</Initiated></Upload></ListMultipartUploadsResult>");
+  seeds.add("<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>");
+  seeds.add("<CompleteMultipartUploadResult><ETag>&quot;e-2&quot;</ETag></CompleteMultipartUploadResult>");
+  seeds.add("<DeleteResult><Error><Key>a</Key><Code>AccessDenied</Code></Error></DeleteResult>");
+  seeds.add("<Error><Code>NoSuchKey</Code><Message>There is none.</Message></Error>");
+  seeds.add("Sun, 06 Nov 1994 08:49:37 GMT");
+}
+
 void make_files(const files::path& folder) {
   zoo::make_elf_cores(folder / "elf_core");
   zoo::make_netcdf_files(folder / "netcdf");
@@ -213,6 +232,7 @@ int main(int argument_count, char** arguments) {
   varve::make_store(folder);
   varve::make_packs(folder);
   varve::make_messages(folder);
+  varve::make_s3_replies(folder);
   varve::make_files(folder);
   return 0;
 }

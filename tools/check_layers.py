@@ -19,7 +19,8 @@ import tempfile
 
 RANKS = {
     "varve": 0, "core": 0,
-    "backend": 1, "hash": 1, "codec": 1, "comm": 1, "layout": 1,
+    "hash": 1, "codec": 1, "comm": 1, "layout": 1, "s3": 1,
+    "backend": 2,
     "chunk": 2, "format": 2,
     "snapshot": 3,
     "store": 3,
@@ -42,7 +43,9 @@ CONFINED = {
     "lzma.h": ["src/codec/lzma_*.cpp"],
     "libdeflate.h": ["src/codec/gzip_*.cpp"],
     "blake3.h": ["src/hash/*.cpp"],
-    "openssl/*": ["src/hash/*.cpp", "src/core/unique_id.cpp", "src/service/tcp_tls.cpp"],
+    "openssl/*": ["src/hash/*.cpp", "src/core/unique_id.cpp", "src/service/tcp_tls.cpp", "src/s3/s3_sign.cpp"],
+    "curl/*": ["src/s3/http.cpp"],
+    "expat.h": ["src/s3/s3_xml.cpp"],
     "isa-l*": ["src/hash/*.cpp", "src/redundancy/erasure_code.cpp"],
     "hwloc.h": ["src/runtime/placement.cpp"],
     "toml++/*": ["src/runtime/settings.cpp"],

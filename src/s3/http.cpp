@@ -1,0 +1,392 @@
+#include "s3/http.h"
+
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "core/guarded.h"
+#include "core/sync.h"
+#include "varve/version.h"
+
+namespace varve {
+
+namespace {
+constexpr size_t kHeadersMax = 200;
+constexpr size_t kHeaderBytesMax = 64_KiB;
+constexpr long kStallBytesPerSecond = 1000;
+constexpr long kReceiveBytes = 512 * 1024;
+constexpr long kSendBytes = 512 * 1024;
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
+}
+
+/// The functions of libcurl. It is loaded when the first transport is made: it draws in thirty other libraries, and no
+/// program that does not use S3 should wait for them whenever it starts.
+struct CurlLibrary {
+  decltype(&::curl_global_init) global_init = nullptr;
+  decltype(&::curl_version_info) version_info = nullptr;
+  decltype(&::curl_easy_init) easy_init = nullptr;
+  decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&::curl_easy_reset) easy_reset = nullptr;
+  decltype(&::curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&::curl_easy_perform) easy_perform = nullptr;
+  decltype(&::curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&::curl_slist_append) slist_append = nullptr;
+  decltype(&::curl_slist_free_all) slist_free_all = nullptr;
+
+  static Result<CurlLibrary> load() {
+    // Never unloaded: it may have threads and handlers of its own.
+    void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* const why = ::dlerror();
+      return Status::unsupported(fmt::format("libcurl cannot be loaded, and so no S3 service be reached: {}",
+                                             why == nullptr ? "for no known reason" : why),
+                                 kFile, "install libcurl (Debian: libcurl4)");
+    }
+    CurlLibrary curl;
+    const bool complete =
+        find(library, "curl_global_init", curl.global_init) && find(library, "curl_version_info", curl.version_info) &&
+        find(library, "curl_easy_init", curl.easy_init) && find(library, "curl_easy_cleanup", curl.easy_cleanup) &&
+        find(library, "curl_easy_reset", curl.easy_reset) && find(library, "curl_easy_setopt", curl.easy_setopt) &&
+        find(library, "curl_easy_getinfo", curl.easy_getinfo) &&
+        find(library, "curl_easy_perform", curl.easy_perform) &&
+        find(library, "curl_easy_strerror", curl.easy_strerror) &&
+        find(library, "curl_slist_append", curl.slist_append) &&
+        find(library, "curl_slist_free_all", curl.slist_free_all);
+    if (!complete) return Status::unsupported("this libcurl lacks a function", kFile);
+    if (const CURLcode code = curl.global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)
+      return Status::resource_limit(fmt::format("libcurl does not start: {}", curl.easy_strerror(code)));
+    const curl_version_info_data& version = *curl.version_info(CURLVERSION_NOW);
+    if (version.version_num < kOldestVersion)
+      return Status::unsupported(fmt::format("libcurl {} is too old", version.version), kFile, "install 7.85 or later");
+    if ((version.features & CURL_VERSION_SSL) == 0) return Status::unsupported("this libcurl has no TLS", kFile);
+    return curl;
+  }
+
+ private:
+  /// The version of its interface that the header describes.
+  static constexpr const char* kFile = "libcurl.so.4";
+  static constexpr unsigned kOldestVersion = 0x075500;  // has CURLOPT_PROTOCOLS_STR
+
+  template <class Function>
+  static bool find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+    return function != nullptr;
+  }
+};
+
+/// One request on its way; what libcurl calls back.
+struct Transfer {
+  const CurlLibrary& curl;
+  CURL* handle;
+  const HttpRequest& request;
+  HttpReply& reply;
+  size_t sent = 0;          ///< of the body
+  size_t header_bytes = 0;  ///< of the reply
+
+  /// `act`, whose failure becomes the reply's, and `refusal` the answer to libcurl.
+  template <class Act>
+  size_t guarded(size_t refusal, const Act& act) {
+    const Result<size_t> done = run_guarded([&]() -> Result<size_t> { return act(); });
+    if (done.ok()) return *done;
+    reply.failure = done.status();
+    return refusal;
+  }
+
+  Result<size_t> take_header(std::string_view line) {
+    // A new status line: what came before was an interim reply ("100 Continue"), or a proxy's.
+    if (line.starts_with("HTTP/")) {
+      reply.headers.clear();
+      header_bytes = 0;
+    }
+    header_bytes += line.size();
+    if (header_bytes > kHeaderBytesMax || reply.headers.size() >= kHeadersMax)
+      return Status::resource_limit("the server's reply has too many headers", request.origin);
+    if (const size_t colon = line.find(':'); colon != std::string_view::npos)
+      reply.headers.push_back({ascii_lower_case(line.substr(0, colon)), std::string(trimmed(line.substr(colon + 1)))});
+    return line.size();
+  }
+
+  Result<size_t> take_body(ByteSpan piece) {
+    long status = 0;
+    curl.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    if (!request.into.empty() && status >= 200 && status < 300) {
+      if (piece.size() > request.into.size() - reply.into_bytes)
+        return Status::resource_limit("the server sends more than was asked for", request.origin + request.path);
+      std::copy(piece.begin(), piece.end(), request.into.begin() + static_cast<std::ptrdiff_t>(reply.into_bytes));
+      reply.into_bytes += piece.size();
+      return piece.size();
+    }
+    if (piece.size() > request.body_bytes_max - std::min<uint64_t>(reply.body.size(), request.body_bytes_max)) {
+      return Status::resource_limit(
+          fmt::format("the server's reply has more than the {} bytes that it may have", request.body_bytes_max),
+          request.origin + request.path);
+    }
+    reply.body.insert(reply.body.end(), piece.begin(), piece.end());
+    return piece.size();
+  }
+
+  static size_t on_header(char* data, size_t size, size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    return transfer.guarded(0, [&] { return transfer.take_header({data, size * count}); });
+  }
+  static size_t on_body(char* data, size_t size, size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    const ByteSpan piece = as_bytes({data, size * count});
+    return transfer.guarded(CURL_WRITEFUNC_ERROR, [&] { return transfer.take_body(piece); });
+  }
+  static size_t on_send(char* data, size_t size, size_t count, void* self) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    const ByteSpan rest = transfer.request.body.subspan(transfer.sent);
+    const size_t bytes = std::min(rest.size(), size * count);
+    std::copy_n(rest.begin(), bytes, reinterpret_cast<std::byte*>(data));
+    transfer.sent += bytes;
+    return bytes;
+  }
+  // A connection that was kept may be dead: libcurl then sends the request again over a new one.
+  static int on_seek(void* self, curl_off_t offset, int origin) {
+    auto& transfer = *static_cast<Transfer*>(self);
+    if (origin != SEEK_SET || offset < 0 || static_cast<uint64_t>(offset) > transfer.request.body.size())
+      return CURL_SEEKFUNC_FAIL;
+    transfer.sent = static_cast<size_t>(offset);
+    return CURL_SEEKFUNC_OK;
+  }
+  // Called whenever the request is about to go out over a connection, each time.
+  static int on_connected(void* self, char*, char*, int, int) {
+    ++static_cast<Transfer*>(self)->reply.times_sent;
+    return CURL_PREREQFUNC_OK;
+  }
+};
+
+struct HandleFreer {
+  void operator()(CURL* handle) const { curl->easy_cleanup(handle); }
+  const CurlLibrary* curl = nullptr;
+};
+using Handle = std::unique_ptr<CURL, HandleFreer>;
+struct HeaderListFreer {
+  void operator()(curl_slist* list) const { curl->slist_free_all(list); }
+  const CurlLibrary* curl = nullptr;
+};
+using HeaderList = std::unique_ptr<curl_slist, HeaderListFreer>;
+
+Status out_of_memory() { return Status::resource_limit("there is no memory for a connection"); }
+
+class CurlTransport final : public HttpTransport {
+ public:
+  CurlTransport(const CurlLibrary& curl, const CurlOptions& options) : curl_(curl), options_(options) {}
+
+  HttpReply exchange(const HttpRequest& request) override {
+    HttpReply reply;
+    Result<Handle> taken = take_handle();
+    if (!taken.ok()) {
+      reply.failure = taken.status();
+      return reply;
+    }
+    Handle handle = std::move(taken).value();
+    if (const Status done = perform(handle.get(), request, reply); reply.failure.ok()) reply.failure = done;
+    give_back(std::move(handle));
+    return reply;
+  }
+
+ private:
+  Status perform(CURL* handle, const HttpRequest& request, HttpReply& reply) {
+    Transfer transfer{curl_, handle, request, reply};
+    char text[CURL_ERROR_SIZE] = "";
+    VARVE_ASSIGN(const HeaderList headers, header_list(request));
+    VARVE_TRY(set_up(transfer, headers.get(), text));
+    const CURLcode code = curl_.easy_perform(handle);
+    long status = 0;
+    curl_.easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+    reply.status = static_cast<int>(status);
+    // They point to what is gone when this returns. Connections and what else was learned stay.
+    curl_.easy_reset(handle);
+    if (code == CURLE_OK) {
+      reached_.store(true, std::memory_order_relaxed);
+      return {};
+    }
+    return failure_of(code, text[0] != '\0' ? text : curl_.easy_strerror(code), request.origin);
+  }
+
+  Result<HeaderList> header_list(const HttpRequest& request) const {
+    HeaderList list(nullptr, {&curl_});
+    for (const HttpHeader& header : request.headers) {
+      // An empty value would have libcurl send no such header at all.
+      const std::string line = header.value.empty() ? header.name + ";" : header.name + ": " + header.value;
+      curl_slist* const longer = curl_.slist_append(list.get(), line.c_str());
+      if (longer == nullptr) return out_of_memory();
+      (void)list.release();
+      list.reset(longer);
+    }
+    return list;
+  }
+
+  Status set_up(Transfer& transfer, curl_slist* headers, char* error_text) const {
+    CURL* const handle = transfer.handle;
+    const HttpRequest& request = transfer.request;
+    const std::string url = request.origin + request.path + (request.query.empty() ? "" : "?" + request.query);
+    CURLcode failed = CURLE_OK;
+    const auto set = [&](CURLoption option, auto value) {
+      if (const CURLcode code = curl_.easy_setopt(handle, option, value); code != CURLE_OK) failed = code;
+    };
+    set(CURLOPT_ERRORBUFFER, error_text);
+    set(CURLOPT_URL, url.c_str());
+    set(CURLOPT_PATH_AS_IS, 1L);  // what was signed is what is sent
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_USERAGENT, "varve/" VARVE_VERSION_TEXT);
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_seconds * 1000));
+    set(CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
+    set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(options_.stall_seconds)));
+    set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_BUFFERSIZE, kReceiveBytes);
+    set(CURLOPT_UPLOAD_BUFFERSIZE, kSendBytes);
+    set(CURLOPT_HTTPHEADER, headers);
+    set(CURLOPT_HEADERFUNCTION, &Transfer::on_header);
+    set(CURLOPT_HEADERDATA, static_cast<void*>(&transfer));
+    set(CURLOPT_WRITEFUNCTION, &Transfer::on_body);
+    set(CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
+    set(CURLOPT_PREREQFUNCTION, &Transfer::on_connected);
+    set(CURLOPT_PREREQDATA, static_cast<void*>(&transfer));
+    if (!options_.ca_file.empty()) set(CURLOPT_CAINFO, options_.ca_file.c_str());
+    switch (request.method) {
+      case HttpMethod::get: set(CURLOPT_HTTPGET, 1L); break;
+      case HttpMethod::head: set(CURLOPT_NOBODY, 1L); break;
+      case HttpMethod::remove: set(CURLOPT_CUSTOMREQUEST, "DELETE"); break;
+      case HttpMethod::put:
+      case HttpMethod::post:
+        // Both read the body from where it lies; a post is an upload with another name.
+        set(CURLOPT_UPLOAD, 1L);
+        set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+        set(CURLOPT_READFUNCTION, &Transfer::on_send);
+        set(CURLOPT_READDATA, static_cast<void*>(&transfer));
+        set(CURLOPT_SEEKFUNCTION, &Transfer::on_seek);
+        set(CURLOPT_SEEKDATA, static_cast<void*>(&transfer));
+        if (request.method == HttpMethod::post) set(CURLOPT_CUSTOMREQUEST, "POST");
+        break;
+    }
+    if (failed == CURLE_OK) return {};
+    if (failed == CURLE_OUT_OF_MEMORY) return out_of_memory();
+    return Status::unsupported(fmt::format("libcurl refuses an option: {}", curl_.easy_strerror(failed)), url);
+  }
+
+  Status failure_of(CURLcode code, std::string_view text, const std::string& origin) const {
+    switch (code) {
+      case CURLE_OUT_OF_MEMORY: return out_of_memory();
+      case CURLE_URL_MALFORMAT:
+      case CURLE_UNSUPPORTED_PROTOCOL:
+        return Status::invalid_argument(fmt::format("no request can go there: {}", text), origin);
+      case CURLE_COULDNT_RESOLVE_HOST:
+      case CURLE_COULDNT_RESOLVE_PROXY:
+        // A name that was found once will be found again.
+        if (reached_.load(std::memory_order_relaxed)) break;
+        return Status::invalid_argument(fmt::format("the server is not known: {}", text), origin,
+                                        "check the endpoint, and the proxy, if there is one");
+      case CURLE_PEER_FAILED_VERIFICATION:
+      case CURLE_SSL_CACERT_BADFILE:
+      case CURLE_SSL_ISSUER_ERROR:
+      case CURLE_SSL_CERTPROBLEM:
+        return Status(StatusCode::permission_denied, fmt::format("the server's certificate is not trusted: {}", text),
+                      origin, "AWS_CA_BUNDLE names a file with the certificates to trust");
+      default: break;
+    }
+    return Status::io_error(fmt::format("the server did not answer: {}", text), origin);
+  }
+
+  Result<Handle> take_handle() {
+    std::unique_lock lock(mutex_);
+    given_back_.wait(lock, [&] { return !idle_.empty() || handles_ < options_.connections_max; });
+    if (!idle_.empty()) {
+      Handle handle = std::move(idle_.back());
+      idle_.pop_back();
+      return handle;
+    }
+    Handle handle(curl_.easy_init(), {&curl_});
+    if (!handle) return out_of_memory();
+    ++handles_;
+    return handle;
+  }
+
+  void give_back(Handle handle) {
+    {
+      const std::lock_guard lock(mutex_);
+      idle_.push_back(std::move(handle));
+    }
+    given_back_.notify_one();
+  }
+
+  const CurlLibrary& curl_;
+  const CurlOptions options_;
+  std::atomic<bool> reached_{false};  ///< the server answered once
+  Mutex mutex_;                       ///< guards what follows
+  ConditionVariable given_back_;
+  std::vector<Handle>
+      idle_;  ///< the one that was used last is taken first: its connection is the least likely to be dead
+  size_t handles_ = 0;
+};
+}  // namespace
+
+std::string_view http_method_name(HttpMethod method) {
+  switch (method) {
+    case HttpMethod::get: return "GET";
+    case HttpMethod::head: return "HEAD";
+    case HttpMethod::put: return "PUT";
+    case HttpMethod::post: return "POST";
+    case HttpMethod::remove: return "DELETE";
+  }
+  return "";
+}
+
+std::string ascii_lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return lower;
+}
+
+const std::string* HttpReply::header(std::string_view name) const {
+  const auto found = std::find_if(headers.begin(), headers.end(), [&](const auto& one) { return one.name == name; });
+  return found == headers.end() ? nullptr : &found->value;
+}
+
+Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlOptions& options) {
+  static const Result<CurlLibrary> curl = CurlLibrary::load();
+  if (!curl.ok()) return curl.status();
+  if (options.connections_max == 0) return Status::invalid_argument("a transport needs a connection at least");
+  return std::unique_ptr<HttpTransport>(std::make_unique<CurlTransport>(*curl, options));
+}
+
+Result<int64_t> parse_http_date(std::string_view text) {
+  static constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  const Status failed = Status::corrupt("not a date of HTTP", std::string(text.substr(0, 40)));
+  int day = 0, year = 0, hour = 0, minute = 0, second = 0, end = 0;
+  char month[4] = "", zone[4] = "";
+  const std::string copy(text.substr(0, 40));
+  if (std::sscanf(copy.c_str(), "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d %3[A-Z]%n", &day, month, &year, &hour,
+                  &minute, &second, zone, &end) != 7 ||
+      static_cast<size_t>(end) != text.size() || std::string_view(zone) != "GMT") {
+    return failed;
+  }
+  const size_t at = kMonths.find(month);
+  if (std::string_view(month).size() != 3 || at == std::string_view::npos || at % 3 != 0) return failed;
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(at / 3 + 1)),
+                                         std::chrono::day(static_cast<unsigned>(std::max(day, 0)))};
+  // A leap second is the first one of the next minute.
+  if (!date.ok() || year < 1970 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60)
+    return failed;
+  const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  return days * 86400 + hour * 3600 + minute * 60 + second;
+}
+
+}  // namespace varve
