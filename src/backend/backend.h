@@ -66,6 +66,9 @@ class Backend {
   virtual Result<std::unique_ptr<RangeReader>> open(const std::string& name) = 0;
   /// What is in a folder, in no order; not_found if there is no such folder, in a backend that knows.
   virtual Result<std::vector<DirectoryEntry>> list(const std::string& folder) = 0;
+  /// The names of objects in a folder that are on their way, or that a writer which was killed has left. remove() takes
+  /// them away.
+  virtual Result<std::vector<std::string>> unfinished(const std::string& folder) = 0;
   virtual Result<FileStatus> status(const std::string& name) = 0;
   /// not_found if it is not there.
   virtual Status remove(const std::string& name) = 0;
@@ -83,6 +86,9 @@ class Backend {
   virtual Status touch(const std::string& name) = 0;
   /// Removes a record that still says this; OK if it says something else by now, or is gone.
   virtual Status remove_unchanged(const std::string& name, ByteSpan contents) = 0;
+  /// If above 0: HeldRecord::become() is two steps here, and may still take effect when somebody else has removed the
+  /// record, but not later than this after the last sign of life.
+  virtual double late_commit_seconds() const { return 0; }
 
   // What it can do
 
@@ -100,6 +106,8 @@ class Backend {
   virtual Status remove_folder(const std::string&) { return {}; }
 };
 
+/// What an object is called in a folder until it is sealed (FORMAT.md, "The folder of a store").
+std::string unfinished_name(std::string_view name);
 /// The whole of a record that should be small; resource_limit if it is larger than `bytes_max`.
 Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max);
 /// remove(), but OK if it is not there.

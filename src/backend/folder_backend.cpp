@@ -5,6 +5,17 @@
 
 namespace varve {
 
+namespace {
+constexpr uint64_t kRecordBytesMax = 64_KiB;  // of one that is compared
+constexpr std::string_view kArenaSuffix = ".arena";
+constexpr std::string_view kUnfinishedSuffix = ".part";
+}  // namespace
+
+std::string unfinished_name(std::string_view name) {
+  if (name.ends_with(kArenaSuffix)) name.remove_suffix(kArenaSuffix.size());
+  return std::string(name) + std::string(kUnfinishedSuffix);
+}
+
 Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max) {
   VARVE_ASSIGN(const std::unique_ptr<RangeReader> object, backend.open(name));
   return read_all(*object, bytes_max, name);
@@ -16,16 +27,6 @@ Status remove_if_there(Backend& backend, const std::string& name) {
 }
 
 namespace {
-constexpr uint64_t kRecordBytesMax = 64_KiB;  // of one that is compared
-constexpr std::string_view kArenaSuffix = ".arena";
-constexpr std::string_view kUnfinishedSuffix = ".part";
-
-/// What an object is called until it is sealed (FORMAT.md, "The folder of a store").
-std::string unfinished_name(std::string_view name) {
-  if (name.ends_with(kArenaSuffix)) name.remove_suffix(kArenaSuffix.size());
-  return std::string(name) + std::string(kUnfinishedSuffix);
-}
-
 class FileObjectWriter final : public ObjectWriter {
  public:
   FileObjectWriter(FileSystem& fs, std::string name, std::unique_ptr<File> file, bool durable)
@@ -88,6 +89,17 @@ class FileRecord final : public HeldRecord {
 Result<std::unique_ptr<ObjectWriter>> FolderBackend::put(const std::string& name, PutOptions options) {
   VARVE_ASSIGN(std::unique_ptr<File> file, fs_.create(unfinished_name(name), {.direct = options.direct}));
   return std::unique_ptr<ObjectWriter>(std::make_unique<FileObjectWriter>(fs_, name, std::move(file), options.durable));
+}
+
+Result<std::vector<std::string>> FolderBackend::unfinished(const std::string& folder) {
+  const Result<std::vector<DirectoryEntry>> entries = fs_.list(folder);
+  if (entries.status().code() == StatusCode::not_found) return std::vector<std::string>();
+  VARVE_TRY(entries.status());
+  std::vector<std::string> names;
+  for (const DirectoryEntry& entry : *entries) {
+    if (entry.name.ends_with(kUnfinishedSuffix)) names.push_back(join_path(folder, entry.name));
+  }
+  return names;
 }
 
 Result<std::unique_ptr<RangeReader>> FolderBackend::open(const std::string& name) {

@@ -18,6 +18,7 @@ class FolderBackend final : public Backend {
   Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) override;
   Result<std::unique_ptr<RangeReader>> open(const std::string& name) override;
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override { return fs_.list(folder); }
+  Result<std::vector<std::string>> unfinished(const std::string& folder) override;
   Result<FileStatus> status(const std::string& name) override { return fs_.stat(name); }
   Status remove(const std::string& name) override { return fs_.remove(name); }
   Status settle(const std::string& folder) override { return fs_.sync_directory(folder); }

@@ -116,20 +116,23 @@ HttpHeader S3Client::if_match(const std::string& etag, bool quoted) const {
   return {"if-match", quoted ? "\"" + etag + "\"" : etag};
 }
 
-S3Answer S3Client::send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition) {
+S3Answer S3Client::send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,
+                            std::optional<int64_t> signed_at) {
   S3Call call{
       .verb = S3Verb::put, .key = key, .query = {}, .headers = {kBytesType}, .body = bytes, .into = {}, .check = {}};
   if (condition != nullptr) call.headers.push_back(*condition);
+  call.signed_at = signed_at;
   call.check = [&](const HttpReply& reply) { return check_written(reply, bytes, key); };
   return requests_.send(call);
 }
 
-Result<std::string> S3Client::put(const std::string& key, ByteSpan bytes, const S3Condition& condition) {
+Result<std::string> S3Client::put(const std::string& key, ByteSpan bytes, const S3Condition& condition,
+                                  std::optional<int64_t> signed_at) {
   VARVE_TRY(check_s3_key(key));
   if (condition.kind == S3Condition::Kind::unchanged) return put_unchanged(key, bytes, condition.etag);
   const HttpHeader if_none_match{"if-none-match", "*"};
   const bool absent = condition.kind == S3Condition::Kind::absent;
-  const S3Answer answer = send_put(key, bytes, absent ? &if_none_match : nullptr);
+  const S3Answer answer = send_put(key, bytes, absent ? &if_none_match : nullptr, signed_at);
   if (answer.status.ok()) return etag_of(answer.reply, requests_.subject(key));
   if (!absent || answer.reply.status != 412) return answer.status;
   if (answer.repeated) {

@@ -81,7 +81,8 @@ class S3Client {
   /// already_exists: it had to be absent, and is not. busy: it had to be unchanged, and was replaced or removed, and
   /// nothing but that is busy here. If a reply was lost and the request, sent again, is refused since an object is
   /// there, that is a success if the object has the very same bytes: so what two writers write should differ.
-  Result<std::string> put(const std::string& key, ByteSpan bytes, const S3Condition& condition = S3Condition::none());
+  Result<std::string> put(const std::string& key, ByteSpan bytes, const S3Condition& condition = S3Condition::none(),
+                          std::optional<int64_t> signed_at = {});
 
   /// Removes an object; OK also if there is none.
   Status remove(const std::string& key);
@@ -140,7 +141,8 @@ class S3Client {
   Status check_written(const HttpReply& reply, ByteSpan bytes, const std::string& key) const;
   HttpHeader if_match(const std::string& etag, bool quoted) const;
   Result<std::string> put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag);
-  S3Answer send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition);
+  S3Answer send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,
+                    std::optional<int64_t> signed_at = {});
   std::optional<std::string> find_equal(const std::string& key, ByteSpan bytes);
   Result<std::string> settle_complete(const std::string& key, std::span<const Part> parts, const Status& refused);
   Status check_read(const HttpReply& reply, uint64_t offset, uint64_t bytes, const std::string& key) const;

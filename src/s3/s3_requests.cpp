@@ -160,7 +160,7 @@ HttpRequest S3Requests::unsigned_request(const S3Call& call) const {
 S3Answer S3Requests::send_once(const S3Call& call, const HttpRequest& request, std::string_view body_sha256) {
   HttpRequest signed_request = request;
   sign_request(signed_request, settings_.credentials, settings_.region, body_sha256,
-               options_.calendar() + signing_offset());
+               call.signed_at.value_or(options_.calendar() + signing_offset()));
   S3Answer answer;
   answer.reply = transport_.exchange(signed_request);
   count(call, answer.reply);

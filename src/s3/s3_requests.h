@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -63,6 +64,9 @@ struct S3Call {
   ByteSpan body;
   MutableByteSpan into;              ///< as HttpRequest's
   uint64_t body_bytes_max = 64_KiB;  ///< likewise
+  /// Signed as of then, by the service's clock, however often it is tried: the service refuses it once that is long ago
+  /// (15 minutes). None: as of when it is sent.
+  std::optional<int64_t> signed_at{};
   /// Looks at a reply of status 2xx that came as a whole. io_error: it makes no sense, and may the next time. None: all
   /// are good.
   std::function<Status(const HttpReply&)> check;

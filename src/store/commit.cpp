@@ -71,6 +71,25 @@ bool WriterLease::known_dead(const Store& store, const std::string& lease_name) 
   return process > 0 && text == lease_text(process) && is_process_gone(process);
 }
 
+bool WriterLease::is_plain(std::string_view text) {
+  return text.empty() || (text[0] >= '0' && text[0] <= '9' && text.ends_with('\n'));
+}
+
+Result<bool> WriterLease::give_up(const Store& store, const std::string& lease_name, double silent_seconds) {
+  Backend& backend = store.backend();
+  const std::string path = join_path(store.writers_path(), lease_name);
+  if (backend.late_commit_seconds() == 0) {
+    VARVE_TRY(remove_if_there(backend, path));
+    return true;
+  }
+  const Result<ByteVector> raw = read_record(backend, path, kSetRecordBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return true;
+  VARVE_TRY(raw.status());
+  if (!is_plain(as_text(*raw)) && silent_seconds < backend.late_commit_seconds()) return false;
+  VARVE_TRY(backend.remove_unchanged(path, *raw));
+  return backend.status(path).status().code() == StatusCode::not_found;
+}
+
 void WriterLease::beat() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kHeartbeat, [this] { return ending_; })) {

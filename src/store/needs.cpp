@@ -112,11 +112,6 @@ Status mark_parts(const Store& store, Needs& needs) {
   return {};
 }
 
-/// Whether a lease says nothing but whose it is, or not even that yet.
-bool is_plain_lease(std::string_view text) {
-  return text.empty() || (text[0] >= '0' && text[0] <= '9' && text.ends_with('\n'));
-}
-
 /// What a writer is about to commit: all of it is known if the lease holds a whole record. A record that is half
 /// written is not needed yet (and looks as if it could not be understood, as long as it takes).
 Status mark_leases(const Store& store, Needs& needs) {
@@ -124,7 +119,7 @@ Status mark_leases(const Store& store, Needs& needs) {
   for (const DirectoryEntry& entry : entries) {
     const std::string path = join_path(store.writers_path(), entry.name);
     const Result<ByteVector> raw = read_record(store.backend(), path, kSetRecordBytesMax);
-    if (raw.ok() && is_plain_lease(as_text(*raw))) continue;
+    if (raw.ok() && WriterLease::is_plain(as_text(*raw))) continue;
     Status marked = raw.status();
     if (raw.ok()) {
       const Result<SetRecord> record = decode_set_record(*raw, store.score());

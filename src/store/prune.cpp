@@ -307,8 +307,8 @@ class Pruner {
     for (const auto& [name, beat_ns] : writers) {
       const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.silence_seconds * 1e9;
       if (!silent && !WriterLease::known_dead(store_, name)) continue;
-      VARVE_TRY(remove_if_there(backend_, join_path(store_.writers_path(), name)));
-      ++report_.leftover_files;
+      VARVE_ASSIGN(const bool gone, WriterLease::give_up(store_, name, static_cast<double>(now_ns - beat_ns) * 1e-9));
+      report_.leftover_files += gone ? 1 : 0;
     }
     return {};
   }
@@ -418,9 +418,9 @@ class Pruner {
         if (current == now.end()) {
           it = waiting.erase(it);
         } else if ((long_enough && current->second == it->second) || WriterLease::known_dead(store_, it->first)) {
-          VARVE_TRY(remove_if_there(backend_, join_path(store_.writers_path(), it->first)));
-          ++report_.leftover_files;
-          it = waiting.erase(it);
+          VARVE_ASSIGN(const bool gone, WriterLease::give_up(store_, it->first, waited));
+          report_.leftover_files += gone ? 1 : 0;
+          it = gone ? waiting.erase(it) : std::next(it);
         } else {
           ++it;
         }
@@ -518,36 +518,27 @@ class Pruner {
     return backend_.settle(store_.sets_path());
   }
 
-  /// Unfinished files of writers that are gone.
+  /// Unfinished objects of writers that are gone.
   Status remove_leftovers() {
-    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, backend_.list(store_.arenas_path()));
-    VARVE_ASSIGN(const std::vector<std::string> unfinished_runs, list_unfinished_runs());
+    VARVE_ASSIGN(const std::vector<std::string> arenas, backend_.unfinished(store_.arenas_path()));
+    std::vector<std::string> runs;
+    for (uint32_t place = 0; place < store_.spread().places(); ++place) {
+      VARVE_ASSIGN(const std::vector<std::string> some, backend_.unfinished(store_.index_path(place)));
+      runs.insert(runs.end(), some.begin(), some.end());
+    }
     VARVE_ASSIGN(auto writers, leases());  // after the lists: a writer's lease is there before its files
-    for (const DirectoryEntry& entry : entries) {
-      if (!entry.name.ends_with(".part")) continue;
-      Result<ArenaId> id = ArenaId::parse(std::string_view(entry.name).substr(0, entry.name.size() - 5));
+    for (const std::string& name : arenas) {
+      const std::string file = base_name(name);
+      Result<ArenaId> id = ArenaId::parse(std::string_view(file).substr(0, file.find('.')));
       const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(),
                                                 [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
       if (alive) continue;
-      VARVE_TRY(remove_if_there(backend_, join_path(store_.arenas_path(), entry.name)));
+      VARVE_TRY(remove_if_there(backend_, name));
       ++report_.leftover_files;
     }
     if (!writers.empty()) return {};
-    for (const std::string& path : unfinished_runs) VARVE_TRY(remove_if_there(backend_, path));
+    for (const std::string& name : runs) VARVE_TRY(remove_if_there(backend_, name));
     return {};
-  }
-
-  Result<std::vector<std::string>> list_unfinished_runs() const {
-    std::vector<std::string> paths;
-    for (uint32_t place = 0; place < store_.spread().places(); ++place) {
-      const std::string folder = store_.index_path(place);
-      VARVE_TRY(backend_.make_folder(folder));  // disposable, so it may be missing
-      VARVE_ASSIGN(const std::vector<DirectoryEntry> runs, backend_.list(folder));
-      for (const DirectoryEntry& entry : runs) {
-        if (entry.name.ends_with(".part")) paths.push_back(join_path(folder, entry.name));
-      }
-    }
-    return paths;
   }
 
   const Store& store_;

@@ -130,8 +130,7 @@ Status ArenaMover::become_sole_mover() {
   for (const DirectoryEntry& lease : leases) {
     if (lease.name == id.hex() || !WriterLease::owns(lease.name, id)) continue;
     if (!WriterLease::known_dead(store_, lease.name)) VARVE_TRY(wait_for_silence(lease.name));
-    const Status removed = store_.backend().remove(join_path(store_.writers_path(), lease.name));
-    if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
+    VARVE_TRY(WriterLease::give_up(store_, lease.name, options_.silence_seconds).status());
   }
   return {};
 }

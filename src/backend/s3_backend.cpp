@@ -1,0 +1,523 @@
+#include "backend/s3_backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <list>
+#include <utility>
+
+#include "core/buffer.h"
+#include "core/thread_pool.h"
+#include "core/unique_id.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kBlockBytes = 1_MiB;
+constexpr uint64_t kCacheBytes = 256_MiB;
+constexpr uint64_t kRecordBytesMax = 64_MiB;
+/// An upload of ten thousand parts, the most there may be, is large enough if parts grow.
+constexpr uint64_t kPartBytes = 8_MiB, kPartBytesMax = 1_GiB;
+constexpr uint32_t kPartsOfOneSize = 1000;
+constexpr size_t kPartsAtOnce = 4;
+constexpr std::string_view kUnfinishedSuffix = ".part";
+/// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
+constexpr std::string_view kTakenAway = "0 taken away\n";
+
+uint64_t part_bytes(uint32_t number) { return std::min(kPartBytes << (number / kPartsOfOneSize), kPartBytesMax); }
+
+bool is_plain(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+         letter == '-' || letter == '.' || letter == '_' || letter == '/';
+}
+
+/// Keys have few kinds of letters (check_s3_key()): of others, and of "~", the hexadecimal number stands behind a "~".
+std::string escaped(std::string_view name) {
+  std::string key;
+  for (const char letter : name) {
+    if (is_plain(letter)) {
+      key.push_back(letter);
+    } else {
+      key += fmt::format("~{:02x}", static_cast<unsigned char>(letter));
+    }
+  }
+  return key;
+}
+
+std::optional<unsigned> hex_digit(char digit) {
+  if (digit >= '0' && digit <= '9') return static_cast<unsigned>(digit - '0');
+  if (digit >= 'a' && digit <= 'f') return static_cast<unsigned>(digit - 'a') + 10;
+  return std::nullopt;
+}
+
+int64_t nanoseconds_of(int64_t seconds) { return seconds * 1'000'000'000; }
+}  // namespace
+
+class S3BlockCache {
+ public:
+  using Block = std::shared_ptr<const ByteVector>;
+  Block find(const std::string& key, uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find({key, number});
+    if (found == blocks_.end()) return nullptr;
+    used_.splice(used_.begin(), used_, found->second.used);
+    return found->second.block;
+  }
+  void add(const std::string& key, uint64_t number, Block block) {
+    const std::lock_guard lock(mutex_);
+    const auto [at, is_new] = blocks_.try_emplace({key, number});
+    if (!is_new) return;
+    bytes_ += block->size();
+    used_.push_front(at->first);
+    at->second = {std::move(block), used_.begin()};
+    while (bytes_ > kCacheBytes) {
+      const auto oldest = blocks_.find(used_.back());
+      bytes_ -= oldest->second.block->size();
+      blocks_.erase(oldest);
+      used_.pop_back();
+    }
+  }
+
+ private:
+  using Name = std::pair<std::string, uint64_t>;
+  struct Cached {
+    Block block;
+    std::list<Name>::iterator used;
+  };
+  Mutex mutex_;  ///< guards what follows
+  std::map<Name, Cached> blocks_;
+  std::list<Name> used_;  ///< last used first
+  uint64_t bytes_ = 0;
+};
+
+namespace {
+/// An object that is read. Small pieces come out of blocks, which stay a while.
+class S3Reader final : public RangeReader {
+ public:
+  S3Reader(S3Client& client, S3BlockCache& cache, S3Object object)
+      : client_(client), cache_(cache), object_(std::move(object)) {}
+
+  Result<uint64_t> size() override { return object_.bytes; }
+
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
+    if (offset >= object_.bytes) return size_t{0};
+    into = into.first(static_cast<size_t>(std::min<uint64_t>(into.size(), object_.bytes - offset)));
+    if (into.size() >= kBlockBytes) {
+      VARVE_TRY(fetch(offset, into));
+      return into.size();
+    }
+    for (size_t done = 0; done < into.size();) {
+      const uint64_t at = offset + done, number = at / kBlockBytes, within = at % kBlockBytes;
+      VARVE_ASSIGN(const S3BlockCache::Block block, block_of(number));
+      const size_t bytes = std::min<size_t>(block->size() - within, into.size() - done);
+      std::copy_n(block->begin() + static_cast<ptrdiff_t>(within), bytes, into.begin() + static_cast<ptrdiff_t>(done));
+      done += bytes;
+    }
+    return into.size();
+  }
+
+ private:
+  Status fetch(uint64_t offset, MutableByteSpan into) {
+    const S3Range range{offset, into};
+    return client_.read_many(object_.key, {&range, 1}, object_.etag);
+  }
+  Result<S3BlockCache::Block> block_of(uint64_t number) {
+    // With the ETag: a record that was replaced is another object.
+    const std::string name = object_.key + " " + object_.etag;
+    if (S3BlockCache::Block known = cache_.find(name, number)) return known;
+    const uint64_t begin = number * kBlockBytes;
+    ByteVector bytes(static_cast<size_t>(std::min(kBlockBytes, object_.bytes - begin)));
+    VARVE_TRY(fetch(begin, bytes));
+    auto block = std::make_shared<const ByteVector>(std::move(bytes));
+    cache_.add(name, number, block);
+    return S3BlockCache::Block(block);
+  }
+
+  S3Client& client_;
+  S3BlockCache& cache_;
+  const S3Object object_;
+};
+
+/// Sends an object in parts as it comes, some of them at the same time; one that is smaller than a part at once.
+class S3Sender {
+ public:
+  S3Sender(S3Client& client, std::string key) : client_(client), key_(std::move(key)) {}
+
+  /// `bytes` follow what was appended before.
+  Status append(ByteSpan bytes) {
+    while (!bytes.empty()) {
+      const size_t room = static_cast<size_t>(part_bytes(next_)) - filling_.size();
+      if (room == 0) {
+        VARVE_TRY(send_part());
+        continue;
+      }
+      const ByteSpan some = bytes.first(std::min(bytes.size(), room));
+      filling_.insert(filling_.end(), some.begin(), some.end());
+      bytes = bytes.subspan(some.size());
+    }
+    return {};
+  }
+
+  Status complete() {
+    if (upload_ == nullptr) return client_.put(key_, filling_, S3Condition::if_absent()).status();
+    if (!filling_.empty()) VARVE_TRY(send_part());
+    while (!sending_.empty()) VARVE_TRY(wait_for_oldest());
+    // Some services do not look at the condition; the names of what is large are drawn at random.
+    const Result<S3Object> there = client_.head(key_);
+    if (there.ok()) return Status::already_exists("there is such an object already", key_);
+    if (there.status().code() != StatusCode::not_found) return there.status();
+    return upload_->complete(S3Condition::if_absent()).status();
+  }
+
+ private:
+  Status send_part() {
+    if (upload_ == nullptr) {
+      VARVE_ASSIGN(upload_, S3Upload::begin(client_, key_));
+      pool_.emplace(kPartsAtOnce);
+    }
+    if (sending_.size() >= kPartsAtOnce) VARVE_TRY(wait_for_oldest());
+    auto part = std::make_shared<ByteVector>(std::move(filling_));
+    filling_ = {};
+    sending_.push_back(pool_->submit([this, part, number = next_++] { return upload_->part(number, *part); }));
+    return {};
+  }
+  Status wait_for_oldest() {
+    const Status sent = sending_.front().wait();
+    sending_.pop_front();
+    return sent;
+  }
+
+  S3Client& client_;
+  const std::string key_;
+  ByteVector filling_;
+  uint32_t next_ = 1;
+  std::unique_ptr<S3Upload> upload_;
+  std::deque<Task<Status>> sending_;
+  std::optional<ThreadPool> pool_;  ///< ends, with its tasks, before what they use
+};
+
+/// An object that comes in order. What follows the end that seal() tells is padding of the last write.
+class S3Writer final : public ObjectWriter {
+ public:
+  S3Writer(S3Client& client, std::string key, std::string name)
+      : sender_(client, std::move(key)), name_(std::move(name)) {}
+
+  Status write_at(uint64_t offset, ByteSpan from) override {
+    if (offset != sent_ + last_.size()) return Status::internal("an object is not written in order", name_);
+    VARVE_TRY(sender_.append(last_));
+    sent_ += last_.size();
+    last_.assign(from.begin(), from.end());
+    return {};
+  }
+  Result<size_t> read_at(uint64_t, MutableByteSpan) override {
+    return Status::unsupported("what is on its way to a bucket cannot be read", name_);
+  }
+  Status seal(uint64_t bytes) override {
+    if (bytes < sent_ || bytes > sent_ + last_.size()) return Status::internal("an object ends elsewhere", name_);
+    VARVE_TRY(sender_.append(ByteSpan(last_).first(static_cast<size_t>(bytes - sent_))));
+    return sender_.complete();
+  }
+
+ private:
+  S3Sender sender_;
+  const std::string name_;
+  uint64_t sent_ = 0;
+  ByteVector last_;
+};
+
+/// An object that comes in any order: by way of a file that nobody else sees.
+class S3SpooledWriter final : public ObjectWriter {
+ public:
+  static Result<std::unique_ptr<ObjectWriter>> create(S3Client& client, std::string key) {
+    VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+    std::error_code failed;
+    std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
+    if (failed) folder = "/tmp";
+    const std::string path = folder / fmt::format("varve-{}.spool", id.hex());
+    VARVE_ASSIGN(std::unique_ptr<File> file, posix_file_system().create(path));
+    VARVE_TRY(posix_file_system().remove(path));
+    return std::unique_ptr<ObjectWriter>(new S3SpooledWriter(client, std::move(key), std::move(file)));
+  }
+
+  Status write_at(uint64_t offset, ByteSpan from) override { return file_->write_at(offset, from); }
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return file_->read_at(offset, into); }
+  Status seal(uint64_t bytes) override {
+    S3Sender sender(client_, key_);
+    ByteVector window(static_cast<size_t>(std::min(bytes, kBlockBytes)));
+    for (uint64_t at = 0; at < bytes; at += window.size()) {
+      const MutableByteSpan part(window.data(), static_cast<size_t>(std::min<uint64_t>(window.size(), bytes - at)));
+      VARVE_TRY(read_exactly(*file_, at, part, key_));
+      VARVE_TRY(sender.append(part));
+    }
+    return sender.complete();
+  }
+
+ private:
+  S3SpooledWriter(S3Client& client, std::string key, std::unique_ptr<File> file)
+      : client_(client), key_(std::move(key)), file_(std::move(file)) {}
+
+  S3Client& client_;
+  const std::string key_;
+  const std::unique_ptr<File> file_;
+};
+
+/// A write that needs its object unchanged, and finds another or none.
+Status gone_if_busy(const Status& status, const std::string& name) {
+  return status.code() == StatusCode::busy ? Status::not_found("somebody has taken the record away", name) : status;
+}
+}  // namespace
+
+// Objects
+
+S3Backend::S3Backend(HttpTransport& transport, const S3Place& place, const S3Settings& settings,
+                     S3ClientOptions options)
+    : place_(place),
+      root_(place.to_string()),
+      client_(transport, place, settings, std::move(options)),
+      cache_(std::make_unique<S3BlockCache>()) {}
+
+S3Backend::S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings)
+    : own_transport_(std::move(transport)),
+      place_(place),
+      root_(place.to_string()),
+      client_(*own_transport_, place, settings),
+      cache_(std::make_unique<S3BlockCache>()) {}
+
+S3Backend::~S3Backend() = default;
+
+Result<std::unique_ptr<S3Backend>> S3Backend::open(std::string_view text, const S3Options& options) {
+  VARVE_ASSIGN(const S3Place place, S3Place::parse(text));
+  VARVE_ASSIGN(const S3Settings settings, find_s3_settings(place, options));
+  VARVE_ASSIGN(std::unique_ptr<HttpTransport> transport, make_curl_transport({.ca_file = settings.ca_file}));
+  return std::unique_ptr<S3Backend>(new S3Backend(std::move(transport), place, settings));
+}
+
+Status S3Backend::check_abilities() { return probe_s3(client_, place_.prefix).status(); }
+
+Result<std::string> S3Backend::key_of(const std::string& name) const {
+  if (name == root_) return place_.prefix;
+  if (!name.starts_with(root_ + "/")) return Status::internal("this is no name in the bucket's part", name);
+  return place_.prefix + escaped(std::string_view(name).substr(root_.size() + 1));
+}
+
+std::optional<std::string> S3Backend::name_of(std::string_view key) {
+  std::string name;
+  for (size_t i = 0; i < key.size(); ++i) {
+    if (key[i] != '~') {
+      name.push_back(key[i]);
+      continue;
+    }
+    const auto high = i + 2 < key.size() ? hex_digit(key[i + 1]) : std::nullopt;
+    const auto low = high ? hex_digit(key[i + 2]) : std::nullopt;
+    if (!low) return std::nullopt;
+    name.push_back(static_cast<char>(16 * *high + *low));
+    i += 2;
+  }
+  // One spelling alone.
+  return escaped(name) == key ? std::optional(name) : std::nullopt;
+}
+
+Result<std::unique_ptr<ObjectWriter>> S3Backend::put(const std::string& name, PutOptions options) {
+  VARVE_ASSIGN(std::string key, key_of(name));
+  if (!options.durable) return S3SpooledWriter::create(client_, std::move(key));
+  return std::unique_ptr<ObjectWriter>(std::make_unique<S3Writer>(client_, std::move(key), name));
+}
+
+Result<std::unique_ptr<RangeReader>> S3Backend::open(const std::string& name) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  VARVE_ASSIGN(S3Object object, client_.head(key));
+  object.key = key;
+  return std::unique_ptr<RangeReader>(std::make_unique<S3Reader>(client_, *cache_, std::move(object)));
+}
+
+Result<std::vector<DirectoryEntry>> S3Backend::list(const std::string& folder) {
+  VARVE_ASSIGN(std::string prefix, key_of(folder));
+  if (folder != root_) prefix += "/";
+  VARVE_ASSIGN(const S3Listing listing, client_.list(prefix, "/"));
+  std::vector<DirectoryEntry> entries;
+  for (const S3Object& object : listing.objects) {
+    const auto name = name_of(std::string_view(object.key).substr(prefix.size()));
+    if (name && !name->empty()) entries.push_back({*name, false});
+  }
+  for (const std::string& below : listing.prefixes) {
+    std::string_view part = std::string_view(below).substr(prefix.size());
+    if (part.ends_with('/')) part.remove_suffix(1);
+    const auto name = name_of(part);
+    if (name && !name->empty()) entries.push_back({*name, true});
+  }
+  return entries;
+}
+
+Result<std::vector<std::string>> S3Backend::unfinished(const std::string& folder) {
+  VARVE_ASSIGN(const std::string prefix, key_of(folder));
+  VARVE_ASSIGN(const std::vector<S3PendingUpload> uploads, client_.list_uploads(prefix + "/"));
+  std::set<std::string> names;
+  for (const S3PendingUpload& upload : uploads) {
+    if (const auto name = name_of(std::string_view(upload.key).substr(prefix.size() + 1)))
+      names.insert(unfinished_name(join_path(folder, *name)));
+  }
+  return std::vector<std::string>(names.begin(), names.end());
+}
+
+Status S3Backend::remove_upload(const std::string& name) {
+  VARVE_ASSIGN(const std::string key, key_of(name.substr(0, name.size() - kUnfinishedSuffix.size())));
+  VARVE_ASSIGN(const std::vector<S3PendingUpload> uploads, client_.list_uploads(key));
+  if (uploads.empty()) return Status::not_found("there is no such upload", name);
+  for (const S3PendingUpload& upload : uploads) VARVE_TRY(client_.abort_upload(upload.key, upload.id));
+  return {};
+}
+
+Result<FileStatus> S3Backend::status(const std::string& name) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  const Result<S3Object> object = client_.head(key);
+  if (object.ok()) {
+    return FileStatus{.bytes = object->bytes,
+                      .allocated_bytes = object->bytes,
+                      .modified_ns = nanoseconds_of(object->modified_seconds)};
+  }
+  if (object.status().code() != StatusCode::not_found) return object.status();
+  // The names of objects have a dot, or are ids.
+  const std::string last = base_name(name);
+  if (last.find('.') == std::string::npos && !UniqueId::parse(last).ok()) {
+    VARVE_ASSIGN(const S3Listing below, client_.list(key + "/", "/"));
+    if (!below.objects.empty() || !below.prefixes.empty()) return FileStatus{.is_directory = true};
+  }
+  return Status::not_found("no such object", name);
+}
+
+Status S3Backend::remove(const std::string& name) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (undecided_.contains(name)) return {};  // a prune removes it in time
+  }
+  if (name.ends_with(kUnfinishedSuffix)) {
+    const Status aborted = remove_upload(name);
+    if (aborted.code() != StatusCode::not_found) return aborted;
+  }
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  // To remove what is not there is a success, too.
+  const Result<S3Object> there = client_.head(key);
+  if (there.status().code() == StatusCode::not_found) return Status::not_found("no such object", name);
+  VARVE_TRY(there.status());
+  return client_.remove(key);
+}
+
+// Records
+
+/// A record of which this process knows what it says.
+struct S3Backend::Held {
+  Mutex mutex;  ///< guards what follows, and orders all writes of the record
+  ByteVector contents;
+  std::string etag;
+};
+
+class S3Backend::Record final : public HeldRecord {
+ public:
+  Record(S3Backend& backend, std::string name, std::string key, std::shared_ptr<Held> held)
+      : backend_(backend), name_(std::move(name)), key_(std::move(key)), held_(std::move(held)) {}
+  ~Record() override {
+    const std::lock_guard lock(backend_.mutex_);
+    backend_.held_.erase(name_);
+  }
+
+  Status rewrite(ByteSpan contents) override {
+    const std::lock_guard lock(held_->mutex);
+    const Result<std::string> etag = backend_.client_.put(key_, contents, S3Condition::if_unchanged(held_->etag));
+    if (!etag.ok()) return gone_if_busy(etag.status(), name_);
+    held_->etag = *etag;
+    held_->contents.assign(contents.begin(), contents.end());
+    return {};
+  }
+
+  Status become(const std::string& name, IfExists if_exists) override {
+    VARVE_ASSIGN(const std::string key, backend_.key_of(name));
+    const std::lock_guard lock(held_->mutex);
+    const Result<std::string> etag =
+        backend_.client_.put(key_, held_->contents, S3Condition::if_unchanged(held_->etag));
+    if (!etag.ok()) return gone_if_busy(etag.status(), name_);
+    held_->etag = *etag;
+    // From here on nobody takes the record away for late_commit_seconds(), and the next request is of no effect after
+    // 15 minutes, however long this process is stopped in between.
+    const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
+    const Status published =
+        backend_.client_.put(key, held_->contents, condition, backend_.client_.server_seconds()).status();
+    if (published.code() == StatusCode::already_exists) return published;
+    if (!published.ok()) {
+      const std::lock_guard undecided_lock(backend_.mutex_);
+      backend_.undecided_.insert(name_);
+      return published.with_context("nobody knows whether " + name + " was published");
+    }
+    backend_.client_.remove(key_).ignore("a prune removes it in time");
+    return {};
+  }
+
+ private:
+  S3Backend& backend_;
+  const std::string name_, key_;
+  const std::shared_ptr<Held> held_;
+};
+
+Status S3Backend::publish(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  return client_.put(key, contents, S3Condition::if_absent()).status();
+}
+
+Result<std::unique_ptr<HeldRecord>> S3Backend::hold(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  auto held = std::make_shared<Held>();
+  VARVE_ASSIGN(held->etag, client_.put(key, contents, S3Condition::if_absent()));
+  held->contents.assign(contents.begin(), contents.end());
+  {
+    const std::lock_guard lock(mutex_);
+    held_[name] = held;
+  }
+  return std::unique_ptr<HeldRecord>(std::make_unique<Record>(*this, name, key, std::move(held)));
+}
+
+std::shared_ptr<S3Backend::Held> S3Backend::held(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(name);
+  return found == held_.end() ? nullptr : found->second;
+}
+
+Status S3Backend::touch(const std::string& name) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  if (const std::shared_ptr<Held> own = held(name)) {
+    const std::lock_guard lock(own->mutex);
+    const Result<std::string> etag = client_.put(key, own->contents, S3Condition::if_unchanged(own->etag));
+    if (!etag.ok()) return gone_if_busy(etag.status(), name);
+    own->etag = *etag;
+    return {};
+  }
+  VARVE_ASSIGN(const S3Contents contents, client_.read_all(key, kRecordBytesMax));
+  return gone_if_busy(client_.put(key, contents.bytes, S3Condition::if_unchanged(contents.etag)).status(), name);
+}
+
+Status S3Backend::remove_unchanged(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  const Result<S3Contents> there = client_.read_all(key, kRecordBytesMax);
+  if (there.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(there.status());
+  if (as_text(there->bytes) != as_text(contents)) return {};
+  // Services remove without conditions alone. What says this can be nobody's any more.
+  const Status taken = client_.put(key, as_bytes(kTakenAway), S3Condition::if_unchanged(there->etag)).status();
+  if (taken.code() == StatusCode::busy) return {};
+  VARVE_TRY(taken);
+  return client_.remove(key);
+}
+
+Result<int64_t> S3Backend::now() {
+  VARVE_ASSIGN(const std::string key, key_of(join_path(root_, "varve.store")));
+  const Status asked = client_.head(key).status();
+  if (asked.code() != StatusCode::not_found) VARVE_TRY(asked);
+  return nanoseconds_of(client_.server_seconds());
+}
+
+Result<uint64_t> S3Backend::free_bytes(const std::string& folder) {
+  return Status::unsupported("nobody knows how much room is left in a bucket", folder);
+}
+
+}  // namespace varve

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "backend/backend.h"
+#include "core/sync.h"
+#include "s3/s3_client.h"
+
+namespace varve {
+
+/// Blocks of objects that never change, up to so many bytes in memory; the ones used last stay. Thread-safe.
+class S3BlockCache;
+
+/// A part of a bucket of an S3 service (FORMAT.md, "In a bucket"). Objects are there once their upload is complete. A
+/// record becomes an object by one PUT that fails if the name is taken, after the record was seen to be there still;
+/// the request is signed as of that moment, and no service takes it later than 15 minutes after it. So a record that
+/// says what is to be committed may be removed by others only when it has not been touched for late_commit_seconds().
+class S3Backend final : public Backend {
+ public:
+  /// By the settings of the environment (s3_place.h). `text`: "s3://bucket/prefix".
+  static Result<std::unique_ptr<S3Backend>> open(std::string_view text, const S3Options& options = {});
+  /// `transport` outlives it.
+  S3Backend(HttpTransport& transport, const S3Place& place, const S3Settings& settings, S3ClientOptions options = {});
+  ~S3Backend() override;
+
+  /// unsupported, with the reason: the service cannot hold a store (probe_s3()).
+  Status check_abilities();
+  S3Client& client() { return client_; }
+
+  const std::string& root() const override { return root_; }
+  Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) override;
+  Result<std::unique_ptr<RangeReader>> open(const std::string& name) override;
+  Result<std::vector<DirectoryEntry>> list(const std::string& folder) override;
+  Result<std::vector<std::string>> unfinished(const std::string& folder) override;
+  Result<FileStatus> status(const std::string& name) override;
+  Status remove(const std::string& name) override;
+  /// What a reply has confirmed is durable.
+  Status settle(const std::string&) override { return {}; }
+  Status publish(const std::string& name, ByteSpan contents) override;
+  Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
+  Status touch(const std::string& name) override;
+  Status remove_unchanged(const std::string& name, ByteSpan contents) override;
+  double late_commit_seconds() const override { return 3600; }
+  Result<int64_t> now() override;
+  Result<uint64_t> free_bytes(const std::string& folder) override;
+
+ private:
+  struct Held;
+  class Record;
+  Result<std::string> key_of(const std::string& name) const;
+  /// What lies below a key, as a name; none if no name of ours has this key.
+  static std::optional<std::string> name_of(std::string_view key);
+  Status remove_upload(const std::string& name);
+  std::shared_ptr<Held> held(const std::string& name);
+
+  const std::unique_ptr<HttpTransport> own_transport_;
+  const S3Place place_;
+  const std::string root_;
+  S3Client client_;
+  const std::unique_ptr<S3BlockCache> cache_;
+  Mutex mutex_;  ///< guards what follows
+  std::map<std::string, std::shared_ptr<Held>> held_;
+  std::set<std::string> undecided_;  ///< records of which nobody knows yet whether they have become objects
+
+  S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings);
+};
+
+}  // namespace varve

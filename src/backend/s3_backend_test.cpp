@@ -1,0 +1,105 @@
+#include "backend/s3_backend.h"
+
+#include "backend/backend_contract.h"
+#include "s3/fake_s3.h"
+
+namespace varve {
+namespace {
+
+/// A part of a bucket of a service in memory.
+struct InABucket : BackendSubject {
+  explicit InABucket(const std::string& prefix = "runs/", FakeS3Options options = {})
+      : service(std::move(options)), bucket(service, S3Place{"bucket", prefix}, settings()) {
+    backend = &bucket;
+  }
+  static S3Settings settings() { return {"http://127.0.0.1:1", "us-east-1", true, {}, {"access", "secret", {}}}; }
+  FakeS3 service;
+  S3Backend bucket;
+};
+
+INSTANTIATE_TEST_SUITE_P(S3, EveryBackend,
+                         testing::Values(BackendKind{"part_of_a_bucket", [] { return std::make_unique<InABucket>(); }},
+                                         BackendKind{"whole_bucket", [] { return std::make_unique<InABucket>(""); }}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+struct ABucket : testing::Test, InABucket {
+  std::string name(std::string_view of) const { return join_path(bucket.root(), of); }
+  bool has(const std::string& of) { return service.object("runs/" + of).has_value(); }
+};
+
+TEST_F(ABucket, HasKeysThatNoProxyWritesInAnotherWay) {
+  ASSERT_TRUE(bucket.publish(name("parts/job+a@7.part"), as_bytes("text")).ok());
+  EXPECT_TRUE(has("parts/job~2ba~407.part"));
+  EXPECT_EQ(bucket.list(name("parts")).value().at(0).name, "job+a@7.part");
+  // What others have put there is none of ours.
+  for (const char* key : {"parts/~4", "parts/~40~", "parts/~7a", "parts/a@b", "parts/"})
+    service.set_object(std::string("runs/") + key, "");
+  EXPECT_EQ(bucket.list(name("parts")).value().size(), 1u);
+}
+
+TEST_F(ABucket, NeverForgetsACommitOfWhichNobodyKnowsWhetherItHappened) {
+  const auto lease = bucket.hold(name("writers/1"), as_bytes("1 host\n")).value();
+  ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
+  bool silent = false;
+  service.set_faults([&](const HttpRequest& request) {
+    const bool commits = request.method == HttpMethod::put && request.path.find("/sets/") != std::string::npos;
+    silent = silent || commits;
+    return commits ? S3Fault::lost_reply : silent ? S3Fault::refused : S3Fault::none;
+  });
+  EXPECT_EQ(lease->become(name("sets/job/1.set"), IfExists::refuse).code(), StatusCode::io_error);
+  service.set_faults(nullptr);
+  EXPECT_TRUE(bucket.remove(name("writers/1")).ok());
+  EXPECT_TRUE(has("writers/1")) << "what the record needs is kept as long as it may appear";
+}
+
+TEST_F(ABucket, LeavesARecordAloneThatWasRewrittenJustBeforeItIsTakenAway) {
+  const auto lease = bucket.hold(name("writers/1"), as_bytes("1 host\n")).value();
+  bool once = false;
+  service.set_before_effect([&](const HttpRequest& request) {
+    if (request.method != HttpMethod::put || std::exchange(once, true)) return;
+    EXPECT_TRUE(lease->rewrite(as_bytes("record")).ok());
+  });
+  ASSERT_TRUE(bucket.remove_unchanged(name("writers/1"), as_bytes("1 host\n")).ok());
+  EXPECT_EQ(service.object("runs/writers/1"), "record");
+  EXPECT_TRUE(lease->become(name("sets/job/1.set"), IfExists::refuse).ok());
+}
+
+TEST_F(ABucket, CommitsOnceThoughRepliesAreLost) {
+  for (int round = 0; round < 50; ++round) {
+    const std::string number = std::to_string(round);
+    const auto lease = bucket.hold(name("writers/" + number), as_bytes("1 host\n")).value();
+    ASSERT_TRUE(lease->rewrite(as_bytes("record " + number)).ok());
+    service.fail_next({S3Fault::none, round % 2 == 0 ? S3Fault::lost_reply : S3Fault::repeated});
+    ASSERT_TRUE(lease->become(name("sets/job/" + number + ".set"), IfExists::refuse).ok());
+    EXPECT_EQ(service.object("runs/sets/job/" + number + ".set"), "record " + number);
+    EXPECT_FALSE(has("writers/" + number));
+  }
+}
+
+TEST_F(ABucket, TellsAndRemovesUploadsThatAWriterHasLeft) {
+  const auto upload = bucket.client().begin_upload("runs/arenas/00112233445566778899aabbccddeeff.arena");
+  ASSERT_TRUE(upload.ok());
+  const std::string left = name("arenas/00112233445566778899aabbccddeeff.part");
+  EXPECT_EQ(bucket.unfinished(name("arenas")).value(), std::vector<std::string>{left});
+  EXPECT_TRUE(bucket.unfinished(name("index")).value().empty());
+  ASSERT_TRUE(bucket.remove(left).ok());
+  EXPECT_EQ(service.upload_count(), 0u);
+  EXPECT_EQ(bucket.remove(left).code(), StatusCode::not_found);
+}
+
+TEST_F(ABucket, AsksOnceForWhatIsReadInSmallPieces) {
+  {
+    const auto object = bucket.put(name("arenas/a.arena")).value();
+    ASSERT_TRUE(object->write_at(0, ByteVector(3'000'000, std::byte{7})).ok());
+    ASSERT_TRUE(object->seal(3'000'000).ok());
+  }
+  const auto object = bucket.open(name("arenas/a.arena")).value();
+  const uint64_t before = bucket.client().counters().of(S3Verb::get);
+  ByteVector piece(1000);
+  for (uint64_t at = 0; at + piece.size() <= 3'000'000; at += piece.size())
+    ASSERT_TRUE(read_exactly(*object, at, piece, "").ok());
+  EXPECT_EQ(bucket.client().counters().of(S3Verb::get) - before, 3u);
+}
+
+}  // namespace
+}  // namespace varve
