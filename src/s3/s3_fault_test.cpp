@@ -134,6 +134,25 @@ TEST_F(S3FaultTest, AnUploadCompletedWithoutAReplyIsComplete) {
   EXPECT_EQ(upload->complete(S3Condition::if_absent()).status().code(), StatusCode::already_exists);
 }
 
+TEST_F(S3FaultTest, ACompletionMayFailBehindAStatusOfSuccess) {
+  for (const bool passes : {true, false}) {
+    ScriptedTransport transport([&](const HttpRequest&) {
+      if (transport.requests > 1)
+        return reply_of(200, "<CompleteMultipartUploadResult><ETag>e-1</ETag></CompleteMultipartUploadResult>");
+      return reply_of(200,
+                      passes ? "<Error><Code>InternalError</Code></Error>" : "<Error><Code>InvalidPart</Code></Error>");
+    });
+    S3ClientOptions options;
+    options.retries.clock = &service_.clock();
+    S3Client client(transport, {"bucket", ""}, {"http://h", "us-east-1", true, {}, {"a", "s", {}}}, options);
+    const std::vector<S3Client::Part> parts{{1, "e", 1}};
+    const Result<std::string> etag = client.complete_upload("k", "id", parts);
+    EXPECT_EQ(etag.status().code(), passes ? StatusCode::ok : StatusCode::invalid_argument);
+    EXPECT_EQ(transport.requests, passes ? 2 : 1);
+    EXPECT_FALSE(client.complete_upload("k", "id", parts, S3Condition::if_unchanged("a\r\nb: c")).ok());
+  }
+}
+
 TEST_F(S3FaultTest, ReadsAreTriedAgainWhenTheyArriveDamaged) {
   fake_.set_object("k", std::string(100, 'x'));
   fake_.fail_next({S3Fault::damaged_body, S3Fault::torn_body});
