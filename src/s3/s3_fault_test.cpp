@@ -182,7 +182,7 @@ TEST_F(S3FaultTest, NothingElseIsTriedAgain) {
       {reply_of(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), StatusCode::permission_denied},
       {reply_of(404, "<html>"), StatusCode::not_found},
       {reply_of(405, ""), StatusCode::unsupported},
-      {reply_of(409, "<Error><Code>OperationAborted</Code></Error>"), StatusCode::busy},
+      {reply_of(409, "<Error><Code>InvalidBucketState</Code></Error>"), StatusCode::invalid_argument},
       {reply_of(501, "<Error><Code>NotImplemented</Code></Error>"), StatusCode::unsupported},
       {reply_of(507, ""), StatusCode::no_space},
       {reply_of(301, "<Error><Code>PermanentRedirect</Code></Error>", {{"x-amz-bucket-region", "eu-north-1"}}),
@@ -204,6 +204,20 @@ TEST_F(S3FaultTest, NothingElseIsTriedAgain) {
     if (reply.status == 301) {
       EXPECT_NE(status.to_string().find("AWS_REGION to eu-north-1"), std::string::npos);
     }
+  }
+}
+
+TEST_F(S3FaultTest, ConflictsOfTwoRequestsAreTriedAgain) {
+  for (const char* code : {"ConditionalRequestConflict", "OperationAborted"}) {
+    ScriptedTransport transport([&](const HttpRequest&) {
+      if (transport.requests < 3) return reply_of(409, fmt::format("<Error><Code>{}</Code></Error>", code));
+      return reply_of(200, "", {{"etag", "\"e\""}});
+    });
+    S3ClientOptions options;
+    options.retries.clock = &service_.clock();
+    S3Client client(transport, {"bucket", ""}, {"http://h", "us-east-1", true, {}, {"a", "s", {}}}, options);
+    EXPECT_EQ(client.put("k", as_bytes("x"), S3Condition::if_absent()).value(), "e");
+    EXPECT_EQ(transport.requests, 3);
   }
 }
 
