@@ -21,8 +21,8 @@ namespace {
 constexpr size_t kHeadersMax = 200;
 constexpr size_t kHeaderBytesMax = 64_KiB;
 constexpr long kStallBytesPerSecond = 1000;
-constexpr long kReceiveBytes = 512 * 1024;
-constexpr long kSendBytes = 512 * 1024;
+constexpr long kReceiveBytes = 512L * 1024;
+constexpr long kSendBytes = 512L * 1024;
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
@@ -367,6 +367,17 @@ Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlOptions& op
   return std::unique_ptr<HttpTransport>(std::make_unique<CurlTransport>(*curl, options));
 }
 
+std::optional<int64_t> seconds_of_date(int year, int month, int day, int hour, int minute, int second) {
+  const std::chrono::year_month_day date{std::chrono::year(year),
+                                         std::chrono::month(static_cast<unsigned>(std::max(month, 0))),
+                                         std::chrono::day(static_cast<unsigned>(std::max(day, 0)))};
+  if (!date.ok() || year < 1970 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60)
+    return std::nullopt;
+  const auto time = std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) +
+                    std::chrono::seconds(second);
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
 Result<int64_t> parse_http_date(std::string_view text) {
   static constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
   const Status failed = Status::corrupt("not a date of HTTP", std::string(text.substr(0, 40)));
@@ -380,13 +391,8 @@ Result<int64_t> parse_http_date(std::string_view text) {
   }
   const size_t at = kMonths.find(month);
   if (std::string_view(month).size() != 3 || at == std::string_view::npos || at % 3 != 0) return failed;
-  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(at / 3 + 1)),
-                                         std::chrono::day(static_cast<unsigned>(std::max(day, 0)))};
-  // A leap second is the first one of the next minute.
-  if (!date.ok() || year < 1970 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60)
-    return failed;
-  const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
-  return days * 86400 + hour * 3600 + minute * 60 + second;
+  const auto seconds = seconds_of_date(year, static_cast<int>(at / 3 + 1), day, hour, minute, second);
+  return seconds ? Result<int64_t>(*seconds) : failed;
 }
 
 }  // namespace varve

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +73,9 @@ struct CurlOptions {
 /// has no libcurl, or too old a one, or one without TLS.
 Result<std::unique_ptr<HttpTransport>> make_curl_transport(const CurlOptions& options);
 
+/// Seconds since 1970 of a date and a time of UTC; none: there is no such, or it was earlier. A leap second is the
+/// first second of the next minute.
+std::optional<int64_t> seconds_of_date(int year, int month, int day, int hour, int minute, int second);
 /// Seconds since 1970 of "Sun, 06 Nov 1994 08:49:37 GMT", the only form that servers may send. corrupt: not one.
 Result<int64_t> parse_http_date(std::string_view text);
 

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -83,6 +84,7 @@ class RawServer {
 };
 
 std::unique_ptr<HttpTransport> transport_with(CurlOptions options = {}) {
+  ::setenv("no_proxy", "*", 1);
   options.connect_seconds = 5;
   options.stall_seconds = 1;
   return make_curl_transport(options).value();
@@ -181,22 +183,21 @@ TEST(CurlTransport, BodiesOfErrorsDoNotGoIntoTheCallersMemory) {
 }
 
 TEST(CurlTransport, TellsOfRepliesThatAreTornLostLateOrNoReplies) {
-  std::string sent;
-  RawServer server([&](RawServer& self, int connection) {
-    if (self.read_request(connection).empty()) return;
-    self.write(connection, sent);
-    if (sent == "HTTP/1.1 200 OK\r\n") self.read_request(connection);  // until the client gives up
-  });
-  for (const char* text : {"", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234", "HTTP/1.1 200 OK\r\n",
-                           "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"}) {
-    sent = text;
+  const std::string late = "HTTP/1.1 200 OK\r\n", other_protocol = "SSH-2.0-OpenSSH\r\n";
+  for (const std::string& sent :
+       {std::string(), std::string("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n01234"), late,
+        std::string("HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"), other_protocol}) {
+    SCOPED_TRACE(sent);
+    RawServer server([&](RawServer& self, int connection) {
+      if (self.read_request(connection).empty()) return;
+      self.write(connection, sent);
+      if (sent == late) self.read_request(connection);  // until the client gives up
+    });
     const HttpReply reply = transport_with()->exchange(request_to(server.origin(), HttpMethod::put, "body"));
-    EXPECT_EQ(reply.failure.code(), StatusCode::io_error) << text;
-    EXPECT_EQ(reply.times_sent, 1u) << text;
+    // What speaks another protocol will not learn to speak HTTP.
+    EXPECT_EQ(reply.failure.code(), sent == other_protocol ? StatusCode::invalid_argument : StatusCode::io_error);
+    EXPECT_EQ(reply.times_sent, 1u);
   }
-  // Nor will this one learn to speak HTTP.
-  sent = "SSH-2.0-OpenSSH\r\n";
-  EXPECT_EQ(transport_with()->exchange(request_to(server.origin())).failure.code(), StatusCode::invalid_argument);
 }
 
 TEST(CurlTransport, RefusesHeadersWithoutEnd) {
@@ -223,7 +224,7 @@ TEST(CurlTransport, KnowsThatNothingWasSentWhereNobodyListens) {
 }
 
 TEST(CurlTransport, TellsThatARequestWentOutTwiceOverAConnectionThatDied) {
-  int requests = 0;
+  std::atomic<int> requests{0};
   RawServer server([&](RawServer& self, int connection) {
     // The second request is read, and then the connection is closed without a reply.
     while (!self.read_request(connection).empty()) {
@@ -249,7 +250,7 @@ TEST(CurlTransport, TellsThatARequestWentOutTwiceOverAConnectionThatDied) {
 
 TEST(CurlTransport, AConditionalPutThatLibcurlRepeatsIsNotTakenForSomebodyElses) {
   std::string object;
-  int requests = 0;
+  std::atomic<int> requests{0};
   RawServer server([&](RawServer& self, int connection) {
     for (std::string text = self.read_request(connection); !text.empty(); text = self.read_request(connection)) {
       const bool has_effect = text.starts_with("PUT /bucket/key") && object.empty();

@@ -417,14 +417,20 @@ Result<std::string> S3Client::complete_upload(const std::string& key, const std:
               .into = {},
               .check = {}};
   if (condition.kind == S3Condition::Kind::absent) call.headers.push_back({"if-none-match", "*"});
-  if (condition.kind == S3Condition::Kind::unchanged)
+  if (condition.kind == S3Condition::Kind::unchanged) {
+    if (!is_sound_etag(condition.etag))
+      return Status::invalid_argument("an ETag that no object has", requests_.subject(key));
     call.headers.push_back(if_match(condition.etag, etag_form_.load() == EtagForm::quoted));
+  }
   std::string etag;
   call.check = [&](const HttpReply& reply) -> Status {
     // A failure after the status of success went out, to keep the connection alive.
-    if (const S3Error error = parse_s3_error(reply.body); !error.code.empty())
-      return Status::io_error(fmt::format("the upload failed while it was completed: {}", error.code),
-                              requests_.subject(key));
+    if (const S3Error error = parse_s3_error(reply.body); !error.code.empty()) {
+      const bool passes =
+          error.code == "InternalError" || error.code == "SlowDown" || error.code == "ServiceUnavailable";
+      return Status(passes ? StatusCode::io_error : StatusCode::invalid_argument,
+                    fmt::format("the upload failed while it was completed: {}", error.code), requests_.subject(key));
+    }
     VARVE_ASSIGN(etag, parse_s3_completed(reply.body));
     return {};
   };

@@ -68,8 +68,8 @@ struct S3ClientOptions {
 /// Every request that failed for a reason which may pass is tried again (S3RetryOptions); io_error: to no avail. Other
 /// failures of all calls: permission_denied (credentials, rights, certificates), not_found (the bucket),
 /// invalid_argument (an address or key that makes no sense, another region), unsupported (the service cannot do this),
-/// no_space (a quota), corrupt (a reply that makes no sense), resource_limit (one without end). Keys are such that
-/// check_s3_key() takes. No message has a secret in it.
+/// no_space (a quota), corrupt (a reply that makes no sense), resource_limit (one without end). Keys are whole
+/// (S3Place::key() makes them of names), and such that check_s3_key() takes. No message has a secret in it.
 class S3Client {
  public:
   /// `transport` outlives it.

@@ -134,6 +134,25 @@ TEST_F(S3FaultTest, AnUploadCompletedWithoutAReplyIsComplete) {
   EXPECT_EQ(upload->complete(S3Condition::if_absent()).status().code(), StatusCode::already_exists);
 }
 
+TEST_F(S3FaultTest, ACompletionMayFailBehindAStatusOfSuccess) {
+  for (const bool passes : {true, false}) {
+    ScriptedTransport transport([&](const HttpRequest&) {
+      if (transport.requests > 1)
+        return reply_of(200, "<CompleteMultipartUploadResult><ETag>e-1</ETag></CompleteMultipartUploadResult>");
+      return reply_of(200,
+                      passes ? "<Error><Code>InternalError</Code></Error>" : "<Error><Code>InvalidPart</Code></Error>");
+    });
+    S3ClientOptions options;
+    options.retries.clock = &service_.clock();
+    S3Client client(transport, {"bucket", ""}, {"http://h", "us-east-1", true, {}, {"a", "s", {}}}, options);
+    const std::vector<S3Client::Part> parts{{1, "e", 1}};
+    const Result<std::string> etag = client.complete_upload("k", "id", parts);
+    EXPECT_EQ(etag.status().code(), passes ? StatusCode::ok : StatusCode::invalid_argument);
+    EXPECT_EQ(transport.requests, passes ? 2 : 1);
+    EXPECT_FALSE(client.complete_upload("k", "id", parts, S3Condition::if_unchanged("a\r\nb: c")).ok());
+  }
+}
+
 TEST_F(S3FaultTest, ReadsAreTriedAgainWhenTheyArriveDamaged) {
   fake_.set_object("k", std::string(100, 'x'));
   fake_.fail_next({S3Fault::damaged_body, S3Fault::torn_body});
@@ -163,7 +182,7 @@ TEST_F(S3FaultTest, NothingElseIsTriedAgain) {
       {reply_of(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), StatusCode::permission_denied},
       {reply_of(404, "<html>"), StatusCode::not_found},
       {reply_of(405, ""), StatusCode::unsupported},
-      {reply_of(409, "<Error><Code>OperationAborted</Code></Error>"), StatusCode::busy},
+      {reply_of(409, "<Error><Code>InvalidBucketState</Code></Error>"), StatusCode::invalid_argument},
       {reply_of(501, "<Error><Code>NotImplemented</Code></Error>"), StatusCode::unsupported},
       {reply_of(507, ""), StatusCode::no_space},
       {reply_of(301, "<Error><Code>PermanentRedirect</Code></Error>", {{"x-amz-bucket-region", "eu-north-1"}}),
@@ -185,6 +204,20 @@ TEST_F(S3FaultTest, NothingElseIsTriedAgain) {
     if (reply.status == 301) {
       EXPECT_NE(status.to_string().find("AWS_REGION to eu-north-1"), std::string::npos);
     }
+  }
+}
+
+TEST_F(S3FaultTest, ConflictsOfTwoRequestsAreTriedAgain) {
+  for (const char* code : {"ConditionalRequestConflict", "OperationAborted"}) {
+    ScriptedTransport transport([&](const HttpRequest&) {
+      if (transport.requests < 3) return reply_of(409, fmt::format("<Error><Code>{}</Code></Error>", code));
+      return reply_of(200, "", {{"etag", "\"e\""}});
+    });
+    S3ClientOptions options;
+    options.retries.clock = &service_.clock();
+    S3Client client(transport, {"bucket", ""}, {"http://h", "us-east-1", true, {}, {"a", "s", {}}}, options);
+    EXPECT_EQ(client.put("k", as_bytes("x"), S3Condition::if_absent()).value(), "e");
+    EXPECT_EQ(transport.requests, 3);
   }
 }
 

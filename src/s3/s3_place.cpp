@@ -259,9 +259,10 @@ Result<std::string> S3Place::key(std::string_view name) const {
 }
 
 Status check_s3_key(std::string_view key) {
-  if (key.empty() || key.size() > kKeyBytesMax)
+  if (key.empty() || key.size() > kKeyBytesMax) {
     return Status::invalid_argument(fmt::format("a key in a bucket has 1 to {} characters", kKeyBytesMax),
                                     std::string(key.substr(0, 100)));
+  }
   std::string_view rest = key;
   while (true) {
     const std::string_view part = rest.substr(0, rest.find('/'));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -55,7 +54,8 @@ bool is_success(int status) { return status >= 200 && status < 300; }
 /// Of a whole reply that is no success: whether the same request may succeed later.
 bool may_pass(int status, const std::string& code) {
   // The service asks to try again where two requests for one key met (docs.aws.amazon.com, "conditional writes").
-  if (status == 429 || code == "RequestTimeout" || code == "ConditionalRequestConflict") return true;
+  if (code == "ConditionalRequestConflict" || code == "OperationAborted") return true;
+  if (status == 429 || code == "RequestTimeout") return true;
   return status >= 500 && status != 501 && status != 505 && status != 507;
 }
 
@@ -223,7 +223,6 @@ Status S3Requests::refusal(const S3Call& call, const S3Answer& answer, const S3E
               "check the credentials, and what they may do in this bucket"};
     case 404: return Status::not_found("there is no such object", where);
     case 405: return Status::unsupported(message, where);
-    case 409:
     case 412: return Status::busy(message, where);
     default: return status >= 500 ? Status::unsupported(message, where) : Status::invalid_argument(message, where);
   }

@@ -74,7 +74,7 @@ struct S3Call {
 
 struct S3Answer {
   /// OK: status 2xx. Otherwise what it is to those who do not look further: not_found (404), permission_denied (401,
-  /// 403), busy (409, 412), no_space (a quota), io_error (all retries failed), invalid_argument or unsupported.
+  /// 403), busy (412), no_space (a quota), io_error (all retries failed), invalid_argument or unsupported.
   Status status;
   HttpReply reply;   ///< the last one
   std::string code;  ///< of an error: "NoSuchKey"; empty where a reply has no body

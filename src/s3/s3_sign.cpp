@@ -133,8 +133,8 @@ void sign_request(HttpRequest& request, const S3Credentials& credentials, std::s
   for (const HttpHeader& header : request.headers) signed_headers[ascii_lower_case(header.name)] = header.value;
   std::string header_lines, header_names;
   for (const auto& [name, value] : signed_headers) {
-    header_lines += name + ":" + value + "\n";
-    header_names += (header_names.empty() ? "" : ";") + name;
+    header_lines += fmt::format("{}:{}\n", name, value);
+    header_names += fmt::format("{}{}", header_names.empty() ? "" : ";", name);
   }
   const std::string canonical = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", http_method_name(request.method), request.path,
                                             request.query, header_lines, header_names, body_sha256);

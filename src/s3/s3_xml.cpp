@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -13,6 +12,7 @@
 
 #include "core/guarded.h"
 #include "core/quantity.h"
+#include "s3/http.h"
 #include "s3/s3_sign.h"
 
 namespace varve {
@@ -118,7 +118,7 @@ Status take_time(const std::string& text, int64_t& into) {
   return {};
 }
 
-Status decode_keys(const std::string& encoding, std::vector<std::string*> keys) {
+Status decode_keys(const std::string& encoding, const std::vector<std::string*>& keys) {
   if (encoding.empty()) return {};
   if (encoding != "url") return bad_reply("an encoding of keys that was not asked for");
   for (std::string* key : keys) {
@@ -245,14 +245,8 @@ Result<int64_t> parse_iso_time(std::string_view text) {
     return bad_reply("a time is none");
   std::string_view rest = std::string_view(copy).substr(static_cast<size_t>(end));
   if (rest.starts_with('.')) rest = rest.substr(std::min(rest.find_first_not_of("0123456789", 1), rest.size()));
-  const std::chrono::year_month_day date{std::chrono::year(year),
-                                         std::chrono::month(static_cast<unsigned>(std::max(month, 0))),
-                                         std::chrono::day(static_cast<unsigned>(std::max(day, 0)))};
-  if (rest != "Z" || !date.ok() || year < 1970 || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 ||
-      second > 60) {
-    return bad_reply("a time is none");
-  }
-  return int64_t{std::chrono::sys_days(date).time_since_epoch().count()} * 86400 + hour * 3600 + minute * 60 + second;
+  const auto seconds = seconds_of_date(year, month, day, hour, minute, second);
+  return seconds && rest == "Z" ? Result<int64_t>(*seconds) : bad_reply("a time is none");
 }
 
 std::string bare_etag(std::string_view etag) {

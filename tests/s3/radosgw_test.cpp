@@ -38,6 +38,7 @@ struct Reached {
                                   const auto found = variables.find(name);
                                   return found == variables.end() ? std::nullopt : std::optional(found->second);
                                 }).value();
+    ::setenv("no_proxy", "*", 1);
     transport = make_curl_transport({}).value();
     S3ClientOptions options;
     options.retries.seconds = 10;
