@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "backend/backend_contract.h"
+#include "backend/throttled_backend.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 
@@ -31,9 +32,17 @@ struct OnDisk final : BackendSubject {
   FolderBackend folder;
 };
 
+/// As fast as the other one.
+struct Throttled final : BackendSubject {
+  Throttled() { backend = &slow; }
+  OnDisk disk;
+  ThrottledBackend slow{*disk.backend, 1e12};
+};
+
 INSTANTIATE_TEST_SUITE_P(Folders, EveryBackend,
                          testing::Values(BackendKind{"memory", [] { return std::make_unique<InMemory>(); }},
-                                         BackendKind{"disk", [] { return std::make_unique<OnDisk>(); }}),
+                                         BackendKind{"disk", [] { return std::make_unique<OnDisk>(); }},
+                                         BackendKind{"throttled", [] { return std::make_unique<Throttled>(); }}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 TEST(AFolder, PutsARecordBackThatWasMadeAnewWhileItWasRemoved) {

@@ -53,6 +53,12 @@ std::optional<unsigned> hex_digit(char digit) {
   return std::nullopt;
 }
 
+std::string root_of(const S3Place& place) {
+  std::string root = place.to_string();
+  while (root.ends_with('/')) root.pop_back();
+  return root;
+}
+
 int64_t nanoseconds_of(int64_t seconds) { return seconds * 1'000'000'000; }
 }  // namespace
 
@@ -275,20 +281,20 @@ Status gone_if_busy(const Status& status, const std::string& name) {
 S3Backend::S3Backend(HttpTransport& transport, const S3Place& place, const S3Settings& settings,
                      S3ClientOptions options)
     : place_(place),
-      root_(place.to_string()),
+      root_(root_of(place)),
       client_(transport, place, settings, std::move(options)),
       cache_(std::make_unique<S3BlockCache>()) {}
 
 S3Backend::S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings)
     : own_transport_(std::move(transport)),
       place_(place),
-      root_(place.to_string()),
+      root_(root_of(place)),
       client_(*own_transport_, place, settings),
       cache_(std::make_unique<S3BlockCache>()) {}
 
 S3Backend::~S3Backend() = default;
 
-Result<std::unique_ptr<S3Backend>> S3Backend::open(std::string_view text, const S3Options& options) {
+Result<std::unique_ptr<S3Backend>> S3Backend::connect(std::string_view text, const S3Options& options) {
   VARVE_ASSIGN(const S3Place place, S3Place::parse(text));
   VARVE_ASSIGN(const S3Settings settings, find_s3_settings(place, options));
   VARVE_ASSIGN(std::unique_ptr<HttpTransport> transport, make_curl_transport({.ca_file = settings.ca_file}));

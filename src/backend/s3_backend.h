@@ -22,7 +22,7 @@ class S3BlockCache;
 class S3Backend final : public Backend {
  public:
   /// By the settings of the environment (s3_place.h). `text`: "s3://bucket/prefix".
-  static Result<std::unique_ptr<S3Backend>> open(std::string_view text, const S3Options& options = {});
+  static Result<std::unique_ptr<S3Backend>> connect(std::string_view text, const S3Options& options = {});
   /// `transport` outlives it.
   S3Backend(HttpTransport& transport, const S3Place& place, const S3Settings& settings, S3ClientOptions options = {});
   ~S3Backend() override;

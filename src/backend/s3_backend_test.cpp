@@ -9,10 +9,16 @@ namespace {
 /// A part of a bucket of a service in memory.
 struct InABucket : BackendSubject {
   explicit InABucket(const std::string& prefix = "runs/", FakeS3Options options = {})
-      : service(std::move(options)), bucket(service, S3Place{"bucket", prefix}, settings()) {
+      : service(std::move(options)), bucket(service, S3Place{"bucket", prefix}, settings(), impatient()) {
     backend = &bucket;
   }
   static S3Settings settings() { return {"http://127.0.0.1:1", "us-east-1", true, {}, {"access", "secret", {}}}; }
+  static S3ClientOptions impatient() {
+    S3ClientOptions options;
+    options.retries.seconds = 0.3;
+    options.retries.pause_seconds_first = 0.01;
+    return options;
+  }
   FakeS3 service;
   S3Backend bucket;
 };

@@ -9,7 +9,6 @@
 #include "core/file_system_contract.h"
 #include "core/memory_file_system.h"
 #include "core/process.h"
-#include "core/throttled_file_system.h"
 #include "core/unique_id.h"
 
 namespace varve {
@@ -42,23 +41,12 @@ struct FaultySubject final : FileSystemSubject {
   FaultyFileSystem faulty;
 };
 
-struct ThrottledSubject final : FileSystemSubject {
-  ThrottledSubject() : throttled(memory, 1e6, clock) {
-    fs = &throttled;
-    directory = "/";
-  }
-  MemoryFileSystem memory;
-  ManualClock clock;
-  ThrottledFileSystem throttled;
-};
-
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, EveryFileSystem,
-    testing::Values(FileSystemKind{"posix", [] { return std::make_unique<PosixSubject>(); }},
-                    FileSystemKind{"memory", [] { return std::make_unique<MemorySubject>(); }},
-                    FileSystemKind{"faulty_without_faults", [] { return std::make_unique<FaultySubject>(); }},
-                    FileSystemKind{"throttled", [] { return std::make_unique<ThrottledSubject>(); }}),
-    [](const auto& parameter) { return std::string(parameter.param.name); });
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryFileSystem,
+                         testing::Values(FileSystemKind{"posix", [] { return std::make_unique<PosixSubject>(); }},
+                                         FileSystemKind{"memory", [] { return std::make_unique<MemorySubject>(); }},
+                                         FileSystemKind{"faulty_without_faults",
+                                                        [] { return std::make_unique<FaultySubject>(); }}),
+                         [](const auto& parameter) { return std::string(parameter.param.name); });
 
 TEST(PosixFile, GivesTheSameWhetherItsBytesAreInThePageCacheInPartOrNotAtAll) {
   constexpr size_t kBytes = 1_MiB, kPart = 256_KiB;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "backend/throttled_backend.h"
 #include "core/memory_file_system.h"
-#include "core/throttled_file_system.h"
 #include "sets/saving.h"
 #include "sets/stopping_progress.h"
 #include "store/prune.h"
@@ -383,8 +383,8 @@ TEST_F(Transferring, StopsWhenItIsAskedToAndLeavesNothing) {
 TEST_F(Transferring, OverASlowLinkTakesItsTime) {
   ManualClock clock;
   ASSERT_TRUE(save_numbers(*from, {"job", 1}, numbers_between(1, 1000)).ok());
-  ThrottledFileSystem slow(to_fs, 100e3, clock);
-  const auto target = test::open_store(slow);
+  ThrottledBackend slow(to->backend(), 100e3, clock);
+  const auto target = Store::open(slow).value();
   ASSERT_TRUE(copy_set(*from, *target, {"job", 1}, in_turn()).ok());
   EXPECT_GT(clock.seconds(), 9);
   EXPECT_LT(clock.seconds(), 20);

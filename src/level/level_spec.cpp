@@ -10,8 +10,8 @@
 namespace varve {
 
 std::span<const LevelKind* const> level_kinds() {
-  static constexpr const LevelKind* kAll[] = {&kMemoryLevel, &kNodeLevel, &kRedundancyLevel,
-                                              &kFolderLevel, &kTcpLevel,  &kUnixLevel};
+  static constexpr const LevelKind* kAll[] = {&kMemoryLevel, &kNodeLevel, &kRedundancyLevel, &kFolderLevel,
+                                              &kTcpLevel,    &kUnixLevel, &kBucketLevel};
   return kAll;
 }
 

@@ -51,7 +51,7 @@ struct LevelKind {
 std::span<const LevelKind* const> level_kinds();
 
 /// Defined beside what they make: memory_level.cpp, store_level.cpp, redundancy_level.cpp.
-extern const LevelKind kMemoryLevel, kNodeLevel, kRedundancyLevel, kFolderLevel, kTcpLevel, kUnixLevel;
+extern const LevelKind kMemoryLevel, kNodeLevel, kRedundancyLevel, kFolderLevel, kTcpLevel, kUnixLevel, kBucketLevel;
 
 /// A place that holds checkpoint sets, as a user writes it: a place, then options separated by blanks, in any order.
 ///

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "backend/throttled_backend.h"
 #include "comm/agreement.h"
-#include "core/throttled_file_system.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/levels.h"
@@ -73,16 +73,14 @@ Result<std::unique_ptr<LevelStore>> LevelStore::open(FileSystem& files, const Le
   if (spec.is_on_servers()) {
     VARVE_ASSIGN(place, open_location(spec.name(), {.key_file = key_file}));
   }
-  FileSystem& where = place ? place->fs() : files;
-  ChunkLookup* const chunks = place ? place->chunk_lookup() : nullptr;
-  const ArenaSpread spread = place ? place->spread() : ArenaSpread();
-  const std::string root = place ? place->path() : path;
   std::unique_ptr<LevelStore> level(new LevelStore(std::move(place)));
-  VARVE_ASSIGN(level->store_, Store::open(where, root, chunks, spread));
+  StorePlace* const there = level->place_.get();
+  VARVE_ASSIGN(level->store_, there != nullptr ? open_store(*there) : Store::open(files, path));
   if (spec.bytes_per_second) {
-    level->throttled_ =
-        std::make_unique<ThrottledFileSystem>(where, static_cast<double>(*spec.bytes_per_second), clock);
-    VARVE_ASSIGN(level->slowed_, Store::open(*level->throttled_, root, chunks, spread));
+    level->throttled_ = std::make_unique<ThrottledBackend>(level->store_->backend(),
+                                                           static_cast<double>(*spec.bytes_per_second), clock);
+    VARVE_ASSIGN(level->slowed_,
+                 there != nullptr ? open_store(*there, level->throttled_.get()) : Store::open(*level->throttled_));
   }
   return level;
 }
@@ -472,6 +470,12 @@ constinit const LevelKind kTcpLevel{.form = "tcp://HOST:PORT",
                                     .take = take_place,
                                     .name = name_with_place,
                                     .make = make_store_level};
+constinit const LevelKind kBucketLevel{.form = "s3://BUCKET/PREFIX",
+                                       .words = {"s3://"},
+                                       .on_servers = true,
+                                       .take = take_place,
+                                       .name = name_with_place,
+                                       .make = make_store_level};
 constinit const LevelKind kUnixLevel{.form = "unix:PATH",
                                      .words = {"unix:"},
                                      .on_servers = true,

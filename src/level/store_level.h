@@ -52,7 +52,7 @@ class LevelStore {
   explicit LevelStore(std::unique_ptr<StorePlace> place) : place_(std::move(place)) {}
 
   const std::unique_ptr<StorePlace> place_;  ///< on servers; none: a folder
-  std::unique_ptr<FileSystem> throttled_;
+  std::unique_ptr<Backend> throttled_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Store> slowed_;  ///< if there is a limit
 };

@@ -5,6 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include "backend/folder_backend.h"
+#ifdef VARVE_HAVE_S3
+#include "backend/s3_backend.h"
+#endif
 #include "service/remote_file_system.h"
 #include "store/spread_file_system.h"
 
@@ -14,17 +18,41 @@ namespace {
 constexpr std::string_view kFolderPrefix = "dir:";
 constexpr std::string_view kUnixPrefix = "unix:";
 constexpr std::string_view kTcpPrefix = "tcp://";
+constexpr std::string_view kS3Prefix = "s3://";
 
 class FolderPlace final : public StorePlace {
  public:
-  explicit FolderPlace(std::string path) : path_(std::move(path)) {}
-  FileSystem& fs() override { return posix_file_system(); }
-  const std::string& path() const override { return path_; }
-  ChunkLookup* chunk_lookup() override { return nullptr; }
+  explicit FolderPlace(std::string path) : backend_(posix_file_system(), std::move(path)) {}
+  Backend& backend() override { return backend_; }
+  std::vector<SpreadPlace> places() override { return {{&posix_file_system(), backend_.root()}}; }
 
  private:
-  const std::string path_;
+  FolderBackend backend_;
 };
+
+#ifdef VARVE_HAVE_S3
+class BucketPlace final : public StorePlace {
+ public:
+  explicit BucketPlace(std::unique_ptr<S3Backend> backend) : backend_(std::move(backend)) {}
+  Backend& backend() override { return *backend_; }
+  Status create(const CreateStoreOptions& options) override {
+    VARVE_TRY(backend_->check_abilities());
+    return Store::create(*backend_, options);
+  }
+
+ private:
+  const std::unique_ptr<S3Backend> backend_;
+};
+#endif
+
+Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& text) {
+#ifdef VARVE_HAVE_S3
+  VARVE_ASSIGN(std::unique_ptr<S3Backend> backend, S3Backend::connect(text));
+  return std::unique_ptr<StorePlace>(std::make_unique<BucketPlace>(std::move(backend)));
+#else
+  return Status::unsupported("this build cannot reach S3 services", text, "build with VARVE_WITH_S3=ON");
+#endif
+}
 
 /// What reaches one server.
 struct ReachedServer {
@@ -57,12 +85,17 @@ class ServerPlace final : public StorePlace {
       }
       place->servers_.push_back(std::make_unique<ReachedServer>(std::move(link)));
     }
-    if (addresses.size() > 1 && !options.any_servers) VARVE_TRY(place->spread_over_servers());
+    if (addresses.size() > 1 && !options.any_servers) {
+      VARVE_TRY(place->spread_over_servers());
+      place->backend_.emplace(*place->spread_fs_, place->spread_fs_->root());
+    } else {
+      RemoteFileSystem& fs = place->servers_.front()->fs;
+      place->backend_.emplace(fs, fs.root());
+    }
     return place;
   }
 
-  FileSystem& fs() override { return spread_fs_ ? static_cast<FileSystem&>(*spread_fs_) : servers_.front()->fs; }
-  const std::string& path() const override { return spread_fs_ ? spread_fs_->root() : servers_.front()->fs.root(); }
+  Backend& backend() override { return *backend_; }
   ArenaSpread spread() const override { return spread_fs_ ? spread_fs_->spread() : ArenaSpread(); }
   ChunkLookup* chunk_lookup() override {
     return spread_chunks_ ? static_cast<ChunkLookup*>(&*spread_chunks_) : &servers_.front()->chunks;
@@ -99,6 +132,7 @@ class ServerPlace final : public StorePlace {
   std::vector<std::unique_ptr<ReachedServer>> servers_;  ///< at least one
   std::optional<SpreadFileSystem> spread_fs_;            ///< over several
   std::optional<SpreadChunkLookup> spread_chunks_;
+  std::optional<FolderBackend> backend_;  ///< what the servers have together
 };
 
 /// The servers of `unix:/a,/b` and the like: what stands before the first stands before all.
@@ -132,9 +166,13 @@ Result<Location> Location::parse(std::string_view text) {
     VARVE_ASSIGN(location.servers, parse_servers(text, prefix));
     return location;
   }
+  if (text.starts_with(kS3Prefix)) {
+    location.bucket = std::string(text);
+    return location;
+  }
   if (is_address(text)) {
     return Status::invalid_argument("a store is reached in no such way", std::string(text),
-                                    "write a folder, unix:/path or tcp://host:port");
+                                    "write a folder, unix:/path, tcp://host:port or s3://bucket/prefix");
   }
   if (text.starts_with(kFolderPrefix)) text = text.substr(kFolderPrefix.size());
   if (text.empty()) return Status::invalid_argument("the name of a store is empty");
@@ -145,16 +183,15 @@ Result<Location> Location::parse(std::string_view text) {
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options) {
   VARVE_ASSIGN(const Location location, Location::parse(text));
   if (location.is_folder()) return std::unique_ptr<StorePlace>(std::make_unique<FolderPlace>(location.folder));
+  if (!location.bucket.empty()) return open_bucket(location.bucket);
   VARVE_ASSIGN(std::unique_ptr<ServerPlace> place, ServerPlace::open(location.servers, options));
   return std::unique_ptr<StorePlace>(std::move(place));
 }
 
-Result<std::unique_ptr<Store>> open_store(StorePlace& place) {
-  return Store::open(place.fs(), place.path(), place.chunk_lookup(), place.spread());
+Result<std::unique_ptr<Store>> open_store(StorePlace& place, Backend* over) {
+  return Store::open(over == nullptr ? place.backend() : *over, place.chunk_lookup(), place.spread());
 }
 
-Status create_store(StorePlace& place, const CreateStoreOptions& options) {
-  return create_spread_store(place.places(), options);
-}
+Status create_store(StorePlace& place, const CreateStoreOptions& options) { return place.create(options); }
 
 }  // namespace varve

@@ -14,12 +14,14 @@ namespace varve {
 
 class ServerLink;
 
-/// What a user writes for a store: a path, `dir:/path`, `unix:/path[,/path…]` or `tcp://host:port[,host:port…]`.
+/// What a user writes for a store: a path, `dir:/path`, `unix:/path[,/path…]`, `tcp://host:port[,host:port…]` or
+/// `s3://bucket/prefix`.
 struct Location {
-  std::string folder;                  ///< empty: it is on servers
-  std::vector<ServerAddress> servers;  ///< one or several; empty: it is a folder
+  std::string folder;                  ///< empty: it is elsewhere
+  std::vector<ServerAddress> servers;  ///< one or several; empty: it is elsewhere
+  std::string bucket;                  ///< "s3://bucket/prefix"; empty: it is elsewhere
 
-  bool is_folder() const { return servers.empty(); }
+  bool is_folder() const { return !folder.empty(); }
   /// Looks at the text alone. invalid_argument if it makes no sense.
   static Result<Location> parse(std::string_view text);
 };
@@ -32,31 +34,32 @@ struct LocationOptions {
   bool any_servers = false;
 };
 
-/// A store's place, with what reaches it: a folder of this machine, or one or several servers.
+/// A store's place, with what reaches it: a folder of this machine, one or several servers, or a part of a bucket.
 class StorePlace {
  public:
   virtual ~StorePlace() = default;
-  /// The file system that the store is in; lives as long as this object. Thread-safe.
-  virtual FileSystem& fs() = 0;
-  /// The store's root in it, for Store::open() and for messages.
-  virtual const std::string& path() const = 0;
+  /// What has the store's objects; lives as long as this object. Thread-safe.
+  virtual Backend& backend() = 0;
   /// How it spreads arenas.
   virtual ArenaSpread spread() const { return ArenaSpread(); }
-  /// The folder, or what there is of it on each server, in their order.
-  virtual std::vector<SpreadPlace> places() { return {{&fs(), path()}}; }
-  /// Who knows what chunks the store has; null for a folder, whose index is looked into directly.
-  virtual ChunkLookup* chunk_lookup() = 0;
+  /// The folder, or what there is of it on each server, in their order; none: it lies in no folders.
+  virtual std::vector<SpreadPlace> places() { return {}; }
+  /// Makes an empty store there.
+  virtual Status create(const CreateStoreOptions& options) { return create_spread_store(places(), options); }
+  /// Who knows what chunks the store has; null where the index is looked into directly.
+  virtual ChunkLookup* chunk_lookup() { return nullptr; }
   /// The servers that have it, as many as there are; none for a folder.
   virtual std::vector<ServerLink*> servers() { return {}; }
 };
 
 /// Connects to all servers before it returns; may then start threads. A folder need not be there. unsupported: this
-/// build has no TLS. invalid_argument: several servers that are not those of one store, or two that are the same.
+/// build has no TLS, or cannot reach buckets. invalid_argument: several servers that are not those of one store, or two
+/// that are the same.
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options = {});
 
-/// The store at a place, which outlives it.
-Result<std::unique_ptr<Store>> open_store(StorePlace& place);
-/// Makes one there.
+/// The store at a place, which outlives it. `over`: reaches the place's objects in its stead, and outlives the store.
+Result<std::unique_ptr<Store>> open_store(StorePlace& place, Backend* over = nullptr);
+/// Makes one there. unsupported: an S3 service that cannot hold one.
 Status create_store(StorePlace& place, const CreateStoreOptions& options = {});
 
 }  // namespace varve

@@ -208,6 +208,21 @@ Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreO
   return sync_name(fs, path);
 }
 
+Status Store::create(Backend& backend, const CreateStoreOptions& options) {
+  VARVE_TRY(ScoreFunction::create(options.algorithm, options.score_bytes).status());
+  const std::string& path = backend.root();
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, backend.list(path));
+  const std::string header = header_path(path);
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.name == base_name(header)) return Status::already_exists("there is a store already", path);
+  }
+  if (!entries.empty())
+    return Status::already_exists("something else is there", path, "name a place with nothing in it");
+  VARVE_ASSIGN(const UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
+  return backend.publish(header,
+                         encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)}));
+}
+
 Status Store::sync_name(FileSystem& fs, const std::string& path) {
   // Without it, a power cut could take all that is saved from now on.
   const Status named = fs.sync_directory(parent_path(path));
@@ -231,7 +246,9 @@ Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& pa
   return open(std::move(backend), folder, chunks, spread);
 }
 
-Result<std::unique_ptr<Store>> Store::open(Backend& backend) { return open(nullptr, backend, nullptr, {}); }
+Result<std::unique_ptr<Store>> Store::open(Backend& backend, ChunkLookup* chunks, ArenaSpread spread) {
+  return open(nullptr, backend, chunks, spread);
+}
 
 Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<Backend> own, Backend& backend, ChunkLookup* chunks,
                                            ArenaSpread spread) {

@@ -160,13 +160,15 @@ class Store {
   /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
   /// anything.
   static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
+  /// The same in a backend without folders; not over several places.
+  static Status create(Backend& backend, const CreateStoreOptions& options = {});
   /// `chunks`: who answers for an index of chunks that is not to be fetched (chunk_index.h), and outlives the store;
   /// null: the index in the store is looked into. `spread`: how `fs` spreads the arenas; invalid_argument if the store
   /// has another number of places.
   static Result<std::unique_ptr<Store>> open(FileSystem& fs, const std::string& path, ChunkLookup* chunks = nullptr,
                                              ArenaSpread spread = {});
-  /// One that lies elsewhere than in a folder; the backend outlives it.
-  static Result<std::unique_ptr<Store>> open(Backend& backend);
+  /// The same over any backend, which outlives the store.
+  static Result<std::unique_ptr<Store>> open(Backend& backend, ChunkLookup* chunks = nullptr, ArenaSpread spread = {});
 
   /// The folders that every store has from its creation on.
   static constexpr std::array<std::string_view, 5> kFolders{"sets", "arenas", "writers", "condemned", "index"};

@@ -2,11 +2,11 @@
 
 #include <chrono>
 
+#include "backend/throttled_backend.h"
 #include "cli/command.h"
 #include "cli/process.h"
 #include "cli/text.h"
 #include "core/sync.h"
-#include "core/throttled_file_system.h"
 #include "engine/transfer.h"
 #include "runtime/command_levels.h"
 #include "serve/gather_service.h"
@@ -84,10 +84,9 @@ class TransferCommand final : public Command {
     if (other_ == kNextLevel) return run_on_server(session, own_path);
     VARVE_ASSIGN(const auto from, session.open_source(push_ ? own_path : other_));
     VARVE_ASSIGN(StorePlace* const target, session.open_place(push_ ? other_ : own_path));
-    std::optional<ThrottledFileSystem> slow;
-    if (bytes_per_second_ > 0) slow.emplace(target->fs(), bytes_per_second_);
-    FileSystem& target_fs = slow ? static_cast<FileSystem&>(*slow) : target->fs();
-    VARVE_ASSIGN(const auto to, Store::open(target_fs, target->path(), target->chunk_lookup(), target->spread()));
+    std::optional<ThrottledBackend> slow;
+    if (bytes_per_second_ > 0) slow.emplace(target->backend(), bytes_per_second_);
+    VARVE_ASSIGN(const auto to, open_store(*target, slow ? &*slow : nullptr));
     VARVE_ASSIGN(const std::vector<SetName> names, choose_sets(*from, *to));
     const Status copied = copy(session, *from, *to, names);
     session.end_progress();
@@ -159,7 +158,7 @@ class TransferCommand final : public Command {
     if (Result<SetName> name = Catalog(*own).resolve(set_); name.ok()) copied.name = *name;
     copied.report = report_of(numbers);
     copied_.push_back(std::move(copied));
-    print(session, push_ ? "the server's next level" : place->path(), true,
+    print(session, push_ ? "the server's next level" : place->backend().root(), true,
           std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     return ExitCode::success;
   }

@@ -7,8 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "backend/folder_backend.h"
+#include "backend/throttled_backend.h"
 #include "core/sync.h"
-#include "core/throttled_file_system.h"
 #include "engine/save.h"
 #include "engine/transfer.h"
 #include "redundancy/node_folder.h"
@@ -118,13 +119,11 @@ Result<TransferNumbers> NextLevel::copy(const Request& request) {
   }
   VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.key_file = key_file_}));
   const bool push = request.message == Message::push;
-  FileSystem& target = push ? next->fs() : posix_file_system();
-  std::optional<ThrottledFileSystem> slow;
-  if (request.bytes_per_second > 0) slow.emplace(target, request.bytes_per_second);
-  FileSystem& written = slow ? static_cast<FileSystem&>(*slow) : target;
-  VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(push ? posix_file_system() : written, store_path_));
-  VARVE_ASSIGN(const std::unique_ptr<Store> other,
-               Store::open(push ? written : next->fs(), next->path(), next->chunk_lookup(), next->spread()));
+  FolderBackend folder(posix_file_system(), store_path_);
+  std::optional<ThrottledBackend> slow;
+  if (request.bytes_per_second > 0) slow.emplace(push ? next->backend() : folder, request.bytes_per_second);
+  VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(slow && !push ? static_cast<Backend&>(*slow) : folder));
+  VARVE_ASSIGN(const std::unique_ptr<Store> other, open_store(*next, slow && push ? &*slow : nullptr));
   const Store& from = push ? *own : *other;
   const Store& to = push ? *other : *own;
   VARVE_ASSIGN(const SetName name, Catalog(from).resolve(request.path));

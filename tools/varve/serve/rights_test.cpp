@@ -284,8 +284,8 @@ TEST_F(ToRead, SetsAreListedAndRestoredAndNothingElse) {
 
 TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   serve(Rights::all);
-  FileSystem& fs = place->fs();
-  const std::string path = Store::header_path(place->path());
+  FileSystem& fs = *place->places().front().fs;
+  const std::string path = Store::header_path(place->places().front().path);
   const ByteVector header = read_file(fs, path, 4096).value();
   const StoreHeader other{UniqueId::random().value()};
   EXPECT_EQ(write_file_durably(fs, path, encode_store_header(other)).code(), StatusCode::permission_denied);

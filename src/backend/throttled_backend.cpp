@@ -1,4 +1,4 @@
-#include "core/throttled_file_system.h"
+#include "backend/throttled_backend.h"
 
 #include <algorithm>
 #include <utility>
@@ -20,26 +20,27 @@ void BandwidthLimit::take(uint64_t bytes) {
 }
 
 namespace {
-class ThrottledFile final : public ForwardingFile {
+class ThrottledWriter final : public ObjectWriter {
  public:
-  ThrottledFile(std::unique_ptr<File> inner, BandwidthLimit& limit) : ForwardingFile(std::move(inner)), limit_(limit) {}
+  ThrottledWriter(std::unique_ptr<ObjectWriter> inner, BandwidthLimit& limit)
+      : inner_(std::move(inner)), limit_(limit) {}
 
   Status write_at(uint64_t offset, ByteSpan from) override {
     limit_.take(from.size());
-    return ForwardingFile::write_at(offset, from);
+    return inner_->write_at(offset, from);
   }
+  Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return inner_->read_at(offset, into); }
+  Status seal(uint64_t bytes) override { return inner_->seal(bytes); }
 
  private:
+  const std::unique_ptr<ObjectWriter> inner_;
   BandwidthLimit& limit_;
 };
 }  // namespace
 
-ThrottledFileSystem::ThrottledFileSystem(FileSystem& inner, double write_bytes_per_second, Clock& clock)
-    : ForwardingFileSystem(inner), limit_(write_bytes_per_second, clock) {}
-
-Result<std::unique_ptr<File>> ThrottledFileSystem::create(const std::string& path, CreateOptions options) {
-  VARVE_ASSIGN(auto file, ForwardingFileSystem::create(path, options));
-  return std::unique_ptr<File>(std::make_unique<ThrottledFile>(std::move(file), limit_));
+Result<std::unique_ptr<ObjectWriter>> ThrottledBackend::put(const std::string& name, PutOptions options) {
+  VARVE_ASSIGN(std::unique_ptr<ObjectWriter> object, inner_.put(name, options));
+  return std::unique_ptr<ObjectWriter>(std::make_unique<ThrottledWriter>(std::move(object), limit_));
 }
 
 }  // namespace varve

@@ -1,9 +1,10 @@
-#include "core/throttled_file_system.h"
+#include "backend/throttled_backend.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
+#include "backend/folder_backend.h"
 #include "core/memory_file_system.h"
 
 namespace varve {
@@ -13,12 +14,13 @@ constexpr double kRate = 1'000'000;
 
 class ThrottledWrites : public testing::Test {
  protected:
-  std::unique_ptr<File> create(const std::string& path) { return fs_.create(path).value(); }
+  std::unique_ptr<ObjectWriter> create(const std::string& name) { return slow_.put("/" + name).value(); }
   static ByteVector bytes(size_t count) { return ByteVector(count, std::byte{7}); }
 
   ManualClock clock_;
   MemoryFileSystem memory_;
-  ThrottledFileSystem fs_{memory_, kRate, clock_};
+  FolderBackend folder_{memory_, "/"};
+  ThrottledBackend slow_{folder_, kRate, clock_};
 };
 
 TEST_F(ThrottledWrites, TakeTheTimeThatTheRateAllows) {
@@ -66,11 +68,15 @@ TEST_F(ThrottledWrites, CountTheTimeThatTheProgramTookAnyway) {
 }
 
 TEST_F(ThrottledWrites, ReadAtFullSpeed) {
-  ASSERT_TRUE(create("a")->write_at(0, bytes(1000)).ok());
+  {
+    auto object = create("a");
+    ASSERT_TRUE(object->write_at(0, bytes(1000)).ok());
+    ASSERT_TRUE(object->seal(1000).ok());
+  }
   const double before = clock_.seconds();
-  auto file = fs_.open_read("a").value();
+  auto object = slow_.open("/a").value();
   ByteVector back(1000);
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(*file->read_at(0, back), 1000u);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(*object->read_at(0, back), 1000u);
   EXPECT_EQ(back, bytes(1000));
   EXPECT_EQ(clock_.seconds(), before);
 }

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "core/clock.h"
+#include "core/sync.h"
+
+namespace varve {
+
+/// Lets so many bytes per second pass: a token bucket. Thread-safe; who comes first is served first.
+class BandwidthLimit {
+ public:
+  /// `bytes_per_second` above 0. What was not used is kept for `burst_seconds`, so that a thread that sleeps a little
+  /// too long loses nothing.
+  BandwidthLimit(double bytes_per_second, Clock& clock, double burst_seconds = 0.01);
+  /// Returns when `bytes` more may pass.
+  void take(uint64_t bytes);
+  double bytes_per_second() const { return bytes_per_second_; }
+
+ private:
+  const double bytes_per_second_;
+  const double burst_seconds_;
+  Clock& clock_;
+  Mutex mutex_;              ///< guards paid_until_; not held while sleeping
+  double paid_until_ = 0.0;  ///< when the rate allows all that was taken so far
+};
+
+/// Passes everything on to another backend, and writes at most so many bytes per second into all of its objects
+/// together: reading, records and names are not slowed. The objects that it puts are gone before it is. Thread-safe.
+class ThrottledBackend final : public Backend {
+ public:
+  /// `write_bytes_per_second` above 0. `inner` and `clock` outlive it.
+  ThrottledBackend(Backend& inner, double write_bytes_per_second, Clock& clock = steady_clock())
+      : inner_(inner), limit_(write_bytes_per_second, clock) {}
+
+  Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) override;
+
+  const std::string& root() const override { return inner_.root(); }
+  Result<std::unique_ptr<RangeReader>> open(const std::string& name) override { return inner_.open(name); }
+  Result<std::vector<DirectoryEntry>> list(const std::string& folder) override { return inner_.list(folder); }
+  Result<std::vector<std::string>> unfinished(const std::string& folder) override { return inner_.unfinished(folder); }
+  Result<FileStatus> status(const std::string& name) override { return inner_.status(name); }
+  Status remove(const std::string& name) override { return inner_.remove(name); }
+  Status settle(const std::string& folder) override { return inner_.settle(folder); }
+  Status publish(const std::string& name, ByteSpan contents) override { return inner_.publish(name, contents); }
+  Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override {
+    return inner_.hold(name, contents);
+  }
+  Status touch(const std::string& name) override { return inner_.touch(name); }
+  Status remove_unchanged(const std::string& name, ByteSpan contents) override {
+    return inner_.remove_unchanged(name, contents);
+  }
+  double late_commit_seconds() const override { return inner_.late_commit_seconds(); }
+  Result<std::unique_ptr<PowerWatch>> watch_power() override { return inner_.watch_power(); }
+  Result<int64_t> now() override { return inner_.now(); }
+  Result<uint64_t> free_bytes(const std::string& folder) override { return inner_.free_bytes(folder); }
+  std::string shown_path(const std::string& name) const override { return inner_.shown_path(name); }
+  Status make_folder(const std::string& folder) override { return inner_.make_folder(folder); }
+  Status remove_folder(const std::string& folder) override { return inner_.remove_folder(folder); }
+
+ private:
+  Backend& inner_;
+  BandwidthLimit limit_;
+};
+
+}  // namespace varve
