@@ -94,7 +94,7 @@ class S3Requests::Retries {
   /// Waits; false: the time is over.
   bool wait() {
     const double left = options_.seconds - passed();
-    if (left <= 0) return false;
+    if (left < 1e-3) return false;  // less than that may not move a clock at all
     options_.clock->sleep(std::min(left, bound_ * random_fraction()));
     bound_ = std::min(bound_ * 2, options_.pause_seconds_max);
     ++count_;

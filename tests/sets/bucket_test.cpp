@@ -1,0 +1,218 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "backend/s3_backend.h"
+#include "core/clock.h"
+#include "s3/fake_s3.h"
+#include "sets/saving.h"
+#include "store/catalog.h"
+#include "store/prune.h"
+
+namespace varve {
+namespace {
+
+constexpr int64_t kBegin = 1'700'000'000;
+
+/// A service in memory, and processes that use a store in one of its buckets. Time passes only in pauses, and where a
+/// test says so.
+struct World {
+  World() {
+    FakeS3Options options;
+    options.calendar = [this] { return now(); };
+    service = std::make_unique<FakeS3>(std::move(options));
+    own = process();
+    EXPECT_TRUE(Store::create(*own).ok());
+    for (int rank = 0; rank < 4; ++rank)
+      test::write_file(folder.path() + "/rank" + std::to_string(rank), std::string(30'000, 'a') + std::to_string(rank));
+  }
+  int64_t now() const { return kBegin + static_cast<int64_t>(clock.seconds()); }
+
+  /// What a process has of the store: nothing but what the service tells it.
+  std::unique_ptr<S3Backend> process() {
+    S3ClientOptions options;
+    options.retries.clock = &clock;
+    options.retries.calendar = [this] { return now(); };
+    const S3Settings settings{"http://127.0.0.1:1", "us-east-1", true, {}, {"access", "secret", {}}};
+    return std::make_unique<S3Backend>(*service, S3Place{"bucket", "runs/"}, settings, options);
+  }
+  void change(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += std::to_string(random());
+    test::write_file(folder.path() + "/rank" + std::to_string(seed % 4), text);
+  }
+  static PruneOptions at_once() {
+    PruneOptions options;
+    options.wait_seconds = 0;
+    return options;
+  }
+  uint64_t requests() const {
+    uint64_t sum = 0;
+    for (const uint64_t count : own->client().counters().requests) sum += count;
+    return sum;
+  }
+  /// How many requests `work` sends.
+  template <class Work>
+  uint64_t requests_of(const Work& work) const {
+    const uint64_t before = requests();
+    work();
+    return requests() - before;
+  }
+
+  ManualClock clock;
+  std::unique_ptr<FakeS3> service;
+  std::unique_ptr<S3Backend> own;
+  test::TempFolder folder;
+};
+
+struct InABucket : testing::Test, World {};
+
+TEST_F(InABucket, SetsAreSavedRestoredAndPruned) {
+  const auto store = Store::open(*own).value();
+  std::map<uint64_t, test::Snapshot> saved;
+  for (uint64_t step = 1; step <= 4; ++step) {
+    change(step);
+    ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
+    saved[step] = test::snapshot_of(folder.path());
+  }
+  for (const auto& [step, snapshot] : saved) EXPECT_TRUE(test::restores_as(*store, {"run", step}, snapshot));
+  PruneOptions options = at_once();
+  options.keep_last = 1;
+  ASSERT_TRUE(prune_store(*store, options).ok());
+  EXPECT_EQ(Catalog(*store).sets().value(), (std::vector<SetName>{{"run", 4}}));
+  EXPECT_TRUE(test::restores_as(*store, {"run", 4}, saved[4]));
+  EXPECT_TRUE(test::is_whole(*store));
+  EXPECT_TRUE(own->list(store->writers_path()).value().empty());
+  EXPECT_TRUE(own->list(store->condemned_path()).value().empty());
+}
+
+/// No more requests than these: docs/BENCHMARKS.md, "In a bucket", has what they are.
+TEST_F(InABucket, FewRequestsDo) {
+  const auto store = Store::open(*process()).value();
+  EXPECT_LE(requests_of([&] { Store::open(*own).value(); }), 2u + 1u);
+  auto open = Store::open(*own).value();
+  EXPECT_LE(requests_of([&] { ASSERT_TRUE(test::save(*open, folder.path(), "run", 1).ok()); }), 26u) << "a first set";
+  EXPECT_LE(requests_of([&] { ASSERT_TRUE(test::save(*open, folder.path(), "run", 2).ok()); }), 34u) << "a known set";
+  EXPECT_LE(requests_of([&] { Catalog(*open).sets().value(); }), 2u) << "a list";
+  test::TempFolder back;
+  EXPECT_LE(requests_of([&] {
+              RestoreOptions options{.filter = {}, .sync = false, .thread_count = 1};
+              ASSERT_TRUE(restore_set(*Store::open(*own).value(), {"run", 1}, back.path() + "/back", options).ok());
+            }),
+            10u)
+      << "a restore";
+  EXPECT_LE(requests_of([&] { ASSERT_TRUE(prune_store(*open, at_once()).ok()); }), 60u) << "a prune";
+}
+
+// Somebody is stopped between his last look and his commit
+
+struct Stopped : InABucket {
+  /// Saves, and calls `meanwhile` when the request that commits the set is on its way.
+  Status save_with(const std::function<void()>& meanwhile) {
+    bool once = false;
+    service->set_before_effect([&](const HttpRequest& request) {
+      const bool commits = request.method == HttpMethod::put && request.path.find("/runs/sets/") != std::string::npos;
+      if (commits && !std::exchange(once, true)) meanwhile();
+    });
+    const auto store = Store::open(*own).value();
+    const Status saved = test::save(*store, folder.path(), "run", 1).status();
+    service->set_before_effect(nullptr);
+    EXPECT_TRUE(once);
+    return saved;
+  }
+  PruneReport prune() {
+    const auto other = process();
+    return prune_store(*Store::open(*other).value(), at_once()).value();
+  }
+};
+
+TEST_F(Stopped, AWriterThatComesBackInTimeHasItsSet) {
+  EXPECT_TRUE(save_with([&] {
+                clock.advance(600);
+                prune();
+              }).ok());
+  const auto store = Store::open(*own).value();
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(folder.path())));
+}
+
+TEST_F(Stopped, AWriterThatComesBackLateCommitsNothingAndAPruneHasTakenWhatItWrote) {
+  EXPECT_FALSE(save_with([&] {
+                 clock.advance(2 * 3600);
+                 EXPECT_GT(prune().leftover_files, 0u);
+               }).ok());
+  const auto store = Store::open(*own).value();
+  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  EXPECT_TRUE(test::is_whole(*store));
+  prune();
+  EXPECT_TRUE(store->list_arenas().value().empty());
+}
+
+// Whatever a service and the network do, and whenever processes are killed
+
+struct Schedule : World {
+  void play(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    const auto below = [&random](uint64_t bound) { return random() % bound; };
+    std::map<SetName, test::Snapshot> reported, attempted;
+    for (uint64_t step = 1; step <= 8; ++step) {
+      // One process: what it does may fail at any request, and it may be killed at any.
+      const auto faults = random_s3_faults(
+          random(), 0.04,
+          {S3Fault::refused, S3Fault::lost_request, S3Fault::lost_reply, S3Fault::error_500, S3Fault::error_500_after,
+           S3Fault::slow_down, S3Fault::too_many, S3Fault::torn_body, S3Fault::damaged_body, S3Fault::repeated});
+      const uint64_t killed_at = below(3) == 0 ? below(60) : UINT64_MAX;
+      uint64_t count = 0;
+      service->set_faults([&](const HttpRequest& request) {
+        if (count++ >= killed_at) return S3Fault::refused;
+        return faults(request);
+      });
+      const auto one = process();
+      const auto store = Store::open(*one);
+      if (!store.ok()) continue;
+      if (below(4) != 0) {
+        change(random());
+        const SetName name{"job" + std::to_string(below(2)), step};
+        attempted[name] = test::snapshot_of(folder.path());
+        if (test::save(**store, folder.path(), name.job, step).ok()) reported[name] = attempted[name];
+      } else if (below(3) == 0 && !reported.empty()) {
+        const SetName name = std::next(reported.begin(), static_cast<ptrdiff_t>(below(reported.size())))->first;
+        reported.erase(name);
+        Catalog(**store).remove(name).ignore("it is no longer promised");
+      } else {
+        prune_store(**store, at_once()).status().ignore("the next one goes on");
+      }
+      if (below(4) == 0) clock.advance(static_cast<double>(below(8000)));
+    }
+    service->set_faults(nullptr);
+    const auto store = Store::open(*own).value();
+    const auto check = [&] {
+      EXPECT_TRUE(test::is_whole(*store)) << "seed " << seed;
+      for (const auto& [name, snapshot] : reported)
+        EXPECT_TRUE(test::restores_as(*store, name, snapshot)) << name.to_string() << ", seed " << seed;
+      for (const SetName& name : Catalog(*store).sets().value())
+        EXPECT_TRUE(test::restores_as(*store, name, attempted.at(name))) << name.to_string() << ", seed " << seed;
+    };
+    check();
+    // When what is uncertain has been decided, nothing is left that no set needs.
+    clock.advance(2 * 3600);
+    ASSERT_TRUE(prune_store(*store, at_once()).ok()) << "seed " << seed;
+    check();
+    EXPECT_TRUE(own->list(store->writers_path()).value().empty()) << "seed " << seed;
+    EXPECT_EQ(service->upload_count(), 0u);
+    EXPECT_EQ(prune_store(*store, at_once())->removed_arenas, 0u) << "seed " << seed;
+  }
+};
+
+TEST(SchedulesOfABucket, LoseNothingAndGiveNothingWrong) {
+  // Ten thousand by night.
+  const uint64_t count = std::getenv("VARVE_NIGHTLY") != nullptr ? 10'000 : 150;
+  for (uint64_t seed = 1; seed <= count && !testing::Test::HasFailure(); ++seed) Schedule().play(seed);
+}
+
+}  // namespace
+}  // namespace varve
