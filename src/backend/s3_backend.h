@@ -60,6 +60,7 @@ class S3Backend final : public Backend {
   const std::unique_ptr<HttpTransport> own_transport_;
   const S3Place place_;
   const std::string root_;
+  const bool is_secure_;  ///< by TLS
   S3Client client_;
   const std::unique_ptr<S3BlockCache> cache_;
   Mutex mutex_;  ///< guards what follows
