@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,8 +71,16 @@ class Backend {
   /// them away.
   virtual Result<std::vector<std::string>> unfinished(const std::string& folder) = 0;
   virtual Result<FileStatus> status(const std::string& name) = 0;
+  /// The objects in a folder and what status() says of each: where a list tells that as well, with nothing more asked.
+  /// What has gone since the list is not there.
+  virtual Result<std::map<std::string, FileStatus>> list_with_status(const std::string& folder);
   /// not_found if it is not there.
   virtual Status remove(const std::string& name) = 0;
+  /// OK also if it is not there.
+  virtual Status remove_if_there(const std::string& name) {
+    const Status removed = remove(name);
+    return removed.code() == StatusCode::not_found ? Status() : removed;
+  }
   /// Makes durable what names the folder has been given and what it has lost, by anybody. See FileSystem about loss of
   /// power, and watch_power().
   virtual Status settle(const std::string& folder) = 0;
@@ -110,7 +119,5 @@ class Backend {
 std::string unfinished_name(std::string_view name);
 /// The whole of a record that should be small; resource_limit if it is larger than `bytes_max`.
 Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max);
-/// remove(), but OK if it is not there.
-Status remove_if_there(Backend& backend, const std::string& name);
 
 }  // namespace varve

@@ -94,7 +94,7 @@ TEST_P(EveryBackend, RemovesWhatIsThere) {
   ASSERT_TRUE(put("arenas/a.arena", as_bytes("a")).ok());
   EXPECT_TRUE(backend_.remove(name("arenas/a.arena")).ok());
   EXPECT_EQ(backend_.remove(name("arenas/a.arena")).code(), StatusCode::not_found);
-  EXPECT_TRUE(remove_if_there(backend_, name("arenas/a.arena")).ok());
+  EXPECT_TRUE(backend_.remove_if_there(name("arenas/a.arena")).ok());
   EXPECT_TRUE(names("arenas").empty());
 }
 
@@ -107,6 +107,11 @@ TEST_P(EveryBackend, ListsWhatIsInAFolderAndNoDeeper) {
   EXPECT_EQ(names(""), std::vector<std::string>{"sets/"});
   EXPECT_TRUE(backend_.status(name("sets/a"))->is_directory);
   EXPECT_FALSE(backend_.status(name("sets/a/1.set"))->is_directory);
+  const auto objects = backend_.list_with_status(name("sets")).value();
+  ASSERT_EQ(objects.size(), 1u) << "but no folders";
+  EXPECT_EQ(objects.begin()->first, "note");
+  EXPECT_EQ(objects.begin()->second.bytes, 9u);
+  EXPECT_EQ(objects.begin()->second.modified_ns, backend_.status(name("sets/note"))->modified_ns);
 }
 
 TEST_P(EveryBackend, PublishesARecordOnce) {

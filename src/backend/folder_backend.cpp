@@ -21,9 +21,17 @@ Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64
   return read_all(*object, bytes_max, name);
 }
 
-Status remove_if_there(Backend& backend, const std::string& name) {
-  const Status removed = backend.remove(name);
-  return removed.code() == StatusCode::not_found ? Status() : removed;
+Result<std::map<std::string, FileStatus>> Backend::list_with_status(const std::string& folder) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, list(folder));
+  std::map<std::string, FileStatus> objects;
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.is_directory) continue;
+    Result<FileStatus> found = status(join_path(folder, entry.name));
+    if (found.status().code() == StatusCode::not_found) continue;
+    VARVE_TRY(found.status());
+    objects.emplace(entry.name, *found);
+  }
+  return objects;
 }
 
 namespace {
@@ -151,7 +159,7 @@ Result<int64_t> FolderBackend::now() {
     const Result<FileStatus> stamped = fs_.stat(name);
     // A prune may have taken it for a leftover just now.
     if (stamped.status().code() == StatusCode::not_found) continue;
-    VARVE_TRY(remove_if_there(*this, name));
+    VARVE_TRY(remove_if_there(name));
     VARVE_TRY(stamped.status());
     return stamped->modified_ns;
   }

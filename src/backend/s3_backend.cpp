@@ -270,6 +270,11 @@ class S3SpooledWriter final : public ObjectWriter {
   const std::unique_ptr<File> file_;
 };
 
+FileStatus status_of(const S3Object& object) {
+  return {
+      .bytes = object.bytes, .allocated_bytes = object.bytes, .modified_ns = nanoseconds_of(object.modified_seconds)};
+}
+
 /// A write that needs its object unchanged, and finds another or none.
 Status gone_if_busy(const Status& status, const std::string& name) {
   return status.code() == StatusCode::busy ? Status::not_found("somebody has taken the record away", name) : status;
@@ -341,26 +346,40 @@ Result<std::unique_ptr<RangeReader>> S3Backend::open(const std::string& name) {
   return std::unique_ptr<RangeReader>(std::make_unique<S3Reader>(client_, *cache_, std::move(object)));
 }
 
-Result<std::vector<DirectoryEntry>> S3Backend::list(const std::string& folder) {
+Result<std::map<std::string, std::optional<FileStatus>>> S3Backend::look_into(const std::string& folder) {
   VARVE_ASSIGN(std::string prefix, key_of(folder));
   if (folder != root_) prefix += "/";
-  std::map<std::string, bool> entries;
-  const auto take = [&](std::string_view key, bool is_directory) {
+  std::map<std::string, std::optional<FileStatus>> entries;
+  const auto take = [&](std::string_view key, const std::optional<FileStatus>& status) {
     std::string_view part = key.substr(prefix.size());
     if (part.ends_with('/')) part.remove_suffix(1);
     const auto name = name_of(part);
-    if (name && !name->empty()) entries.emplace(*name, is_directory);
+    if (name && !name->empty()) entries[*name] = status;
   };
   // A list has no checksum, and a name that one lacks may be that of a set. Without TLS, what either of two has is
   // there; what is not, nobody finds.
   for (int times = is_secure_ ? 1 : 2; times > 0; --times) {
     VARVE_ASSIGN(const S3Listing listing, client_.list(prefix, "/"));
-    for (const S3Object& object : listing.objects) take(object.key, false);
-    for (const std::string& below : listing.prefixes) take(below, true);
+    for (const S3Object& object : listing.objects) take(object.key, status_of(object));
+    for (const std::string& below : listing.prefixes) take(below, std::nullopt);
   }
+  return entries;
+}
+
+Result<std::vector<DirectoryEntry>> S3Backend::list(const std::string& folder) {
+  VARVE_ASSIGN(const auto entries, look_into(folder));
   std::vector<DirectoryEntry> list;
-  for (const auto& [name, is_directory] : entries) list.push_back({name, is_directory});
+  for (const auto& [name, status] : entries) list.push_back({name, !status});
   return list;
+}
+
+Result<std::map<std::string, FileStatus>> S3Backend::list_with_status(const std::string& folder) {
+  VARVE_ASSIGN(const auto entries, look_into(folder));
+  std::map<std::string, FileStatus> objects;
+  for (const auto& [name, status] : entries) {
+    if (status) objects.emplace(name, *status);
+  }
+  return objects;
 }
 
 Result<std::vector<std::string>> S3Backend::unfinished(const std::string& folder) {
@@ -385,11 +404,7 @@ Status S3Backend::remove_upload(const std::string& name) {
 Result<FileStatus> S3Backend::status(const std::string& name) {
   VARVE_ASSIGN(const std::string key, key_of(name));
   const Result<S3Object> object = client_.head(key);
-  if (object.ok()) {
-    return FileStatus{.bytes = object->bytes,
-                      .allocated_bytes = object->bytes,
-                      .modified_ns = nanoseconds_of(object->modified_seconds)};
-  }
+  if (object.ok()) return status_of(*object);
   if (object.status().code() != StatusCode::not_found) return object.status();
   // The names of objects have a dot, or are ids.
   const std::string last = base_name(name);
@@ -400,20 +415,25 @@ Result<FileStatus> S3Backend::status(const std::string& name) {
   return Status::not_found("no such object", name);
 }
 
+bool S3Backend::is_undecided(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return undecided_.contains(name);
+}
+
 Status S3Backend::remove(const std::string& name) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (undecided_.contains(name)) return {};  // a prune removes it in time
-  }
+  // To remove what is not there is a success, too.
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  if (!name.ends_with(kUnfinishedSuffix)) VARVE_TRY(client_.head(key).status());
+  return remove_if_there(name);
+}
+
+Status S3Backend::remove_if_there(const std::string& name) {
+  if (is_undecided(name)) return {};  // a prune removes it in time
   if (name.ends_with(kUnfinishedSuffix)) {
     const Status aborted = remove_upload(name);
     if (aborted.code() != StatusCode::not_found) return aborted;
   }
   VARVE_ASSIGN(const std::string key, key_of(name));
-  // To remove what is not there is a success, too.
-  const Result<S3Object> there = client_.head(key);
-  if (there.status().code() == StatusCode::not_found) return Status::not_found("no such object", name);
-  VARVE_TRY(there.status());
   return client_.remove(key);
 }
 

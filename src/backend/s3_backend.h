@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -37,7 +38,9 @@ class S3Backend final : public Backend {
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override;
   Result<std::vector<std::string>> unfinished(const std::string& folder) override;
   Result<FileStatus> status(const std::string& name) override;
+  Result<std::map<std::string, FileStatus>> list_with_status(const std::string& folder) override;
   Status remove(const std::string& name) override;
+  Status remove_if_there(const std::string& name) override;
   /// What a reply has confirmed is durable.
   Status settle(const std::string&) override { return {}; }
   Status publish(const std::string& name, ByteSpan contents) override;
@@ -54,7 +57,10 @@ class S3Backend final : public Backend {
   Result<std::string> key_of(const std::string& name) const;
   /// What lies below a key, as a name; none if no name of ours has this key.
   static std::optional<std::string> name_of(std::string_view key);
+  /// What is in a folder, by name: an object, or none for what has names below it.
+  Result<std::map<std::string, std::optional<FileStatus>>> look_into(const std::string& folder);
   Status remove_upload(const std::string& name);
+  bool is_undecided(const std::string& name);
   std::shared_ptr<Held> held(const std::string& name);
 
   const std::unique_ptr<HttpTransport> own_transport_;

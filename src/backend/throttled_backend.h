@@ -43,7 +43,11 @@ class ThrottledBackend final : public Backend {
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override { return inner_.list(folder); }
   Result<std::vector<std::string>> unfinished(const std::string& folder) override { return inner_.unfinished(folder); }
   Result<FileStatus> status(const std::string& name) override { return inner_.status(name); }
+  Result<std::map<std::string, FileStatus>> list_with_status(const std::string& folder) override {
+    return inner_.list_with_status(folder);
+  }
   Status remove(const std::string& name) override { return inner_.remove(name); }
+  Status remove_if_there(const std::string& name) override { return inner_.remove_if_there(name); }
   Status settle(const std::string& folder) override { return inner_.settle(folder); }
   Status publish(const std::string& name, ByteSpan contents) override { return inner_.publish(name, contents); }
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override {

@@ -79,7 +79,7 @@ Result<bool> WriterLease::give_up(const Store& store, const std::string& lease_n
   Backend& backend = store.backend();
   const std::string path = join_path(store.writers_path(), lease_name);
   if (backend.late_commit_seconds() == 0) {
-    VARVE_TRY(remove_if_there(backend, path));
+    VARVE_TRY(backend.remove_if_there(path));
     return true;
   }
   const Result<ByteVector> raw = read_record(backend, path, kSetRecordBytesMax);
@@ -300,7 +300,7 @@ Result<SetRecord> read_part(const Store& store, const PartName& name) {
 }
 
 Status remove_part(const Store& store, const PartName& name) {
-  return remove_if_there(store.backend(), part_path(store, name));
+  return store.backend().remove_if_there(part_path(store, name));
 }
 
 Status publish_failure(const Store& store, const PartName& name, const Status& why) {
@@ -319,7 +319,7 @@ Status read_failure(const Store& store, const PartName& name) {
 }
 
 Status remove_failure(const Store& store, const PartName& name) {
-  return remove_if_there(store.backend(), part_path(store, name, PartName::Kind::failed));
+  return store.backend().remove_if_there(part_path(store, name, PartName::Kind::failed));
 }
 
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,

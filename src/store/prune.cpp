@@ -275,25 +275,17 @@ class Pruner {
   }
 
   Result<uint64_t> bytes_of_arenas() const {
-    VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
+    VARVE_ASSIGN(const auto objects, backend_.list_with_status(store_.arenas_path()));
     uint64_t bytes = 0;
-    for (const ArenaId& id : arenas) {
-      if (Result<FileStatus> status = backend_.status(store_.arena_path(id)); status.ok()) bytes += status->bytes;
-    }
+    for (const auto& [name, status] : objects) bytes += parse_arena_file_name(name) ? status.bytes : 0;
     return bytes;
   }
 
+  /// The leases that are there, and when each was touched last.
   Result<std::map<std::string, int64_t>> leases() const {
-    VARVE_ASSIGN(std::vector<DirectoryEntry> entries, backend_.list(store_.writers_path()));
+    VARVE_ASSIGN(const auto objects, backend_.list_with_status(store_.writers_path()));
     std::map<std::string, int64_t> beats;
-    for (const DirectoryEntry& entry : entries) {
-      Result<FileStatus> status = backend_.status(join_path(store_.writers_path(), entry.name));
-      if (status.ok()) {
-        beats[entry.name] = status->modified_ns;
-      } else if (status.status().code() != StatusCode::not_found) {
-        return status.status();  // only a lease that is gone is the lease of a writer that has finished
-      }
-    }
+    for (const auto& [name, status] : objects) beats[name] = status.modified_ns;
     return beats;
   }
 
@@ -499,12 +491,12 @@ class Pruner {
     if (ids.empty()) return {};
     store_.drop_arena_cache();
     for (const ArenaId& id : ids) {
-      VARVE_TRY(remove_if_there(backend_, store_.arena_path(id)));
+      VARVE_TRY(backend_.remove_if_there(store_.arena_path(id)));
       ++report_.removed_arenas;
     }
     // The marks go after the arenas: an arena without its mark must not come back.
     VARVE_TRY(backend_.settle(store_.arenas_path()));
-    for (const ArenaId& id : ids) VARVE_TRY(remove_if_there(backend_, join_path(store_.condemned_path(), id.hex())));
+    for (const ArenaId& id : ids) VARVE_TRY(backend_.remove_if_there(join_path(store_.condemned_path(), id.hex())));
     return backend_.settle(store_.condemned_path());
   }
 
@@ -533,11 +525,11 @@ class Pruner {
       const bool alive = id.ok() && std::any_of(writers.begin(), writers.end(),
                                                 [&](const auto& lease) { return WriterLease::owns(lease.first, *id); });
       if (alive) continue;
-      VARVE_TRY(remove_if_there(backend_, name));
+      VARVE_TRY(backend_.remove_if_there(name));
       ++report_.leftover_files;
     }
     if (!writers.empty()) return {};
-    for (const std::string& name : runs) VARVE_TRY(remove_if_there(backend_, name));
+    for (const std::string& name : runs) VARVE_TRY(backend_.remove_if_there(name));
     return {};
   }
 
