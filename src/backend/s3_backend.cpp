@@ -24,6 +24,11 @@ constexpr uint64_t kPartBytes = 8_MiB, kPartBytesMax = 1_GiB;
 constexpr uint32_t kPartsOfOneSize = 1000;
 constexpr size_t kPartsAtOnce = 4;
 constexpr std::string_view kUnfinishedSuffix = ".part";
+/// What unfinished() tells. Parts of sets, which are records, have another kind of name.
+bool is_unfinished(const std::string& name) {
+  return name.ends_with(kUnfinishedSuffix) && base_name(name).find('@') == std::string::npos;
+}
+
 /// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
 constexpr std::string_view kTakenAway = "0 taken away\n";
 
@@ -421,17 +426,18 @@ bool S3Backend::is_undecided(const std::string& name) {
 }
 
 Status S3Backend::remove(const std::string& name) {
+  if (is_unfinished(name)) return remove_upload(name);
   // To remove what is not there is a success, too.
   VARVE_ASSIGN(const std::string key, key_of(name));
-  if (!name.ends_with(kUnfinishedSuffix)) VARVE_TRY(client_.head(key).status());
+  VARVE_TRY(client_.head(key).status());
   return remove_if_there(name);
 }
 
 Status S3Backend::remove_if_there(const std::string& name) {
   if (is_undecided(name)) return {};  // a prune removes it in time
-  if (name.ends_with(kUnfinishedSuffix)) {
+  if (is_unfinished(name)) {
     const Status aborted = remove_upload(name);
-    if (aborted.code() != StatusCode::not_found) return aborted;
+    return aborted.code() == StatusCode::not_found ? Status() : aborted;
   }
   VARVE_ASSIGN(const std::string key, key_of(name));
   return client_.remove(key);
