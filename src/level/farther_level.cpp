@@ -75,6 +75,7 @@ void LevelPush::note_set(uint64_t step, uint64_t number, bool must) {
     std::lock_guard lock(mutex_);
     // There is a reason to try again what failed, whether this one is due or not.
     last_failed_ = false;
+    ++reasons_;
     if ((must || is_due(duty_.level, number)) && noted_.insert(step).second) waiting_.push_back({step, number});
   }
   give_up_too_many();
@@ -152,6 +153,7 @@ LevelProgress LevelPush::progress() const {
 Status LevelPush::finish(Moment end) {
   std::unique_lock lock(mutex_);
   last_failed_ = false;
+  ++reasons_;
   changed_.notify_all();
   const auto nothing_to_try = [this] { return looked_ && (waiting_.empty() || last_failed_); };
   if (!changed_.wait_until(lock, end, nothing_to_try)) {
@@ -205,7 +207,10 @@ void LevelPush::run() {
 
 /// With mutex_ held.
 std::optional<uint64_t> LevelPush::next_turn() {
-  if (!waiting_.empty() && !last_failed_) pushing_ = waiting_.front().step;
+  if (!waiting_.empty() && !last_failed_) {
+    pushing_ = waiting_.front().step;
+    reasons_at_begin_ = reasons_;
+  }
   return pushing_;
 }
 
@@ -388,9 +393,11 @@ void LevelPush::note_outcome(uint64_t step, const Status& outcome) {
   {
     std::lock_guard lock(mutex_);
     pushing_.reset();
-    last_failed_ = !outcome.ok() && may_pass(outcome);
-    if (!last_failed_) std::erase_if(waiting_, [&](const OwedSet& set) { return set.step == step; });
-    if (!outcome.ok() && !last_failed_ && !gone && !given_up_.contains(step)) refused_.insert(step);
+    const bool passes = !outcome.ok() && may_pass(outcome);
+    // What began before there was a new reason may have failed for what is over by now.
+    last_failed_ = passes && reasons_at_begin_ == reasons_;
+    if (!passes) std::erase_if(waiting_, [&](const OwedSet& set) { return set.step == step; });
+    if (!outcome.ok() && !passes && !gone && !given_up_.contains(step)) refused_.insert(step);
   }
   changed_.notify_all();
 }

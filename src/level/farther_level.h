@@ -122,6 +122,8 @@ class LevelPush {
   std::optional<uint64_t> newest_;
   Status last_error_;
   bool last_failed_ = false;  ///< the first of those that wait: it is left alone until there is a reason to try again
+  uint64_t reasons_ = 0;      ///< to try again what failed, so far
+  uint64_t reasons_at_begin_ = 0;  ///< of the push that is on its way, or was the last one
   bool stopping_ = false;
   Thread thread_;
 };
