@@ -452,6 +452,16 @@ struct S3Backend::Held {
   std::string etag;
 };
 
+/// Makes `contents`, which may be its own, all that it says, if nobody has taken it away. With its mutex held.
+Status S3Backend::write(Held& held, const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  const Result<std::string> etag = client_.put(key, contents, S3Condition::if_unchanged(held.etag));
+  if (!etag.ok()) return gone_if_busy(etag.status(), name);
+  held.etag = *etag;
+  held.contents = ByteVector(contents.begin(), contents.end());
+  return {};
+}
+
 class S3Backend::Record final : public HeldRecord {
  public:
   Record(S3Backend& backend, std::string name, std::string key, std::shared_ptr<Held> held)
@@ -463,25 +473,18 @@ class S3Backend::Record final : public HeldRecord {
 
   Status rewrite(ByteSpan contents) override {
     const std::lock_guard lock(held_->mutex);
-    const Result<std::string> etag = backend_.client_.put(key_, contents, S3Condition::if_unchanged(held_->etag));
-    if (!etag.ok()) return gone_if_busy(etag.status(), name_);
-    held_->etag = *etag;
-    held_->contents.assign(contents.begin(), contents.end());
-    return {};
+    return backend_.write(*held_, name_, contents);
   }
 
   Status become(const std::string& name, IfExists if_exists) override {
     VARVE_ASSIGN(const std::string key, backend_.key_of(name));
     const std::lock_guard lock(held_->mutex);
-    const Result<std::string> etag =
-        backend_.client_.put(key_, held_->contents, S3Condition::if_unchanged(held_->etag));
-    if (!etag.ok()) return gone_if_busy(etag.status(), name_);
-    held_->etag = *etag;
-    // From here on nobody takes the record away for late_commit_seconds(), and the next request is of no effect after
-    // 15 minutes, however long this process is stopped in between.
+    const int64_t looked_at = backend_.client_.server_seconds();
+    VARVE_TRY(backend_.write(*held_, name_, held_->contents));
+    // Nobody takes the record away for late_commit_seconds() from now on, and the next request is of no effect 15
+    // minutes after that look, however long this process is stopped in between.
     const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
-    const Status published =
-        backend_.client_.put(key, held_->contents, condition, backend_.client_.server_seconds()).status();
+    const Status published = backend_.client_.put(key, held_->contents, condition, looked_at).status();
     if (published.code() == StatusCode::already_exists) return published;
     if (!published.ok()) {
       const std::lock_guard undecided_lock(backend_.mutex_);
@@ -522,14 +525,11 @@ std::shared_ptr<S3Backend::Held> S3Backend::held(const std::string& name) {
 }
 
 Status S3Backend::touch(const std::string& name) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
   if (const std::shared_ptr<Held> own = held(name)) {
     const std::lock_guard lock(own->mutex);
-    const Result<std::string> etag = client_.put(key, own->contents, S3Condition::if_unchanged(own->etag));
-    if (!etag.ok()) return gone_if_busy(etag.status(), name);
-    own->etag = *etag;
-    return {};
+    return write(*own, name, own->contents);
   }
+  VARVE_ASSIGN(const std::string key, key_of(name));
   VARVE_ASSIGN(const S3Contents contents, client_.read_all(key, kRecordBytesMax));
   return gone_if_busy(client_.put(key, contents.bytes, S3Condition::if_unchanged(contents.etag)).status(), name);
 }

@@ -62,6 +62,7 @@ class S3Backend final : public Backend {
   Status remove_upload(const std::string& name);
   bool is_undecided(const std::string& name);
   std::shared_ptr<Held> held(const std::string& name);
+  Status write(Held& held, const std::string& name, ByteSpan contents);
 
   const std::unique_ptr<HttpTransport> own_transport_;
   const S3Place place_;

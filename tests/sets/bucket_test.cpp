@@ -18,6 +18,18 @@ namespace {
 
 constexpr int64_t kBegin = 1'700'000'000;
 
+/// The way to a service. A reply may be long in coming.
+struct SlowWay final : HttpTransport {
+  explicit SlowWay(FakeS3& to) : service(to) {}
+  HttpReply exchange(const HttpRequest& request) override {
+    HttpReply reply = service.exchange(request);
+    before_reply(request);
+    return reply;
+  }
+  FakeS3& service;
+  std::function<void(const HttpRequest&)> before_reply = [](const HttpRequest&) {};
+};
+
 /// A service in memory, and processes that use a store in one of its buckets. Time passes only in pauses, and where a
 /// test says so.
 struct World {
@@ -25,6 +37,7 @@ struct World {
     FakeS3Options options;
     options.calendar = [this] { return now(); };
     service = std::make_unique<FakeS3>(std::move(options));
+    way = std::make_unique<SlowWay>(*service);
     own = process();
     EXPECT_TRUE(Store::create(*own).ok());
     for (int rank = 0; rank < 4; ++rank)
@@ -36,9 +49,12 @@ struct World {
   std::unique_ptr<S3Backend> process(const std::string& origin = "http://127.0.0.1:1") {
     S3ClientOptions options;
     options.retries.clock = &clock;
-    options.retries.calendar = [this] { return now(); };
+    options.retries.calendar = [this] {
+      on_look_at_clock();
+      return now();
+    };
     const S3Settings settings{origin, "us-east-1", true, {}, {"access", "secret", {}}};
-    return std::make_unique<S3Backend>(*service, S3Place{"bucket", "runs/"}, settings, options);
+    return std::make_unique<S3Backend>(*way, S3Place{"bucket", "runs/"}, settings, options);
   }
   void change(uint64_t seed) {
     std::mt19937_64 random(seed);
@@ -65,7 +81,9 @@ struct World {
   }
 
   ManualClock clock;
+  std::function<void()> on_look_at_clock = [] {};
   std::unique_ptr<FakeS3> service;
+  std::unique_ptr<SlowWay> way;
   std::unique_ptr<S3Backend> own;
   test::TempFolder folder;
 };
@@ -150,6 +168,28 @@ TEST_F(Stopped, AWriterThatComesBackLateCommitsNothingAndAPruneHasTakenWhatItWro
   EXPECT_TRUE(test::is_whole(*store));
   prune();
   EXPECT_TRUE(store->list_arenas().value().empty());
+}
+
+TEST_F(Stopped, AWriterThatIsStoppedRightAfterItsLastLookCommitsNothingLateEither) {
+  // The lease is written when it is made, when it gets the record, and for the last look. The clock is looked at for
+  // the reply's date, and then again.
+  int writes = 0, looks = 0;
+  way->before_reply = [&](const HttpRequest& request) {
+    const bool is_lease = request.method == HttpMethod::put && request.path.find("/runs/writers/") != std::string::npos;
+    if (is_lease && ++writes == 3) looks = 2;
+  };
+  bool stopped = false;
+  on_look_at_clock = [&] {
+    if (looks == 0 || --looks > 0) return;
+    stopped = true;
+    clock.advance(2 * 3600);
+    EXPECT_GT(prune().leftover_files, 0u);
+  };
+  const auto store = Store::open(*own).value();
+  EXPECT_FALSE(test::save(*store, folder.path(), "run", 1).ok());
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(Catalog(*store).sets().value().empty());
+  EXPECT_TRUE(test::is_whole(*store));
 }
 
 // Whatever a service and the network do, and whenever processes are killed
