@@ -55,7 +55,8 @@ extern const LevelKind kMemoryLevel, kNodeLevel, kRedundancyLevel, kFolderLevel,
 
 /// A place that holds checkpoint sets, as a user writes it: a place, then options separated by blanks, in any order.
 ///
-///   memory | local:PATH | partner | xor:G | rs:K+M | dir:PATH | tcp://HOST:PORT[,HOST:PORT...] | unix:PATH[,PATH...]
+///   memory | local:PATH | partner | xor:G | rs:K+M | dir:PATH | tcp://HOST:PORT[,HOST:PORT...] | unix:PATH[,PATH...] |
+///   s3://BUCKET/PREFIX
 ///   every=K  keep=N  bandwidth=RATE  backlog=N
 ///
 /// A path alone that begins with "/" means dir:PATH. In a place, a blank is written %20, ";" %3B and "%" %25.

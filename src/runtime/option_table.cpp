@@ -157,10 +157,10 @@ Status take_store(Settings& settings, const std::string& text) {
   VARVE_TRY(take_path(settings.store, text));
   LevelSpec store;
   store.place = text;
-  for (const std::string_view kind : {"dir:", "tcp://", "unix:"}) {
-    if (text.starts_with(kind)) {
-      VARVE_ASSIGN(store, parse_level(std::string(kind) + escape_place(text.substr(kind.size()))));
-    }
+  for (const LevelKind* const kind : level_kinds()) {
+    const std::string_view word = kind->words.front();
+    if (kind->position != LevelKind::Position::farther || !text.starts_with(word)) continue;
+    VARVE_ASSIGN(store, parse_level(std::string(word) + escape_place(text.substr(word.size()))));
   }
   VARVE_ASSIGN(LevelSpec memory, parse_level("memory"));
   settings.levels = {std::move(memory), std::move(store)};

@@ -361,7 +361,8 @@ TEST_F(Options, AStoreIsShortForMemoryAndOnePlace) {
                                                         {"/a path;%", "memory; dir:/a%20path%3B%25"},
                                                         {"dir:/x y", "memory; dir:/x%20y"},
                                                         {"tcp://host:7000", "memory; tcp://host:7000"},
-                                                        {"unix:/run/varve", "memory; unix:/run/varve"}};
+                                                        {"unix:/run/varve", "memory; unix:/run/varve"},
+                                                        {"s3://bucket/a", "memory; s3://bucket/a"}};
   for (const auto& [store, levels] : stores) {
     code_.store = store;
     EXPECT_EQ(to_string(resolve().value().levels), levels) << store;
