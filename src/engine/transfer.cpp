@@ -249,8 +249,8 @@ bool same_trees(const SetRecord& a, const SetRecord& b) {
                     [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
 }
 
-/// Whether two sets have the same files. The same folder that is saved twice may get other trees: the second time, more
-/// of it is in packs that are known.
+}  // namespace
+
 bool same_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there) {
   if (same_trees(source, there)) return true;
   if (source.raw_bytes != there.raw_bytes || source.file_count != there.file_count) return false;
@@ -260,6 +260,7 @@ bool same_content(const Store& from, const SetRecord& source, const Store& to, c
   return other.ok() && *one == *other;
 }
 
+namespace {
 /// The set's record in `to`; none if it is not there, or is to be replaced. already_exists: another set has its name.
 Result<std::optional<SetRecord>> record_there(const Store& from, const Store& to, const SetRecord& source,
                                               IfExists if_exists) {

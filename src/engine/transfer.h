@@ -57,6 +57,10 @@ Result<TransferReport> copy_set(const Store& from, const Store& to, const SetNam
 Result<TransferReport> copy_part(const Store& from, const Store& to, const PartName& part,
                                  const TransferOptions& options = {}, ProgressSink& progress = null_progress());
 
+/// Whether two sets have the same files, whatever packs and trees they lie in: a folder that is saved twice may get
+/// other trees, as more of it is in packs that are known then. False also if that cannot be told.
+bool same_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there);
+
 /// The sets of `job` (of all jobs, if it is empty) that `from` has, and `to` has not, or has otherwise; by job and
 /// step. Whether those that are there are whole is not looked at.
 Result<std::vector<SetName>> sets_lacking(const Store& from, const Store& to, const std::string& job);

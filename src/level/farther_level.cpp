@@ -322,7 +322,7 @@ Result<bool> LevelPush::has_it(uint64_t step) const {
   if (duty_.policy_for(step) == IfExists::replace || !Catalog(*to_).has(name)) return false;
   VARVE_ASSIGN(const SetRecord mine, Catalog(*duty_.from).read(name));
   VARVE_ASSIGN(const SetRecord there, Catalog(*to_).read(name));
-  return has_trees_of(there, mine);
+  return has_set_of(*to_, there, *duty_.from, mine);
 }
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {

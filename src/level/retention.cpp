@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/transfer.h"
 #include "store/catalog.h"
 #include "store/prune.h"
 
@@ -100,7 +101,7 @@ Result<std::vector<OwedSet>> due_of(const Store& nearest, const Store* there, co
     if (record.ok() && !(is_due(due.level, record->number) && due.wanted(*record))) continue;
     if (there != nullptr) {
       const Result<SetRecord> copy = Catalog(*there).read(name);
-      if (copy.ok() && record.ok() && has_trees_of(*copy, *record)) continue;
+      if (copy.ok() && record.ok() && has_set_of(*there, *copy, nearest, *record)) continue;
     }
     owed.push_back({step, record.ok() ? record->number : 0});
   }
@@ -132,6 +133,10 @@ bool has_trees_of(const SetRecord& there, const SetRecord& here) {
     return std::any_of(there.groups.begin(), there.groups.end(),
                        [&group](const GroupRecord& other) { return other.root == group.root; });
   });
+}
+
+bool has_set_of(const Store& there, const SetRecord& copy, const Store& here, const SetRecord& record) {
+  return has_trees_of(copy, record) || same_content(here, record, there, copy);
 }
 
 Result<std::vector<OwedSet>> backlog_of(const Store& nearest, const Store& there, const DueSets& due) {

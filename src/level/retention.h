@@ -111,6 +111,8 @@ struct DueSets {
 
 /// Whether `there` has all groups of `here`, which may be a part of it: the same trees.
 bool has_trees_of(const SetRecord& there, const SetRecord& here);
+/// Whether the store `there` has with `copy` what `here` has with `record`: these trees, or the same files in others.
+bool has_set_of(const Store& there, const SetRecord& copy, const Store& here, const SetRecord& record);
 
 /// The sets in the nearest store that are due at a farther level, `there`, and are not there, or otherwise; in the
 /// order in which they were made. Without those that the level's own `keep` would drop at once. What is there is

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "core/memory_file_system.h"
+#include "engine/transfer.h"
+#include "store/prune.h"
+#include "store/test_sets.h"
+
 #include <algorithm>
 #include <random>
 
@@ -102,6 +107,30 @@ TEST(ALevelsTurn, GoesByTheNumberOfTheSet) {
   EXPECT_TRUE(is_due(level, 3));
   EXPECT_FALSE(is_due(level, 4));
   EXPECT_FALSE(is_due(level, 0));
+}
+
+TEST(TheBacklog, HasNoSetOfWhichTheLevelHasTheSameFilesInOtherTrees) {
+  MemoryFileSystem near_disk, far_disk;
+  for (MemoryFileSystem* disk : {&near_disk, &far_disk}) ASSERT_TRUE(Store::create(*disk, "/store").ok());
+  const auto near = Store::open(near_disk, "/store").value(), far = Store::open(far_disk, "/store").value();
+  const std::string job = "job";
+  const LevelSpec level = parse_level("dir:/store").value();
+  DueSets due{.level = level, .job = job};
+  due.wanted = [](const SetRecord&) { return true; };
+  const SetName name{job, 1};
+  ASSERT_TRUE(test::save_numbers(*near, name, test::numbers_between(1, 50)).ok());
+  EXPECT_EQ(backlog_of(*near, *far, due)->size(), 1u);
+  ASSERT_TRUE(copy_set(*near, *far, name).ok());
+  // It leaves the nearest store, and is saved there anew, when another set has some of it.
+  ASSERT_TRUE(Catalog(*near).remove(name).ok());
+  ASSERT_TRUE(prune_store(*near, {}).ok());
+  ASSERT_TRUE(test::save_numbers(*near, {"other", 1}, test::numbers_between(20, 30)).ok());
+  ASSERT_TRUE(test::save_numbers(*near, name, test::numbers_between(1, 50)).ok());
+  ASSERT_FALSE(has_trees_of(*Catalog(*far).read(name), *Catalog(*near).read(name)));
+  EXPECT_TRUE(backlog_of(*near, *far, due)->empty());
+  ASSERT_TRUE(Catalog(*near).remove(name).ok());
+  ASSERT_TRUE(test::save_numbers(*near, name, test::numbers_between(2, 51)).ok());
+  EXPECT_EQ(backlog_of(*near, *far, due)->size(), 1u) << "other files";
 }
 
 }  // namespace
