@@ -173,9 +173,11 @@ void RunSession::learn(std::span<const uint64_t> told) {
   }
 }
 
-Status RunSession::take_failure() {
+/// The failure of a step before `step` that nobody was told of. That of `step` itself, which another rank may have
+/// given up before this one began it, is for the next call: so a call tells the same on each rank.
+Status RunSession::take_failure(uint64_t step) {
   const std::optional<GroupNews> news = memory_->news();
-  if (!news || !news->failed_step || told_failure_ >= news->failed_step) return {};
+  if (!news || !news->failed_step || told_failure_ >= news->failed_step || *news->failed_step >= step) return {};
   told_failure_ = news->failed_step;
   return news->last_error.with_context(fmt::format("the checkpoint of step {} failed", *news->failed_step));
 }
@@ -197,7 +199,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     return Status::invalid_argument(fmt::format("step {} does not come after step {}", step, *last_step_));
   }
   last_step_ = step;
-  const Status before = take_failure();
+  const Status before = take_failure(step);
   if (must_tell_sets() && !sets_were_told_) {
     std::vector<uint64_t> sets = job_sets_.tell(thread_ != nullptr);
     VARVE_TRY(ranks_->all_max(sets));
@@ -235,7 +237,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
 /// A failure that all ranks have just been told of is not told again when this group's thread comes to know it.
 void RunSession::note_told(const Status& outcome, uint64_t step) {
   if (outcome.ok()) return;
-  take_failure().ignore("it is told now");
+  take_failure(step).ignore("it is told now");
   // What is only late may fail later, and nobody has been told that.
   if (outcome.code() != StatusCode::busy) told_failure_ = std::max(told_failure_, std::optional(step));
 }

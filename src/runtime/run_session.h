@@ -103,7 +103,7 @@ class RunSession {
   void save_restarted(uint64_t step);
   void learn(std::span<const uint64_t> told);
   /// What became of checkpoints before since this was asked last: OK, or the last failure of the own group.
-  Status take_failure();
+  Status take_failure(uint64_t step);
   void note_told(const Status& outcome, uint64_t step);
   /// `saves`: whatever the nearest store's turn is.
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
