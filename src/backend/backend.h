@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file_system.h"
@@ -73,7 +74,7 @@ class Backend {
   virtual Result<FileStatus> status(const std::string& name) = 0;
   /// The objects in a folder and what status() says of each: where a list tells that as well, with nothing more asked.
   /// What has gone since the list is not there.
-  virtual Result<std::map<std::string, FileStatus>> list_with_status(const std::string& folder);
+  virtual Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder);
   /// not_found if it is not there.
   virtual Status remove(const std::string& name) = 0;
   /// OK also if it is not there.
@@ -115,6 +116,8 @@ class Backend {
   virtual Status remove_folder(const std::string&) { return {}; }
 };
 
+/// What the name of an object ends in until it is sealed.
+inline constexpr std::string_view kUnsealedSuffix = ".part";
 /// What an object is called in a folder until it is sealed (FORMAT.md, "The folder of a store").
 std::string unfinished_name(std::string_view name);
 /// The whole of a record that should be small; resource_limit if it is larger than `bytes_max`.

@@ -110,8 +110,8 @@ TEST_P(EveryBackend, ListsWhatIsInAFolderAndNoDeeper) {
   const auto objects = backend_.list_with_status(name("sets")).value();
   ASSERT_EQ(objects.size(), 1u) << "but no folders";
   EXPECT_EQ(objects.begin()->first, "note");
-  EXPECT_EQ(objects.begin()->second.bytes, 9u);
-  EXPECT_EQ(objects.begin()->second.modified_ns, backend_.status(name("sets/note"))->modified_ns);
+  EXPECT_EQ(objects.begin()->second->bytes, 9u);
+  EXPECT_EQ(objects.begin()->second->modified_ns, backend_.status(name("sets/note"))->modified_ns);
 }
 
 TEST_P(EveryBackend, PublishesARecordOnce) {

@@ -8,12 +8,11 @@ namespace varve {
 namespace {
 constexpr uint64_t kRecordBytesMax = 64_KiB;  // of one that is compared
 constexpr std::string_view kArenaSuffix = ".arena";
-constexpr std::string_view kUnfinishedSuffix = ".part";
 }  // namespace
 
 std::string unfinished_name(std::string_view name) {
   if (name.ends_with(kArenaSuffix)) name.remove_suffix(kArenaSuffix.size());
-  return std::string(name) + std::string(kUnfinishedSuffix);
+  return std::string(name) + std::string(kUnsealedSuffix);
 }
 
 Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max) {
@@ -21,15 +20,13 @@ Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64
   return read_all(*object, bytes_max, name);
 }
 
-Result<std::map<std::string, FileStatus>> Backend::list_with_status(const std::string& folder) {
+Result<std::map<std::string, Result<FileStatus>>> Backend::list_with_status(const std::string& folder) {
   VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, list(folder));
-  std::map<std::string, FileStatus> objects;
+  std::map<std::string, Result<FileStatus>> objects;
   for (const DirectoryEntry& entry : entries) {
     if (entry.is_directory) continue;
     Result<FileStatus> found = status(join_path(folder, entry.name));
-    if (found.status().code() == StatusCode::not_found) continue;
-    VARVE_TRY(found.status());
-    objects.emplace(entry.name, *found);
+    if (found.status().code() != StatusCode::not_found) objects.emplace(entry.name, std::move(found));
   }
   return objects;
 }
@@ -105,7 +102,7 @@ Result<std::vector<std::string>> FolderBackend::unfinished(const std::string& fo
   VARVE_TRY(entries.status());
   std::vector<std::string> names;
   for (const DirectoryEntry& entry : *entries) {
-    if (entry.name.ends_with(kUnfinishedSuffix)) names.push_back(join_path(folder, entry.name));
+    if (entry.name.ends_with(kUnsealedSuffix)) names.push_back(join_path(folder, entry.name));
   }
   return names;
 }
@@ -117,14 +114,7 @@ Result<std::unique_ptr<RangeReader>> FolderBackend::open(const std::string& name
 
 Status FolderBackend::publish(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
-  const std::string draft = join_path(parent_path(name), id.hex() + ".tmp");
-  VARVE_ASSIGN(const std::unique_ptr<File> file, fs_.create(draft));
-  Status named = file->write_at(0, contents);
-  if (named.ok()) named = file->sync();
-  if (named.ok()) named = fs_.rename_no_replace(draft, name);
-  if (named.ok()) return fs_.sync_directory(parent_path(name));
-  fs_.remove(draft).ignore("a leftover does no harm");
-  return named;
+  return create_file_durably(fs_, name, contents, join_path(parent_path(name), id.hex() + ".tmp"));
 }
 
 Result<std::unique_ptr<HeldRecord>> FolderBackend::hold(const std::string& name, ByteSpan contents) {
@@ -154,7 +144,7 @@ Result<int64_t> FolderBackend::now() {
   VARVE_TRY(fs_.create_directory(folder));
   for (;;) {
     VARVE_ASSIGN(const UniqueId id, UniqueId::random());
-    const std::string name = join_path(folder, id.hex() + std::string(kUnfinishedSuffix));
+    const std::string name = join_path(folder, id.hex() + std::string(kUnsealedSuffix));
     VARVE_TRY(fs_.create(name).status());
     const Result<FileStatus> stamped = fs_.stat(name);
     // A prune may have taken it for a leftover just now.

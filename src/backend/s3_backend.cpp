@@ -23,10 +23,9 @@ constexpr uint64_t kRecordBytesMax = 64_MiB;
 constexpr uint64_t kPartBytes = 8_MiB, kPartBytesMax = 1_GiB;
 constexpr uint32_t kPartsOfOneSize = 1000;
 constexpr size_t kPartsAtOnce = 4;
-constexpr std::string_view kUnfinishedSuffix = ".part";
 /// What unfinished() tells. Parts of sets, which are records, have another kind of name.
 bool is_unfinished(const std::string& name) {
-  return name.ends_with(kUnfinishedSuffix) && base_name(name).find('@') == std::string::npos;
+  return name.ends_with(kUnsealedSuffix) && base_name(name).find('@') == std::string::npos;
 }
 
 /// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
@@ -56,12 +55,6 @@ std::optional<unsigned> hex_digit(char digit) {
   if (digit >= '0' && digit <= '9') return static_cast<unsigned>(digit - '0');
   if (digit >= 'a' && digit <= 'f') return static_cast<unsigned>(digit - 'a') + 10;
   return std::nullopt;
-}
-
-std::string root_of(const S3Place& place) {
-  std::string root = place.to_string();
-  while (root.ends_with('/')) root.pop_back();
-  return root;
 }
 
 int64_t nanoseconds_of(int64_t seconds) { return seconds * 1'000'000'000; }
@@ -291,18 +284,15 @@ Status gone_if_busy(const Status& status, const std::string& name) {
 S3Backend::S3Backend(HttpTransport& transport, const S3Place& place, const S3Settings& settings,
                      S3ClientOptions options)
     : place_(place),
-      root_(root_of(place)),
+      root_(place.to_string()),
       is_secure_(settings.origin.starts_with("https://")),
       client_(transport, place, settings, std::move(options)),
       cache_(std::make_unique<S3BlockCache>()) {}
 
 S3Backend::S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings)
-    : own_transport_(std::move(transport)),
-      place_(place),
-      root_(root_of(place)),
-      is_secure_(settings.origin.starts_with("https://")),
-      client_(*own_transport_, place, settings),
-      cache_(std::make_unique<S3BlockCache>()) {}
+    : S3Backend(*transport, place, settings) {
+  own_transport_ = std::move(transport);
+}
 
 S3Backend::~S3Backend() = default;
 
@@ -378,9 +368,9 @@ Result<std::vector<DirectoryEntry>> S3Backend::list(const std::string& folder) {
   return list;
 }
 
-Result<std::map<std::string, FileStatus>> S3Backend::list_with_status(const std::string& folder) {
+Result<std::map<std::string, Result<FileStatus>>> S3Backend::list_with_status(const std::string& folder) {
   VARVE_ASSIGN(const auto entries, look_into(folder));
-  std::map<std::string, FileStatus> objects;
+  std::map<std::string, Result<FileStatus>> objects;
   for (const auto& [name, status] : entries) {
     if (status) objects.emplace(name, *status);
   }
@@ -399,7 +389,7 @@ Result<std::vector<std::string>> S3Backend::unfinished(const std::string& folder
 }
 
 Status S3Backend::remove_upload(const std::string& name) {
-  VARVE_ASSIGN(const std::string key, key_of(name.substr(0, name.size() - kUnfinishedSuffix.size())));
+  VARVE_ASSIGN(const std::string key, key_of(name.substr(0, name.size() - kUnsealedSuffix.size())));
   VARVE_ASSIGN(const std::vector<S3PendingUpload> uploads, client_.list_uploads(key));
   if (uploads.empty()) return Status::not_found("there is no such upload", name);
   for (const S3PendingUpload& upload : uploads) VARVE_TRY(client_.abort_upload(upload.key, upload.id));

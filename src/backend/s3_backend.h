@@ -38,7 +38,7 @@ class S3Backend final : public Backend {
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override;
   Result<std::vector<std::string>> unfinished(const std::string& folder) override;
   Result<FileStatus> status(const std::string& name) override;
-  Result<std::map<std::string, FileStatus>> list_with_status(const std::string& folder) override;
+  Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder) override;
   Status remove(const std::string& name) override;
   Status remove_if_there(const std::string& name) override;
   /// What a reply has confirmed is durable.
@@ -64,7 +64,7 @@ class S3Backend final : public Backend {
   std::shared_ptr<Held> held(const std::string& name);
   Status write(Held& held, const std::string& name, ByteSpan contents);
 
-  const std::unique_ptr<HttpTransport> own_transport_;
+  std::unique_ptr<HttpTransport> own_transport_;  ///< null: somebody else's
   const S3Place place_;
   const std::string root_;
   const bool is_secure_;  ///< by TLS

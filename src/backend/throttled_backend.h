@@ -43,7 +43,7 @@ class ThrottledBackend final : public Backend {
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override { return inner_.list(folder); }
   Result<std::vector<std::string>> unfinished(const std::string& folder) override { return inner_.unfinished(folder); }
   Result<FileStatus> status(const std::string& name) override { return inner_.status(name); }
-  Result<std::map<std::string, FileStatus>> list_with_status(const std::string& folder) override {
+  Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder) override {
     return inner_.list_with_status(folder);
   }
   Status remove(const std::string& name) override { return inner_.remove(name); }

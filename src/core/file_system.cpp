@@ -41,12 +41,15 @@ Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t b
 }
 
 namespace {
-/// `name` gives the complete file its name.
+/// `name` gives the complete file its name. `temporary`: its name until then; empty: one is made of `path`.
 template <class Name>
-Status put_in_place(FileSystem& fs, const std::string& path, ByteSpan contents, const Name& name) {
-  VARVE_ASSIGN(UniqueId id, UniqueId::random());
+Status put_in_place(FileSystem& fs, const std::string& path, ByteSpan contents, std::string temporary,
+                    const Name& name) {
+  if (temporary.empty()) {
+    VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+    temporary = fmt::format("{}.{}.tmp", path, id.hex());
+  }
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, fs.watch_power());
-  const std::string temporary = fmt::format("{}.{}.tmp", path, id.hex());
   Status status = write_and_sync(fs, temporary, contents);
   if (status.ok()) status = name(temporary);
   if (!status.ok()) {
@@ -59,11 +62,12 @@ Status put_in_place(FileSystem& fs, const std::string& path, ByteSpan contents, 
 }  // namespace
 
 Status write_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents) {
-  return put_in_place(fs, path, contents, [&](const std::string& file) { return fs.rename(file, path); });
+  return put_in_place(fs, path, contents, {}, [&](const std::string& file) { return fs.rename(file, path); });
 }
 
-Status create_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents) {
-  return put_in_place(fs, path, contents, [&](const std::string& file) { return fs.rename_no_replace(file, path); });
+Status create_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents, std::string draft) {
+  return put_in_place(fs, path, contents, std::move(draft),
+                      [&](const std::string& file) { return fs.rename_no_replace(file, path); });
 }
 
 std::string join_path(std::string_view directory, std::string_view name) {

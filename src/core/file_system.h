@@ -118,8 +118,9 @@ Result<ByteVector> read_all(RangeReader& file, uint64_t bytes_max, const std::st
 Result<ByteVector> read_file(FileSystem& fs, const std::string& path, uint64_t bytes_max);
 /// Writes a new file durably: temporary name, sync, rename over `path`, directory sync.
 Status write_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents);
-/// The same; already_exists, without a change, if there is a file of that name.
-Status create_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents);
+/// The same; already_exists, without a change, if there is a file of that name. `draft`: what it is called before that,
+/// in the same folder; empty: a name that is made of `path`.
+Status create_file_durably(FileSystem& fs, const std::string& path, ByteSpan contents, std::string draft = {});
 
 std::string join_path(std::string_view directory, std::string_view name);
 /// The part before the last '/', "." if there is none.

@@ -304,11 +304,8 @@ Result<StoreStatistics> store_statistics(const Store& store) {
   }
   for (uint32_t place = 0; place < store.spread().places(); ++place) {
     const std::string folder = store.index_path(place);
-    VARVE_ASSIGN(std::vector<DirectoryEntry> runs, store.backend().list(folder));
-    for (const DirectoryEntry& run : runs) {
-      if (Result<FileStatus> status = store.backend().status(join_path(folder, run.name)); status.ok())
-        statistics.index_bytes += status->bytes;
-    }
+    VARVE_ASSIGN(const auto runs, store.backend().list_with_status(folder));
+    for (const auto& [name, status] : runs) statistics.index_bytes += status.ok() ? status->bytes : 0;
   }
   return statistics;
 }

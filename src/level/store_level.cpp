@@ -404,18 +404,6 @@ Result<uint64_t> sets_ahead(const Store& store, const std::string& job, const st
   return static_cast<uint64_t>(known - steps.rbegin());
 }
 
-namespace {
-Result<uint64_t> arena_bytes(const Store& store) {
-  VARVE_ASSIGN(const std::vector<ArenaId> arenas, store.list_arenas());
-  uint64_t bytes = 0;
-  for (const ArenaId& arena : arenas) {
-    const Result<FileStatus> status = store.backend().status(store.arena_path(arena));
-    if (status.ok()) bytes += status->bytes;
-  }
-  return bytes;
-}
-}  // namespace
-
 /// Of the jobs that are here, and of those of the nearest store.
 Result<LevelContents> StoreLevel::contents(const Store* nearest) {
   VARVE_TRY(why_away_);
@@ -438,7 +426,7 @@ Result<LevelContents> StoreLevel::contents(const Store* nearest) {
     }
     entry.job = std::move(job);
   }
-  VARVE_ASSIGN(contents.bytes, arena_bytes(own));
+  VARVE_ASSIGN(contents.bytes, own.arena_bytes());
   const Result<uint64_t> free = own.backend().free_bytes(own.arenas_path());
   if (free.ok()) contents.free_bytes = *free;
   return contents;
@@ -464,23 +452,17 @@ constinit const LevelKind kNodeLevel{
 };
 constinit const LevelKind kFolderLevel{
     .form = "dir:PATH", .words = {"dir:"}, .take = take_place, .name = name_with_place, .make = make_store_level};
-constinit const LevelKind kTcpLevel{.form = "tcp://HOST:PORT",
-                                    .words = {"tcp://"},
-                                    .on_servers = true,
-                                    .take = take_place,
-                                    .name = name_with_place,
-                                    .make = make_store_level};
-constinit const LevelKind kBucketLevel{.form = "s3://BUCKET/PREFIX",
-                                       .words = {"s3://"},
-                                       .on_servers = true,
-                                       .take = take_place,
-                                       .name = name_with_place,
-                                       .make = make_store_level};
-constinit const LevelKind kUnixLevel{.form = "unix:PATH",
-                                     .words = {"unix:"},
-                                     .on_servers = true,
-                                     .take = take_place,
-                                     .name = name_with_place,
-                                     .make = make_store_level};
+/// Of stores that are reached by an address.
+constexpr LevelKind kind_by_address(std::string_view form, std::string_view word) {
+  return {.form = form,
+          .words = {word},
+          .on_servers = true,
+          .take = take_place,
+          .name = name_with_place,
+          .make = make_store_level};
+}
+constinit const LevelKind kTcpLevel = kind_by_address("tcp://HOST:PORT", "tcp://");
+constinit const LevelKind kUnixLevel = kind_by_address("unix:PATH", "unix:");
+constinit const LevelKind kBucketLevel = kind_by_address("s3://BUCKET/PREFIX", "s3://");
 
 }  // namespace varve

@@ -327,6 +327,25 @@ Result<S3Object> S3Client::head(const std::string& key) {
   return S3Object{key, *bytes, modified, std::move(etag)};
 }
 
+/// A page of a list; one that makes no sense is asked for again.
+template <class Page>
+Result<Page> S3Client::ask_for_page(S3Verb verb, const std::string& query, Result<Page> (*parse)(ByteSpan)) {
+  Page page;
+  const S3Answer answer = requests_.send({.verb = verb,
+                                          .key = {},
+                                          .query = query,
+                                          .headers = {},
+                                          .body = {},
+                                          .into = {},
+                                          .body_bytes_max = kListBytesMax,
+                                          .check = [&](const HttpReply& reply) -> Status {
+                                            VARVE_ASSIGN(page, parse(reply.body));
+                                            return {};
+                                          }});
+  VARVE_TRY(answer.status);
+  return page;
+}
+
 Result<S3Listing> S3Client::list(const std::string& prefix, std::string_view delimiter) {
   S3Listing listing;
   std::string token;
@@ -334,19 +353,7 @@ Result<S3Listing> S3Client::list(const std::string& prefix, std::string_view del
     std::string query = "encoding-type=url&list-type=2&prefix=" + percent_encode(prefix);
     if (!delimiter.empty()) query += "&delimiter=" + percent_encode(delimiter);
     if (!token.empty()) query += "&continuation-token=" + percent_encode(token);
-    S3ListPage page;
-    const S3Answer answer = requests_.send({.verb = S3Verb::list,
-                                            .key = {},
-                                            .query = query,
-                                            .headers = {},
-                                            .body = {},
-                                            .into = {},
-                                            .body_bytes_max = kListBytesMax,
-                                            .check = [&](const HttpReply& reply) -> Status {
-                                              VARVE_ASSIGN(page, parse_s3_list(reply.body));
-                                              return {};
-                                            }});
-    VARVE_TRY(answer.status);
+    VARVE_ASSIGN(S3ListPage page, ask_for_page(S3Verb::list, query, parse_s3_list));
     const auto is_foreign = [&](const std::string& key) { return !key.starts_with(prefix); };
     if (std::any_of(page.objects.begin(), page.objects.end(),
                     [&](const S3Object& one) { return is_foreign(one.key); }) ||
@@ -490,19 +497,7 @@ Result<std::vector<S3PendingUpload>> S3Client::list_uploads(const std::string& p
     std::string query = "encoding-type=url&uploads=&prefix=" + percent_encode(prefix);
     if (!key_marker.empty()) query += "&key-marker=" + percent_encode(key_marker);
     if (!id_marker.empty()) query += "&upload-id-marker=" + percent_encode(id_marker);
-    S3UploadPage page;
-    const S3Answer answer = requests_.send({.verb = S3Verb::upload_list,
-                                            .key = {},
-                                            .query = query,
-                                            .headers = {},
-                                            .body = {},
-                                            .into = {},
-                                            .body_bytes_max = kListBytesMax,
-                                            .check = [&](const HttpReply& reply) -> Status {
-                                              VARVE_ASSIGN(page, parse_s3_uploads(reply.body));
-                                              return {};
-                                            }});
-    VARVE_TRY(answer.status);
+    VARVE_ASSIGN(S3UploadPage page, ask_for_page(S3Verb::upload_list, query, parse_s3_uploads));
     for (S3PendingUpload& upload : page.uploads) {
       if (!upload.key.starts_with(prefix))
         return Status::corrupt("the service lists other uploads than were asked for", requests_.subject(prefix));

@@ -81,6 +81,7 @@ class S3Client {
   /// already_exists: it had to be absent, and is not. busy: it had to be unchanged, and was replaced or removed, and
   /// nothing but that is busy here. If a reply was lost and the request, sent again, is refused since an object is
   /// there, that is a success if the object has the very same bytes: so what two writers write should differ.
+  /// `signed_at`: as S3Call's, with a condition other than `unchanged`.
   Result<std::string> put(const std::string& key, ByteSpan bytes, const S3Condition& condition = S3Condition::none(),
                           std::optional<int64_t> signed_at = {});
 
@@ -137,6 +138,8 @@ class S3Client {
   S3Counters counters() const { return requests_.counters(); }
 
  private:
+  template <class Page>
+  Result<Page> ask_for_page(S3Verb verb, const std::string& query, Result<Page> (*parse)(ByteSpan));
   bool has_md5_of(const HttpReply& reply, ByteSpan bytes) const;
   Status check_written(const HttpReply& reply, ByteSpan bytes, const std::string& key) const;
   HttpHeader if_match(const std::string& etag, bool quoted) const;

@@ -248,8 +248,9 @@ Result<S3Place> S3Place::parse(std::string_view text) {
 }
 
 std::string S3Place::to_string() const {
-  const std::string_view shown = prefix;
-  return fmt::format("{}{}/{}", kScheme, bucket, shown.substr(0, shown.empty() ? 0 : shown.size() - 1));
+  std::string text = fmt::format("{}{}/{}", kScheme, bucket, prefix);
+  text.pop_back();  // the "/" behind the prefix, or behind a bucket without one
+  return text;
 }
 
 Result<std::string> S3Place::key(std::string_view name) const {

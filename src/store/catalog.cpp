@@ -16,6 +16,13 @@ std::optional<uint64_t> parse_step(std::string_view digits) {
   return canonical ? std::optional(step) : std::nullopt;
 }
 
+/// Of "STEP.set".
+std::optional<uint64_t> step_of_record(std::string_view file_name) {
+  constexpr std::string_view kSuffix = ".set";
+  if (!file_name.ends_with(kSuffix)) return std::nullopt;
+  return parse_step(file_name.substr(0, file_name.size() - kSuffix.size()));
+}
+
 Status no_such_set(const SetName& name) {
   return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
 }
@@ -40,23 +47,24 @@ Result<std::vector<uint64_t>> Catalog::steps(const std::string& job) const {
   }
   std::vector<uint64_t> steps;
   for (const DirectoryEntry& entry : *entries) {
-    if (entry.is_directory || !entry.name.ends_with(".set")) continue;
-    if (auto step = parse_step(std::string_view(entry.name).substr(0, entry.name.size() - 4))) steps.push_back(*step);
+    const std::optional<uint64_t> step = entry.is_directory ? std::nullopt : step_of_record(entry.name);
+    if (step) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
 }
 
 Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) const {
-  VARVE_ASSIGN(const std::vector<uint64_t> by_number, steps(job));
+  VARVE_TRY(check_job_name(job));
+  const auto records = store_.backend().list_with_status(job_path(job));
+  if (records.status().code() == StatusCode::not_found) return std::vector<uint64_t>{};
+  VARVE_TRY(records.status());
   std::vector<std::pair<int64_t, uint64_t>> aged;
-  for (const uint64_t step : by_number) {
-    const Result<FileStatus> record = store_.backend().status(record_path({job, step}));
-    if (record.ok()) {
-      aged.emplace_back(record->modified_ns, step);
-    } else if (record.status().code() != StatusCode::not_found) {  // it may have been dropped just now
-      return record.status();
-    }
+  for (const auto& [name, status] : *records) {
+    const std::optional<uint64_t> step = step_of_record(name);
+    if (!step) continue;
+    VARVE_TRY(status.status());
+    aged.emplace_back(status->modified_ns, *step);
   }
   std::sort(aged.begin(), aged.end());
   std::vector<uint64_t> by_age;

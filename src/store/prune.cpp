@@ -237,7 +237,7 @@ class Pruner {
     writers_remain_ = writers_remain_ || needs.uncertain;
     VARVE_TRY(remove_victims(victims, needs));
     VARVE_TRY(remove_leftovers());
-    VARVE_ASSIGN(report_.bytes_after, bytes_of_arenas());
+    VARVE_ASSIGN(report_.bytes_after, store_.arena_bytes());
     return {};
   }
 
@@ -274,18 +274,14 @@ class Pruner {
     return {};
   }
 
-  Result<uint64_t> bytes_of_arenas() const {
-    VARVE_ASSIGN(const auto objects, backend_.list_with_status(store_.arenas_path()));
-    uint64_t bytes = 0;
-    for (const auto& [name, status] : objects) bytes += parse_arena_file_name(name) ? status.bytes : 0;
-    return bytes;
-  }
-
   /// The leases that are there, and when each was touched last.
   Result<std::map<std::string, int64_t>> leases() const {
     VARVE_ASSIGN(const auto objects, backend_.list_with_status(store_.writers_path()));
     std::map<std::string, int64_t> beats;
-    for (const auto& [name, status] : objects) beats[name] = status.modified_ns;
+    for (const auto& [name, status] : objects) {
+      VARVE_TRY(status.status());  // only a lease that is gone is the lease of a writer that has finished
+      beats[name] = status->modified_ns;
+    }
     return beats;
   }
 
@@ -340,7 +336,7 @@ class Pruner {
     VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
     VARVE_ASSIGN(auto writers, leases());
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
-    VARVE_ASSIGN(report_.bytes_before, bytes_of_arenas());
+    VARVE_ASSIGN(report_.bytes_before, store_.arena_bytes());
     VARVE_ASSIGN(std::vector<ArenaId> condemned, store_.list_condemned());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
     std::vector<ArenaId> candidates;

@@ -296,6 +296,13 @@ Result<std::vector<ArenaId>> Store::list_arenas() const {
   return list_ids(*backend_, arenas_path(), parse_arena_file_name);
 }
 
+Result<uint64_t> Store::arena_bytes() const {
+  VARVE_ASSIGN(const auto objects, backend_->list_with_status(arenas_path()));
+  uint64_t bytes = 0;
+  for (const auto& [name, status] : objects) bytes += parse_arena_file_name(name) && status.ok() ? status->bytes : 0;
+  return bytes;
+}
+
 Result<std::vector<ArenaId>> Store::list_condemned() const {
   return list_ids(*backend_, condemned_path(), [](std::string_view name) -> std::optional<ArenaId> {
     const Result<ArenaId> id = ArenaId::parse(name);

@@ -205,6 +205,8 @@ class Store {
 
   /// The sealed arenas that are there now, in the order of their ids.
   Result<std::vector<ArenaId>> list_arenas() const;
+  /// Of all sealed arenas together, but for those that cannot be looked at.
+  Result<uint64_t> arena_bytes() const;
   /// The arenas that a prune has marked: no new reference may be made into them.
   Result<std::vector<ArenaId>> list_condemned() const;
 
