@@ -20,11 +20,11 @@ constexpr const char* kHelp = R"(lbm: lattice-Boltzmann flow (D3Q19) with checkp
   --flow FLOW         cavity | channel                          (cavity)
   --reynolds R        Reynolds number                           (100)
   --picture FILE      a picture of the flow at the end, .png or .ppm
-  --json FILE         figures of the run, by rank 0
+  --json FILE         figures of the run, written by rank 0
   --files DIR         where mode `files` writes                 (lbm-files)
-  --files-rate BYTES  that each rank writes there in a second, at most
+  --files-rate BYTES  bytes per second that each rank writes there at most
 
-Where checkpoints go and the rest is said to Varve: VARVE_STORE, VARVE_JOB, varve.toml, ...
+Varve is told by VARVE_STORE (a folder, a server, or s3://bucket/prefix), VARVE_JOB, varve.toml, ...
 Run it again after it was killed: it goes on from its newest checkpoint.
 )";
 

@@ -64,7 +64,8 @@ enum class WhenBusy {
 /// VARVE_<NAME IN CAPITALS>, the options file, this struct, the default (docs/GUIDE.md, "Options of a run").
 struct SessionOptions {
   std::optional<std::string> options_file{};  ///< TOML; default: varve.toml in the working directory if there
-  std::optional<std::string> store{};         ///< folder, created if need be; default "varve-store"
+  /// A folder (created if need be), a server, or "s3://bucket/prefix"; default "varve-store".
+  std::optional<std::string> store{};
   /// In place of `store`: the places that hold checkpoints, nearest first, separated by ";", such as
   /// "memory; local:/nvme/varve keep=2; xor:8 every=2; dir:/lustre/varve every=10"
   /// (docs/GUIDE.md, "Levels of a run").

@@ -81,7 +81,7 @@ enum varve_persistence {
 struct varve_options {
   size_t size;              /* of this struct */
   const char* options_file; /* TOML */
-  const char* store;        /* folder, created if need be */
+  const char* store;        /* a folder (created if need be), a server, or "s3://bucket/prefix" */
   const char* levels;       /* in its place: "memory; local:/nvme/varve keep=2; dir:/lustre/varve every=10" */
   const char* job;
   const char* group; /* ranks that share a checkpoint thread: "rank", "socket", "node" or a number */

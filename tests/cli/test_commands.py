@@ -30,6 +30,17 @@ class Help(ProgramTest):
             self.assertEqual(text, self.varve(command, "--help"))
             self.assertIn(f"  varve {command}", text.split("Examples:")[1])
 
+    def test_depends_neither_on_the_terminal_nor_on_the_environment(self):
+        for command in self.COMMANDS:
+            text = self.varve("help", command)
+            for environment in ({"COLUMNS": "200"}, {"COLUMNS": "40", "LANG": "de_DE", "VARVE_STORE": "elsewhere"}):
+                outcome = self.run_program("help", command, environment=environment)
+                self.assertEqual(outcome, (SUCCESS, text.encode(), ""))
+
+    def test_names_the_places_of_a_store(self):
+        for command in ("save", "push", "repair", "mount"):
+            self.assertIn("s3://BUCKET/PREFIX", " ".join(self.varve("help", command).split()))
+
     def test_tells_the_version(self):
         self.assertRegex(self.varve("--version"), r"^varve \d+\.\d+\.\d+\n$")
 

@@ -140,9 +140,9 @@ void declare_file_filter(Arguments& arguments, FileFilter& filter) {
     filter.rank = static_cast<int64_t>(rank);
     return {};
   };
-  arguments.value("--rank", "N", take_rank, "only the files of this rank");
+  arguments.value("--rank", "N", take_rank, "only files of this rank");
   arguments.list("--files", "GLOB", filter.globs,
-                 "only files that match; a pattern without '/' may\nmatch the last part of a path alone; repeatable");
+                 "only files that match; a pattern without '/' is compared with the last part of the path; repeatable");
 }
 
 }  // namespace varve::cli

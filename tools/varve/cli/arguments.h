@@ -15,6 +15,9 @@ class App;
 
 namespace varve::cli {
 
+/// What a user can write for a store, for the help (service/location.h).
+inline constexpr const char* kStoreForms = "a folder, unix:PATH, tcp://HOST:PORT or s3://BUCKET/PREFIX";
+
 /// What a sub-command takes, while it declares it. What is bound is written when the command line is parsed, and must
 /// live until then; it keeps its value where nothing is given. Names are as on the command line ("--job"); `value_name`
 /// is what the help calls the value ("NAME").

@@ -54,12 +54,12 @@ Result<FileOfSet> find_file_of_set(const Catalog& catalog, const std::string& te
 class CatCommand final : public Command {
  public:
   std::string_view name() const override { return "cat"; }
-  std::string_view summary() const override { return "write a file of a set, or a variable of it, to standard output"; }
+  std::string_view summary() const override { return "write a file of a set, or one variable, to standard output"; }
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
     arguments.positional("SET:FILE", file_, "JOB@STEP:FILE, or JOB:FILE for the job's newest set");
-    arguments.text("--variable", "NAME", variable_, "only the stored bytes of this variable");
+    arguments.text("--variable", "NAME", variable_, "only this variable, as its bytes are in the file");
     arguments.examples(
         "  varve cat run@7:parameters.txt\n"
         "  varve cat run@7:out.cpu0003 --variable /Density > density.bin\n");

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cli/help_text.h"
 #include "cli/process.h"
 #include "varve/version.h"
 
@@ -13,7 +14,7 @@ namespace varve::cli {
 
 namespace {
 constexpr const char* kDescription =
-    "Varve keeps checkpoints of parallel programs: only what is new in each is stored, and compressed.";
+    "Varve keeps checkpoints of parallel programs. It stores only what is new in each, and compresses it.";
 constexpr const char* kExamples =
     "Examples:\n"
     "  export VARVE_STORE=/scratch/store\n"
@@ -22,7 +23,6 @@ constexpr const char* kExamples =
     "  varve list\n"
     "  varve restore run@7 back      get it back, byte for byte\n"
     "  varve help save               all options of a command\n";
-constexpr size_t kOptionColumnWidth = 34;
 
 /// Whether `app` has an option of this name that takes a value, so that the next argument is not a command.
 bool takes_value(const CLI::App& app, const std::string& name) {
@@ -50,8 +50,8 @@ class Parser {
     app_.set_help_flag("-h,--help", "print this help");
     app_.set_version_flag("--version", "varve " VARVE_VERSION_TEXT, "print the version");
     add_store_option(app_);
-    app_.get_formatter()->column_width(kOptionColumnWidth);
-    app_.get_formatter()->label("REQUIRED", "");
+    app_.formatter_fn(
+        [](const CLI::App* app, const std::string& name, CLI::AppFormatMode) { return help_text(*app, name); });
     app_.require_subcommand(0, 1);
     app_.footer(kExamples + std::string("\n") + std::string(exit_code_help()));
     for (const auto& command : commands) add(*command);
@@ -95,22 +95,19 @@ class Parser {
   }
 
   void add_store_option(CLI::App& app) {
-    app.add_option("--store", common_.store,
-                   "the store: its folder, or the server that has it\n(else VARVE_STORE of the environment)")
+    app.add_option("--store", common_.store, std::string("the store: ") + kStoreForms + " (default: $VARVE_STORE)")
         ->type_name("STORE");
   }
 
   void add_key_option(CLI::App& app) {
-    app.add_option("--key-file", common_.key_file,
-                   "the key that a server over TCP shares (else\nVARVE_KEY_FILE of the environment)")
+    app.add_option("--key-file", common_.key_file, "the key for servers over TCP (default: $VARVE_KEY_FILE)")
         ->type_name("FILE");
   }
 
   Result<ParsedCommandLine> help() const {
     if (help_topic_.empty()) {
       // App::help() would give that of this very sub-command.
-      return ParsedCommandLine{nullptr,
-                               app_.get_formatter()->make_help(&app_, app_.get_name(), CLI::AppFormatMode::Normal)};
+      return ParsedCommandLine{nullptr, help_text(app_, app_.get_name())};
     }
     const CLI::App* topic = find(help_topic_);
     if (topic == nullptr) return unknown_command(help_topic_);

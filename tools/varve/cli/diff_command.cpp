@@ -41,7 +41,7 @@ Json difference_json(const std::optional<double>& difference) {
 class DiffCommand final : public Command {
  public:
   std::string_view name() const override { return "diff"; }
-  std::string_view summary() const override { return "say which variables differ between two sets, and by how much"; }
+  std::string_view summary() const override { return "show which variables differ between two sets, and by how much"; }
 
   void declare(Arguments& arguments) override {
     arguments.positional("A", a_, "the older set: JOB@STEP, or JOB for its newest");

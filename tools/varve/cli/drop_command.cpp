@@ -10,10 +10,10 @@ namespace {
 class DropCommand final : public Command {
  public:
   std::string_view name() const override { return "drop"; }
-  std::string_view summary() const override { return "remove sets; `varve prune` then gives the space back"; }
+  std::string_view summary() const override { return "remove sets; `varve prune` then frees their space"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional_list("SET", sets_, "JOB@STEP, one or more");
+    arguments.positional_list("SET", sets_, "JOB@STEP; one or more");
     arguments.examples(
         "  varve drop run@3\n"
         "  varve drop run@3 run@4 && varve prune\n");

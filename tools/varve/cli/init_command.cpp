@@ -20,16 +20,18 @@ class InitCommand final : public Command {
   std::string_view summary() const override { return "make a new store"; }
 
   void declare(Arguments& arguments) override {
-    arguments.optional_positional("STORE", path_, "a folder that is new or empty (else --store or VARVE_STORE)");
+    arguments.optional_positional("STORE", path_,
+                                  "a new or empty folder, new servers, or s3://BUCKET/PREFIX (default: --store)");
     auto take_bits = [this](const std::string& bits) {
       if (bits != "160" && bits != "256") return Status::invalid_argument("scores have 160 or 256 bits", bits);
       options_.score_bytes = bits == "160" ? 20 : 32;
       return Status();
     };
-    arguments.value("--score-bits", "160|256", take_bits, "length of the hashes that name chunks (256)");
+    arguments.value("--score-bits", "160|256", take_bits, "length of the hashes that name chunks (default: 256)");
     arguments.examples(
         "  varve init /scratch/store\n"
-        "  export VARVE_STORE=/scratch/store\n");
+        "  export VARVE_STORE=/scratch/store\n"
+        "  varve init s3://checkpoints/me\n");
   }
 
   Result<ExitCode> run(Session& session) override {

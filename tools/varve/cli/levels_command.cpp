@@ -10,14 +10,14 @@ namespace {
 class LevelsCommand final : public Command {
  public:
   std::string_view name() const override { return "levels"; }
-  std::string_view summary() const override { return "show what is on which level, how full, how far behind"; }
+  std::string_view summary() const override { return "show what each level holds, how full it is, and how far behind"; }
 
   void declare(Arguments& arguments) override {
-    arguments.text(
-        "--levels", "LEVELS", text_,
-        "the levels, nearest first, separated by \";\" (else\nVARVE_LEVELS, varve.toml); in place of --store");
+    arguments.text("--levels", "LEVELS", text_,
+                   "the levels, in place of --store, nearest first, separated by \";\" (default: $VARVE_LEVELS, else "
+                   "those of varve.toml)");
     arguments.examples(
-        "  varve levels --levels \"local:/nvme/varve keep=2; dir:/lustre/varve every=10\"\n"
+        "  varve levels --levels \"local:/nvme/varve keep=2; s3://checkpoints/me every=10\"\n"
         "  varve levels --store /lustre/varve               one store, and the memory before it\n"
         "  varve levels                                     as varve.toml says\n");
   }

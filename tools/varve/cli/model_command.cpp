@@ -28,29 +28,31 @@ class ModelCommand final : public Command {
  public:
   std::string_view name() const override { return "model"; }
   std::string_view summary() const override {
-    return "foretell what checkpoints cost a run, and how often to make them";
+    return "predict what checkpoints cost a run, and how often to make them";
   }
 
   bool works_on_store() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.amount("--size", node_.node_bytes, "of a checkpoint, on each node");
-    arguments.bandwidth("--memory-bandwidth", node_.memory_bytes_per_second, "of a node's memory");
-    arguments.bandwidth("--io-bandwidth", node_.io_bytes_per_second, "of the file system, for all nodes together");
-    arguments.count("--checkpoints", "N", checkpoint_count_, "checkpoints of the run (1)");
-    arguments.duration("--runtime", run_seconds_, "of the run without checkpoints (1h)");
+    arguments.amount("--size", node_.node_bytes, "size of a checkpoint on each node");
+    arguments.bandwidth("--memory-bandwidth", node_.memory_bytes_per_second, "memory bandwidth of a node");
+    arguments.bandwidth("--io-bandwidth", node_.io_bytes_per_second,
+                        "bandwidth of the file system, for all nodes together");
+    arguments.count("--checkpoints", "N", checkpoint_count_, "number of checkpoints in the run (default: 1)");
+    arguments.duration("--runtime", run_seconds_, "length of the run without checkpoints (default: 1h)");
     auto take_nodes = [this](const std::string& text) { return take_node_counts(text); };
     arguments.value("--nodes", "N,N,...", take_nodes,
-                    "node counts; the size grows with them, the file\nsystem does not (1)");
+                    "numbers of nodes to compare: checkpoints grow with them, the file system does not (default: 1)");
     auto take_passes = [this](const std::string& text) -> Status {
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), node_.memory_passes);
       const bool whole = error == std::errc() && end == text.data() + text.size();
       if (whole && std::isfinite(node_.memory_passes) && node_.memory_passes > 0) return {};
       return Status::invalid_argument("a number above 0 is wanted", text);
     };
-    arguments.value("--m", "M", take_passes, "how often each byte passes through memory until it\nis written (7)");
-    arguments.duration("--mtbf", job_mtbf_, "mean time between failures of the job (24h)");
-    arguments.duration("--node-mtbf", node_mtbf_, "of one node instead: more nodes fail more often");
+    arguments.value("--m", "M", take_passes,
+                    "how often each byte passes through memory until it is written (default: 7)");
+    arguments.duration("--mtbf", job_mtbf_, "mean time between failures of the job (default: 24h)");
+    arguments.duration("--node-mtbf", node_mtbf_, "mean time between failures of one node, in place of --mtbf");
     arguments.examples(
         "  varve model --size 6.1G --memory-bandwidth 40G --io-bandwidth 3G\n"
         "  varve model --size 6.25GB --memory-bandwidth 40GB/s --io-bandwidth 3GB/s \\\n"

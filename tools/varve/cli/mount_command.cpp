@@ -81,27 +81,28 @@ class MountCommand final : public Command {
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("STORE", options_.store, "the store: its folder, or the server that has it");
-    arguments.optional_positional("DIR", options_.folder, "an empty folder, where the store is to be seen");
+    arguments.positional("STORE", options_.store, std::string("the store: ") + kStoreForms);
+    arguments.optional_positional("DIR", options_.folder, "an empty folder, in which the store appears");
     arguments.text("--levels", "LEVELS", options_.levels,
-                   "in place of STORE: the nearest of these levels is\nmounted, and sets go on to those behind it");
-    arguments.text("--spool", "DIR", options_.spool,
-                   "a folder of a local disk for sets that are being\nwritten (~/.local/state/varve/spool/STORE-ID)");
+                   "levels in place of STORE: the nearest is mounted, and sealed sets are copied to the others");
+    arguments.text(
+        "--spool", "DIR", options_.spool,
+        "a folder on a local disk for sets that are being written (default: ~/.local/state/varve/spool/STORE-ID)");
     arguments.seconds(
         "--seal-after", options_.seal_seconds,
-        "seal a set when all its files are closed and nothing\nhas come for so long (30; 0: never by itself)");
-    arguments.flag("--reopen", options_.reopen, "let files of open sets be written again after closing");
-    arguments.flag("--read-only", options_.read_only, "only show committed sets");
-    arguments.flag("--no-delete", options_.no_delete, "do not let committed sets be removed");
-    arguments.flag("--allow-other", options_.allow_other, "let other users in, too");
-    arguments.memory("--memory", options_.memory_bytes, "memory for what is read, about (256MiB)");
-    arguments.memory("--save-memory", saving_.options.memory_bytes, "memory that sealing uses, about (512MiB)");
-    arguments.threads(saving_.options.thread_count, "threads of sealing (as many as processors)");
+        "seal a set when all its files are closed and nothing was written for so long (default: 30; 0: never)");
+    arguments.flag("--reopen", options_.reopen, "allow writing to closed files of open sets again");
+    arguments.flag("--read-only", options_.read_only, "show committed sets, and allow no changes");
+    arguments.flag("--no-delete", options_.no_delete, "do not allow committed sets to be removed");
+    arguments.flag("--allow-other", options_.allow_other, "allow other users to use the mount");
+    arguments.memory("--memory", options_.memory_bytes, "memory for reading, about (default: 256MiB)");
+    arguments.memory("--save-memory", saving_.options.memory_bytes, "memory for sealing, about (default: 512MiB)");
+    arguments.threads(saving_.options.thread_count, "threads for sealing (default: one per processor)");
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
-    arguments.flag("--foreground", foreground_, "stay here until it is unmounted");
+    arguments.flag("--foreground", foreground_, "stay in the foreground until unmounted");
     arguments.text("--log", "FILE", log_,
-                   "where to say what happens (else the machine's log, or\nstandard error with --foreground)");
+                   "where to log (default: the system log, or standard error with --foreground)");
     arguments.examples(
         "  varve mount store ckpt                      then write to ckpt/JOB/STEP.tmp, and rename it\n"
         "  cp -a output ckpt/run/7.tmp && mv ckpt/run/7.tmp ckpt/run/7\n"
@@ -182,12 +183,12 @@ namespace {
 class UnmountCommand final : public Command {
  public:
   std::string_view name() const override { return "unmount"; }
-  std::string_view summary() const override { return "end a mount; what is not sealed stays in its spool"; }
+  std::string_view summary() const override { return "end a mount; sets that are not sealed stay in its spool"; }
   bool works_on_store() const override { return false; }
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("DIR", folder_, "where the store is mounted, also if the mount has died");
+    arguments.positional("DIR", folder_, "where the store is mounted, even if the mount has died");
     arguments.examples("  varve unmount ckpt\n");
   }
 
@@ -214,7 +215,7 @@ class SealCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.positional_list("DIR/JOB/STEP", folders_, "folders of open sets in a mount");
-    arguments.flag("--status", only_ask_, "only say what is known of them");
+    arguments.flag("--status", only_ask_, "only show their state");
     arguments.examples(
         "  varve seal ckpt/run/7\n"
         "  varve seal --status ckpt/run/8.tmp\n");

@@ -44,7 +44,7 @@ std::string_view exit_code_help() {
          "  2    wrong usage\n"
          "  3    not found (store, set, file)\n"
          "  4    damage was found\n"
-         "  5    exists already\n"
+         "  5    already exists\n"
          "  6    busy, try again\n"
          "  130  interrupted\n";
 }

@@ -13,23 +13,24 @@ namespace {
 class PruneCommand final : public Command {
  public:
   std::string_view name() const override { return "prune"; }
-  std::string_view summary() const override { return "drop sets by a rule, and give back the space that no set needs"; }
+  std::string_view summary() const override { return "drop sets by a rule, and free the space that no set needs"; }
 
   void declare(Arguments& arguments) override {
     arguments.number("--keep-last", "N", options_.keep_last, "keep the newest N sets of each job");
     arguments.number("--keep-every", "K", options_.keep_every,
                      "keep the sets whose step is a multiple of K, and the newest of each job");
-    arguments.text("--job", "NAME", options_.job, "drop only sets of this job");
+    arguments.text("--job", "NAME", options_.job, "drop sets of this job only");
     arguments.flag("--dry-run", options_.dry_run, "only say which sets would be dropped");
     arguments.value(
         "--rewrite-below", "SHARE", [this](const std::string& text) { return take_share(text); },
-        "rewrite arenas of which less than this share is needed (50%); 0: only remove those of which nothing is");
-    arguments.seconds("--wait", options_.wait_seconds, "how long to wait for saves that are under way (30)");
+        "rewrite arenas of which less than this share is needed (default: 50%); 0: only remove arenas that no set "
+        "needs");
+    arguments.seconds("--wait", options_.wait_seconds, "how long to wait for saves under way (default: 30)");
     arguments.examples(
-        "  varve prune                                      only give back the space of dropped sets\n"
+        "  varve prune                                      only free the space of dropped sets\n"
         "  varve prune --keep-last 5 --keep-every 100       drop the rest\n"
         "  varve prune --keep-last 5 --job run --dry-run    look first\n"
-        "  varve prune --rewrite-below 95%                  get nearly all space back, for more writing\n");
+        "  varve prune --rewrite-below 95%                  free more space, at the cost of more writing\n");
   }
 
   Result<ExitCode> run(Session& session) override {

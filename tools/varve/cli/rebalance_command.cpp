@@ -10,12 +10,12 @@ namespace {
 class RebalanceCommand final : public Command {
  public:
   std::string_view name() const override { return "rebalance"; }
-  std::string_view summary() const override { return "spread a store evenly, also over more servers"; }
+  std::string_view summary() const override { return "spread a store evenly over its servers, or over more servers"; }
 
   void declare(Arguments& arguments) override {
     arguments.examples(
         "  varve serve --place --listen tcp://b:7070 --key-file secret --dir /nvme/place   the new one, on b\n"
-        "  varve rebalance --store tcp://a:7070,b:7070                                     from now on these two\n");
+        "  varve rebalance --store tcp://a:7070,b:7070                                     then use these two\n");
   }
 
   Result<ExitCode> run(Session& session) override {

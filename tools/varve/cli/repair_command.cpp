@@ -14,16 +14,18 @@ namespace {
 class RepairCommand final : public Command {
  public:
   std::string_view name() const override { return "repair"; }
-  std::string_view summary() const override { return "make good what a store has lost, from other stores"; }
+  std::string_view summary() const override {
+    return "replace what is damaged or lost, from other stores and other sets";
+  }
 
   void declare(Arguments& arguments) override {
     arguments.list("--from", "STORE", from_,
-                   "a store that may have what is lost; may be given\nseveral times, nearest first");
-    arguments.threads(thread_count_, "threads (as many as processors)");
+                   std::string("a store that may have what is lost: ") + kStoreForms + "; repeatable, nearest first");
+    arguments.threads(thread_count_, "threads (default: one per processor)");
     arguments.examples(
-        "  varve repair --from /lustre/store                        damaged packs are taken from there\n"
+        "  varve repair --from /lustre/store                        take what is damaged from there\n"
         "  varve repair --from /nvme/store --from tcp://archive:7070\n"
-        "  varve repair                                             from other sets of the same store\n");
+        "  varve repair                                             only from other sets of this store\n");
   }
 
   Result<ExitCode> run(Session& session) override {

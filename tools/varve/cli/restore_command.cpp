@@ -23,13 +23,13 @@ class RestoreCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
-    arguments.positional("DIR", folder_, "the folder to restore into; made if need be");
+    arguments.positional("DIR", folder_, "the folder to restore into; made if missing");
     declare_file_filter(arguments, options_.filter);
     arguments.flag("--overwrite", options_.overwrite, "replace files that are there already");
-    arguments.flag("--keep-going", options_.keep_going, "restore what is whole if something is damaged");
-    arguments.flag("--no-sync", no_sync_, "do not wait until the files are durable");
-    arguments.memory("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.threads(options_.thread_count, "threads (two for each processor, 8 at least)");
+    arguments.flag("--keep-going", options_.keep_going, "if something is damaged, restore what is whole");
+    arguments.flag("--no-sync", no_sync_, "return before the files are durable");
+    arguments.memory("--memory", options_.memory_bytes, "memory to use at most, about (default: 512MiB)");
+    arguments.threads(options_.thread_count, "threads (default: two per processor, at least 8)");
     arguments.examples(
         "  varve restore run@7 back                         the whole set\n"
         "  varve restore run back --overwrite               the newest set, over what is there\n"

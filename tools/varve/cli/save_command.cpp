@@ -28,17 +28,18 @@ void declare_rank_regex(Arguments& arguments, std::string& into, const std::stri
 }
 
 void SaveArguments::declare_grouping(Arguments& arguments) {
-  declare_rank_regex(
-      arguments, options.rank_regex,
-      "how a file's path tells its rank: the expression's\nfirst group (the numbers that differ among files)");
+  declare_rank_regex(arguments, options.rank_regex,
+                     "regular expression whose first group is the rank in a file's path (default: the number that "
+                     "differs among files)");
   arguments.count("--group-size", "G", group_size_,
-                  "ranks whose data are laid together (32; fewer, if\nseveral processes save)");
+                  "ranks whose data are laid together (default: 32; fewer if several processes save)");
   auto take_raw = [this](const std::string& text) -> Status {
     VARVE_ASSIGN(options.layouts.raw, parse_raw_description(text));
     return {};
   };
-  arguments.value("--raw", "TYPE:NX,NY,NZ", take_raw,
-                  "what files of unknown format hold, e.g.\nf64:128,128,64 or f32be:1000@512 (after 512 bytes)");
+  arguments.value(
+      "--raw", "TYPE:NX,NY,NZ", take_raw,
+      "what files of unknown format hold, e.g. f64:128,128,64, or f32be:1000@512 after a header of 512 bytes");
 }
 
 void SaveArguments::declare_shrinking(Arguments& arguments) {
@@ -47,35 +48,37 @@ void SaveArguments::declare_shrinking(Arguments& arguments) {
     return {};
   };
   arguments.value("--scheme", "SCHEME", take_scheme,
-                  "order of new data: agnostic, agnostic-block, aware\n(the default) or aware-block");
-  arguments.size("--block-bytes", options.block_bytes, "block of the block schemes (64KiB)", 1, 1_GiB);
+                  "order in which new data are laid down: agnostic, agnostic-block, aware (default) or aware-block");
+  arguments.size("--block-bytes", options.block_bytes, "block size of the block schemes (default: 64KiB)", 1, 1_GiB);
   auto take_effort = [this](const std::string& text) -> Status {
     effort_given_ = true;
     VARVE_ASSIGN(options.codec, CodecPolicy::of_effort(text));
     return {};
   };
   arguments.value("--effort", "EFFORT", take_effort,
-                  "fast, balanced (the default) or best: how much\nprocessor time a smaller store is worth");
+                  "how much processor time a smaller store is worth: fast, balanced (default) or best");
   auto take_codec = [this](const std::string& text) -> Status {
     codec_given_ = true;
     VARVE_ASSIGN(options.codec, CodecPolicy::parse(text));
     return {};
   };
   arguments.value("--codec", "CHAIN", take_codec,
-                  "one codec chain for all, e.g. store or\nlorenzo+shuffle+zstd:1, or paper (mcrEngine's)");
+                  "one codec chain for all data, e.g. store (no compression), lorenzo+shuffle+zstd:1, or paper "
+                  "(mcrEngine's choice)");
   auto take_match = [this](const std::string& text) -> Status {
     VARVE_ASSIGN(options.match, MatchRule::parse(text));
     return {};
   };
   arguments.value(
       "--match", "RULE", take_match,
-      "which variables mean the same: exact, digits (the\ndefault) or a regular expression of what to ignore");
+      "which variables mean the same: exact (the same name), digits (default: numbers in names of groups may "
+      "differ), or a regular expression of what to ignore");
   auto take_chunker = [this](const std::string& text) -> Status {
     VARVE_ASSIGN(options.chunker, parse_chunker(text));
     return {};
   };
   arguments.value("--chunker", "CHUNKER", take_chunker,
-                  "fixed:8192 (the default), gear:AVERAGE or\nrabin:MIN,AVERAGE,MAX");
+                  "how data are cut into chunks: fixed:8192 (default), gear:AVERAGE or rabin:MIN,AVERAGE,MAX");
 }
 
 Result<SaveOptions> SaveArguments::take(bool several) const {
@@ -102,16 +105,18 @@ class SaveCommand final : public Command {
     declare_naming(arguments);
     saving_.declare_shrinking(arguments);
     arguments.text("--levels", "LEVELS", levels_,
-                   "where to, nearest first, separated by \";\": the set is\nsaved to the first, and copied on as "
-                   "often as each\nlevel's every=K says (in place of --store)");
-    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.threads(saving_.options.thread_count, "threads (as many as processors)");
+                   "levels to save to, in place of --store, nearest first, separated by \";\": the set is saved to the "
+                   "first, and copied to the others as often as their every=K says");
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory to use at most, about (default: 512MiB)");
+    arguments.threads(saving_.options.thread_count, "threads (default: one per processor)");
     arguments.examples(
         "  varve save run/dump0007                          the set run@7\n"
         "  varve save output --job heat --step 40           the set heat@40\n"
         "  varve save output --job heat --effort best       smaller, and slower\n"
+        "  varve save output --store s3://checkpoints/me    into a bucket\n"
+        "  varve save output --levels 'local:/nvme/me keep=2; s3://checkpoints/me every=10'\n"
         "  varve save restarts --raw f64:128,128,64         files of plain numbers\n"
-        "  varve save images --chunker gear:8192            where data move about, as in process images\n");
+        "  varve save images --chunker gear:8192            data that move, as in process images\n");
   }
 
   Result<ExitCode> run(Session& session) override {
@@ -177,9 +182,9 @@ class SaveCommand final : public Command {
   }
 
   void declare_naming(Arguments& arguments) {
-    arguments.text("--job", "NAME", saving_.options.job, "the job's name (from the folder's)");
+    arguments.text("--job", "NAME", saving_.options.job, "the job's name (default: from the folder's path)");
     arguments.number("--step", "N", saving_.options.step,
-                     "the step's number (the last number in the\nfolder's name, else the next)");
+                     "the step's number (default: the last number in the folder's name, else the next)");
     saving_.declare_grouping(arguments);
   }
 

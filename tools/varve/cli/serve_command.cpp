@@ -18,29 +18,30 @@ namespace {
 class ServeCommand final : public Command {
  public:
   std::string_view name() const override { return "serve"; }
-  std::string_view summary() const override { return "give other processes and machines a store"; }
+  std::string_view summary() const override { return "serve a store to other processes and machines"; }
   bool works_on_store() const override { return false; }
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.text("--listen", "ADDRESS", listen_, "where clients find it: unix:/path or tcp://host:port");
-    arguments.text("--dir", "DIR", folder_, "the store's folder; made, if it is missing or empty");
-    arguments.text("--key-file", "FILE", key_file_,
-                   "the key of clients over TCP that may do all (else\nVARVE_KEY_FILE of the environment, if no key is "
-                   "named)");
+    arguments.text("--listen", "ADDRESS", listen_, "the address for clients: unix:/path or tcp://host:port");
+    arguments.text("--dir", "DIR", folder_, "the store's folder; if it is missing or empty, a store is made there");
+    arguments.text(
+        "--key-file", "FILE", key_file_,
+        "the key of TCP clients that may do everything (default: $VARVE_KEY_FILE, if no other key is given)");
     arguments.text("--append-key-file", "FILE", append_key_file_,
-                   "the key of clients that may add sets, and read: they\ncannot drop, prune, or replace anything");
-    arguments.text("--read-key-file", "FILE", read_key_file_, "the key of clients that may only read");
+                   "the key of TCP clients that may read and add sets, but not drop, prune or replace any");
+    arguments.text("--read-key-file", "FILE", read_key_file_, "the key of TCP clients that may only read");
     arguments.text("--rights", "RIGHTS", rights_,
-                   "what clients over a Unix socket may do: all, append\nor read, as with those keys (all)");
-    arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and end");
-    arguments.text("--next", "STORE", next_, "the store that clients may have sets pushed to and\npulled from");
+                   "what clients over a Unix socket may do: all (default), append or read, as with these keys");
+    arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and exit");
+    arguments.text("--next", "STORE", next_, std::string("the next level, for varve push --to next: ") + kStoreForms);
     arguments.memory("--memory", memory_bytes_,
-                     "memory that is used at most, about, to put sets of\nseveral nodes together (512MiB)");
-    arguments.count("--connections", "N", connections_, "connections at a time (256)");
-    arguments.flag("--place", place_,
-                   "make no store: the folder is to be one of several\nplaces (varve init, varve rebalance)");
-    arguments.flag("--log", log_, "say on standard error what happens");
+                     "memory to use at most, about, for putting together sets of several nodes (default: 512MiB)");
+    arguments.count("--connections", "N", connections_, "connections at a time (default: 256)");
+    arguments.flag(
+        "--place", place_,
+        "make no store: the folder becomes one of several places of a store (see varve init, varve rebalance)");
+    arguments.flag("--log", log_, "log to standard error: refused clients, and sets of several nodes");
     arguments.examples(
         "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
         "  varve save --store unix:/run/varve/store.sock output\n"

@@ -33,7 +33,9 @@ struct ClassSummary {
 class ShowCommand final : public Command {
  public:
   std::string_view name() const override { return "show"; }
-  std::string_view summary() const override { return "show what a set consists of, and what it shares with others"; }
+  std::string_view summary() const override {
+    return "show what a set consists of, and what it shares with other sets";
+  }
 
   void declare(Arguments& arguments) override {
     arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");

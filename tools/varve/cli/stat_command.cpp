@@ -15,7 +15,9 @@ constexpr size_t kRowsMax = 30;
 class StatCommand final : public Command {
  public:
   std::string_view name() const override { return "stat"; }
-  std::string_view summary() const override { return "say what the store saves, by class and by codec"; }
+  std::string_view summary() const override {
+    return "show what deduplication and compression gain, by class and by codec";
+  }
 
   void declare(Arguments& arguments) override {
     arguments.examples(

@@ -11,7 +11,7 @@ namespace {
 class StatusCommand final : public Command {
  public:
   std::string_view name() const override { return "status"; }
-  std::string_view summary() const override { return "show what the watchers on this machine are at"; }
+  std::string_view summary() const override { return "show what the watchers on this machine are doing"; }
   bool works_on_store() const override { return false; }
 
   void declare(Arguments& arguments) override {

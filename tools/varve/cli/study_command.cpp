@@ -180,18 +180,19 @@ constexpr unsigned kReaderProcessesMax = 4;
 class StudyCommand final : public Command {
  public:
   std::string_view name() const override { return "study"; }
-  std::string_view summary() const override { return "look at what checkpoints would gain, and how"; }
+  std::string_view summary() const override {
+    return "measure what deduplication and compression would gain on your data";
+  }
 
   void declare(Arguments& arguments) override {
     arguments.optional_positional_list(
         "DIR", paths_,
-        "consecutive sets, oldest first: folders, single\nfiles, or a folder whose folders are "
-        "the sets");
-    arguments.text("--output", "FILE", page_path_, "the page (varve-study.html)");
-    arguments.text("--json-file", "FILE", json_path_, "all figures as JSON, too");
-    arguments.text("--csv", "FILE", csv_path_, "the figures as one long table, too");
-    arguments.text("--png", "FILE", png_path_, "the heat map of changes as a picture, too");
-    arguments.text("--job", "NAME", job_, "study this job's sets in the store, not folders");
+        "consecutive sets, oldest first: folders, single files, or one folder that holds a folder for each set");
+    arguments.text("--output", "FILE", page_path_, "the HTML page to write (default: varve-study.html)");
+    arguments.text("--json-file", "FILE", json_path_, "also write all figures as JSON");
+    arguments.text("--csv", "FILE", csv_path_, "also write the figures as one long table");
+    arguments.text("--png", "FILE", png_path_, "also write the heat map of changes as a picture");
+    arguments.text("--job", "NAME", job_, "study the sets of this job in the store, in place of folders");
     declare_measuring(arguments);
     declare_assumptions(arguments);
     arguments.examples(
@@ -286,11 +287,11 @@ class StudyCommand final : public Command {
       return options_.sample_bytes > 0 ? Status() : Status::invalid_argument("a sample has bytes", text);
     };
     arguments.value("--sample", "SIZE", take_sample,
-                    "bytes on which each codec is tried; settings are\ntried on 8 times, duplicates looked for in 128\n"
-                    "times as many; or all (32MiB)");
-    arguments.memory("--memory", options_.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.threads(options_.thread_count, "threads (as many as processors)");
-    arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (32)");
+                    "bytes to try each codec on, or all (default: 32MiB); settings are tried on 8 times as many, and "
+                    "duplicates looked for in 128 times as many");
+    arguments.memory("--memory", options_.memory_bytes, "memory to use at most, about (default: 512MiB)");
+    arguments.threads(options_.thread_count, "threads (default: one per processor)");
+    arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (default: 32)");
     declare_rank_regex(arguments, save_.rank_regex, "how a file's path tells its rank, as in save");
     auto take_match = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(save_.match, MatchRule::parse(text));
@@ -306,11 +307,16 @@ class StudyCommand final : public Command {
 
   void declare_assumptions(Arguments& arguments) {
     RunAssumptions& said = options_.assumptions;
-    arguments.bandwidth("--bandwidth", said.io_bytes_per_second, "of the file system, all nodes together (1GB/s)");
-    arguments.bandwidth("--network", said.network_bytes_per_second, "into the node that gathers a group (1GB/s)");
-    arguments.bandwidth("--memory-bandwidth", said.memory_bytes_per_second, "of a node's memory (40GB/s)");
-    arguments.number("--nodes", "N", nodes_, "of the run; the checkpoint grows with them (one\nfor each rank)");
-    arguments.duration("--mtbf", said.mean_time_between_failures, "mean time between failures of the job (24h)");
+    arguments.bandwidth("--bandwidth", said.io_bytes_per_second,
+                        "bandwidth of the file system, for all nodes together (default: 1GB/s)");
+    arguments.bandwidth("--network", said.network_bytes_per_second,
+                        "network bandwidth into the node that gathers a group (default: 1GB/s)");
+    arguments.bandwidth("--memory-bandwidth", said.memory_bytes_per_second,
+                        "memory bandwidth of a node (default: 40GB/s)");
+    arguments.number("--nodes", "N", nodes_,
+                     "nodes of the run, with one rank's share of the largest set on each (default: one per rank)");
+    arguments.duration("--mtbf", said.mean_time_between_failures,
+                       "mean time between failures of the job (default: 24h)");
   }
 
   std::vector<std::string> paths_;

@@ -31,42 +31,46 @@ class TransferCommand final : public Command {
 
   std::string_view name() const override { return push_ ? "push" : "pull"; }
   std::string_view summary() const override {
-    return push_ ? "copy sets to another store: only what it lacks"
-                 : "fetch sets from another store: only what is lacking";
+    return push_ ? "copy sets to another store, sending only what it lacks"
+                 : "copy sets from another store, fetching only what is missing";
   }
 
   void declare(Arguments& arguments) override {
     arguments.optional_positional("SET", set_, "JOB@STEP, or JOB for its newest set; with --all: JOB");
     if (push_) {
-      arguments.text("--to", "STORE", other_,
-                     "the store that the sets are copied to; next: its server\ncopies to its own next level");
-      arguments.text("--from", "STORE", own_, "the store that they are copied from (--store)");
+      arguments.text(
+          "--to", "STORE", other_,
+          std::string("the store to copy to: ") + kStoreForms + "; next: your store's server copies to its next level");
+      arguments.text("--from", "STORE", own_, "the store to copy from (default: --store)");
     } else {
       arguments.text("--from", "STORE", other_,
-                     "the store that the sets are copied from; next: its\nserver copies from its own next level");
-      arguments.text("--to", "STORE", own_, "the store that they are copied to (--store)");
+                     std::string("the store to copy from: ") + kStoreForms +
+                         "; next: your store's server copies from its next level");
+      arguments.text("--to", "STORE", own_, "the store to copy to (default: --store)");
     }
-    arguments.flag("--all", all_, "every set that is lacking there, oldest first; of one\njob, or of all");
+    arguments.flag("--all", all_, "all sets that the other store lacks, oldest first: of one job, or of all");
     if (push_) {
-      arguments.flag("--backlog", backlog_,
-                     "every set that a level should have and has not, oldest\nfirst; of one job, or of all. Older sets "
-                     "go as keep= says");
-      arguments.text("--levels", "LEVELS", levels_, "with --backlog: the levels (else VARVE_LEVELS, varve.toml)");
+      arguments.flag(
+          "--backlog", backlog_,
+          "all sets that a level should have and lacks, oldest first: of one job, or of all; then drop older "
+          "sets as keep= says");
+      arguments.text("--levels", "LEVELS", levels_,
+                     "with --backlog: the levels (default: $VARVE_LEVELS, else those of varve.toml)");
     }
     auto take_recode = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.recode, CodecPolicy::parse(text));
       return {};
     };
     arguments.value("--recode", "EFFORT", take_recode,
-                    "compress anew on the way, and keep what is smaller:\nfast, balanced, best or a codec chain");
-    arguments.bandwidth("--bandwidth", bytes_per_second_, "write no more than so many bytes per second");
-    arguments.flag("--deep", options_.check_held, "also read what is there already, and copy again what\nis damaged");
-    arguments.flag("--quick", quick_, "check what is copied against checksums only, not\nevery chunk against its hash");
-    arguments.memory("--memory", options_.memory_bytes, "memory for what is on its way, about (256MiB)");
-    arguments.threads(thread_count_, "threads (as many as processors)");
+                    "compress again on the way, and keep what is smaller: fast, balanced, best or a codec chain");
+    arguments.bandwidth("--bandwidth", bytes_per_second_, "write at most so many bytes per second, e.g. 200MB/s");
+    arguments.flag("--deep", options_.check_held, "also read what is there already, and copy again what is damaged");
+    arguments.flag("--quick", quick_, "check what is copied against checksums only, not every chunk against its hash");
+    arguments.memory("--memory", options_.memory_bytes, "memory for what is being copied, about (default: 256MiB)");
+    arguments.threads(thread_count_, "threads (default: one per processor)");
     arguments.examples(push_ ? "  varve push run@7 --to /archive/store                 one set\n"
                                "  varve push run --to /archive/store                   the newest\n"
-                               "  varve push --all --to /archive/store                 all that it lacks\n"
+                               "  varve push --all --to s3://checkpoints/me            all that it lacks\n"
                                "  varve push run@7 --to /archive/store --recode best   smaller there\n"
                                "  varve push --backlog --levels 'local:/nvme/me keep=2; dir:/lustre/me'\n"
                              : "  varve pull run@7 --from /archive/store\n"

@@ -12,7 +12,7 @@ namespace {
 class VerifyCommand final : public Command {
  public:
   std::string_view name() const override { return "verify"; }
-  std::string_view summary() const override { return "look for damage in the store"; }
+  std::string_view summary() const override { return "check the store for damage"; }
 
   bool works_together() const override { return true; }
 

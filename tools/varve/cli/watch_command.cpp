@@ -203,46 +203,51 @@ class Reporter final : public WatchListener {
 class WatchCommand final : public Command {
  public:
   std::string_view name() const override { return "watch"; }
-  std::string_view summary() const override { return "save the sets that a program leaves in folders, as they appear"; }
+  std::string_view summary() const override {
+    return "save the sets that a program writes into folders, as they appear";
+  }
 
   void declare(Arguments& arguments) override {
-    arguments.positional_list("DIR", options_.folders, "the folders, each with the sets of one job");
-    arguments.text("--to", "STORE", to_, "where to: a folder or servers (the same as --store)");
+    arguments.positional_list("DIR", options_.folders, "folders to watch, each with the sets of one job");
+    arguments.text("--to", "STORE", to_, std::string("the store to save to, as --store: ") + kStoreForms);
     arguments.text("--levels", "LEVELS", levels_,
-                   "where to, nearest first, as for varve save: sets are\nsaved to the first level, and copied on to "
+                   "levels to save to, in place of --to, as for varve save: sets are saved to the first, and copied to "
                    "the others");
     auto take_pattern = [this](const std::string& text) -> Status {
       VARVE_ASSIGN(options_.pattern, SetPattern::parse(text));
       return {};
     };
-    arguments.value("--pattern", "PATTERN", take_pattern,
-                    "how names tell a set's step, e.g.\n'restart.{step}.{rank}' ('*{step}/**': each folder whose\nname "
-                    "ends with a number)");
-    arguments.text("--job", "NAME", options_.job, "the job's name (the watched folder's)");
-    arguments.count("--ranks", "N", rank_count_, "a set is whole with files of so many ranks");
+    arguments.value(
+        "--pattern", "PATTERN", take_pattern,
+        "how file names tell step and rank, e.g. 'restart.{step}.{rank}' (default: '*{step}/**', each folder "
+        "whose name ends with a number)");
+    arguments.text("--job", "NAME", options_.job, "the job's name (default: the watched folder's name)");
+    arguments.count("--ranks", "N", rank_count_, "a set is complete when it has files of N ranks");
     arguments.text("--end-marker", "NAME", options_.completeness.end_marker,
-                   "a set is whole once it has a file of this name;\n{step} in it stands for the step");
-    arguments.seconds("--quiet", quiet_seconds_,
-                      "how long nothing must have changed (10; 1 with\n--ranks or --end-marker)");
+                   "a set is complete when it has a file of this name; {step} in it stands for the step");
+    arguments.seconds(
+        "--quiet", quiet_seconds_,
+        "a set is complete when nothing has changed for so long (default: 10; 1 with --ranks or --end-marker)");
     arguments.count("--nodes", "N", node_count_,
-                    "each set lies on so many nodes, with a watcher on\neach: the server that --to names puts them "
-                    "together");
-    arguments.text("--node", "NAME", node_, "this node's name for that (VARVE_NODE, else the host's)");
+                    "each set lies on N nodes, with a watcher on each; the server given by --to puts them together");
+    arguments.text("--node", "NAME", node_,
+                   "this node's name, with --nodes (default: $VARVE_NODE, else the host's name)");
     arguments.flag("--remove-originals", options_.remove_originals,
-                   "remove a set's files once the store gives back\nwhat they have, byte for byte");
-    arguments.flag("--once", once_,
-                   "save what is whole, and end; the exit code tells\nwhether a set was left out, and why");
+                   "remove a set's files once the saved set was read back and is identical, byte for byte");
+    arguments.flag(
+        "--once", once_,
+        "save the sets that are complete, and exit; the exit code tells whether a set was left out, and why");
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
-    arguments.memory("--memory", saving_.options.memory_bytes, "memory that is used at most, about (512MiB)");
-    arguments.threads(saving_.options.thread_count, "threads (1)");
+    arguments.memory("--memory", saving_.options.memory_bytes, "memory to use at most, about (default: 512MiB)");
+    arguments.threads(saving_.options.thread_count, "threads (default: 1)");
     arguments.examples(
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
         "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
         "  varve watch out --end-marker DONE --remove-originals\n"
         "  varve watch out --levels 'local:/nvme/me keep=2; dir:/lustre/me every=10'\n"
         "  varve watch /nvme/out --ranks 8 --nodes 4 --to tcp://io1:7070\n"
-        "  varve status                                     what all watchers are at\n");
+        "  varve status                                     what all watchers are doing\n");
   }
 
   Result<ExitCode> run(Session& session) override {

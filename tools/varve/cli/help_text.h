@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace varve::cli {
+
+/// The help of a program or a command that is called as `name`. The same everywhere: it depends neither on the terminal
+/// nor on the environment, nor on the version of CLI11 (docs/COMMANDS.md is made of it). Descriptions are broken into
+/// lines here.
+std::string help_text(const CLI::App& app, const std::string& name);
+
+}  // namespace varve::cli
