@@ -20,17 +20,16 @@ import tempfile
 RANKS = {
     "varve": 0, "core": 0,
     "hash": 1, "codec": 1, "comm": 1, "layout": 1, "s3": 1,
-    "backend": 2,
     "chunk": 2, "format": 2,
-    "snapshot": 3,
-    "store": 3,
-    "engine": 4, "redundancy": 4,
-    "service": 5,
-    "level": 6,
-    "runtime": 7,
-    "serve": 8, "mount": 8, "watch": 8, "study": 8,
-    "report": 9,
-    "cli": 10,
+    "backend": 3, "snapshot": 3,
+    "store": 4,
+    "engine": 5, "redundancy": 5,
+    "service": 6,
+    "level": 7,
+    "runtime": 8,
+    "serve": 9, "mount": 9, "watch": 9, "study": 9,
+    "report": 10,
+    "cli": 11,
 }
 
 # Which files may include a header of another project. Tests, fuzzers and benchmarks are free, as they ship in nothing.

@@ -90,6 +90,8 @@ class Backend {
 
   /// Durable, name and all, when it returns. already_exists, without a change, if the name is taken.
   virtual Status publish(const std::string& name, ByteSpan contents) = 0;
+  /// The same in the place of whatever had the name: all see the one or the other.
+  virtual Status replace(const std::string& name, ByteSpan contents) = 0;
   /// The same for a record that will be changed, or need not be durable: others may see the name before the contents.
   virtual Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) = 0;
   /// Sets a record's time of change to now: a sign of life. not_found if it is gone.
@@ -110,12 +112,16 @@ class Backend {
   virtual Result<uint64_t> free_bytes(const std::string& folder) = 0;
   /// What people call `name`: see FileSystem::shown_path().
   virtual std::string shown_path(const std::string& name) const { return name; }
-  /// Folders need not be made before there is anything in them. A backend that has real ones makes one durably, and
-  /// removes an empty one; already_exists: it is not empty.
+  /// Folders need not be made before there is anything in them. A backend that has real ones makes one, whose name is
+  /// durable once the folder above is settled, and removes an empty one; already_exists: it is not empty.
   virtual Status make_folder(const std::string&) { return {}; }
   virtual Status remove_folder(const std::string&) { return {}; }
 };
 
+/// Makes a folder, and its name durable.
+Status make_folder_durably(Backend& backend, const std::string& folder);
+/// Whether a record that got no name of its own may have been left so.
+inline bool is_draft_name(std::string_view name) { return name.ends_with(".tmp"); }
 /// What the name of an object ends in until it is sealed.
 inline constexpr std::string_view kUnsealedSuffix = ".part";
 /// What an object is called in a folder until it is sealed (FORMAT.md, "The folder of a store").

@@ -15,6 +15,11 @@ std::string unfinished_name(std::string_view name) {
   return std::string(name) + std::string(kUnsealedSuffix);
 }
 
+Status make_folder_durably(Backend& backend, const std::string& folder) {
+  VARVE_TRY(backend.make_folder(folder));
+  return backend.settle(parent_path(folder));
+}
+
 Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max) {
   VARVE_ASSIGN(const std::unique_ptr<RangeReader> object, backend.open(name));
   return read_all(*object, bytes_max, name);
@@ -75,7 +80,7 @@ class FileRecord final : public HeldRecord {
   Status become(const std::string& name, IfExists if_exists) override {
     Status renamed;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      VARVE_TRY(backend_.make_folder(parent_path(name)));
+      VARVE_TRY(make_folder_durably(backend_, parent_path(name)));
       renamed = if_exists == IfExists::replace ? fs_.rename(name_, name) : fs_.rename_no_replace(name_, name);
       // Missing is either the record, or the folder: somebody may have tidied that away just now, as it was empty.
       if (renamed.code() != StatusCode::not_found || !fs_.stat(name_).ok()) break;
@@ -113,8 +118,10 @@ Result<std::unique_ptr<RangeReader>> FolderBackend::open(const std::string& name
 }
 
 Status FolderBackend::publish(const std::string& name, ByteSpan contents) {
+  const std::string folder = parent_path(name);
+  if (folder == root_) return create_file_durably(fs_, name, contents);
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
-  return create_file_durably(fs_, name, contents, join_path(parent_path(name), id.hex() + ".tmp"));
+  return create_file_durably(fs_, name, contents, join_path(folder, id.hex() + ".tmp"));
 }
 
 Result<std::unique_ptr<HeldRecord>> FolderBackend::hold(const std::string& name, ByteSpan contents) {
@@ -153,11 +160,6 @@ Result<int64_t> FolderBackend::now() {
     VARVE_TRY(stamped.status());
     return stamped->modified_ns;
   }
-}
-
-Status FolderBackend::make_folder(const std::string& folder) {
-  VARVE_TRY(fs_.create_directory(folder));
-  return fs_.sync_directory(parent_path(folder));
 }
 
 }  // namespace varve

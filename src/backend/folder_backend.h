@@ -23,6 +23,9 @@ class FolderBackend final : public Backend {
   Status remove(const std::string& name) override { return fs_.remove(name); }
   Status settle(const std::string& folder) override { return fs_.sync_directory(folder); }
   Status publish(const std::string& name, ByteSpan contents) override;
+  Status replace(const std::string& name, ByteSpan contents) override {
+    return write_file_durably(fs_, name, contents);
+  }
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
   Status touch(const std::string& name) override { return fs_.touch(name); }
   Status remove_unchanged(const std::string& name, ByteSpan contents) override;
@@ -30,7 +33,7 @@ class FolderBackend final : public Backend {
   Result<int64_t> now() override;
   Result<uint64_t> free_bytes(const std::string& folder) override { return fs_.free_bytes(folder); }
   std::string shown_path(const std::string& name) const override { return fs_.shown_path(name); }
-  Status make_folder(const std::string& folder) override;
+  Status make_folder(const std::string& folder) override { return fs_.create_directory(folder); }
   Status remove_folder(const std::string& folder) override { return fs_.remove_directory(folder); }
 
  private:

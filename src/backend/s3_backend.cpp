@@ -475,7 +475,8 @@ class S3Backend::Record final : public HeldRecord {
     // minutes after that look, however long this process is stopped in between.
     const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
     const Status published = backend_.client_.put(key, held_->contents, condition, looked_at).status();
-    if (published.code() == StatusCode::already_exists) return published;
+    // Busy: it came too late, and certainly had no effect.
+    if (published.code() == StatusCode::already_exists || published.code() == StatusCode::busy) return published;
     if (!published.ok()) {
       const std::lock_guard undecided_lock(backend_.mutex_);
       backend_.undecided_.insert(name_);
@@ -494,6 +495,11 @@ class S3Backend::Record final : public HeldRecord {
 Status S3Backend::publish(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, key_of(name));
   return client_.put(key, contents, S3Condition::if_absent()).status();
+}
+
+Status S3Backend::replace(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  return client_.put(key, contents, S3Condition::none()).status();
 }
 
 Result<std::unique_ptr<HeldRecord>> S3Backend::hold(const std::string& name, ByteSpan contents) {

@@ -44,6 +44,7 @@ class S3Backend final : public Backend {
   /// What a reply has confirmed is durable.
   Status settle(const std::string&) override { return {}; }
   Status publish(const std::string& name, ByteSpan contents) override;
+  Status replace(const std::string& name, ByteSpan contents) override;
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
   Status touch(const std::string& name) override;
   Status remove_unchanged(const std::string& name, ByteSpan contents) override;

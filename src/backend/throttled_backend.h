@@ -50,6 +50,7 @@ class ThrottledBackend final : public Backend {
   Status remove_if_there(const std::string& name) override { return inner_.remove_if_there(name); }
   Status settle(const std::string& folder) override { return inner_.settle(folder); }
   Status publish(const std::string& name, ByteSpan contents) override { return inner_.publish(name, contents); }
+  Status replace(const std::string& name, ByteSpan contents) override { return inner_.replace(name, contents); }
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override {
     return inner_.hold(name, contents);
   }

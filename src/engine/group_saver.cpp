@@ -319,7 +319,7 @@ Status GroupSaver::ask_ahead(std::deque<ScoringBatch>& batches, size_t skipped) 
   }
   auto question = std::make_shared<ChunkIndex::Cursor::Question>(cursor_.question(prefixes));
   Task<Status> answer =
-      asker_->submit([lookup = cursor_.lookup(), question] { return ChunkIndex::Cursor::ask(lookup, *question); });
+      asker_->submit([&lookup = cursor_.lookup(), question] { return ChunkIndex::Cursor::ask(lookup, *question); });
   asking_ = Asking{end - skipped, std::move(question), std::move(answer)};
   return {};
 }

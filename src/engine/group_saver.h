@@ -14,7 +14,7 @@
 #include "engine/source.h"
 #include "format/tree.h"
 #include "store/chunk_index.h"
-#include "store/spread_file_system.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 

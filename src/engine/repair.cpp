@@ -9,7 +9,7 @@
 #include "store/condemn.h"
 #include "store/needs.h"
 #include "store/prune.h"
-#include "store/spread_file_system.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 

@@ -11,7 +11,7 @@
 #include "engine/pack_fetcher.h"
 #include "engine/source.h"
 #include "store/needs.h"
-#include "store/spread_file_system.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 

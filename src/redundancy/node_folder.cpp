@@ -120,7 +120,7 @@ Status NodeFolder::create_with_parents(const std::string& path) {
 
 Status NodeFolder::prepare() {
   VARVE_TRY(create_with_parents(store_path_));
-  for (const std::string_view folder : Store::kFolders) {
+  for (const std::string_view folder : kStoreFolders) {
     VARVE_TRY(fs_.create_directory(join_path(store_path_, folder)));
   }
   VARVE_TRY(fs_.create_directory(redundancy_path(store_path_)));

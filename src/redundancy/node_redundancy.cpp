@@ -86,7 +86,7 @@ Status tidy_redundancy(const NodePlace& place) {
   // A folder without this file is no store: what a rebuild began to make of it.
   if (fs.stat(join_path(place.path, "varve.store")).status().code() != StatusCode::not_found) return {};
   fs.remove_directory(NodeFolder::redundancy_path(place.path)).ignore("not there, or something is in it");
-  for (const std::string_view folder : Store::kFolders) {
+  for (const std::string_view folder : kStoreFolders) {
     fs.remove_directory(join_path(place.path, folder)).ignore("not there, or something is in it");
   }
   return {};

@@ -10,7 +10,6 @@
 #include "backend/s3_backend.h"
 #endif
 #include "service/remote_file_system.h"
-#include "store/spread_file_system.h"
 
 namespace varve {
 
@@ -24,7 +23,6 @@ class FolderPlace final : public StorePlace {
  public:
   explicit FolderPlace(std::string path) : backend_(posix_file_system(), std::move(path)) {}
   Backend& backend() override { return backend_; }
-  std::vector<SpreadPlace> places() override { return {{&posix_file_system(), backend_.root()}}; }
 
  private:
   FolderBackend backend_;
@@ -37,7 +35,7 @@ class BucketPlace final : public StorePlace {
   Backend& backend() override { return *backend_; }
   Status create(const CreateStoreOptions& options) override {
     VARVE_TRY(backend_->check_abilities());
-    return Store::create(*backend_, options);
+    return StorePlace::create(options);
   }
 
  private:
@@ -56,9 +54,10 @@ Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& text) {
 
 /// What reaches one server.
 struct ReachedServer {
-  explicit ReachedServer(std::unique_ptr<ServerLink> opened) : link(std::move(opened)), fs(*link), chunks(*link) {}
+  explicit ReachedServer(std::unique_ptr<ServerLink> opened) : link(std::move(opened)), fs(*link), backend(fs, fs.root()), chunks(*link) {}
   std::unique_ptr<ServerLink> link;
   RemoteFileSystem fs;
+  FolderBackend backend;
   RemoteChunkLookup chunks;
 };
 
@@ -85,24 +84,20 @@ class ServerPlace final : public StorePlace {
       }
       place->servers_.push_back(std::make_unique<ReachedServer>(std::move(link)));
     }
-    if (addresses.size() > 1 && !options.any_servers) {
-      VARVE_TRY(place->spread_over_servers());
-      place->backend_.emplace(*place->spread_fs_, place->spread_fs_->root());
-    } else {
-      RemoteFileSystem& fs = place->servers_.front()->fs;
-      place->backend_.emplace(fs, fs.root());
-    }
+    if (addresses.size() > 1 && !options.any_servers) VARVE_TRY(place->spread_over_servers());
     return place;
   }
 
-  Backend& backend() override { return *backend_; }
-  ArenaSpread spread() const override { return spread_fs_ ? spread_fs_->spread() : ArenaSpread(); }
+  Backend& backend() override {
+    return spread_ ? static_cast<Backend&>(*spread_) : servers_.front()->backend;
+  }
+  ArenaSpread spread() const override { return spread_ ? spread_->spread() : ArenaSpread(); }
   ChunkLookup* chunk_lookup() override {
     return spread_chunks_ ? static_cast<ChunkLookup*>(&*spread_chunks_) : &servers_.front()->chunks;
   }
-  std::vector<SpreadPlace> places() override {
-    std::vector<SpreadPlace> places;
-    for (const auto& server : servers_) places.push_back({&server->fs, server->fs.root()});
+  std::vector<Backend*> places() override {
+    std::vector<Backend*> places;
+    for (const auto& server : servers_) places.push_back(&server->backend);
     return places;
   }
   std::vector<ServerLink*> servers() override {
@@ -114,25 +109,24 @@ class ServerPlace final : public StorePlace {
  private:
   /// Brings the servers into their order, which the store knows.
   Status spread_over_servers() {
-    VARVE_ASSIGN(std::vector<SpreadPlace> ordered, order_places(places()));
+    VARVE_ASSIGN(std::vector<Backend*> ordered, order_places(places()));
     std::vector<std::unique_ptr<ReachedServer>> servers;
     std::vector<ChunkLookup*> lookups;
-    for (const SpreadPlace& place : ordered) {
+    for (const Backend* const place : ordered) {
       auto found = std::find_if(servers_.begin(), servers_.end(),
-                                [&](const auto& server) { return server != nullptr && &server->fs == place.fs; });
+                                [&](const auto& server) { return server != nullptr && &server->backend == place; });
       lookups.push_back(&(*found)->chunks);
       servers.push_back(std::move(*found));
     }
     servers_ = std::move(servers);
-    spread_fs_.emplace(std::move(ordered));
+    spread_.emplace(std::move(ordered));
     spread_chunks_.emplace(std::move(lookups));
     return {};
   }
 
   std::vector<std::unique_ptr<ReachedServer>> servers_;  ///< at least one
-  std::optional<SpreadFileSystem> spread_fs_;            ///< over several
+  std::optional<SpreadBackend> spread_;                  ///< over several
   std::optional<SpreadChunkLookup> spread_chunks_;
-  std::optional<FolderBackend> backend_;  ///< what the servers have together
 };
 
 /// The servers of `unix:/a,/b` and the like: what stands before the first stands before all.

@@ -42,8 +42,8 @@ class StorePlace {
   virtual Backend& backend() = 0;
   /// How it spreads arenas.
   virtual ArenaSpread spread() const { return ArenaSpread(); }
-  /// The folder, or what there is of it on each server, in their order; none: it lies in no folders.
-  virtual std::vector<SpreadPlace> places() { return {}; }
+  /// What there is of it on each server, in their order; of a folder and a bucket, the one.
+  virtual std::vector<Backend*> places() { return {&backend()}; }
   /// Makes an empty store there.
   virtual Status create(const CreateStoreOptions& options) { return create_spread_store(places(), options); }
   /// Who knows what chunks the store has; null where the index is looked into directly.

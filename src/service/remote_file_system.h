@@ -169,6 +169,8 @@ class RemoteChunkLookup final : public ChunkLookup {
   explicit RemoteChunkLookup(ServerLink& link) : link_(link) {}
   Status find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
               std::vector<ChunkCandidate>& candidates) override;
+  bool is_far() const override { return true; }
+  bool keeps_index() const override { return true; }
 
  private:
   Status find_some(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,

@@ -238,6 +238,16 @@ void IndexFolder::prefetch(uint64_t prefix) const {
   }
 }
 
+Status IndexFolder::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
+                         std::vector<ChunkCandidate>& candidates) {
+  for (size_t i = 0; i < prefixes.size(); ++i) {
+    const size_t before = candidates.size();
+    find(prefixes[i], candidates);
+    counts[i] = static_cast<uint32_t>(candidates.size() - before);
+  }
+  return {};
+}
+
 void IndexFolder::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
   for (const Run& run : runs_) {
     if (run.opened) run.opened->find(prefix, candidates);
@@ -260,13 +270,20 @@ constexpr int kLooksMax = 3;
 }  // namespace
 
 ChunkIndex::ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes, IndexFolder::Use use)
-    : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes), use_(use) {
+    : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes), use_(use), lookup_(store.chunk_lookup()) {
+  if (lookup_ != nullptr && lookup_->keeps_index()) return;
   const uint32_t places = store.spread().places();
-  if (places == 1 && store.chunk_lookup() != nullptr) return;
   for (uint32_t place = 0; place < places; ++place) {
     const RunScope scope = places == 1 ? RunScope::all() : RunScope::of_place(place, places);
     folders_.emplace_back(store.backend(), store.index_path(place), store.id(), IndexFolder::Options{use, scope});
   }
+  if (lookup_ != nullptr) return;
+  lookup_ = &folders_.front();
+  if (places == 1) return;
+  std::vector<ChunkLookup*> lookups;
+  for (IndexFolder& folder : folders_) lookups.push_back(&folder);
+  own_spread_ = std::make_unique<SpreadChunkLookup>(std::move(lookups));
+  lookup_ = own_spread_.get();
 }
 
 Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded,
@@ -418,14 +435,13 @@ std::vector<Status> ChunkIndex::healed() const {
   return all;
 }
 
-void ChunkIndex::prefetch(uint64_t prefix) const { folders_[store_.spread().place_of_prefix(prefix)].prefetch(prefix); }
-
 void ChunkIndex::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
-  folders_[store_.spread().place_of_prefix(prefix)].find(prefix, candidates);
+  uint32_t count = 0;
+  lookup_->find({&prefix, 1}, {&count, 1}, candidates).ignore("what is not found is stored once more");
 }
 
 bool ChunkIndex::worth_asking(uint64_t prefix) const {
-  return folders_.empty() || folders_[store_.spread().place_of_prefix(prefix)].entry_count() > 0;
+  return lookup_->keeps_index() || folders_[store_.spread().place_of_prefix(prefix)].entry_count() > 0;
 }
 
 template <class Take>
@@ -466,7 +482,7 @@ Status ChunkIndex::Cursor::prefetch(std::span<const uint64_t> prefixes) {
 
 ChunkIndex::Cursor::Question ChunkIndex::Cursor::question(std::span<const uint64_t> prefixes) const {
   Question question;
-  if (lookup() == nullptr) return question;
+  if (!lookup().is_far()) return question;
   std::vector<uint64_t>& unknown = question.prefixes;
   for (const uint64_t prefix : prefixes) {
     if (!beside_.contains(prefix) && index_.worth_asking(prefix)) unknown.push_back(prefix);
@@ -476,10 +492,10 @@ ChunkIndex::Cursor::Question ChunkIndex::Cursor::question(std::span<const uint64
   return question;
 }
 
-Status ChunkIndex::Cursor::ask(ChunkLookup* lookup, Question& question) {
+Status ChunkIndex::Cursor::ask(ChunkLookup& lookup, Question& question) {
   question.counts.resize(question.prefixes.size());
   if (question.prefixes.empty()) return {};
-  return lookup->find(question.prefixes, question.counts, question.candidates);
+  return lookup.find(question.prefixes, question.counts, question.candidates);
 }
 
 void ChunkIndex::Cursor::take(const Question& answered) {
@@ -493,7 +509,7 @@ void ChunkIndex::Cursor::take(const Question& answered) {
 
 void ChunkIndex::Cursor::find_candidates(uint64_t prefix) {
   candidates_.clear();
-  if (!asks_ahead()) return index_.find(prefix, candidates_);
+  if (!lookup().is_far()) return index_.find(prefix, candidates_);
   if (const auto beside = beside_.find(prefix); beside != beside_.end()) candidates_.push_back(beside->second);
   auto found = std::lower_bound(asked_.begin(), asked_.end(), prefix,
                                 [](const auto& entry, uint64_t wanted) { return entry.first < wanted; });

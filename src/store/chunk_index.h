@@ -10,25 +10,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "store/chunk_lookup.h"
 #include "store/index_run.h"
 #include "store/store.h"
 
 namespace varve {
 
-/// Who can be asked for many chunks at once where they may be: the index of a store whose arenas are elsewhere, on a
-/// server. Like every index it is only a hint: each candidate is checked against its pack's table. Thread-safe.
-class ChunkLookup {
- public:
-  virtual ~ChunkLookup() = default;
-  /// Appends to `candidates` the chunks with these score prefixes (Score::prefix()), in the order of the prefixes;
-  /// counts[i] says how many belong to prefixes[i]. A few that are missed cost space, and nothing else.
-  virtual Status find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
-                      std::vector<ChunkCandidate>& candidates) = 0;
-};
-
 /// The index runs in one folder: soft state that anybody may change at any time (FORMAT.md, "Index runs"). Each member
 /// function is for one thread at a time, but find() and prefetch(). A copy shares the open runs.
-class IndexFolder {
+class IndexFolder final : public ChunkLookup {
  public:
   enum class Use {
     look_up,  ///< runs are opened, and can be searched and merged
@@ -67,10 +57,15 @@ class IndexFolder {
   /// Makes fewer runs of many, without what is gone. On failure they stay as they are.
   Status merge(const std::set<ArenaId>* present);
 
-  /// Prefetches the block of the filter that find() reads first: worth it some calls ahead of it.
-  void prefetch(uint64_t prefix) const;
-  /// Appends the candidates with this score prefix, unchecked; none with Use::cover.
+  /// The block of the filter.
+  void prefetch(uint64_t prefix) const override;
+  /// None with Use::cover. Never fails.
+  Status find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
+              std::vector<ChunkCandidate>& candidates) override;
+  /// Of one chunk.
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
+  bool is_far() const override { return false; }
+  bool keeps_index() const override { return false; }
 
   uint64_t entry_count() const;
   size_t run_count() const { return runs_.size(); }
@@ -120,8 +115,7 @@ struct KnownChunk {
 /// (ArenaSpread), so that each chunk is asked of one place. Who opens the index sees all of them, and writes to each
 /// what it lacks.
 ///
-/// If the store has a ChunkLookup (Store::chunk_lookup()), that one is asked for chunks; if the store has one place
-/// only, it keeps the index itself, too.
+/// If the store has a ChunkLookup of its own (Store::chunk_lookup()), that one is asked for chunks.
 class ChunkIndex {
  public:
   /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the runs' pages.
@@ -134,7 +128,7 @@ class ChunkIndex {
   class Cursor {
    public:
     explicit Cursor(const ChunkIndex& index)
-        : index_(index), asks_ahead_(index.store_.chunk_lookup() != nullptr && index.worth_asking()) {}
+        : index_(index), asks_ahead_(index.lookup_->is_far() && index.worth_asking()) {}
     /// Whether find() knows only what prefetch() was asked for before, and what lies beside that.
     bool asks_ahead() const { return asks_ahead_; }
     /// Asks for all chunks with these score prefixes at once. What was asked for before is forgotten.
@@ -148,9 +142,9 @@ class ChunkIndex {
       std::vector<ChunkCandidate> candidates{};
     };
     Question question(std::span<const uint64_t> prefixes) const;
-    static Status ask(ChunkLookup* lookup, Question& question);
+    static Status ask(ChunkLookup& lookup, Question& question);
     void take(const Question& answered);
-    ChunkLookup* lookup() const { return index_.store_.chunk_lookup(); }
+    ChunkLookup& lookup() const { return *index_.lookup_; }
     std::optional<KnownChunk> find(const Score& score, size_t bytes);
     /// Every place of a chunk, for those who may find the first ones damaged.
     std::vector<KnownChunk> find_all(const Score& score, size_t bytes);
@@ -188,13 +182,12 @@ class ChunkIndex {
     std::unordered_map<uint64_t, ChunkCandidate> beside_;
   };
 
-  /// Prefetches the block of the filter that find() reads first: worth it some calls ahead of it.
-  void prefetch(uint64_t prefix) const;
-  /// Appends the candidates with this score prefix, unchecked. Thread-safe.
+  /// Appends the candidates with this score prefix, unchecked, if the lookup is near. Thread-safe, as prefetch().
   void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
+  void prefetch(uint64_t prefix) const { lookup_->prefetch(prefix); }
 
-  /// Adds arenas that were sealed since (nothing to do for a ChunkLookup's client), with all their entries (in any
-  /// order; ChunkIndexEntry::arena is an ordinal in `arenas`).
+  /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in
+  /// `arenas`). Nothing to do where the lookup keeps the index.
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
 
   uint64_t entry_count() const;
@@ -218,8 +211,8 @@ class ChunkIndex {
                   const std::set<ArenaId>* wanted);
   template <class Act>
   Status at_all_places(const Act& act);
-  /// Whether any place, or that of a chunk, has anything at all.
-  bool worth_asking() const { return folders_.empty() || entry_count() > 0; }
+  /// Whether any place, or that of a chunk, has anything at all, as far as is known here.
+  bool worth_asking() const { return lookup_->keeps_index() || entry_count() > 0; }
   bool worth_asking(uint64_t prefix) const;
 
   const Store& store_;
@@ -227,7 +220,9 @@ class ChunkIndex {
   const uint64_t memory_bytes_;
   const IndexFolder::Use use_;
   Status incomplete_;
-  std::vector<IndexFolder> folders_;  ///< by place; none if somebody else keeps the index
+  std::vector<IndexFolder> folders_;               ///< that are brought up to date here, by place
+  std::unique_ptr<SpreadChunkLookup> own_spread_;  ///< over several of them
+  ChunkLookup* lookup_;
 };
 
 }  // namespace varve

@@ -117,7 +117,8 @@ Status WriterLease::prepare(const SetRecord& record) {
     return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
                                   "lay more ranks together (--group-size)");
   }
-  return record_->rewrite(raw);
+  const Status written = record_->rewrite(raw);
+  return written.code() == StatusCode::not_found ? lost_status(record.name) : written;
 }
 
 Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
@@ -304,7 +305,7 @@ Status remove_part(const Store& store, const PartName& name) {
 }
 
 Status publish_failure(const Store& store, const PartName& name, const Status& why) {
-  VARVE_TRY(store.backend().make_folder(store.parts_path()));
+  VARVE_TRY(make_folder_durably(store.backend(), store.parts_path()));
   // The name alone tells that the part will not come.
   const Status told = store.backend().hold(part_path(store, name, PartName::Kind::failed), encode_status(why)).status();
   return told.code() == StatusCode::already_exists ? Status() : told;

@@ -8,7 +8,7 @@
 #include "core/progress.h"
 #include "format/pack.h"
 #include "store/needs.h"
-#include "store/spread_file_system.h"
+#include "store/spread_writer.h"
 
 namespace varve {
 

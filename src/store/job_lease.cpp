@@ -136,7 +136,7 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
   VARVE_ASSIGN(own.process, ProcessIdentity::own());
   own.started_s = calendar_seconds();
   lease->text_ = text_of(own);
-  VARVE_TRY(store.backend().make_folder(runs_path(store)));
+  VARVE_TRY(make_folder_durably(store.backend(), runs_path(store)));
   VARVE_TRY(lease->take());
   lease->held_ = true;
   lease->confirmed_seconds_ = lease->tried_seconds_ = clock.seconds();

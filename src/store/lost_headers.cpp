@@ -39,28 +39,28 @@ class Testimony {
 };
 
 /// The header of a place; nothing if it is missing or damaged.
-Result<std::optional<StoreHeader>> header_of(const SpreadPlace& place) {
-  const Result<ByteVector> raw = read_file(*place.fs, Store::header_path(place.path), kReadBytesMax);
+Result<std::optional<StoreHeader>> header_of(Backend& place) {
+  const Result<ByteVector> raw = read_record(place, Store::header_path(place.root()), kReadBytesMax);
   const StatusCode code = raw.status().code();
   if (code == StatusCode::not_found || code == StatusCode::corrupt || code == StatusCode::resource_limit)
     return std::optional<StoreHeader>();
   VARVE_TRY(raw.status());
-  const Result<StoreHeader> header = decode_store_header(*raw, Store::header_path(place.path));
+  const Result<StoreHeader> header = decode_store_header(*raw, Store::header_path(place.root()));
   if (header.status().code() == StatusCode::corrupt) return std::optional<StoreHeader>();
   VARVE_TRY(header.status());
   return std::optional(*header);
 }
 
 /// Has the arenas of a place say what they know; what cannot be read says nothing.
-Status ask_arenas(const SpreadPlace& place, Testimony& testimony) {
-  const std::string folder = join_path(place.path, "arenas");
-  const Result<std::vector<DirectoryEntry>> entries = place.fs->list(folder);
+Status ask_arenas(Backend& place, Testimony& testimony) {
+  const std::string folder = join_path(place.root(), "arenas");
+  const Result<std::vector<DirectoryEntry>> entries = place.list(folder);
   if (entries.status().code() == StatusCode::not_found) return {};
   VARVE_TRY(entries.status());
   for (const DirectoryEntry& entry : *entries) {
     const std::optional<ArenaId> id = parse_arena_file_name(entry.name);
     if (entry.is_directory || !id) continue;
-    const Result<std::unique_ptr<File>> file = place.fs->open_read(join_path(folder, entry.name));
+    const Result<std::unique_ptr<RangeReader>> file = place.open(join_path(folder, entry.name));
     ByteVector raw(kArenaHeaderBytes);
     if (!file.ok() || !read_exactly(**file, 0, raw, entry.name).ok()) continue;
     const Result<ArenaHeader> header = decode_arena_header(raw);
@@ -79,37 +79,37 @@ Status no_witness(const std::string& path, const char* why) {
 }
 
 /// What the header of a place without one was.
-Result<StoreHeader> lost_header(const std::vector<SpreadPlace>& places, const SpreadPlace& place) {
+Result<StoreHeader> lost_header(const std::vector<Backend*>& places, const Backend& place) {
   Testimony testimony;
-  for (const SpreadPlace& one : places) {
-    VARVE_ASSIGN(const std::optional<StoreHeader> header, header_of(one));
+  for (Backend* const one : places) {
+    VARVE_ASSIGN(const std::optional<StoreHeader> header, header_of(*one));
     if (header) testimony.add(*header);
   }
   if (testimony.empty()) {
-    for (const SpreadPlace& one : places) VARVE_TRY(ask_arenas(one, testimony));
+    for (Backend* const one : places) VARVE_TRY(ask_arenas(*one, testimony));
   }
-  if (testimony.empty()) return no_witness(place.path, "the store's header is lost, and no arena says what it was");
+  if (testimony.empty()) return no_witness(place.root(), "the store's header is lost, and no arena says what it was");
   const std::optional<StoreHeader> agreed = testimony.agreed();
-  if (!agreed) return no_witness(place.path, "the store's header is lost, and what is here is of different stores");
+  if (!agreed) return no_witness(place.root(), "the store's header is lost, and what is here is of different stores");
   return *agreed;
 }
 }  // namespace
 
-Result<std::vector<std::string>> restore_store_headers(const std::vector<SpreadPlace>& places) {
+Result<std::vector<std::string>> restore_store_headers(const std::vector<Backend*>& places) {
   std::vector<std::string> made;
-  for (const SpreadPlace& place : places) {
-    VARVE_ASSIGN(const std::optional<StoreHeader> there, header_of(place));
+  for (Backend* const place : places) {
+    VARVE_ASSIGN(const std::optional<StoreHeader> there, header_of(*place));
     if (there) continue;
-    const std::string path = Store::header_path(place.path);
-    const bool is_damaged = place.fs->stat(path).ok();
-    if (const Status missing = missing_store(*place.fs, place.path);
+    const std::string path = Store::header_path(place->root());
+    const bool is_damaged = place->status(path).ok();
+    if (const Status missing = missing_store(*place);
         !is_damaged && places.size() == 1 && missing.code() == StatusCode::not_found)
       return missing;
-    VARVE_ASSIGN(const StoreHeader header, lost_header(places, place));
+    VARVE_ASSIGN(const StoreHeader header, lost_header(places, *place));
     const ByteVector raw = encode_store_header(header);
     // A damaged one is replaced; where there is none, somebody else may be making one now.
-    VARVE_TRY(is_damaged ? write_file_durably(*place.fs, path, raw) : create_file_durably(*place.fs, path, raw));
-    made.push_back(place.fs->shown_path(path));
+    VARVE_TRY(is_damaged ? place->replace(path, raw) : place->publish(path, raw));
+    made.push_back(place->shown_path(path));
   }
   return made;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/folder_backend.h"
 #include "core/memory_file_system.h"
 #include "format/store_header.h"
 #include "store/spread.h"
@@ -22,9 +23,10 @@ class AStoreHeader : public testing::Test {
     damaged[20] ^= std::byte{1};
     ASSERT_TRUE(write_file_durably(fs, "/s/varve.store", damaged).ok());
   }
-  Result<std::vector<std::string>> restore() { return restore_store_headers({{&fs, "/s"}}); }
+  Result<std::vector<std::string>> restore() { return restore_store_headers({&folder}); }
 
   MemoryFileSystem fs;
+  FolderBackend folder{fs, "/s"};
   ByteVector header;
 };
 
@@ -50,7 +52,8 @@ TEST_F(AStoreHeader, IsMadeAnewOfWhatTheArenasSay) {
 TEST_F(AStoreHeader, IsNotMadeUp) {
   ASSERT_TRUE(fs.remove("/s/varve.store").ok());
   EXPECT_EQ(restore().status().code(), StatusCode::not_found) << "there is no store";
-  EXPECT_EQ(restore_store_headers({{&fs, "/none"}}).status().code(), StatusCode::not_found);
+  FolderBackend none(fs, "/none");
+  EXPECT_EQ(restore_store_headers({&none}).status().code(), StatusCode::not_found);
   ASSERT_TRUE(write_file_durably(fs, "/s/varve.store", header).ok());
   damage();
   EXPECT_EQ(restore().status().code(), StatusCode::corrupt) << "no arena says what it was";
@@ -76,7 +79,8 @@ TEST_F(AStoreHeader, IsNotTakenFromAnArenaThatStraysFromAnotherStore) {
 
 TEST(StoreHeaders, OfAStoreOverSeveralPlacesAreMadeAnew) {
   MemoryFileSystem fs;
-  const std::vector<SpreadPlace> places{{&fs, "/a"}, {&fs, "/b"}, {&fs, "/c"}};
+  FolderBackend a(fs, "/a"), b(fs, "/b"), c(fs, "/c");
+  const std::vector<Backend*> places{&a, &b, &c};
   ASSERT_TRUE(create_spread_store(places).ok());
   const ByteVector header = read_file(fs, "/a/varve.store", 4096).value();
   ASSERT_TRUE(fs.remove("/a/varve.store").ok());
@@ -84,9 +88,9 @@ TEST(StoreHeaders, OfAStoreOverSeveralPlacesAreMadeAnew) {
   EXPECT_EQ(restore_store_headers(places).value(), (std::vector<std::string>{"/a/varve.store", "/c/varve.store"}));
   for (const char* path : {"/a", "/b", "/c"})
     EXPECT_EQ(read_file(fs, Store::header_path(path), 4096).value(), header) << path;
-  SpreadFileSystem spread(places);
+  SpreadBackend spread(places);
   {
-    const auto store = Store::open(spread, spread.root(), nullptr, spread.spread());
+    const auto store = Store::open(spread, nullptr, spread.spread());
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     ASSERT_TRUE(test::save_numbers(**store, {"job", 1}, {1, 2, 3}).ok());
   }

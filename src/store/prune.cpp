@@ -366,8 +366,9 @@ class Pruner {
       auto mark = marks.find(id);
       if (mark != marks.end()) {
         const Status written = mark->second->rewrite(as_bytes(text));
-        // Then it says nothing, as far as is known, and all writers of now are waited for.
-        if (written.code() != StatusCode::no_space) VARVE_TRY(written);
+        // No space: then it says nothing, as far as is known, and all writers of now are waited for. Not there: another
+        // prune has removed arena and mark.
+        if (written.code() != StatusCode::no_space && written.code() != StatusCode::not_found) VARVE_TRY(written);
       }
       VARVE_TRY(note_unaware(id, unaware));
     }

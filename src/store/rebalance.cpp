@@ -160,13 +160,10 @@ Result<ArenaMover::Listed> ArenaMover::list() const {
   Listed listed{{}, {}, !marked.empty()};
   std::map<ArenaId, size_t> places_of;
   for (uint32_t place = 0; place < places_.size(); ++place) {
-    FileSystem& fs = *places_[place].fs;
-    VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, fs.list(arenas_of(place)));
-    for (const DirectoryEntry& entry : entries) {
-      const std::optional<ArenaId> id = parse_arena_file_name(entry.name);
+    VARVE_ASSIGN(const auto objects, places_[place]->list_with_status(arenas_of(place)));
+    for (const auto& [name, status] : objects) {
+      const std::optional<ArenaId> id = parse_arena_file_name(name);
       if (!id || std::binary_search(marked.begin(), marked.end(), *id)) continue;
-      const Result<FileStatus> status = fs.stat(join_path(arenas_of(place), entry.name));
-      if (status.status().code() == StatusCode::not_found) continue;  // pruned meanwhile
       VARVE_TRY(status.status());
       if (++places_of[*id] > 1) listed.twins.insert(*id);
       listed.arenas.push_back({*id, place, status->bytes});

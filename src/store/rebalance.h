@@ -32,7 +32,7 @@ std::vector<uint32_t> balanced_places(std::span<const Load> loads, uint32_t plac
 class ArenaMover {
  public:
   /// `places` are those of the store, in their order; all outlive it.
-  ArenaMover(const Store& store, const std::vector<SpreadPlace>& places, const RebalanceOptions& options,
+  ArenaMover(const Store& store, const std::vector<Backend*>& places, const RebalanceOptions& options,
              ProgressSink& progress)
       : store_(store), places_(places), options_(options), progress_(progress) {}
 
@@ -58,10 +58,10 @@ class ArenaMover {
   Result<bool> move(const Arena& arena, uint32_t to);
   Status copy(const ArenaReader& arena, uint32_t to);
   Status remove_marked(RebalanceReport& report);
-  std::string arenas_of(uint32_t place) const { return join_path(places_[place].path, "arenas"); }
+  std::string arenas_of(uint32_t place) const { return join_path(places_[place]->root(), "arenas"); }
 
   const Store& store_;
-  const std::vector<SpreadPlace>& places_;
+  const std::vector<Backend*>& places_;
   const RebalanceOptions options_;
   ProgressSink& progress_;
   std::unique_ptr<WriterLease> lease_;         ///< says that arenas are being moved

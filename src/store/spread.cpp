@@ -5,7 +5,6 @@
 
 #include "store/chunk_index.h"
 #include "store/rebalance.h"
-#include "store/spread_file_system.h"
 #include "store/store.h"
 
 namespace varve {
@@ -13,25 +12,26 @@ namespace varve {
 namespace {
 constexpr uint64_t kIndexMemoryBytes = 64_MiB;
 
-struct Place : SpreadPlace {
+struct Place {
+  Backend* backend;
   std::optional<SpreadMember> member;
 };
 
-Result<std::vector<Place>> look_at(const std::vector<SpreadPlace>& places) {
+Result<std::vector<Place>> look_at(const std::vector<Backend*>& places) {
   if (places.empty() || places.size() > kSpreadPlacesMax)
     return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
   std::vector<Place> found;
-  for (const SpreadPlace& place : places) {
-    VARVE_ASSIGN(std::optional<SpreadMember> member, read_spread_member(*place.fs, place.path));
+  for (Backend* const place : places) {
+    VARVE_ASSIGN(std::optional<SpreadMember> member, read_spread_member(*place));
     found.push_back({place, member});
   }
   return found;
 }
 
-/// The members among `places`, by their position; those between that were not named have no file system.
+/// The members among `places`, by their position; those between that were not named are null.
 /// invalid_argument: they are of different stores, or two are the same place.
-Result<std::vector<SpreadPlace>> members_by_position(const std::vector<Place>& places) {
-  std::vector<SpreadPlace> members;
+Result<std::vector<Backend*>> members_by_position(const std::vector<Place>& places) {
+  std::vector<Backend*> members;
   std::optional<UniqueId> store;
   for (const Place& place : places) {
     if (!place.member) continue;
@@ -40,9 +40,9 @@ Result<std::vector<SpreadPlace>> members_by_position(const std::vector<Place>& p
     store = place.member->store;
     const uint32_t position = place.member->position;
     if (members.size() <= position) members.resize(position + 1);
-    if (members[position].fs != nullptr)
+    if (members[position] != nullptr)
       return Status::invalid_argument("two of these are the same place of a store", "", "name each place once");
-    members[position] = {place.fs, place.path};
+    members[position] = place.backend;
   }
   return members;
 }
@@ -54,19 +54,19 @@ Status wrong_places(const SpreadMember& home, size_t named) {
 }
 
 /// Whether there is a store in one folder.
-Result<bool> has_header(const SpreadPlace& place) {
-  const Status status = place.fs->stat(Store::header_path(place.path)).status();
+Result<bool> has_header(Backend& place) {
+  const Status status = place.status(Store::header_path(place.root())).status();
   if (status.ok()) return true;
   if (status.code() == StatusCode::not_found) return false;
   return status;
 }
 
-Status check_empty(const SpreadPlace& place) {
-  const Result<std::vector<DirectoryEntry>> entries = place.fs->list(place.path);
+Status check_empty(Backend& place) {
+  const Result<std::vector<DirectoryEntry>> entries = place.list(place.root());
   if (entries.status().code() == StatusCode::not_found) return {};
   VARVE_TRY(entries.status());
   if (entries->empty()) return {};
-  return Status::already_exists("the folder of a new place is not empty", place.path, "name a new or empty folder");
+  return Status::already_exists("the folder of a new place is not empty", place.root(), "name a new or empty folder");
 }
 
 /// The store's header and id, and all places in their new order: members first. Changes nothing.
@@ -74,30 +74,30 @@ struct Growth {
   UniqueId store;
   ByteVector header;
   uint32_t count_before = 1;
-  std::vector<SpreadPlace> places;
+  std::vector<Backend*> places;
 };
 
 Result<Growth> plan_growth(const std::vector<Place>& places) {
   Growth growth;
   VARVE_ASSIGN(growth.places, members_by_position(places));
-  std::vector<SpreadPlace> added;
+  std::vector<Backend*> added;
   for (const Place& place : places) {
     if (place.member) continue;
-    VARVE_ASSIGN(const bool is_store, has_header(place));
+    VARVE_ASSIGN(const bool is_store, has_header(*place.backend));
     if (!is_store) {
-      const Status missing = missing_store(*place.fs, place.path);
+      const Status missing = missing_store(*place.backend);
       if (places.size() == 1 || missing.code() == StatusCode::corrupt) return missing;
-      VARVE_TRY(check_empty(place));
-      added.push_back(place);
+      VARVE_TRY(check_empty(*place.backend));
+      added.push_back(place.backend);
     } else if (growth.places.empty()) {
-      growth.places.push_back(place);
+      growth.places.push_back(place.backend);
     } else {
-      return Status::invalid_argument("one of these places has another store", place.path,
+      return Status::invalid_argument("one of these places has another store", place.backend->root(),
                                       "a new place must be an empty folder");
     }
   }
-  if (growth.places.empty()) return missing_store(*places.front().fs, places.front().path);
-  if (growth.places.front().fs == nullptr)
+  if (growth.places.empty()) return missing_store(*places.front().backend);
+  if (growth.places.front() == nullptr)
     return Status::invalid_argument("the first place of the store is not among these", "", "name all of its places");
   std::optional<SpreadMember> home;
   for (const Place& place : places) {
@@ -106,18 +106,18 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
   if (home) growth.count_before = home->count;
   // A growth that was stopped has named some of the new places already; the others take what is free.
   growth.places.resize(std::max<size_t>(growth.places.size(), places.size()));
-  for (SpreadPlace& place : growth.places) {
-    if (place.fs != nullptr || added.empty()) continue;
+  for (Backend*& place : growth.places) {
+    if (place != nullptr || added.empty()) continue;
     place = added.front();
     added.erase(added.begin());
   }
   const bool complete = std::all_of(growth.places.begin(), growth.places.end(),
-                                    [](const SpreadPlace& place) { return place.fs != nullptr; });
+                                    [](const Backend* place) { return place != nullptr; });
   if (!complete || growth.places.size() < growth.count_before)
     return wrong_places(home.value_or(SpreadMember{growth.store, 0, growth.count_before}), places.size());
-  const SpreadPlace& first = growth.places.front();
-  VARVE_ASSIGN(growth.header, read_file(*first.fs, Store::header_path(first.path), 4096));
-  VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.path));
+  Backend& first = *growth.places.front();
+  VARVE_ASSIGN(growth.header, read_record(first, Store::header_path(first.root()), 4096));
+  VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.root()));
   return growth;
 }
 
@@ -127,52 +127,52 @@ Status grow(const Growth& growth) {
   if (count == growth.count_before) return {};
   // The first place comes last: until then the store has as many places as before.
   for (uint32_t place = count; place-- > 0;) {
-    FileSystem& fs = *growth.places[place].fs;
-    const std::string& path = growth.places[place].path;
+    Backend& backend = *growth.places[place];
+    const std::string& path = backend.root();
     const bool added = place >= growth.count_before;
-    if (added) VARVE_TRY(fs.create_directory(path));
-    VARVE_TRY(write_spread_member(fs, path, {growth.store, place, count}));
+    if (added) VARVE_TRY(backend.make_folder(path));
+    VARVE_TRY(write_spread_member(backend, {growth.store, place, count}));
     if (!added) continue;
-    for (const char* folder : {"arenas", "index"}) VARVE_TRY(fs.create_directory(join_path(path, folder)));
-    VARVE_TRY(write_file_durably(fs, Store::header_path(path), growth.header));
-    VARVE_TRY(Store::sync_name(fs, path));
+    for (const char* folder : {"arenas", "index"}) VARVE_TRY(backend.make_folder(join_path(path, folder)));
+    VARVE_TRY(backend.replace(Store::header_path(path), growth.header));
+    VARVE_TRY(settle_root(backend));
   }
   return {};
 }
 }  // namespace
 
-Status create_spread_store(const std::vector<SpreadPlace>& places, CreateStoreOptions options) {
-  if (places.size() == 1) return Store::create(*places.front().fs, places.front().path, options);
+Status create_spread_store(const std::vector<Backend*>& places, CreateStoreOptions options) {
+  if (places.size() == 1) return Store::create(*places.front(), options);
   if (places.empty() || places.size() > kSpreadPlacesMax)
     return Status::invalid_argument("a store has 1 to 1024 places", std::to_string(places.size()));
   for (size_t place = 0; place < places.size(); ++place) {
     for (size_t other = 0; other < place; ++other) {
-      if (places[other].fs == places[place].fs && places[other].path == places[place].path)
-        return Status::invalid_argument("two of these are the same place", places[place].path, "name each place once");
+      if (places[other] == places[place])
+        return Status::invalid_argument("two of these are the same place", places[place]->root(), "name each place once");
     }
-    VARVE_ASSIGN(const bool is_store, has_header(places[place]));
-    if (is_store) return Status::already_exists("there is a store already", places[place].path);
-    VARVE_TRY(check_empty(places[place]));
+    VARVE_ASSIGN(const bool is_store, has_header(*places[place]));
+    if (is_store) return Status::already_exists("there is a store already", places[place]->root());
+    VARVE_TRY(check_empty(*places[place]));
   }
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   options.id = id;
   // The first place comes last: without it there is no store yet.
   for (size_t place = places.size(); place-- > 0;) {
     options.member = SpreadMember{id, static_cast<uint32_t>(place), static_cast<uint32_t>(places.size())};
-    VARVE_TRY(Store::create(*places[place].fs, places[place].path, options));
+    VARVE_TRY(Store::create(*places[place], options));
   }
   return {};
 }
 
-Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& places) {
+Result<std::vector<Backend*>> order_places(const std::vector<Backend*>& places) {
   VARVE_ASSIGN(const std::vector<Place> found, look_at(places));
-  VARVE_ASSIGN(std::vector<SpreadPlace> members, members_by_position(found));
+  VARVE_ASSIGN(std::vector<Backend*> members, members_by_position(found));
   if (members.empty()) {
     if (places.size() == 1) return places;
-    for (const SpreadPlace& place : places) {
-      VARVE_ASSIGN(const bool is_store, has_header(place));
+    for (Backend* const place : places) {
+      VARVE_ASSIGN(const bool is_store, has_header(*place));
       if (is_store) {
-        return Status::invalid_argument("one of these places is a store of its own", place.path,
+        return Status::invalid_argument("one of these places is a store of its own", place->root(),
                                         "name it alone, or spread it over the others with `varve rebalance`");
       }
     }
@@ -188,13 +188,13 @@ Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& pl
                                   "name all of its places, in any order");
 }
 
-Result<RebalanceReport> rebalance(const std::vector<SpreadPlace>& places, const RebalanceOptions& options,
+Result<RebalanceReport> rebalance(const std::vector<Backend*>& places, const RebalanceOptions& options,
                                   ProgressSink& progress) {
   VARVE_ASSIGN(const std::vector<Place> found, look_at(places));
   VARVE_ASSIGN(const Growth growth, plan_growth(found));
   VARVE_TRY(grow(growth));
-  SpreadFileSystem fs(growth.places);
-  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(fs, fs.root(), nullptr, fs.spread()));
+  SpreadBackend spread(growth.places);
+  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(spread, nullptr, spread.spread()));
   VARVE_ASSIGN(const RebalanceReport report, ArenaMover(*store, growth.places, options, progress).run());
   if (growth.places.size() == 1) return report;
   // Each place has answered for more chunks until now: the new ones are told what is theirs.

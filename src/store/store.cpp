@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <vector>
 
@@ -14,70 +13,22 @@
 namespace varve {
 
 namespace {
-constexpr std::string_view kMemberName = "varve.spread";
-constexpr uint64_t kMemberBytesMax = 256;
-
-std::string member_text(const SpreadMember& member) {
-  return fmt::format("varve spread 1\nstore {}\nplace {} of {}\n", member.store.hex(), member.position + 1,
-                     member.count);
-}
-
-/// Takes the text up to `end` off the front; empty if it is not there.
-std::string_view take_until(std::string_view& text, std::string_view end) {
-  const size_t at = text.find(end);
-  if (at == std::string_view::npos) return {};
-  const std::string_view taken = text.substr(0, at);
-  text.remove_prefix(at + end.size());
-  return taken;
-}
-
-uint32_t number(std::string_view text) {
-  uint32_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+std::string member_path(const Backend& backend) { return join_path(backend.root(), kSpreadMemberName); }
 }  // namespace
 
-Result<SpreadMember> parse_spread_member(std::string_view text) {
-  std::string_view rest = text;
-  SpreadMember member;
-  take_until(rest, "\nstore ");
-  const Result<UniqueId> store = UniqueId::parse(take_until(rest, "\nplace "));
-  if (store.ok()) member.store = *store;
-  member.position = number(take_until(rest, " of ")) - 1;
-  member.count = number(take_until(rest, "\n"));
-  const bool good = store.ok() && member.count <= kSpreadPlacesMax && member.position < member.count;
-  if (good && member_text(member) == text) return member;
-  return Status::corrupt("this does not say which place of a spread store the folder is");
-}
-
 Result<std::optional<SpreadMember>> read_spread_member(Backend& backend) {
-  const std::string path = join_path(backend.root(), kMemberName);
-  const Result<ByteVector> raw = read_record(backend, path, kMemberBytesMax);
+  const std::string path = member_path(backend);
+  const Result<ByteVector> raw = read_record(backend, path, kSpreadMemberBytesMax);
   if (raw.status().code() == StatusCode::not_found) return std::optional<SpreadMember>();
   VARVE_TRY(raw.status());
-  const Result<SpreadMember> member = parse_spread_member(as_text(*raw));
+  const Result<SpreadMember> member = decode_spread_member(as_text(*raw));
   if (member.ok()) return std::optional(*member);
   return Status::corrupt(std::string(member.status().message()), path,
                          "put the file back from a copy, or ask for help: nothing else is wrong");
 }
 
-Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path) {
-  FolderBackend folder(fs, store_path);
-  return read_spread_member(folder);
-}
-
-Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
-  return create_file_durably(fs, join_path(store_path, kMemberName), as_bytes(member_text(member)));
-}
-
-Status write_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member) {
-  return write_file_durably(fs, join_path(store_path, kMemberName), as_bytes(member_text(member)));
-}
-
-Status missing_store(FileSystem& fs, const std::string& path) {
-  FolderBackend folder(fs, path);
-  return missing_store(folder);
+Status write_spread_member(Backend& backend, const SpreadMember& member) {
+  return backend.replace(member_path(backend), as_bytes(encode_spread_member(member)));
 }
 
 Status missing_store(Backend& backend) {
@@ -176,65 +127,60 @@ constexpr size_t kOpenArenasMax = 256;
 constexpr size_t kOpenArenasShare = 8;
 
 /// Whether a creation that failed, or is going on, may have made it, and nothing is lost with it: a folder of ours that
-/// is empty, or a header that did not get its name.
-Result<bool> is_left_by_a_creation(FileSystem& fs, const std::string& path, const DirectoryEntry& entry) {
-  if (!entry.is_directory)
-    return entry.name.starts_with(base_name(Store::header_path(path)) + ".") && entry.name.ends_with(".tmp");
-  if (std::find(Store::kFolders.begin(), Store::kFolders.end(), entry.name) == Store::kFolders.end()) return false;
-  VARVE_ASSIGN(const std::vector<DirectoryEntry> inside, fs.list(join_path(path, entry.name)));
+/// is empty, or a record that did not get its name.
+Result<bool> is_left_by_a_creation(Backend& backend, const DirectoryEntry& entry) {
+  if (!entry.is_directory) return is_draft_name(entry.name);
+  if (std::find(kStoreFolders.begin(), kStoreFolders.end(), entry.name) == kStoreFolders.end()) return false;
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> inside, backend.list(join_path(backend.root(), entry.name)));
   return inside.empty();
 }
 }  // namespace
 
+Status settle_root(Backend& backend) {
+  // Without it, a power cut could take all that is saved from now on.
+  const Status named = backend.settle(parent_path(backend.root()));
+  return named.code() == StatusCode::permission_denied ? Status() : named;
+}
+
 Status Store::create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options) {
-  VARVE_TRY(ScoreFunction::create(options.algorithm, options.score_bytes).status());
-  VARVE_TRY(fs.create_directory(path));
-  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, fs.list(path));
-  for (const DirectoryEntry& entry : entries) {
-    if (entry.name == base_name(header_path(path))) return Status::already_exists("there is a store already", path);
-  }
-  for (const DirectoryEntry& entry : entries) {
-    VARVE_ASSIGN(const bool harmless, is_left_by_a_creation(fs, path, entry));
-    if (!harmless)
-      return Status::already_exists("the folder is not empty", path, "name a new or empty folder for the store");
-  }
-  VARVE_ASSIGN(UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
-  if (options.member) VARVE_TRY(create_spread_member(fs, path, *options.member));
-  for (const std::string_view folder : kFolders) VARVE_TRY(fs.create_directory(join_path(path, folder)));
-  // The header comes last: a folder without it is not a store yet, and may be removed. Of two who make a store at the
-  // same time, one gets it.
-  VARVE_TRY(create_file_durably(
-      fs, header_path(path), encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
-  return sync_name(fs, path);
+  FolderBackend folder(fs, path);
+  return create(folder, options);
 }
 
 Status Store::create(Backend& backend, const CreateStoreOptions& options) {
   VARVE_TRY(ScoreFunction::create(options.algorithm, options.score_bytes).status());
   const std::string& path = backend.root();
-  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, backend.list(path));
   const std::string header = header_path(path);
+  VARVE_TRY(backend.make_folder(path));
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, backend.list(path));
   for (const DirectoryEntry& entry : entries) {
     if (entry.name == base_name(header)) return Status::already_exists("there is a store already", path);
   }
-  if (!entries.empty())
-    return Status::already_exists("something else is there", path, "name a place with nothing in it");
+  for (const DirectoryEntry& entry : entries) {
+    VARVE_ASSIGN(const bool harmless, is_left_by_a_creation(backend, entry));
+    if (!harmless)
+      return Status::already_exists("there is something else already", path, "name a place with nothing in it");
+  }
   VARVE_ASSIGN(const UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
-  return backend.publish(header,
-                         encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)}));
+  if (options.member) VARVE_TRY(backend.publish(member_path(backend), as_bytes(encode_spread_member(*options.member))));
+  for (const std::string_view folder : kStoreFolders) VARVE_TRY(backend.make_folder(join_path(path, folder)));
+  // The header comes last: without it there is no store yet, and what is there may be removed. Of two who make a store
+  // at the same time, one gets it.
+  VARVE_TRY(backend.publish(
+      header, encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
+  return settle_root(backend);
 }
 
 Status Store::sync_name(FileSystem& fs, const std::string& path) {
-  // Without it, a power cut could take all that is saved from now on.
-  const Status named = fs.sync_directory(parent_path(path));
-  return named.code() == StatusCode::permission_denied ? Status() : named;
+  FolderBackend folder(fs, path);
+  return settle_root(folder);
 }
 
 Status Store::make_durable() const {
   std::lock_guard lock(durable_mutex_);
   if (is_durable_) return {};
   VARVE_TRY(backend_->settle(path_));
-  const Status named = backend_->settle(parent_path(path_));
-  if (named.code() != StatusCode::permission_denied) VARVE_TRY(named);
+  VARVE_TRY(settle_root(*backend_));
   is_durable_ = true;
   return {};
 }

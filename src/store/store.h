@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -17,97 +15,20 @@
 #include "core/sync.h"
 #include "core/unique_id.h"
 #include "format/frame.h"
+#include "format/store_folder.h"
 #include "format/tree.h"
 #include "store/arena_reader.h"
 
 namespace varve {
 
-/// The name of an arena's file in the folder `arenas/` of a store (FORMAT.md, "The folder of a store").
-inline std::string arena_file_name(const ArenaId& arena) { return arena.hex() + ".arena"; }
-
-/// The arena whose file has this name; none for other names.
-inline std::optional<ArenaId> parse_arena_file_name(std::string_view name) {
-  const Result<ArenaId> id = ArenaId::parse(name.substr(0, name.find('.')));
-  // Only its one spelling is the name of the file.
-  return id.ok() && arena_file_name(*id) == name ? std::optional(*id) : std::nullopt;
-}
-
-/// How the arenas of a store are spread over several places, such as servers (FORMAT.md, "Several places"): each place
-/// has an equal range of ids and of scores. What has a score lies in an arena of the score's place, unless it was
-/// written when there were fewer places; so it is looked for by name, never by place alone.
-class ArenaSpread {
- public:
-  ArenaSpread() = default;
-  /// `places` > 0.
-  explicit ArenaSpread(uint32_t places) : places_(places) {}
-
-  uint32_t places() const { return places_; }
-  /// By the first word of the id.
-  uint32_t place_of(const ArenaId& arena) const { return range_of(load_le<uint32_t>(arena.bytes.data())); }
-  uint32_t place_of(const Score& score) const { return place_of_prefix(score.prefix()); }
-  /// The place that knows about a chunk (chunk_index.h), by Score::prefix(); an ascending function of it.
-  uint32_t place_of_prefix(uint64_t prefix) const { return range_of(static_cast<uint32_t>(prefix >> 32)); }
-
-  /// The id of the `ordinal`-th arena that a writer makes at a place. Ids of different ordinals and places differ, as
-  /// long as ordinals are below 2^32 / places().
-  ArenaId arena_at(const UniqueId& writer, uint32_t ordinal, uint32_t place) const {
-    const uint64_t begin = range_begin(place), length = range_begin(place + 1) - begin;
-    ArenaId arena = writer;
-    const uint64_t word = begin + (uint64_t{load_le<uint32_t>(writer.bytes.data())} + ordinal) % length;
-    store_le<uint32_t>(arena.bytes.data(), static_cast<uint32_t>(word));
-    return arena;
-  }
-
- private:
-  uint32_t range_of(uint32_t word) const { return static_cast<uint32_t>((uint64_t{word} * places_) >> 32); }
-  /// The first word of a place's range.
-  uint64_t range_begin(uint32_t place) const { return ((uint64_t{place} << 32) + places_ - 1) / places_; }
-
-  uint32_t places_ = 1;
-};
-
-/// The folder of a place's index runs, as one who sees all places names it; each place alone has it as the first.
-inline std::string index_folder_name(uint32_t place) {
-  return place == 0 ? "index" : "index@" + std::to_string(place + 1);
-}
-
-/// The place of which this is the folder's name, if it is one of so many; nothing for the first, which has a usual
-/// name.
-inline std::optional<uint32_t> index_folder_place(std::string_view name, uint32_t places) {
-  constexpr std::string_view kBegin = "index@";
-  if (!name.starts_with(kBegin)) return std::nullopt;
-  uint32_t number = 0;
-  std::from_chars(name.data() + kBegin.size(), name.data() + name.size(), number);
-  if (number < 2 || number > places || name != index_folder_name(number - 1)) return std::nullopt;
-  return number - 1;
-}
-
-/// Which place of a spread store a folder is (FORMAT.md, "Several places"). A store in one folder has no such file.
-struct SpreadMember {
-  UniqueId store;
-  uint32_t position = 0;  ///< counts from 0; place 0 has the catalog too
-  uint32_t count = 1;
-  bool operator==(const SpreadMember&) const = default;
-};
-
-inline constexpr uint32_t kSpreadPlacesMax = 1024;
-
-/// Reads that of the folder `store_path`; nothing if it is no place of a spread store. corrupt if the file makes no
-/// sense.
+/// Which place of a spread store the backend's root is; nothing if it is none. corrupt if that makes no sense.
 Result<std::optional<SpreadMember>> read_spread_member(Backend& backend);
-Result<std::optional<SpreadMember>> read_spread_member(FileSystem& fs, const std::string& store_path);
-/// already_exists, without a change, if it is one already.
-Status create_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
-/// The same whether or not it is one: a store has grown.
-Status write_spread_member(FileSystem& fs, const std::string& store_path, const SpreadMember& member);
+/// Says which place it is, durably, whatever was said before: a store has grown.
+Status write_spread_member(Backend& backend, const SpreadMember& member);
 
-/// What a file that says which place of a store its folder is holds. corrupt if it makes no sense.
-Result<SpreadMember> parse_spread_member(std::string_view text);
-
-/// Why no store can be opened in a folder that has no header. corrupt: there is one that has lost it. not_found: there
+/// Why no store can be opened in a place that has no header. corrupt: there is one that has lost it. not_found: there
 /// is none.
 Status missing_store(Backend& backend);
-Status missing_store(FileSystem& fs, const std::string& path);
 
 class Store;
 
@@ -144,6 +65,9 @@ class ArenaDirectory {
   std::set<ArenaId> uncertain_;  ///< could not be opened, or not by their index
 };
 
+/// Makes the name of the store's own folder durable, so far as this user may.
+Status settle_root(Backend& backend);
+
 class ChunkLookup;
 
 struct CreateStoreOptions {
@@ -157,11 +81,11 @@ struct CreateStoreOptions {
 /// (catalog.h), writers (commit.h) and the index of known chunks (chunk_index.h) work on it. Thread-safe.
 class Store {
  public:
-  /// Makes `path` a store; creates the last component of `path` if need be. already_exists if it is one, or holds
-  /// anything.
-  static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
-  /// The same in a backend without folders; not over several places.
+  /// Makes the backend's root a store; in a folder, creates the last component of its path if need be. already_exists
+  /// if it is one, or holds anything.
   static Status create(Backend& backend, const CreateStoreOptions& options = {});
+  /// The same of a folder.
+  static Status create(FileSystem& fs, const std::string& path, const CreateStoreOptions& options = {});
   /// `chunks`: who answers for an index of chunks that is not to be fetched (chunk_index.h), and outlives the store;
   /// null: the index in the store is looked into. `spread`: how `fs` spreads the arenas; invalid_argument if the store
   /// has another number of places.
@@ -170,10 +94,7 @@ class Store {
   /// The same over any backend, which outlives the store.
   static Result<std::unique_ptr<Store>> open(Backend& backend, ChunkLookup* chunks = nullptr, ArenaSpread spread = {});
 
-  /// The folders that every store has from its creation on.
-  static constexpr std::array<std::string_view, 5> kFolders{"sets", "arenas", "writers", "condemned", "index"};
-
-  /// Makes the name of the store's folder durable, so far as this user may.
+  /// settle_root() of a folder, of a store or not.
   static Status sync_name(FileSystem& fs, const std::string& path);
   static std::string header_path(const std::string& path) { return join_path(path, "varve.store"); }
   /// From a header as it lies in `path`, which is checked.
@@ -197,7 +118,7 @@ class Store {
   std::string arenas_path() const { return join_path(path_, "arenas"); }
   std::string writers_path() const { return join_path(path_, "writers"); }
   std::string condemned_path() const { return join_path(path_, "condemned"); }
-  /// In a store over several places: that of the place of this number, as SpreadFileSystem names it.
+  /// In a store over several places: that of the place of this number, as SpreadBackend names it.
   std::string index_path(uint32_t place = 0) const { return join_path(path_, index_folder_name(place)); }
   std::string arena_path(const ArenaId& arena) const { return join_path(arenas_path(), arena_file_name(arena)); }
   /// The same for messages.

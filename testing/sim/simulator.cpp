@@ -152,7 +152,7 @@ void Simulator::hand_over_eagerly() {
   ++steps_;
   Process& process = *running_->process;
   if (process.pause_chance > 0 && random_.chance(process.pause_chance)) {
-    return pause(process, std::chrono::seconds(random_.between(1, 200)));
+    return pause(process, std::chrono::seconds(random_.between(1, process.pause_seconds_max)));
   }
   if (random_.chance(0.5)) yield();
 }

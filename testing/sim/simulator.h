@@ -36,8 +36,9 @@ struct Process {
   bool alive = true;
   Moment paused_until{};
   uint32_t thread_count = 0;  ///< that have not ended
-  /// When it is about to change a name: that it gets no processor for up to some minutes just then.
+  /// When it is about to change a name: that it gets no processor for up to so long just then.
   double pause_chance = 0;
+  uint64_t pause_seconds_max = 200;
   /// The same just before it removes something, which it has made sure of: then for minutes.
   double removal_pause_chance = 0;
 };

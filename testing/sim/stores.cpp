@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/folder_backend.h"
 #include "engine/repair.h"
 #include "engine/transfer.h"
 #include "sim/chunk_set.h"
@@ -56,20 +57,75 @@ Faults faults_of_few() {
   return faults;
 }
 
+/// On one server, or spread over several.
+class Servers final : public StoreSite {
+ public:
+  Servers(World& world, uint64_t count) : world_(world) {
+    for (uint64_t i = 0; i < count; ++i) {
+      folders_.push_back(std::make_unique<FolderBackend>(world.files(), fmt::format("/server{}/store", i)));
+      places_.push_back(folders_.back().get());
+    }
+  }
+
+  Status create() override { return create_spread_store(places_); }
+
+  Result<View> open() override {
+    View view;
+    if (places_.size() == 1) {
+      VARVE_ASSIGN(view.store, Store::open(*places_.front()));
+      return view;
+    }
+    VARVE_ASSIGN(const std::vector<Backend*> ordered, order_places(places_));
+    auto spread = std::make_unique<SpreadBackend>(ordered);
+    VARVE_ASSIGN(view.store, Store::open(*spread, nullptr, spread->spread()));
+    view.backend = std::move(spread);
+    return view;
+  }
+
+  Status rebalance() override { return places_.size() < 2 ? Status() : varve::rebalance(places_).status(); }
+
+  void strike(SiteFault fault, Random& random) override {
+    Disk& disk = *world_.servers()[random.below(places_.size())];
+    switch (fault) {
+      case SiteFault::errors:
+        disk.faults.write_error = random.chance(0.5) ? 0.03 : 0;
+        disk.faults.sync_error = random.chance(0.5) ? 0.05 : 0;
+        disk.faults.read_error = random.chance(0.3) ? 0.02 : 0;
+        return;
+      case SiteFault::lost_replies: disk.faults.lost_reply = 0.03; return;
+      case SiteFault::full: disk.capacity = disk.used_bytes() + random.below(40'000); return;
+      case SiteFault::cut:
+        disk.away_until = world_.simulator().now() + std::chrono::seconds(random.between(1, 120));
+        return;
+      case SiteFault::power:
+        world_.simulator().tell(fmt::format("{} loses power", disk.name()));
+        disk.lose_power(
+            {random.chance(0.5) ? CrashPolicy::Kind::torn : CrashPolicy::Kind::drop_unsynced, random.next()});
+        return;
+    }
+  }
+
+ private:
+  World& world_;
+  std::vector<std::unique_ptr<FolderBackend>> folders_;
+  std::vector<Backend*> places_;  ///< these
+};
+
+std::unique_ptr<StoreSite> make_servers(World& world, Random& random, bool few) {
+  const uint64_t count = random.chance(few ? 0.2 : 0.5) ? 1 : random.between(2, 3);
+  return std::make_unique<Servers>(world, count);
+}
+
 class StoreStory {
  public:
-  StoreStory(Simulator& simulator, const std::string& scratch);
+  StoreStory(Simulator& simulator, const std::string& scratch, const MakeSite& make);
   void play();
 
  private:
-  /// A process's view of the store.
-  struct View {
-    std::unique_ptr<SpreadFileSystem> spread;
-    std::unique_ptr<Store> store;
-  };
+  using View = StoreSite::View;
   enum class Act : uint8_t { save, drop, prune, rebalance, push, repair, read };
 
-  Result<View> open_main();
+  Result<View> open_main() { return site_->open(); }
   Result<View> open_far();
   void create();
   std::vector<Act> draw_acts();
@@ -78,7 +134,6 @@ class StoreStory {
   void save(uint32_t ordinal, Random& random);
   void drop(Random& random);
   void prune(Random& random);
-  void rebalance_places();
   void push(Random& random);
   void repair();
   void read(Random& random);
@@ -92,7 +147,7 @@ class StoreStory {
   World world_;
   const bool few_;
   const Faults faults_;
-  std::vector<SpreadPlace> places_;
+  std::unique_ptr<StoreSite> site_;
   bool has_far_ = false;
   std::map<SetName, KnownSet> saved_;
   std::map<SetName, Numbers> begun_;  ///< saves that did not say how they ended
@@ -102,14 +157,13 @@ class StoreStory {
   double rest_seconds_ = 1;  ///< of an actor between two acts, at most
 };
 
-StoreStory::StoreStory(Simulator& simulator, const std::string& scratch)
+StoreStory::StoreStory(Simulator& simulator, const std::string& scratch, const MakeSite& make)
     : simulator_(simulator),
       random_(simulator.random().fork()),
       world_(simulator, static_cast<uint32_t>(random_.between(2, 4)), 3, scratch),
       few_(random_.chance(0.3)),
       faults_(few_ ? faults_of_few() : draw_faults(random_)) {
-  const uint64_t count = random_.chance(few_ ? 0.2 : 0.5) ? 1 : random_.between(2, 3);
-  for (uint64_t i = 0; i < count; ++i) places_.push_back({&world_.files(), fmt::format("/server{}/store", i)});
+  site_ = make ? make(world_, random_) : make_servers(world_, random_, few_);
   has_far_ = random_.chance(0.5);
   const double rests[] = {0, 0.01, 1, 60};
   rest_seconds_ = few_ ? 60 : rests[random_.below(4)];
@@ -117,28 +171,11 @@ StoreStory::StoreStory(Simulator& simulator, const std::string& scratch)
 }
 
 void StoreStory::create() {
-  if (places_.size() == 1) {
-    const Status created = Store::create(world_.files(), places_.front().path);
-    if (!created.ok()) fail("a store cannot be made: " + created.to_string());
-  } else {
-    const Status created = create_spread_store(places_);
-    if (!created.ok()) fail("a store cannot be made: " + created.to_string());
-  }
-  if (!has_far_) return;
-  const Status created = Store::create(world_.files(), "/shared/far");
+  Status created = site_->create();
   if (!created.ok()) fail("a store cannot be made: " + created.to_string());
-}
-
-Result<StoreStory::View> StoreStory::open_main() {
-  View view;
-  if (places_.size() == 1) {
-    VARVE_ASSIGN(view.store, Store::open(world_.files(), places_.front().path));
-    return view;
-  }
-  VARVE_ASSIGN(const std::vector<SpreadPlace> ordered, order_places(places_));
-  view.spread = std::make_unique<SpreadFileSystem>(ordered);
-  VARVE_ASSIGN(view.store, Store::open(*view.spread, view.spread->root(), nullptr, view.spread->spread()));
-  return view;
+  if (!has_far_) return;
+  created = Store::create(world_.files(), "/shared/far");
+  if (!created.ok()) fail("a store cannot be made: " + created.to_string());
 }
 
 Result<StoreStory::View> StoreStory::open_far() {
@@ -201,11 +238,6 @@ void StoreStory::prune(Random& random) {
   accept("prune", report.status(), true);
 }
 
-void StoreStory::rebalance_places() {
-  if (places_.size() < 2) return;
-  accept("rebalance", varve::rebalance(places_).status(), true);
-}
-
 void StoreStory::push(Random& random) {
   const std::optional<SetName> name = some_set(random);
   if (!name || !has_far_) return;
@@ -248,7 +280,7 @@ void StoreStory::do_once(Act what, uint32_t ordinal, Random& random) {
     case Act::save: return save(ordinal, random);
     case Act::drop: return drop(random);
     case Act::prune: return prune(random);
-    case Act::rebalance: return rebalance_places();
+    case Act::rebalance: return accept("rebalance", site_->rebalance(), true);
     case Act::push: return push(random);
     case Act::repair: return repair();
     case Act::read: return read(random);
@@ -268,31 +300,25 @@ void StoreStory::inject() {
   auto a_moment = [&] {
     simulator_.spend(std::chrono::milliseconds(random_.below(random_.chance(0.5) ? 2'000 : 60'000)));
   };
-  auto a_server = [&]() -> Disk& { return *world_.servers()[random_.below(places_.size())]; };
   if (few_) {
     for (Process* actor : actors_) {
       if (random_.chance(0.6)) actor->removal_pause_chance = 0.3;
     }
   } else if (faults_.pause) {
     for (Process* actor : actors_) {
+      actor->pause_seconds_max = site_->pause_seconds_max();
       if (random_.chance(0.4)) actor->pause_chance = random_.chance(0.5) ? 0.02 : 0.1;
     }
   }
-  if (faults_.errors) {
-    Disk& disk = a_server();
-    disk.faults.write_error = random_.chance(0.5) ? 0.03 : 0;
-    disk.faults.sync_error = random_.chance(0.5) ? 0.05 : 0;
-    disk.faults.read_error = random_.chance(0.3) ? 0.02 : 0;
-  }
-  if (faults_.lost_replies) a_server().faults.lost_reply = 0.03;
+  if (faults_.errors) site_->strike(SiteFault::errors, random_);
+  if (faults_.lost_replies) site_->strike(SiteFault::lost_replies, random_);
   if (faults_.full) {
     a_moment();
-    Disk& disk = a_server();
-    disk.capacity = disk.used_bytes() + random_.below(40'000);
+    site_->strike(SiteFault::full, random_);
   }
   if (faults_.cut) {
     a_moment();
-    a_server().away_until = simulator_.now() + std::chrono::seconds(random_.between(1, 120));
+    site_->strike(SiteFault::cut, random_);
   }
   if (faults_.kill) {
     for (uint64_t i = random_.between(1, 3); i > 0; --i) {
@@ -302,9 +328,7 @@ void StoreStory::inject() {
   }
   if (faults_.power) {
     a_moment();
-    Disk& disk = a_server();
-    simulator_.tell(fmt::format("{} loses power", disk.name()));
-    disk.lose_power({random_.chance(0.5) ? CrashPolicy::Kind::torn : CrashPolicy::Kind::drop_unsynced, random_.next()});
+    site_->strike(SiteFault::power, random_);
   }
 }
 
@@ -338,12 +362,12 @@ void StoreStory::play() {
   inject();
   for (const Process* actor : actors_) (void)simulator_.await_end(*actor, Moment::max());
   world_.end_faults();
+  site_->end_faults();
   check_end();
 }
 
 void StoreStory::check_end() {
-  // As long after the last sign of life that dead writers are known.
-  simulator_.spend(std::chrono::minutes(2));
+  simulator_.spend(site_->silence());
   const Result<View> view = open_main();
   if (!view.ok()) fail("the store cannot be opened: " + view.status().to_string());
   const Store& store = *view->store;
@@ -362,6 +386,7 @@ void StoreStory::check_end() {
   check_sets("at the end");
   check_one_prune(store, kOverheadOfSet);
   check_sets("after the last prune");
+  site_->check_nothing_is_left();
   const Result<VerifyReport> verified = verify_store(store, /*deep=*/true);
   if (!verified.ok()) fail("the store cannot be verified: " + verified.status().to_string());
   for (const Damage& damage : verified->damages) {
@@ -370,10 +395,12 @@ void StoreStory::check_end() {
 }
 }  // namespace
 
-void play_stores(Simulator& simulator, const std::string& scratch) {
+void play_stores(Simulator& simulator, const std::string& scratch) { play_stores_at(simulator, scratch, nullptr); }
+
+void play_stores_at(Simulator& simulator, const std::string& scratch, const MakeSite& make) {
   auto* const director = new Machine{"-", {}};
   simulator.enter(*director);
-  auto* const story = new StoreStory(simulator, scratch);
+  auto* const story = new StoreStory(simulator, scratch, make);
   story->play();
 }
 

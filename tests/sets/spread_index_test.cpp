@@ -10,7 +10,6 @@
 #include "store/chunk_index.h"
 #include "store/prune.h"
 #include "store/spread.h"
-#include "store/spread_file_system.h"
 
 namespace varve {
 namespace {
@@ -33,6 +32,8 @@ class PlaceServer final : public ChunkLookup {
     }
     return {};
   }
+  bool is_far() const override { return true; }
+  bool keeps_index() const override { return true; }
   IndexFolder open() {
     IndexFolder runs(backend, kIndex, store(), {.scope = std::nullopt});
     EXPECT_TRUE(runs.list().ok());
@@ -88,15 +89,15 @@ class PlaceServer final : public ChunkLookup {
 /// A client of all places.
 struct Client {
   explicit Client(const std::vector<PlaceServer*>& servers)
-      : fs(order_places(places_of(servers)).value()),
+      : places(order_places(places_of(servers)).value()),
         chunks(std::vector<ChunkLookup*>(servers.begin(), servers.end())),
-        store(Store::open(fs, kPath, &chunks, fs.spread()).value()) {}
-  static std::vector<SpreadPlace> places_of(const std::vector<PlaceServer*>& servers) {
-    std::vector<SpreadPlace> places;
-    for (PlaceServer* server : servers) places.push_back({&server->disk, kPath});
+        store(Store::open(places, &chunks, places.spread()).value()) {}
+  static std::vector<Backend*> places_of(const std::vector<PlaceServer*>& servers) {
+    std::vector<Backend*> places;
+    for (PlaceServer* server : servers) places.push_back(&server->backend);
     return places;
   }
-  SpreadFileSystem fs;
+  SpreadBackend places;
   SpreadChunkLookup chunks;
   std::unique_ptr<Store> store;
 };

@@ -11,13 +11,13 @@
 #include <numeric>
 #include <thread>
 
+#include "backend/folder_backend.h"
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "core/paused_file_system.h"
 #include "sets/fault_kinds.h"
 #include "sets/saving.h"
 #include "store/prune.h"
-#include "store/spread_file_system.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -32,15 +32,17 @@ struct Places {
     for (const auto& disk : other.disks) disks.push_back(disk->after_crash({.kind = CrashPolicy::Kind::keep_all}));
   }
   struct Disk {
-    std::unique_ptr<MemoryFileSystem> fs = std::make_unique<MemoryFileSystem>();
-    Disk() = default;
-    Disk(std::unique_ptr<MemoryFileSystem> made) : fs(std::move(made)) {}
+    Disk() : Disk(std::make_unique<MemoryFileSystem>()) {}
+    Disk(std::unique_ptr<MemoryFileSystem> made)
+        : fs(std::move(made)), backend(std::make_unique<FolderBackend>(*fs, kPath)) {}
     MemoryFileSystem* operator->() const { return fs.get(); }
+    std::unique_ptr<MemoryFileSystem> fs;
+    std::unique_ptr<FolderBackend> backend;
   };
-  std::vector<SpreadPlace> all() const { return first(disks.size()); }
-  std::vector<SpreadPlace> first(size_t count) const {
-    std::vector<SpreadPlace> list;
-    for (size_t i = 0; i < count; ++i) list.push_back({disks[i].fs.get(), kPath});
+  std::vector<Backend*> all() const { return first(disks.size()); }
+  std::vector<Backend*> first(size_t count) const {
+    std::vector<Backend*> list;
+    for (size_t i = 0; i < count; ++i) list.push_back(disks[i].backend.get());
     return list;
   }
   std::vector<Disk> disks;
@@ -48,9 +50,9 @@ struct Places {
 
 /// An open store over places named in any order.
 struct OpenSpread {
-  explicit OpenSpread(const std::vector<SpreadPlace>& named)
-      : fs(order_places(named).value()), store(Store::open(fs, kPath, nullptr, fs.spread()).value()) {}
-  SpreadFileSystem fs;
+  explicit OpenSpread(const std::vector<Backend*>& named)
+      : backend(order_places(named).value()), store(Store::open(backend, nullptr, backend.spread()).value()) {}
+  SpreadBackend backend;
   std::unique_ptr<Store> store;
 };
 
@@ -92,9 +94,9 @@ TEST_F(SpreadStores, PutPacksAtThePlacesOfTheirScores) {
     ASSERT_EQ(arena_count(*places.disks[place].fs), 1u) << place;
     const auto name = places.disks[place]->list(kPath + "/arenas").value().front().name;
     const ArenaId id = ArenaId::parse(name.substr(0, 32)).value();
-    EXPECT_EQ(open.fs.spread().place_of(id), place);
+    EXPECT_EQ(open.backend.spread().place_of(id), place);
     const auto arena = open.store->arena(id).value();
-    for (const FrameEntry& pack : arena->index().packs) EXPECT_EQ(open.fs.spread().place_of(pack.score), place);
+    for (const FrameEntry& pack : arena->index().packs) EXPECT_EQ(open.backend.spread().place_of(pack.score), place);
   }
   EXPECT_GE(used, 2u);
   EXPECT_TRUE(test::restores_as(*open.store, {"run", 1}, saved));
@@ -105,10 +107,11 @@ TEST_F(SpreadStores, HaveTheRoomOfAllTheirPlaces) {
   test::TempFolder places;
   FileSystem& disk = posix_file_system();
   for (const char* name : {"a", "b"}) std::filesystem::create_directories((places / name) + "/arenas");
-  SpreadFileSystem fs({{&disk, places / "a"}, {&disk, places / "b"}});
+  FolderBackend a(disk, places / "a"), b(disk, places / "b");
+  SpreadBackend both({&a, &b});
   const double room = static_cast<double>(disk.free_bytes(places.path()).value());
-  EXPECT_NEAR(static_cast<double>(fs.free_bytes(fs.root() + "/arenas").value()), 2 * room, room / 2);
-  EXPECT_NEAR(static_cast<double>(fs.free_bytes(fs.root()).value()), room, room / 2);
+  EXPECT_NEAR(static_cast<double>(both.free_bytes(both.root() + "/arenas").value()), 2 * room, room / 2);
+  EXPECT_NEAR(static_cast<double>(both.free_bytes(both.root()).value()), room, room / 2);
 }
 
 TEST_F(SpreadStores, BehaveAsAnyStore) {
@@ -131,14 +134,14 @@ TEST_F(SpreadStores, MayBeNamedInAnyOrderButOnlyWhole) {
   Places places(3);
   ASSERT_TRUE(create_spread_store(places.all()).ok());
   const auto disks = places.all();
-  const std::vector<SpreadPlace> mixed = {disks[2], disks[0], disks[1]};
-  const std::vector<SpreadPlace> ordered = order_places(mixed).value();
-  for (size_t i = 0; i < disks.size(); ++i) EXPECT_EQ(ordered.at(i).fs, disks[i].fs);
+  const std::vector<Backend*> mixed = {disks[2], disks[0], disks[1]};
+  const std::vector<Backend*> ordered = order_places(mixed).value();
+  for (size_t i = 0; i < disks.size(); ++i) EXPECT_EQ(ordered.at(i), disks[i]);
   EXPECT_EQ(order_places(places.first(2)).status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(order_places({disks[1], disks[2]}).status().code(), StatusCode::invalid_argument);
   EXPECT_EQ(order_places({disks[0], disks[1], disks[1]}).status().code(), StatusCode::invalid_argument);
-  for (const SpreadPlace& alone : disks)
-    EXPECT_EQ(Store::open(*alone.fs, kPath).status().code(), StatusCode::invalid_argument) << "a place is no store";
+  for (Backend* const alone : disks)
+    EXPECT_EQ(Store::open(*alone).status().code(), StatusCode::invalid_argument) << "a place is no store";
   Places strangers(1);
   ASSERT_TRUE(Store::create(*strangers.disks[0].fs, kPath).ok());
   EXPECT_FALSE(order_places({disks[0], disks[1], strangers.all()[0]}).ok());
@@ -188,10 +191,9 @@ TEST_F(SpreadStores, GrowFromOneFolderOverMorePlaces) {
 /// The bytes of the arenas of each place.
 std::vector<std::vector<uint64_t>> arena_bytes(const Places& places) {
   std::vector<std::vector<uint64_t>> all;
-  for (const SpreadPlace& place : places.all()) {
+  for (Backend* const place : places.all()) {
     std::vector<uint64_t>& bytes = all.emplace_back();
-    for (const DirectoryEntry& entry : place.fs->list(kPath + "/arenas").value())
-      bytes.push_back(place.fs->stat(kPath + "/arenas/" + entry.name).value().bytes);
+    for (const auto& [name, status] : place->list_with_status(kPath + "/arenas").value()) bytes.push_back(status->bytes);
   }
   return all;
 }
@@ -223,7 +225,7 @@ TEST_F(SpreadStores, HaveNoPlaceThatIsFullerThanAnotherByMoreThanItsSmallestAren
   OpenSpread open(places.all());
   EXPECT_TRUE(test::is_whole(*open.store));
   EXPECT_TRUE(test::restores_as(*open.store, {"run", 6}, last));
-  EXPECT_TRUE(open.fs.list(kPath + "/writers").value().empty());
+  EXPECT_TRUE(open.backend.list(kPath + "/writers").value().empty());
 }
 
 /// A store on two places with an arena that lies at both, as after a rebalance that was stopped.
@@ -248,7 +250,7 @@ struct StoreWithACopy : SpreadStores {
 TEST_F(StoreWithACopy, IsLeftWithWhatItHasOnce) {
   ASSERT_TRUE(rebalance(places.all()).ok());
   EXPECT_EQ(copies(), 0u) << "under another name";
-  EXPECT_TRUE(OpenSpread(places.all()).fs.list(kPath + "/condemned").value().empty());
+  EXPECT_TRUE(OpenSpread(places.all()).backend.list(kPath + "/condemned").value().empty());
   EXPECT_TRUE(test::restores_as(*OpenSpread(places.all()).store, {"run", 1}, saved));
 }
 
@@ -296,39 +298,34 @@ TEST_F(SpreadStores, AreReadWhileTheyGrow) {
   // Nothing was moved yet: all is at the first place, as likely as not where it does not belong.
   ASSERT_TRUE(places.disks[1]->create_directory(kPath).ok());
   ASSERT_TRUE(places.disks[1]->create_directory(kPath + "/arenas").ok());
-  SpreadFileSystem both(places.all());
+  SpreadBackend both(places.all());
   const std::string arena = both.list(kPath + "/arenas").value().front().name;
-  const auto file = both.open_read(kPath + "/arenas/" + arena).value();
-  EXPECT_TRUE(both.stat(kPath + "/arenas/" + arena).ok());
+  const auto file = both.open(kPath + "/arenas/" + arena).value();
+  EXPECT_TRUE(both.status(kPath + "/arenas/" + arena).ok());
   EXPECT_GT(file->size().value(), 0u);
 }
 
 TEST_F(SpreadStores, SayAtWhichPlaceADamagedArenaLies) {
   Places places(2);
-  const std::vector<SpreadPlace> named = {{places.disks[0].fs.get(), "/a"}, {places.disks[1].fs.get(), "/b"}};
-  ASSERT_TRUE(create_spread_store(named).ok());
-  SpreadFileSystem fs(named);
-  const auto store = Store::open(fs, fs.root(), nullptr, fs.spread()).value();
+  FolderBackend a(*places.disks[0].fs, "/a"), b(*places.disks[1].fs, "/b");
+  ASSERT_TRUE(create_spread_store({&a, &b}).ok());
+  SpreadBackend spread({&a, &b});
+  const auto store = Store::open(spread, nullptr, spread.spread()).value();
   ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
   const std::vector<ArenaId> arenas = store->list_arenas().value();
   const auto at_second =
-      std::find_if(arenas.begin(), arenas.end(), [&](const ArenaId& id) { return fs.spread().place_of(id) == 1; });
+      std::find_if(arenas.begin(), arenas.end(), [&](const ArenaId& id) { return spread.spread().place_of(id) == 1; });
   ASSERT_NE(at_second, arenas.end());
   const std::string name = at_second->hex() + ".arena";
   EXPECT_EQ(store->arena_name(*at_second), "/b/arenas/" + name);
   const FrameEntry pack = store->arena(*at_second).value()->index().packs.at(0);
-  ByteVector raw = read_file(*named[1].fs, "/b/arenas/" + name, 64_MiB).value();
+  ByteVector raw = read_record(b, "/b/arenas/" + name, 64_MiB).value();
   raw.at(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7) ^= std::byte{1};
-  const auto put = [&raw, &name](const SpreadPlace& place) {
-    const std::string path = place.path + "/arenas/" + name;
-    place.fs->remove(path).ignore("it may be new");
-    ASSERT_TRUE(place.fs->create(path).value()->write_at(0, raw).ok());
-  };
-  for (const SpreadPlace& place : {named[1], named[0]}) {
-    put(place);
-    if (place.path == "/a") named[1].fs->remove("/b/arenas/" + name).ignore("as rebalancing does");
+  for (FolderBackend* const place : {&b, &a}) {
+    const std::string there = place->root() + "/arenas/" + name;
+    ASSERT_TRUE(place->replace(there, raw).ok());
+    if (place == &a) b.remove("/b/arenas/" + name).ignore("as rebalancing does");
     store->drop_arena_cache();
-    const std::string there = place.path + "/arenas/" + name;
     const VerifyReport report = verify_store(*store, true).value();
     ASSERT_FALSE(report.whole());
     EXPECT_TRUE(report.damages.at(0).what.subject().starts_with(there)) << report.damages[0].what.to_string();
@@ -388,8 +385,9 @@ TEST_F(SpreadStores, LoseNothingWhenARebalanceIsOvertakenAtAnyMoment) {
         ASSERT_TRUE(rebalance(places.all(), at_once).ok());
       };
       auto named = places.all();
-      PausedFileSystem paused(*named[paused_place].fs, at, overtake);
-      named[paused_place].fs = &paused;
+      PausedFileSystem paused(*places.disks[paused_place].fs, at, overtake);
+      FolderBackend slow(paused, kPath);
+      named[paused_place] = &slow;
       // It may find that it was overtaken.
       rebalance(named, at_once).status().ignore("what is there is looked at");
       if (!paused.paused()) break;
@@ -422,14 +420,14 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
     for (uint64_t operation = 0;; ++operation) {
       Places places(before);
       auto named = places.all();
-      FaultyFileSystem faulty(*named[faulty_place].fs, {{.kind = GetParam(), .at_operation = operation}});
-      named[faulty_place].fs = &faulty;
+      FaultyFileSystem faulty(*places.disks[faulty_place].fs, {{.kind = GetParam(), .at_operation = operation}});
+      FolderBackend bad(faulty, kPath);
+      named[faulty_place] = &bad;
       const auto report = rebalance(named, at_once);
       if (!faulty.struck()) break;
       ++struck_count;
       if (GetParam() == FaultKind::crash)
-        places.disks[faulty_place].fs =
-            places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+        places.disks[faulty_place] = places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
       // Either still a store of two places, or one of three.
       const bool grown = order_places(places.all()).ok();
       {

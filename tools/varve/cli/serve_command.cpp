@@ -108,7 +108,8 @@ class ServeCommand final : public Command {
     // For those whom the server lets in, not for all users of its machine.
     if (missing && ::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
       return Status::from_errno(errno, "create the folder", folder_);
-    VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(fs, folder_));
+    FolderBackend folder(fs, folder_);
+    VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(folder));
     if (place_ || member) return {};
     if (missing || entries->empty()) {
       const Status made = Store::create(fs, folder_);

@@ -81,7 +81,7 @@ ChunkService::SnapshotPointer ChunkService::current() {
 }
 
 Result<ChunkService::SnapshotPointer> ChunkService::open(const SnapshotPointer& old) const {
-  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(posix_file_system(), store_path_));
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(folder_));
   if (member && member->count > 1) return open_place(old);
   auto snapshot = std::make_shared<Snapshot>();
   VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_));

@@ -27,6 +27,8 @@ class ChunkService final : public ChunkLookup {
   /// Finds at most kFindCandidatesMax for a prefix. Nothing is known as long as there is no index.
   Status find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
               std::vector<ChunkCandidate>& candidates) override;
+  bool is_far() const override { return false; }
+  bool keeps_index() const override { return true; }
   /// That a set was committed: its chunks are indexed before somebody asks.
   void keep_up();
 

@@ -1,15 +1,14 @@
 // What a server that is one of several knows, and from whom.
 
 #include "serve/chunk_service.h"
-#include "backend/folder_backend.h"
 
 #include <filesystem>
 #include <functional>
 #include <thread>
 
+#include "backend/folder_backend.h"
 #include "serve/test_server.h"
 #include "store/spread.h"
-#include "store/spread_file_system.h"
 #include "store/test_sets.h"
 
 namespace varve {
@@ -21,7 +20,8 @@ constexpr uint64_t kMemoryBytes = 1_MiB;
 struct ServersOfOneStore : testing::Test {
   struct Reached {
     Reached()
-        : server(TestServer::Kind::unix_socket, is_store_path), link(server.connect(false)), fs(*link), chunks(*link) {}
+        : server(TestServer::Kind::unix_socket, is_store_path), link(server.connect(false)),
+          fs(*link), backend(fs, fs.root()), chunks(*link) {}
     size_t run_count() const {
       size_t runs = 0;
       std::error_code none;
@@ -32,18 +32,17 @@ struct ServersOfOneStore : testing::Test {
     TestServer server;
     std::unique_ptr<ServerLink> link;
     RemoteFileSystem fs;
+    FolderBackend backend;
     RemoteChunkLookup chunks;
   };
 
   ServersOfOneStore() {
     EXPECT_TRUE(create_spread_store(places()).ok());
-    fs = std::make_unique<SpreadFileSystem>(order_places(places()).value());
+    spread = std::make_unique<SpreadBackend>(order_places(places()).value());
     lookup = std::make_unique<SpreadChunkLookup>(std::vector<ChunkLookup*>{&servers[0].chunks, &servers[1].chunks});
-    store = Store::open(*fs, fs->root(), lookup.get(), fs->spread()).value();
+    store = Store::open(*spread, lookup.get(), spread->spread()).value();
   }
-  std::vector<SpreadPlace> places() {
-    return {{&servers[0].fs, servers[0].fs.root()}, {&servers[1].fs, servers[1].fs.root()}};
-  }
+  std::vector<Backend*> places() { return {&servers[0].backend, &servers[1].backend}; }
   uint64_t prefix_of(uint64_t number) const { return store->score()(test::numbered_chunk(number)).prefix(); }
   /// Whether one server says that it may have the chunk.
   static bool knows(Reached& server, uint64_t prefix) {
@@ -61,7 +60,7 @@ struct ServersOfOneStore : testing::Test {
   }
 
   Reached servers[2];
-  std::unique_ptr<SpreadFileSystem> fs;
+  std::unique_ptr<SpreadBackend> spread;
   std::unique_ptr<SpreadChunkLookup> lookup;
   std::unique_ptr<Store> store;
 };

@@ -331,7 +331,7 @@ Status RequestHandler::check_new_header(const Request& request) const {
     const bool replaces = store.ok() && request.replace && !std::ranges::equal(made, *there);
     return replaces ? refused("the store has its header, which is made only once") : Status();
   }
-  const Result<SpreadMember> member = parse_spread_member(as_text(made));
+  const Result<SpreadMember> member = decode_spread_member(as_text(made));
   if (!member.ok() || (store.ok() && member->store != *store))
     return refused("this does not say which place of this store the folder is");
   return {};

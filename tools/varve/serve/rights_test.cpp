@@ -284,19 +284,19 @@ TEST_F(ToRead, SetsAreListedAndRestoredAndNothingElse) {
 
 TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   serve(Rights::all);
-  FileSystem& fs = *place->places().front().fs;
-  const std::string path = Store::header_path(place->places().front().path);
-  const ByteVector header = read_file(fs, path, 4096).value();
+  Backend& backend = place->backend();
+  const std::string path = Store::header_path(backend.root());
+  const ByteVector header = read_record(backend, path, 4096).value();
   const StoreHeader other{UniqueId::random().value()};
-  EXPECT_EQ(write_file_durably(fs, path, encode_store_header(other)).code(), StatusCode::permission_denied);
-  EXPECT_EQ(write_file_durably(fs, path, as_bytes("nonsense")).code(), StatusCode::permission_denied);
-  EXPECT_EQ(create_file_durably(fs, path, encode_store_header(other)).code(), StatusCode::already_exists);
-  EXPECT_EQ(fs.remove(path).code(), StatusCode::permission_denied);
+  EXPECT_EQ(backend.replace(path, encode_store_header(other)).code(), StatusCode::permission_denied);
+  EXPECT_EQ(backend.replace(path, as_bytes("nonsense")).code(), StatusCode::permission_denied);
+  EXPECT_EQ(backend.publish(path, encode_store_header(other)).code(), StatusCode::already_exists);
+  EXPECT_EQ(backend.remove(path).code(), StatusCode::permission_denied);
   EXPECT_EQ(code_of(Message::resume, "varve.store"), StatusCode::permission_denied);
   EXPECT_EQ(code_of(Message::create, "varve.store"), StatusCode::permission_denied);
   for (const char* goal : {"varve.spread", "sets/run/9.set"})
     EXPECT_EQ(code_of(Message::rename, "varve.store", goal, true), StatusCode::permission_denied) << goal;
-  EXPECT_EQ(read_file(fs, path, 4096).value(), header);
+  EXPECT_EQ(read_record(backend, path, 4096).value(), header);
   // A sealed arena, and who renames what over it.
   const std::string arena = "arenas/" + local()->list_arenas()->front().hex();
   test::write_file(server.options.folder + "/arenas/" + kId + ".part", "hostile");

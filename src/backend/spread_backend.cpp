@@ -1,0 +1,236 @@
+#include "backend/spread_backend.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "core/thread_pool.h"
+
+namespace varve {
+
+namespace {
+/// Of places that are asked at the same time.
+constexpr size_t kThreadsMax = 16;
+
+/// Of all places: what one of them has lost may be what is at another is about.
+struct SpreadWatch final : PowerWatch {
+  std::vector<std::unique_ptr<PowerWatch>> watches;
+};
+}  // namespace
+
+SpreadBackend::SpreadBackend(std::vector<Backend*> places)
+    : places_(std::move(places)),
+      root_(places_.front()->root()),
+      arenas_(join_path(root_, "arenas")),
+      spread_(static_cast<uint32_t>(places_.size())) {}
+
+SpreadBackend::Home SpreadBackend::home_of(const std::string& name) const {
+  if (parent_path(name) == arenas_) {
+    const std::string base = base_name(name);
+    const Result<ArenaId> arena = ArenaId::parse(std::string_view(base).substr(0, base.find('.')));
+    const uint32_t place = arena.ok() ? spread_.place_of(*arena) : 0;
+    return {place, name_at(place, name), arena.ok()};
+  }
+  // An index folder or what is in it.
+  for (const std::string& folder : {name, parent_path(name)}) {
+    if (parent_path(folder) != root_) continue;
+    const std::optional<uint32_t> place = index_folder_place(base_name(folder), spread_.places());
+    if (!place) continue;
+    return {*place, join_path(places_[*place]->root(), index_folder_name(0)) + name.substr(folder.size()), false};
+  }
+  return {0, name, false};
+}
+
+std::string SpreadBackend::name_at(size_t place, const std::string& name) const {
+  return places_[place]->root() + name.substr(root_.size());
+}
+
+template <class T, class Question>
+Result<T> SpreadBackend::ask(const std::string& name, const Question& question) {
+  const Home home = home_of(name);
+  if (!home.is_arena) return question(at(home), home.name);
+  std::vector<uint32_t> order = {last_place_of(name, home), home.place};
+  for (uint32_t place = 0; place < places_.size(); ++place) order.push_back(place);
+  std::vector<bool> asked(places_.size());
+  Status missing;
+  for (const uint32_t place : order) {
+    if (asked[place]) continue;
+    asked[place] = true;
+    Result<T> found = question(*places_[place], name_at(place, name));
+    if (found.ok()) remember(name, home, place);
+    // A place that cannot answer may be the one that has it.
+    if (found.status().code() != StatusCode::not_found) return found;
+    if (place == home.place) missing = found.status();
+  }
+  return missing;
+}
+
+uint32_t SpreadBackend::last_place_of(const std::string& name, const Home& home) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = away_.find(base_name(name));
+  return found == away_.end() ? home.place : found->second;
+}
+
+void SpreadBackend::remember(const std::string& name, const Home& home, uint32_t place) {
+  const std::lock_guard lock(mutex_);
+  if (place == home.place) {
+    away_.erase(base_name(name));
+  } else {
+    away_[base_name(name)] = place;
+  }
+}
+
+template <class Act>
+Status SpreadBackend::at_all_places(const Act& act) const {
+  return parallel_for(places_.size(), std::min(places_.size(), kThreadsMax),
+                      [&](size_t place) -> Status { return act(place); });
+}
+
+template <class T, class Ask>
+Result<std::vector<T>> SpreadBackend::ask_all(const Ask& ask) const {
+  std::vector<T> answers(places_.size());
+  const Status asked = at_all_places([&](size_t place) -> Status {
+    VARVE_ASSIGN(answers[place], ask(*places_[place], name_at(place, arenas_)));
+    return {};
+  });
+  VARVE_TRY(asked);
+  return answers;
+}
+
+// Objects
+
+Result<std::unique_ptr<ObjectWriter>> SpreadBackend::put(const std::string& name, PutOptions options) {
+  const Home home = home_of(name);
+  return at(home).put(home.name, options);
+}
+
+Result<std::unique_ptr<RangeReader>> SpreadBackend::open(const std::string& name) {
+  return ask<std::unique_ptr<RangeReader>>(
+      name, [](Backend& place, const std::string& there) { return place.open(there); });
+}
+
+Result<FileStatus> SpreadBackend::status(const std::string& name) {
+  return ask<FileStatus>(name, [](Backend& place, const std::string& there) { return place.status(there); });
+}
+
+bool SpreadBackend::note_listed(const std::string& name, uint32_t place, bool is_new) {
+  const Home home = home_of(name);
+  const bool taken = is_new || (home.is_arena && home.place == place);
+  if (home.is_arena && taken) remember(name, home, place);
+  return taken;
+}
+
+Result<std::vector<DirectoryEntry>> SpreadBackend::list(const std::string& folder) {
+  if (folder != arenas_) {
+    const Home home = home_of(folder);
+    return at(home).list(home.name);
+  }
+  using Entries = std::vector<DirectoryEntry>;
+  VARVE_ASSIGN(const std::vector<Entries> listed,
+               ask_all<Entries>([](Backend& place, const std::string& there) { return place.list(there); }));
+  Entries all;
+  std::set<std::string> names;
+  for (uint32_t place = 0; place < listed.size(); ++place) {
+    for (const DirectoryEntry& entry : listed[place]) {
+      const bool is_new = names.insert(entry.name).second;
+      note_listed(join_path(folder, entry.name), place, is_new);
+      if (is_new) all.push_back(entry);
+    }
+  }
+  return all;
+}
+
+Result<std::map<std::string, Result<FileStatus>>> SpreadBackend::list_with_status(const std::string& folder) {
+  if (folder != arenas_) {
+    const Home home = home_of(folder);
+    return at(home).list_with_status(home.name);
+  }
+  using Objects = std::map<std::string, Result<FileStatus>>;
+  VARVE_ASSIGN(std::vector<Objects> listed,
+               ask_all<Objects>([](Backend& place, const std::string& there) { return place.list_with_status(there); }));
+  Objects all;
+  for (uint32_t place = 0; place < listed.size(); ++place) {
+    for (auto& [name, status] : listed[place]) {
+      if (note_listed(join_path(folder, name), place, !all.contains(name))) all.insert_or_assign(name, status);
+    }
+  }
+  return all;
+}
+
+Result<std::vector<std::string>> SpreadBackend::unfinished(const std::string& folder) {
+  const Home home = home_of(folder);
+  using Names = std::vector<std::string>;
+  std::vector<Names> found(1);
+  if (folder == arenas_) {
+    VARVE_ASSIGN(found, ask_all<Names>([](Backend& place, const std::string& there) { return place.unfinished(there); }));
+  } else {
+    VARVE_ASSIGN(found[0], at(home).unfinished(home.name));
+  }
+  std::set<std::string> names;
+  for (const Names& there : found) {
+    for (const std::string& name : there) names.insert(join_path(folder, base_name(name)));
+  }
+  return Names(names.begin(), names.end());
+}
+
+Status SpreadBackend::remove(const std::string& name) {
+  const Home home = home_of(name);
+  if (!home.is_arena) return at(home).remove(home.name);
+  Status failure = Status::not_found("there is no such arena", name);
+  bool removed = false;
+  remember(name, home, home.place);
+  for (size_t place = 0; place < places_.size(); ++place) {
+    const Status outcome = places_[place]->remove(name_at(place, name));
+    removed = removed || outcome.ok();
+    if (!outcome.ok() && outcome.code() != StatusCode::not_found) failure = outcome;
+  }
+  return removed && failure.code() == StatusCode::not_found ? Status() : failure;
+}
+
+// What concerns folders
+
+Status SpreadBackend::settle(const std::string& folder) {
+  if (folder == arenas_)
+    return at_all_places([&](size_t place) { return places_[place]->settle(name_at(place, folder)); });
+  const Home home = home_of(folder);
+  return at(home).settle(home.name);
+}
+
+Result<std::unique_ptr<PowerWatch>> SpreadBackend::watch_power() {
+  auto all = std::make_unique<SpreadWatch>();
+  VARVE_ASSIGN(all->watches, ask_all<std::unique_ptr<PowerWatch>>(
+                                 [](Backend& place, const std::string&) { return place.watch_power(); }));
+  return std::unique_ptr<PowerWatch>(std::move(all));
+}
+
+Result<uint64_t> SpreadBackend::free_bytes(const std::string& folder) {
+  if (folder != arenas_) {
+    const Home home = home_of(folder);
+    return at(home).free_bytes(home.name);
+  }
+  VARVE_ASSIGN(const std::vector<uint64_t> bytes,
+               ask_all<uint64_t>([](Backend& place, const std::string& there) { return place.free_bytes(there); }));
+  return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0});
+}
+
+std::string SpreadBackend::shown_path(const std::string& name) const {
+  const Home home = home_of(name);
+  if (!home.is_arena) return at(home).shown_path(home.name);
+  const uint32_t place = last_place_of(name, home);
+  return places_[place]->shown_path(name_at(place, name));
+}
+
+Status SpreadBackend::make_folder(const std::string& folder) {
+  if (folder == arenas_)
+    return at_all_places([&](size_t place) { return places_[place]->make_folder(name_at(place, folder)); });
+  const Home home = home_of(folder);
+  return at(home).make_folder(home.name);
+}
+
+Status SpreadBackend::remove_folder(const std::string& folder) {
+  const Home home = home_of(folder);
+  return at(home).remove_folder(home.name);
+}
+
+}  // namespace varve
