@@ -308,6 +308,21 @@ TEST_F(S3FaultTest, AClientWhoseClockIsWrongTakesTheServicesTime) {
   }
 }
 
+TEST_F(S3FaultTest, ARequestThatAStoppedProcessSendsLateIsSignedAnewUnlessItMustNotBe) {
+  int stops = 0;
+  fake_.set_before_effect([&](const HttpRequest&) {
+    if (stops-- > 0) service_.clock().advance(5000);
+  });
+  stops = 2;
+  EXPECT_TRUE(client_.put("a", as_bytes("1"), S3Condition::if_absent()).ok());
+  EXPECT_EQ(fake_.object("a"), "1");
+  stops = 1;
+  const Status fenced =
+      client_.put("b", as_bytes("2"), S3Condition::if_absent(), client_.server_seconds()).status();
+  EXPECT_EQ(fenced.code(), StatusCode::busy) << fenced.to_string();
+  EXPECT_FALSE(fake_.object("b"));
+}
+
 TEST_F(S3FaultTest, AServiceThatRepeatsSecretsDoesNotBringThemIntoMessages) {
   ScriptedTransport transport([](const HttpRequest& request) {
     const std::string said = request.headers.empty() ? "" : "You sent top-secret-token and very-secret.";

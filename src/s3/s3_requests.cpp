@@ -14,6 +14,8 @@ namespace varve {
 namespace {
 /// Services take signatures that are up to 15 minutes off. Below this, the Date of a reply is no better than our clock.
 constexpr int64_t kClockOffsetSecondsMin = 30;
+constexpr double kStoppedSecondsMin = 600;  // services take no request that is 15 minutes old
+constexpr int kSignedAnewMax = 3;
 
 HttpMethod method_of(S3Verb verb) {
   switch (verb) {
@@ -117,16 +119,20 @@ S3Answer S3Requests::send(const S3Call& call) {
   const HttpRequest request = unsigned_request(call);
   const std::string body_sha256 = sha256_hex(call.body);
   Retries retries(options_);
-  bool repeated = false, clock_corrected = false;
+  bool repeated = false;
+  int signed_anew = 0;
   while (true) {
     const int64_t clock_offset = signing_offset();
+    const double signed_at = options_.clock->seconds();
     S3Answer answer = send_once(call, request, body_sha256);
     answer.repeated = repeated || answer.reply.times_sent > 1;
     const Status failed = judge(call, answer);
     answer.status = failed;
-    // Our clock was wrong, as this reply has just told (a reply to HEAD without saying so).
+    // Our clock was wrong, as this reply has just told (a reply to HEAD without saying so); or we were stopped with the
+    // request in our hands.
     const bool clock_was_wrong = std::abs(signing_offset() - clock_offset) >= kClockOffsetSecondsMin;
-    if (answer.reply.status == 403 && clock_was_wrong && !std::exchange(clock_corrected, true)) continue;
+    const bool was_stopped = !call.signed_at && options_.clock->seconds() - signed_at >= kStoppedSecondsMin;
+    if (answer.reply.status == 403 && (clock_was_wrong || was_stopped) && signed_anew++ < kSignedAnewMax) continue;
     if (failed.code() != StatusCode::io_error) return answer;
     // A reply that could not be had may be that of a request which was carried out; so may one of 5xx.
     repeated = repeated || answer.reply.times_sent > 0;
@@ -214,6 +220,10 @@ Status S3Requests::refusal(const S3Call& call, const S3Answer& answer, const S3E
     return Status::not_found("there is no such bucket", where, "create it, or check its name");
   if (error.code == "QuotaExceeded" || status == 507)
     return {StatusCode::no_space, message, where, "free some space (`varve prune`), or have the quota raised"};
+  if (error.code == "RequestTimeTooSkewed" && call.signed_at && !answer.repeated) {
+    return Status::busy("the process was stopped before it could send a request, which the service takes no more",
+                        where, "do it again");
+  }
   if (error.code == "RequestTimeTooSkewed")
     return {StatusCode::permission_denied, message, where, "set this machine's clock"};
   switch (status) {

@@ -56,7 +56,9 @@ void stay_on_one_processor() {
 }
 
 constexpr std::pair<std::string_view, Theme> kThemes[] = {
-    {"runs", Theme::runs}, {"savers", Theme::savers}, {"stores", Theme::stores}, {"watchers", Theme::watchers}};
+    {"runs", Theme::runs},         {"savers", Theme::savers},   {"stores", Theme::stores},
+    {"watchers", Theme::watchers}, {"buckets", Theme::buckets},
+};
 
 /// What a schedule is about is a matter of its seed, unless it is said.
 std::optional<Theme> said_theme;
@@ -159,8 +161,8 @@ int play_many(uint64_t first, uint64_t count, uint64_t failures_max) {
 }
 
 constexpr const char* kHelp =
-    "Plays schedules of a simulated cluster. A THEME is runs, savers, stores or watchers; without it, it is a matter\n"
-    "of the seed.\n"
+    "Plays schedules of a simulated cluster. A THEME is runs, savers, stores, watchers or buckets; without it, it is\n"
+    "a matter of the seed.\n"
     "  varve_sim [THEME] seeds FIRST COUNT [FAILURES]  play so many, until some are broken (default 1)\n"
     "  varve_sim [THEME] replay SEED                   play one, and tell it line by line\n"
     "  varve_sim twice FIRST COUNT                     check that a seed decides all\n"

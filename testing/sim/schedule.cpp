@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/buckets.h"
 #include "sim/oracle.h"
 #include "sim/runs.h"
 #include "sim/savers.h"
@@ -27,6 +28,11 @@ void play(const ScheduleOptions& options) {
   switch (options.theme) {
     case Theme::runs: return play_runs(*simulator, options.scratch);
     case Theme::stores: return play_stores(*simulator, options.scratch);
+#ifdef VARVE_SIM_BUCKETS
+    case Theme::buckets: return play_buckets(*simulator, options.scratch);
+#else
+    case Theme::buckets: return play_stores(*simulator, options.scratch);
+#endif
     case Theme::savers: return play_savers(*simulator, options.scratch);
     case Theme::watchers: return play_watchers(*simulator, options.scratch);
   }

@@ -11,6 +11,7 @@ enum class Theme : uint8_t {
   savers,    ///< sets that are saved to several levels, which may be away
   stores,    ///< one store: saves, drops, prunes, rebalances, pushes and repairs at once
   watchers,  ///< a watcher that removes originals, beside programs that write them
+  buckets,   ///< as stores, but the store is in a bucket of an S3 service; in a build without S3: stores
 };
 
 struct ScheduleOptions {

@@ -170,6 +170,21 @@ TEST_F(Stopped, AWriterThatComesBackLateCommitsNothingAndAPruneHasTakenWhatItWro
   EXPECT_TRUE(store->list_arenas().value().empty());
 }
 
+TEST_F(Stopped, AWriterWhoseLeaseIsGoneBeforeItCommitsSavesAgain) {
+  bool stopped = false;
+  service->set_before_effect([&](const HttpRequest& request) {
+    const bool writes = request.method == HttpMethod::put && request.path.find("/runs/arenas/") != std::string::npos;
+    if (!writes || std::exchange(stopped, true)) return;
+    clock.advance(120);
+    prune();
+  });
+  const auto store = Store::open(*own).value();
+  const Status saved = test::save(*store, folder.path(), "run", 1).status();
+  EXPECT_TRUE(stopped);
+  EXPECT_TRUE(saved.ok()) << saved.to_string();
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(folder.path())));
+}
+
 TEST_F(Stopped, AWriterThatIsStoppedRightAfterItsLastLookCommitsNothingLateEither) {
   // The lease is written when it is made, when it gets the record, and for the last look. The clock is looked at for
   // the reply's date, and then again.
