@@ -213,7 +213,7 @@ Status S3Requests::refusal(const S3Call& call, const S3Answer& answer, const S3E
   if (error.code == "NoSuchBucket")
     return Status::not_found("there is no such bucket", where, "create it, or check its name");
   if (error.code == "QuotaExceeded" || status == 507)
-    return {StatusCode::no_space, message, where, "free some space (`varve prune`), or have the quota raised"};
+    return {StatusCode::no_space, message, where, Remedy::free_space_or_raise_quota};
   if (error.code == "RequestTimeTooSkewed")
     return {StatusCode::permission_denied, message, where, "set this machine's clock"};
   switch (status) {

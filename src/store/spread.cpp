@@ -172,8 +172,7 @@ Result<std::vector<SpreadPlace>> order_places(const std::vector<SpreadPlace>& pl
     for (const SpreadPlace& place : places) {
       VARVE_ASSIGN(const bool is_store, has_header(place));
       if (is_store) {
-        return Status::invalid_argument("one of these places is a store of its own", place.path,
-                                        "name it alone, or spread it over the others with `varve rebalance`");
+        return Status::invalid_argument("one of these places is a store of its own", place.path, Remedy::rebalance);
       }
     }
     return places;
