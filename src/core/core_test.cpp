@@ -43,9 +43,9 @@ TEST(Remedies, HaveNamesOfTheirOwnAndSayWhatToDo) {
 }
 
 TEST(Status, TellsWhatHappenedToWhatAndWhatToDo) {
-  Status status = Status::not_found("no such store", "/tmp/store", "create it with `varve init`");
+  Status status = Status::not_found("no such store", "/tmp/store", "create it first");
   EXPECT_EQ(status.code(), StatusCode::not_found);
-  EXPECT_EQ(status.to_string(), "no such store: /tmp/store (create it with `varve init`)");
+  EXPECT_EQ(status.to_string(), "no such store: /tmp/store (create it first)");
   EXPECT_EQ(status.with_context("cannot save").message(), "cannot save: no such store");
   EXPECT_EQ(status.with_context("cannot save").subject(), "/tmp/store");
 }

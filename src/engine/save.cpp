@@ -51,8 +51,8 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
-  VARVE_TRY(Catalog(store).check_is_new(
-      name, {Remedy::choose_another_step, name.to_string()}));  // before the folder is gone through
+  // Before the folder is gone through.
+  VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
   VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
   return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
