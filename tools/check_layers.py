@@ -6,6 +6,9 @@ sibling of the same rank. A unit test (*_test.cpp, beside the code it tests) may
 tests/. Headers of other projects that would spread (<mpi.h>, <hdf5.h>, ...) are included only in the few files named
 below.
 
+The library knows no command line: no text in src/ or include/ names a command or an option of `varve`. What a user can
+do about a failure is a varve::Remedy, which the command line says in its own words (tools/varve/cli/remedies.cpp).
+
     tools/check_layers.py               checks this repository
     tools/check_layers.py --self-test   checks the checker against a tree with known faults
 """
@@ -51,6 +54,12 @@ CONFINED = {
     "CLI/*": ["tools/varve/cli/*"],
     "png.h": ["tools/varve/report/heat_map_png.cpp", "examples/*"],
 }
+
+# Of other programs, the library may name commands and options.
+OTHER_COMMANDS = re.compile(r"\b(?:aws|docker) [\w -]+")
+COMMAND_LINE = re.compile(r"`varve [a-z]|--[a-z]")
+TEXT_OR_COMMENT = re.compile(
+    r'''//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\.)'|R"\((?P<raw>.*?)\)"|"(?P<text>(?:[^"\\\n]|\\.)*)"''', re.DOTALL)
 
 SOURCE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".cc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
@@ -122,6 +131,23 @@ def fault(root, path, name, in_quotes):
     return f'"{name}": only the public headers (varve/...) can be seen from here'
 
 
+def texts(path):
+    """Yields (line number, text) of each string in a file."""
+    source = path.read_text(errors="replace")
+    for match in TEXT_OR_COMMENT.finditer(source):
+        if text := match.group("raw") or match.group("text"):
+            yield source.count("\n", 0, match.start()) + 1, text
+
+
+def command_line_faults(root, path):
+    if path.parts[0] not in ("src", "include") or is_test(path):
+        return
+    for number, text in texts(root / path):
+        named = COMMAND_LINE.search(OTHER_COMMANDS.sub("", text))
+        if named:
+            yield f"{path}:{number}: \"{named.group()}...\" is a command line's word: give a Remedy (varve/status.h)"
+
+
 def check(root):
     """Returns the faults of a tree, one line each."""
     faults = []
@@ -130,6 +156,7 @@ def check(root):
             why = fault(root, path, name, in_quotes)
             if why:
                 faults.append(f"{path}:{number}: {why}")
+        faults.extend(command_line_faults(root, path))
     return faults
 
 
@@ -141,6 +168,10 @@ SELF_TEST_GOOD = {
     "src/layout/hdf5_layout.cpp": "#include <hdf5.h>\n",
     "tests/zoo/zoo.h": '#include "store/store.h"\n#include <hdf5.h>\n',
     "examples/heat.cpp": "#include <varve/status.h>\n",
+    "src/engine/save.cpp": "f('\"', \"tcp://\"); // --step, \"`varve drop`\"\n/* \"--step\" */ g(\"--\");\n",
+    "src/snapshot/snapshot.cpp": 'f("make it larger (docker run --shm-size)");\n',
+    "src/engine/save_test.cpp": 'f("give --step");\n',
+    "tools/varve/cli/remedies.cpp": 'f("give --step");\n',
 }
 SELF_TEST_BAD = {
     "include/varve/session.h": '#include "core/bytes.h"\n',
@@ -153,6 +184,9 @@ SELF_TEST_BAD = {
     "src/format/tree.cpp": "#include <openssl/evp.h>\n",
     "src/cellar/wine.cpp": '#include "core/bytes.h"\n',
     "examples/wave.cpp": '#include "core/bytes.h"\n',
+    "src/engine/restore.cpp": 'f("https://a", "give --step");\n',
+    "src/engine/drop.cpp": 'f(R"(run `varve drop`)");\n',
+    "include/varve/mpi.h": 'f("docker run --x, \\"--step\\"");\n',
 }
 
 

@@ -4,9 +4,13 @@ namespace varve::c_binding {
 namespace {
 
 /// Of the last call on this thread that failed and left no session to ask.
-std::string& lost_error() {
-  thread_local std::string message;
-  return message;
+KeptFailure& lost_failure() {
+  thread_local KeptFailure failure;
+  return failure;
+}
+
+const KeptFailure& failure_of(const varve_session* session) {
+  return session != nullptr ? session->last_failure : lost_failure();
 }
 
 }  // namespace
@@ -42,13 +46,14 @@ std::optional<StatusCode> code_of_number(int number) {
 }
 
 int report_without_session(const Status& status) {
-  if (!status.ok()) keep_message(lost_error(), status);
+  if (!status.ok()) lost_failure().keep(status);
   return code_number(status.code());
 }
 
-void keep_message(std::string& message, const Status& status) {
+void KeptFailure::keep(const Status& failure) {
+  remedy = failure.remedy();
   try {
-    message = status.to_string();
+    message = failure.to_string();
   } catch (const std::exception&) {
     message.clear();  // no memory for words; the code is still there
   }
@@ -59,7 +64,11 @@ void keep_message(std::string& message, const Status& status) {
 extern "C" {
 
 const char* varve_error_message(const varve_session* session) {
-  return session != nullptr ? session->error_message.c_str() : varve::c_binding::lost_error().c_str();
+  return varve::c_binding::failure_of(session).message.c_str();
+}
+
+const char* varve_error_remedy(const varve_session* session) {
+  return varve::remedy_name(varve::c_binding::failure_of(session).remedy).data();  // names are literals, as below
 }
 
 const char* varve_code_name(int code) {

@@ -17,7 +17,7 @@ template <class Handle, class Call>
 int with_session(Handle* session, Call call) {
   if (session == nullptr) return report_without_session(Status::invalid_argument("there is no session: NULL"));
   const Status status = without_exceptions([&]() -> Status { return call(*session); });
-  if (!status.ok()) keep_message(session->error_message, status);
+  if (!status.ok()) session->last_failure.keep(status);
   return code_number(status.code());
 }
 

@@ -9,13 +9,24 @@
 #include "varve/session.h"
 #include "varve/varve.h"
 
+namespace varve::c_binding {
+
+/// What is told of a failure when it is asked for, later.
+struct KeptFailure {
+  std::string message;
+  Remedy remedy = Remedy::none;
+  void keep(const Status& failure);
+};
+
+}  // namespace varve::c_binding
+
 /// What a varve_session* of the C interface points at.
 struct varve_session {
   explicit varve_session(varve::Session opened) : session(std::move(opened)) {}
 
   varve::Session session;
   bool finished = false;
-  mutable std::string error_message;        ///< of the last call that failed
+  mutable varve::c_binding::KeptFailure last_failure;
   std::string text;                         ///< that was returned last
   std::deque<varve::Status> warnings_left;  ///< taken from the session, not from here yet
 };
@@ -30,9 +41,6 @@ int report_without_session(const Status& status);
 
 /// The code of a number, if it is one.
 std::optional<StatusCode> code_of_number(int number);
-
-/// Puts the words of a failure where they are asked for later.
-void keep_message(std::string& message, const Status& status);
 
 /// Runs `call`, which gives a Status; what it throws becomes one too, since no exception may enter C.
 template <class Call>

@@ -171,6 +171,7 @@ static void refuse_what_does_not_fit(const char* store) {
   CHECK_CODE(session, varve_restart(session, &step, &restarted), VARVE_INVALID_ARGUMENT);
   CHECK(numbers[0] == 1 && numbers[1] == 2 && numbers[2] == 3 && step == 99);
   CHECK(strstr(varve_error_message(session), "field") != NULL);
+  CHECK(strcmp(varve_error_remedy(session), "none") == 0);
   CHECK_CODE(session, varve_protect_array(session, "field", VARVE_INT64, numbers, 3, NULL), VARVE_INVALID_ARGUMENT);
   CHECK_CODE(session, varve_protect_array(session, "other", 99, numbers, 3, NULL), VARVE_INVALID_ARGUMENT);
   CHECK_CODE(session, varve_protect_array(session, "other", VARVE_DOUBLE, NULL, 3, NULL), VARVE_INVALID_ARGUMENT);

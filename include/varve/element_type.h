@@ -22,8 +22,7 @@ struct ElementType {
   /// The name used in class keys and on the screen: F32LE, F64BE, I32LE, U8, T80 (text of 80 bytes), O12 (opaque of 12
   /// bytes), BYTES (opaque of 1).
   std::string name() const;
-  /// The reverse of name(); also takes `f64`, `i32`, `u8`, `f32be` and the like (little-endian unless said), as in
-  /// --raw.
+  /// The reverse of name(); also takes `f64`, `i32`, `u8`, `f32be` and the like (little-endian unless said).
   static Result<ElementType> parse(std::string_view name);
 };
 

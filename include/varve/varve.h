@@ -174,6 +174,9 @@ int varve_close(varve_session* session);
 /* What happened in the last call with this session that failed; with NULL: in the last varve_open() or
  * varve_close() that failed on this thread. "" if none. Stays until the next failure. */
 const char* varve_error_message(const varve_session* session);
+/* What can be done about that failure, for programs that act on it: the name of a varve::Remedy (varve/status.h), such
+ * as "free_space" or "take_job_over"; "none" if nothing is known. Names stay as they are. */
+const char* varve_error_remedy(const varve_session* session);
 /* The name of a varve_code: "not_found". */
 const char* varve_code_name(int code);
 

@@ -35,7 +35,7 @@ class Chunker {
 
 /// invalid_argument for sizes out of order or out of limits.
 Result<std::unique_ptr<Chunker>> make_chunker(const ChunkerOptions& options);
-/// "fixed", "fixed:65536", "gear:8192", "rabin:min,average,max", as taken by --chunker.
+/// "fixed", "fixed:65536", "gear:8192", "rabin:min,average,max".
 Result<ChunkerOptions> parse_chunker(std::string_view text);
 std::string chunker_name(const ChunkerOptions& options);
 

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <limits>
+#include <set>
 
 #include "core/bytes.h"
 #include "varve/element_type.h"
@@ -20,10 +21,31 @@ TEST(Status, IsOkUntilSomethingHappens) {
   EXPECT_TRUE(status.with_hint("nothing to do").ok());
 }
 
+TEST(Status, KeepsARemedyAndWhatItIsAbout) {
+  const Status status = Status::corrupt("it is torn", "/store", {Remedy::drop_set, "run@7"});
+  EXPECT_NE(status.hint().find("drop the set run@7"), std::string_view::npos);
+  for (const Status& same : {status, status.with_context("cannot restore"), status.with_code(StatusCode::io_error),
+                             status.with_subject("elsewhere"), status.with_hint("nothing else")}) {
+    EXPECT_EQ(same.remedy(), Remedy::drop_set);
+    EXPECT_EQ(same.remedy_argument(), "run@7");
+    EXPECT_EQ(same.hint(), status.hint());
+  }
+  EXPECT_EQ(Status::corrupt("it is torn").with_hint(Remedy::verify).remedy(), Remedy::verify);
+}
+
+TEST(Remedies, HaveNamesOfTheirOwnAndSayWhatToDo) {
+  std::set<std::string_view> names;
+  for (uint8_t number = 0; number <= kRemedyMax; ++number) {
+    const auto remedy = static_cast<Remedy>(number);
+    EXPECT_TRUE(names.insert(remedy_name(remedy)).second) << remedy_name(remedy);
+    EXPECT_EQ(Hint(remedy, "x").text.empty(), remedy == Remedy::none);
+  }
+}
+
 TEST(Status, TellsWhatHappenedToWhatAndWhatToDo) {
-  Status status = Status::not_found("no such store", "/tmp/store", "create it with `varve init`");
+  Status status = Status::not_found("no such store", "/tmp/store", "create it first");
   EXPECT_EQ(status.code(), StatusCode::not_found);
-  EXPECT_EQ(status.to_string(), "no such store: /tmp/store (create it with `varve init`)");
+  EXPECT_EQ(status.to_string(), "no such store: /tmp/store (create it first)");
   EXPECT_EQ(status.with_context("cannot save").message(), "cannot save: no such store");
   EXPECT_EQ(status.with_context("cannot save").subject(), "/tmp/store");
 }

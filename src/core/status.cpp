@@ -26,11 +26,11 @@ std::string_view status_code_name(StatusCode code) {
   return "unknown";
 }
 
-Status::Status(StatusCode code, std::string message, std::string subject, std::string hint)
+Status::Status(StatusCode code, std::string message, std::string subject, Hint hint)
     : detail_(std::make_shared<Detail>(Detail{code, std::move(message), std::move(subject), std::move(hint)})) {}
 
 #define VARVE_STATUS_FACTORY(name)                                                      \
-  Status Status::name(std::string message, std::string subject, std::string hint) {     \
+  Status Status::name(std::string message, std::string subject, Hint hint) {            \
     return {StatusCode::name, std::move(message), std::move(subject), std::move(hint)}; \
   }
 VARVE_STATUS_FACTORY(invalid_argument)
@@ -51,10 +51,10 @@ Status Status::internal(std::string message, std::string subject) {
 
 Status Status::from_errno(int error_number, std::string_view operation, std::string subject) {
   StatusCode code = StatusCode::io_error;
-  std::string hint;
+  Hint hint;
   if (error_number == ENOSPC || error_number == EDQUOT) {
     code = StatusCode::no_space;
-    hint = "free some space (`varve prune`, or other files) and run it again";
+    hint = Remedy::free_space;
   } else if (error_number == ENOENT || error_number == ENOTDIR) {
     code = StatusCode::not_found;
   } else if (error_number == EEXIST || error_number == ENOTEMPTY) {
@@ -72,7 +72,7 @@ std::string Status::to_string() const {
   if (ok()) return "ok";
   std::string text = detail_->message;
   if (!detail_->subject.empty()) text += ": " + detail_->subject;
-  if (!detail_->hint.empty()) text += " (" + detail_->hint + ")";
+  if (!detail_->hint.text.empty()) text += " (" + detail_->hint.text + ")";
   return text;
 }
 
@@ -81,9 +81,17 @@ Status Status::with_context(std::string_view context) const {
   return {detail_->code, fmt::format("{}: {}", context, detail_->message), detail_->subject, detail_->hint};
 }
 
-Status Status::with_hint(std::string hint) const {
-  if (ok() || !detail_->hint.empty()) return *this;
+Status Status::with_hint(Hint hint) const {
+  if (ok() || !detail_->hint.text.empty()) return *this;
   return {detail_->code, detail_->message, detail_->subject, std::move(hint)};
+}
+
+Status Status::with_code(StatusCode code) const {
+  return ok() ? *this : Status(code, detail_->message, detail_->subject, detail_->hint);
+}
+
+Status Status::with_subject(std::string subject) const {
+  return ok() ? *this : Status(detail_->code, detail_->message, std::move(subject), detail_->hint);
 }
 
 }  // namespace varve

@@ -6,15 +6,27 @@ namespace varve {
 namespace {
 
 TEST(StatusCodec, BringsBackWhatWasSaid) {
-  for (const Status& said :
-       {Status(), Status(StatusCode::no_space, "the disk is full", "/scratch", "make some room")}) {
+  for (const Status& said : {Status(), Status(StatusCode::no_space, "the disk is full", "/scratch", "make some room"),
+                             Status(StatusCode::corrupt, "it is torn", "/store", {Remedy::drop_set, "run@7"})}) {
     Status read = Status::internal("not read yet");
     ASSERT_TRUE(decode_status(encode_status(said), read).ok());
     EXPECT_EQ(read.code(), said.code());
     EXPECT_EQ(read.message(), said.message());
     EXPECT_EQ(read.subject(), said.subject());
     EXPECT_EQ(read.hint(), said.hint());
+    EXPECT_EQ(read.remedy(), said.remedy());
+    EXPECT_EQ(read.remedy_argument(), said.remedy_argument());
   }
+}
+
+TEST(StatusCodec, TakesARemedyThatItDoesNotKnowForNone) {
+  ByteVector bytes = encode_status(Status(StatusCode::busy, "", "", {Remedy::drop_set, "run@7"}));
+  bytes[3] = std::byte{kRemedyMax + 1};
+  Status read;
+  ASSERT_TRUE(decode_status(bytes, read).ok());
+  EXPECT_EQ(read.code(), StatusCode::busy);
+  EXPECT_EQ(read.remedy(), Remedy::none);
+  EXPECT_EQ(read.hint(), "");
 }
 
 TEST(StatusCodec, CutsLongTextsBetweenCharacters) {

@@ -366,9 +366,9 @@ bool GroupSaver::may_refer(const Stream& stream, const Reference& next) {
   if (reference_counts_[stream.file] < context_.options.references_max || continues(stream.references, next))
     return true;
   if (stored_anew_.insert(stream.file).second) {
-    context_.progress.warning(Status::resource_limit(
-        "so much of it is in the store in pieces that the rest is stored anew", tree_files_[stream.file].path,
-        "larger chunks (--chunker fixed:64KiB) make fewer pieces"));
+    context_.progress.warning(
+        Status::resource_limit("so much of it is in the store in pieces that the rest is stored anew",
+                               tree_files_[stream.file].path, Remedy::make_chunks_larger));
   }
   return false;
 }
@@ -382,8 +382,8 @@ Status GroupSaver::refer(Stream& stream, const Reference& next) {
   // Its leaf is written last. What that could not hold is refused before more is saved for nothing.
   const uint64_t references_max = context_.options.references_max;
   if (++reference_counts_[stream.file] <= references_max + references_max / 2) return {};
-  return Status::resource_limit("a file is in more pieces than a set can hold", tree_files_[stream.file].path,
-                                "larger chunks (--chunker fixed:64KiB) make fewer pieces; nothing was committed");
+  return Status::resource_limit("a file is in more pieces than a set can hold; nothing was committed",
+                                tree_files_[stream.file].path, Remedy::make_chunks_larger);
 }
 
 Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {

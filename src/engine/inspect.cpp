@@ -375,14 +375,14 @@ Status read_set_file(const Store& store, const SetName& name, const std::string&
         return give_stream(store, leaf, FileReferences(file).of(small.extents), take_counted);
       }
       return Status::not_found("the file has no such variable", std::string(path).append(":").append(variable),
-                               "`varve show --variables " + name.to_string() + "` lists its variables");
+                               {Remedy::list_variables, name.to_string()});
     }
     return {};
   });
   VARVE_TRY(given);
   if (!found) {
     return Status::not_found("the set has no such file", name.to_string() + ":" + path,
-                             "`varve show " + name.to_string() + "` lists its files");
+                             {Remedy::list_files, name.to_string()});
   }
   return {};
 }

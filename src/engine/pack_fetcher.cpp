@@ -199,7 +199,7 @@ constexpr size_t kEncodersMax = 10'000;
 
 Status located(const Status& wrong, const ArenaReader& arena) {
   if (!wrong.subject().empty() && wrong.subject().find(arena.path()) != std::string_view::npos) return wrong;
-  return {wrong.code(), std::string(wrong.message()), arena.path(), std::string(wrong.hint())};
+  return wrong.with_subject(arena.path());
 }
 }  // namespace
 

@@ -392,9 +392,7 @@ Status cannot_restore(const SetName& name, bool keep_going, const Status& staged
     return staged.with_context(context);
   }
   return Status::corrupt(context + ": " + std::string(staged.message()), std::string(staged.subject()),
-                         std::string("nothing was written; `varve verify --deep` tells what is affected, ") +
-                             (keep_going ? "`varve repair --from STORE` brings it back from another store"
-                                         : "--keep-going restores what is whole"));
+                         keep_going ? Remedy::repair_from_another_store : Remedy::keep_going);
 }
 
 Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, RestoreTarget& target,
@@ -404,7 +402,7 @@ Result<RestoreReport> restore_into(const Store& store, const SetRecord& record, 
   if (!staged.ok()) return cannot_restore(record.name, options.keep_going, staged);
   if (restorer.file_count() == 0 && !options.filter.all()) {
     return Status::not_found("no file of the set matches", record.name.to_string(),
-                             "`varve show " + record.name.to_string() + "` lists its files");
+                             {Remedy::list_files, record.name.to_string()});
   }
   RestoreReport report;
   report.set = record.name;

@@ -144,8 +144,7 @@ Status RestoreTarget::check_free(const TreeFile& file, bool parent_comes) const 
                   describe(file.path), "restore into another folder");
   }
   if (S_ISDIR(status.st_mode) || overwrite_) return {};
-  return Status::already_exists("the file is there already", describe(file.path),
-                                "restore into another folder, or give --overwrite");
+  return Status::already_exists("the file is there already", describe(file.path), Remedy::overwrite);
 }
 
 Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {

@@ -39,11 +39,11 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   // `run/dump0007` is step 7 of the job `run`; `run` alone is the next step of the job `run`.
   if (name.job.empty()) name.job = number ? full.parent_path().filename().string() : full.filename().string();
   if (name.job.empty()) name.job = "job";
-  VARVE_TRY(check_job_name(name.job).with_hint("name the job with --job"));
+  VARVE_TRY(check_job_name(name.job).with_hint(Remedy::name_the_job));
   if (options.step) return name;
   VARVE_ASSIGN(std::vector<uint64_t> steps, Catalog(store).steps(name.job));
   if (!number && !steps.empty() && steps.back() == UINT64_MAX)
-    return Status::invalid_argument("the newest step is the largest there is", name.job, "name the step with --step");
+    return Status::invalid_argument("the newest step is the largest there is", name.job, Remedy::name_the_step);
   name.step = number ? *number : steps.empty() ? 0 : steps.back() + 1;
   return name;
 }
@@ -51,7 +51,8 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
-  VARVE_TRY(Catalog(store).check_is_new(name, kChooseAnotherStep));  // before the folder is gone through
+  // Before the folder is gone through.
+  VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
   VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
   return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
@@ -73,7 +74,7 @@ Result<SaveReport> save_files_as(const Store& store, const std::string& folder, 
                                  ProgressSink& progress, const PublishRecord& publish) {
   VARVE_TRY(check_save_options(options));
   VARVE_TRY(check_job_name(name.job));
-  VARVE_TRY(Catalog(store).check_is_new(name, kChooseAnotherStep));
+  VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
   progress.phase("saving");
   std::deque<FolderSource> folders;
   std::vector<Source*> sources;
@@ -186,7 +187,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
 }  // namespace
 
 Status check_save_options(const SaveOptions& options) {
-  if (options.group_size == 0) return Status::invalid_argument("a group has at least one rank", "--group-size 0");
+  if (options.group_size == 0) return Status::invalid_argument("a group has at least one rank", "group_size 0");
   if (options.pack_bytes < 64_KiB || options.pack_bytes > kPackBytesMax / 4) {
     return Status::invalid_argument("packs have 64 KiB to 16 MiB", std::to_string(options.pack_bytes));
   }
@@ -223,8 +224,7 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
 
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
                                const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
-  return start_over_if_lost(name, progress,
-                            [&] { return save_once(store, sources, name, options, progress, publish); });
+  return start_over_if_lost(progress, [&] { return save_once(store, sources, name, options, progress, publish); });
 }
 
 Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,
@@ -356,7 +356,7 @@ class TogetherSaver {
   Status make_plan() {
     VARVE_TRY(check_save_options(options_));
     VARVE_ASSIGN(plan_.name, choose_set_name(store_, folder_, options_));
-    VARVE_TRY(Catalog(store_).check_is_new(plan_.name, kChooseAnotherStep));
+    VARVE_TRY(Catalog(store_).check_is_new(plan_.name, {Remedy::choose_another_step, plan_.name.to_string()}));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
     VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
     VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));

@@ -57,9 +57,6 @@ struct SaveReport {
   uint64_t known_bytes = 0;    ///< found in the store, or earlier in the set
 };
 
-/// What to do if the set to be saved is there already.
-inline constexpr const char* kChooseAnotherStep = "choose another step with --step, or `varve drop` the old set first";
-
 /// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. Looks at
 /// the store's newest step if need be.
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);

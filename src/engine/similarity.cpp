@@ -27,7 +27,7 @@ Result<MatchRule> MatchRule::parse(const std::string& text) {
     rule.expression_ = std::make_shared<const std::regex>(text);
   } catch (const std::regex_error& error) {
     return Status::invalid_argument(std::string("not a regular expression: ") + error.what(), text,
-                                    "--match takes `exact`, `digits` or a regular expression");
+                                    "a rule is `exact`, `digits` or a regular expression");
   }
   return rule;
 }

@@ -269,9 +269,8 @@ Result<std::optional<SetRecord>> record_there(const Store& from, const Store& to
   VARVE_TRY(there.status().with_context("the target has the set, but"));
   if (same_content(from, source, to, *there)) return std::optional(std::move(*there));
   if (if_exists == IfExists::replace) return std::optional<SetRecord>();
-  return Status::already_exists(
-      "the target has another set of this name", source.name.to_string(),
-      "`varve drop " + source.name.to_string() + "` in one of the stores, or keep both apart");
+  return Status::already_exists("the target has another set of this name", source.name.to_string(),
+                                {Remedy::drop_set_in_one_store, source.name.to_string()});
 }
 
 Status check_scores(const Store& from, const Store& to) {
@@ -280,7 +279,7 @@ Status check_scores(const Store& from, const Store& to) {
   if (same) return {};
   return Status::invalid_argument(
       "the stores name their chunks by different hashes", to.path(),
-      "make the target with `varve init --score-bits " + std::to_string(8 * from.score().score_bytes()) + "`");
+      {Remedy::create_store_with_score_bits, std::to_string(8 * from.score().score_bytes())});
 }
 
 class Transfer {
@@ -406,7 +405,7 @@ template <class Run>
 Result<TransferReport> with_retries(const Store& from, const Store& to, const SetName& name,
                                     const TransferOptions& options, ProgressSink& progress, const Run& run) {
   VARVE_TRY(check_scores(from, to));
-  const Result<TransferReport> report = start_over_if_lost(name, progress, [&] {
+  const Result<TransferReport> report = start_over_if_lost(progress, [&] {
     Transfer transfer(from, to, options, progress);
     return run(transfer);
   });

@@ -107,7 +107,8 @@ TEST_F(Transferring, RefusesToReplaceAnotherSetOfThatName) {
   ASSERT_TRUE(save_numbers(*to, {"job", 1}, numbers_between(2, 50)).ok());
   const Status refused = copy({"job", 1}).status();
   EXPECT_EQ(refused.code(), StatusCode::already_exists);
-  EXPECT_FALSE(refused.hint().empty());
+  EXPECT_EQ(refused.remedy(), Remedy::drop_set_in_one_store);
+  EXPECT_EQ(refused.remedy_argument(), "job@1");
   EXPECT_TRUE(test::check_numbers(*to, {"job", 1}, numbers_between(2, 50)).ok());
 }
 
@@ -143,7 +144,8 @@ TEST_F(Transferring, RefusesStoresWhoseScoresAreOfOtherKinds) {
   ASSERT_TRUE(save_numbers(*from, {"job", 1}, {1}).ok());
   const Status refused = copy_set(*from, *other, {"job", 1}).status();
   EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
-  EXPECT_NE(refused.hint().find("--score-bits 256"), std::string::npos) << refused.to_string();
+  EXPECT_EQ(refused.remedy(), Remedy::create_store_with_score_bits);
+  EXPECT_EQ(refused.remedy_argument(), "256");
 }
 
 TEST_F(Transferring, SaysThatTheSourceHasNoSuchSet) {

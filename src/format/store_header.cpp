@@ -29,7 +29,7 @@ ByteVector encode_store_header(const StoreHeader& header) {
 Result<StoreHeader> decode_store_header(ByteSpan raw, const std::string& path) {
   if (raw.size() != kHeaderBytes || as_text(raw.first(8)) != kMagic ||
       crc32c(raw.first(kHeaderBytes - 4)) != load_le<uint32_t>(raw.data() + kHeaderBytes - 4)) {
-    return Status::corrupt("the store's header is damaged", path, kHowToRestoreHeader);
+    return Status::corrupt("the store's header is damaged", path, Remedy::rebuild_header);
   }
   const auto version = load_le<uint16_t>(raw.data() + 8);
   if (version != kVersion) {

@@ -7,9 +7,6 @@
 
 namespace varve {
 
-/// The hint where a store lacks its header.
-inline constexpr const char* kHowToRestoreHeader = "run `varve repair`: the arenas say what was in it";
-
 /// What makes a folder a store: FORMAT.md, "Store header". Each arena's header says the same.
 struct StoreHeader {
   UniqueId store;

@@ -20,7 +20,7 @@ struct RawDescription {
   bool operator==(const RawDescription&) const = default;
 };
 
-/// Parses the argument of --raw: `TYPE[:N,N,...][@HEADER_BYTES]`, such as `f64:128,128,64`, `f32be` or `i32:1000@512`.
+/// Parses `TYPE[:N,N,...][@HEADER_BYTES]`, such as `f64:128,128,64`, `f32be` or `i32:1000@512`.
 /// Types are written as ElementType::parse takes them. invalid_argument: anything else.
 Result<RawDescription> parse_raw_description(std::string_view text);
 
@@ -36,10 +36,10 @@ inline constexpr uint64_t kSidecarBytesMax = 64_MiB;
 ///
 ///     { "variables": [ { "name": "/Fluid/Temperature", "type": "f64", "shape": [128, 128], "offset": 512 }, ... ] }
 ///
-/// `type` is written as for --raw, `shape` has the slowest dimension first (default: a scalar), `offset` is where the
-/// array begins, in bytes from the file's start (default: where the variable before it ends). What no variable covers
-/// is skeleton. Other members are ignored. invalid_argument: not such a description, or it does not fit a file of
-/// `file_bytes`.
+/// `type` is written as ElementType::parse() takes it, `shape` has the slowest dimension first (default: a scalar),
+/// `offset` is where the array begins, in bytes from the file's start (default: where the variable before it ends).
+/// What no variable covers is skeleton. Other members are ignored. invalid_argument: not such a description, or it does
+/// not fit a file of `file_bytes`.
 Result<Layout> sidecar_layout(std::string_view json, uint64_t file_bytes);
 
 }  // namespace varve

@@ -428,8 +428,7 @@ Result<std::unique_ptr<LevelStore>> open_when_made(const std::function<Result<st
     if (failure.code() != StatusCode::not_found && failure.code() != StatusCode::invalid_argument) return opened;
     sleep_for(kMakingPause);
   }
-  return Status(StatusCode::busy, std::string(failure.message()), std::string(failure.subject()),
-                std::string(failure.hint()));
+  return failure.with_code(StatusCode::busy);
 }
 }  // namespace
 

@@ -137,7 +137,7 @@ struct RunNews {
   Status last_error{};  ///< of saving there
 };
 
-/// What a level has, for who looks at it from outside (`varve levels`).
+/// What a level has, for who looks at it from outside.
 struct LevelContents {
   struct Job {
     std::string job;
@@ -215,7 +215,7 @@ class Level {
   /// Gives up what is on its way. After it: the last error, if anything was left out.
   virtual Status end() { return {}; }
 
-  /// What is here, as `varve levels` shows it. `nearest`: the nearest store; null if it cannot be reached.
+  /// What is here, for who looks at it from outside. `nearest`: the nearest store; null if it cannot be reached.
   virtual Result<LevelContents> contents(const Store* nearest) = 0;
 
  protected:

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/quantity.h"
+#include "service/location.h"
 
 namespace varve {
 
@@ -141,8 +142,8 @@ std::string rate_text(uint64_t rate) {
   }
   return fmt::format("{}B/s", rate);
 }
-}  // namespace
 
+/// A place with what would end it in a level's text written as %XX.
 std::string escape_place(std::string_view place) {
   std::string text;
   for (const char letter : place) {
@@ -154,6 +155,7 @@ std::string escape_place(std::string_view place) {
   }
   return text;
 }
+}  // namespace
 
 Status take_place(LevelSpec& level, std::string_view word) {
   std::string_view place = word;
@@ -200,6 +202,14 @@ Result<LevelSpec> parse_level(std::string_view text) {
     if (!taken.ok()) return with_level(taken, trimmed(text));
   }
   return level;
+}
+
+Result<LevelSpec> level_at(std::string_view location) {
+  VARVE_ASSIGN(const Location place, Location::parse(location));
+  if (!place.is_folder()) return parse_level(escape_place(location));
+  LevelSpec folder;
+  folder.place = place.folder;
+  return folder;
 }
 
 Result<std::vector<LevelSpec>> parse_levels(std::string_view text) {

@@ -97,8 +97,9 @@ Result<std::vector<LevelSpec>> parse_levels(std::string_view text);
 /// The levels in one text that parse_levels() takes.
 std::string to_string(const std::vector<LevelSpec>& levels);
 
-/// `place`, as LevelSpec takes it, with what would end it in a level's text written as %XX.
-std::string escape_place(std::string_view place);
+/// The level that is a store at this place, which is written as for open_location(), and has no options.
+Result<LevelSpec> level_at(std::string_view location);
+
 /// LevelKind::take of kinds that are a word and a place behind it: the first of the kind's words.
 Status take_place(LevelSpec& level, std::string_view word);
 /// LevelKind::name of these.

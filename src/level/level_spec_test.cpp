@@ -80,6 +80,8 @@ TEST(LevelSpec, SaysWhichLevelIsWrongAndWhatIsWrongWithIt) {
       {"dir:", "says no place"},
       {"local:", "says no place"},
       {"tcp://", "says no place"},
+      {"tcp://host", "no port"},
+      {"tcp://a:1,a:1", "are the same"},
       {"xor:1", "not a scheme of redundancy"},
       {"rs:4", "not a scheme of redundancy"},
       {"dir:/x every=0", "at least 1"},

@@ -11,6 +11,7 @@
 #include "level/farther_level.h"
 #include "level/levels.h"
 #include "level/stored_image.h"
+#include "service/location.h"
 #include "store/catalog.h"
 #include "store/commit.h"
 #include "store/condemn.h"
@@ -285,8 +286,7 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
   const Result<const Store*> opened = store();
   if (!opened.ok()) {
     // Out of reach for this rank, it may be whole all the same.
-    return Status::io_error(std::string(opened.status().message()), std::string(opened.status().subject()),
-                            std::string(opened.status().hint()));
+    return opened.status().with_code(StatusCode::io_error);
   }
   auto image = std::make_unique<Image>(*this, **opened);
   VARVE_TRY(image->open(candidate.step));
@@ -439,6 +439,12 @@ std::unique_ptr<Level> make_store_level(const LevelSpec& spec, LevelWorld& world
   if (before.stores().empty()) return std::make_unique<StoreLevel>(spec, world, /*is_nearest=*/true);
   return std::make_unique<FartherLevel>(spec, world, before);
 }
+
+/// Of kinds whose place open_location() takes as it is.
+Status take_location(LevelSpec& level, std::string_view word) {
+  VARVE_TRY(take_place(level, word));
+  return Location::parse(name_with_place(level)).status();
+}
 }  // namespace
 
 constinit const LevelKind kNodeLevel{
@@ -450,19 +456,22 @@ constinit const LevelKind kNodeLevel{
     .name = name_with_place,
     .make = make_store_level,
 };
-constinit const LevelKind kFolderLevel{
-    .form = "dir:PATH", .words = {"dir:"}, .take = take_place, .name = name_with_place, .make = make_store_level};
+constinit const LevelKind kFolderLevel{.form = "dir:PATH",
+                                       .words = {kFolderPrefix},
+                                       .take = take_location,
+                                       .name = name_with_place,
+                                       .make = make_store_level};
 /// Of stores that are reached by an address.
 constexpr LevelKind kind_by_address(std::string_view form, std::string_view word) {
   return {.form = form,
           .words = {word},
           .on_servers = true,
-          .take = take_place,
+          .take = take_location,
           .name = name_with_place,
           .make = make_store_level};
 }
-constinit const LevelKind kTcpLevel = kind_by_address("tcp://HOST:PORT", "tcp://");
-constinit const LevelKind kUnixLevel = kind_by_address("unix:PATH", "unix:");
-constinit const LevelKind kBucketLevel = kind_by_address("s3://BUCKET/PREFIX", "s3://");
+constinit const LevelKind kTcpLevel = kind_by_address("tcp://HOST:PORT", kTcpPrefix);
+constinit const LevelKind kUnixLevel = kind_by_address("unix:PATH", kUnixPrefix);
+constinit const LevelKind kBucketLevel = kind_by_address("s3://BUCKET/PREFIX", kBucketPrefix);
 
 }  // namespace varve

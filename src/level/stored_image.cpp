@@ -82,7 +82,7 @@ Status StoredImage::find_origin(const SetRecord& record, uint32_t group) {
     }
   }
   return Status::invalid_argument("the set does not say of which run it is: it was not made by a session",
-                                  record.name.to_string(), "take another job name; `varve restore` gives its files");
+                                  record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
 }
 
 Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
@@ -127,7 +127,7 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
   }
   // No damage that an older set would mend, and nothing that a run may replace.
   return Status::invalid_argument(fmt::format("the set has nothing of rank {}: it was not made by a session", rank),
-                                  record.name.to_string(), "take another job name; `varve restore` gives its files");
+                                  record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
 }
 
 Status StoredImage::read_table() {

@@ -250,7 +250,7 @@ class NeededArenas {
         found = true;
       }
       if (found) continue;
-      return Status::not_found("no arena holds what a set needs", store_.path(), "`varve verify` says what is damaged");
+      return Status::not_found("no arena holds what a set needs", store_.path(), Remedy::verify);
     }
     return std::move(arenas_);
   }

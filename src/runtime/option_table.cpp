@@ -152,16 +152,10 @@ Status take_write_rate(Settings& settings, const std::string& text) {
   return {};
 }
 
-/// A folder, or what LevelSpec calls a place that holds sets. The memory before it is a level, too.
+/// A place that open_location() takes. The memory before it is a level, too.
 Status take_store(Settings& settings, const std::string& text) {
   VARVE_TRY(take_path(settings.store, text));
-  LevelSpec store;
-  store.place = text;
-  for (const LevelKind* const kind : level_kinds()) {
-    const std::string_view word = kind->words.front();
-    if (kind->position != LevelKind::Position::farther || !text.starts_with(word)) continue;
-    VARVE_ASSIGN(store, parse_level(std::string(word) + escape_place(text.substr(word.size()))));
-  }
+  VARVE_ASSIGN(LevelSpec store, level_at(text));
   VARVE_ASSIGN(LevelSpec memory, parse_level("memory"));
   settings.levels = {std::move(memory), std::move(store)};
   return {};

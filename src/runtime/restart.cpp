@@ -135,10 +135,10 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
     if (!decision.unreadable.empty()) {
       return Status::io_error(
           fmt::format("no checkpoint could be loaded, and some could not be read; {}", newest.message()),
-          std::string(newest.subject()), "try again; to start anew, `varve drop` the sets");
+          std::string(newest.subject()), Remedy::try_again_or_drop_sets);
     }
     return Status::corrupt(fmt::format("no checkpoint is whole; {}", newest.message()), std::string(newest.subject()),
-                           "`varve verify` tells what is damaged; `varve drop` the sets to start anew");
+                           Remedy::verify_or_drop_sets);
   }
   return decision;
 }

@@ -298,10 +298,8 @@ Status RunSession::reserve_memory() {
   const Status shortage = memory_->take_shortage();
   VARVE_ASSIGN(const std::vector<RankFailure> shortages, gather_failures(*ranks_, shortage));
   if (ranks_->rank() == 0 && !shortages.empty()) {
-    const std::string where = ranks_->rank_count() == 1 ? "" : fmt::format("rank {}: ", shortages.front().rank);
-    const Status& first = shortages.front().what;
-    notify(
-        {first.code(), where + std::string(first.message()), std::string(first.subject()), std::string(first.hint())});
+    const RankFailure& first = shortages.front();
+    notify(ranks_->rank_count() == 1 ? first.what : first.what.with_context(fmt::format("rank {}", first.rank)));
   } else if (!shortage.ok()) {
     warnings_.add(shortage);
   }

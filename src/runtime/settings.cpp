@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/status_codec.h"
 #include "format/set_record.h"
 #include "runtime/option_table.h"
 
@@ -205,18 +206,13 @@ std::vector<Status> misspelt_variables(const SettingsSources& sources) {
   return warnings;
 }
 
-// From rank 0 to the others, as texts: status code u8; if it is ok, count varint | count times: name, text, origin u8,
-// where; else message, subject, hint.
+// From rank 0 to the others: a Status; if it is ok, count varint | count times: name, text, origin u8, where, the
+// former as texts.
 
 ByteVector encode(const Result<Settings>& settings) {
-  ByteVector bytes;
+  ByteVector bytes = encode_status(settings.status());
+  if (!settings.ok()) return bytes;
   ByteWriter out(bytes);
-  out.u8(static_cast<uint8_t>(settings.status().code()));
-  if (!settings.ok()) {
-    const Status failure = settings.status();
-    for (const std::string_view part : {failure.message(), failure.subject(), failure.hint()}) out.text(part);
-    return bytes;
-  }
   out.varint(settings->options.size());
   for (const EffectiveOption& option : settings->options) {
     out.text(option.name);
@@ -229,14 +225,9 @@ ByteVector encode(const Result<Settings>& settings) {
 
 Result<Settings> decode(ByteSpan bytes) {
   ByteReader in(bytes);
-  VARVE_ASSIGN(const uint8_t code, in.u8());
-  if (code > static_cast<uint8_t>(StatusCode::internal)) return Status::corrupt("rank 0 sent no options");
-  if (static_cast<StatusCode>(code) != StatusCode::ok) {
-    VARVE_ASSIGN(const std::string_view message, in.text());
-    VARVE_ASSIGN(const std::string_view subject, in.text());
-    VARVE_ASSIGN(const std::string_view hint, in.text());
-    return Status(static_cast<StatusCode>(code), std::string(message), std::string(subject), std::string(hint));
-  }
+  Status failure;
+  VARVE_TRY(get_status(in, failure));
+  VARVE_TRY(failure);
   VARVE_ASSIGN(const uint64_t count, in.count(4));
   std::vector<EffectiveOption> options;
   for (uint64_t i = 0; i < count; ++i) {

@@ -367,6 +367,10 @@ TEST_F(Options, AStoreIsShortForMemoryAndOnePlace) {
     code_.store = store;
     EXPECT_EQ(to_string(resolve().value().levels), levels) << store;
   }
+  for (const char* nowhere : {"http://host/store", "tcp://host", "unix:"}) {
+    code_.store = nowhere;
+    EXPECT_NE(failure().find("the option store (the program)"), std::string::npos) << nowhere << ": " << failure();
+  }
 }
 
 TEST_F(Options, LevelsTakeThePlaceOfAStore) {

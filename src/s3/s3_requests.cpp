@@ -219,7 +219,7 @@ Status S3Requests::refusal(const S3Call& call, const S3Answer& answer, const S3E
   if (error.code == "NoSuchBucket")
     return Status::not_found("there is no such bucket", where, "create it, or check its name");
   if (error.code == "QuotaExceeded" || status == 507)
-    return {StatusCode::no_space, message, where, "free some space (`varve prune`), or have the quota raised"};
+    return {StatusCode::no_space, message, where, Remedy::free_space_or_raise_quota};
   if (error.code == "RequestTimeTooSkewed" && call.signed_at && !answer.repeated) {
     return Status::busy("the process was stopped before it could send a request, which the service takes no more",
                         where, "do it again");

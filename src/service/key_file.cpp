@@ -53,8 +53,7 @@ Status check_secret(ByteSpan secret, const std::string& path) {
   for (const std::byte byte : secret) different.set(std::to_integer<size_t>(byte));
   if (secret.size() >= (digits ? kSecretDigitsMin : kSecretBytesMin) && different.count() >= kDifferentBytesMin)
     return {};
-  return Status::invalid_argument("the key file holds too little to be a secret", path,
-                                  "make one with `varve serve --new-key " + path + "`");
+  return Status::invalid_argument("the key file holds too little to be a secret", path, {Remedy::make_key, path});
 }
 }  // namespace
 

@@ -14,11 +14,6 @@
 namespace varve {
 
 namespace {
-constexpr std::string_view kFolderPrefix = "dir:";
-constexpr std::string_view kUnixPrefix = "unix:";
-constexpr std::string_view kTcpPrefix = "tcp://";
-constexpr std::string_view kS3Prefix = "s3://";
-
 class FolderPlace final : public StorePlace {
  public:
   explicit FolderPlace(std::string path) : backend_(posix_file_system(), std::move(path)) {}
@@ -160,7 +155,7 @@ Result<Location> Location::parse(std::string_view text) {
     VARVE_ASSIGN(location.servers, parse_servers(text, prefix));
     return location;
   }
-  if (text.starts_with(kS3Prefix)) {
+  if (text.starts_with(kBucketPrefix)) {
     location.bucket = std::string(text);
     return location;
   }

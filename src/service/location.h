@@ -14,6 +14,10 @@ namespace varve {
 
 class ServerLink;
 
+/// How a store's place begins, if it is no server's; a folder's may do without.
+inline constexpr std::string_view kFolderPrefix = "dir:";
+inline constexpr std::string_view kBucketPrefix = "s3://";
+
 /// What a user writes for a store: a path, `dir:/path`, `unix:/path[,/path…]`, `tcp://host:port[,host:port…]` or
 /// `s3://bucket/prefix`.
 struct Location {

@@ -392,7 +392,7 @@ class FolderSync {
 
   /// Of the attempt that went through. `path` is for the message.
   Status outcome(const std::string& path) {
-    if (!refused_.ok()) return {refused_.code(), std::string(refused_.message()), path, std::string(refused_.hint())};
+    if (!refused_.ok()) return refused_.with_subject(path);
     VARVE_TRY(failure_of(reply_, path));
     link_.with_changes([&](NameChanges& changes) { changes.forget_synced(request_.path, changes_before_); });
     return {};
@@ -427,8 +427,7 @@ class RemoteWatch final : public PowerWatch {
 Status failure_of(const Reply& reply, const std::string& path) {
   switch (reply.outcome) {
     case Outcome::done: return {};
-    case Outcome::failed:
-      return {reply.status.code(), std::string(reply.status.message()), path, std::string(reply.status.hint())};
+    case Outcome::failed: return reply.status.with_subject(path);
     case Outcome::unknown_handle: return Status::io_error("the server has closed the file", path);
     case Outcome::cannot_tell:
       return Status::io_error("the server was restarted meanwhile, and cannot tell whether this was done", path,

@@ -220,7 +220,7 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
 Status ServerLink::prepare_tls() {
   if (options_.key_file.empty()) {
     return Status::invalid_argument("a server over TCP needs the key that it shares with its clients", name(),
-                                    "give --key-file FILE, or `export VARVE_KEY_FILE=FILE`");
+                                    Remedy::name_key_file);
   }
   VARVE_ASSIGN(const SharedKey key, read_key_file(options_.key_file));
   VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::client, {key}));
@@ -232,7 +232,7 @@ Status ServerLink::unreachable(const Status& failure) {
   const bool full = failure.code() == StatusCode::busy;
   return Status(full ? StatusCode::busy : StatusCode::io_error,
                 "the server " + name() + " does not answer: " + failure.to_string(), "",
-                full ? "try again, or start it with more --connections" : "start it, or check what has become of it");
+                full ? Hint(Remedy::try_again_or_allow_connections) : "start it, or check what has become of it");
 }
 
 Result<std::unique_ptr<ByteStream>> ServerLink::make_stream(UniqueFd socket, Deadline deadline) const {

@@ -25,9 +25,6 @@
 namespace varve {
 
 namespace {
-constexpr std::string_view kUnixPrefix = "unix:";
-constexpr std::string_view kTcpPrefix = "tcp://";
-
 Status malformed(std::string_view text, std::string_view what) {
   return Status::invalid_argument(std::string(what), std::string(text), "an address is unix:/path or tcp://host:port");
 }

@@ -14,6 +14,10 @@
 
 namespace varve {
 
+/// How addresses of servers begin.
+inline constexpr std::string_view kUnixPrefix = "unix:";
+inline constexpr std::string_view kTcpPrefix = "tcp://";
+
 /// Where a server listens: `unix:/path` or `tcp://host:port` (of IPv6: `tcp://[::1]:port`).
 struct ServerAddress {
   enum class Kind : uint8_t { unix_socket, tcp };

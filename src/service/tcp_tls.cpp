@@ -276,7 +276,7 @@ class OpenSslParty final : public TlsParty {
     const Status done = stream->shake_hands(role_, deadline);
     if (done.code() == StatusCode::permission_denied) {
       return Status(StatusCode::permission_denied, "the two sides do not share a key: " + std::string(done.message()),
-                    "", "give both the same --key-file");
+                    "", Remedy::share_key_file);
     }
     VARVE_TRY(done);
     const size_t key = stream->key();

@@ -10,7 +10,7 @@
 namespace varve {
 
 inline constexpr size_t kWireHeaderBytes = 40;
-inline constexpr uint8_t kWireVersion = 1;
+inline constexpr uint8_t kWireVersion = 2;
 inline constexpr uint32_t kWireFieldsBytesMax = 64_KiB;
 inline constexpr uint32_t kWireDataBytesMax = 1_MiB;
 

@@ -27,8 +27,7 @@ Result<ByteVector> decode_node(ByteSpan meta, ByteSpan body, const ScoreFunction
 }  // namespace
 
 Status ArenaReader::at(const Status& status, uint64_t offset) const {
-  return {status.code(), std::string(status.message()), fmt::format("{} at byte {}", path_, offset),
-          std::string(status.hint())};
+  return status.with_subject(fmt::format("{} at byte {}", path_, offset));
 }
 
 Result<std::shared_ptr<ArenaReader>> ArenaReader::open(Backend& backend, const std::string& path, const ArenaId& id,

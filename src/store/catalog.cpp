@@ -24,7 +24,7 @@ std::optional<uint64_t> step_of_record(std::string_view file_name) {
 }
 
 Status no_such_set(const SetName& name) {
-  return Status::not_found("no such set", name.to_string(), "`varve list` shows the sets of the store");
+  return Status::not_found("no such set", name.to_string(), Remedy::list_sets);
 }
 }  // namespace
 
@@ -103,9 +103,7 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
   }
   Result<SetRecord> record = decode_set_record(*raw, store_.score());
   if (!record.ok()) {
-    return Status(record.status().code(), std::string(record.status().message()), path,
-                  std::string(record.status().hint()))
-        .with_hint("the other sets are not affected; `varve drop " + name.to_string() + "` removes this one");
+    return record.status().with_subject(path).with_hint({Remedy::drop_set, name.to_string()});
   }
   if (record->name != name) return Status::corrupt("a set record lies under another set's name", path);
   return record;
@@ -113,8 +111,9 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
 
 bool Catalog::has(const SetName& name) const { return store_.backend().status(record_path(name)).ok(); }
 
-Status Catalog::check_is_new(const SetName& name, const char* hint) const {
-  return has(name) ? Status::already_exists("the set is in the store already", name.to_string(), hint) : Status();
+Status Catalog::check_is_new(const SetName& name, Hint hint) const {
+  return has(name) ? Status::already_exists("the set is in the store already", name.to_string(), std::move(hint))
+                   : Status();
 }
 
 Status Catalog::unless_dropped(const SetName& name, Status status) const {
@@ -137,8 +136,7 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
   }
   VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(std::string(text)));
   if (job_steps.empty()) {
-    return Status::not_found("the store has no set of this job", std::string(text),
-                             "`varve list` shows the sets of the store");
+    return Status::not_found("the store has no set of this job", std::string(text), Remedy::list_sets);
   }
   return SetName{std::string(text), job_steps.back()};
 }

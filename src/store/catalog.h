@@ -29,7 +29,7 @@ class Catalog {
   /// Whether a set of this name is committed.
   bool has(const SetName& name) const;
   /// already_exists if a set of this name is committed, with a hint what to do.
-  Status check_is_new(const SetName& name, const char* hint = "") const;
+  Status check_is_new(const SetName& name, Hint hint = {}) const;
   /// The status to report for a `status` met while the set was read: a set that is dropped takes its arenas with it, in
   /// time, so that what looks corrupt is not_found if the set is gone by now.
   Status unless_dropped(const SetName& name, Status status) const;

@@ -98,7 +98,7 @@ void WriterLease::beat() {
 }
 
 Status WriterLease::lost_status(const SetName& set) {
-  return Status::busy("a prune took this writer for dead before it could commit", set.to_string(), "save again");
+  return Status::busy("a prune took this writer for dead before it could commit", set.to_string(), Remedy::save_again);
 }
 
 bool WriterLease::lost() const {
@@ -115,7 +115,7 @@ Status WriterLease::prepare(const SetRecord& record) {
   const ByteVector raw = encode_set_record(record, store_.score());
   if (raw.size() > kSetRecordBytesMax) {
     return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
-                                  "lay more ranks together (--group-size)");
+                                  Remedy::lay_more_ranks_together);
   }
   const Status written = record_->rewrite(raw);
   return written.code() == StatusCode::not_found ? lost_status(record.name) : written;
@@ -127,7 +127,7 @@ Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
   const Status published = record_->become(catalog.record_path(name), if_exists);  // the commit point
   if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", name.to_string(),
-                                  "choose another step with --step, or `varve drop` the old set first");
+                                  {Remedy::choose_another_step, name.to_string()});
   }
   if (published.code() == StatusCode::not_found) return lost_status(name);
   VARVE_TRY(published);
@@ -292,10 +292,7 @@ Result<SetRecord> read_part(const Store& store, const PartName& name) {
   const std::string path = part_path(store, name);
   VARVE_ASSIGN(ByteVector raw, read_record(store.backend(), path, kSetRecordBytesMax));
   Result<SetRecord> record = decode_set_record(raw, store.score());
-  if (!record.ok()) {
-    return Status(record.status().code(), std::string(record.status().message()), path,
-                  std::string(record.status().hint()));
-  }
+  if (!record.ok()) return record.status().with_subject(path);
   if (record->name != name.set) return Status::corrupt("a part of a set lies under another set's name", path);
   return record;
 }

@@ -52,11 +52,8 @@ class WriterLease {
 
   /// Whether a prune has given this writer up: nothing that it has written can be committed, or need even be there.
   bool lost() const;
-  /// busy, with what to tell the user then.
+  /// busy, with what to tell the user then: the remedy is save_again.
   static Status lost_status(const SetName& set);
-  static bool is_lost_status(const Status& status, const SetName& set) {
-    return status.code() == StatusCode::busy && status.subject() == set.to_string();
-  }
 
   /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
   /// first. already_exists if the set is there already; busy if the lease was taken away.
@@ -92,13 +89,13 @@ class WriterLease {
   bool committed_ = false;
 };
 
-/// What `write` gives, which writes `set` with a lease of its own: a writer that a prune took for dead starts over,
+/// What `write` gives, which writes a set with a lease of its own: a writer that a prune took for dead starts over,
 /// some times.
 template <class Write>
-auto start_over_if_lost(const SetName& set, ProgressSink& progress, const Write& write) {
+auto start_over_if_lost(ProgressSink& progress, const Write& write) {
   constexpr int kTriesMax = 3;
   auto outcome = write();
-  for (int tries = 1; tries < kTriesMax && WriterLease::is_lost_status(outcome.status(), set); ++tries) {
+  for (int tries = 1; tries < kTriesMax && outcome.status().remedy() == Remedy::save_again; ++tries) {
     progress.warning(outcome.status().with_context("starting over"));
     outcome = write();
   }

@@ -20,9 +20,6 @@ constexpr std::string_view kFirstLine = "varve run 1\n";
 constexpr double kLookSeconds = 0.5;
 /// Runs that are faster than this one, one after the other.
 constexpr int kTriesMax = 100;
-constexpr const char* kHint =
-    "wait for its end, or give this run another job name; if that run is known to be gone, take the job over "
-    "(take_over, VARVE_TAKE_OVER=true)";
 
 std::string runs_path(const Store& store) { return join_path(store.path(), "runs"); }
 std::string lease_path(const Store& store, const std::string& job) {
@@ -213,7 +210,7 @@ Result<bool> JobLease::await_death(const Seen& first) {
 Status JobLease::running_already(const Seen& seen) const {
   return Status::busy(
       fmt::format("the job is running already: {}", seen.holder ? seen.holder->to_string() : "nobody can tell where"),
-      terms_.job, kHint);
+      terms_.job, Remedy::take_job_over);
 }
 
 // Signs of life

@@ -94,8 +94,9 @@ Status mark_record(const Store& store, const SetRecord& record, Needs& needs) {
   return {};
 }
 
-Status unknown(const Status& status, const std::string& whose, const std::string& hint) {
-  return status.with_context("nothing was removed, as it is unknown what " + whose + " needs").with_hint(hint);
+Status unknown(const Status& status, const std::string& whose, Hint hint) {
+  return status.with_context("nothing was removed, as it is unknown what " + whose + " needs")
+      .with_hint(std::move(hint));
 }
 
 Status mark_parts(const Store& store, Needs& needs) {
@@ -143,7 +144,7 @@ Status mark_set(const Store& store, const SetName& name, Needs& needs) {
                        (record.ok() && now.ok() &&
                         encode_set_record(*now, store.score()) != encode_set_record(*record, store.score()));
     if (!other) {
-      return unknown(marked, "the set " + name.to_string(), "`varve drop " + name.to_string() + "` gives the set up");
+      return unknown(marked, "the set " + name.to_string(), {Remedy::drop_set, name.to_string()});
     }
     record = now;
   }

@@ -243,9 +243,10 @@ class Pruner {
 
   /// A failure says what is done all the same, and does not advise to do what has just failed.
   Status told_what_was_dropped(const Status& failure) const {
-    std::string hint(failure.hint());
-    if (failure.code() == StatusCode::no_space) hint = "remove other files from that disk, and run it again";
-    const Status told(failure.code(), std::string(failure.message()), std::string(failure.subject()), std::move(hint));
+    const Status told = failure.code() != StatusCode::no_space
+                            ? failure
+                            : Status(failure.code(), std::string(failure.message()), std::string(failure.subject()),
+                                     "remove other files from that disk, and run it again");
     if (report_.dropped.empty()) return told;
     std::string names;
     for (const SetName& name : report_.dropped) names += (names.empty() ? "" : ", ") + name.to_string();

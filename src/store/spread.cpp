@@ -172,8 +172,7 @@ Result<std::vector<Backend*>> order_places(const std::vector<Backend*>& places) 
     for (Backend* const place : places) {
       VARVE_ASSIGN(const bool is_store, has_header(*place));
       if (is_store) {
-        return Status::invalid_argument("one of these places is a store of its own", place->root(),
-                                        "name it alone, or spread it over the others with `varve rebalance`");
+        return Status::invalid_argument("one of these places is a store of its own", place->root(), Remedy::rebalance);
       }
     }
     return places;

@@ -37,9 +37,9 @@ Status missing_store(Backend& backend) {
   for (const char* folder : {"arenas", "sets"}) {
     const Result<std::vector<DirectoryEntry>> inside = backend.list(join_path(path, folder));
     if (!inside.ok() || inside->empty()) continue;
-    return Status::corrupt("a store is here whose header is lost", Store::header_path(path), kHowToRestoreHeader);
+    return Status::corrupt("a store is here whose header is lost", Store::header_path(path), Remedy::rebuild_header);
   }
-  return Status::not_found("no store here", path, "create one with `varve init " + path + "`");
+  return Status::not_found("no store here", path, {Remedy::create_store, path});
 }
 
 std::vector<ArenaId> ArenaDirectory::candidates(const Score& score) const {
@@ -338,9 +338,7 @@ Result<std::vector<ArenaId>> Store::arenas_listing(std::span<const Score> scores
 namespace {
 /// What no arena has, so that the arena `where` it was is damaged or gone.
 Status lacking(const char* what, const std::string& where) {
-  return Status::corrupt(what, where,
-                         "`varve verify` says which sets need it; put the arena back from a copy of the store, or take "
-                         "what is lacking from another one with `varve repair`");
+  return Status::corrupt(what, where, Remedy::verify_and_replace_arena);
 }
 
 constexpr const char* kPackLacking = "no arena holds a pack that a set needs";
@@ -365,7 +363,7 @@ Result<T> read_first_whole(const Places& places, const Read& read, const char* w
 /// What a tree node says is wrong; `where` it should have been right.
 Status located(const Status& wrong, const std::string& where) {
   const std::string subject = wrong.subject().empty() ? where : where + ", " + std::string(wrong.subject());
-  return {wrong.code(), std::string(wrong.message()), subject, std::string(wrong.hint())};
+  return wrong.with_subject(subject);
 }
 }  // namespace
 

@@ -216,9 +216,7 @@ class Verifier {
       pack_damages_.push_back({Status::corrupt("a pack lacks chunks that sets refer to", arena), {}, std::move(packs)});
     }
     for (auto& [arena, packs] : missing) {
-      pack_damages_.push_back({Status::corrupt("packs that sets need are in no arena", arena,
-                                               "put the arena back from a copy of the store, or take what is lacking "
-                                               "from another one with `varve repair`"),
+      pack_damages_.push_back({Status::corrupt("packs that sets need are in no arena", arena, Remedy::replace_arena),
                                {},
                                std::move(packs)});
     }

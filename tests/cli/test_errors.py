@@ -93,9 +93,20 @@ class Usage(ProgramTest):
         for code, name, arguments in ((NOT_FOUND, "not_found", ("show", "nope@1")), (USAGE, "invalid_argument", ("prune", "--keep-last", "0")),
                                       (USAGE, "invalid_argument", ("save", ".", "--frobnicate"))):
             error = json.loads(self.fails(code, *arguments, "--json"))["error"]
-            self.assertEqual(set(error), {"code", "message", "subject", "hint"})
+            self.assertEqual(set(error), {"code", "message", "subject", "hint", "remedy", "remedy_argument"})
             self.assertEqual(error["code"], name)
 
+    def test_a_program_learns_what_can_be_done(self):
+        self.varve("save", self.write("saved/file").parent, "--job", "job", "--step", "1")
+        for code, arguments, remedy, about in (
+                (NOT_FOUND, ("show", "job@2"), "list_sets", ""),
+                (EXISTS, ("save", self.work / "saved", "--job", "job", "--step", "1"), "choose_another_step", "job@1"),
+                (NOT_FOUND, ("list", "--store", self.work / "none"), "create_store", str(self.work / "none")),
+                (USAGE, ("drop", "job"), "none", "")):
+            with self.subTest(arguments=arguments):
+                error = json.loads(self.fails(code, *arguments, "--json"))["error"]
+                self.assertEqual((error["remedy"], error["remedy_argument"]), (remedy, about))
+        self.assertIn("`varve drop job@1`", self.fails(EXISTS, "save", self.work / "saved", "--job", "job", "--step", "1"))
 
     def test_a_file_in_place_of_a_folder_is_refused(self):
         path = self.write("saved/file")

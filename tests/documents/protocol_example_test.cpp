@@ -75,7 +75,8 @@ Request write() {
 Reply reply_to_write() {
   Reply reply;
   reply.outcome = Outcome::failed;
-  reply.status = Status(StatusCode::no_space, "cannot write to the file: No space left on device");
+  reply.status =
+      Status(StatusCode::no_space, "cannot write to the file: No space left on device", "", Remedy::free_space);
   return reply;
 }
 
@@ -114,7 +115,9 @@ TEST(ProtocolExample, IsUnderstood) {
 
   Wire failing(std::make_unique<RecordedStream>(none, documented("reply to write")));
   const Wire::Head failed = failing.receive_head(after_seconds(1)).value();
-  EXPECT_EQ(decode_reply(Message::write, failed.fields)->status.code(), StatusCode::no_space);
+  const Status failure = decode_reply(Message::write, failed.fields)->status;
+  EXPECT_EQ(failure.code(), StatusCode::no_space);
+  EXPECT_EQ(failure.remedy(), Remedy::free_space);
 }
 
 }  // namespace

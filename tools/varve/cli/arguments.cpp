@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/remedies.h"
 #include "cli/text.h"
 #include "core/bytes.h"
 
@@ -21,7 +22,7 @@ constexpr double kSecondsMax = 1e9;
 template <class T>
 T value_or_throw(const std::string& name, Result<T> result) {
   if (result.ok()) return std::move(result).value();
-  throw CLI::ValidationError(name, result.status().to_string());
+  throw CLI::ValidationError(name, in_one_line(result.status()));
 }
 
 /// An empty text is nobody's name: it comes from a variable of a script that is not set.
@@ -127,7 +128,7 @@ void Arguments::bandwidth(const std::string& name, double& into_bytes_per_second
 void Arguments::value(const std::string& name, const std::string& value_name,
                       std::function<Status(const std::string&)> take, const std::string& help) {
   auto checked = [name, take = std::move(take)](const std::string& given) {
-    if (Status taken = take(given); !taken.ok()) throw CLI::ValidationError(name, taken.to_string());
+    if (Status taken = take(given); !taken.ok()) throw CLI::ValidationError(name, in_one_line(taken));
   };
   app_.add_option_function<std::string>(name, checked, help)->type_name(value_name);
 }

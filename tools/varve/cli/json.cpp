@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/remedies.h"
 #include "cli/text.h"
 
 namespace varve::cli {
@@ -14,7 +15,9 @@ Json to_json(const Status& status) {
   return {{"code", status_code_name(status.code())},
           {"message", status.message()},
           {"subject", status.subject()},
-          {"hint", status.hint()}};
+          {"hint", hint_of(status)},
+          {"remedy", remedy_name(status.remedy())},
+          {"remedy_argument", status.remedy_argument()}};
 }
 
 Json to_json(const SetRecord& record) {
@@ -84,7 +87,7 @@ void MessageWriter::write(std::string_view kind, std::string_view prefix, const 
     text = std::string(prefix) + escape_text(what.message());
     if (!what.subject().empty()) text += ": " + quote_name(what.subject());
     text += '\n';
-    if (!what.hint().empty()) text += "  hint: " + escape_text(what.hint()) + '\n';
+    if (const std::string hint = hint_of(what); !hint.empty()) text += "  hint: " + escape_text(hint) + '\n';
   }
   std::lock_guard lock(mutex_);
   if (!line_.empty()) text = std::string(kEraseLine) + text + line_;

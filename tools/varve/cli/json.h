@@ -16,7 +16,7 @@ namespace varve::cli {
 /// Stable: keys may be added, but none changes its meaning (docs/GUIDE.md, "JSON").
 using Json = nlohmann::ordered_json;
 
-/// {"code", "message", "subject", "hint"}; the last two may be empty.
+/// {"code", "message", "subject", "hint", "remedy", "remedy_argument"}; subject, hint and argument may be empty.
 Json to_json(const Status& status);
 Json to_json(const SetRecord& record);
 Json to_json(const LevelCopy& copy);

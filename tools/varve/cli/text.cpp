@@ -6,6 +6,8 @@
 #include <array>
 #include <ctime>
 
+#include "cli/remedies.h"
+
 namespace varve::cli {
 
 namespace {
@@ -149,7 +151,8 @@ constexpr size_t kFilesShownMax = 10;
 void print_damage(Session& session, const Damage& damage) {
   session.print(std::string(damage.disposable ? "disposable: " : "damage: ") + escape_text(damage.what.message()) +
                 ": " + quote_name(damage.what.subject()) + "\n");
-  if (!damage.what.hint().empty()) session.print("  hint: " + escape_text(damage.what.hint()) + "\n");
+  if (const std::string hint = hint_of(damage.what); !hint.empty())
+    session.print("  hint: " + escape_text(hint) + "\n");
   if (damage.affected_sets.empty()) {
     session.print("  affects no set\n");
     return;

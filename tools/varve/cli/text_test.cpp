@@ -3,9 +3,19 @@
 #include <gtest/gtest.h>
 
 #include "cli/process.h"
+#include "cli/remedies.h"
 
 namespace varve::cli {
 namespace {
+
+TEST(Hints, AreSaidInCommands) {
+  const Status torn = Status::corrupt("it is torn", "/store/x", {Remedy::drop_set, "run@7"});
+  EXPECT_NE(hint_of(torn).find("`varve drop run@7`"), std::string::npos);
+  EXPECT_EQ(in_one_line(torn), "it is torn: /store/x (" + hint_of(torn) + ")");
+  EXPECT_EQ(hint_of(Status::corrupt("it is torn", {}, "put it back")), "put it back");
+  EXPECT_EQ(hint_of(Status::corrupt("it is torn")), "");
+  EXPECT_EQ(in_one_line(Status()), "ok");
+}
 
 TEST(Names, AreLeftAloneWhenPlain) {
   for (const char* name : {"a", "dump 7/cpu0001", "größe", "日本", "back\\slash"}) EXPECT_EQ(quote_name(name), name);

@@ -11,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/process.h"
+#include "cli/remedies.h"
 #include "cli/save_command.h"
 #include "cli/text.h"
 #include "core/process.h"
@@ -97,7 +98,7 @@ class Reporter final : public WatchListener {
       if (entry.state == WatchState::saved) continue;
       left_out_.push_back({entry.name, entry.state, entry.failure.ok() ? Status::busy(entry.lacking) : entry.failure});
       pending.push_back({entry.name.to_string(), state_name(entry.state),
-                         entry.failure.ok() ? entry.lacking : entry.failure.to_string()});
+                         entry.failure.ok() ? entry.lacking : in_one_line(entry.failure)});
     }
     auto same = [](const WatchStatus::Pending& a, const WatchStatus::Pending& b) {
       return a.set == b.set && a.state == b.state && a.why == b.why;
@@ -167,7 +168,7 @@ class Reporter final : public WatchListener {
       case was_saved: return fmt::format("{} is in the store already", set);
       case removed: return fmt::format("removed the originals of {}", set);
       case differs:
-      case failed: return fmt::format("{}: {}", set, event.entry.failure.to_string());
+      case failed: return fmt::format("{}: {}", set, in_one_line(event.entry.failure));
     }
     return {};
   }

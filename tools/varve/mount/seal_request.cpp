@@ -29,7 +29,7 @@ Result<std::string> request(const std::string& folder, unsigned what) {
   VARVE_TRY(decode_status(content, failure));
   if (!failure.subject().empty()) return failure;
   // The mount knows the folder by a number only.
-  return Status(failure.code(), std::string(failure.message()), folder, std::string(failure.hint()));
+  return failure.with_subject(folder);
 }
 }  // namespace
 

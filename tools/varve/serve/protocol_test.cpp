@@ -141,7 +141,7 @@ TEST(WireFrame, RefusesSizesThatNoMessageHas) {
     EXPECT_EQ(decode_wire_header(raw).status().code(), StatusCode::corrupt);
   }
   encode_wire_header({}, raw);
-  raw[4] = std::byte{2};  // of another version, and whole
+  raw[4] = std::byte{kWireVersion + 1};  // of another version, and whole
   store_le(raw + 36, crc32c(ByteSpan(raw, 36)));
   EXPECT_EQ(decode_wire_header(raw).status().code(), StatusCode::unsupported);
 }

@@ -52,7 +52,7 @@ Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions 
     const std::filesystem::path path = std::filesystem::canonical(folder, error);
     if (error) return Status::from_errno(error.value(), "watch", folder);
     const std::string job = watcher->options_.job.empty() ? path.filename().string() : watcher->options_.job;
-    VARVE_TRY(check_job_name(job).with_hint("name the job with --job"));
+    VARVE_TRY(check_job_name(job).with_hint(Remedy::name_the_job));
     for (size_t i = 0; i < watcher->finders_.size(); ++i) {
       const std::string& other = watcher->finders_[i].folder();
       if (is_below(path.string(), other) || is_below(other, path.string()))
@@ -251,7 +251,7 @@ Status Watcher::bring_along(const SetName& name, ProgressSink& progress) const {
   const StatusCode code = brought.code();
   if (code != StatusCode::busy && code != StatusCode::not_found) return brought;
   // These would mean that the set is not whole yet.
-  return Status::io_error(std::string(brought.message()), std::string(brought.subject()), std::string(brought.hint()));
+  return brought.with_code(StatusCode::io_error);
 }
 
 Status Watcher::remove(SetTracker::Entry& entry, ProgressSink& progress) {
