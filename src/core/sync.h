@@ -207,22 +207,6 @@ class ConditionVariable {
     return wait_until(mutex, moment_after(limit), std::move(done));
   }
 
-  // For what is not annotated yet.
-  template <class Predicate>
-  void wait(std::unique_lock<Mutex>& lock, Predicate done) VARVE_NO_THREAD_SAFETY_ANALYSIS {
-    while (!done()) wait(*lock.mutex());
-  }
-  std::cv_status wait_until(std::unique_lock<Mutex>& lock, Moment end) VARVE_NO_THREAD_SAFETY_ANALYSIS {
-    return wait_limited(*lock.mutex(), end) ? std::cv_status::no_timeout : std::cv_status::timeout;
-  }
-  template <class Predicate>
-  bool wait_until(std::unique_lock<Mutex>& lock, Moment end, Predicate done) VARVE_NO_THREAD_SAFETY_ANALYSIS {
-    while (!done()) {
-      if (!wait_limited(*lock.mutex(), end)) return done();
-    }
-    return true;
-  }
-
  private:
   void notify(bool all);
   bool wait_limited(Mutex& mutex, std::optional<Moment> end) VARVE_REQUIRES(mutex);

@@ -122,13 +122,13 @@ Result<T> SpreadFileSystem::ask(const std::string& path, const Question& questio
 }
 
 uint32_t SpreadFileSystem::last_place_of(const std::string& path, const Home& home) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = away_.find(base_name(path));
   return found == away_.end() ? home.place : found->second;
 }
 
 void SpreadFileSystem::remember(const std::string& path, const Home& home, uint32_t place) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (place == home.place) {
     away_.erase(base_name(path));
   } else {
