@@ -64,14 +64,14 @@ class S3BlockCache {
  public:
   using Block = std::shared_ptr<const ByteVector>;
   Block find(const std::string& key, uint64_t number) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = blocks_.find({key, number});
     if (found == blocks_.end()) return nullptr;
     used_.splice(used_.begin(), used_, found->second.used);
     return found->second.block;
   }
   void add(const std::string& key, uint64_t number, Block block) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [at, is_new] = blocks_.try_emplace({key, number});
     if (!is_new) return;
     bytes_ += block->size();
@@ -91,10 +91,10 @@ class S3BlockCache {
     Block block;
     std::list<Name>::iterator used;
   };
-  Mutex mutex_;  ///< guards what follows
-  std::map<Name, Cached> blocks_;
-  std::list<Name> used_;  ///< last used first
-  uint64_t bytes_ = 0;
+  Mutex mutex_;
+  std::map<Name, Cached> blocks_ VARVE_GUARDED_BY(mutex_);
+  std::list<Name> used_ VARVE_GUARDED_BY(mutex_);  ///< last used first
+  uint64_t bytes_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 
 namespace {
@@ -411,7 +411,7 @@ Result<FileStatus> S3Backend::status(const std::string& name) {
 }
 
 bool S3Backend::is_undecided(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return undecided_.contains(name);
 }
 
@@ -435,14 +435,7 @@ Status S3Backend::remove_if_there(const std::string& name) {
 
 // Records
 
-/// A record of which this process knows what it says.
-struct S3Backend::Held {
-  Mutex mutex;  ///< guards what follows, and orders all writes of the record
-  ByteVector contents;
-  std::string etag;
-};
-
-/// Makes `contents`, which may be its own, all that it says, if nobody has taken it away. With its mutex held.
+/// Makes `contents`, which may be its own, all that it says, if nobody has taken it away.
 Status S3Backend::write(Held& held, const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, key_of(name));
   const Result<std::string> etag = client_.put(key, contents, S3Condition::if_unchanged(held.etag));
@@ -457,18 +450,18 @@ class S3Backend::Record final : public HeldRecord {
   Record(S3Backend& backend, std::string name, std::string key, std::shared_ptr<Held> held)
       : backend_(backend), name_(std::move(name)), key_(std::move(key)), held_(std::move(held)) {}
   ~Record() override {
-    const std::lock_guard lock(backend_.mutex_);
+    const MutexLock lock(backend_.mutex_);
     backend_.held_.erase(name_);
   }
 
   Status rewrite(ByteSpan contents) override {
-    const std::lock_guard lock(held_->mutex);
+    const MutexLock lock(held_->mutex);
     return backend_.write(*held_, name_, contents);
   }
 
   Status become(const std::string& name, IfExists if_exists) override {
     VARVE_ASSIGN(const std::string key, backend_.key_of(name));
-    const std::lock_guard lock(held_->mutex);
+    const MutexLock lock(held_->mutex);
     const int64_t looked_at = backend_.client_.server_seconds();
     VARVE_TRY(backend_.write(*held_, name_, held_->contents));
     // Nobody takes the record away for late_commit_seconds() from now on, and the next request is of no effect 15
@@ -478,7 +471,7 @@ class S3Backend::Record final : public HeldRecord {
     // Busy: it came too late, and certainly had no effect.
     if (published.code() == StatusCode::already_exists || published.code() == StatusCode::busy) return published;
     if (!published.ok()) {
-      const std::lock_guard undecided_lock(backend_.mutex_);
+      const MutexLock undecided_lock(backend_.mutex_);
       backend_.undecided_.insert(name_);
       return published.with_context("nobody knows whether " + name + " was published");
     }
@@ -504,25 +497,24 @@ Status S3Backend::replace(const std::string& name, ByteSpan contents) {
 
 Result<std::unique_ptr<HeldRecord>> S3Backend::hold(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, key_of(name));
-  auto held = std::make_shared<Held>();
-  VARVE_ASSIGN(held->etag, client_.put(key, contents, S3Condition::if_absent()));
-  held->contents.assign(contents.begin(), contents.end());
+  VARVE_ASSIGN(std::string etag, client_.put(key, contents, S3Condition::if_absent()));
+  auto held = std::make_shared<Held>(contents, std::move(etag));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     held_[name] = held;
   }
   return std::unique_ptr<HeldRecord>(std::make_unique<Record>(*this, name, key, std::move(held)));
 }
 
 std::shared_ptr<S3Backend::Held> S3Backend::held(const std::string& name) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = held_.find(name);
   return found == held_.end() ? nullptr : found->second;
 }
 
 Status S3Backend::touch(const std::string& name) {
   if (const std::shared_ptr<Held> own = held(name)) {
-    const std::lock_guard lock(own->mutex);
+    const MutexLock lock(own->mutex);
     return write(*own, name, own->contents);
   }
   VARVE_ASSIGN(const std::string key, key_of(name));

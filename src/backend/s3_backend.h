@@ -53,7 +53,13 @@ class S3Backend final : public Backend {
   Result<uint64_t> free_bytes(const std::string& folder) override;
 
  private:
-  struct Held;
+  /// A record of which this process knows what it says.
+  struct Held {
+    Held(ByteSpan says, std::string is) : contents(says.begin(), says.end()), etag(std::move(is)) {}
+    Mutex mutex;  ///< orders all writes of the record
+    ByteVector contents VARVE_GUARDED_BY(mutex);
+    std::string etag VARVE_GUARDED_BY(mutex);
+  };
   class Record;
   Result<std::string> key_of(const std::string& name) const;
   /// What lies below a key, as a name; none if no name of ours has this key.
@@ -63,7 +69,7 @@ class S3Backend final : public Backend {
   Status remove_upload(const std::string& name);
   bool is_undecided(const std::string& name);
   std::shared_ptr<Held> held(const std::string& name);
-  Status write(Held& held, const std::string& name, ByteSpan contents);
+  Status write(Held& held, const std::string& name, ByteSpan contents) VARVE_REQUIRES(held.mutex);
 
   std::unique_ptr<HttpTransport> own_transport_;  ///< null: somebody else's
   const S3Place place_;
@@ -71,9 +77,10 @@ class S3Backend final : public Backend {
   const bool is_secure_;  ///< by TLS
   S3Client client_;
   const std::unique_ptr<S3BlockCache> cache_;
-  Mutex mutex_;  ///< guards what follows
-  std::map<std::string, std::shared_ptr<Held>> held_;
-  std::set<std::string> undecided_;  ///< records of which nobody knows yet whether they have become objects
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Held>> held_ VARVE_GUARDED_BY(mutex_);
+  std::set<std::string> undecided_
+      VARVE_GUARDED_BY(mutex_);  ///< records of which nobody knows yet whether they have become objects
 
   S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings);
 };

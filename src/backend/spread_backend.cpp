@@ -67,13 +67,13 @@ Result<T> SpreadBackend::ask(const std::string& name, const Question& question) 
 }
 
 uint32_t SpreadBackend::last_place_of(const std::string& name, const Home& home) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = away_.find(base_name(name));
   return found == away_.end() ? home.place : found->second;
 }
 
 void SpreadBackend::remember(const std::string& name, const Home& home, uint32_t place) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (place == home.place) {
     away_.erase(base_name(name));
   } else {

@@ -88,8 +88,9 @@ class SpreadBackend final : public Backend {
   const std::vector<Backend*> places_;
   const std::string root_, arenas_;
   const ArenaSpread spread_;
-  mutable Mutex mutex_;                             ///< guards away_
-  std::unordered_map<std::string, uint32_t> away_;  ///< by name: where those arenas are that are not at their home
+  mutable Mutex mutex_;
+  /// By name: where those arenas are that are not at their home.
+  std::unordered_map<std::string, uint32_t> away_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

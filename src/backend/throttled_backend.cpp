@@ -11,7 +11,7 @@ BandwidthLimit::BandwidthLimit(double bytes_per_second, Clock& clock, double bur
 void BandwidthLimit::take(uint64_t bytes) {
   double wait_seconds = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const double now = clock_.seconds();
     paid_until_ = std::max(paid_until_, now - burst_seconds_) + static_cast<double>(bytes) / bytes_per_second_;
     wait_seconds = paid_until_ - now;

@@ -24,8 +24,8 @@ class BandwidthLimit {
   const double bytes_per_second_;
   const double burst_seconds_;
   Clock& clock_;
-  Mutex mutex_;              ///< guards paid_until_; not held while sleeping
-  double paid_until_ = 0.0;  ///< when the rate allows all that was taken so far
+  Mutex mutex_;                                       ///< not held while sleeping
+  double paid_until_ VARVE_GUARDED_BY(mutex_) = 0.0;  ///< when the rate allows all that was taken so far
 };
 
 /// Passes everything on to another backend, and writes at most so many bytes per second into all of its objects

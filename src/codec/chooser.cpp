@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <optional>
 
 #include "codec/numbers.h"
@@ -170,13 +169,13 @@ class AutomaticEncoder final : public Encoder {
   }
 
   std::optional<CodecChain> remembered(const ElementType& type) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!choice_ || choice_->packs_left == 0 || choice_->type != type) return std::nullopt;
     --choice_->packs_left;
     return choice_->chain;
   }
   void remember(const ElementType& type, const CodecChain& chain) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     choice_ = Choice{type, chain, type.numeric() ? kPacksPerTrial - 1 : 0};
   }
 
@@ -218,7 +217,7 @@ class AutomaticEncoder final : public Encoder {
 
   const Effort effort_;
   Mutex mutex_;
-  std::optional<Choice> choice_;  ///< guarded by mutex_
+  std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace

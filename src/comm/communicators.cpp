@@ -29,7 +29,7 @@ Status check_rank(uint32_t rank, uint32_t rank_count) {
 
 Status Mailbox::put(uint32_t from, uint32_t tag, ByteSpan message) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) return Status::io_error("the receiver of a message has ended");
     waiting_[{from, tag}].emplace_back(message.begin(), message.end());
   }
@@ -40,9 +40,9 @@ Status Mailbox::put(uint32_t from, uint32_t tag, ByteSpan message) {
 Status Mailbox::take(uint32_t from, uint32_t tag, MutableByteSpan into) {
   ByteVector message;
   {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::deque<ByteVector>& queue = waiting_[{from, tag}];  // a map's elements stay where they are
-    changed_.wait(lock, [&] { return !queue.empty() || ended_.contains(from); });
+    while (queue.empty() && !ended_.contains(from)) changed_.wait(mutex_);
     if (queue.empty()) return rank_ended(from);
     message = std::move(queue.front());
     queue.pop_front();
@@ -54,14 +54,14 @@ Status Mailbox::take(uint32_t from, uint32_t tag, MutableByteSpan into) {
 
 void Mailbox::sender_ended(uint32_t from) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_.insert(from);
   }
   changed_.notify_all();
 }
 
 void Mailbox::close() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
   waiting_.clear();
 }
@@ -81,7 +81,7 @@ std::optional<uint32_t> MeetingPoint::missing_rank() const {
 Result<std::shared_ptr<const MeetingPoint::Gifts>> MeetingPoint::meet(uint32_t rank, std::string_view call,
                                                                       ByteSpan gift) {
   ByteVector mine(gift.begin(), gift.end());
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto missing = missing_rank()) return rank_ended(*missing);
   const std::shared_ptr<Meeting> meeting = meeting_;
   if (meeting->came == 0) meeting->call = call;
@@ -92,7 +92,7 @@ Result<std::shared_ptr<const MeetingPoint::Gifts>> MeetingPoint::meet(uint32_t r
     meeting_ = make_meeting();
     changed_.notify_all();
   } else {
-    changed_.wait(lock, [&] { return meeting->came == present_.size() || missing_rank(); });
+    while (meeting->came < present_.size() && !missing_rank()) changed_.wait(mutex_);
     // Complete counts, even if a rank has ended since: all ranks of one call are to have one outcome.
     if (meeting->came < present_.size()) return rank_ended(*missing_rank());
   }
@@ -102,7 +102,7 @@ Result<std::shared_ptr<const MeetingPoint::Gifts>> MeetingPoint::meet(uint32_t r
 
 void MeetingPoint::leave(uint32_t rank) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     present_[rank] = false;
   }
   changed_.notify_all();

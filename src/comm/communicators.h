@@ -31,11 +31,12 @@ class Mailbox {
   void close();
 
  private:
-  Mutex mutex_;  ///< guards everything below
+  Mutex mutex_;
   ConditionVariable changed_;
-  std::map<std::pair<uint32_t, uint32_t>, std::deque<ByteVector>> waiting_;  ///< by sender and tag
-  std::set<uint32_t> ended_;
-  bool closed_ = false;
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<ByteVector>> waiting_
+      VARVE_GUARDED_BY(mutex_);  ///< by sender and tag
+  std::set<uint32_t> ended_ VARVE_GUARDED_BY(mutex_);
+  bool closed_ VARVE_GUARDED_BY(mutex_) = false;
 };
 
 /// What calls that need a rank which has ended give.
@@ -69,13 +70,13 @@ class MeetingPoint {
     uint32_t came = 0;
   };
 
-  std::shared_ptr<Meeting> make_meeting() const;
-  std::optional<uint32_t> missing_rank() const;
+  std::shared_ptr<Meeting> make_meeting() const VARVE_REQUIRES(mutex_);
+  std::optional<uint32_t> missing_rank() const VARVE_REQUIRES(mutex_);
 
-  Mutex mutex_;  ///< guards everything below; a meeting is not changed any more once all have come
+  Mutex mutex_;  ///< of the meetings too: one is not changed any more once all have come
   ConditionVariable changed_;
-  std::vector<bool> present_;
-  std::shared_ptr<Meeting> meeting_;  ///< that the next rank to come joins
+  std::vector<bool> present_ VARVE_GUARDED_BY(mutex_);
+  std::shared_ptr<Meeting> meeting_ VARVE_GUARDED_BY(mutex_);  ///< that the next rank to come joins
 };
 
 /// Some ranks of a communicator as one of their own, made of the parent's messages alone, its collective calls too: so

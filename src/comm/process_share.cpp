@@ -47,14 +47,17 @@ void SharedProgress::phase(std::string_view name) {
 }
 void SharedProgress::warning(const Status& what) {
   if (ranks_.rank() == 0) return inner_.warning(what);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (warnings_.size() < kWarningsMax) warnings_.push_back(what);
 }
 
 Status SharedProgress::tell_warnings() {
   ByteVector mine;
   ByteWriter writer(mine);
-  for (const Status& warning : warnings_) writer.text(as_text(encode_status(warning)));
+  {
+    const MutexLock lock(mutex_);
+    for (const Status& warning : warnings_) writer.text(as_text(encode_status(warning)));
+  }
   VARVE_ASSIGN(const auto all, ranks_.all_gather(mine));
   if (ranks_.rank() != 0) return {};
   for (const std::vector<std::byte>& of_one : all) {

@@ -43,8 +43,8 @@ class SharedProgress final : public ProgressSink {
  private:
   Communicator& ranks_;
   ProgressSink& inner_;
-  Mutex mutex_;  // guards warnings_
-  std::vector<Status> warnings_;
+  Mutex mutex_;
+  std::vector<Status> warnings_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -118,22 +118,22 @@ FaultyFileSystem::FaultyFileSystem(FileSystem& inner, std::vector<Fault> faults)
     : inner_(inner), faults_(std::move(faults)) {}
 
 FaultyFileSystem::OperationCount FaultyFileSystem::operation_count() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return count_;
 }
 
 bool FaultyFileSystem::struck() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return struck_;
 }
 
 bool FaultyFileSystem::crashed() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return crashed_;
 }
 
 std::string FaultyFileSystem::trace() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string text;
   for (const std::string& line : trace_) text += line + '\n';
   return text;
@@ -182,7 +182,7 @@ void FaultyFileSystem::record(uint64_t number, Operation operation, const std::s
 }
 
 FaultyFileSystem::Verdict FaultyFileSystem::judge(Operation operation, const std::string& subject) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint64_t number = is_reading(operation) ? count_.reading++ : count_.mutating++;
   if (crashed_) {
     record(number, operation, subject, "after the crash");

@@ -95,15 +95,16 @@ class FaultyFileSystem final : public FileSystem {
   static bool is_reading(Operation operation) { return operation >= Operation::open; }
   static bool applies(FaultKind kind, Operation operation);
   Verdict judge(Operation operation, const std::string& subject);
-  void record(uint64_t number, Operation operation, const std::string& subject, const char* outcome);
+  void record(uint64_t number, Operation operation, const std::string& subject, const char* outcome)
+      VARVE_REQUIRES(mutex_);
 
   FileSystem& inner_;
-  mutable Mutex mutex_;  ///< guards everything below; never held while calling inner_
-  std::vector<Fault> faults_;
-  OperationCount count_;
-  bool crashed_ = false;
-  bool struck_ = false;
-  std::deque<std::string> trace_;
+  mutable Mutex mutex_;  ///< never held while calling inner_
+  std::vector<Fault> faults_ VARVE_GUARDED_BY(mutex_);
+  OperationCount count_ VARVE_GUARDED_BY(mutex_);
+  bool crashed_ VARVE_GUARDED_BY(mutex_) = false;
+  bool struck_ VARVE_GUARDED_BY(mutex_) = false;
+  std::deque<std::string> trace_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

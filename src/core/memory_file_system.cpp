@@ -122,7 +122,7 @@ class MemoryFileSystem::OpenFile final : public File, public LossyFile {
         options_(options) {}
 
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
-    std::lock_guard lock(file_system_.mutex_);
+    const MutexLock lock(file_system_.mutex_);
     const ByteVector& contents = node_->contents;
     if (offset >= contents.size()) return size_t{0};
     const size_t count = std::min<size_t>(into.size(), contents.size() - offset);
@@ -131,7 +131,7 @@ class MemoryFileSystem::OpenFile final : public File, public LossyFile {
   }
 
   Status write_at(uint64_t offset, ByteSpan from) override {
-    std::lock_guard lock(file_system_.mutex_);
+    const MutexLock lock(file_system_.mutex_);
     if (!writable_) return Status::from_errno(EBADF, "write to the file", path_);
     if (options_.direct && (offset % kDirectAlignment != 0 || from.size() % kDirectAlignment != 0 ||
                             reinterpret_cast<uintptr_t>(from.data()) % kDirectAlignment != 0)) {
@@ -151,7 +151,7 @@ class MemoryFileSystem::OpenFile final : public File, public LossyFile {
   }
 
   Status truncate(uint64_t bytes) override {
-    std::lock_guard lock(file_system_.mutex_);
+    const MutexLock lock(file_system_.mutex_);
     if (!writable_) return Status::from_errno(EBADF, "set the size of the file", path_);
     if (bytes > kMemoryFileBytesMax) return Status::from_errno(EFBIG, "set the size of the file", path_);
     node_->contents.resize(bytes);
@@ -161,18 +161,18 @@ class MemoryFileSystem::OpenFile final : public File, public LossyFile {
   }
 
   Status sync() override {
-    std::lock_guard lock(file_system_.mutex_);
+    const MutexLock lock(file_system_.mutex_);
     node_->sync();
     return {};
   }
 
   Result<uint64_t> size() override {
-    std::lock_guard lock(file_system_.mutex_);
+    const MutexLock lock(file_system_.mutex_);
     return uint64_t{node_->contents.size()};
   }
 
   void lose_unsynced() override {
-    std::lock_guard lock(file_system_.mutex_);
+    const MutexLock lock(file_system_.mutex_);
     node_->unsynced.clear();
   }
 
@@ -233,13 +233,13 @@ void MemoryFileSystem::change_names(NameChange change) {
 }
 
 Result<std::unique_ptr<File>> MemoryFileSystem::open_read(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_ASSIGN(NodePointer node, find_file(path, "open the file"));
   return std::unique_ptr<File>(std::make_unique<OpenFile>(*this, node, path, false, CreateOptions{}));
 }
 
 Result<std::unique_ptr<File>> MemoryFileSystem::create(const std::string& path, CreateOptions options) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_ASSIGN(Place place, find_place(path, "create the file"));
   if (place.directory->names.count(place.name) != 0) return Status::from_errno(EEXIST, "create the file", path);
   auto node = std::make_shared<Node>(false);
@@ -249,7 +249,7 @@ Result<std::unique_ptr<File>> MemoryFileSystem::create(const std::string& path, 
 }
 
 Status MemoryFileSystem::create_directory(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (NodePointer node = find(path)) {
     return node->is_directory ? Status() : Status::from_errno(EEXIST, "create the directory", path);
   }
@@ -267,7 +267,7 @@ Status MemoryFileSystem::rename_no_replace(const std::string& from, const std::s
 }
 
 Status MemoryFileSystem::rename_file(const std::string& from, const std::string& to, bool replace) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::string operation = "rename the file to " + to;
   VARVE_ASSIGN(NodePointer node, find_file(from, operation.c_str()));
   VARVE_ASSIGN(Place source, find_place(from, operation.c_str()));
@@ -290,7 +290,7 @@ Status MemoryFileSystem::remove(const std::string& path) { return remove_name(pa
 Status MemoryFileSystem::remove_directory(const std::string& path) { return remove_name(path, true); }
 
 Status MemoryFileSystem::remove_name(const std::string& path, bool directory) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const char* operation = directory ? "remove the directory" : "remove the file";
   NodePointer node = find(path);
   if (!node) return Status::from_errno(ENOENT, operation, path);
@@ -303,7 +303,7 @@ Status MemoryFileSystem::remove_name(const std::string& path, bool directory) {
 }
 
 Status MemoryFileSystem::sync_directory(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_ASSIGN(NodePointer directory, find_directory(path, "make the directory durable"));
   // A rename between two directories drags along what came before it in both, or its file could turn up twice or never.
   std::set<NodePointer> concerned = {directory};
@@ -323,7 +323,7 @@ Status MemoryFileSystem::sync_directory(const std::string& path) {
 }
 
 Status MemoryFileSystem::touch(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   NodePointer node = find(path);
   if (!node) return Status::from_errno(ENOENT, "set the modification time of the file", path);
   node->modified_ns = tick();
@@ -331,7 +331,7 @@ Status MemoryFileSystem::touch(const std::string& path) {
 }
 
 Result<std::vector<DirectoryEntry>> MemoryFileSystem::list(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_ASSIGN(NodePointer directory, find_directory(path, "open the directory"));
   std::vector<DirectoryEntry> entries;
   for (const auto& [name, node] : directory->names) entries.push_back({name, node->is_directory});
@@ -339,7 +339,7 @@ Result<std::vector<DirectoryEntry>> MemoryFileSystem::list(const std::string& pa
 }
 
 Result<FileStatus> MemoryFileSystem::stat(const std::string& path) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   NodePointer node = find(path);
   if (!node) return Status::from_errno(ENOENT, "get the status of the file", path);
   return FileStatus{.bytes = node->contents.size(),
@@ -349,7 +349,7 @@ Result<FileStatus> MemoryFileSystem::stat(const std::string& path) {
 }
 
 std::unique_ptr<MemoryFileSystem> MemoryFileSystem::after_crash(CrashPolicy policy) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::unordered_map<const Node*, NodePointer> copies;
   const auto copy_of = [&](const auto& self, const NodePointer& node) -> NodePointer {
     if (!node) return nullptr;
@@ -361,6 +361,7 @@ std::unique_ptr<MemoryFileSystem> MemoryFileSystem::after_crash(CrashPolicy poli
     return copy;
   };
   auto crashed = std::make_unique<MemoryFileSystem>();
+  const MutexLock crashed_lock(crashed->mutex_);
   crashed->clock_ = clock_;
   crashed->root_ = copy_of(copy_of, root_);
   crashed->unsynced_names_ = unsynced_names_;

@@ -4,12 +4,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/file_system.h"
+#include "core/sync.h"
 
 namespace varve {
 
@@ -52,7 +52,10 @@ class MemoryFileSystem final : public FileSystem {
   std::unique_ptr<MemoryFileSystem> after_crash(CrashPolicy policy) const;
 
   /// Where modification times come from; without it, each is one more than the last.
-  void set_clock(std::function<int64_t()> now_ns) { now_ns_ = std::move(now_ns); }
+  void set_clock(std::function<int64_t()> now_ns) {
+    const MutexLock lock(mutex_);
+    now_ns_ = std::move(now_ns);
+  }
 
   Result<std::unique_ptr<File>> open_read(const std::string& path) override;
   Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options = {}) override;
@@ -84,22 +87,22 @@ class MemoryFileSystem final : public FileSystem {
     std::string name;
   };
 
-  NodePointer find(const std::string& path) const;
-  Result<NodePointer> find_file(const std::string& path, const char* operation) const;
-  Result<NodePointer> find_directory(const std::string& path, const char* operation) const;
-  Result<Place> find_place(const std::string& path, const char* operation) const;
+  NodePointer find(const std::string& path) const VARVE_REQUIRES(mutex_);
+  Result<NodePointer> find_file(const std::string& path, const char* operation) const VARVE_REQUIRES(mutex_);
+  Result<NodePointer> find_directory(const std::string& path, const char* operation) const VARVE_REQUIRES(mutex_);
+  Result<Place> find_place(const std::string& path, const char* operation) const VARVE_REQUIRES(mutex_);
   Status rename_file(const std::string& from, const std::string& to, bool replace);
   Status remove_name(const std::string& path, bool directory);
-  void change_names(NameChange change);
-  int64_t tick() { return now_ns_ ? now_ns_() : ++clock_; }
-  void lose_power(const CrashPolicy& policy);
+  void change_names(NameChange change) VARVE_REQUIRES(mutex_);
+  int64_t tick() VARVE_REQUIRES(mutex_) { return now_ns_ ? now_ns_() : ++clock_; }
+  void lose_power(const CrashPolicy& policy) VARVE_REQUIRES(mutex_);
 
-  /// Guards everything below, and all nodes. Nobody loses his turn in it (core/sync.h): it is the machine's.
-  mutable std::mutex mutex_;
-  NodePointer root_;
-  std::vector<NameChange> unsynced_names_;  ///< in the order in which they happened
-  int64_t clock_ = 0;                       ///< the last modification time given out, if there is no other clock
-  std::function<int64_t()> now_ns_;
+  /// Guards all nodes too. The machine's: nobody loses his turn in it.
+  mutable SystemMutex mutex_;
+  NodePointer root_ VARVE_GUARDED_BY(mutex_);
+  std::vector<NameChange> unsynced_names_ VARVE_GUARDED_BY(mutex_);  ///< in the order in which they happened
+  int64_t clock_ VARVE_GUARDED_BY(mutex_) = 0;  ///< the last modification time given out, if there is no other clock
+  std::function<int64_t()> now_ns_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <iterator>
-#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -49,22 +48,22 @@ inline ProgressSink& null_progress() {
 class WarningList {
  public:
   void add(Status warning) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (warnings_.size() < kWarningsMax) warnings_.push_back(std::move(warning));
   }
   void add(const std::vector<Status>& warnings) {
     for (const Status& warning : warnings) add(warning);
   }
   std::vector<Status> take() {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return std::exchange(warnings_, {});
   }
 
  private:
   /// A program that never asks must not be filled up.
   static constexpr size_t kWarningsMax = 1000;
-  Mutex mutex_;  ///< guards warnings_
-  std::vector<Status> warnings_;
+  Mutex mutex_;
+  std::vector<Status> warnings_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -23,15 +23,15 @@ void ConditionVariable::notify(bool all) {
   }
 }
 
-std::cv_status ConditionVariable::wait_limited(std::unique_lock<Mutex>& lock, std::optional<Moment> end) {
+bool ConditionVariable::wait_limited(Mutex& mutex, std::optional<Moment> end) {
   if (current_scheduler != nullptr) {
     // Nobody else runs between these two: no news is missed.
-    lock.unlock();
+    mutex.unlock();
     const bool woken = current_scheduler->wait(this, end.value_or(Moment::max()));
-    lock.lock();
-    return woken ? std::cv_status::no_timeout : std::cv_status::timeout;
+    mutex.lock();
+    return woken;
   }
-  std::unique_lock<std::mutex> native(lock.mutex()->native_, std::adopt_lock);
+  std::unique_lock<std::mutex> native(mutex.native_, std::adopt_lock);
   std::cv_status status = std::cv_status::no_timeout;
   if (end) {
     status = native_.wait_until(native, *end);
@@ -39,7 +39,7 @@ std::cv_status ConditionVariable::wait_limited(std::unique_lock<Mutex>& lock, st
     native_.wait(native);
   }
   native.release();
-  return status;
+  return status == std::cv_status::no_timeout;
 }
 
 Result<Thread> start_thread(std::function<void()> body) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "core/thread_annotations.h"
 #include "core/unique_id.h"
 #include "varve/status.h"
 
@@ -79,20 +80,20 @@ inline thread_local constinit Scheduler* current_scheduler = nullptr;
 // programs these are the standard library's; where a thread has a Scheduler, they are that one's.
 
 /// std::mutex.
-class Mutex {
+class VARVE_CAPABILITY("mutex") Mutex {
  public:
   Mutex() = default;
   Mutex(const Mutex&) = delete;
   Mutex& operator=(const Mutex&) = delete;
-  void lock() {
+  void lock() VARVE_ACQUIRE() {
     if (current_scheduler == nullptr) [[likely]] {
       native_.lock();
     } else {
       lock_scheduled();
     }
   }
-  bool try_lock() { return native_.try_lock(); }
-  void unlock() {
+  bool try_lock() VARVE_TRY_ACQUIRE(true) { return native_.try_lock(); }
+  void unlock() VARVE_RELEASE() {
     native_.unlock();
     if (current_scheduler != nullptr) [[unlikely]]
       current_scheduler->wake(this, true);
@@ -103,6 +104,47 @@ class Mutex {
   void lock_scheduled();
 
   std::mutex native_;
+};
+
+/// The system's own lock also where a thread has a Scheduler: nobody loses his turn in it. So nobody may wait, nor take
+/// a Mutex, while he holds it.
+class VARVE_CAPABILITY("mutex") SystemMutex {
+ public:
+  SystemMutex() = default;
+  SystemMutex(const SystemMutex&) = delete;
+  SystemMutex& operator=(const SystemMutex&) = delete;
+  void lock() VARVE_ACQUIRE() { native_.lock(); }
+  void unlock() VARVE_RELEASE() { native_.unlock(); }
+
+ private:
+  std::mutex native_;
+};
+
+/// Holds a lock while it lives, but between unlock() and lock(). The standard library's guards are not annotated.
+template <class Lock = Mutex>
+class VARVE_SCOPED_CAPABILITY MutexLock {
+ public:
+  explicit MutexLock(Lock& mutex) VARVE_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  /// For a lock that is held already: after try_lock().
+  MutexLock(Lock& mutex, std::adopt_lock_t) VARVE_REQUIRES(mutex) : mutex_(mutex) {}
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+  ~MutexLock() VARVE_RELEASE() {
+    if (held_) mutex_.unlock();
+  }
+
+  void lock() VARVE_ACQUIRE() {
+    mutex_.lock();
+    held_ = true;
+  }
+  void unlock() VARVE_RELEASE() {
+    held_ = false;
+    mutex_.unlock();
+  }
+
+ private:
+  Lock& mutex_;
+  bool held_ = true;
 };
 
 /// The monotonic clock.
@@ -127,7 +169,15 @@ std::chrono::nanoseconds bounded(std::chrono::duration<Rep, Period> limit) {
 }
 }  // namespace detail
 
-/// std::condition_variable.
+/// As long from now; after a year at most.
+template <class Rep, class Period>
+Moment moment_after(std::chrono::duration<Rep, Period> time) {
+  return MonotonicClock::now() + detail::bounded(time);
+}
+
+/// std::condition_variable; the lock that a wait gives up and takes again is named, not its guard.
+///   while (!done_) changed_.wait(mutex_);
+///   if (!changed_.wait_until(mutex_, end, [this]() VARVE_REQUIRES(mutex_) { return done_; })) ...
 class ConditionVariable {
  public:
   ConditionVariable() = default;
@@ -136,31 +186,30 @@ class ConditionVariable {
 
   void notify_one() { notify(false); }
   void notify_all() { notify(true); }
-  void wait(std::unique_lock<Mutex>& lock) { (void)wait_limited(lock, std::nullopt); }
-  std::cv_status wait_until(std::unique_lock<Mutex>& lock, Moment end) { return wait_limited(lock, end); }
+  /// May return for no reason.
+  void wait(Mutex& mutex) VARVE_REQUIRES(mutex) { (void)wait_limited(mutex, std::nullopt); }
+  /// False if the moment has come.
+  bool wait_until(Mutex& mutex, Moment end) VARVE_REQUIRES(mutex) { return wait_limited(mutex, end); }
   template <class Rep, class Period>
-  std::cv_status wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> limit) {
-    return wait_limited(lock, MonotonicClock::now() + detail::bounded(limit));
+  bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> limit) VARVE_REQUIRES(mutex) {
+    return wait_limited(mutex, moment_after(limit));
   }
+  /// Whether it is done. Not checked here: where a predicate says which lock it needs, it is another name of `mutex`.
   template <class Predicate>
-  void wait(std::unique_lock<Mutex>& lock, Predicate done) {
-    while (!done()) wait(lock);
-  }
-  template <class Predicate>
-  bool wait_until(std::unique_lock<Mutex>& lock, Moment end, Predicate done) {
+  bool wait_until(Mutex& mutex, Moment end, Predicate done) VARVE_REQUIRES(mutex) VARVE_NO_THREAD_SAFETY_ANALYSIS {
     while (!done()) {
-      if (wait_limited(lock, end) == std::cv_status::timeout) return done();
+      if (!wait_limited(mutex, end)) return done();
     }
     return true;
   }
   template <class Rep, class Period, class Predicate>
-  bool wait_for(std::unique_lock<Mutex>& lock, std::chrono::duration<Rep, Period> limit, Predicate done) {
-    return wait_until(lock, MonotonicClock::now() + detail::bounded(limit), std::move(done));
+  bool wait_for(Mutex& mutex, std::chrono::duration<Rep, Period> limit, Predicate done) VARVE_REQUIRES(mutex) {
+    return wait_until(mutex, moment_after(limit), std::move(done));
   }
 
  private:
   void notify(bool all);
-  std::cv_status wait_limited(std::unique_lock<Mutex>& lock, std::optional<Moment> end);
+  bool wait_limited(Mutex& mutex, std::optional<Moment> end) VARVE_REQUIRES(mutex);
 
   std::condition_variable native_;
 };
@@ -195,7 +244,7 @@ bool wait_to_read(int descriptor, std::chrono::milliseconds limit);
 void sleep_until(Moment end);
 template <class Rep, class Period>
 void sleep_for(std::chrono::duration<Rep, Period> time) {
-  sleep_until(MonotonicClock::now() + detail::bounded(time));
+  sleep_until(moment_after(time));
 }
 
 /// Seconds since 1970, by the calendar, which may be set.

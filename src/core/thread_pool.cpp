@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <vector>
 
 #include "core/clock.h"
@@ -26,7 +25,7 @@ ThreadPool::ThreadPool(size_t thread_count) {
 
 ThreadPool::~ThreadPool() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   filled_.notify_all();
@@ -36,7 +35,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::run(std::function<void()> work) {
   if (threads_.empty()) return work();
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.push_back(std::move(work));
   }
   filled_.notify_one();
@@ -46,8 +45,8 @@ void ThreadPool::serve() {
   for (;;) {
     std::function<void()> work;
     {
-      std::unique_lock lock(mutex_);
-      filled_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      const MutexLock lock(mutex_);
+      while (!ending_ && waiting_.empty()) filled_.wait(mutex_);
       if (waiting_.empty()) return;
       work = std::move(waiting_.front());
       waiting_.pop_front();
@@ -59,13 +58,13 @@ void ThreadPool::serve() {
 Status parallel_for(size_t count, size_t thread_count, const std::function<Status(size_t)>& body) {
   std::atomic<size_t> next{0};
   std::atomic<bool> stop{false};
-  Mutex mutex;  // guards failure
-  Status failure;
+  Mutex mutex;
+  Status failure VARVE_GUARDED_BY(mutex);
   auto work = [&] {
     for (size_t i = next++; i < count && !stop; i = next++) {
       Status status = run_guarded([&] { return body(i); });
       if (status.ok()) continue;
-      std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (failure.ok()) failure = std::move(status);
       stop = true;
     }

@@ -23,27 +23,27 @@ class Task {
   /// Waits for the task; once only. Must not be called from a task of the same pool, which could wait for itself.
   Outcome wait() {
     const std::shared_ptr<Promise> promise = std::move(promise_);
-    std::unique_lock lock(promise->mutex);
-    promise->changed.wait(lock, [&] { return promise->outcome.has_value(); });
+    const MutexLock lock(promise->mutex);
+    while (!promise->outcome) promise->changed.wait(promise->mutex);
     return *std::move(promise->outcome);
   }
   bool valid() const { return promise_ != nullptr; }
   /// Whether wait() would not have to.
   bool ready() const {
-    std::lock_guard lock(promise_->mutex);
+    const MutexLock lock(promise_->mutex);
     return promise_->outcome.has_value();
   }
 
  private:
   friend class ThreadPool;
   struct Promise {
-    Mutex mutex;  ///< guards the outcome
+    Mutex mutex;
     ConditionVariable changed;
-    std::optional<Outcome> outcome;
+    std::optional<Outcome> outcome VARVE_GUARDED_BY(mutex);
 
     void keep(Outcome&& value) {
       {
-        std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         outcome = std::move(value);
       }
       changed.notify_all();
@@ -90,10 +90,10 @@ class ThreadPool {
   void run(std::function<void()> work);
   void serve();
 
-  Mutex mutex_;  ///< guards waiting_ and ending_
+  Mutex mutex_;
   ConditionVariable filled_;
-  std::deque<std::function<void()>> waiting_;
-  bool ending_ = false;
+  std::deque<std::function<void()>> waiting_ VARVE_GUARDED_BY(mutex_);
+  bool ending_ VARVE_GUARDED_BY(mutex_) = false;
   std::vector<Thread> threads_;  ///< set up by the constructor, constant from then on
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 #include <numeric>
 
 #include "core/sync.h"
@@ -145,31 +144,34 @@ class Search {
       if (need == needs_.packs.end() || has_pack(need->first)) continue;
       if (!holds_ranges(arena, i, need->second.ranges)) continue;
       if (read_packs_ && !reads_ranges(arena, i, need->second.ranges)) continue;
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (held_.packs.insert(need->first).second)
         held_.pack_bytes += kFrameHeaderBytes + index.packs[i].meta_bytes + index.packs[i].body_bytes;
     }
     for (size_t i = 0; i < index.nodes.size(); ++i) {
       const Score& score = index.nodes[i].score;
       if (!needs_.nodes.contains(score) || !arena.read_node(i).ok()) continue;
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       held_.nodes.try_emplace(score, arena.id());
     }
     return {};
   }
 
-  HeldFrames take() { return std::move(held_); }
+  HeldFrames take() {
+    const MutexLock lock(mutex_);
+    return std::move(held_);
+  }
 
  private:
   bool has_pack(const Score& score) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return held_.packs.contains(score);
   }
 
   const SetNeeds& needs_;
   const bool read_packs_;
-  Mutex mutex_;  ///< guards held_; not held while reading
-  HeldFrames held_;
+  Mutex mutex_;  ///< not held while reading
+  HeldFrames held_ VARVE_GUARDED_BY(mutex_);
 };
 }  // namespace
 
@@ -281,7 +283,7 @@ Result<FetchedPack> PackFetcher::put_together(const Score& score, const SetNeeds
 }
 
 std::shared_ptr<Encoder> PackFetcher::encoder_for(const std::string& class_key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (encoders_.size() > kEncodersMax) encoders_.clear();
   std::shared_ptr<Encoder>& encoder = encoders_[class_key];
   if (encoder == nullptr) encoder = make_encoder(*recode_, contents_of_class(class_key));

@@ -116,8 +116,8 @@ class PackFetcher {
   const Store& from_;
   const bool check_chunks_;
   const std::optional<CodecPolicy> recode_;
-  Mutex mutex_;  ///< guards encoders_
-  std::map<std::string, std::shared_ptr<Encoder>> encoders_;
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Encoder>> encoders_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

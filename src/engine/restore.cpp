@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "comm/agreement.h"
@@ -78,7 +77,10 @@ class Restorer {
          {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
       VARVE_TRY(agree(ranks_, publish_type(type, report)));
     }
-    for (uint32_t number : lost_) report.lost_files.push_back(files_[number].path);
+    {
+      const MutexLock lock(mutex_);
+      for (const uint32_t number : lost_) report.lost_files.push_back(files_[number].path);
+    }
     report.read_bytes = read_bytes_;
     std::vector<const TreeFile*> folders;
     for (uint32_t number = 0; number < files_.size(); ++number) {
@@ -89,15 +91,22 @@ class Restorer {
 
   /// Wanted files of all processes.
   size_t file_count() const { return files_.size() - above_.size(); }
-  const Status& first_damage() const { return first_damage_; }
+  Status first_damage() const {
+    const MutexLock lock(mutex_);
+    return first_damage_;
+  }
 
  private:
+  bool is_lost(uint32_t number) const {
+    const MutexLock lock(mutex_);
+    return lost_.contains(number);
+  }
   size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
   Status publish_type(FileType type, RestoreReport& report) {
     std::vector<uint32_t> numbers;
     for (uint32_t number = 0; number < files_.size(); ++number) {
-      if (mine_[number] && files_[number].type == type && !lost_.contains(number)) numbers.push_back(number);
+      if (mine_[number] && files_[number].type == type && !is_lost(number)) numbers.push_back(number);
     }
     if (type == FileType::directory) {  // before what is in them: they may need to be made writable
       std::sort(numbers.begin(), numbers.end(),
@@ -259,7 +268,7 @@ class Restorer {
     copy_count_ = 0;
     // In parallel, too: a file system makes many files durable at once.
     VARVE_TRY(parallel_for(staged_.size(), thread_count, [this](size_t i) {
-      return lost_.contains(staged_[i]) ? Status() : target_.finish(staged_[i], files_[staged_[i]], options_.sync);
+      return is_lost(staged_[i]) ? Status() : target_.finish(staged_[i], files_[staged_[i]], options_.sync);
     }));
     staged_.clear();
     return {};
@@ -279,7 +288,7 @@ class Restorer {
         VARVE_TRY(copied);
         continue;
       }
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (first_damage_.ok()) first_damage_ = copied;
       lost_.insert(file);
     }
@@ -328,9 +337,9 @@ class Restorer {
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.
   std::map<std::pair<Score, ArenaId>, size_t> plan_of_;
   size_t copy_count_ = 0;
-  Mutex mutex_;  // guards lost_ and first_damage_ while packs are copied
-  std::set<uint32_t> lost_;
-  Status first_damage_;
+  mutable Mutex mutex_;
+  std::set<uint32_t> lost_ VARVE_GUARDED_BY(mutex_);
+  Status first_damage_ VARVE_GUARDED_BY(mutex_);
   std::atomic<uint64_t> read_bytes_{0};
 };
 /// The record of the set, as the first process finds it.

@@ -161,7 +161,7 @@ Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
   }
   auto staged_file = std::make_shared<StagedFile>();
   staged_file->fd = std::move(fd);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   keep_open(number, std::move(staged_file));
   return {};
 }
@@ -176,7 +176,7 @@ void RestoreTarget::keep_open(uint32_t number, std::shared_ptr<StagedFile> file)
 }
 
 Result<std::shared_ptr<RestoreTarget::StagedFile>> RestoreTarget::staged(uint32_t number, bool direct) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<StagedFile> file;
   if (auto found = open_.find(number); found != open_.end()) {
     recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
@@ -226,7 +226,7 @@ Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
     return Status::from_errno(errno, "set the mode of", describe(file.path));
   if (::futimens(fd, times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
   if (sync && ::fsync(fd) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto found = open_.find(number); found != open_.end()) {
     recently_used_.erase(found->second.used);
     open_.erase(found);
@@ -346,12 +346,12 @@ Status TileWriter::add_to_tile(const Key& key, uint64_t tile_bytes, uint64_t beg
   std::byte* memory = nullptr;
   std::optional<std::pair<Key, Tile>> evicted;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto tile = tiles_.find(key);
     if (tile == tiles_.end()) {
       if (tiles_.size() >= tiles_max_) {
         auto oldest = std::find_if(oldest_first_.begin(), oldest_first_.end(),
-                                   [&](const Key& k) { return tiles_.at(k).copying == 0; });
+                                   [&](const Key& k) VARVE_REQUIRES(mutex_) { return tiles_.at(k).copying == 0; });
         if (oldest != oldest_first_.end()) {
           const Key old_key = *oldest;
           evicted.emplace(old_key, take(tiles_.find(old_key)));
@@ -375,7 +375,7 @@ Status TileWriter::add_to_tile(const Key& key, uint64_t tile_bytes, uint64_t beg
   std::memcpy(memory + begin, bytes.data(), bytes.size());
   std::optional<Tile> whole;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto tile = tiles_.find(key);
     --tile->second.copying;
     std::vector<Extent>& filled = tile->second.filled;
@@ -408,18 +408,23 @@ Status TileWriter::write_out(const Key& key, Tile& tile) {
           write_(key.first, key.second + range.offset, ByteSpan(tile.memory.data() + range.offset, range.bytes), false);
     }
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (spare_.size() + tiles_.size() < tiles_max_) spare_.push_back(std::move(tile.memory));
   return status;
 }
 
 Status TileWriter::flush() {
-  while (!tiles_.empty()) {
-    const Key key = tiles_.begin()->first;
-    Tile tile = take(tiles_.begin());
+  for (;;) {
+    Key key;
+    Tile tile;
+    {
+      const MutexLock lock(mutex_);
+      if (tiles_.empty()) return {};
+      key = tiles_.begin()->first;
+      tile = take(tiles_.begin());
+    }
     VARVE_TRY(write_out(key, tile));
   }
-  return {};
 }
 
 }  // namespace varve

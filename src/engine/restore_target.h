@@ -74,7 +74,7 @@ class RestoreTarget {
     bool direct_tried = false;
   };
   Result<std::shared_ptr<StagedFile>> staged(uint32_t number, bool direct = false);
-  void keep_open(uint32_t number, std::shared_ptr<StagedFile> file);
+  void keep_open(uint32_t number, std::shared_ptr<StagedFile> file) VARVE_REQUIRES(mutex_);
   std::string describe(const std::string& path) const;
 
   const std::string folder_;
@@ -92,9 +92,9 @@ class RestoreTarget {
     std::shared_ptr<StagedFile> file;
     std::list<uint32_t>::iterator used;
   };
-  Mutex mutex_;  // guards the open files
-  std::unordered_map<uint32_t, OpenFile> open_;
-  std::list<uint32_t> recently_used_;
+  Mutex mutex_;
+  std::unordered_map<uint32_t, OpenFile> open_ VARVE_GUARDED_BY(mutex_);
+  std::list<uint32_t> recently_used_ VARVE_GUARDED_BY(mutex_);
 };
 
 inline constexpr uint64_t kTileBytes = 4_MiB;
@@ -130,15 +130,15 @@ class TileWriter {
 
   Status add_to_tile(const Key& key, uint64_t tile_bytes, uint64_t begin, ByteSpan bytes);
   /// Takes a tile out of the map, or the oldest that nobody is filling. The lock is held.
-  Tile take(std::map<Key, Tile>::iterator tile);
+  Tile take(std::map<Key, Tile>::iterator tile) VARVE_REQUIRES(mutex_);
   Status write_out(const Key& key, Tile& tile);
 
   const Write write_;
   const size_t tiles_max_;
-  Mutex mutex_;  // guards what follows
-  std::map<Key, Tile> tiles_;
-  std::list<Key> oldest_first_;
-  std::vector<AlignedBlock> spare_;
+  Mutex mutex_;
+  std::map<Key, Tile> tiles_ VARVE_GUARDED_BY(mutex_);
+  std::list<Key> oldest_first_ VARVE_GUARDED_BY(mutex_);
+  std::vector<AlignedBlock> spare_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

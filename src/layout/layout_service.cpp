@@ -264,10 +264,11 @@ Result<std::unique_ptr<LayoutService>> LayoutService::start(LayoutServiceOptions
 Result<std::optional<ReaderClient>> LayoutService::acquire(bool wait) {
   using Maybe = std::optional<ReaderClient>;
   {
-    std::unique_lock lock(mutex_);
-    auto available = [this] { return !idle_.empty() || running_ < options_.worker_count; };
-    if (wait) freed_.wait(lock, available);
-    if (!available()) return Maybe();
+    const MutexLock lock(mutex_);
+    while (idle_.empty() && running_ >= options_.worker_count) {
+      if (!wait) return Maybe();
+      freed_.wait(mutex_);
+    }
     if (!idle_.empty()) {
       Maybe client(std::move(idle_.back()));
       idle_.pop_back();
@@ -284,13 +285,13 @@ Result<std::optional<ReaderClient>> LayoutService::acquire(bool wait) {
 }
 
 void LayoutService::give_back(ReaderClient client) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   idle_.push_back(std::move(client));
   freed_.notify_one();
 }
 
 void LayoutService::forget_one() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --running_;
   freed_.notify_one();
 }

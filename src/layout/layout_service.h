@@ -80,10 +80,10 @@ class LayoutService {
 
   const LayoutServiceOptions options_;
   ReaderSpawner spawner_;
-  Mutex mutex_;  ///< guards idle_ and running_; never held while spawner_ is called
+  Mutex mutex_;  ///< never held while spawner_ is called
   ConditionVariable freed_;
-  std::vector<ReaderClient> idle_;
-  unsigned running_ = 0;  ///< idle or acquired
+  std::vector<ReaderClient> idle_ VARVE_GUARDED_BY(mutex_);
+  unsigned running_ VARVE_GUARDED_BY(mutex_) = 0;  ///< idle or acquired
 };
 
 }  // namespace varve

@@ -95,7 +95,7 @@ Result<std::optional<Result<Layout>>> ReaderClient::next_answer() {
 ReaderSpawner::~ReaderSpawner() { stop_locked(); }
 
 Status ReaderSpawner::start() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return start_locked();
 }
 
@@ -123,7 +123,7 @@ void ReaderSpawner::stop_locked() {
 }
 
 Result<ReaderClient> ReaderSpawner::spawn() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (bool retry = true;; retry = false) {
     if (ancestor_ < 0) VARVE_TRY(start_locked());
     SpawnerCommand command{.kind = SpawnerCommand::Kind::spawn, .pid = 0};
@@ -144,7 +144,7 @@ Result<ReaderClient> ReaderSpawner::spawn() {
 }
 
 std::string ReaderSpawner::end(const ReaderClient& client) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (ancestor_ < 0) return "was ended";
   SpawnerCommand command{.kind = SpawnerCommand::Kind::end, .pid = client.pid()};
   SpawnerReply reply;

@@ -75,14 +75,14 @@ class ReaderSpawner {
   std::string end(const ReaderClient& client);
 
  private:
-  Status start_locked();
-  void stop_locked();
+  Status start_locked() VARVE_REQUIRES(mutex_);
+  void stop_locked() VARVE_REQUIRES(mutex_);
 
   const LayoutReaders& readers_;
   const ReaderLimits limits_;
-  Mutex mutex_;  ///< guards the members below and one exchange on control_ at a time
-  UniqueFd control_;
-  pid_t ancestor_ = -1;
+  Mutex mutex_;  ///< held during an exchange on control_
+  UniqueFd control_ VARVE_GUARDED_BY(mutex_);
+  pid_t ancestor_ VARVE_GUARDED_BY(mutex_) = -1;
 };
 
 // What runs in the child processes, and the messages between them and ReaderSpawner and ReaderClient.

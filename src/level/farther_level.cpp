@@ -72,7 +72,7 @@ Status LevelPush::start() {
 
 void LevelPush::note_set(uint64_t step, uint64_t number, bool must) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // There is a reason to try again what failed, whether this one is due or not.
     last_failed_ = false;
     ++reasons_;
@@ -86,7 +86,7 @@ void LevelPush::note_set(uint64_t step, uint64_t number, bool must) {
 void LevelPush::give_up_too_many() {
   std::vector<uint64_t> given_up;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     while (duty_.level.backlog && waiting_.size() > *duty_.level.backlog) {
       const auto oldest = waiting_.begin() + (pushing_ ? 1 : 0);
       given_up.push_back(oldest->step);
@@ -109,7 +109,7 @@ void LevelPush::give_up_too_many() {
 
 void LevelPush::forget(uint64_t step) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (pushing_ != step) std::erase_if(waiting_, [&](const OwedSet& set) { return set.step == step; });
     refused_.erase(step);
     given_up_.insert(step);
@@ -118,7 +118,7 @@ void LevelPush::forget(uint64_t step) {
 }
 
 bool LevelPush::owes(uint64_t step, uint64_t number) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (given_up_.contains(step)) return false;
   if (refused_.contains(step) || published_steps_.contains(step)) return true;
   if (std::any_of(waiting_.begin(), waiting_.end(), [&](const OwedSet& set) { return set.step == step; })) return true;
@@ -134,14 +134,14 @@ std::string LevelPush::what_waits() const {
 }
 
 OwedSteps LevelPush::owed_steps() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   OwedSteps owed{.steps = refused_, .is_known = looked_};
   for (const OwedSet& set : waiting_) owed.steps.insert(set.step);
   return owed;
 }
 
 LevelProgress LevelPush::progress() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   LevelProgress progress;
   progress.level = duty_.level.name();
   progress.newest = newest_;
@@ -151,12 +151,12 @@ LevelProgress LevelPush::progress() const {
 }
 
 Status LevelPush::finish(Moment end) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   last_failed_ = false;
   ++reasons_;
   changed_.notify_all();
-  const auto nothing_to_try = [this] { return looked_ && (waiting_.empty() || last_failed_); };
-  if (!changed_.wait_until(lock, end, nothing_to_try)) {
+  const auto nothing_to_try = [this]() VARVE_REQUIRES(mutex_) { return looked_ && (waiting_.empty() || last_failed_); };
+  if (!changed_.wait_until(mutex_, end, nothing_to_try)) {
     return Status::busy(fmt::format("time ran out before {} sets were pushed", waiting_.size()), duty_.level.name());
   }
   return waiting_.empty() && refused_.empty() ? Status() : last_error_;
@@ -165,7 +165,7 @@ Status LevelPush::finish(Moment end) {
 Status LevelPush::end() {
   sink_->cancel();
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -180,7 +180,7 @@ Status LevelPush::end() {
   if (to_ != nullptr) {
     retention_.give_space_back(*to_, null_progress()).ignore("the next prune gives the space back");
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Their parts were withdrawn: they are owed as before.
   for (const uint64_t step : published_steps_) {
     if (!given_up_.contains(step)) refused_.insert(step);
@@ -196,7 +196,7 @@ void LevelPush::run() {
   // A level that is away is looked for again with the next set.
   if (const Status noted = run_guarded([&] { return note_backlog(); }); !noted.ok()) record(noted);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     looked_ = true;
   }
   changed_.notify_all();
@@ -205,7 +205,6 @@ void LevelPush::run() {
   }
 }
 
-/// With mutex_ held.
 std::optional<uint64_t> LevelPush::next_turn() {
   if (!waiting_.empty() && !last_failed_) {
     pushing_ = waiting_.front().step;
@@ -215,15 +214,15 @@ std::optional<uint64_t> LevelPush::next_turn() {
 }
 
 std::optional<uint64_t> LevelPush::await_turn() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
     if (stopping_) return std::nullopt;
     if (const std::optional<uint64_t> next = next_turn()) return next;
     if (published_.empty()) {
-      changed_.wait(lock);
+      changed_.wait(mutex_);
       continue;
     }
-    if (changed_.wait_for(lock, pause_) == std::cv_status::timeout) pause_ = std::min(2 * pause_, kLongestPause);
+    if (!changed_.wait_for(mutex_, pause_)) pause_ = std::min(2 * pause_, kLongestPause);
     lock.unlock();
     look_for_others();
     lock.lock();
@@ -240,7 +239,7 @@ Status LevelPush::reach() {
 Status LevelPush::note_backlog() {
   VARVE_TRY(reach());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (knows_backlog_) return {};
   }
   DueSets due{.level = duty_.level, .job = duty_.job};
@@ -251,14 +250,14 @@ Status LevelPush::note_backlog() {
   }
   VARVE_ASSIGN(const std::vector<OwedSet> owed, backlog_of(*duty_.from, *to_, due));
   take_up(owed);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   knows_backlog_ = true;
   return {};
 }
 
 void LevelPush::take_up(const std::vector<OwedSet>& owed) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<OwedSet> older;
     for (const OwedSet& set : owed) {
       if (noted_.insert(set.step).second) older.push_back(set);
@@ -278,7 +277,7 @@ Status LevelPush::bring_all(ProgressSink& progress) {
                  backlog_of_unreached(*duty_.from, {.level = duty_.level, .job = duty_.job}));
     take_up(owed);
   }
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   looked_ = true;
   if (!blocked.ok()) return blocked;
   Status failure;
@@ -340,7 +339,7 @@ Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
   pause_ = kFirstPause;
   published_.push_back({step, std::make_unique<SetCompletion>(*to_, name, *part, if_exists)});
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     published_steps_.insert(step);
   }
   look_for_others();
@@ -363,7 +362,7 @@ void LevelPush::look_for_others() {
     return true;
   });
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const uint64_t step : complete) published_steps_.erase(step);
     for (const uint64_t step : failed) published_steps_.erase(step);
     for (const uint64_t step : failed) {
@@ -375,7 +374,7 @@ void LevelPush::look_for_others() {
 
 void LevelPush::confirm(uint64_t step) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     newest_ = std::max(newest_.value_or(0), step);
   }
   const Status kept = retention_.apply(*to_, *progress_);
@@ -391,7 +390,7 @@ void LevelPush::note_outcome(uint64_t step, const Status& outcome) {
   const bool gone = outcome.code() == StatusCode::not_found &&
                     Catalog(*duty_.from).read({duty_.job, step}).status().code() == StatusCode::not_found;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pushing_.reset();
     const bool passes = !outcome.ok() && may_pass(outcome);
     // What began before there was a new reason may have failed for what is over by now.
@@ -407,7 +406,7 @@ void LevelPush::record(const Status& failure) {
   const Status what = failure.with_context(fmt::format("push to {}", duty_.level.name()));
   bool news = false;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     news = last_error_.to_string() != what.to_string();
     last_error_ = what;
   }

@@ -96,7 +96,7 @@ class LevelPush {
   /// Pushes the set; OK also if other parts are still missing.
   Status push(uint64_t step);
   Status push_part(uint64_t step, IfExists if_exists);
-  std::optional<uint64_t> next_turn();
+  std::optional<uint64_t> next_turn() VARVE_REQUIRES(mutex_);
   void note_outcome(uint64_t step, const Status& outcome);
   void look_for_others();
   void confirm(uint64_t step);
@@ -110,21 +110,23 @@ class LevelPush {
   const Store* to_ = nullptr;           ///< once it was reached; the thread's, until it has ended
   std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
   std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
-  mutable Mutex mutex_;                 ///< guards all below but the thread
+  mutable Mutex mutex_;
   ConditionVariable changed_;
-  std::deque<OwedSet> waiting_;         ///< in the order in which they go there
-  std::optional<uint64_t> pushing_;     ///< the first of them, while it is on its way
-  std::set<uint64_t> refused_;          ///< that cannot be brought there as things are; owed all the same
-  std::set<uint64_t> published_steps_;  ///< of published_
-  std::set<uint64_t> noted_, given_up_;
-  bool looked_ = false;         ///< for the backlog, once
-  bool knows_backlog_ = false;  ///< else whatever is due may be owed
-  std::optional<uint64_t> newest_;
-  Status last_error_;
-  bool last_failed_ = false;  ///< the first of those that wait: it is left alone until there is a reason to try again
-  uint64_t reasons_ = 0;      ///< to try again what failed, so far
-  uint64_t reasons_at_begin_ = 0;  ///< of the push that is on its way, or was the last one
-  bool stopping_ = false;
+  std::deque<OwedSet> waiting_ VARVE_GUARDED_BY(mutex_);      ///< in the order in which they go there
+  std::optional<uint64_t> pushing_ VARVE_GUARDED_BY(mutex_);  ///< the first of them, while it is on its way
+  std::set<uint64_t> refused_
+      VARVE_GUARDED_BY(mutex_);  ///< that cannot be brought there as things are; owed all the same
+  std::set<uint64_t> published_steps_ VARVE_GUARDED_BY(mutex_);  ///< of published_
+  std::set<uint64_t> noted_ VARVE_GUARDED_BY(mutex_), given_up_ VARVE_GUARDED_BY(mutex_);
+  bool looked_ VARVE_GUARDED_BY(mutex_) = false;         ///< for the backlog, once
+  bool knows_backlog_ VARVE_GUARDED_BY(mutex_) = false;  ///< else whatever is due may be owed
+  std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);
+  Status last_error_ VARVE_GUARDED_BY(mutex_);
+  bool last_failed_ VARVE_GUARDED_BY(mutex_) =
+      false;  ///< the first of those that wait: it is left alone until there is a reason to try again
+  uint64_t reasons_ VARVE_GUARDED_BY(mutex_) = 0;           ///< to try again what failed, so far
+  uint64_t reasons_at_begin_ VARVE_GUARDED_BY(mutex_) = 0;  ///< of the push that is on its way, or was the last one
+  bool stopping_ VARVE_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };
 

@@ -67,7 +67,7 @@ Status RedundancyLevel::restore() {
   for (const RestoredSet& set : sets) {
     for (const std::string& line : set.rebuilt) world_.warnings.add(Status::corrupt(line, set.set.to_string()));
     if (set.status.ok()) {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       protected_.insert(set.set.step);
     } else {
       world_.warnings.add(
@@ -132,13 +132,13 @@ Result<RedundancyLevel::Meeting> RedundancyLevel::meet(uint64_t step, bool saved
 Status RedundancyLevel::protect_now(uint64_t step) {
   VARVE_TRY(protect_set(*leaders_, place(), {world_.job, step}, spec_.redundancy).status());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     newest_ = step;
     protected_.insert(step);
   }
   if (!spec_.keep) return {};
   VARVE_ASSIGN(const std::vector<SetName> given_up, retain_redundancy(*leaders_, place(), world_.job, *spec_.keep));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const SetName& set : given_up) protected_.erase(set.step);
   return {};
 }
@@ -146,14 +146,14 @@ Status RedundancyLevel::protect_now(uint64_t step) {
 Status RedundancyLevel::before_drop(uint64_t step) {
   if (!leaders_) return {};
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     protected_.erase(step);
   }
   return drop_redundancy(place(), {world_.job, step});
 }
 
 bool RedundancyLevel::protects(uint64_t step) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return protected_.contains(step);
 }
 
@@ -163,14 +163,14 @@ void RedundancyLevel::stop() {
 }
 
 LevelProgress RedundancyLevel::progress(const RunNews&) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {.level = name(), .newest = newest_, .last_error = last_error_};
 }
 
 void RedundancyLevel::record(const Status& failure) {
   const Status what = failure.with_context(spec_.redundancy.text());
   world_.warnings.add(what);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   last_error_ = what;
 }
 

@@ -54,10 +54,10 @@ class RedundancyLevel final : public Level {
   const StoreLevel& store_;                ///< what it protects
   std::unique_ptr<Communicator> leaders_;  ///< of all nodes; in them alone
   bool broken_ = false;                    ///< the leaders cannot talk any more
-  mutable Mutex mutex_;                    ///< guards all below
-  std::optional<uint64_t> newest_;
-  std::set<uint64_t> protected_;  ///< steps
-  Status last_error_;
+  mutable Mutex mutex_;
+  std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);
+  std::set<uint64_t> protected_ VARVE_GUARDED_BY(mutex_);  ///< steps
+  Status last_error_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -107,30 +107,30 @@ bool GroupSiblings::any_is_done_with(uint64_t step) const {
 }
 
 void JobSets::note_begin(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   told_.push_back({step, Part::on_its_way});
   if (told_.size() > kTold) told_.pop_front();
 }
 
 void JobSets::note_own(uint64_t step, bool saved) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (Told& told : told_) {
     if (told.step == step) told.own = saved ? Part::saved : Part::failed;
   }
 }
 
 void JobSets::note_complete(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   complete_.insert(step);
 }
 
 void JobSets::note_incomplete(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   complete_.erase(step);
 }
 
 std::vector<uint64_t> JobSets::tell(bool leads_group) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<uint64_t> parts(kTold, static_cast<uint64_t>(Part::saved));
   if (!leads_group) return parts;
   for (size_t i = 0; i < told_.size(); ++i) parts[i] = static_cast<uint64_t>(told_[i].own);
@@ -138,7 +138,7 @@ std::vector<uint64_t> JobSets::tell(bool leads_group) const {
 }
 
 JobSets::News JobSets::learn(std::span<const uint64_t> told) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   News news;
   for (size_t i = 0; i < std::min(told.size(), told_.size()); ++i) {
     const uint64_t step = told_[i].step;
@@ -150,17 +150,17 @@ JobSets::News JobSets::learn(std::span<const uint64_t> told) {
 }
 
 bool JobSets::is_complete(uint64_t step) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return complete_.contains(step);
 }
 
 bool JobSets::is_never_complete(uint64_t step) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return never_complete_.contains(step);
 }
 
 std::optional<uint64_t> JobSets::newest_complete() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return complete_.empty() ? std::nullopt : std::optional(*complete_.rbegin());
 }
 

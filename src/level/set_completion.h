@@ -103,9 +103,9 @@ class JobSets {
     Part own = Part::on_its_way;
   };
 
-  mutable Mutex mutex_;    ///< guards all below
-  std::deque<Told> told_;  ///< oldest first; the same steps on all ranks
-  std::set<uint64_t> complete_, never_complete_;
+  mutable Mutex mutex_;
+  std::deque<Told> told_ VARVE_GUARDED_BY(mutex_);  ///< oldest first; the same steps on all ranks
+  std::set<uint64_t> complete_ VARVE_GUARDED_BY(mutex_), never_complete_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// The sets of `job` of which all nodes have what one earlier run has saved there: from the catalog of each node's own

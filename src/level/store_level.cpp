@@ -348,18 +348,18 @@ Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
 void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
   if (&at != this || found == Found::mended) return;
   if (is_of_node()) world_.sets.note_incomplete(step);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   replaceable_.insert(step);
 }
 
 void StoreLevel::accept(const NewSet& set) {
   if (!set.outcome.ok()) return;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   replaceable_.erase(set.step);
 }
 
 IfExists StoreLevel::policy_for(uint64_t step) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return replaceable_.contains(step) ? IfExists::replace : IfExists::refuse;
 }
 

@@ -164,8 +164,8 @@ class StoreLevel : public Level {
   bool was_there_ = true;  ///< the node's own store, before it was prepared
   std::unique_ptr<LevelStore> store_;
   std::set<ArenaId> unreadable_arenas_;
-  mutable Mutex mutex_;  ///< guards replaceable_
-  std::set<uint64_t> replaceable_;
+  mutable Mutex mutex_;
+  std::set<uint64_t> replaceable_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// How many sets of `job` a store has got since the last of them that is also elsewhere, where `there`, ascending, are:

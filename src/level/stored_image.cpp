@@ -234,7 +234,7 @@ Result<Leaf> StoredImage::read_leaf(const LeafLink& link) {
 }
 
 void StoredImage::note_faults(const CopyFaults& faults) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   faults_.damaged.insert(faults.damaged.begin(), faults.damaged.end());
   faults_.unreadable.insert(faults.unreadable.begin(), faults.unreadable.end());
 }
@@ -262,7 +262,7 @@ Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
     const Status checked = check_pack(uses[i]);
     if (checked.ok()) return {};
     note_faults(faults_of_pack(store_, leaf_.packs[uses[i].pack]));
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // An image of which some cannot be read may be whole tomorrow, but not one of which some is damaged.
     if (first_failure_.ok() || checked.code() == StatusCode::corrupt) first_failure_ = checked;
     return {};

@@ -111,9 +111,9 @@ class StoredImage {
   ImageTable image_;
   SetOrigin origin_;
   Buffer kept_;  ///< the whole image, or nothing
-  Mutex mutex_;  ///< guards all below while packs are checked
-  CopyFaults faults_;
-  Status first_failure_;
+  Mutex mutex_;
+  CopyFaults faults_ VARVE_GUARDED_BY(mutex_);
+  Status first_failure_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -22,7 +22,7 @@ Cadence::Cadence(CadenceRule rule, Clock& clock)
     : rule_(rule), clock_(clock), last_begin_(clock.seconds()), last_end_(last_begin_) {}
 
 bool Cadence::due(uint64_t step) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (rule_.every_steps && step > last_step_ && step / *rule_.every_steps > last_step_ / *rule_.every_steps)
     return true;
   if (rule_.every_seconds) return clock_.seconds() - last_begin_ >= *rule_.every_seconds;
@@ -31,13 +31,13 @@ bool Cadence::due(uint64_t step) const {
 }
 
 void Cadence::note_restart(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   last_step_ = step;
   last_begin_ = last_end_ = clock_.seconds();
 }
 
 void Cadence::note_checkpoint(uint64_t step, double blocked_seconds) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   last_step_ = step;
   last_end_ = clock_.seconds();
   last_begin_ = last_end_ - blocked_seconds;
@@ -45,27 +45,27 @@ void Cadence::note_checkpoint(uint64_t step, double blocked_seconds) {
 }
 
 void Cadence::note_skipped(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   last_step_ = step;
   last_begin_ = last_end_ = clock_.seconds();
 }
 
 void Cadence::note_persistent(double seconds_to_persistent, double disturbance_seconds) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool first = !persistent_seconds_;
   persistent_seconds_ = first ? seconds_to_persistent : smoothed(*persistent_seconds_, seconds_to_persistent);
   disturbance_seconds_ = first ? disturbance_seconds : smoothed(disturbance_seconds_, disturbance_seconds);
 }
 
 std::optional<double> Cadence::interval_seconds() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (rule_.every_seconds) return rule_.every_seconds;
   if (rule_.every_steps) return std::nullopt;
   return automatic_interval();
 }
 
 std::optional<double> Cadence::best_interval() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!blocked_seconds_) return std::nullopt;
   return automatic_interval();
 }

@@ -47,17 +47,17 @@ class Cadence {
   std::optional<double> best_interval() const;
 
  private:
-  double automatic_interval() const;  ///< with mutex_ held
+  double automatic_interval() const VARVE_REQUIRES(mutex_);
 
   const CadenceRule rule_;
   Clock& clock_;
-  mutable Mutex mutex_;  ///< guards all below
-  uint64_t last_step_ = 0;
-  double last_begin_ = 0;  ///< of the last checkpoint
-  double last_end_ = 0;
-  std::optional<double> blocked_seconds_;     ///< per checkpoint, smoothed
-  double disturbance_seconds_ = 0;            ///< smoothed
-  std::optional<double> persistent_seconds_;  ///< smoothed
+  mutable Mutex mutex_;
+  uint64_t last_step_ VARVE_GUARDED_BY(mutex_) = 0;
+  double last_begin_ VARVE_GUARDED_BY(mutex_) = 0;  ///< of the last checkpoint
+  double last_end_ VARVE_GUARDED_BY(mutex_) = 0;
+  std::optional<double> blocked_seconds_ VARVE_GUARDED_BY(mutex_);     ///< per checkpoint, smoothed
+  double disturbance_seconds_ VARVE_GUARDED_BY(mutex_) = 0;            ///< smoothed
+  std::optional<double> persistent_seconds_ VARVE_GUARDED_BY(mutex_);  ///< smoothed
 };
 
 /// What all ranks do at a step.

@@ -20,7 +20,7 @@ constexpr double kPostSeconds = 0.1;
 }
 
 void GroupProgress::begin(uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   written_ = 0;
   news_.bytes_to_write = bytes;
   news_.bytes_written = 0;
@@ -31,21 +31,22 @@ void GroupProgress::begin(uint64_t bytes) {
 void GroupProgress::advance(uint64_t bytes) {
   written_ += bytes;
   // Who comes while another one posts goes on with its work.
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || clock_.seconds() - posted_ < kPostSeconds) return;
+  if (!mutex_.try_lock()) return;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  if (clock_.seconds() - posted_ < kPostSeconds) return;
   news_.bytes_written = std::min<uint64_t>(written_, news_.bytes_to_write);
   posted_ = clock_.seconds();
   post_(news_);
 }
 
 void GroupProgress::wrote() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   news_.bytes_to_write = news_.bytes_written = 0;
   post_(news_);
 }
 
 void GroupProgress::end(uint64_t step, const Status& outcome) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (outcome.ok()) {
     news_.newest_persistent = std::max(news_.newest_persistent.value_or(0), step);
   } else {
@@ -55,7 +56,7 @@ void GroupProgress::end(uint64_t step, const Status& outcome) {
 }
 
 void GroupProgress::finish(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   news_.finished_step = std::max(news_.finished_step.value_or(0), step);
   post_(news_);
 }
@@ -98,21 +99,22 @@ void CheckpointThread::stop(std::chrono::nanoseconds limit) {
   bell_.ring();
   if (!thread_.joinable()) return;
   {
-    std::unique_lock lock(mutex_);
-    if (!ended_bell_.wait_for(lock, limit, [this] { return ended_; })) progress_.cancel();
+    const MutexLock lock(mutex_);
+    const auto ended = [this]() VARVE_REQUIRES(mutex_) { return ended_; };
+    if (!ended_bell_.wait_for(mutex_, limit, ended)) progress_.cancel();
   }
   thread_.join();
 }
 
 void CheckpointThread::note_begin(uint64_t step, double seconds, const LevelDuty& levels) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   begin_of_[step] = {seconds, levels};
 }
 
 CheckpointThread::Begin CheckpointThread::take_begin(uint64_t step) {
   std::map<uint64_t, Begin> begun;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto end = begin_of_.upper_bound(step);
     begun.insert(begin_of_.begin(), end);
     begin_of_.erase(begin_of_.begin(), end);
@@ -132,28 +134,28 @@ void CheckpointThread::tell(uint64_t step, const LevelDuty& levels, const Status
 }
 
 void CheckpointThread::avoid(std::set<ArenaId> arenas) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   avoided_ = std::move(arenas);
 }
 
 SaveOptions CheckpointThread::save_options(const LevelDuty& levels) {
   SaveOptions options = duty_.save;
   options.number = levels.number;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   options.avoided_arenas = avoided_;
   return options;
 }
 
 void CheckpointThread::give_up(uint64_t step) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     given_up_.insert(step);
   }
   bell_.ring();
 }
 
 bool CheckpointThread::is_given_up(uint64_t step) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return given_up_.contains(step);
 }
 
@@ -183,7 +185,7 @@ void CheckpointThread::run() {
     }
   }
   release_all();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ended_ = true;
   ended_bell_.notify_all();
 }

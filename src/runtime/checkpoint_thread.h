@@ -59,9 +59,9 @@ class GroupProgress final : public ProgressSink {
   Clock& clock_;
   std::atomic<bool> cancelled_{false};
   std::atomic<uint64_t> written_{0};
-  Mutex mutex_;  ///< guards all below, and is held while `post_` runs
-  GroupNews news_;
-  double posted_ = 0;  ///< when
+  Mutex mutex_;  ///< held while `post_` runs
+  GroupNews news_ VARVE_GUARDED_BY(mutex_);
+  double posted_ VARVE_GUARDED_BY(mutex_) = 0;  ///< when
 };
 
 /// What stage 2 of one checkpoint cost, and what came of it.
@@ -185,11 +185,11 @@ class CheckpointThread {
   bool any_complete_ = false;
   std::optional<GroupSiblings> siblings_;
   std::atomic<bool> stopping_{false};
-  Mutex mutex_;  ///< guards all below but the thread
-  std::map<uint64_t, Begin> begin_of_;
-  std::set<ArenaId> avoided_;
-  std::set<uint64_t> given_up_;
-  bool ended_ = false;
+  Mutex mutex_;
+  std::map<uint64_t, Begin> begin_of_ VARVE_GUARDED_BY(mutex_);
+  std::set<ArenaId> avoided_ VARVE_GUARDED_BY(mutex_);
+  std::set<uint64_t> given_up_ VARVE_GUARDED_BY(mutex_);
+  bool ended_ VARVE_GUARDED_BY(mutex_) = false;
   ConditionVariable ended_bell_;
   Thread thread_;
 };

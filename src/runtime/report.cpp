@@ -173,7 +173,7 @@ std::string report_json(const RunCosts& costs, const ReportContext& context) {
 RunLedger::RunLedger(Clock& clock) : clock_(clock), begin_(clock.seconds()) {}
 
 void RunLedger::note_snapshot(const Snapshot& snapshot) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++costs_.snapshot_count;
   costs_.snapshot_bytes += snapshot.bytes;
   costs_.copied_bytes += snapshot.copied_bytes;
@@ -183,7 +183,7 @@ void RunLedger::note_snapshot(const Snapshot& snapshot) {
 }
 
 void RunLedger::note_persistent(const Drain& drain) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++costs_.persistent_count;
   costs_.drained_bytes += drain.bytes;
   costs_.stored_bytes += drain.stored_bytes;
@@ -194,28 +194,28 @@ void RunLedger::note_persistent(const Drain& drain) {
 }
 
 void RunLedger::note_skipped() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++costs_.skipped_count;
 }
 
 void RunLedger::note_failed() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++costs_.failed_count;
 }
 
 void RunLedger::note_blocked(double seconds) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   costs_.blocked_seconds += seconds;
   costs_.waited_seconds += seconds;
 }
 
 void RunLedger::note_end() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!end_) end_ = clock_.seconds();
 }
 
 RunCosts RunLedger::costs() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   RunCosts costs = costs_;
   costs.run_seconds = end_.value_or(clock_.seconds()) - begin_;
   return costs;

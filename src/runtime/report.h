@@ -95,9 +95,9 @@ class RunLedger {
  private:
   Clock& clock_;
   const double begin_;
-  mutable Mutex mutex_;  ///< guards all below
-  RunCosts costs_;
-  std::optional<double> end_;
+  mutable Mutex mutex_;
+  RunCosts costs_ VARVE_GUARDED_BY(mutex_);
+  std::optional<double> end_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// What RunCosts is judged by.

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <mutex>
 #include <utility>
 
 #include "core/quantity.h"
@@ -99,7 +98,7 @@ void uninstall(WatchedSignal& watched) {
 class SignalWatch {
  public:
   static Result<std::unique_ptr<SignalWatch>> start() {
-    std::lock_guard lock(installation_mutex);
+    const MutexLock lock(installation_mutex);
     if (!anybody_listens()) {
       user_count = 0;
       user_process = ::getpid();
@@ -116,7 +115,7 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
   ~SignalWatch() {
-    std::lock_guard lock(installation_mutex);
+    const MutexLock lock(installation_mutex);
     if (user_count.fetch_sub(1) > 1) return;
     for (WatchedSignal& watched : watched_signals) uninstall(watched);
   }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <utility>
 
@@ -82,14 +81,14 @@ HttpReply FakeS3::exchange(const HttpRequest& request) {
   std::function<void(const HttpRequest&)> act;
   S3Fault fault = S3Fault::none;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     fault = next_fault(request);
     act = before_effect_;
   }
   if (fault == S3Fault::refused) return lost(0);
   if (fault == S3Fault::lost_request) return lost(1);
   if (act) act(request);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   HttpReply answer;
   switch (fault) {
     case S3Fault::error_500: answer = error(500, "InternalError"); break;
@@ -118,44 +117,44 @@ HttpReply FakeS3::exchange(const HttpRequest& request) {
 }
 
 void FakeS3::set_faults(Faults faults) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   faults_ = std::move(faults);
 }
 
 void FakeS3::fail_next(std::vector<S3Fault> faults) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   next_faults_.assign(faults.begin(), faults.end());
 }
 
 void FakeS3::set_before_effect(std::function<void(const HttpRequest&)> act) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   before_effect_ = std::move(act);
 }
 
 std::vector<std::string> FakeS3::log() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return log_;
 }
 
 std::optional<std::string> FakeS3::object(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = objects_.find(key);
   if (found == objects_.end()) return std::nullopt;
   return std::string(as_text(found->second.bytes));
 }
 
 void FakeS3::set_object(const std::string& key, std::string_view contents) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   change(key, make_object(as_bytes(contents)));
 }
 
 size_t FakeS3::object_count() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return objects_.size();
 }
 
 size_t FakeS3::upload_count() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return uploads_.size();
 }
 

@@ -88,34 +88,36 @@ class FakeS3 final : public HttpTransport {
     std::optional<Object> before;
   };
 
-  S3Fault next_fault(const HttpRequest& request);
-  HttpReply serve(const HttpRequest& request, bool stale);
+  S3Fault next_fault(const HttpRequest& request) VARVE_REQUIRES(mutex_);
+  HttpReply serve(const HttpRequest& request, bool stale) VARVE_REQUIRES(mutex_);
   std::optional<HttpReply> refuse_signature(const HttpRequest& request) const;
-  std::optional<HttpReply> refuse_condition(const HttpRequest& request, const std::string& key) const;
-  HttpReply serve_bucket(const HttpRequest& request, const Fields& query, bool stale);
-  HttpReply serve_object(const HttpRequest& request, const std::string& key, const Fields& query);
-  HttpReply put(const HttpRequest& request, const std::string& key);
-  HttpReply get(const HttpRequest& request, const std::string& key) const;
-  HttpReply list(const Fields& query, bool stale) const;
-  HttpReply list_uploads(const Fields& query) const;
-  HttpReply remove_many(const HttpRequest& request);
-  HttpReply put_part(const HttpRequest& request, const Fields& query);
-  HttpReply complete(const HttpRequest& request, const std::string& key, const std::string& id);
-  void change(const std::string& key, std::optional<Object> now);
+  std::optional<HttpReply> refuse_condition(const HttpRequest& request, const std::string& key) const
+      VARVE_REQUIRES(mutex_);
+  HttpReply serve_bucket(const HttpRequest& request, const Fields& query, bool stale) VARVE_REQUIRES(mutex_);
+  HttpReply serve_object(const HttpRequest& request, const std::string& key, const Fields& query)
+      VARVE_REQUIRES(mutex_);
+  HttpReply put(const HttpRequest& request, const std::string& key) VARVE_REQUIRES(mutex_);
+  HttpReply get(const HttpRequest& request, const std::string& key) const VARVE_REQUIRES(mutex_);
+  HttpReply list(const Fields& query, bool stale) const VARVE_REQUIRES(mutex_);
+  HttpReply list_uploads(const Fields& query) const VARVE_REQUIRES(mutex_);
+  HttpReply remove_many(const HttpRequest& request) VARVE_REQUIRES(mutex_);
+  HttpReply put_part(const HttpRequest& request, const Fields& query) VARVE_REQUIRES(mutex_);
+  HttpReply complete(const HttpRequest& request, const std::string& key, const std::string& id) VARVE_REQUIRES(mutex_);
+  void change(const std::string& key, std::optional<Object> now) VARVE_REQUIRES(mutex_);
   Object make_object(ByteSpan bytes) const;
   HttpReply reply(int status, std::string_view body = {}) const;
   HttpReply error(int status, std::string_view code) const;
 
   const FakeS3Options options_;
-  mutable Mutex mutex_;  ///< guards what follows
-  Faults faults_;
-  std::deque<S3Fault> next_faults_;
-  std::function<void(const HttpRequest&)> before_effect_;
-  std::vector<std::string> log_;
-  std::map<std::string, Object> objects_;
-  std::optional<Change> last_change_;
-  std::map<std::string, Upload> uploads_;
-  uint64_t next_upload_ = 1;
+  mutable Mutex mutex_;
+  Faults faults_ VARVE_GUARDED_BY(mutex_);
+  std::deque<S3Fault> next_faults_ VARVE_GUARDED_BY(mutex_);
+  std::function<void(const HttpRequest&)> before_effect_ VARVE_GUARDED_BY(mutex_);
+  std::vector<std::string> log_ VARVE_GUARDED_BY(mutex_);
+  std::map<std::string, Object> objects_ VARVE_GUARDED_BY(mutex_);
+  std::optional<Change> last_change_ VARVE_GUARDED_BY(mutex_);
+  std::map<std::string, Upload> uploads_ VARVE_GUARDED_BY(mutex_);
+  uint64_t next_upload_ VARVE_GUARDED_BY(mutex_) = 1;
 };
 
 /// Each fault of `kinds` with the probability `each`, by the seed.

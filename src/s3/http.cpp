@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <mutex>
 #include <utility>
 
 #include "core/guarded.h"
@@ -305,8 +304,8 @@ class CurlTransport final : public HttpTransport {
   }
 
   Result<Handle> take_handle() {
-    std::unique_lock lock(mutex_);
-    given_back_.wait(lock, [&] { return !idle_.empty() || handles_ < options_.connections_max; });
+    const MutexLock lock(mutex_);
+    while (idle_.empty() && handles_ >= options_.connections_max) given_back_.wait(mutex_);
     if (!idle_.empty()) {
       Handle handle = std::move(idle_.back());
       idle_.pop_back();
@@ -320,7 +319,7 @@ class CurlTransport final : public HttpTransport {
 
   void give_back(Handle handle) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       idle_.push_back(std::move(handle));
     }
     given_back_.notify_one();
@@ -329,11 +328,11 @@ class CurlTransport final : public HttpTransport {
   const CurlLibrary& curl_;
   const CurlOptions options_;
   std::atomic<bool> reached_{false};  ///< the server answered once
-  Mutex mutex_;                       ///< guards what follows
+  Mutex mutex_;
   ConditionVariable given_back_;
-  std::vector<Handle>
-      idle_;  ///< the one that was used last is taken first: its connection is the least likely to be dead
-  size_t handles_ = 0;
+  /// The one that was used last is taken first: its connection is the least likely to be dead.
+  std::vector<Handle> idle_ VARVE_GUARDED_BY(mutex_);
+  size_t handles_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 }  // namespace
 

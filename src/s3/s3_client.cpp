@@ -524,14 +524,14 @@ S3Upload::~S3Upload() {
 
 Status S3Upload::part(uint32_t number, ByteSpan bytes) {
   VARVE_ASSIGN(std::string etag, client_.upload_part(key_, id_, number, bytes));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(parts_, [&](const S3Client::Part& other) { return other.number == number; });
   parts_.push_back({number, std::move(etag), bytes.size()});
   return {};
 }
 
 Result<std::string> S3Upload::complete(const S3Condition& condition) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::sort(parts_.begin(), parts_.end(), [](const auto& one, const auto& other) { return one.number < other.number; });
   if (parts_.empty() || parts_.back().number != parts_.size())
     return Status::internal("an upload is completed of which parts are missing", key_);

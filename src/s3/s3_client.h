@@ -184,8 +184,8 @@ class S3Upload {
   S3Client& client_;
   const std::string key_, id_;
   bool ended_ = false;
-  Mutex mutex_;  ///< guards what follows
-  std::vector<S3Client::Part> parts_;
+  Mutex mutex_;
+  std::vector<S3Client::Part> parts_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// What a service can do, as probe_s3() has seen it.

@@ -12,12 +12,13 @@ constexpr std::chrono::seconds kPatience(120), kSignOfLife(2);
 }
 
 Status NodeFiles::ask(Exchange& exchange) {
-  const std::lock_guard one_at_a_time(asking_);
-  std::unique_lock lock(mutex_);
+  const MutexLock one_at_a_time(asking_);
+  const MutexLock lock(mutex_);
   exchange_ = &exchange;
   passed_on_ = false;
   changed_.notify_all();
-  const bool in_time = changed_.wait_for(lock, kPatience, [&] { return exchange.answered || left_; });
+  const auto over = [&]() VARVE_REQUIRES(mutex_) { return exchange.answered || left_; };
+  const bool in_time = changed_.wait_for(mutex_, kPatience, over);
   exchange_ = nullptr;
   if (exchange.answered) return exchange.failure;
   if (!in_time) left_ = true;  // an answer to this question must not be taken for one to the next
@@ -52,13 +53,13 @@ Status NodeFiles::check_unchanged() {
 }
 
 void NodeFiles::finish(const Status& outcome) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!outcome_) outcome_ = outcome;
   changed_.notify_all();
 }
 
 Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint64_t number, const SignOfLife& alive) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (exchange_ != nullptr && passed_on_) {
     Exchange& exchange = *exchange_;
     exchange.failure = failure;
@@ -72,8 +73,10 @@ Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint6
     exchange_ = nullptr;
     changed_.notify_all();
   }
-  auto has_news = [&] { return (exchange_ != nullptr && !passed_on_) || outcome_ || left_; };
-  while (!changed_.wait_for(lock, kSignOfLife, has_news)) {
+  const auto has_news = [&]() VARVE_REQUIRES(mutex_) {
+    return (exchange_ != nullptr && !passed_on_) || outcome_ || left_;
+  };
+  while (!changed_.wait_for(mutex_, kSignOfLife, has_news)) {
     lock.unlock();
     const bool there = alive();
     lock.lock();
@@ -89,13 +92,13 @@ Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint6
 }
 
 void NodeFiles::leave() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   left_ = true;
   changed_.notify_all();
 }
 
 bool NodeFiles::has_left() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return left_;
 }
 

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <functional>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -26,7 +25,7 @@ class Pulse {
   }
   ~Pulse() {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ending_ = true;
     }
     ended_.notify_all();
@@ -40,8 +39,8 @@ class Pulse {
  private:
   void run(const SignOfLife& beat) {
     constexpr std::chrono::seconds sign_of_life(2);
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, sign_of_life, [this] { return ending_; })) {
+    const MutexLock lock(mutex_);
+    while (!ended_.wait_for(mutex_, sign_of_life, [this]() VARVE_REQUIRES(mutex_) { return ending_; })) {
       try {
         beat();
       } catch (const std::bad_alloc&) {
@@ -50,9 +49,9 @@ class Pulse {
     }
   }
 
-  Mutex mutex_;  // guards ending_
+  Mutex mutex_;
   ConditionVariable ended_;
-  bool ending_ = false;
+  bool ending_ VARVE_GUARDED_BY(mutex_) = false;
   Status started_;
   Thread thread_;
 };
@@ -107,13 +106,13 @@ class NodeFiles {
   Status ask(Exchange& exchange);
 
   const std::string node_;
-  Mutex asking_;  ///< held during a question; taken before mutex_
+  Mutex asking_ VARVE_ACQUIRED_BEFORE(mutex_);  ///< held during a question
   mutable Mutex mutex_;
   ConditionVariable changed_;
-  Exchange* exchange_ = nullptr;  ///< the question at hand
-  bool passed_on_ = false;        ///< the node has it
-  bool left_ = false;
-  std::optional<Status> outcome_;
+  Exchange* exchange_ VARVE_GUARDED_BY(mutex_) = nullptr;  ///< the question at hand
+  bool passed_on_ VARVE_GUARDED_BY(mutex_) = false;        ///< the node has it
+  bool left_ VARVE_GUARDED_BY(mutex_) = false;
+  std::optional<Status> outcome_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

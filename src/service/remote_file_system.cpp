@@ -84,12 +84,12 @@ RemoteReader::~RemoteReader() {
 }
 
 uint64_t RemoteReader::handle() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return handle_;
 }
 
 Status RemoteReader::reopen(uint64_t lost) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (handle_ != lost) return {};
   Request request;
   request.message = Message::open;
@@ -147,6 +147,7 @@ Result<std::unique_ptr<File>> RemoteWriter::create(ServerLink& link, std::string
 }
 
 Result<Reply> RemoteWriter::start() {
+  const MutexLock lock(mutex_);
   VARVE_ASSIGN(token_, UniqueId::random());
   Request request;
   request.message = Message::create;
@@ -178,7 +179,7 @@ Result<Reply> RemoteWriter::start() {
 }
 
 RemoteWriter::~RemoteWriter() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (lost_.ok()) settle(0).ignore("a caller who wants to know syncs");
   if (!connection_ || !pending_.empty()) return;  // the server closes the file with the connection
   Request request;
@@ -196,7 +197,7 @@ Status RemoteWriter::give_up(const Status& why) {
 }
 
 Status RemoteWriter::write_at(uint64_t offset, ByteSpan from) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_TRY(lost_);
   if (direct_ && !is_aligned(offset, from)) return Status::invalid_argument("a direct write is not aligned", path_);
   while (!from.empty()) {
@@ -295,7 +296,7 @@ Result<Reply> RemoteWriter::ask(Request request) {
 }
 
 Status RemoteWriter::truncate(uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_TRY(lost_);
   Request request;
   request.message = Message::truncate;
@@ -305,7 +306,7 @@ Status RemoteWriter::truncate(uint64_t bytes) {
 }
 
 Status RemoteWriter::sync() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_TRY(lost_);
   VARVE_TRY(settle(0));
   Request request;
@@ -329,7 +330,7 @@ Status RemoteWriter::sync() {
 }
 
 Result<size_t> RemoteWriter::read_at(uint64_t offset, MutableByteSpan into) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_TRY(lost_);
   VARVE_TRY(settle(0));
   while (true) {
@@ -343,7 +344,7 @@ Result<size_t> RemoteWriter::read_at(uint64_t offset, MutableByteSpan into) {
 }
 
 Result<uint64_t> RemoteWriter::size() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   VARVE_TRY(lost_);
   Request request;
   request.message = Message::size;

@@ -43,8 +43,8 @@ class RemoteReader final : public File {
   const FileIdentity identity_;
   const uint64_t bytes_;
   const std::unique_ptr<File> attached_;  ///< null: all goes through the server
-  Mutex mutex_;                           // guards handle_, and orders opening again
-  uint64_t handle_;
+  Mutex mutex_;                           ///< orders opening again
+  uint64_t handle_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// What came of reading, as far as the connection held.
@@ -88,32 +88,33 @@ class RemoteWriter final : public File {
   RemoteWriter(ServerLink& link, std::string path, std::string served_path, bool direct)
       : link_(link), path_(std::move(path)), served_path_(std::move(served_path)), direct_(direct) {}
   Result<Reply> start();
-  Status write_piece(uint64_t offset, ByteSpan piece);
+  Status write_piece(uint64_t offset, ByteSpan piece) VARVE_REQUIRES(mutex_);
   /// Takes answers until no more than so many bytes are unanswered; finds another connection if need be.
-  Status settle(size_t bytes_max);
-  Status take_answer();
+  Status settle(size_t bytes_max) VARVE_REQUIRES(mutex_);
+  Status take_answer() VARVE_REQUIRES(mutex_);
   /// Takes the file up over another connection, and sends again what was not answered. `failure` is what was wrong
   /// with the last one.
-  Status resume(const Status& failure);
-  Status try_to_resume();
+  Status resume(const Status& failure) VARVE_REQUIRES(mutex_);
+  Status try_to_resume() VARVE_REQUIRES(mutex_);
   /// Carries out what may be repeated, over as many connections as it takes.
-  Result<Reply> ask(Request request);
+  Result<Reply> ask(Request request) VARVE_REQUIRES(mutex_);
   /// Remembers that the file is lost.
-  Status give_up(const Status& why);
+  Status give_up(const Status& why) VARVE_REQUIRES(mutex_);
 
   ServerLink& link_;
   const std::string path_, served_path_;
   const bool direct_;
-  Mutex mutex_;  // guards what follows, and orders all operations
-  UniqueId token_;
-  FileIdentity identity_;
-  UniqueId boot_;
-  uint64_t handle_ = 0;
-  std::unique_ptr<ServerConnection> connection_;  ///< null between two connections
-  std::deque<Pending> pending_;
-  size_t pending_bytes_ = 0;
-  std::vector<Buffer> idle_copies_;  ///< of writes that are answered: memory that need not be touched anew
-  Status lost_;                      ///< why the file was given up
+  Mutex mutex_;  ///< orders all operations
+  UniqueId token_ VARVE_GUARDED_BY(mutex_);
+  FileIdentity identity_ VARVE_GUARDED_BY(mutex_);
+  UniqueId boot_ VARVE_GUARDED_BY(mutex_);
+  uint64_t handle_ VARVE_GUARDED_BY(mutex_) = 0;
+  std::unique_ptr<ServerConnection> connection_ VARVE_GUARDED_BY(mutex_);  ///< null between two connections
+  std::deque<Pending> pending_ VARVE_GUARDED_BY(mutex_);
+  size_t pending_bytes_ VARVE_GUARDED_BY(mutex_) = 0;
+  /// Of writes that are answered: memory that need not be touched anew.
+  std::vector<Buffer> idle_copies_ VARVE_GUARDED_BY(mutex_);
+  Status lost_ VARVE_GUARDED_BY(mutex_);  ///< why the file was given up
 };
 
 /// The file of a reply that came with its descriptor, to be used without the server. Null: none came, or it is not that

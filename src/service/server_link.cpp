@@ -213,7 +213,7 @@ Result<std::unique_ptr<ServerLink>> ServerLink::open(ServerAddress address, Link
                                          : connection.status().with_context("cannot use the server " + link->name());
   }
   link->server_ = (*connection)->server();
-  link->idle_.push_back(std::move(*connection));
+  link->give_back(std::move(*connection));
   return link;
 }
 
@@ -264,8 +264,8 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::greet(UniqueFd socket, Dea
 
 Result<std::unique_ptr<ServerConnection>> ServerLink::take() {
   {
-    std::unique_lock lock(mutex_);
-    returned_.wait(lock, [this] { return !idle_.empty() || lent_ < connections_max_; });
+    const MutexLock lock(mutex_);
+    while (idle_.empty() && lent_ >= connections_max_) returned_.wait(mutex_);
     ++lent_;
     if (!idle_.empty()) {
       std::unique_ptr<ServerConnection> connection = std::move(idle_.back());
@@ -281,7 +281,7 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::take() {
 void ServerLink::drop(std::unique_ptr<ServerConnection> connection) {
   std::vector<std::unique_ptr<ServerConnection>> closed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     --lent_;
     // If one is dead, the others are, too, most likely.
     if (connection) closed.swap(idle_);
@@ -290,7 +290,7 @@ void ServerLink::drop(std::unique_ptr<ServerConnection> connection) {
 }
 
 std::unique_ptr<ServerConnection> ServerLink::take_idle() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (idle_.empty()) return nullptr;
   std::unique_ptr<ServerConnection> connection = std::move(idle_.back());
   idle_.pop_back();
@@ -304,7 +304,7 @@ Result<std::unique_ptr<ServerConnection>> ServerLink::take_own() {
 
 void ServerLink::give_back(std::unique_ptr<ServerConnection> connection) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.size() < connections_max_) idle_.push_back(std::move(connection));
   }
   returned_.notify_one();
@@ -320,7 +320,7 @@ Status ServerLink::with_connection(const std::function<Status(ServerConnection&,
       failure = act(**connection, again);
       if (failure.ok()) {
         {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           --lent_;
         }
         give_back(std::move(*connection));

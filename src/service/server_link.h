@@ -133,7 +133,7 @@ class ServerLink {
   /// Calls `use` with the changes that were noted. ask() notes those that it makes.
   template <class Use>
   auto with_changes(const Use& use) {
-    const std::lock_guard lock(changes_mutex_);
+    const MutexLock lock(changes_mutex_);
     return use(changes_);
   }
 
@@ -173,12 +173,12 @@ class ServerLink {
 
   mutable std::atomic<bool> was_unreachable_{false};
   mutable std::atomic<size_t> connections_max_{1};  ///< of requests, as the server said last
-  Mutex changes_mutex_;
-  NameChanges changes_;  ///< guarded by changes_mutex_, with which no other lock is taken
-  Mutex mutex_;          // guards what follows
+  Mutex changes_mutex_;                             ///< no other lock is taken with it
+  NameChanges changes_ VARVE_GUARDED_BY(changes_mutex_);
+  Mutex mutex_;
   ConditionVariable returned_;
-  std::vector<std::unique_ptr<ServerConnection>> idle_;
-  size_t lent_ = 0;  ///< connections that requests have
+  std::vector<std::unique_ptr<ServerConnection>> idle_ VARVE_GUARDED_BY(mutex_);
+  size_t lent_ VARVE_GUARDED_BY(mutex_) = 0;  ///< connections that requests have
 };
 
 }  // namespace varve

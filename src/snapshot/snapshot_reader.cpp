@@ -105,7 +105,7 @@ Status SnapshotReader::read(uint64_t offset, MutableByteSpan into) const {
     return Status::corrupt("bytes past the end of a snapshot's image were asked for", slot_.path());
   }
   if (shown_ != nullptr) {
-    std::lock_guard lock(shown_mutex_);
+    const MutexLock lock(shown_mutex_);
     return shown_->read_shown(offset, into);
   }
   while (!into.empty()) {

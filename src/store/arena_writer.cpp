@@ -30,7 +30,7 @@ Status ArenaWriter::start(Backend& backend) {
 ArenaWriter::~ArenaWriter() {
   if (writer_.joinable()) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
@@ -118,7 +118,7 @@ Status ArenaWriter::flush_buffer() {
   }
   VARVE_TRY(wait_for_writer());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::swap(filling_, writing_);
     filling_.offset = writing_.offset + writing_.used;
     filling_.used = 0;
@@ -140,24 +140,24 @@ Status ArenaWriter::flush_buffer() {
 /// Without a thread: nobody else is there.
 Status ArenaWriter::write_pending() {
   Status status = object_->write_at(writing_.offset, writing_.block.first(writing_.used));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   write_status_ = std::move(status);
   write_pending_ = false;
   return write_status_;
 }
 
 Status ArenaWriter::wait_for_writer() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !write_pending_; });
+  const MutexLock lock(mutex_);
+  while (write_pending_) changed_.wait(mutex_);
   return write_status_;
 }
 
 void ArenaWriter::run_writer() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return write_pending_ || stopping_; });
+    while (!write_pending_ && !stopping_) changed_.wait(mutex_);
     if (!write_pending_) return;
-    lock.unlock();  // nobody else touches writing_ until the write is done
+    lock.unlock();
     Status status = object_->write_at(writing_.offset, writing_.block.first(writing_.used));
     lock.lock();
     if (write_status_.ok()) write_status_ = status;

@@ -63,12 +63,12 @@ class ArenaWriter {
   uint64_t next_offset_ = 0;
   Buffer filling_;
 
-  Mutex mutex_;  // guards what follows
+  Mutex mutex_;
   ConditionVariable changed_;
-  Buffer writing_;
-  bool write_pending_ = false;
-  bool stopping_ = false;
-  Status write_status_;
+  Buffer writing_;  ///< the thread's while a write is pending, else the caller's
+  bool write_pending_ VARVE_GUARDED_BY(mutex_) = false;
+  bool stopping_ VARVE_GUARDED_BY(mutex_) = false;
+  Status write_status_ VARVE_GUARDED_BY(mutex_);
   Thread writer_;
 };
 

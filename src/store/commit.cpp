@@ -48,7 +48,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
 
 WriterLease::~WriterLease() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   ended_.notify_all();
@@ -91,8 +91,8 @@ Result<bool> WriterLease::give_up(const Store& store, const std::string& lease_n
 }
 
 void WriterLease::beat() {
-  std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, kHeartbeat, [this] { return ending_; })) {
+  const MutexLock lock(mutex_);
+  while (!ended_.wait_for(mutex_, kHeartbeat, [this]() VARVE_REQUIRES(mutex_) { return ending_; })) {
     store_.backend().touch(path_).ignore("a lost lease is noticed at the commit");
   }
 }

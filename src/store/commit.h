@@ -82,9 +82,9 @@ class WriterLease {
   std::string path_;
   std::unique_ptr<HeldRecord> record_;
   std::vector<ArenaId> condemned_;
-  Mutex mutex_;  // guards ending_
+  Mutex mutex_;
   ConditionVariable ended_;
-  bool ending_ = false;
+  bool ending_ VARVE_GUARDED_BY(mutex_) = false;
   Thread heart_;
   bool committed_ = false;
 };

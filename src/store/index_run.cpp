@@ -37,13 +37,13 @@ PagedFile::~PagedFile() {
 Status PagedFile::read_once(uint64_t offset, MutableByteSpan into) const {
   Status read = read_exactly(*file_, offset, into, path_);
   if (read.ok()) return read;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (failure_.ok()) failure_ = read;
   return read;
 }
 
 Status PagedFile::failure() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 

@@ -70,8 +70,8 @@ class PagedFile {
   const std::string path_;  ///< for messages
   const std::shared_ptr<PageBudget> budget_;
   const std::unique_ptr<std::atomic<std::byte*>[]> pages_;  ///< by number; null: not held
-  mutable Mutex mutex_;                                     // guards failure_
-  mutable Status failure_;
+  mutable Mutex mutex_;
+  mutable Status failure_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// Where a chunk with some score prefix may be: a candidate to be checked against the pack's table.

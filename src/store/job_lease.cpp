@@ -77,21 +77,21 @@ std::optional<LeaseHolder> parse_holder(std::string_view text) {
 class RunsHere {
  public:
   void add(const UniqueId& run) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.insert(run);
   }
   void remove(const UniqueId& run) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     runs_.erase(run);
   }
   bool has(const UniqueId& run) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return runs_.contains(run);
   }
 
  private:
   Mutex mutex_;
-  std::set<UniqueId> runs_;
+  std::set<UniqueId> runs_ VARVE_GUARDED_BY(mutex_);
 };
 
 RunsHere& runs_here() {
@@ -136,7 +136,10 @@ Result<std::unique_ptr<JobLease>> JobLease::acquire(const Store& store, Terms te
   VARVE_TRY(make_folder_durably(store.backend(), runs_path(store)));
   VARVE_TRY(lease->take());
   lease->held_ = true;
-  lease->confirmed_seconds_ = lease->tried_seconds_ = clock.seconds();
+  {
+    const MutexLock lock(lease->mutex_);
+    lease->confirmed_seconds_ = lease->tried_seconds_ = clock.seconds();
+  }
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
   return lease;
 }
@@ -216,10 +219,10 @@ Status JobLease::running_already(const Seen& seen) const {
 // Signs of life
 
 void JobLease::beat() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const std::chrono::duration<double> pause(terms_.beat_seconds);
   for (;;) {
-    wanted_.wait_for(lock, pause, [this] { return ending_ || look_wanted_; });
+    wanted_.wait_for(mutex_, pause, [this]() VARVE_REQUIRES(mutex_) { return ending_ || look_wanted_; });
     if (ending_) return;
     look_wanted_ = false;
     if (lost_.ok()) {
@@ -251,7 +254,7 @@ Result<bool> JobLease::beat_once(std::optional<LeaseHolder>& other) {
 }
 
 Status JobLease::check() {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   const double now = clock_.seconds(), long_ago = terms_.silence_seconds / 2;
   // If it was tried a moment ago, we were not paused: the store cannot be reached, and nobody waits for that.
   if (!lost_.ok() || now - confirmed_seconds_ < long_ago || now - tried_seconds_ < long_ago) return lost_;
@@ -259,14 +262,15 @@ Status JobLease::check() {
   const uint64_t seen = beat_count_;
   look_wanted_ = true;
   wanted_.notify_all();
-  if (!beaten_.wait_for(lock, std::chrono::seconds(1), [&] { return beat_count_ != seen; })) waited_count_ = seen;
+  const auto beaten = [&]() VARVE_REQUIRES(mutex_) { return beat_count_ != seen; };
+  if (!beaten_.wait_for(mutex_, std::chrono::seconds(1), beaten)) waited_count_ = seen;
   return lost_;
 }
 
 Status JobLease::release() {
   bool reached = false;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
     reached = confirmed_seconds_ == tried_seconds_;
   }

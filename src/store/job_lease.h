@@ -78,14 +78,15 @@ class JobLease {
   const std::string path_;
   ByteVector text_;
   bool held_ = false;
-  Mutex mutex_;  ///< guards all below but the thread
+  Mutex mutex_;
   ConditionVariable wanted_, beaten_;
-  bool ending_ = false;
-  bool look_wanted_ = false;
-  uint64_t beat_count_ = 0;
-  std::optional<uint64_t> waited_count_;  ///< of beats, when somebody has waited for the next in vain
-  double tried_seconds_ = 0, confirmed_seconds_ = 0;
-  Status lost_;
+  bool ending_ VARVE_GUARDED_BY(mutex_) = false;
+  bool look_wanted_ VARVE_GUARDED_BY(mutex_) = false;
+  uint64_t beat_count_ VARVE_GUARDED_BY(mutex_) = 0;
+  std::optional<uint64_t> waited_count_
+      VARVE_GUARDED_BY(mutex_);  ///< of beats, when somebody has waited for the next in vain
+  double tried_seconds_ VARVE_GUARDED_BY(mutex_) = 0, confirmed_seconds_ VARVE_GUARDED_BY(mutex_) = 0;
+  Status lost_ VARVE_GUARDED_BY(mutex_);
   Thread heart_;
 };
 

@@ -43,7 +43,7 @@ Status missing_store(Backend& backend) {
 }
 
 std::vector<ArenaId> ArenaDirectory::candidates(const Score& score) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::set<ArenaId> found = uncertain_;
   const auto [begin, end] = std::equal_range(entries_.begin(), entries_.end(), Entry{score.prefix(), 0},
                                              [](const Entry& a, const Entry& b) { return a.prefix < b.prefix; });
@@ -52,22 +52,22 @@ std::vector<ArenaId> ArenaDirectory::candidates(const Score& score) const {
 }
 
 uint64_t ArenaDirectory::rounds() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return rounds_;
 }
 
 Status ArenaDirectory::refresh(const Store& store, uint64_t rounds_seen) {
-  const std::lock_guard refreshing(refresh_mutex_);
+  const MutexLock refreshing(refresh_mutex_);
   if (done_round_ > rounds_seen) return {};
   std::set<ArenaId> known;
   uint64_t round = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     round = ++rounds_;
   }
   VARVE_ASSIGN(const std::vector<ArenaId> listed, store.list_arenas());
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     forget_gone({listed.begin(), listed.end()});
     known.insert(arenas_.begin(), arenas_.end());
   }
@@ -111,7 +111,7 @@ void ArenaDirectory::take_in(const std::vector<ArenaId>& arenas, std::vector<Ent
                              std::set<ArenaId> uncertain) {
   auto by_prefix = [](const Entry& a, const Entry& b) { return a.prefix < b.prefix; };
   std::sort(entries.begin(), entries.end(), by_prefix);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto first = static_cast<uint32_t>(arenas_.size());
   for (Entry& entry : entries) entry.arena += first;
   arenas_.insert(arenas_.end(), arenas.begin(), arenas.end());
@@ -177,7 +177,7 @@ Status Store::sync_name(FileSystem& fs, const std::string& path) {
 }
 
 Status Store::make_durable() const {
-  std::lock_guard lock(durable_mutex_);
+  const MutexLock lock(durable_mutex_);
   if (is_durable_) return {};
   VARVE_TRY(backend_->settle(path_));
   VARVE_TRY(settle_root(*backend_));
@@ -259,7 +259,7 @@ Result<std::vector<ArenaId>> Store::list_condemned() const {
 Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
   uint64_t generation = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     generation = cache_generation_;
     if (auto found = arenas_.find(id); found != arenas_.end()) {
       recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
@@ -267,7 +267,7 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
     }
   }
   VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, ArenaReader::open(*backend_, arena_path(id), id, id_, score_));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (auto found = arenas_.find(id); found != arenas_.end()) return found->second.reader;
   if (generation != cache_generation_)
     return reader;  // opened before the cache was dropped: not for those who come after
@@ -281,7 +281,7 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
 }
 
 void Store::drop_arena_cache() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++cache_generation_;
   arenas_.clear();
   recently_used_.clear();

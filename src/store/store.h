@@ -53,16 +53,16 @@ class ArenaDirectory {
     uint64_t prefix = 0;
     uint32_t arena = 0;  ///< ordinal in arenas_
   };
-  void forget_gone(const std::set<ArenaId>& present);
+  void forget_gone(const std::set<ArenaId>& present) VARVE_REQUIRES(mutex_);
   void take_in(const std::vector<ArenaId>& arenas, std::vector<Entry> entries, std::set<ArenaId> uncertain);
 
-  Mutex refresh_mutex_;      ///< held while arenas are gone through; guards done_round_
-  uint64_t done_round_ = 0;  ///< the last one that was completed
-  mutable Mutex mutex_;      ///< guards what follows
-  uint64_t rounds_ = 0;
-  std::vector<ArenaId> arenas_;
-  std::vector<Entry> entries_;   ///< by prefix
-  std::set<ArenaId> uncertain_;  ///< could not be opened, or not by their index
+  Mutex refresh_mutex_ VARVE_ACQUIRED_BEFORE(mutex_);         ///< held while arenas are gone through
+  uint64_t done_round_ VARVE_GUARDED_BY(refresh_mutex_) = 0;  ///< the last one that was completed
+  mutable Mutex mutex_;
+  uint64_t rounds_ VARVE_GUARDED_BY(mutex_) = 0;
+  std::vector<ArenaId> arenas_ VARVE_GUARDED_BY(mutex_);
+  std::vector<Entry> entries_ VARVE_GUARDED_BY(mutex_);   ///< by prefix
+  std::set<ArenaId> uncertain_ VARVE_GUARDED_BY(mutex_);  ///< could not be opened, or not by their index
 };
 
 /// Makes the name of the store's own folder durable, so far as this user may.
@@ -185,12 +185,12 @@ class Store {
     std::shared_ptr<ArenaReader> reader;
     std::list<ArenaId>::iterator used;
   };
-  mutable Mutex durable_mutex_;  // guards the next
-  mutable bool is_durable_ = false;
-  mutable Mutex mutex_;  // guards the cache
-  mutable uint64_t cache_generation_ = 0;
-  mutable std::map<ArenaId, CachedArena> arenas_;
-  mutable std::list<ArenaId> recently_used_;
+  mutable Mutex durable_mutex_;
+  mutable bool is_durable_ VARVE_GUARDED_BY(durable_mutex_) = false;
+  mutable Mutex mutex_;
+  mutable uint64_t cache_generation_ VARVE_GUARDED_BY(mutex_) = 0;
+  mutable std::map<ArenaId, CachedArena> arenas_ VARVE_GUARDED_BY(mutex_);
+  mutable std::list<ArenaId> recently_used_ VARVE_GUARDED_BY(mutex_);
 
   mutable ArenaDirectory directory_;
 };

@@ -239,7 +239,7 @@ uint64_t Simulator::add_thread() {
   task->process = running_->process;
   ++task->process->thread_count;
   live_.push_back(task.get());
-  const std::lock_guard lock(beginning_);
+  const MutexLock lock(beginning_);
   tasks_.push_back(std::move(task));
   return tasks_.back()->number;
 }
@@ -254,7 +254,7 @@ void Simulator::forget_thread(uint64_t thread) {
 void Simulator::begin_thread(uint64_t thread) {
   Task* task = nullptr;
   {
-    const std::lock_guard lock(beginning_);
+    const MutexLock lock(beginning_);
     task = tasks_[thread].get();
   }
   task->turn.acquire();

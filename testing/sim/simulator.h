@@ -5,7 +5,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <semaphore>
 #include <string>
 #include <string_view>
@@ -132,7 +131,7 @@ class Simulator final : public Scheduler {
 
   Random random_;
   Moment now_, start_;
-  std::mutex beginning_;  ///< guards the vector's growth against threads that begin, whose turn it is not yet
+  SystemMutex beginning_;  ///< guards the vector's growth against threads that begin, whose turn it is not yet
   std::deque<std::unique_ptr<Task>> tasks_;
   std::vector<Task*> live_;  ///< not ended, of processes that live
   std::vector<std::unique_ptr<Process>> processes_;

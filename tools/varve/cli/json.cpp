@@ -72,7 +72,7 @@ size_t MessageWriter::columns() const {
 }
 
 void MessageWriter::show_line(std::string line) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (line.empty() && line_.empty()) return;
   line_ = std::move(line);
   write_to_stderr(std::string(kEraseLine) + line_);
@@ -89,7 +89,7 @@ void MessageWriter::write(std::string_view kind, std::string_view prefix, const 
     text += '\n';
     if (const std::string hint = hint_of(what); !hint.empty()) text += "  hint: " + escape_text(hint) + '\n';
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!line_.empty()) text = std::string(kEraseLine) + text + line_;
   write_to_stderr(text);
 }

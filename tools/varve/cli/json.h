@@ -52,8 +52,8 @@ class MessageWriter {
   const bool json_;
   const bool can_redraw_;
   bool silent_ = false;
-  Mutex mutex_;  // guards line_ and the order of what is written
-  std::string line_;
+  Mutex mutex_;  ///< orders what is written
+  std::string line_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve::cli

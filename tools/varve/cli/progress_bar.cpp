@@ -33,7 +33,7 @@ ProgressBar::ProgressBar(MessageWriter& messages) : messages_(messages) {
 ProgressBar::~ProgressBar() {
   if (!thread_.joinable()) return;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   stop_.notify_one();
@@ -42,7 +42,7 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::phase(std::string_view name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   phase_ = name;
   total_bytes_ = 0;
   done_bytes_ = 0;
@@ -52,11 +52,12 @@ void ProgressBar::phase(std::string_view name) {
 bool ProgressBar::cancelled() const { return interrupted(); }
 
 void ProgressBar::draw_until_stopped() {
-  std::unique_lock lock(mutex_);
-  if (stop_.wait_for(lock, kQuietTime, [this] { return stopping_; })) return;
+  const MutexLock lock(mutex_);
+  const auto stopping = [this]() VARVE_REQUIRES(mutex_) { return stopping_; };
+  if (stop_.wait_for(mutex_, kQuietTime, stopping)) return;
   do {
     messages_.show_line(line(Clock::now()));
-  } while (!stop_.wait_for(lock, kDrawInterval, [this] { return stopping_; }));
+  } while (!stop_.wait_for(mutex_, kDrawInterval, stopping));
 }
 
 std::string ProgressBar::line(Clock::time_point now) {

@@ -37,16 +37,16 @@ class ProgressBar final : public ProgressSink {
   };
 
   void draw_until_stopped();
-  /// The line as it is now. The caller holds mutex_.
-  std::string line(Clock::time_point now);
+  /// The line as it is now.
+  std::string line(Clock::time_point now) VARVE_REQUIRES(mutex_);
 
   MessageWriter& messages_;
   std::atomic<uint64_t> total_bytes_{0}, done_bytes_{0};
-  Mutex mutex_;  // guards all below but the thread
+  Mutex mutex_;
   ConditionVariable stop_;
-  bool stopping_ = false;
-  std::string phase_;
-  std::deque<Sample> samples_;  ///< of the last seconds of this phase
+  bool stopping_ VARVE_GUARDED_BY(mutex_) = false;
+  std::string phase_ VARVE_GUARDED_BY(mutex_);
+  std::deque<Sample> samples_ VARVE_GUARDED_BY(mutex_);  ///< of the last seconds of this phase
   Thread thread_;
 };
 

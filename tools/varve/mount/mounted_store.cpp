@@ -44,7 +44,7 @@ uint32_t MountedStore::new_realm(Realm realm) {
 }
 
 MountResult<MountedStore::Realm> MountedStore::realm_of(uint64_t inode) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = realms_.find(static_cast<uint32_t>(inode >> kRealmShift));
   if (found == realms_.end()) return Errno{ESTALE};
   return found->second;
@@ -57,7 +57,7 @@ MountResult<std::shared_ptr<SetFolder>> MountedStore::set_of(uint64_t inode) con
 }
 
 std::shared_ptr<MountedStore::Job> MountedStore::job_named(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<Job>& job = jobs_[name];
   if (!job) {
     job = std::make_shared<Job>();
@@ -72,7 +72,7 @@ std::shared_ptr<MountedStore::Job> MountedStore::job_named(const std::string& na
 MountResult<std::shared_ptr<MountedStore::Job>> MountedStore::find_job(const std::string& name) {
   if (!check_job_name(name).ok()) return Errno{ENOENT};
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto known = jobs_.find(name);
     if (known != jobs_.end() && known->second->spooled) return known->second;
   }
@@ -83,7 +83,7 @@ MountResult<std::shared_ptr<MountedStore::Job>> MountedStore::find_job(const std
 }
 
 std::shared_ptr<OpenSet> MountedStore::open_set(const Job& job, const std::string& name) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = job.open.find(name);
   return found == job.open.end() ? nullptr : found->second.set;
 }
@@ -96,7 +96,7 @@ MountResult<std::shared_ptr<StoredSet>> MountedStore::stored_set(const std::shar
       log_("cannot read " + name.to_string() + ": " + record.status().to_string());
     return errno_of(record.status());
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::shared_ptr<StoredSet>& known = job->stored[step];
   const auto same_root = [](const GroupRecord& a, const GroupRecord& b) {
     return a.root == b.root && a.hint == b.hint;
@@ -157,7 +157,7 @@ MountResult<std::string> MountedStore::read_link(uint64_t inode) {
     if (steps->empty()) return Errno{ENOENT};
     return std::to_string(steps->back());
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto alias = realm.job->alias_links.find(id_in(inode));
   if (alias == realm.job->alias_links.end()) return Errno{EINVAL};
   return std::to_string(alias->second);
@@ -181,7 +181,7 @@ MountResult<NodeView> MountedStore::find_in_job(const std::shared_ptr<Job>& job,
   uint32_t id = 0;
   uint64_t step = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (name == kLatest && !job->latest_hidden) id = kLatestLink;
     if (const auto alias = job->aliases.find(name); alias != job->aliases.end()) {
       step = alias->second;
@@ -217,7 +217,7 @@ MountResult<std::vector<ListedName>> MountedStore::list_root() {
   if (!stored.ok()) return errno_of(stored.status());
   for (const std::string& name : *stored) job_named(name);
   std::vector<ListedName> names;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [name, job] : jobs_) {
     if (!job->spooled && !std::binary_search(stored->begin(), stored->end(), name)) continue;
     names.push_back({name, inode_of(job->realm, kJobTop), S_IFDIR});
@@ -229,7 +229,7 @@ MountResult<std::vector<ListedName>> MountedStore::list_job(const std::shared_pt
   const Result<std::vector<uint64_t>> steps = catalog_.steps(job->name);
   if (!steps.ok()) return errno_of(steps.status());
   std::vector<ListedName> names;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const uint64_t step : *steps) {
     if (job->open.count(std::to_string(step)) != 0) continue;
     // Who wants its number looks it up: that takes reading the set's record.
@@ -298,7 +298,7 @@ MountResult<NodeView> MountedStore::make_job_folder(const std::string& name) {
   if (find_job(name).ok()) return Errno{EEXIST};
   if (const Status made = spool_->make_job(name); !made.ok()) return errno_of(made);
   const std::shared_ptr<Job> job = job_named(name);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   job->spooled = true;
   return folder_view(job->realm, true);
 }
@@ -306,13 +306,13 @@ MountResult<NodeView> MountedStore::make_job_folder(const std::string& name) {
 Result<std::shared_ptr<OpenSet>> MountedStore::adopt_open_set(const std::shared_ptr<Job>& job, SpooledSet spooled) {
   uint32_t number = 0;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     number = new_realm({});
   }
   const std::string name = spooled.record.name;
   VARVE_ASSIGN(std::shared_ptr<OpenSet> set,
                OpenSet::load(number, std::move(spooled), *spool_, clock_, log_, options_.open_sets));
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   realms_[number].set = set;
   realms_[number].job_of_set = job;
   job->open[name] = {set, {}};
@@ -333,7 +333,7 @@ MountResult<NodeView> MountedStore::make_set_folder(const std::shared_ptr<Job>& 
   const Result<std::shared_ptr<OpenSet>> set = adopt_open_set(job, std::move(*spooled));
   if (!set.ok()) return errno_of(set.status());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     job->spooled = true;
     job->aliases.erase(name);
   }
@@ -348,7 +348,7 @@ Errno MountedStore::remove(uint64_t folder, const std::string& name) {
   if (name != kLatest) return {open_set(*realm.job, name) || canonical_step(name) ? EISDIR : EPERM};
   // `rm -r JOB` wants it gone before the folder. It is back with the next set.
   if (!options_.may_remove) return {EPERM};
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   realm.job->latest_hidden = true;
   return {};
 }
@@ -365,12 +365,12 @@ Errno MountedStore::remove_job_folder(const std::string& name) {
   const Result<std::vector<uint64_t>> steps = catalog_.steps(name);
   if (!steps.ok()) return errno_of(steps.status());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!steps->empty() || !job->open.empty()) return {ENOTEMPTY};
     job->spooled = false;
   }
   if (const Status removed = spool_->remove_job(name); !removed.ok()) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     job->spooled = true;
     return {removed.code() == StatusCode::already_exists ? ENOTEMPTY : errno_of(removed).number};
   }
@@ -393,7 +393,7 @@ Errno MountedStore::remove_set_folder(const std::shared_ptr<Job>& job, const std
     }
     set->finish_sealing();
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       job->open.erase(name);
     }
     empty_trash_soon();
@@ -415,7 +415,7 @@ Errno MountedStore::drop(const std::shared_ptr<Job>& job, uint64_t step) {
     return errno_of(dropped);
   }
   log_("dropped " + set->record().name.to_string());
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   job->spooled = true;
   job->stored.erase(step);
   return {};
@@ -444,7 +444,7 @@ Errno MountedStore::rename_set(const std::shared_ptr<Job>& job, const std::strin
   if (taken && !wanted->temporary) return {EEXIST};
   if (wanted->temporary) {
     if (const Status named = set->set_name(new_name); !named.ok()) return errno_of(named);
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     job->open[new_name] = job->open[name];
     job->open.erase(name);
     return {};
@@ -493,7 +493,7 @@ void MountedStore::show_sealed(const std::shared_ptr<Job>& job, const std::share
     log_("cannot look into " + record.name.to_string() + " after sealing it: " + adopted.to_string());
   }
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!adopted.ok()) {
       number = new_realm({});
       stored = std::make_shared<StoredSet>(number, record, data_, options_.owner, may_hide);

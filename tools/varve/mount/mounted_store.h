@@ -110,7 +110,7 @@ class MountedStore {
 
   MountResult<Realm> realm_of(uint64_t inode) const;
   MountResult<std::shared_ptr<SetFolder>> set_of(uint64_t inode) const;
-  uint32_t new_realm(Realm realm);
+  uint32_t new_realm(Realm realm) VARVE_REQUIRES(mutex_);
   std::shared_ptr<Job> job_named(const std::string& name);
   MountResult<std::shared_ptr<Job>> find_job(const std::string& name);
   MountResult<std::shared_ptr<StoredSet>> stored_set(const std::shared_ptr<Job>& job, uint64_t step);
@@ -145,15 +145,15 @@ class MountedStore {
   StoredData data_;
   const timespec started_;  ///< what folders without a time of their own show
 
-  mutable Mutex mutex_;  ///< guards what follows, and all jobs; nothing is waited for under it
-  uint32_t next_realm_ = 1;
-  std::unordered_map<uint32_t, Realm> realms_;
-  std::map<std::string, std::shared_ptr<Job>> jobs_;
+  mutable Mutex mutex_;  ///< guards all jobs too; nothing is waited for under it
+  uint32_t next_realm_ VARVE_GUARDED_BY(mutex_) = 1;
+  std::unordered_map<uint32_t, Realm> realms_ VARVE_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Job>> jobs_ VARVE_GUARDED_BY(mutex_);
 
-  Mutex serving_mutex_;  ///< guards ending_ and trash_
+  Mutex serving_mutex_;
   ConditionVariable wake_;
-  bool ending_ = false;
-  bool trash_ = true;
+  bool ending_ VARVE_GUARDED_BY(serving_mutex_) = false;
+  bool trash_ VARVE_GUARDED_BY(serving_mutex_) = true;
   Thread server_;
 };
 

@@ -18,7 +18,7 @@ Status MountedStore::take_up_spool() {
   for (const std::string& name : names) {
     const std::shared_ptr<Job> job = job_named(name);
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       job->spooled = true;
     }
     VARVE_ASSIGN(const std::vector<SpooledSet> sets, spool_->sets(name, [this](const Status& bad) {
@@ -54,7 +54,7 @@ void MountedStore::seal_quiet_sets() {
   };
   std::vector<Candidate> candidates;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const auto& [name, job] : jobs_) {
       for (const auto& [set_name, open] : job->open) {
         if (!parse_step_name(set_name)->temporary && open.retry.at <= clock_.seconds())
@@ -68,7 +68,7 @@ void MountedStore::seal_quiet_sets() {
     if (state.quiet_seconds < options_.seal_seconds) continue;
     const Status sealed = seal_as(candidate.job, candidate.open.set, candidate.name, options_.seal_seconds);
     if (sealed.ok()) continue;
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto still = candidate.job->open.find(candidate.name);
     if (still == candidate.job->open.end()) continue;
     Retry& retry = still->second.retry;
@@ -80,7 +80,7 @@ void MountedStore::seal_quiet_sets() {
 }
 
 void MountedStore::empty_trash_soon() {
-  std::lock_guard lock(serving_mutex_);
+  const MutexLock lock(serving_mutex_);
   trash_ = true;
   wake_.notify_all();
 }
@@ -89,8 +89,9 @@ void MountedStore::serve() {
   for (;;) {
     bool trash = false;
     {
-      std::unique_lock lock(serving_mutex_);
-      wake_.wait_for(lock, std::chrono::duration<double>(kLookSeconds), [this] { return ending_ || trash_; });
+      const MutexLock lock(serving_mutex_);
+      const auto wanted = [this]() VARVE_REQUIRES(serving_mutex_) { return ending_ || trash_; };
+      wake_.wait_for(serving_mutex_, std::chrono::duration<double>(kLookSeconds), wanted);
       if (ending_) return;
       trash = std::exchange(trash_, false);
     }
@@ -108,7 +109,7 @@ Status MountedStore::start_sealing() {
 void MountedStore::stop_sealing() {
   if (commit_ != nullptr) commit_->cancel();
   {
-    std::lock_guard lock(serving_mutex_);
+    const MutexLock lock(serving_mutex_);
     ending_ = true;
     wake_.notify_all();
   }

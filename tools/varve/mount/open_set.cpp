@@ -21,15 +21,13 @@ constexpr uint32_t kModeBits = 07777;
 /// places that it says (O_APPEND).
 constexpr int kOpenFlags = O_ACCMODE | O_TRUNC | O_CREAT | O_EXCL;
 
-Moment after(double seconds) {
-  return MonotonicClock::now() +
-         std::chrono::duration_cast<MonotonicClock::duration>(std::chrono::duration<double>(seconds));
-}
+using Seconds = std::chrono::duration<double>;
 }  // namespace
 
 Result<std::shared_ptr<OpenSet>> OpenSet::load(uint32_t realm, SpooledSet spooled, const Spool& spool, Clock& clock,
                                                const MountLog& log, OpenSetOptions options) {
   std::shared_ptr<OpenSet> set(new OpenSet(realm, std::move(spooled), spool, clock, log, options));
+  const MutexLock lock(set->mutex_);
   const std::string files = set->spooled_.files_path();
   set->files_.reset(::open(files.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!set->files_.valid()) return Status::from_errno(errno, "open folder", files);
@@ -73,12 +71,12 @@ Status OpenSet::load_folder(uint32_t id, const std::string& path, const std::set
 }
 
 SpooledSet OpenSet::spooled() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return spooled_;
 }
 
 Status OpenSet::set_name(const std::string& name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stage_ != Stage::open) return Status::busy("the set is being sealed", spooled_.record.name);
   SpooledSet renamed = spooled_;
   renamed.record.name = name;
@@ -88,7 +86,7 @@ Status OpenSet::set_name(const std::string& name) {
 }
 
 OpenSet::State OpenSet::state() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   State state;
   for (const auto& [id, entry] : entries_) {
     if (!entry.linked || entry.type != S_IFREG) continue;
@@ -105,13 +103,13 @@ OpenSet::State OpenSet::state() const {
 }
 
 bool OpenSet::is_empty() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return entries_.at(kTop).children.empty();
 }
 
-bool OpenSet::all_released_soon(std::unique_lock<Mutex>& lock) {
+bool OpenSet::all_released_soon() {
   // A program's close() returns before the kernel tells us that the file is no longer used.
-  return released_.wait_until(lock, after(options_.release_seconds), [this] {
+  return released_.wait_for(mutex_, Seconds(options_.release_seconds), [this]() VARVE_REQUIRES(mutex_) {
     for (const auto& [id, entry] : entries_) {
       if (!entry.linked || entry.writers == 0) continue;
       // If somebody is at it, it is of no use to wait.
@@ -123,9 +121,9 @@ bool OpenSet::all_released_soon(std::unique_lock<Mutex>& lock) {
 }
 
 Errno OpenSet::begin_sealing(double quiet_seconds) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (stage_ != Stage::open) return {EBUSY};
-  if (!all_released_soon(lock) || stage_ != Stage::open) return {EBUSY};
+  if (!all_released_soon() || stage_ != Stage::open) return {EBUSY};
   for (const auto& [id, entry] : entries_) {
     if (entry.linked && entry.writers > 0) return {EBUSY};
     if (entry.linked && entry.lost) return {EIO};
@@ -136,18 +134,18 @@ Errno OpenSet::begin_sealing(double quiet_seconds) {
 }
 
 void OpenSet::give_up_sealing(const Status& why) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stage_ = Stage::open;
   failure_ = why;
 }
 
 void OpenSet::finish_sealing() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stage_ = Stage::sealed;
 }
 
 std::vector<std::pair<std::string, uint32_t>> OpenSet::numbers() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::pair<std::string, uint32_t>> numbers;
   for (const auto& [id, entry] : entries_) {
     if (entry.linked) numbers.emplace_back(path_of(id), id);
@@ -196,19 +194,19 @@ MountResult<NodeView> OpenSet::view(uint32_t id, bool found) {
 }
 
 NodeView OpenSet::top() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const MountResult<NodeView> top = view(kTop, false);
   return top.ok() ? *top : NodeView{};
 }
 
 MountResult<NodeView> OpenSet::look(uint32_t id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (entry(id) == nullptr) return Errno{ESTALE};
   return view(id, false);
 }
 
 MountResult<NodeView> OpenSet::find(uint32_t folder, const std::string& name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry* const parent = entry(folder);
   if (parent == nullptr) return Errno{ESTALE};
   if (name.size() > kNameBytesMax) return Errno{ENAMETOOLONG};
@@ -218,7 +216,7 @@ MountResult<NodeView> OpenSet::find(uint32_t folder, const std::string& name) {
 }
 
 void OpenSet::forget(uint32_t id, uint64_t count) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Entry* const known = entry(id)) {
     known->known -= std::min(known->known, count);
     tidy(id);
@@ -226,7 +224,7 @@ void OpenSet::forget(uint32_t id, uint64_t count) {
 }
 
 MountResult<std::vector<ListedName>> OpenSet::list(uint32_t folder) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Entry* const parent = entry(folder);
   if (parent == nullptr) return Errno{ESTALE};
   std::vector<ListedName> names;
@@ -236,7 +234,7 @@ MountResult<std::vector<ListedName>> OpenSet::list(uint32_t folder) {
 }
 
 MountResult<std::string> OpenSet::read_link(uint32_t id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Entry* const link = entry(id);
   if (link == nullptr || !link->linked) return Errno{ESTALE};
   char target[kPathBytesMax + 1];
@@ -285,10 +283,10 @@ void OpenSet::tidy(uint32_t id) {
   if (!entry.linked && entry.known == 0 && entry.files.empty()) entries_.erase(id);
 }
 
-bool OpenSet::may_write(uint32_t id, std::unique_lock<Mutex>& lock) {
+bool OpenSet::may_write(uint32_t id) {
   if (options_.reopen) return true;
   // If all of its writers have closed it, it may be that the kernel is about to say so.
-  released_.wait_until(lock, after(kReopenSeconds), [&] {
+  released_.wait_for(mutex_, Seconds(kReopenSeconds), [&]() VARVE_REQUIRES(mutex_) {
     const Entry* const file = entry(id);
     return file == nullptr || file->writers == 0 ||
            std::any_of(file->files.begin(), file->files.end(),
@@ -299,7 +297,7 @@ bool OpenSet::may_write(uint32_t id, std::unique_lock<Mutex>& lock) {
 }
 
 MountResult<std::unique_ptr<OpenFile>> OpenSet::open(uint32_t id, int flags) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   const Entry* file = entry(id);
   if (file == nullptr || !file->linked) return Errno{ESTALE};
   if (file->type == S_IFDIR) return Errno{EISDIR};
@@ -307,7 +305,7 @@ MountResult<std::unique_ptr<OpenFile>> OpenSet::open(uint32_t id, int flags) {
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
   if (writes) {
     MOUNT_TRY(may_change());
-    if (!may_write(id, lock)) return Errno{EPERM};
+    if (!may_write(id)) return Errno{EPERM};
     MOUNT_TRY(may_change());
     file = entry(id);
     if (file == nullptr || !file->linked) return Errno{ESTALE};
@@ -339,7 +337,7 @@ MountResult<std::unique_ptr<OpenFile>> OpenSet::open_path(uint32_t id, const std
 
 MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint32_t folder, const std::string& name,
                                                                             int flags, uint32_t mode) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (const auto there = entries_.at(folder).children.find(name); there != entries_.at(folder).children.end()) {
     const uint32_t id = there->second;
@@ -376,7 +374,7 @@ MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenSet::create(uint
 }
 
 void OpenSet::released(SpoolFile& file) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entries_.at(file.id());
   entry.files.erase(std::find(entry.files.begin(), entry.files.end(), &file));
   if (file.writes() && --entry.writers == 0) {
@@ -390,7 +388,7 @@ void OpenSet::released(SpoolFile& file) {
 }
 
 MountResult<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::mkdirat(files_.get(), path.c_str(), mode) != 0) return Errno{errno};
   if (::fchmodat(files_.get(), path.c_str(), mode, 0) != 0) return Errno{errno};
@@ -399,7 +397,7 @@ MountResult<NodeView> OpenSet::make_folder(uint32_t folder, const std::string& n
 }
 
 MountResult<NodeView> OpenSet::make_link(uint32_t folder, const std::string& name, const std::string& target) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   if (::symlinkat(target.c_str(), files_.get(), path.c_str()) != 0) return Errno{errno};
   note_change();
@@ -407,7 +405,7 @@ MountResult<NodeView> OpenSet::make_link(uint32_t folder, const std::string& nam
 }
 
 Errno OpenSet::remove(uint32_t folder, const std::string& name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   const auto child = entries_.at(folder).children.find(name);
   if (child == entries_.at(folder).children.end()) return {ENOENT};
@@ -419,7 +417,7 @@ Errno OpenSet::remove(uint32_t folder, const std::string& name) {
 }
 
 Errno OpenSet::remove_folder(uint32_t folder, const std::string& name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
   const auto child = entries_.at(folder).children.find(name);
   if (child == entries_.at(folder).children.end()) return {ENOENT};
@@ -432,7 +430,7 @@ Errno OpenSet::remove_folder(uint32_t folder, const std::string& name) {
 Errno OpenSet::rename(uint32_t folder, const std::string& name, uint32_t new_folder, const std::string& new_name,
                       unsigned flags) {
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) return {EINVAL};
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   MOUNT_ASSIGN(const std::string from, place_for(folder, name));
   MOUNT_ASSIGN(const std::string to, place_for(new_folder, new_name));
   const auto child = entries_.at(folder).children.find(name);
@@ -464,7 +462,7 @@ Errno OpenSet::truncate_closed(uint32_t id, uint64_t bytes) {
 }
 
 MountResult<NodeView> OpenSet::change(uint32_t id, const AttributeChange& change, OpenFile* file) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (entry(id) == nullptr) return Errno{ESTALE};
   MOUNT_TRY(may_change());
   if (change.bytes) {
@@ -473,7 +471,7 @@ MountResult<NodeView> OpenSet::change(uint32_t id, const AttributeChange& change
       MOUNT_TRY(spool_file->begin_write());
       if (::ftruncate(spool_file->descriptor(), static_cast<off_t>(*change.bytes)) != 0) return Errno{errno};
     } else {
-      if (!may_write(id, lock)) return Errno{EPERM};
+      if (!may_write(id)) return Errno{EPERM};
       MOUNT_TRY(may_change());
       if (!entry(id)->linked) return Errno{ESTALE};
       MOUNT_TRY(truncate_closed(id, *change.bytes));
@@ -522,10 +520,10 @@ std::vector<std::pair<uint32_t, UniqueFd>> OpenSet::unsynced_folders(uint32_t id
 }
 
 Errno OpenSet::sync_names(uint32_t id) {
-  std::lock_guard syncing(syncing_);
+  const MutexLock syncing(syncing_);
   std::vector<std::pair<uint32_t, UniqueFd>> folders;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const Entry* const named = entry(id);
     if (named == nullptr || !named->linked) return {};
     for (uint32_t above = id;; above = entries_.at(above).parent) {
@@ -538,7 +536,7 @@ Errno OpenSet::sync_names(uint32_t id) {
   for (const auto& [folder, descriptor] : folders) {
     if (descriptor.valid() && ::fsync(descriptor.get()) == 0) continue;
     if (first.ok()) first = {descriptor.valid() ? errno : EIO};
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     Entry* const unsynced = entry(folder);
     if (unsynced == nullptr) continue;
     unsynced->names_unsynced = true;
@@ -548,12 +546,12 @@ Errno OpenSet::sync_names(uint32_t id) {
 }
 
 void OpenSet::note_lost(uint32_t id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (Entry* const file = entry(id)) file->lost = true;
 }
 
 bool OpenSet::is_lost(uint32_t id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Entry* const file = entry(id);
   return file != nullptr && file->lost;
 }

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -106,24 +105,24 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
           OpenSetOptions options)
       : realm_(realm), spool_(spool), clock_(clock), log_(log), options_(options), spooled_(std::move(spooled)) {}
 
-  Status load_folder(uint32_t id, const std::string& path, const std::set<uint64_t>& left_open, bool& any_left_open);
-  // Under mutex_:
-  Entry* entry(uint32_t id);
-  std::string path_of(uint32_t id) const;
-  MountResult<struct stat> stat_of(uint32_t id) const;
-  MountResult<NodeView> view(uint32_t id, bool found);
-  MountResult<std::string> place_for(uint32_t folder, const std::string& name);
-  uint32_t add(uint32_t folder, const std::string& name, uint32_t type, uint64_t spool_inode);
-  void unlink_entry(uint32_t id);
-  void tidy(uint32_t id);
-  Errno may_change() const;
+  Status load_folder(uint32_t id, const std::string& path, const std::set<uint64_t>& left_open, bool& any_left_open)
+      VARVE_REQUIRES(mutex_);
+  Entry* entry(uint32_t id) VARVE_REQUIRES(mutex_);
+  std::string path_of(uint32_t id) const VARVE_REQUIRES(mutex_);
+  MountResult<struct stat> stat_of(uint32_t id) const VARVE_REQUIRES(mutex_);
+  MountResult<NodeView> view(uint32_t id, bool found) VARVE_REQUIRES(mutex_);
+  MountResult<std::string> place_for(uint32_t folder, const std::string& name) VARVE_REQUIRES(mutex_);
+  uint32_t add(uint32_t folder, const std::string& name, uint32_t type, uint64_t spool_inode) VARVE_REQUIRES(mutex_);
+  void unlink_entry(uint32_t id) VARVE_REQUIRES(mutex_);
+  void tidy(uint32_t id) VARVE_REQUIRES(mutex_);
+  Errno may_change() const VARVE_REQUIRES(mutex_);
   MountResult<std::unique_ptr<OpenFile>> open_path(uint32_t id, const std::string& path, int flags, uint32_t mode,
-                                                   bool writes);
-  bool may_write(uint32_t id, std::unique_lock<Mutex>& lock);
-  bool all_released_soon(std::unique_lock<Mutex>& lock);
-  Errno truncate_closed(uint32_t id, uint64_t bytes);
+                                                   bool writes) VARVE_REQUIRES(mutex_);
+  bool may_write(uint32_t id) VARVE_REQUIRES(mutex_);
+  bool all_released_soon() VARVE_REQUIRES(mutex_);
+  Errno truncate_closed(uint32_t id, uint64_t bytes) VARVE_REQUIRES(mutex_);
   void note_change() { changed_at_.store(clock_.seconds(), std::memory_order_relaxed); }
-  std::vector<std::pair<uint32_t, UniqueFd>> unsynced_folders(uint32_t id);
+  std::vector<std::pair<uint32_t, UniqueFd>> unsynced_folders(uint32_t id) VARVE_REQUIRES(mutex_);
 
   Errno sync_names(uint32_t id);
   void note_lost(uint32_t id);
@@ -138,15 +137,16 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   UniqueFd files_;  ///< the folder of files; constant from load() on
   std::atomic<double> changed_at_{0};
 
-  Mutex syncing_;        ///< held while folders are synced: who finds them clean knows that they are. Before mutex_.
-  mutable Mutex mutex_;  ///< guards the rest
+  Mutex syncing_
+      VARVE_ACQUIRED_BEFORE(mutex_);  ///< held while folders are synced: who finds them clean knows that they are
+  mutable Mutex mutex_;
   ConditionVariable released_;
-  SpooledSet spooled_;
-  std::optional<WriterJournal> journal_;
-  Stage stage_ = Stage::open;
-  Status failure_;
-  std::unordered_map<uint32_t, Entry> entries_;
-  uint32_t next_id_ = kTop + 1;
+  SpooledSet spooled_ VARVE_GUARDED_BY(mutex_);
+  std::optional<WriterJournal> journal_ VARVE_GUARDED_BY(mutex_);
+  Stage stage_ VARVE_GUARDED_BY(mutex_) = Stage::open;
+  Status failure_ VARVE_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, Entry> entries_ VARVE_GUARDED_BY(mutex_);
+  uint32_t next_id_ VARVE_GUARDED_BY(mutex_) = kTop + 1;
 };
 
 /// A file of an open set that a program has open. What it holds can be read even after the set was sealed.

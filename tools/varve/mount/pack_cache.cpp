@@ -30,7 +30,7 @@ Status PackCache::read(const PackLink& link, uint64_t offset, MutableByteSpan in
     VARVE_ASSIGN(const std::shared_ptr<Held> held, get(link, {&wanted, 1}));
     std::optional<Result<ByteSpan>> bytes;
     {
-      std::lock_guard lock(held->mutex);
+      const MutexLock lock(held->mutex);
       bytes.emplace(held->pack.range(offset, into.size()));
     }
     if (bytes->ok()) {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <span>
 #include <unordered_map>
@@ -39,10 +38,10 @@ class SharedCache {
 
   /// What `key` stands for, made by `make` if it is not there. A failure is told to all who wait, and is not kept.
   Result<std::shared_ptr<Value>> get(const Key& key, const Make& make) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (auto found = slots_.find(key); found != slots_.end()) {
       const std::shared_ptr<Slot> slot = found->second;
-      made_.wait(lock, [&] { return slot->done; });
+      while (!slot->done) made_.wait(mutex_);
       if (!slot->failure.ok()) return slot->failure;
       if (slot->kept) used_.splice(used_.begin(), used_, slot->place);
       return slot->value;
@@ -67,19 +66,19 @@ class SharedCache {
 
   /// Whether it is there, or being made.
   bool has(const Key& key) const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return slots_.count(key) != 0;
   }
 
   /// Forgets it, if it still is `value`: something is wrong with it.
   void forget(const Key& key, const std::shared_ptr<Value>& value) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto found = slots_.find(key);
     if (found != slots_.end() && found->second->kept && found->second->value == value) drop(found);
   }
 
   uint64_t bytes() const {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return bytes_;
   }
 
@@ -103,7 +102,7 @@ class SharedCache {
     }
   }
 
-  void keep(const Key& key, const std::shared_ptr<Slot>& slot, uint64_t bytes) {
+  void keep(const Key& key, const std::shared_ptr<Slot>& slot, uint64_t bytes) VARVE_REQUIRES(mutex_) {
     used_.push_front(key);
     slot->place = used_.begin();
     slot->kept = true;
@@ -113,7 +112,7 @@ class SharedCache {
     while (bytes_ > bytes_max_ && used_.size() > 1) drop(slots_.find(used_.back()));
   }
 
-  void drop(typename Slots::iterator found) {
+  void drop(typename Slots::iterator found) VARVE_REQUIRES(mutex_) {
     bytes_ -= found->second->bytes;
     found->second->kept = false;
     used_.erase(found->second->place);
@@ -121,11 +120,11 @@ class SharedCache {
   }
 
   const uint64_t bytes_max_;
-  mutable Mutex mutex_;  ///< guards everything below
+  mutable Mutex mutex_;  ///< guards the slots too, but for a value itself
   ConditionVariable made_;
-  Slots slots_;
-  std::list<Key> used_;  ///< those that are kept, last used first
-  uint64_t bytes_ = 0;
+  Slots slots_ VARVE_GUARDED_BY(mutex_);
+  std::list<Key> used_ VARVE_GUARDED_BY(mutex_);  ///< those that are kept, last used first
+  uint64_t bytes_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 
 /// The decoded packs that readers of stored files share: each is read and decoded once, however many threads want it,

@@ -30,7 +30,7 @@ bool same_trees(const SetRecord& a, const SetRecord& b) {
 }  // namespace
 
 Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Progress progress(*this);
   VARVE_TRY(take_back_failed_attempt(set));
   bool in_catalog = false;
@@ -89,7 +89,7 @@ class SetForwarding::Progress final : public ProgressSink {
   void phase(std::string_view) override {}
   void warning(const Status& what) override { forwarding_.log_(what.to_string()); }
   bool cancelled() const override {
-    std::lock_guard lock(forwarding_.mutex_);
+    const MutexLock lock(forwarding_.mutex_);
     return forwarding_.ending_;
   }
 
@@ -99,7 +99,7 @@ class SetForwarding::Progress final : public ProgressSink {
 
 SetForwarding::~SetForwarding() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
@@ -108,7 +108,10 @@ SetForwarding::~SetForwarding() {
 
 Status SetForwarding::start() {
   VARVE_ASSIGN(const std::vector<std::string> jobs, Catalog(*levels_.nearest().opened()).jobs());
-  jobs_.insert(jobs.begin(), jobs.end());
+  {
+    const MutexLock lock(mutex_);
+    jobs_.insert(jobs.begin(), jobs.end());
+  }
   const BlockedSignals blocked;
   VARVE_ASSIGN(thread_, start_thread([this] { run(); }));
   return {};
@@ -116,7 +119,7 @@ Status SetForwarding::start() {
 
 void SetForwarding::note_sealed(const std::string& job) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     jobs_.insert(job);
   }
   changed_.notify_all();
@@ -124,9 +127,9 @@ void SetForwarding::note_sealed(const std::string& job) {
 
 void SetForwarding::run() {
   Progress progress(*this);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+    while (!ending_ && jobs_.empty()) changed_.wait(mutex_);
     if (ending_) return;
     const std::string job = *jobs_.begin();
     jobs_.erase(jobs_.begin());

@@ -73,10 +73,10 @@ class SetForwarding {
 
   Levels& levels_;
   const MountLog& log_;
-  Mutex mutex_;  ///< guards all below but the thread
+  Mutex mutex_;
   ConditionVariable changed_;
-  std::set<std::string> jobs_;  ///< that have something to bring
-  bool ending_ = false;
+  std::set<std::string> jobs_ VARVE_GUARDED_BY(mutex_);  ///< that have something to bring
+  bool ending_ VARVE_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };
 

@@ -40,7 +40,7 @@ MountResult<size_t> StoredFile::read(uint64_t offset, MutableByteSpan into) {
 }
 
 void StoredFile::read_ahead(uint64_t offset, uint64_t end) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const bool in_sequence = offset <= sequence_end_ + kDisorderBytes && offset + kDisorderBytes >= sequence_end_;
   if (!in_sequence) next_ahead_ = 0;
   sequence_end_ = in_sequence ? std::max(sequence_end_, end) : end;
@@ -149,14 +149,15 @@ MountResult<uint32_t> StoredSet::ordinal_of(uint32_t id) const {
 }
 
 bool StoredSet::is_hidden(uint32_t ordinal) const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return hidden_.count(ordinal) != 0;
 }
 
 bool StoredSet::all_hidden(const SetListing& listing, uint32_t folder) const {
   const std::vector<uint32_t>& children = listing.entry(folder).children;
-  std::lock_guard lock(mutex_);
-  return std::all_of(children.begin(), children.end(), [this](uint32_t child) { return hidden_.count(child) != 0; });
+  const MutexLock lock(mutex_);
+  return std::all_of(children.begin(), children.end(),
+                     [this](uint32_t child) VARVE_REQUIRES(mutex_) { return hidden_.count(child) != 0; });
 }
 
 NodeView StoredSet::top() const {
@@ -278,7 +279,7 @@ Errno StoredSet::remove(uint32_t folder, const std::string& name) {
   const std::optional<uint32_t> found = names->find(ordinal, name);
   if (!found || is_hidden(*found)) return {ENOENT};
   if (names->entry(*found).type == FileType::directory) return {EISDIR};
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   hidden_.insert(*found);
   return {};
 }
@@ -291,7 +292,7 @@ Errno StoredSet::remove_folder(uint32_t folder, const std::string& name) {
   if (!found || is_hidden(*found)) return {ENOENT};
   if (names->entry(*found).type != FileType::directory) return {ENOTDIR};
   if (!all_hidden(*names, *found)) return {ENOTEMPTY};
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   hidden_.insert(*found);
   return {};
 }

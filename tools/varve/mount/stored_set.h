@@ -36,9 +36,9 @@ class StoredFile final : public OpenFile {
   const MountLog& log_;
   const std::string name_;
 
-  Mutex mutex_;                ///< guards the rest
-  uint64_t sequence_end_ = 0;  ///< where the reads so far have come to
-  size_t next_ahead_ = 0;      ///< the first piece that was not read ahead
+  Mutex mutex_;
+  uint64_t sequence_end_ VARVE_GUARDED_BY(mutex_) = 0;  ///< where the reads so far have come to
+  size_t next_ahead_ VARVE_GUARDED_BY(mutex_) = 0;      ///< the first piece that was not read ahead
 };
 
 /// What all committed sets of a mount share: their store, and what of it is held in memory. Thread-safe.
@@ -108,8 +108,8 @@ class StoredSet final : public SetFolder {
   std::vector<uint32_t> adopted_ids_;
   std::unordered_map<uint32_t, uint32_t> adopted_ordinals_;
 
-  mutable Mutex mutex_;  ///< guards hidden_
-  std::set<uint32_t> hidden_;
+  mutable Mutex mutex_;
+  std::set<uint32_t> hidden_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -20,7 +20,7 @@ ChunkService::ChunkService(std::string store_path, uint64_t memory_bytes)
 
 ChunkService::~ChunkService() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
@@ -41,7 +41,7 @@ Status ChunkService::find(std::span<const uint64_t> prefixes, std::span<uint32_t
 }
 
 void ChunkService::keep_up() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   news_ = true;
   want();
 }
@@ -65,17 +65,18 @@ int64_t ChunkService::changed_ns(const SnapshotPointer& snapshot) const {
 }
 
 ChunkService::SnapshotPointer ChunkService::current() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   // The first opening that ends may have begun before the last arenas came.
   for (int openings = 0; openings < 2 && !ending_; ++openings) {
     const SnapshotPointer seen = snapshot_;
     lock.unlock();
     const int64_t changed = changed_ns(seen);
     lock.lock();
-    auto up_to_date = [&] { return snapshot_ && (snapshot_ != seen || seen_ns_ >= changed); };
+    auto up_to_date = [&]() VARVE_REQUIRES(mutex_) { return snapshot_ && (snapshot_ != seen || seen_ns_ >= changed); };
     if (up_to_date()) break;
     want();
-    changed_.wait_until(lock, opening_began_ + kPatience, [&] { return up_to_date() || ending_ || !wanted_; });
+    const auto over = [&]() VARVE_REQUIRES(mutex_) { return up_to_date() || ending_ || !wanted_; };
+    changed_.wait_until(mutex_, opening_began_ + kPatience, over);
   }
   return snapshot_;
 }
@@ -114,9 +115,9 @@ ChunkService::SnapshotPointer ChunkService::merged(const SnapshotPointer& snapsh
 }
 
 void ChunkService::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return wanted_ || ending_; });
+    while (!wanted_ && !ending_) changed_.wait(mutex_);
     if (ending_) return;
     const SnapshotPointer old = snapshot_;
     news_ = false;

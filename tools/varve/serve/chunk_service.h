@@ -52,8 +52,8 @@ class ChunkService final : public ChunkLookup {
   using SnapshotPointer = std::shared_ptr<const Snapshot>;
 
   SnapshotPointer current();
-  /// Has the opener look for new arenas, unless it is at it. The caller holds mutex_.
-  void want();
+  /// Has the opener look for new arenas, unless it is at it.
+  void want() VARVE_REQUIRES(mutex_);
   /// `old` again if nothing has changed.
   Result<SnapshotPointer> open(const SnapshotPointer& old) const;
   Result<SnapshotPointer> open_place(const SnapshotPointer& old) const;
@@ -65,15 +65,16 @@ class ChunkService final : public ChunkLookup {
   const std::string store_path_;
   mutable FolderBackend folder_{posix_file_system(), store_path_};
   const uint64_t memory_bytes_;
-  Mutex mutex_;  // guards what follows
+  Mutex mutex_;
   ConditionVariable changed_;
-  SnapshotPointer snapshot_;
-  int64_t seen_ns_ = 0;  ///< when the watched folder had been changed last before snapshot_ was made or found right
-  bool wanted_ = false;
-  bool news_ = false;  ///< keep_up() was called since the last opening began
-  Moment opening_began_;
-  bool ending_ = false;
-  Thread opener_;
+  SnapshotPointer snapshot_ VARVE_GUARDED_BY(mutex_);
+  /// When the watched folder had been changed last before snapshot_ was made or found right.
+  int64_t seen_ns_ VARVE_GUARDED_BY(mutex_) = 0;
+  bool wanted_ VARVE_GUARDED_BY(mutex_) = false;
+  bool news_ VARVE_GUARDED_BY(mutex_) = false;  ///< keep_up() was called since the last opening began
+  Moment opening_began_ VARVE_GUARDED_BY(mutex_);
+  bool ending_ VARVE_GUARDED_BY(mutex_) = false;
+  Thread opener_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

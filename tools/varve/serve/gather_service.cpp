@@ -91,9 +91,9 @@ TransferNumbers numbers_of(const TransferReport& report) {
 
 Reply NextLevel::transfer(const Request& request, const SignOfLife& alive) {
   Reply reply;
-  const std::unique_lock lock(mutex_, std::try_to_lock);
   Result<TransferNumbers> numbers = Status::busy("another set is being copied to or from the server's next level");
-  if (lock.owns_lock()) {
+  if (mutex_.try_lock()) {
+    const MutexLock lock(mutex_, std::adopt_lock);
     try {
       const Pulse pulse(alive);
       numbers = pulse.started().ok() ? copy(request) : pulse.started();
@@ -162,7 +162,7 @@ GatherService::~GatherService() { stop(); }
 void GatherService::stop() {
   std::map<SetName, std::unique_ptr<Gathering>> ending;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     for (auto& [name, gathering] : gatherings_) {
       for (const Member& member : gathering->members) member.files->leave();
@@ -218,7 +218,7 @@ Result<std::shared_ptr<UnfinishedOffer>> GatherService::begin_offer(uint64_t byt
   OfferRoom room(*this);
   VARVE_TRY(room.take(bytes));
   auto offer = std::make_shared<UnfinishedOffer>(std::move(room), bytes, clock_.seconds() + limits_.offer_seconds);
-  const std::lock_guard lock(coming_mutex_);
+  const MutexLock lock(coming_mutex_);
   std::erase_if(coming_, [](const auto& one) { return one.expired(); });
   coming_.push_back(offer);
   return offer;
@@ -227,7 +227,7 @@ Result<std::shared_ptr<UnfinishedOffer>> GatherService::begin_offer(uint64_t byt
 void GatherService::give_up_late_offers() {
   std::vector<std::shared_ptr<UnfinishedOffer>> coming;
   {
-    const std::lock_guard lock(coming_mutex_);
+    const MutexLock lock(coming_mutex_);
     for (const auto& one : coming_) {
       if (auto offer = one.lock()) coming.push_back(std::move(offer));
     }
@@ -238,7 +238,7 @@ void GatherService::give_up_late_offers() {
 Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
   if (offer.node_count == 0 || offer.node_count > kNodesMax)
     return Status::invalid_argument("a set is of 1 to 65536 nodes", offer.set.to_string());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   reap();
   if (stopping_) return stopping();
   auto files = std::make_shared<NodeFiles>(offer.node);
@@ -266,7 +266,7 @@ Result<std::shared_ptr<NodeFiles>> GatherService::join(NodeOffer offer) {
 }
 
 void GatherService::leave(const std::shared_ptr<NodeFiles>& files) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   files->leave();
   changed_.notify_all();
 }
@@ -284,7 +284,7 @@ void GatherService::reap() {
 
 Status GatherService::gather(const SetName& name, Gathering& gathering) {
   VARVE_TRY(wait_for_all(name, gathering));
-  const std::lock_guard one_at_a_time(saving_);
+  const MutexLock one_at_a_time(saving_);
   return stopping_ ? stopping() : save(name, gathering);
 }
 
@@ -301,7 +301,7 @@ void GatherService::run(const SetName& name, Gathering& gathering) noexcept {
   } catch (const std::exception&) {
     // There is no memory to say so either.
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Member& member : gathering.members) member.files->finish(outcome);
   gathering.members.clear();
   gathering.ended = true;
@@ -310,7 +310,7 @@ void GatherService::run(const SetName& name, Gathering& gathering) noexcept {
 Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
   const auto deadline =
       MonotonicClock::now() + std::chrono::milliseconds(static_cast<int64_t>(limits_.wait_seconds * 1000));
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   while (true) {
     if (stopping_) return stopping();
     std::erase_if(gathering.members, [](const Member& member) { return member.files->has_left(); });
@@ -323,7 +323,7 @@ Status GatherService::wait_for_all(const SetName& name, Gathering& gathering) {
       gathering.saving = true;
       return {};
     }
-    if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+    if (!changed_.wait_until(mutex_, deadline)) {
       gathering.saving = true;  // who comes now comes too late
       return Status::busy("only " + std::to_string(gathering.members.size()) + " of " + std::to_string(wanted) +
                               " nodes have offered their files",
@@ -380,25 +380,25 @@ Status GatherService::save(const SetName& name, Gathering& gathering) {
 }
 
 uint64_t UnfinishedOffer::size() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return raw_.size();
 }
 
 Status UnfinishedOffer::append(ByteSpan piece) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (given_up_) return too_late();
   raw_.insert(raw_.end(), piece.begin(), piece.end());
   return {};
 }
 
 UnfinishedOffer::Whole UnfinishedOffer::take() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   given_up_ = true;
   return {std::exchange(raw_, {}), std::move(room_)};
 }
 
 bool UnfinishedOffer::given_up() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return given_up_;
 }
 
@@ -407,7 +407,7 @@ Status UnfinishedOffer::too_late() {
 }
 
 void UnfinishedOffer::give_up_if_late(double now) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (given_up_ || now < give_up_at_) return;
   given_up_ = true;
   ByteVector().swap(raw_);

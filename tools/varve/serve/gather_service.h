@@ -70,10 +70,10 @@ class NextLevel {
   void stop() { stopping_ = true; }
 
  private:
-  Result<TransferNumbers> copy(const Request& request);
+  Result<TransferNumbers> copy(const Request& request) VARVE_REQUIRES(mutex_);
 
   const std::string store_path_, location_, key_file_;
-  Mutex mutex_;  // held by the transfer at work
+  Mutex mutex_;  ///< held by the transfer at work
   std::atomic<bool> stopping_{false};
 };
 
@@ -186,8 +186,8 @@ class GatherService {
   void run(const SetName& name, Gathering& gathering) noexcept;
   Status gather(const SetName& name, Gathering& gathering);
   Status wait_for_all(const SetName& name, Gathering& gathering);
-  Status save(const SetName& name, Gathering& gathering);
-  void reap();
+  Status save(const SetName& name, Gathering& gathering) VARVE_REQUIRES(saving_);
+  void reap() VARVE_REQUIRES(mutex_);
 
   const std::string store_path_;
   const GatherLimits limits_;
@@ -196,12 +196,12 @@ class GatherService {
   const Clock& clock_;
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> offers_bytes_{0};
-  Mutex coming_mutex_;  ///< guards coming_
-  std::vector<std::weak_ptr<UnfinishedOffer>> coming_;
-  Mutex saving_;  ///< one set at a time, so that memory is bounded
-  Mutex mutex_;   ///< guards what follows; never held while saving_ is waited for
+  Mutex coming_mutex_;
+  std::vector<std::weak_ptr<UnfinishedOffer>> coming_ VARVE_GUARDED_BY(coming_mutex_);
+  Mutex saving_ VARVE_ACQUIRED_BEFORE(mutex_);  ///< one set at a time, so that memory is bounded
+  Mutex mutex_;                                 ///< never held while saving_ is waited for
   ConditionVariable changed_;
-  std::map<SetName, std::unique_ptr<Gathering>> gatherings_;
+  std::map<SetName, std::unique_ptr<Gathering>> gatherings_ VARVE_GUARDED_BY(mutex_);
 };
 
 /// An offer that is still coming, piece by piece, in room that it has taken; after a while the room may be given to
@@ -234,10 +234,10 @@ class UnfinishedOffer {
  private:
   const uint64_t bytes_;
   const double give_up_at_;
-  mutable Mutex mutex_;  ///< guards what follows
-  ByteVector raw_;
-  OfferRoom room_;
-  bool given_up_ = false;
+  mutable Mutex mutex_;
+  ByteVector raw_ VARVE_GUARDED_BY(mutex_);
+  OfferRoom room_ VARVE_GUARDED_BY(mutex_);
+  bool given_up_ VARVE_GUARDED_BY(mutex_) = false;
 };
 
 /// One connection's part in a set that is gathered: takes the offer as it comes, piece by piece, and then passes

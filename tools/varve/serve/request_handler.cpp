@@ -14,15 +14,15 @@ constexpr size_t kEntriesMax = 65'536;
 
 Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act) {
   {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto [found, added] = entries_.try_emplace(token);
     if (!added) {
       // Waited for by name: the entry may go while others come.
-      changed_.wait(lock, [&] {
-        const auto entry = entries_.find(token);
-        return entry == entries_.end() || entry->second.done;
-      });
-      const auto entry = entries_.find(token);
+      auto entry = entries_.find(token);
+      while (entry != entries_.end() && !entry->second.done) {
+        changed_.wait(mutex_);
+        entry = entries_.find(token);
+      }
       if (entry != entries_.end()) return entry->second.reply;
       Reply forgotten;
       forgotten.outcome = Outcome::cannot_tell;
@@ -32,7 +32,7 @@ Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act)
   try {
     Reply reply = act();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       oldest_.push_back(token);
       entries_[token] = {true, reply};
       while (oldest_.size() > kEntriesMax) {
@@ -50,7 +50,7 @@ Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act)
 
 void RequestLog::forget(const UniqueId& token) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     entries_.erase(token);
   }
   changed_.notify_all();
@@ -271,7 +271,7 @@ Reply RequestHandler::act_once(const Request& request) {
 
 Reply RequestHandler::create(const Request& request) {
   if (is_index_run(request.path)) return reply_of(not_to_be_written());
-  const std::lock_guard lock(store_.own.changing());
+  const MutexLock lock(store_.own.changing());
   Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
   if (request.again && rights_ == Rights::all && file.status().code() == StatusCode::already_exists)
     file = adopt(request, file.status());
@@ -282,7 +282,7 @@ Reply RequestHandler::create(const Request& request) {
 
 Reply RequestHandler::resume(const Request& request) {
   if (is_index_run(request.path)) return reply_of(not_to_be_written());
-  const std::lock_guard lock(store_.own.changing());
+  const MutexLock lock(store_.own.changing());
   if (rights_ != Rights::all) {
     if (const Status own = check_own(request.path); !own.ok()) return reply_of(own);
   }
@@ -347,7 +347,7 @@ Result<ServedFolder::OpenFile> RequestHandler::adopt(const Request& request, con
 }
 
 Reply RequestHandler::remove(const Request& request) {
-  const std::lock_guard lock(store_.own.changing());
+  const MutexLock lock(store_.own.changing());
   if (rights_ != Rights::all) {
     // Parts of a set that is there are of no use to anybody: who completes it takes them away.
     const StoreName name = store_name_of(request.path);
@@ -377,7 +377,7 @@ Reply RequestHandler::rename(const Request& request) {
     const Status fits = check_new_header(request);
     if (!fits.ok() && fits.code() != StatusCode::not_found) return reply_of(fits);
   }
-  const std::lock_guard lock(store_.own.changing());
+  const MutexLock lock(store_.own.changing());
   // What is sealed, and what only appends, replaces nothing.
   const bool may_replace = rights_ == Rights::all || goal == StoreName::run_file;
   const bool replace = request.replace && may_replace && goal != StoreName::arena;

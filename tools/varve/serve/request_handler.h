@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -35,10 +34,10 @@ class RequestLog {
   };
   void forget(const UniqueId& token);
 
-  Mutex mutex_;  // guards what follows; not held while a request is carried out
+  Mutex mutex_;  ///< not held while a request is carried out
   ConditionVariable changed_;
-  std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_;
-  std::deque<UniqueId> oldest_;  ///< first
+  std::unordered_map<UniqueId, Entry, UniqueIdHash> entries_ VARVE_GUARDED_BY(mutex_);
+  std::deque<UniqueId> oldest_ VARVE_GUARDED_BY(mutex_);  ///< first
 };
 
 /// Which syncs of folders have failed: who repeats the request, since he did not get the answer, must not be told of
@@ -46,13 +45,13 @@ class RequestLog {
 class FolderSyncs {
  public:
   void note_failure(const std::string& path, const Status& failure) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     failed_.insert_or_assign(path, Failure{failure, MonotonicClock::now()});
   }
   /// Why a sync of the folder has failed, if one has within the time for which clients repeat a request.
   Status last_failure(const std::string& path) {
     constexpr std::chrono::minutes kept(10);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto failed = failed_.find(path);
     if (failed == failed_.end()) return {};
     if (MonotonicClock::now() - failed->second.when <= kept) return failed->second.status;
@@ -66,7 +65,7 @@ class FolderSyncs {
     MonotonicClock::time_point when;
   };
   Mutex mutex_;
-  std::map<std::string, Failure> failed_;  ///< folders of a store, of which few fail
+  std::map<std::string, Failure> failed_ VARVE_GUARDED_BY(mutex_);  ///< folders of a store, of which few fail
 };
 
 /// What all connections of a server work on.

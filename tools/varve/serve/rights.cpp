@@ -140,7 +140,7 @@ bool is_plain_path(std::string_view path) {
 }
 
 void OwnNames::note(const std::string& path, const UniqueId& client) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   owners_[path] = client;
   oldest_.push_back(path);
   while (oldest_.size() > kNamesMax) {
@@ -150,13 +150,13 @@ void OwnNames::note(const std::string& path, const UniqueId& client) {
 }
 
 bool OwnNames::is_of(const std::string& path, const UniqueId& client) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto owner = owners_.find(path);
   return owner != owners_.end() && owner->second == client;
 }
 
 void OwnNames::forget(const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   owners_.erase(path);
 }
 

@@ -60,15 +60,15 @@ class OwnNames {
   void forget(const std::string& path);
 
   /// Held by who decides by a name's owner, and until what is done then is done.
-  Mutex& changing() { return changing_; }
+  Mutex& changing() VARVE_RETURN_CAPABILITY(changing_) { return changing_; }
 
  private:
   static constexpr size_t kNamesMax = 65'536;
 
-  Mutex changing_;
-  mutable Mutex mutex_;  ///< guards what follows
-  std::map<std::string, UniqueId> owners_;
-  std::deque<std::string> oldest_;  ///< some may have been forgotten
+  Mutex changing_ VARVE_ACQUIRED_BEFORE(mutex_);
+  mutable Mutex mutex_;
+  std::map<std::string, UniqueId> owners_ VARVE_GUARDED_BY(mutex_);
+  std::deque<std::string> oldest_ VARVE_GUARDED_BY(mutex_);  ///< some may have been forgotten
 };
 
 /// What the clients who show a key may do (PROTOCOL.md, "Rights").

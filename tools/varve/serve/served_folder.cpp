@@ -28,13 +28,13 @@ Reply OpenFiles::unknown() {
 }
 
 void OpenFiles::begin_connection(const UniqueId& client) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++clients_[client].connections;
 }
 
 void OpenFiles::end_connection(const UniqueId& client) {
   Client ended;  // closes its files after the lock
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = clients_.find(client);
   if (found == clients_.end() || --found->second.connections > 0) return;
   ended = std::move(found->second);
@@ -43,7 +43,7 @@ void OpenFiles::end_connection(const UniqueId& client) {
 
 Result<uint64_t> OpenFiles::add(const UniqueId& client, std::unique_ptr<File> file, int descriptor,
                                 const UniqueId* writer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Client& owner = clients_[client];
   if (owner.files.size() >= kFilesMax) return Status::resource_limit("this client has too many files open");
   const uint64_t handle = next_handle_++;
@@ -53,7 +53,7 @@ Result<uint64_t> OpenFiles::add(const UniqueId& client, std::unique_ptr<File> fi
 }
 
 std::shared_ptr<OpenFiles::OpenFile> OpenFiles::find(const UniqueId& client, uint64_t handle) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto owner = clients_.find(client);
   if (owner == clients_.end()) return nullptr;
   const auto found = owner->second.files.find(handle);
@@ -62,7 +62,7 @@ std::shared_ptr<OpenFiles::OpenFile> OpenFiles::find(const UniqueId& client, uin
 
 void OpenFiles::close(const UniqueId& client, uint64_t handle) {
   std::shared_ptr<OpenFile> closed;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto owner = clients_.find(client);
   if (owner == clients_.end()) return;
   const auto found = owner->second.files.find(handle);
@@ -75,7 +75,7 @@ void OpenFiles::close(const UniqueId& client, uint64_t handle) {
 void OpenFiles::take_over(const UniqueId& client, const UniqueId& writer) {
   std::shared_ptr<OpenFile> old;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto owner = clients_.find(client);
     if (owner == clients_.end()) return;
     const auto found = owner->second.writers.find(writer);
@@ -106,14 +106,14 @@ std::vector<std::shared_ptr<OpenFiles::OpenFile>> OpenFiles::writers_of(const Fi
 void OpenFiles::end_writing(const FileIdentity& file) {
   std::vector<std::shared_ptr<OpenFile>> writers;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     writers = writers_of(file);
   }
   for (const auto& writer : writers) writer->revoke();
 }
 
 bool OpenFiles::is_being_written(const FileIdentity& file) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !writers_of(file).empty();
 }
 

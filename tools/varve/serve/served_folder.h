@@ -2,7 +2,6 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,12 +29,12 @@ class OpenFiles {
     template <class Act>
     Reply use(const Act& act) {
       if (!written_) return act(*file_);
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (revoked_) return unknown();
       return act(*file_);
     }
     void revoke() {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       revoked_ = true;
     }
 
@@ -43,8 +42,8 @@ class OpenFiles {
     const std::unique_ptr<File> file_;
     const int descriptor_;
     const bool written_;
-    Mutex mutex_;  // guards revoked_, and orders what is done to a file that is being written
-    bool revoked_ = false;
+    Mutex mutex_;  ///< orders what is done to a file that is being written
+    bool revoked_ VARVE_GUARDED_BY(mutex_) = false;
   };
   static Reply unknown();
 
@@ -71,12 +70,12 @@ class OpenFiles {
     std::map<UniqueId, uint64_t> writers;
   };
 
-  /// All handles by which it is written. Called with the lock.
-  std::vector<std::shared_ptr<OpenFile>> writers_of(const FileIdentity& file);
+  /// All handles by which it is written.
+  std::vector<std::shared_ptr<OpenFile>> writers_of(const FileIdentity& file) VARVE_REQUIRES(mutex_);
 
-  Mutex mutex_;  // guards what follows; not held while files are used or closed
-  std::map<UniqueId, Client> clients_;
-  uint64_t next_handle_ = 1;
+  Mutex mutex_;  ///< not held while files are used or closed
+  std::map<UniqueId, Client> clients_ VARVE_GUARDED_BY(mutex_);
+  uint64_t next_handle_ VARVE_GUARDED_BY(mutex_) = 1;
 };
 
 /// Which paths a server lets its clients name.

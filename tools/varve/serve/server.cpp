@@ -95,7 +95,7 @@ Status Connection::send(const WireHeader& to, Message message, const Reply& repl
   header.request = to.request;
   header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
   const ByteVector fields = encode_reply_fields(message, reply);
-  const std::lock_guard lock(sending_);
+  const MutexLock lock(sending_);
   return wire_.send_with(file ? file->descriptor() : -1, header, fields, data, deadline());
 }
 
