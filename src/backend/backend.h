@@ -96,7 +96,8 @@ class Backend {
   virtual Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) = 0;
   /// Sets a record's time of change to now: a sign of life. not_found if it is gone.
   virtual Status touch(const std::string& name) = 0;
-  /// Removes a record that still says this; OK if it says something else by now, or is gone.
+  /// Removes a record that still says this; OK if it says something else by now, or is gone. Who changes it at the same
+  /// time may be told that it is gone, though it is not.
   virtual Status remove_unchanged(const std::string& name, ByteSpan contents) = 0;
   /// If above 0: HeldRecord::become() is two steps here, and may still take effect when somebody else has removed the
   /// record, but not later than this after the last sign of life.
