@@ -79,8 +79,8 @@ class S3Backend final : public Backend {
   const std::unique_ptr<S3BlockCache> cache_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<Held>> held_ VARVE_GUARDED_BY(mutex_);
-  std::set<std::string> undecided_
-      VARVE_GUARDED_BY(mutex_);  ///< records of which nobody knows yet whether they have become objects
+  /// Records of which nobody knows yet whether they have become objects.
+  std::set<std::string> undecided_ VARVE_GUARDED_BY(mutex_);
 
   S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings);
 };

@@ -33,8 +33,8 @@ class Mailbox {
  private:
   Mutex mutex_;
   ConditionVariable changed_;
-  std::map<std::pair<uint32_t, uint32_t>, std::deque<ByteVector>> waiting_
-      VARVE_GUARDED_BY(mutex_);  ///< by sender and tag
+  /// By sender and tag.
+  std::map<std::pair<uint32_t, uint32_t>, std::deque<ByteVector>> waiting_ VARVE_GUARDED_BY(mutex_);
   std::set<uint32_t> ended_ VARVE_GUARDED_BY(mutex_);
   bool closed_ VARVE_GUARDED_BY(mutex_) = false;
 };

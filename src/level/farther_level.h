@@ -114,16 +114,16 @@ class LevelPush {
   ConditionVariable changed_;
   std::deque<OwedSet> waiting_ VARVE_GUARDED_BY(mutex_);      ///< in the order in which they go there
   std::optional<uint64_t> pushing_ VARVE_GUARDED_BY(mutex_);  ///< the first of them, while it is on its way
-  std::set<uint64_t> refused_
-      VARVE_GUARDED_BY(mutex_);  ///< that cannot be brought there as things are; owed all the same
+  /// That cannot be brought there as things are; owed all the same.
+  std::set<uint64_t> refused_ VARVE_GUARDED_BY(mutex_);
   std::set<uint64_t> published_steps_ VARVE_GUARDED_BY(mutex_);  ///< of published_
   std::set<uint64_t> noted_ VARVE_GUARDED_BY(mutex_), given_up_ VARVE_GUARDED_BY(mutex_);
   bool looked_ VARVE_GUARDED_BY(mutex_) = false;         ///< for the backlog, once
   bool knows_backlog_ VARVE_GUARDED_BY(mutex_) = false;  ///< else whatever is due may be owed
   std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);
   Status last_error_ VARVE_GUARDED_BY(mutex_);
-  bool last_failed_ VARVE_GUARDED_BY(mutex_) =
-      false;  ///< the first of those that wait: it is left alone until there is a reason to try again
+  /// The first of those that wait: it is left alone until there is a reason to try again.
+  bool last_failed_ VARVE_GUARDED_BY(mutex_) = false;
   uint64_t reasons_ VARVE_GUARDED_BY(mutex_) = 0;           ///< to try again what failed, so far
   uint64_t reasons_at_begin_ VARVE_GUARDED_BY(mutex_) = 0;  ///< of the push that is on its way, or was the last one
   bool stopping_ VARVE_GUARDED_BY(mutex_) = false;

@@ -83,8 +83,8 @@ class JobLease {
   bool ending_ VARVE_GUARDED_BY(mutex_) = false;
   bool look_wanted_ VARVE_GUARDED_BY(mutex_) = false;
   uint64_t beat_count_ VARVE_GUARDED_BY(mutex_) = 0;
-  std::optional<uint64_t> waited_count_
-      VARVE_GUARDED_BY(mutex_);  ///< of beats, when somebody has waited for the next in vain
+  /// Of beats, when somebody has waited for the next in vain.
+  std::optional<uint64_t> waited_count_ VARVE_GUARDED_BY(mutex_);
   double tried_seconds_ VARVE_GUARDED_BY(mutex_) = 0, confirmed_seconds_ VARVE_GUARDED_BY(mutex_) = 0;
   Status lost_ VARVE_GUARDED_BY(mutex_);
   Thread heart_;

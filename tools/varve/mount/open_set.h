@@ -137,8 +137,8 @@ class OpenSet final : public SetFolder, public std::enable_shared_from_this<Open
   UniqueFd files_;  ///< the folder of files; constant from load() on
   std::atomic<double> changed_at_{0};
 
-  Mutex syncing_
-      VARVE_ACQUIRED_BEFORE(mutex_);  ///< held while folders are synced: who finds them clean knows that they are
+  /// Held while folders are synced: who finds them clean knows that they are.
+  Mutex syncing_ VARVE_ACQUIRED_BEFORE(mutex_);
   mutable Mutex mutex_;
   ConditionVariable released_;
   SpooledSet spooled_ VARVE_GUARDED_BY(mutex_);
