@@ -106,8 +106,8 @@ Result<std::unique_ptr<ObjectWriter>> SpreadBackend::put(const std::string& name
 }
 
 Result<std::unique_ptr<RangeReader>> SpreadBackend::open(const std::string& name) {
-  return ask<std::unique_ptr<RangeReader>>(
-      name, [](Backend& place, const std::string& there) { return place.open(there); });
+  return ask<std::unique_ptr<RangeReader>>(name,
+                                           [](Backend& place, const std::string& there) { return place.open(there); });
 }
 
 Result<FileStatus> SpreadBackend::status(const std::string& name) {
@@ -147,8 +147,9 @@ Result<std::map<std::string, Result<FileStatus>>> SpreadBackend::list_with_statu
     return at(home).list_with_status(home.name);
   }
   using Objects = std::map<std::string, Result<FileStatus>>;
-  VARVE_ASSIGN(std::vector<Objects> listed,
-               ask_all<Objects>([](Backend& place, const std::string& there) { return place.list_with_status(there); }));
+  VARVE_ASSIGN(std::vector<Objects> listed, ask_all<Objects>([](Backend& place, const std::string& there) {
+                 return place.list_with_status(there);
+               }));
   Objects all;
   for (uint32_t place = 0; place < listed.size(); ++place) {
     for (auto& [name, status] : listed[place]) {
@@ -163,7 +164,8 @@ Result<std::vector<std::string>> SpreadBackend::unfinished(const std::string& fo
   using Names = std::vector<std::string>;
   std::vector<Names> found(1);
   if (folder == arenas_) {
-    VARVE_ASSIGN(found, ask_all<Names>([](Backend& place, const std::string& there) { return place.unfinished(there); }));
+    VARVE_ASSIGN(found,
+                 ask_all<Names>([](Backend& place, const std::string& there) { return place.unfinished(there); }));
   } else {
     VARVE_ASSIGN(found[0], at(home).unfinished(home.name));
   }

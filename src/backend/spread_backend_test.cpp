@@ -19,8 +19,7 @@ struct Spread : BackendSubject {
       }
       places.push_back(std::make_unique<FolderBackend>(*disks.back(), root));
     }
-    spread = std::make_unique<SpreadBackend>(
-        std::vector<Backend*>{places[0].get(), places[1].get(), places[2].get()});
+    spread = std::make_unique<SpreadBackend>(std::vector<Backend*>{places[0].get(), places[1].get(), places[2].get()});
     backend = spread.get();
   }
   std::vector<std::unique_ptr<MemoryFileSystem>> disks;

@@ -317,8 +317,7 @@ TEST_F(S3FaultTest, ARequestThatAStoppedProcessSendsLateIsSignedAnewUnlessItMust
   EXPECT_TRUE(client_.put("a", as_bytes("1"), S3Condition::if_absent()).ok());
   EXPECT_EQ(fake_.object("a"), "1");
   stops = 1;
-  const Status fenced =
-      client_.put("b", as_bytes("2"), S3Condition::if_absent(), client_.server_seconds()).status();
+  const Status fenced = client_.put("b", as_bytes("2"), S3Condition::if_absent(), client_.server_seconds()).status();
   EXPECT_EQ(fenced.code(), StatusCode::busy) << fenced.to_string();
   EXPECT_FALSE(fake_.object("b"));
 }

@@ -49,7 +49,8 @@ Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& text) {
 
 /// What reaches one server.
 struct ReachedServer {
-  explicit ReachedServer(std::unique_ptr<ServerLink> opened) : link(std::move(opened)), fs(*link), backend(fs, fs.root()), chunks(*link) {}
+  explicit ReachedServer(std::unique_ptr<ServerLink> opened)
+      : link(std::move(opened)), fs(*link), backend(fs, fs.root()), chunks(*link) {}
   std::unique_ptr<ServerLink> link;
   RemoteFileSystem fs;
   FolderBackend backend;
@@ -83,9 +84,7 @@ class ServerPlace final : public StorePlace {
     return place;
   }
 
-  Backend& backend() override {
-    return spread_ ? static_cast<Backend&>(*spread_) : servers_.front()->backend;
-  }
+  Backend& backend() override { return spread_ ? static_cast<Backend&>(*spread_) : servers_.front()->backend; }
   ArenaSpread spread() const override { return spread_ ? spread_->spread() : ArenaSpread(); }
   ChunkLookup* chunk_lookup() override {
     return spread_chunks_ ? static_cast<ChunkLookup*>(&*spread_chunks_) : &servers_.front()->chunks;

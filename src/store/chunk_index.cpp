@@ -270,7 +270,11 @@ constexpr int kLooksMax = 3;
 }  // namespace
 
 ChunkIndex::ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes, IndexFolder::Use use)
-    : store_(store), excluded_(std::move(excluded)), memory_bytes_(memory_bytes), use_(use), lookup_(store.chunk_lookup()) {
+    : store_(store),
+      excluded_(std::move(excluded)),
+      memory_bytes_(memory_bytes),
+      use_(use),
+      lookup_(store.chunk_lookup()) {
   if (lookup_ != nullptr && lookup_->keeps_index()) return;
   const uint32_t places = store.spread().places();
   for (uint32_t place = 0; place < places; ++place) {

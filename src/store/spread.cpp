@@ -111,8 +111,8 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
     place = added.front();
     added.erase(added.begin());
   }
-  const bool complete = std::all_of(growth.places.begin(), growth.places.end(),
-                                    [](const Backend* place) { return place != nullptr; });
+  const bool complete =
+      std::all_of(growth.places.begin(), growth.places.end(), [](const Backend* place) { return place != nullptr; });
   if (!complete || growth.places.size() < growth.count_before)
     return wrong_places(home.value_or(SpreadMember{growth.store, 0, growth.count_before}), places.size());
   Backend& first = *growth.places.front();
@@ -148,7 +148,8 @@ Status create_spread_store(const std::vector<Backend*>& places, CreateStoreOptio
   for (size_t place = 0; place < places.size(); ++place) {
     for (size_t other = 0; other < place; ++other) {
       if (places[other] == places[place])
-        return Status::invalid_argument("two of these are the same place", places[place]->root(), "name each place once");
+        return Status::invalid_argument("two of these are the same place", places[place]->root(),
+                                        "name each place once");
     }
     VARVE_ASSIGN(const bool is_store, has_header(*places[place]));
     if (is_store) return Status::already_exists("there is a store already", places[place]->root());

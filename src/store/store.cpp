@@ -166,8 +166,8 @@ Status Store::create(Backend& backend, const CreateStoreOptions& options) {
   for (const std::string_view folder : kStoreFolders) VARVE_TRY(backend.make_folder(join_path(path, folder)));
   // The header comes last: without it there is no store yet, and what is there may be removed. Of two who make a store
   // at the same time, one gets it.
-  VARVE_TRY(backend.publish(
-      header, encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
+  VARVE_TRY(
+      backend.publish(header, encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
   return settle_root(backend);
 }
 

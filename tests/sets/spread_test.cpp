@@ -193,7 +193,8 @@ std::vector<std::vector<uint64_t>> arena_bytes(const Places& places) {
   std::vector<std::vector<uint64_t>> all;
   for (Backend* const place : places.all()) {
     std::vector<uint64_t>& bytes = all.emplace_back();
-    for (const auto& [name, status] : place->list_with_status(kPath + "/arenas").value()) bytes.push_back(status->bytes);
+    for (const auto& [name, status] : place->list_with_status(kPath + "/arenas").value())
+      bytes.push_back(status->bytes);
   }
   return all;
 }
@@ -427,7 +428,8 @@ TEST_P(InterruptedRebalance, LosesNothingAndIsDoneAgain) {
       if (!faulty.struck()) break;
       ++struck_count;
       if (GetParam() == FaultKind::crash)
-        places.disks[faulty_place] = places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+        places.disks[faulty_place] =
+            places.disks[faulty_place]->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
       // Either still a store of two places, or one of three.
       const bool grown = order_places(places.all()).ok();
       {

@@ -20,8 +20,11 @@ constexpr uint64_t kMemoryBytes = 1_MiB;
 struct ServersOfOneStore : testing::Test {
   struct Reached {
     Reached()
-        : server(TestServer::Kind::unix_socket, is_store_path), link(server.connect(false)),
-          fs(*link), backend(fs, fs.root()), chunks(*link) {}
+        : server(TestServer::Kind::unix_socket, is_store_path),
+          link(server.connect(false)),
+          fs(*link),
+          backend(fs, fs.root()),
+          chunks(*link) {}
     size_t run_count() const {
       size_t runs = 0;
       std::error_code none;
