@@ -44,9 +44,10 @@ class HeldRecord {
   /// Makes `contents` all that it says, durably. While that goes on, others may read any part of it. If somebody has
   /// removed the record, that may come out only later, in become().
   virtual Status rewrite(ByteSpan contents) = 0;
-  /// The commit: the record is from now on the object `name`, and no record any more, at one blow. Of this and a
-  /// removal of the record, one alone happens. already_exists: there is such an object, and it is to be refused.
-  /// not_found: the record was removed. The new name is durable once its folder is settled.
+  /// The commit: the record is from now on the object `name`, at one blow, and no record any more, at the latest when
+  /// this is destroyed. Of this and a removal of the record, one alone happens. already_exists: there is such an
+  /// object, and it is to be refused. not_found: the record was removed. The new name is durable once its folder is
+  /// settled.
   virtual Status become(const std::string& name, IfExists if_exists) = 0;
 };
 
@@ -117,6 +118,18 @@ class Backend {
   /// durable once the folder above is settled, and removes an empty one; already_exists: it is not empty.
   virtual Status make_folder(const std::string&) { return {}; }
   virtual Status remove_folder(const std::string&) { return {}; }
+
+  /// How many operations are worth asking for at the same time: above 1 where each waits for somebody far away.
+  virtual size_t operations_at_once() const { return 1; }
+
+  // Made of the above, where a backend has no shorter way
+
+  /// The whole of a record that should be small; resource_limit if it is larger than `bytes_max`.
+  virtual Result<ByteVector> read_record(const std::string& name, uint64_t bytes_max);
+  /// The objects in the folders of a folder, as "folder/object", in no order; not_found as list().
+  virtual Result<std::vector<std::string>> list_in_folders(const std::string& folder);
+  /// settle() for all folders in a folder, and then for itself.
+  virtual Status settle_with_folders(const std::string& folder);
 };
 
 /// Makes a folder, and its name durable.
@@ -127,7 +140,5 @@ inline bool is_draft_name(std::string_view name) { return name.ends_with(".tmp")
 inline constexpr std::string_view kUnsealedSuffix = ".part";
 /// What an object is called in a folder until it is sealed (FORMAT.md, "The folder of a store").
 std::string unfinished_name(std::string_view name);
-/// The whole of a record that should be small; resource_limit if it is larger than `bytes_max`.
-Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max);
 
 }  // namespace varve

@@ -12,7 +12,7 @@ Status EveryBackend::put(const std::string& of, ByteSpan contents) {
 }
 
 std::string EveryBackend::read(const std::string& of) {
-  const Result<ByteVector> contents = read_record(backend_, name(of), 64_MiB);
+  const Result<ByteVector> contents = backend_.read_record(name(of), 64_MiB);
   return contents.ok() ? std::string(as_text(*contents)) : "error: " + contents.status().to_string();
 }
 
@@ -108,6 +108,9 @@ TEST_P(EveryBackend, ListsWhatIsInAFolderAndNoDeeper) {
   EXPECT_TRUE(backend_.status(name("sets/a"))->is_directory);
   EXPECT_FALSE(backend_.status(name("sets/a/1.set"))->is_directory);
   const auto objects = backend_.list_with_status(name("sets")).value();
+  std::vector<std::string> deeper = backend_.list_in_folders(name("sets")).value();
+  std::sort(deeper.begin(), deeper.end());
+  EXPECT_EQ(deeper, (std::vector<std::string>{"a/1.set", "a/2.set", "b/1.set"}));
   ASSERT_EQ(objects.size(), 1u) << "but no folders";
   EXPECT_EQ(objects.begin()->first, "note");
   EXPECT_EQ(objects.begin()->second->bytes, 9u);
@@ -142,8 +145,8 @@ TEST_P(EveryBackend, OfManyWhoPublishARecordOneAloneDoes) {
 
 TEST_P(EveryBackend, ReadsRecordsOfALimitedSize) {
   ASSERT_TRUE(backend_.publish(name("a"), as_bytes("12345")).ok());
-  EXPECT_EQ(read_record(backend_, name("a"), 4).status().code(), StatusCode::resource_limit);
-  EXPECT_EQ(read_record(backend_, name("b"), 4).status().code(), StatusCode::not_found);
+  EXPECT_EQ(backend_.read_record(name("a"), 4).status().code(), StatusCode::resource_limit);
+  EXPECT_EQ(backend_.read_record(name("b"), 4).status().code(), StatusCode::not_found);
 }
 
 TEST_P(EveryBackend, RewritesARecordThatItsMakerHolds) {
@@ -162,17 +165,18 @@ TEST_P(EveryBackend, RewritesARecordThatItsMakerHolds) {
 
 TEST_P(EveryBackend, MakesARecordAnObjectAtOneBlow) {
   for (const char* folder : {"writers", "sets"}) ASSERT_TRUE(backend_.make_folder(name(folder)).ok());
-  const auto first = backend_.hold(name("writers/1"), {}).value(),
-             second = backend_.hold(name("writers/2"), {}).value();
+  auto first = backend_.hold(name("writers/1"), {}).value(), second = backend_.hold(name("writers/2"), {}).value();
   ASSERT_TRUE(first->rewrite(as_bytes("first")).ok());
   ASSERT_TRUE(second->rewrite(as_bytes("second")).ok());
   ASSERT_TRUE(first->become(name("sets/job/7.set"), IfExists::refuse).ok()) << "its folder is made";
+  first.reset();
   EXPECT_EQ(names("writers"), std::vector<std::string>{"2"});
   EXPECT_EQ(second->become(name("sets/job/7.set"), IfExists::refuse).code(), StatusCode::already_exists);
   EXPECT_EQ(read("sets/job/7.set"), "first");
   EXPECT_EQ(names("writers"), std::vector<std::string>{"2"}) << "it may be tried again under another name";
   ASSERT_TRUE(second->become(name("sets/job/7.set"), IfExists::replace).ok());
   EXPECT_EQ(read("sets/job/7.set"), "second");
+  second.reset();
   EXPECT_TRUE(names("writers").empty());
   ASSERT_TRUE(backend_.settle(name("sets/job")).ok());
 }
@@ -193,7 +197,7 @@ TEST_P(EveryBackend, OfARemovalAndACommitOneAloneHappens) {
   for (int round = 0; round < 20; ++round) {
     const std::string lease = name("writers/" + std::to_string(round));
     const std::string set = name("sets/job/" + std::to_string(round) + ".set");
-    const auto held = backend_.hold(lease, as_bytes("plain")).value();
+    auto held = backend_.hold(lease, as_bytes("plain")).value();
     Status committed;
     {
       // As WriterLease::give_up() removes it.
@@ -207,6 +211,7 @@ TEST_P(EveryBackend, OfARemovalAndACommitOneAloneHappens) {
       if (committed.ok()) committed = held->become(set, IfExists::refuse);
     }
     EXPECT_TRUE(committed.ok() || committed.code() == StatusCode::not_found) << committed.to_string();
+    held.reset();
     EXPECT_EQ(backend_.status(set).ok(), committed.ok());
     EXPECT_EQ(backend_.status(lease).status().code(), StatusCode::not_found);
   }

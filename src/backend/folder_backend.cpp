@@ -20,8 +20,8 @@ Status make_folder_durably(Backend& backend, const std::string& folder) {
   return backend.settle(parent_path(folder));
 }
 
-Result<ByteVector> read_record(Backend& backend, const std::string& name, uint64_t bytes_max) {
-  VARVE_ASSIGN(const std::unique_ptr<RangeReader> object, backend.open(name));
+Result<ByteVector> Backend::read_record(const std::string& name, uint64_t bytes_max) {
+  VARVE_ASSIGN(const std::unique_ptr<RangeReader> object, open(name));
   return read_all(*object, bytes_max, name);
 }
 
@@ -34,6 +34,31 @@ Result<std::map<std::string, Result<FileStatus>>> Backend::list_with_status(cons
     if (found.status().code() != StatusCode::not_found) objects.emplace(entry.name, std::move(found));
   }
   return objects;
+}
+
+Result<std::vector<std::string>> Backend::list_in_folders(const std::string& folder) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, list(folder));
+  std::vector<std::string> names;
+  for (const DirectoryEntry& entry : entries) {
+    if (!entry.is_directory) continue;
+    const Result<std::vector<DirectoryEntry>> inside = list(join_path(folder, entry.name));
+    if (inside.status().code() == StatusCode::not_found) continue;  // removed just now
+    VARVE_TRY(inside.status());
+    for (const DirectoryEntry& object : *inside) {
+      if (!object.is_directory) names.push_back(join_path(entry.name, object.name));
+    }
+  }
+  return names;
+}
+
+Status Backend::settle_with_folders(const std::string& folder) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, list(folder));
+  for (const DirectoryEntry& entry : entries) {
+    if (!entry.is_directory) continue;
+    const Status settled = settle(join_path(folder, entry.name));
+    if (settled.code() != StatusCode::not_found) VARVE_TRY(settled);
+  }
+  return settle(folder);
 }
 
 namespace {

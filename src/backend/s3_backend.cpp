@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <list>
 #include <utility>
 
+#include "backend/block_cache.h"
 #include "core/buffer.h"
 #include "core/thread_pool.h"
 #include "core/unique_id.h"
@@ -23,6 +24,8 @@ constexpr uint64_t kRecordBytesMax = 64_MiB;
 constexpr uint64_t kPartBytes = 8_MiB, kPartBytesMax = 1_GiB;
 constexpr uint32_t kPartsOfOneSize = 1000;
 constexpr size_t kPartsAtOnce = 4;
+/// A look at a record that is older than this does not do for its commit, as that could take long, too.
+constexpr int64_t kLookSecondsMax = 60;
 /// What unfinished() tells. Parts of sets, which are records, have another kind of name.
 bool is_unfinished(const std::string& name) {
   return name.ends_with(kUnsealedSuffix) && base_name(name).find('@') == std::string::npos;
@@ -60,48 +63,11 @@ std::optional<unsigned> hex_digit(char digit) {
 int64_t nanoseconds_of(int64_t seconds) { return seconds * 1'000'000'000; }
 }  // namespace
 
-class S3BlockCache {
- public:
-  using Block = std::shared_ptr<const ByteVector>;
-  Block find(const std::string& key, uint64_t number) {
-    const MutexLock lock(mutex_);
-    const auto found = blocks_.find({key, number});
-    if (found == blocks_.end()) return nullptr;
-    used_.splice(used_.begin(), used_, found->second.used);
-    return found->second.block;
-  }
-  void add(const std::string& key, uint64_t number, Block block) {
-    const MutexLock lock(mutex_);
-    const auto [at, is_new] = blocks_.try_emplace({key, number});
-    if (!is_new) return;
-    bytes_ += block->size();
-    used_.push_front(at->first);
-    at->second = {std::move(block), used_.begin()};
-    while (bytes_ > kCacheBytes) {
-      const auto oldest = blocks_.find(used_.back());
-      bytes_ -= oldest->second.block->size();
-      blocks_.erase(oldest);
-      used_.pop_back();
-    }
-  }
-
- private:
-  using Name = std::pair<std::string, uint64_t>;
-  struct Cached {
-    Block block;
-    std::list<Name>::iterator used;
-  };
-  Mutex mutex_;
-  std::map<Name, Cached> blocks_ VARVE_GUARDED_BY(mutex_);
-  std::list<Name> used_ VARVE_GUARDED_BY(mutex_);  ///< last used first
-  uint64_t bytes_ VARVE_GUARDED_BY(mutex_) = 0;
-};
-
 namespace {
 /// An object that is read. Small pieces come out of blocks, which stay a while.
 class S3Reader final : public RangeReader {
  public:
-  S3Reader(S3Client& client, S3BlockCache& cache, S3Object object)
+  S3Reader(S3Client& client, BlockCache& cache, S3Object object)
       : client_(client), cache_(cache), object_(std::move(object)) {}
 
   Result<uint64_t> size() override { return object_.bytes; }
@@ -115,7 +81,7 @@ class S3Reader final : public RangeReader {
     }
     for (size_t done = 0; done < into.size();) {
       const uint64_t at = offset + done, number = at / kBlockBytes, within = at % kBlockBytes;
-      VARVE_ASSIGN(const S3BlockCache::Block block, block_of(number));
+      VARVE_ASSIGN(const BlockCache::Block block, block_of(number));
       const size_t bytes = std::min<size_t>(block->size() - within, into.size() - done);
       std::copy_n(block->begin() + static_cast<ptrdiff_t>(within), bytes, into.begin() + static_cast<ptrdiff_t>(done));
       done += bytes;
@@ -128,20 +94,18 @@ class S3Reader final : public RangeReader {
     const S3Range range{offset, into};
     return client_.read_many(object_.key, {&range, 1}, object_.etag);
   }
-  Result<S3BlockCache::Block> block_of(uint64_t number) {
+  Result<BlockCache::Block> block_of(uint64_t number) {
     // With the ETag: a record that was replaced is another object.
-    const std::string name = object_.key + " " + object_.etag;
-    if (S3BlockCache::Block known = cache_.find(name, number)) return known;
-    const uint64_t begin = number * kBlockBytes;
-    ByteVector bytes(static_cast<size_t>(std::min(kBlockBytes, object_.bytes - begin)));
-    VARVE_TRY(fetch(begin, bytes));
-    auto block = std::make_shared<const ByteVector>(std::move(bytes));
-    cache_.add(name, number, block);
-    return S3BlockCache::Block(block);
+    return cache_.get(object_.key, object_.etag, number, [&]() -> Result<ByteVector> {
+      const uint64_t begin = number * kBlockBytes;
+      ByteVector bytes(static_cast<size_t>(std::min(kBlockBytes, object_.bytes - begin)));
+      VARVE_TRY(fetch(begin, bytes));
+      return bytes;
+    });
   }
 
   S3Client& client_;
-  S3BlockCache& cache_;
+  BlockCache& cache_;
   const S3Object object_;
 };
 
@@ -287,7 +251,7 @@ S3Backend::S3Backend(HttpTransport& transport, const S3Place& place, const S3Set
       root_(place.to_string()),
       is_secure_(settings.origin.starts_with("https://")),
       client_(transport, place, settings, std::move(options)),
-      cache_(std::make_unique<S3BlockCache>()) {}
+      cache_(std::make_unique<BlockCache>(kCacheBytes)) {}
 
 S3Backend::S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings)
     : S3Backend(*transport, place, settings) {
@@ -334,16 +298,35 @@ Result<std::unique_ptr<ObjectWriter>> S3Backend::put(const std::string& name, Pu
   return std::unique_ptr<ObjectWriter>(std::make_unique<S3Writer>(client_, std::move(key), name));
 }
 
+/// Whoever opens an object reads where it begins: that comes with the first request, unless it is there already.
+Result<S3Object> S3Backend::look_at(const std::string& key) {
+  if (cache_->has_some_of(key)) return client_.head(key);
+  ByteVector begin(kBlockBytes);
+  VARVE_ASSIGN(S3Object object, client_.read_begin(key, begin));
+  begin.resize(static_cast<size_t>(std::min(object.bytes, kBlockBytes)));
+  begin.shrink_to_fit();
+  if (!begin.empty()) cache_->add(key, object.etag, 0, std::move(begin));
+  return object;
+}
+
 Result<std::unique_ptr<RangeReader>> S3Backend::open(const std::string& name) {
   VARVE_ASSIGN(const std::string key, key_of(name));
-  VARVE_ASSIGN(S3Object object, client_.head(key));
-  object.key = key;
+  VARVE_ASSIGN(S3Object object, look_at(key));
   return std::unique_ptr<RangeReader>(std::make_unique<S3Reader>(client_, *cache_, std::move(object)));
 }
 
-Result<std::map<std::string, std::optional<FileStatus>>> S3Backend::look_into(const std::string& folder) {
+Result<std::map<std::string, std::optional<FileStatus>>> S3Backend::look_into(const std::string& folder,
+                                                                              std::string_view delimiter) {
   VARVE_ASSIGN(std::string prefix, key_of(folder));
   if (folder != root_) prefix += "/";
+  // A list has no checksum, and a name that one lacks may be that of a set. Without TLS, what either of two has is
+  // there; what is not, nobody finds.
+  std::array<S3Listing, 2> listings;
+  const size_t times = is_secure_ ? 1 : listings.size();
+  VARVE_TRY(parallel_for(times, times, [&](size_t i) -> Status {
+    VARVE_ASSIGN(listings[i], client_.list(prefix, delimiter));
+    return {};
+  }));
   std::map<std::string, std::optional<FileStatus>> entries;
   const auto take = [&](std::string_view key, const std::optional<FileStatus>& status) {
     std::string_view part = key.substr(prefix.size());
@@ -351,10 +334,7 @@ Result<std::map<std::string, std::optional<FileStatus>>> S3Backend::look_into(co
     const auto name = name_of(part);
     if (name && !name->empty()) entries[*name] = status;
   };
-  // A list has no checksum, and a name that one lacks may be that of a set. Without TLS, what either of two has is
-  // there; what is not, nobody finds.
-  for (int times = is_secure_ ? 1 : 2; times > 0; --times) {
-    VARVE_ASSIGN(const S3Listing listing, client_.list(prefix, "/"));
+  for (const S3Listing& listing : listings) {
     for (const S3Object& object : listing.objects) take(object.key, status_of(object));
     for (const std::string& below : listing.prefixes) take(below, std::nullopt);
   }
@@ -368,6 +348,12 @@ Result<std::vector<DirectoryEntry>> S3Backend::list(const std::string& folder) {
   return list;
 }
 
+Result<ByteVector> S3Backend::read_record(const std::string& name, uint64_t bytes_max) {
+  VARVE_ASSIGN(const std::string key, key_of(name));
+  VARVE_ASSIGN(S3Contents contents, client_.read_all(key, bytes_max));
+  return std::move(contents.bytes);
+}
+
 Result<std::map<std::string, Result<FileStatus>>> S3Backend::list_with_status(const std::string& folder) {
   VARVE_ASSIGN(const auto entries, look_into(folder));
   std::map<std::string, Result<FileStatus>> objects;
@@ -375,6 +361,15 @@ Result<std::map<std::string, Result<FileStatus>>> S3Backend::list_with_status(co
     if (status) objects.emplace(name, *status);
   }
   return objects;
+}
+
+Result<std::vector<std::string>> S3Backend::list_in_folders(const std::string& folder) {
+  VARVE_ASSIGN(const auto entries, look_into(folder, {}));
+  std::vector<std::string> names;
+  for (const auto& [name, status] : entries) {
+    if (std::count(name.begin(), name.end(), '/') == 1) names.push_back(name);
+  }
+  return names;
 }
 
 Result<std::vector<std::string>> S3Backend::unfinished(const std::string& folder) {
@@ -438,9 +433,11 @@ Status S3Backend::remove_if_there(const std::string& name) {
 /// Makes `contents`, which may be its own, all that it says, if nobody has taken it away.
 Status S3Backend::write(Held& held, const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const std::string key, key_of(name));
+  const int64_t looked_at = client_.server_seconds();
   const Result<std::string> etag = client_.put(key, contents, S3Condition::if_unchanged(held.etag));
   if (!etag.ok()) return gone_if_busy(etag.status(), name);
   held.etag = *etag;
+  held.looked_at = looked_at;
   held.contents = ByteVector(contents.begin(), contents.end());
   return {};
 }
@@ -450,6 +447,7 @@ class S3Backend::Record final : public HeldRecord {
   Record(S3Backend& backend, std::string name, std::string key, std::shared_ptr<Held> held)
       : backend_(backend), name_(std::move(name)), key_(std::move(key)), held_(std::move(held)) {}
   ~Record() override {
+    if (removal_.joinable()) removal_.join();
     const MutexLock lock(backend_.mutex_);
     backend_.held_.erase(name_);
   }
@@ -462,12 +460,13 @@ class S3Backend::Record final : public HeldRecord {
   Status become(const std::string& name, IfExists if_exists) override {
     VARVE_ASSIGN(const std::string key, backend_.key_of(name));
     const MutexLock lock(held_->mutex);
-    const int64_t looked_at = backend_.client_.server_seconds();
-    VARVE_TRY(backend_.write(*held_, name_, held_->contents));
-    // Nobody takes the record away for late_commit_seconds() from now on, and the next request is of no effect 15
-    // minutes after that look, however long this process is stopped in between.
+    // The request that wrote what it says now was a look at it, too.
+    const int64_t age_seconds = backend_.client_.server_seconds() - held_->looked_at;
+    if (age_seconds < 0 || age_seconds > kLookSecondsMax) VARVE_TRY(backend_.write(*held_, name_, held_->contents));
+    // Nobody takes the record away for late_commit_seconds() from that look on, and the next request is of no effect
+    // 15 minutes after it, however long this process is stopped in between.
     const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
-    const Status published = backend_.client_.put(key, held_->contents, condition, looked_at).status();
+    const Status published = backend_.client_.put(key, held_->contents, condition, held_->looked_at).status();
     // Busy: it came too late, and certainly had no effect.
     if (published.code() == StatusCode::already_exists || published.code() == StatusCode::busy) return published;
     if (!published.ok()) {
@@ -475,14 +474,23 @@ class S3Backend::Record final : public HeldRecord {
       backend_.undecided_.insert(name_);
       return published.with_context("nobody knows whether " + name + " was published");
     }
-    backend_.client_.remove(key_).ignore("a prune removes it in time");
+    remove_later();
     return {};
   }
 
  private:
+  /// The set is there: nobody needs to wait for that.
+  void remove_later() {
+    const auto remove = [this] { backend_.client_.remove(key_).ignore("a prune removes it in time"); };
+    Result<Thread> started = start_thread(remove);
+    if (!started.ok()) return remove();
+    removal_ = *std::move(started);
+  }
+
   S3Backend& backend_;
   const std::string name_, key_;
   const std::shared_ptr<Held> held_;
+  Thread removal_;
 };
 
 Status S3Backend::publish(const std::string& name, ByteSpan contents) {

@@ -13,8 +13,7 @@
 
 namespace varve {
 
-/// Blocks of objects that never change, up to so many bytes in memory; the ones used last stay. Thread-safe.
-class S3BlockCache;
+class BlockCache;
 
 /// A part of a bucket of an S3 service (FORMAT.md, "In a bucket"). Objects are there once their upload is complete. A
 /// record becomes an object by one PUT that fails if the name is taken, after the record was seen to be there still;
@@ -38,17 +37,21 @@ class S3Backend final : public Backend {
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override;
   Result<std::vector<std::string>> unfinished(const std::string& folder) override;
   Result<FileStatus> status(const std::string& name) override;
+  Result<ByteVector> read_record(const std::string& name, uint64_t bytes_max) override;
   Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder) override;
+  Result<std::vector<std::string>> list_in_folders(const std::string& folder) override;
   Status remove(const std::string& name) override;
   Status remove_if_there(const std::string& name) override;
   /// What a reply has confirmed is durable.
   Status settle(const std::string&) override { return {}; }
+  Status settle_with_folders(const std::string&) override { return {}; }
   Status publish(const std::string& name, ByteSpan contents) override;
   Status replace(const std::string& name, ByteSpan contents) override;
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
   Status touch(const std::string& name) override;
   Status remove_unchanged(const std::string& name, ByteSpan contents) override;
   double late_commit_seconds() const override { return 3600; }
+  size_t operations_at_once() const override { return 8; }
   Result<int64_t> now() override;
   Result<uint64_t> free_bytes(const std::string& folder) override;
 
@@ -59,13 +62,18 @@ class S3Backend final : public Backend {
     Mutex mutex;  ///< orders all writes of the record
     ByteVector contents VARVE_GUARDED_BY(mutex);
     std::string etag VARVE_GUARDED_BY(mutex);
+    /// By the service's clock: the record was written anew, and with this, after that. 0: never.
+    int64_t looked_at VARVE_GUARDED_BY(mutex) = 0;
   };
   class Record;
   Result<std::string> key_of(const std::string& name) const;
   /// What lies below a key, as a name; none if no name of ours has this key.
   static std::optional<std::string> name_of(std::string_view key);
-  /// What is in a folder, by name: an object, or none for what has names below it.
-  Result<std::map<std::string, std::optional<FileStatus>>> look_into(const std::string& folder);
+  /// What is below a folder, by name: an object, or none for what has names below it. Without a delimiter, the names
+  /// are whole.
+  Result<std::map<std::string, std::optional<FileStatus>>> look_into(const std::string& folder,
+                                                                     std::string_view delimiter = "/");
+  Result<S3Object> look_at(const std::string& key);
   Status remove_upload(const std::string& name);
   bool is_undecided(const std::string& name);
   std::shared_ptr<Held> held(const std::string& name);
@@ -76,7 +84,7 @@ class S3Backend final : public Backend {
   const std::string root_;
   const bool is_secure_;  ///< by TLS
   S3Client client_;
-  const std::unique_ptr<S3BlockCache> cache_;
+  const std::unique_ptr<BlockCache> cache_;  ///< of what is read in small pieces
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<Held>> held_ VARVE_GUARDED_BY(mutex_);
   /// Records of which nobody knows yet whether they have become objects.

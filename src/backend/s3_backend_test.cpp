@@ -73,13 +73,49 @@ TEST_F(ABucket, LeavesARecordAloneThatWasRewrittenJustBeforeItIsTakenAway) {
 TEST_F(ABucket, CommitsOnceThoughRepliesAreLost) {
   for (int round = 0; round < 50; ++round) {
     const std::string number = std::to_string(round);
-    const auto lease = bucket.hold(name("writers/" + number), as_bytes("1 host\n")).value();
+    auto lease = bucket.hold(name("writers/" + number), as_bytes("1 host\n")).value();
     ASSERT_TRUE(lease->rewrite(as_bytes("record " + number)).ok());
-    service.fail_next({S3Fault::none, round % 2 == 0 ? S3Fault::lost_reply : S3Fault::repeated});
+    service.fail_next({round % 2 == 0 ? S3Fault::lost_reply : S3Fault::repeated});
     ASSERT_TRUE(lease->become(name("sets/job/" + number + ".set"), IfExists::refuse).ok());
+    lease.reset();
     EXPECT_EQ(service.object("runs/sets/job/" + number + ".set"), "record " + number);
     EXPECT_FALSE(has("writers/" + number));
   }
+}
+
+TEST_F(ABucket, CommitsWithoutAnotherLookIfTheLastWasJustNow) {
+  const auto lease = bucket.hold(name("writers/1"), as_bytes("1 host\n")).value();
+  ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
+  const uint64_t before = bucket.client().counters().of(S3Verb::put);
+  ASSERT_TRUE(lease->become(name("sets/job/1.set"), IfExists::refuse).ok());
+  EXPECT_EQ(bucket.client().counters().of(S3Verb::put) - before, 1u);
+}
+
+TEST_F(ABucket, HasNoObjectOfWhichAPartFailed) {
+  service.set_faults([](const HttpRequest& request) {
+    return request.query.starts_with("partNumber=3&") ? S3Fault::refused : S3Fault::none;
+  });
+  {
+    const auto object = bucket.put(name("arenas/a.arena")).value();
+    const ByteVector megabytes(5'000'000, std::byte{7});
+    Status written;
+    for (uint64_t at = 0; written.ok() && at < 50'000'000; at += megabytes.size())
+      written = object->write_at(at, megabytes);
+    if (written.ok()) written = object->seal(50'000'000);
+    EXPECT_EQ(written.code(), StatusCode::io_error);
+  }
+  EXPECT_FALSE(has("arenas/a.arena"));
+  EXPECT_EQ(service.upload_count(), 0u);
+}
+
+TEST_F(ABucket, NeedsBothListsWhereNoneHasAChecksum) {
+  ASSERT_TRUE(bucket.publish(name("sets/job/1.set"), as_bytes("record")).ok());
+  int lists = 0;
+  service.set_faults([&](const HttpRequest& request) {
+    if (request.query.find("list-type=2") == std::string::npos) return S3Fault::none;
+    return ++lists == 1 ? S3Fault::none : S3Fault::refused;
+  });
+  EXPECT_EQ(bucket.list(name("sets/job")).status().code(), StatusCode::io_error);
 }
 
 TEST_F(ABucket, TellsAndRemovesUploadsThatAWriterHasLeft) {
@@ -99,8 +135,8 @@ TEST_F(ABucket, AsksOnceForWhatIsReadInSmallPieces) {
     ASSERT_TRUE(object->write_at(0, ByteVector(3'000'000, std::byte{7})).ok());
     ASSERT_TRUE(object->seal(3'000'000).ok());
   }
-  const auto object = bucket.open(name("arenas/a.arena")).value();
   const uint64_t before = bucket.client().counters().of(S3Verb::get);
+  const auto object = bucket.open(name("arenas/a.arena")).value();
   ByteVector piece(1000);
   for (uint64_t at = 0; at + piece.size() <= 3'000'000; at += piece.size())
     ASSERT_TRUE(read_exactly(*object, at, piece, "").ok());

@@ -59,7 +59,7 @@ TEST_F(ASpread, PutsEachArenaAtItsPlaceAndShowsAllOfThem) {
 TEST_F(ASpread, FindsAnArenaThatIsNotWhereItBelongs) {
   const std::string there = "/u/arenas/" + arena_file_name(arena_of(1));
   put(*places[2], there);
-  EXPECT_EQ(as_text(read_record(*spread, name_of(1), 4096).value()), there);
+  EXPECT_EQ(as_text(spread->read_record(name_of(1), 4096).value()), there);
   EXPECT_EQ(spread->status(name_of(1))->bytes, there.size());
   EXPECT_EQ(spread->shown_path(name_of(1)), there);
   // Where it belongs counts most.
@@ -75,7 +75,7 @@ TEST_F(ASpread, FindsAnArenaThatIsNotWhereItBelongs) {
 TEST_F(ASpread, ShowsTheIndexOfEachPlaceUnderANameOfItsOwn) {
   ASSERT_TRUE(spread->make_folder("/s/index@2").ok());
   put(*spread, "/s/index@2/a.run");
-  EXPECT_EQ(as_text(read_record(*places[1], "/other/t/index/a.run", 4096).value()), "/s/index@2/a.run");
+  EXPECT_EQ(as_text(places[1]->read_record("/other/t/index/a.run", 4096).value()), "/s/index@2/a.run");
   EXPECT_EQ(spread->list("/s/index@2")->at(0).name, "a.run");
   EXPECT_EQ(spread->list("/s/index").status().code(), StatusCode::not_found);
 }

@@ -48,6 +48,22 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   return name;
 }
 
+namespace {
+Result<SaveReport> save_new(const Store& store, const std::string& folder, std::vector<SourceFile> files,
+                            const SetName& name, const SaveOptions& options, LayoutService& layouts,
+                            ProgressSink& progress, const PublishRecord& publish) {
+  VARVE_TRY(check_save_options(options));
+  VARVE_TRY(check_job_name(name.job));
+  progress.phase("saving");
+  std::deque<FolderSource> folders;
+  std::vector<Source*> sources;
+  for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
+    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.layouts));
+  }
+  return save_groups(store, sources, name, options, progress, publish);
+}
+}  // namespace
+
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress) {
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
@@ -55,11 +71,11 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
   VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
   VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
-  return save_files_as(store, folder, std::move(files), name, options, layouts, progress,
-                       [&](WriterLease& lease, const SetRecord& record) -> Status {
-                         VARVE_TRY(check_unchanged(folder, self));
-                         return lease.commit(record);
-                       });
+  return save_new(store, folder, std::move(files), name, options, layouts, progress,
+                  [&](WriterLease& lease, const SetRecord& record) -> Status {
+                    VARVE_TRY(check_unchanged(folder, self));
+                    return lease.commit(record);
+                  });
 }
 
 Result<SaveReport> save_files(const Store& store, const std::string& folder, std::vector<SourceFile> files,
@@ -72,16 +88,8 @@ Result<SaveReport> save_files(const Store& store, const std::string& folder, std
 Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
                                  const SetName& name, const SaveOptions& options, LayoutService& layouts,
                                  ProgressSink& progress, const PublishRecord& publish) {
-  VARVE_TRY(check_save_options(options));
-  VARVE_TRY(check_job_name(name.job));
   VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
-  progress.phase("saving");
-  std::deque<FolderSource> folders;
-  std::vector<Source*> sources;
-  for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
-    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.layouts));
-  }
-  return save_groups(store, sources, name, options, progress, publish);
+  return save_new(store, folder, std::move(files), name, options, layouts, progress, publish);
 }
 
 namespace {
@@ -139,10 +147,17 @@ void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>
 
 Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sources, const SetName& name,
                              const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
-  VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
   SaveReport report;
   report.record = describe(sources, name, options);
-  VARVE_ASSIGN(report.record.number, options.number ? *options.number : Catalog(store).next_number(name.job));
+  std::unique_ptr<WriterLease> lease;
+  VARVE_TRY(parallel_for(2, store.backend().operations_at_once(), [&](size_t i) -> Status {
+    if (i == 0) {
+      VARVE_ASSIGN(lease, WriterLease::acquire(store));
+    } else {
+      VARVE_ASSIGN(report.record.number, options.number ? *options.number : Catalog(store).next_number(name.job));
+    }
+    return {};
+  }));
   progress.total(report.record.raw_bytes);
 
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));

@@ -272,6 +272,7 @@ bool FileFilter::matches(const TreeFile& file) const {
 }
 
 Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit) {
+  store.open_ahead(record);
   for (const GroupRecord& group : record.groups) {
     VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
     for (const LeafLink& link : root.leaves) {

@@ -232,18 +232,24 @@ Status S3Client::check_read(const HttpReply& reply, uint64_t offset, uint64_t by
   return {};
 }
 
+S3Call S3Client::read_call(const std::string& key, uint64_t offset, MutableByteSpan into) const {
+  return {.verb = S3Verb::get,
+          .key = key,
+          .query = {},
+          .headers = {{"range", fmt::format("bytes={}-{}", offset, offset + into.size() - 1)}},
+          .body = {},
+          .into = into,
+          .check = [this, &key, offset, bytes = into.size()](const HttpReply& reply) {
+            return check_read(reply, offset, bytes, key);
+          }};
+}
+
 Result<uint64_t> S3Client::read(const std::string& key, uint64_t offset, MutableByteSpan into, std::string_view etag) {
   VARVE_TRY(check_s3_key(key));
   if (into.empty()) return uint64_t{0};
   if (offset > INT64_MAX - into.size())
     return Status::invalid_argument("no object is so large", requests_.subject(key));
-  S3Call call{.verb = S3Verb::get,
-              .key = key,
-              .query = {},
-              .headers = {{"range", fmt::format("bytes={}-{}", offset, offset + into.size() - 1)}},
-              .body = {},
-              .into = into,
-              .check = [&](const HttpReply& reply) { return check_read(reply, offset, into.size(), key); }};
+  S3Call call = read_call(key, offset, into);
   if (!etag.empty()) {
     if (!is_sound_etag(etag)) return Status::invalid_argument("an ETag that no object has", requests_.subject(key));
     call.headers.push_back(if_match(std::string(etag), true));
@@ -284,6 +290,22 @@ Status S3Client::read_many(const std::string& key, std::span<const S3Range> rang
   });
 }
 
+Result<S3Object> S3Client::object_of(const HttpReply& reply, const std::string& key, uint64_t bytes) const {
+  const std::string where = requests_.subject(key);
+  VARVE_ASSIGN(std::string etag, etag_of(reply, where));
+  VARVE_ASSIGN(const int64_t modified, modified_of(reply, where));
+  return S3Object{key, bytes, modified, std::move(etag)};
+}
+
+Result<S3Object> S3Client::read_begin(const std::string& key, MutableByteSpan into) {
+  VARVE_TRY(check_s3_key(key));
+  const S3Answer answer = requests_.send(read_call(key, 0, into));
+  if (answer.reply.status == 416) return head(key);  // nothing is in it
+  VARVE_TRY(answer.status);
+  const auto range = parse_content_range(*answer.reply.header("content-range"));  // check_read() has seen it
+  return object_of(answer.reply, key, range->object_bytes);
+}
+
 Result<S3Contents> S3Client::read_all(const std::string& key, uint64_t bytes_max) {
   VARVE_TRY(check_s3_key(key));
   const std::string where = requests_.subject(key);
@@ -318,13 +340,10 @@ Result<S3Object> S3Client::head(const std::string& key) {
   const S3Answer answer = requests_.send(
       {.verb = S3Verb::head, .key = key, .query = {}, .headers = {}, .body = {}, .into = {}, .check = {}});
   VARVE_TRY(answer.status);
-  const std::string where = requests_.subject(key);
   const std::string* const length = answer.reply.header("content-length");
   const Result<uint64_t> bytes = parse_number(length == nullptr ? "" : *length);
-  if (!bytes.ok()) return Status::corrupt("the service does not say how long the object is", where);
-  VARVE_ASSIGN(std::string etag, etag_of(answer.reply, where));
-  VARVE_ASSIGN(const int64_t modified, modified_of(answer.reply, where));
-  return S3Object{key, *bytes, modified, std::move(etag)};
+  if (!bytes.ok()) return Status::corrupt("the service does not say how long the object is", requests_.subject(key));
+  return object_of(answer.reply, key, *bytes);
 }
 
 /// A page of a list; one that makes no sense is asked for again.

@@ -98,6 +98,8 @@ class S3Client {
   /// Reads many ranges of one object, several at once and neighbours together. Their memory must not overlap. corrupt:
   /// the object ends before one of them does. Otherwise as read().
   Status read_many(const std::string& key, std::span<const S3Range> ranges, std::string_view etag = {});
+  /// The first bytes of an object, as many as it has and as go into `into`, which is not empty; and what head() tells.
+  Result<S3Object> read_begin(const std::string& key, MutableByteSpan into);
   /// All of an object. not_found: there is none. resource_limit: it has more than `bytes_max` bytes.
   Result<S3Contents> read_all(const std::string& key, uint64_t bytes_max);
   /// not_found: no such object, or no such bucket: the reply does not say which.
@@ -149,6 +151,8 @@ class S3Client {
   std::optional<std::string> find_equal(const std::string& key, ByteSpan bytes);
   Result<std::string> settle_complete(const std::string& key, std::span<const Part> parts, const Status& refused);
   Status check_read(const HttpReply& reply, uint64_t offset, uint64_t bytes, const std::string& key) const;
+  S3Call read_call(const std::string& key, uint64_t offset, MutableByteSpan into) const;
+  Result<S3Object> object_of(const HttpReply& reply, const std::string& key, uint64_t bytes) const;
 
   const S3ClientOptions options_;
   S3Requests requests_;

@@ -93,6 +93,23 @@ TEST_F(S3ClientTest, ReadsRangesToTheEndOfAnObject) {
   EXPECT_EQ(client_.read("k", UINT64_MAX, {&byte, 1}).status().code(), StatusCode::invalid_argument);
 }
 
+TEST_F(S3ClientTest, ReadsTheBeginningOfAnObjectAndWhatHeadTellsWithOneRequest) {
+  for (const std::string_view contents : {"0123456789", "0123", ""}) {
+    client_.put("k", as_bytes(contents)).value();
+    std::string into(4, '?');
+    const S3Object object = client_.read_begin("k", std::as_writable_bytes(std::span(into))).value();
+    const S3Object known = client_.head("k").value();
+    EXPECT_EQ(into.substr(0, contents.size()), contents.substr(0, 4));
+    EXPECT_EQ(object.bytes, contents.size());
+    EXPECT_EQ(object.etag, known.etag);
+    EXPECT_EQ(object.modified_seconds, known.modified_seconds);
+  }
+  EXPECT_EQ(client_.counters().of(S3Verb::get), 3u);
+  EXPECT_EQ(client_.counters().of(S3Verb::head), 4u) << "what is empty has no range";
+  std::byte byte;
+  EXPECT_EQ(client_.read_begin("none", {&byte, 1}).status().code(), StatusCode::not_found);
+}
+
 TEST_F(S3ClientTest, NoticesThatAnObjectWasReplacedMeanwhile) {
   const std::string etag = client_.put("k", as_bytes("0123456789")).value();
   std::byte byte;

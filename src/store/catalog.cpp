@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "store/commit.h"
@@ -78,7 +79,7 @@ Result<uint64_t> Catalog::next_number(const std::string& job) const {
   uint64_t newest = by_age.size();
   if (by_age.empty()) return newest + 1;
   // They differ where a run fell back, or the store's files were copied.
-  for (const uint64_t step : {by_age.back(), *std::max_element(by_age.begin(), by_age.end())}) {
+  for (const uint64_t step : std::set<uint64_t>{by_age.back(), *std::max_element(by_age.begin(), by_age.end())}) {
     const Result<SetRecord> record = read({job, step});
     if (record.ok()) newest = std::max(newest, record->number);
   }
@@ -86,18 +87,20 @@ Result<uint64_t> Catalog::next_number(const std::string& job) const {
 }
 
 Result<std::vector<SetName>> Catalog::sets() const {
+  VARVE_ASSIGN(const std::vector<std::string> records, store_.backend().list_in_folders(store_.sets_path()));
   std::vector<SetName> names;
-  VARVE_ASSIGN(std::vector<std::string> job_names, jobs());
-  for (const std::string& job : job_names) {
-    VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(job));
-    for (uint64_t step : job_steps) names.push_back({job, step});
+  for (const std::string& record : records) {
+    const std::string job = parent_path(record);
+    const std::optional<uint64_t> step = step_of_record(base_name(record));
+    if (step && check_job_name(job).ok()) names.push_back({job, *step});
   }
+  std::sort(names.begin(), names.end());
   return names;
 }
 
 Result<SetRecord> Catalog::read(const SetName& name) const {
   const std::string path = record_path(name);
-  Result<ByteVector> raw = read_record(store_.backend(), path, kSetRecordBytesMax);
+  Result<ByteVector> raw = store_.backend().read_record(path, kSetRecordBytesMax);
   if (!raw.ok()) {
     return raw.status().code() == StatusCode::not_found ? no_such_set(name) : raw.status();
   }
@@ -152,6 +155,12 @@ Status Catalog::remove(const SetName& name) const {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   // Else the next restart of the job would make the set again of what is left of its parts.
   VARVE_TRY(remove_used_parts(store_, &name).status());
+  return remove_without_parts(name);
+}
+
+Status Catalog::remove_without_parts(const SetName& name) const {
+  VARVE_TRY(check_job_name(name.job));
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   Status removed = store_.backend().remove(record_path(name));
   if (removed.code() == StatusCode::not_found) return no_such_set(name);
   VARVE_TRY(removed);

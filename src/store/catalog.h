@@ -40,6 +40,8 @@ class Catalog {
   Status make_durable(const std::string& job) const;
   /// Makes a set invisible. Its space comes back with the next prune.
   Status remove(const SetName& name) const;
+  /// The same for one of which no part is left (remove_used_parts()).
+  Status remove_without_parts(const SetName& name) const;
 
   std::string job_path(const std::string& job) const { return join_path(store_.sets_path(), job); }
   std::string record_path(const SetName& name) const {

@@ -57,8 +57,14 @@ Result<IndexFolder::Run> IndexFolder::open(const std::string& path) const {
 Status IndexFolder::load(const std::set<ArenaId>* present) {
   runs_.clear();
   overtaken_ = false;
-  for (const std::string& path : listed_) {
-    Result<Run> run = open(path);
+  std::vector<Result<Run>> opened(listed_.size(), Run{});
+  VARVE_TRY(parallel_for(listed_.size(), backend_->operations_at_once(), [&](size_t i) -> Status {
+    opened[i] = open(listed_[i]);
+    return {};
+  }));
+  for (size_t i = 0; i < listed_.size(); ++i) {
+    const std::string& path = listed_[i];
+    Result<Run>& run = opened[i];
     if (run.status().code() == StatusCode::not_found) {
       overtaken_ = true;
     } else if (!run.ok()) {
@@ -142,24 +148,31 @@ Result<std::string> IndexFolder::new_path() const {
   return join_path(path_, name.hex() + ".run");
 }
 
-Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count,
-                        const std::function<Result<ChunkIndexEntry>()>& next) {
+Result<IndexFolder::Run> IndexFolder::write(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
   discard_unreadable();
   VARVE_ASSIGN(const std::string path, new_path());
-  Run added{path, {std::move(arenas), scope(), entry_count}, nullptr};
-  const Status written = write_index_run(*backend_, path, store_, added.table, next);
-  if (!written.ok()) {
-    // A prune took it for a leftover just now, as its writer has committed: what it says is found next time.
-    return written.code() == StatusCode::not_found ? Status() : written;
-  }
+  Run run{path, {std::move(arenas), scope(), entry_count}, nullptr};
+  VARVE_TRY(write_index_run(*backend_, path, store_, run.table, next));
+  return run;
+}
+
+Status IndexFolder::leave(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
+  const Status written = write(std::move(arenas), entry_count, next).status();
+  // A prune took it for a leftover just now, as its writer has committed: what it says is found next time.
+  return written.code() == StatusCode::not_found ? Status() : written;
+}
+
+Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
+  Result<Run> added = write(std::move(arenas), entry_count, next);
+  if (added.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(added.status());
   if (options_.use == Use::look_up) {
-    Result<Run> run = open(path);
+    added = open(added->path);
     // Merged by another save just now, removed with its arenas by a prune, or not to be opened: what it knows is found
     // next time.
-    if (!run.ok()) return {};
-    added = std::move(*run);
+    if (!added.ok()) return {};
   }
-  runs_.push_back(std::move(added));
+  runs_.push_back(*std::move(added));
   return {};
 }
 
@@ -352,9 +365,8 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
   const size_t entries_max = std::max<size_t>(memory_bytes_ / sizeof(ChunkIndexEntry), 65'536);
   std::vector<ChunkIndexEntry> entries;
   std::vector<ArenaId> table;
-  for (const ArenaId& id : all) {
-    Result<std::shared_ptr<ArenaReader>> reader = store_.arena(id);
-    if (!reader.ok()) continue;  // verify reports it; here it only means that nothing is found in it
+  const auto take_in = [&](const ArenaId& id, const Result<std::shared_ptr<ArenaReader>>& reader) -> Status {
+    if (!reader.ok()) return {};  // verify reports it; here it only means that nothing is found in it
     uint64_t chunk_count = 0;
     for (const FrameEntry& pack : (*reader)->index().packs)
       chunk_count += std::min<uint64_t>(pack.chunk_count, kPackBytesMax);
@@ -375,7 +387,9 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
                            static_cast<uint32_t>(chunk)});
       }
     }
-  }
+    return {};
+  };
+  VARVE_TRY(store_.each_arena(std::vector<ArenaId>(all.begin(), all.end()), take_in));
   return write(table, std::move(entries), &missing);
 }
 
@@ -413,12 +427,14 @@ Status ChunkIndex::write_to(uint32_t place, const std::vector<ArenaId>& arenas,
   auto is_wanted = [&](const ChunkIndexEntry& entry) { return ordinals[entry.arena] != kUnwanted; };
   const auto count = static_cast<uint64_t>(std::count_if(entries.begin(), entries.end(), is_wanted));
   auto at = entries.begin();
-  return folders_[place].add(std::move(table), count, [&] {
+  const auto next = [&] {
     at = std::find_if(at, entries.end(), is_wanted);
     ChunkIndexEntry entry = *at++;
     entry.arena = ordinals[entry.arena];
     return entry;
-  });
+  };
+  IndexFolder& folder = folders_[place];
+  return wanted == nullptr ? folder.leave(std::move(table), count, next) : folder.add(std::move(table), count, next);
 }
 
 uint64_t ChunkIndex::entry_count() const {

@@ -47,9 +47,12 @@ class IndexFolder final : public ChunkLookup {
 
   /// The arenas whose chunks this folder knows, so far as they are its own.
   std::set<ArenaId> covered() const;
+  using NextEntry = std::function<Result<ChunkIndexEntry>()>;
   /// Writes one more run, whose entries `next` gives in ascending order. What anybody else does to it at once is no
   /// failure.
-  Status add(std::vector<ArenaId> arenas, uint64_t entry_count, const std::function<Result<ChunkIndexEntry>()>& next);
+  Status add(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next);
+  /// The same for others alone: it is not looked into here.
+  Status leave(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next);
   /// Notes the arenas that its runs name and that are not `present` any more, for the next merge.
   Status tell_gone(const std::set<ArenaId>& present);
 
@@ -80,6 +83,8 @@ class IndexFolder final : public ChunkLookup {
     const RunTable& about() const { return opened ? opened->table() : table; }
   };
   Result<Run> open(const std::string& path) const;
+  /// not_found: a prune took it for a leftover.
+  Result<Run> write(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next);
   /// Throws away a run that is damaged, or that the disk does not give any more.
   void discard(const std::string& path, const Status& why);
   void discard_unreadable();
@@ -187,7 +192,7 @@ class ChunkIndex {
   void prefetch(uint64_t prefix) const { lookup_->prefetch(prefix); }
 
   /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in
-  /// `arenas`). Nothing to do where the lookup keeps the index.
+  /// `arenas`), for those who open an index after this. Nothing to do where the lookup keeps the index.
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
 
   uint64_t entry_count() const;

@@ -146,15 +146,17 @@ TEST_F(Index, IndexesEachArenaOnce) {
 }
 
 TEST_F(Index, TakesUpWhatAWriterAdds) {
-  const auto index = open();
+  const auto before = open();
   const ArenaId arena = seal({7, 8});
   std::vector<ChunkIndexEntry> entries;
   for (uint32_t chunk : {1u, 0u})
     entries.push_back({store->score()(test::numbered_chunk(7 + chunk)).prefix(), 0, 0, chunk});
-  ASSERT_TRUE(index->add({arena}, entries).ok());
+  ASSERT_TRUE(before->add({arena}, entries).ok());
+  EXPECT_EQ(runs().size(), 1u);
+  const auto index = open();
   EXPECT_EQ(find(*index, 7), arena);
   EXPECT_EQ(find(*index, 8), arena);
-  EXPECT_EQ(open()->run_count(), 1u);
+  EXPECT_EQ(index->run_count(), 1u);
 }
 
 TEST_F(Index, MergesRunsAsTheyBecomeManyAndLosesNothing) {

@@ -54,7 +54,7 @@ WriterLease::~WriterLease() {
   ended_.notify_all();
   if (heart_.joinable()) heart_.join();
   record_.reset();
-  if (!committed_) store_.backend().remove(path_).ignore("prune removes the leases of dead writers");
+  if (!committed_) store_.backend().remove_if_there(path_).ignore("prune removes the leases of dead writers");
 }
 
 bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
@@ -63,7 +63,7 @@ bool WriterLease::owns(const std::string& lease_name, const ArenaId& arena) {
 }
 
 bool WriterLease::known_dead(const Store& store, const std::string& lease_name) {
-  Result<ByteVector> raw = read_record(store.backend(), join_path(store.writers_path(), lease_name), 4096);
+  Result<ByteVector> raw = store.backend().read_record(join_path(store.writers_path(), lease_name), 4096);
   if (!raw.ok()) return false;
   const std::string text(as_text(*raw));
   uint32_t process = 0;
@@ -82,7 +82,7 @@ Result<bool> WriterLease::give_up(const Store& store, const std::string& lease_n
     VARVE_TRY(backend.remove_if_there(path));
     return true;
   }
-  const Result<ByteVector> raw = read_record(backend, path, kSetRecordBytesMax);
+  const Result<ByteVector> raw = backend.read_record(path, kSetRecordBytesMax);
   if (raw.status().code() == StatusCode::not_found) return true;
   VARVE_TRY(raw.status());
   if (!is_plain(as_text(*raw)) && silent_seconds < backend.late_commit_seconds()) return false;
@@ -290,7 +290,7 @@ Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind
 
 Result<SetRecord> read_part(const Store& store, const PartName& name) {
   const std::string path = part_path(store, name);
-  VARVE_ASSIGN(ByteVector raw, read_record(store.backend(), path, kSetRecordBytesMax));
+  VARVE_ASSIGN(ByteVector raw, store.backend().read_record(path, kSetRecordBytesMax));
   Result<SetRecord> record = decode_set_record(raw, store.score());
   if (!record.ok()) return record.status().with_subject(path);
   if (record->name != name.set) return Status::corrupt("a part of a set lies under another set's name", path);
@@ -310,7 +310,7 @@ Status publish_failure(const Store& store, const PartName& name, const Status& w
 
 Status read_failure(const Store& store, const PartName& name) {
   VARVE_ASSIGN(const ByteVector raw,
-               read_record(store.backend(), part_path(store, name, PartName::Kind::failed), kFailureBytesMax));
+               store.backend().read_record(part_path(store, name, PartName::Kind::failed), kFailureBytesMax));
   Status why;
   VARVE_TRY(decode_status(raw, why));
   return why.ok() ? Status::corrupt("what is told as a failure is none", name.to_string()) : why;

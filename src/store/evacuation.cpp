@@ -103,10 +103,9 @@ Status Evacuation::find_homes() {
   // What is relied on must be as durable as the removal of what it stands in for.
   VARVE_TRY(store_.backend().settle(store_.arenas_path()));
   const std::set<ArenaId> condemned(condemned_list.begin(), condemned_list.end());
-  for (const ArenaId& id : arenas) {
-    if (condemned.contains(id)) continue;
-    Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);
-    if (!arena.ok()) continue;
+  std::erase_if(arenas, [&](const ArenaId& id) { return condemned.contains(id); });
+  return store_.each_arena(arenas, [&](const ArenaId& id, const Result<std::shared_ptr<ArenaReader>>& arena) {
+    if (!arena.ok()) return Status();
     const ArenaIndex& index = (*arena)->index();
     for (size_t i = 0; i < index.packs.size(); ++i) {
       auto needed = needs_.packs.find(index.packs[i].score);
@@ -116,8 +115,8 @@ Status Evacuation::find_homes() {
     for (const FrameEntry& entry : index.nodes) {
       if (needs_.nodes.contains(entry.score)) node_homes_.emplace(entry.score, id);
     }
-  }
-  return {};
+    return Status();
+  });
 }
 
 // A home that nobody is about to lose needs no look: it is no worse off than before. Only when the other copy is to go,

@@ -151,7 +151,7 @@ JobLease::~JobLease() {
 
 Result<JobLease::Seen> JobLease::look() const {
   Seen seen;
-  VARVE_ASSIGN(seen.text, read_record(store_.backend(), path_, kTextBytesMax));
+  VARVE_ASSIGN(seen.text, store_.backend().read_record(path_, kTextBytesMax));
   VARVE_ASSIGN(const FileStatus status, store_.backend().status(path_));
   seen.modified_ns = status.modified_ns;
   seen.holder = parse_holder(as_text(seen.text));
@@ -284,7 +284,7 @@ Status JobLease::release() {
 }
 
 Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {
-  const Result<ByteVector> text = read_record(store.backend(), lease_path(store, job), kTextBytesMax);
+  const Result<ByteVector> text = store.backend().read_record(lease_path(store, job), kTextBytesMax);
   if (!text.ok()) return {};
   const std::optional<LeaseHolder> holder = parse_holder(as_text(*text));
   return holder && holder->run != run ? taken_over(holder, job) : Status();

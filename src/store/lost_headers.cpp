@@ -40,7 +40,7 @@ class Testimony {
 
 /// The header of a place; nothing if it is missing or damaged.
 Result<std::optional<StoreHeader>> header_of(Backend& place) {
-  const Result<ByteVector> raw = read_record(place, Store::header_path(place.root()), kReadBytesMax);
+  const Result<ByteVector> raw = place.read_record(Store::header_path(place.root()), kReadBytesMax);
   const StatusCode code = raw.status().code();
   if (code == StatusCode::not_found || code == StatusCode::corrupt || code == StatusCode::resource_limit)
     return std::optional<StoreHeader>();

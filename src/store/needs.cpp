@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/sync.h"
+#include "core/thread_pool.h"
 #include "store/commit.h"
 
 namespace varve {
@@ -81,14 +83,41 @@ void mark_leaf(const Leaf& leaf, Needs& needs) {
   }
 }
 
-Status mark_record(const Store& store, const SetRecord& record, Needs& needs) {
+/// What is needed, as several threads find it out.
+class GatheredNeeds {
+ public:
+  void add_node(const Score& node) {
+    const MutexLock lock(mutex_);
+    needs_.nodes.insert(node);
+  }
+  void add_leaf(const Leaf& leaf) {
+    const MutexLock lock(mutex_);
+    mark_leaf(leaf, needs_);
+  }
+  void add_unknown() {
+    const MutexLock lock(mutex_);
+    needs_.uncertain = true;
+  }
+  Needs joined() {
+    const MutexLock lock(mutex_);
+    for (auto& [score, ranges] : needs_.packs) join_ranges(ranges);
+    return std::move(needs_);
+  }
+
+ private:
+  Mutex mutex_;
+  Needs needs_ VARVE_GUARDED_BY(mutex_);
+};
+
+Status mark_record(const Store& store, const SetRecord& record, GatheredNeeds& gathered) {
+  store.open_ahead(record);
   for (const GroupRecord& group : record.groups) {
-    needs.nodes.insert(group.root);
+    gathered.add_node(group.root);
     VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
     for (const LeafLink& link : root.leaves) {
-      needs.nodes.insert(link.score);
+      gathered.add_node(link.score);
       VARVE_ASSIGN(Leaf leaf, store.read_leaf(link));
-      mark_leaf(leaf, needs);
+      gathered.add_leaf(leaf);
     }
   }
   return {};
@@ -99,11 +128,11 @@ Status unknown(const Status& status, const std::string& whose, Hint hint) {
       .with_hint(std::move(hint));
 }
 
-Status mark_parts(const Store& store, Needs& needs) {
+Status mark_parts(const Store& store, GatheredNeeds& gathered) {
   VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));
   for (const PartName& name : names) {
     const Result<SetRecord> part = read_part(store, name);
-    const Status marked = part.ok() ? mark_record(store, *part, needs) : part.status();
+    const Status marked = part.ok() ? mark_record(store, *part, gathered) : part.status();
     // One that is gone has become a set, which is seen as such; or was given up.
     if (!marked.ok() && read_part(store, name).status().code() != StatusCode::not_found) {
       return unknown(marked, name.to_string(),
@@ -115,29 +144,29 @@ Status mark_parts(const Store& store, Needs& needs) {
 
 /// What a writer is about to commit: all of it is known if the lease holds a whole record. A record that is half
 /// written is not needed yet (and looks as if it could not be understood, as long as it takes).
-Status mark_leases(const Store& store, Needs& needs) {
+Status mark_leases(const Store& store, GatheredNeeds& gathered) {
   VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store.backend().list(store.writers_path()));
   for (const DirectoryEntry& entry : entries) {
     const std::string path = join_path(store.writers_path(), entry.name);
-    const Result<ByteVector> raw = read_record(store.backend(), path, kSetRecordBytesMax);
+    const Result<ByteVector> raw = store.backend().read_record(path, kSetRecordBytesMax);
     if (raw.ok() && WriterLease::is_plain(as_text(*raw))) continue;
     Status marked = raw.status();
     if (raw.ok()) {
       const Result<SetRecord> record = decode_set_record(*raw, store.score());
-      marked = record.ok() ? mark_record(store, *record, needs) : record.status();
+      marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
     }
     // One that is gone has become a part or a set, which is seen as such; or was given up.
-    if (!marked.ok() && store.backend().status(path).status().code() != StatusCode::not_found) needs.uncertain = true;
+    if (!marked.ok() && store.backend().status(path).status().code() != StatusCode::not_found) gathered.add_unknown();
   }
   return {};
 }
 
 /// What a set needs, if it is there. One that is dropped or replaced while its trees are read may have lost some.
-Status mark_set(const Store& store, const SetName& name, Needs& needs) {
+Status mark_set(const Store& store, const SetName& name, GatheredNeeds& gathered) {
   const Catalog catalog(store);
   Result<SetRecord> record = catalog.read(name);
   while (record.status().code() != StatusCode::not_found) {
-    const Status marked = record.ok() ? mark_record(store, *record, needs) : record.status();
+    const Status marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
     if (marked.ok()) return {};
     const Result<SetRecord> now = catalog.read(name);
     const bool other = now.status().code() == StatusCode::not_found ||
@@ -151,20 +180,19 @@ Status mark_set(const Store& store, const SetName& name, Needs& needs) {
   return {};
 }
 
-Status mark_sets(const Store& store, Needs& needs) {
+Status mark_sets(const Store& store, GatheredNeeds& gathered) {
   VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
-  for (const SetName& name : sets) VARVE_TRY(mark_set(store, name, needs));
-  return {};
+  return parallel_for(sets.size(), store.backend().operations_at_once(),
+                      [&](size_t i) { return mark_set(store, sets[i], gathered); });
 }
 }  // namespace
 
 Result<Needs> needs_of_sets(const Store& store) {
-  Needs needs;
-  VARVE_TRY(mark_parts(store, needs));
-  VARVE_TRY(mark_leases(store, needs));
-  VARVE_TRY(mark_sets(store, needs));
-  for (auto& [score, ranges] : needs.packs) join_ranges(ranges);
-  return needs;
+  GatheredNeeds gathered;
+  VARVE_TRY(mark_parts(store, gathered));
+  VARVE_TRY(mark_leases(store, gathered));
+  VARVE_TRY(mark_sets(store, gathered));
+  return gathered.joined();
 }
 
 uint64_t SetNeeds::PackNeed::bytes() const {

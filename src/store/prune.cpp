@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "core/sync.h"
+#include "core/thread_pool.h"
 #include "store/commit.h"
 #include "store/evacuation.h"
 #include "store/needs.h"
@@ -191,15 +194,15 @@ double needed_bytes(const ArenaReader& arena, const Needs& needs) {
 Result<std::set<ArenaId>> choose_victims(const Store& store, const std::vector<ArenaId>& candidates, const Needs& needs,
                                          const VictimRules& rules, ProgressSink& progress) {
   HomePlan plan(needs, rules);
-  for (const ArenaId& id : candidates) {
+  VARVE_TRY(store.each_arena(candidates, [&](const ArenaId&, const Result<std::shared_ptr<ArenaReader>>& arena) {
     if (progress.cancelled()) return Status::cancelled();
-    const Result<std::shared_ptr<ArenaReader>> arena = store.arena(id);
     if (arena.ok()) {
       plan.add(**arena);
     } else if (arena.status().code() != StatusCode::not_found) {  // not there: another prune has removed it
       progress.warning(arena.status().with_context("left alone"));
     }
-  }
+    return Status();
+  }));
   // What is merged lies twice for a while: where there is no room for that, it is not begun.
   const Result<uint64_t> room = store.backend().free_bytes(store.arenas_path());
   return plan.victims(room.ok() ? static_cast<double>(*room) / 2 : static_cast<double>(UINT64_MAX));
@@ -236,9 +239,15 @@ class Pruner {
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
     writers_remain_ = writers_remain_ || needs.uncertain;
     VARVE_TRY(remove_victims(victims, needs));
-    VARVE_TRY(remove_leftovers());
-    VARVE_ASSIGN(report_.bytes_after, store_.arena_bytes());
-    return {};
+    return at_once(2, [&](size_t i) -> Status {
+      if (i == 0) return remove_leftovers();
+      VARVE_ASSIGN(report_.bytes_after, store_.arena_bytes());
+      return {};
+    });
+  }
+
+  Status at_once(size_t count, const std::function<Status(size_t)>& body) const {
+    return parallel_for(count, backend_.operations_at_once(), body);
   }
 
   /// A failure says what is done all the same, and does not advise to do what has just failed.
@@ -257,22 +266,42 @@ class Pruner {
   Status drop_sets() {
     if (!options_.keep_last && !options_.keep_every) return {};
     const Catalog catalog(store_);
-    VARVE_ASSIGN(std::vector<std::string> jobs, catalog.jobs());
-    for (const std::string& job : jobs) {
-      if (!options_.job.empty() && job != options_.job) continue;
-      VARVE_ASSIGN(std::vector<uint64_t> steps, catalog.steps(job));
+    VARVE_ASSIGN(const std::vector<SetName> sets, catalog.sets());
+    std::map<std::string, std::vector<uint64_t>> steps_of;
+    for (const SetName& name : sets) {
+      if (options_.job.empty() || name.job == options_.job) steps_of[name.job].push_back(name.step);
+    }
+    std::vector<SetName> leaving;
+    for (const auto& [job, steps] : steps_of) {
       for (size_t i = 0; i < steps.size(); ++i) {
         const bool newest = i + 1 == steps.size();
         const bool recent = newest || (options_.keep_last && steps.size() - i <= *options_.keep_last);
         const bool regular = options_.keep_every && *options_.keep_every > 0 && steps[i] % *options_.keep_every == 0;
-        if (recent || regular) continue;
-        // Somebody else may have dropped it just now.
-        const Status removed = options_.dry_run ? Status() : catalog.remove({job, steps[i]});
-        if (removed.code() != StatusCode::not_found) VARVE_TRY(removed);
-        report_.dropped.push_back({job, steps[i]});
+        if (!recent && !regular) leaving.push_back({job, steps[i]});
       }
     }
-    return {};
+    return drop(catalog, leaving);
+  }
+
+  Status drop(const Catalog& catalog, const std::vector<SetName>& leaving) {
+    if (leaving.empty()) return {};
+    if (options_.dry_run) {
+      report_.dropped = leaving;
+      return {};
+    }
+    VARVE_TRY(remove_used_parts(store_).status());
+    std::vector<char> dropped(leaving.size());
+    const Status removed = at_once(leaving.size(), [&](size_t i) -> Status {
+      // Somebody else may have dropped it just now.
+      const Status status = catalog.remove_without_parts(leaving[i]);
+      if (status.code() != StatusCode::not_found) VARVE_TRY(status);
+      dropped[i] = 1;
+      return {};
+    });
+    for (size_t i = 0; i < leaving.size(); ++i) {
+      if (dropped[i] != 0) report_.dropped.push_back(leaving[i]);
+    }
+    return removed;
   }
 
   /// The leases that are there, and when each was touched last.
@@ -304,6 +333,8 @@ class Pruner {
 
   /// Removes the parts that became sets, and gives up those that wait for parts that do not come.
   Status remove_dead_parts() {
+    const auto there = backend_.list_with_status(store_.parts_path());
+    if (there.status().code() == StatusCode::not_found || (there.ok() && there->empty())) return {};
     VARVE_ASSIGN(const uint64_t used, remove_used_parts(store_));
     report_.leftover_files += used;
     VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store_));
@@ -334,59 +365,102 @@ class Pruner {
   Result<std::set<ArenaId>> mark_victims() {
     // In this order: the writer of an arena that is listed here but has no lease below has finished, and its set is
     // seen by needs_of_sets().
-    VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
+    VARVE_ASSIGN(const auto arenas, store_.list_arena_sizes());
+    for (const auto& [id, bytes] : arenas) report_.bytes_before += bytes;
     VARVE_ASSIGN(auto writers, leases());
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
-    VARVE_ASSIGN(report_.bytes_before, store_.arena_bytes());
     VARVE_ASSIGN(std::vector<ArenaId> condemned, store_.list_condemned());
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
     std::vector<ArenaId> candidates;
-    for (const ArenaId& id : arenas) {
+    for (const auto& [id, bytes] : arenas) {
       const bool owned = std::any_of(writers.begin(), writers.end(),
-                                     [&](const auto& lease) { return WriterLease::owns(lease.first, id); });
+                                     [&, id = id](const auto& lease) { return WriterLease::owns(lease.first, id); });
       if (!owned && !victims.contains(id)) candidates.push_back(id);
     }
     const bool merges = options_.wait_seconds > 0 && options_.live_share_min > 0;
     const VictimRules rules{options_.live_share_min, merges ? options_.merge_below_bytes : 0};
     VARVE_ASSIGN(const std::set<ArenaId> chosen, choose_victims(store_, candidates, needs, rules, progress_));
-    std::map<ArenaId, std::unique_ptr<HeldRecord>> marks;
-    for (const ArenaId& id : chosen) {
-      Result<std::unique_ptr<HeldRecord>> mark = backend_.hold(join_path(store_.condemned_path(), id.hex()), {});
-      // On a full disk, those that can be marked make room for the others.
-      if (mark.status().code() == StatusCode::no_space && !victims.empty()) break;
-      if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
-      victims.insert(id);
-      if (mark.ok()) marks[id] = std::move(*mark);
-    }
-    VARVE_TRY(backend_.settle(store_.condemned_path()));
+    VARVE_ASSIGN(const Marks marks, mark(chosen, victims));
     VARVE_ASSIGN(auto unaware, leases());
-    std::string text;
-    for (const auto& [name, beat] : unaware) text += name + "\n";
-    text += mark_end(unaware.size());
-    for (const ArenaId& id : victims) {
-      auto mark = marks.find(id);
-      if (mark != marks.end()) {
-        const Status written = mark->second->rewrite(as_bytes(text));
-        // No space: then it says nothing, as far as is known, and all writers of now are waited for. Not there: another
-        // prune has removed arena and mark.
-        if (written.code() != StatusCode::no_space && written.code() != StatusCode::not_found) VARVE_TRY(written);
-      }
-      VARVE_TRY(note_unaware(id, unaware));
-    }
+    VARVE_TRY(tell_unaware(marks, unaware));
+    VARVE_TRY(note_unaware(victims, marks, unaware));
     return victims;
   }
 
-  /// Adds the writers that an arena's mark names to those to be waited for; all of `now` if it does not say.
-  Status note_unaware(const ArenaId& id, const std::map<std::string, int64_t>& now) {
-    Result<ByteVector> raw = read_record(backend_, join_path(store_.condemned_path(), id.hex()), 16_MiB);
-    if (!raw.ok() && raw.status().code() == StatusCode::not_found)
-      return {};  // another prune has removed arena and mark
-    const std::string text(raw.ok() ? as_text(*raw) : std::string_view());
-    const auto line_count = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
-    const bool says =
-        line_count > 0 && text.ends_with(mark_end(line_count - 1)) && text.find('\0') == std::string::npos;
-    for (const auto& [name, beat] : now) {
-      if (!says || text.find(name + "\n") != std::string::npos) waiting_[name] = beat;
+  using Marks = std::map<ArenaId, std::unique_ptr<HeldRecord>>;
+
+  /// Marks the chosen arenas, which become victims. Returns the marks that were not there.
+  Result<Marks> mark(const std::set<ArenaId>& chosen, std::set<ArenaId>& victims) {
+    const std::vector<ArenaId> ids(chosen.begin(), chosen.end());
+    std::vector<std::unique_ptr<HeldRecord>> made(ids.size());
+    std::vector<char> marked(ids.size());
+    Mutex mutex;  // guards `full`
+    Status full;
+    VARVE_TRY(at_once(ids.size(), [&](size_t i) -> Status {
+      {
+        const MutexLock lock(mutex);
+        if (!full.ok()) return {};
+      }
+      Result<std::unique_ptr<HeldRecord>> mark = backend_.hold(join_path(store_.condemned_path(), ids[i].hex()), {});
+      if (mark.status().code() == StatusCode::no_space) {
+        const MutexLock lock(mutex);
+        full = mark.status();
+        return {};
+      }
+      if (!mark.ok() && mark.status().code() != StatusCode::already_exists) return mark.status();
+      marked[i] = 1;
+      if (mark.ok()) made[i] = std::move(*mark);
+      return {};
+    }));
+    Marks marks;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (marked[i] != 0) victims.insert(ids[i]);
+      if (made[i] != nullptr) marks[ids[i]] = std::move(made[i]);
+    }
+    // On a full disk, those that can be marked make room for the others.
+    if (!full.ok() && victims.empty()) return full;
+    VARVE_TRY(backend_.settle(store_.condemned_path()));
+    return marks;
+  }
+
+  /// Writes the names of the leases into the marks.
+  Status tell_unaware(const Marks& marks, const std::map<std::string, int64_t>& unaware) {
+    std::string text;
+    for (const auto& [name, beat] : unaware) text += name + "\n";
+    text += mark_end(unaware.size());
+    std::vector<HeldRecord*> records;
+    for (const auto& [id, record] : marks) records.push_back(record.get());
+    return at_once(records.size(), [&](size_t i) {
+      const Status written = records[i]->rewrite(as_bytes(text));
+      // No space: then it says nothing, as far as is known, and all writers of now are waited for. Not there: another
+      // prune has removed arena and mark.
+      const bool harmless = written.code() == StatusCode::no_space || written.code() == StatusCode::not_found;
+      return harmless ? Status() : written;
+    });
+  }
+
+  /// Adds the writers that the victims' marks name to those to be waited for; all of `now` for one that does not say,
+  /// and for those that were just made.
+  Status note_unaware(const std::set<ArenaId>& victims, const Marks& own, const std::map<std::string, int64_t>& now) {
+    if (!own.empty()) waiting_ = now;
+    std::vector<ArenaId> others;
+    std::copy_if(victims.begin(), victims.end(), std::back_inserter(others),
+                 [&](const ArenaId& id) { return !own.contains(id); });
+    std::vector<Result<ByteVector>> texts(others.size(), ByteVector());
+    VARVE_TRY(at_once(others.size(), [&](size_t i) -> Status {
+      texts[i] = backend_.read_record(join_path(store_.condemned_path(), others[i].hex()), 16_MiB);
+      return {};
+    }));
+    for (const Result<ByteVector>& raw : texts) {
+      // Another prune has removed arena and mark.
+      if (raw.status().code() == StatusCode::not_found) continue;
+      const std::string text(raw.ok() ? as_text(*raw) : std::string_view());
+      const auto line_count = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+      const bool says =
+          line_count > 0 && text.ends_with(mark_end(line_count - 1)) && text.find('\0') == std::string::npos;
+      for (const auto& [name, beat] : now) {
+        if (!says || text.find(name + "\n") != std::string::npos) waiting_[name] = beat;
+      }
     }
     return {};
   }
@@ -430,7 +504,7 @@ class Pruner {
     // The lease of a writer that was given up must not come back, nor a set that somebody dropped or a part that was
     // removed, after a power cut when the arenas are gone.
     VARVE_TRY(backend_.settle(store_.writers_path()));
-    VARVE_TRY(sync_catalog());
+    VARVE_TRY(backend_.settle_with_folders(store_.sets_path()));
     const Status parts_synced = backend_.settle(store_.parts_path());
     if (parts_synced.code() != StatusCode::not_found) VARVE_TRY(parts_synced);
     // What nobody needs goes first, and what is elsewhere: on a full disk, copies of the rest may find room where it
@@ -488,34 +562,33 @@ class Pruner {
   Status remove_arenas(const std::set<ArenaId>& ids) {
     if (ids.empty()) return {};
     store_.drop_arena_cache();
-    for (const ArenaId& id : ids) {
-      VARVE_TRY(backend_.remove_if_there(store_.arena_path(id)));
-      ++report_.removed_arenas;
-    }
+    const std::vector<ArenaId> list(ids.begin(), ids.end());
+    std::atomic<uint64_t> removed{0};
+    const Status all_removed = at_once(list.size(), [&](size_t i) -> Status {
+      VARVE_TRY(backend_.remove_if_there(store_.arena_path(list[i])));
+      ++removed;
+      return {};
+    });
+    report_.removed_arenas += removed;
+    VARVE_TRY(all_removed);
     // The marks go after the arenas: an arena without its mark must not come back.
     VARVE_TRY(backend_.settle(store_.arenas_path()));
-    for (const ArenaId& id : ids) VARVE_TRY(backend_.remove_if_there(join_path(store_.condemned_path(), id.hex())));
+    VARVE_TRY(at_once(list.size(), [&](size_t i) {
+      return backend_.remove_if_there(join_path(store_.condemned_path(), list[i].hex()));
+    }));
     return backend_.settle(store_.condemned_path());
-  }
-
-  /// A set that somebody dropped must not come back after a power cut when its arenas are gone.
-  Status sync_catalog() const {
-    VARVE_ASSIGN(std::vector<std::string> jobs, Catalog(store_).jobs());
-    for (const std::string& job : jobs) {
-      Status synced = backend_.settle(Catalog(store_).job_path(job));
-      if (synced.code() != StatusCode::not_found) VARVE_TRY(synced);
-    }
-    return backend_.settle(store_.sets_path());
   }
 
   /// Unfinished objects of writers that are gone.
   Status remove_leftovers() {
-    VARVE_ASSIGN(const std::vector<std::string> arenas, backend_.unfinished(store_.arenas_path()));
-    std::vector<std::string> runs;
-    for (uint32_t place = 0; place < store_.spread().places(); ++place) {
-      VARVE_ASSIGN(const std::vector<std::string> some, backend_.unfinished(store_.index_path(place)));
-      runs.insert(runs.end(), some.begin(), some.end());
-    }
+    std::vector<std::string> arenas;
+    std::vector<std::vector<std::string>> runs(store_.spread().places());
+    VARVE_TRY(at_once(runs.size() + 1, [&](size_t i) -> Status {
+      const bool last = i == runs.size();
+      VARVE_ASSIGN((last ? arenas : runs[i]),
+                   backend_.unfinished(last ? store_.arenas_path() : store_.index_path(static_cast<uint32_t>(i))));
+      return {};
+    }));
     VARVE_ASSIGN(auto writers, leases());  // after the lists: a writer's lease is there before its files
     for (const std::string& name : arenas) {
       const std::string file = base_name(name);
@@ -527,7 +600,9 @@ class Pruner {
       ++report_.leftover_files;
     }
     if (!writers.empty()) return {};
-    for (const std::string& name : runs) VARVE_TRY(backend_.remove_if_there(name));
+    for (const std::vector<std::string>& of_place : runs) {
+      for (const std::string& name : of_place) VARVE_TRY(backend_.remove_if_there(name));
+    }
     return {};
   }
 

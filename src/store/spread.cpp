@@ -116,7 +116,7 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
   if (!complete || growth.places.size() < growth.count_before)
     return wrong_places(home.value_or(SpreadMember{growth.store, 0, growth.count_before}), places.size());
   Backend& first = *growth.places.front();
-  VARVE_ASSIGN(growth.header, read_record(first, Store::header_path(first.root()), 4096));
+  VARVE_ASSIGN(growth.header, first.read_record(Store::header_path(first.root()), 4096));
   VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.root()));
   return growth;
 }

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <vector>
 
 #include "backend/folder_backend.h"
+#include "core/guarded.h"
 #include "core/process.h"
+#include "core/thread_pool.h"
 #include "format/store_header.h"
 
 namespace varve {
@@ -18,7 +21,7 @@ std::string member_path(const Backend& backend) { return join_path(backend.root(
 
 Result<std::optional<SpreadMember>> read_spread_member(Backend& backend) {
   const std::string path = member_path(backend);
-  const Result<ByteVector> raw = read_record(backend, path, kSpreadMemberBytesMax);
+  const Result<ByteVector> raw = backend.read_record(path, kSpreadMemberBytesMax);
   if (raw.status().code() == StatusCode::not_found) return std::optional<SpreadMember>();
   VARVE_TRY(raw.status());
   const Result<SpreadMember> member = decode_spread_member(as_text(*raw));
@@ -74,20 +77,21 @@ Status ArenaDirectory::refresh(const Store& store, uint64_t rounds_seen) {
   std::vector<ArenaId> fresh;
   std::vector<Entry> entries;
   std::set<ArenaId> uncertain;
-  for (const ArenaId& id : listed) {
-    if (known.contains(id)) continue;
-    const Result<std::shared_ptr<ArenaReader>> arena = store.arena(id);
+  std::vector<ArenaId> unknown;
+  std::set_difference(listed.begin(), listed.end(), known.begin(), known.end(), std::back_inserter(unknown));
+  VARVE_TRY(store.each_arena(unknown, [&](const ArenaId& id, const Result<std::shared_ptr<ArenaReader>>& arena) {
     // It may hold more than is seen now, so that it is looked into each time.
     if (!arena.ok() || !(*arena)->index_status().ok()) {
       uncertain.insert(id);
-      continue;
+      return Status();
     }
     const auto ordinal = static_cast<uint32_t>(fresh.size());
     fresh.push_back(id);
     for (const auto* list : {&(*arena)->index().packs, &(*arena)->index().nodes}) {
       for (const FrameEntry& entry : *list) entries.push_back({entry.score.prefix(), ordinal});
     }
-  }
+    return Status();
+  }));
   take_in(fresh, std::move(entries), std::move(uncertain));
   done_round_ = round;
   return {};
@@ -199,12 +203,21 @@ Result<std::unique_ptr<Store>> Store::open(Backend& backend, ChunkLookup* chunks
 Result<std::unique_ptr<Store>> Store::open(std::unique_ptr<Backend> own, Backend& backend, ChunkLookup* chunks,
                                            ArenaSpread spread) {
   const std::string& path = backend.root();
-  Result<ByteVector> raw = read_record(backend, header_path(path), 4096);
+  Result<ByteVector> raw = ByteVector();
+  Result<std::optional<SpreadMember>> read_member = std::optional<SpreadMember>();
+  VARVE_TRY(parallel_for(2, backend.operations_at_once(), [&](size_t i) -> Status {
+    if (i == 0) {
+      raw = backend.read_record(header_path(path), 4096);
+    } else {
+      read_member = read_spread_member(backend);
+    }
+    return {};
+  }));
   if (!raw.ok()) {
     return raw.status().code() == StatusCode::not_found ? missing_store(backend) : raw.status();
   }
   VARVE_ASSIGN(const StoreHeader header, decode_store_header(*raw, header_path(path)));
-  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(backend));
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, std::move(read_member));
   if ((member ? member->count : 1) != spread.places()) {
     return Status::invalid_argument(
         fmt::format("this is one of {} places of a store, and cannot be used alone", member ? member->count : 1), path,
@@ -242,11 +255,20 @@ Result<std::vector<ArenaId>> Store::list_arenas() const {
   return list_ids(*backend_, arenas_path(), parse_arena_file_name);
 }
 
-Result<uint64_t> Store::arena_bytes() const {
+Result<std::map<ArenaId, uint64_t>> Store::list_arena_sizes() const {
   VARVE_ASSIGN(const auto objects, backend_->list_with_status(arenas_path()));
-  uint64_t bytes = 0;
-  for (const auto& [name, status] : objects) bytes += parse_arena_file_name(name) && status.ok() ? status->bytes : 0;
-  return bytes;
+  std::map<ArenaId, uint64_t> sizes;
+  for (const auto& [name, status] : objects) {
+    if (const std::optional<ArenaId> id = parse_arena_file_name(name)) sizes[*id] = status.ok() ? status->bytes : 0;
+  }
+  return sizes;
+}
+
+Result<uint64_t> Store::arena_bytes() const {
+  VARVE_ASSIGN(const auto sizes, list_arena_sizes());
+  uint64_t sum = 0;
+  for (const auto& [id, bytes] : sizes) sum += bytes;
+  return sum;
 }
 
 Result<std::vector<ArenaId>> Store::list_condemned() const {
@@ -260,14 +282,20 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
   uint64_t generation = 0;
   {
     const MutexLock lock(mutex_);
+    while (opening_.contains(id)) opened_.wait(mutex_);
     generation = cache_generation_;
     if (auto found = arenas_.find(id); found != arenas_.end()) {
       recently_used_.splice(recently_used_.begin(), recently_used_, found->second.used);
       return found->second.reader;
     }
+    opening_.insert(id);
   }
-  VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, ArenaReader::open(*backend_, arena_path(id), id, id_, score_));
+  Result<std::shared_ptr<ArenaReader>> opened =
+      run_guarded([&] { return ArenaReader::open(*backend_, arena_path(id), id, id_, score_); });
   const MutexLock lock(mutex_);
+  opening_.erase(id);
+  opened_.notify_all();
+  VARVE_ASSIGN(std::shared_ptr<ArenaReader> reader, std::move(opened));
   if (auto found = arenas_.find(id); found != arenas_.end()) return found->second.reader;
   if (generation != cache_generation_)
     return reader;  // opened before the cache was dropped: not for those who come after
@@ -278,6 +306,33 @@ Result<std::shared_ptr<ArenaReader>> Store::arena(const ArenaId& id) const {
     recently_used_.pop_back();
   }
   return reader;
+}
+
+Status Store::each_arena(
+    std::span<const ArenaId> ids,
+    const std::function<Status(const ArenaId&, Result<std::shared_ptr<ArenaReader>>)>& visit) const {
+  const size_t at_once = backend_->operations_at_once();
+  while (!ids.empty()) {
+    const std::span<const ArenaId> some = ids.first(std::min(ids.size(), at_once));
+    std::vector<Result<std::shared_ptr<ArenaReader>>> readers(some.size(), std::shared_ptr<ArenaReader>());
+    VARVE_TRY(parallel_for(some.size(), at_once, [&](size_t i) -> Status {
+      readers[i] = arena(some[i]);
+      return {};
+    }));
+    for (size_t i = 0; i < some.size(); ++i) VARVE_TRY(visit(some[i], std::move(readers[i])));
+    ids = ids.subspan(some.size());
+  }
+  return {};
+}
+
+void Store::open_ahead(const SetRecord& record) const {
+  if (backend_->operations_at_once() == 1) return;
+  std::vector<ArenaId> arenas;
+  for (size_t i = 0; i < std::min(record.groups.size(), kOpenArenasMax / 2); ++i)
+    arenas.push_back(record.groups[i].hint);
+  each_arena(arenas, [](const ArenaId&, const Result<std::shared_ptr<ArenaReader>>&) {
+    return Status();
+  }).ignore("it is opened again");
 }
 
 void Store::drop_arena_cache() const {

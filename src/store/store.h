@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "core/sync.h"
 #include "core/unique_id.h"
 #include "format/frame.h"
+#include "format/set_record.h"
 #include "format/store_folder.h"
 #include "format/tree.h"
 #include "store/arena_reader.h"
@@ -126,6 +128,8 @@ class Store {
 
   /// The sealed arenas that are there now, in the order of their ids.
   Result<std::vector<ArenaId>> list_arenas() const;
+  /// The same, and how many bytes each has: 0 if it cannot be looked at.
+  Result<std::map<ArenaId, uint64_t>> list_arena_sizes() const;
   /// Of all sealed arenas together, but for those that cannot be looked at.
   Result<uint64_t> arena_bytes() const;
   /// The arenas that a prune has marked: no new reference may be made into them.
@@ -133,6 +137,12 @@ class Store {
 
   /// Opens a sealed arena, or takes it from the cache.
   Result<std::shared_ptr<ArenaReader>> arena(const ArenaId& id) const;
+  /// Calls `visit` with each of these arenas in turn, or with why it cannot be opened; several are opened at the same
+  /// time where that is worth it.
+  Status each_arena(std::span<const ArenaId> ids,
+                    const std::function<Status(const ArenaId&, Result<std::shared_ptr<ArenaReader>>)>& visit) const;
+  /// Opens the arenas of a record's roots that way. One that cannot be opened comes out when it is read.
+  void open_ahead(const SetRecord& record) const;
   /// Forgets cached readers, so that removed arenas give back their space.
   void drop_arena_cache() const;
 
@@ -191,6 +201,8 @@ class Store {
   mutable uint64_t cache_generation_ VARVE_GUARDED_BY(mutex_) = 0;
   mutable std::map<ArenaId, CachedArena> arenas_ VARVE_GUARDED_BY(mutex_);
   mutable std::list<ArenaId> recently_used_ VARVE_GUARDED_BY(mutex_);
+  mutable ConditionVariable opened_;
+  mutable std::set<ArenaId> opening_ VARVE_GUARDED_BY(mutex_);  ///< by some thread just now
 
   mutable ArenaDirectory directory_;
 };

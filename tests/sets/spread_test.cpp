@@ -320,7 +320,7 @@ TEST_F(SpreadStores, SayAtWhichPlaceADamagedArenaLies) {
   const std::string name = at_second->hex() + ".arena";
   EXPECT_EQ(store->arena_name(*at_second), "/b/arenas/" + name);
   const FrameEntry pack = store->arena(*at_second).value()->index().packs.at(0);
-  ByteVector raw = read_record(b, "/b/arenas/" + name, 64_MiB).value();
+  ByteVector raw = b.read_record("/b/arenas/" + name, 64_MiB).value();
   raw.at(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7) ^= std::byte{1};
   for (FolderBackend* const place : {&b, &a}) {
     const std::string there = place->root() + "/arenas/" + name;

@@ -286,7 +286,7 @@ TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   serve(Rights::all);
   Backend& backend = place->backend();
   const std::string path = Store::header_path(backend.root());
-  const ByteVector header = read_record(backend, path, 4096).value();
+  const ByteVector header = backend.read_record(path, 4096).value();
   const StoreHeader other{UniqueId::random().value()};
   EXPECT_EQ(backend.replace(path, encode_store_header(other)).code(), StatusCode::permission_denied);
   EXPECT_EQ(backend.replace(path, as_bytes("nonsense")).code(), StatusCode::permission_denied);
@@ -296,7 +296,7 @@ TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   EXPECT_EQ(code_of(Message::create, "varve.store"), StatusCode::permission_denied);
   for (const char* goal : {"varve.spread", "sets/run/9.set"})
     EXPECT_EQ(code_of(Message::rename, "varve.store", goal, true), StatusCode::permission_denied) << goal;
-  EXPECT_EQ(read_record(backend, path, 4096).value(), header);
+  EXPECT_EQ(backend.read_record(path, 4096).value(), header);
   // A sealed arena, and who renames what over it.
   const std::string arena = "arenas/" + local()->list_arenas()->front().hex();
   test::write_file(server.options.folder + "/arenas/" + kId + ".part", "hostile");
