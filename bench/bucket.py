@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Stores in a bucket, beside restic and a plain copy by rclone, on the same service (tests/s3/radosgw.sh), interleaved.
 
-    bench/bucket.py [--rounds N] [--series FOLDER...]
+    ./run bench bucket [--rounds N] [--quick]
 
 Each round saves the sets of a series one after the other, restores the last one, and prunes to it: Varve into one part
-of the bucket, restic into another. rclone copies the files of a Varve store that has the same sets, and reads them back:
-what their bytes take on this service. The table has medians: seconds by the clock, processor seconds, bytes in the bucket.
+of the bucket, restic into another. rclone copies what each save has added to the files of a Varve store, and reads back
+one that has the last set alone: what these bytes take on this service. Medians: seconds by the clock, processor seconds,
+bytes in the bucket. Varve should be ahead of restic in each, and take at most a fifth more than rclone.
 """
 
 import argparse
@@ -21,8 +22,11 @@ import tempfile
 import time
 import uuid
 
+import series
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-VARVE = os.environ.get("VARVE_PROGRAM", str(ROOT / "build" / "varve"))
+REAL = ("enzo_implosion_io32", "enzo_cosmology64_io32_8ranks")
+LIMIT = 1.2  # of rclone's time
 
 
 def measured(command, **options):
@@ -61,20 +65,20 @@ class Bucket:
         return int(json.loads(out)["bytes"])
 
 
-def varve(bucket, sets, work):
+def varve(program, bucket, sets, work):
     store = f"s3://{bucket.name}/{uuid.uuid4()}"
     prefix = store.split("/", 3)[3]
-    bucket.run(VARVE, "init", store)
+    bucket.run(program, "init", store)
     save = (0.0, 0.0)
     for step, folder in enumerate(sets, 1):
-        save = plus(save, bucket.run(VARVE, "save", folder, "--job", "s", "--step", step, "--store", store))
+        save = plus(save, bucket.run(program, "save", folder, "--job", "s", "--step", step, "--store", store))
     stored = bucket.bytes(prefix)
-    restore = bucket.run(VARVE, "restore", "s", work / "varve", "--store", store)
-    prune = bucket.run(VARVE, "prune", "--keep-last", "1", "--store", store)
+    restore = bucket.run(program, "restore", "s", work / "varve", "--store", store)
+    prune = bucket.run(program, "prune", "--keep-last", "1", "--store", store)
     return {"save": save, "restore": restore, "prune": prune, "bytes": (stored, bucket.bytes(prefix))}
 
 
-def restic(bucket, sets, work):
+def restic(_, bucket, sets, work):
     prefix = str(uuid.uuid4())
     repository = ["restic", "--quiet", "--repo", f"s3:{bucket.endpoint}/{bucket.name}/{prefix}", "--cache-dir", work / "restic-cache"]
     bucket.run(*repository, "init")
@@ -87,46 +91,84 @@ def restic(bucket, sets, work):
     return {"save": save, "restore": restore, "prune": prune, "bytes": (stored, bucket.bytes(prefix))}
 
 
-def rclone(bucket, sets, work):
-    store = work / "store"
-    measured([VARVE, "init", store])
+def rclone(program, bucket, sets, work):
+    def local(store, step, folder):
+        measured([program, "save", folder, "--job", "s", "--step", step, "--store", store])
+
+    store, prefix, save = work / "store", str(uuid.uuid4()), (0.0, 0.0)
+    measured([program, "init", store])
     for step, folder in enumerate(sets, 1):
-        measured([VARVE, "save", folder, "--job", "s", "--step", step, "--store", store])
-    prefix = str(uuid.uuid4())
-    save = bucket.run("rclone", "copy", store, f"r:{bucket.name}/{prefix}")
-    restore = bucket.run("rclone", "copy", f"r:{bucket.name}/{prefix}", work / "rclone")
-    return {"save": save, "restore": restore, "prune": (0.0, 0.0), "bytes": (bucket.bytes(prefix), 0)}
+        local(store, step, folder)
+        save = plus(save, bucket.run("rclone", "copy", store, f"r:{bucket.name}/{prefix}"))
+    last = work / "last"
+    measured([program, "init", last])
+    local(last, len(sets), sets[-1])
+    bucket.run("rclone", "copy", last, f"r:{bucket.name}/{prefix}-last")
+    restore = bucket.run("rclone", "copy", f"r:{bucket.name}/{prefix}-last", work / "rclone")
+    return {"save": save, "restore": restore, "prune": None,
+            "bytes": (bucket.bytes(prefix), bucket.bytes(f"{prefix}-last"))}
+
+
+def medians(results):
+    """By what was done: seconds by the clock and of the processor; or bytes."""
+    return {what: None if results[0][what] is None else
+            tuple(statistics.median(result[what][kind] for result in results) for kind in (0, 1)) for what in results[0]}
+
+
+def tell(one, of_all):
+    """Prints the table of a series, and what was asked for and missed."""
+    print(f"\n{one.name}: {len(one.sets)} sets, {sum(one.set_bytes()) / 1e6:.1f} MB\n")
+    print("|  | save s | CPU s | restore s | CPU s | prune s | CPU s | MB | MB after |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for who, result in of_all.items():
+        times = [f"{value:.2f}" for what in ("save", "restore", "prune") for value in (result[what] or ())]
+        times += ["–"] * (6 - len(times))
+        print(f"| {who} | " + " | ".join(times + [f"{value / 1e6:.2f}" for value in result["bytes"]]) + " |", flush=True)
+    own = of_all["varve"]
+    for who, what, factor in [("restic", what, 1) for what in ("save", "restore", "prune")] + \
+            [("rclone", what, LIMIT) for what in ("save", "restore")]:
+        share = own[what][0] / of_all[who][what][0]
+        if share > factor:
+            print(f"missed: {what} takes {share:.2f} times as long as with {who}, more than {factor}", flush=True)
+
+
+def find_series(options, work):
+    found = []
+    data = os.environ.get("VARVE_TEST_DATA")
+    if data:
+        found += [one for one in series.find_real(pathlib.Path(data), work / "real") if one.name in REAL]
+    if not found:
+        found += series.find_real(ROOT / "examples" / "sample", work / "real")
+    return found + [series.make_synthetic(options.make_series, work, "synthetic", 16, 3 if options.quick else 5, options.edge)]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--series", nargs="*", type=pathlib.Path, help="folders whose sub-folders are the sets, in the order of their names")
-    arguments = parser.parse_args()
-    series = arguments.series or [ROOT / "examples" / "sample" / "implosion"]
+    parser.add_argument("--varve", type=pathlib.Path, required=True, help="the program that is measured")
+    parser.add_argument("--make-series", type=pathlib.Path, required=True, help="makes the synthetic data")
+    parser.add_argument("--rounds", type=int, help="that medians are taken of (5; 1 with --quick)")
+    parser.add_argument("--edge", type=int, help="of the synthetic fields (128: 134 MB a set; 64 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="small data, one round")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.edge = options.edge or (64 if options.quick else 128)
+    program = options.varve.resolve()
     with tempfile.TemporaryDirectory(prefix="varve-bucket-") as folder:
-        service = pathlib.Path(folder) / "service"
+        work = pathlib.Path(folder)
+        service = work / "service"
         script = ROOT / "tests" / "s3" / "radosgw.sh"
         out = subprocess.run([script, "start", service], capture_output=True, text=True, check=True).stdout
         try:
             bucket = Bucket(dict(line.split("=", 1) for line in out.split()))
-            for root in series:
-                sets = sorted(path for path in root.iterdir() if path.is_dir())
-                raw = sum(path.stat().st_size for one in sets for path in one.rglob("*") if path.is_file())
+            for one in find_series(options, work):
+                sets = [path for _, path in one.sets]
                 rounds = {who: [] for who in (varve, restic, rclone)}
-                for _ in range(arguments.rounds):
+                for _ in range(options.rounds):
                     for who in rounds:
-                        work = pathlib.Path(tempfile.mkdtemp(dir=folder))
-                        rounds[who].append(who(bucket, sets, work))
-                        shutil.rmtree(work)
-                print(f"\n{root.name}: {len(sets)} sets, {raw / 1e6:.1f} MB\n")
-                print("|  | save s | CPU s | restore s | CPU s | prune s | CPU s | MB | MB after |")
-                print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-                for who, results in rounds.items():
-                    row = [statistics.median(result[what][kind] for result in results)
-                           for what in ("save", "restore", "prune") for kind in (0, 1)]
-                    stored = [statistics.median(result["bytes"][kind] for result in results) / 1e6 for kind in (0, 1)]
-                    print(f"| {who.__name__} | " + " | ".join(f"{value:.2f}" for value in row + stored) + " |", flush=True)
+                        place = pathlib.Path(tempfile.mkdtemp(dir=folder))
+                        rounds[who].append(who(program, bucket, sets, place))
+                        shutil.rmtree(place)
+                tell(one, {who.__name__: medians(results) for who, results in rounds.items()})
         finally:
             subprocess.run([script, "stop", service], check=True)
 
