@@ -61,6 +61,7 @@ Result<SessionOptions> session_options(const varve_options* theirs) {
   say(said.shared_memory, options.shared_memory);
   say(said.wait_limit, options.wait_limit);
   say(said.key_file, options.key_file);
+  say(said.s3_endpoint, options.s3_endpoint);
   say(said.snapshot_folder, options.snapshot_folder);
   VARVE_TRY(say(said.take_over, "take_over", options.take_over));
   VARVE_TRY(say(said.print_warnings, "print_warnings", options.print_warnings));

@@ -70,8 +70,9 @@ struct SessionOptions {
   /// "memory; local:/nvme/varve keep=2; xor:8 every=2; dir:/lustre/varve every=10"
   /// (docs/GUIDE.md, "Levels of a run").
   std::optional<std::string> levels{};
-  std::optional<std::string> key_file{};  ///< what servers over TCP share with their clients; on every node
-  std::optional<std::string> job{};       ///< default: the program's name
+  std::optional<std::string> key_file{};     ///< what servers over TCP share with their clients; on every node
+  std::optional<std::string> s3_endpoint{};  ///< "http[s]://host[:port]": where the service of buckets is
+  std::optional<std::string> job{};          ///< default: the program's name
   /// Ranks that share a checkpoint thread: "rank", "socket", "node" (default) or a number.
   std::optional<std::string> group{};
   std::optional<std::string> effort{};     ///< "fast", "balanced" (default) or "best"

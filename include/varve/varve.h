@@ -106,6 +106,7 @@ struct varve_options {
   int take_over;               /* enum varve_choice: open it though another run of the job may live */
   int print_warnings;          /* enum varve_choice: rank 0 says on standard error what would be missed */
   double wait_limit;           /* seconds that a call waits at most for others, before it says who is missing */
+  const char* s3_endpoint;     /* "http[s]://host[:port]": where the service of buckets is */
 };
 
 /*

@@ -464,9 +464,9 @@ std::function<Result<const Store*>()> FartherLevel::store_to_push_to() {
   const std::string path = spec_.is_on_servers() ? name() : std::filesystem::absolute(own_path()).string();
   return [this, path, own = std::shared_ptr<LevelStore>()]() mutable -> Result<const Store*> {
     // One rank makes it, and the others wait for that.
-    if (speaks()) VARVE_TRY(LevelStore::prepare(world_.files, spec_, path, world_.key_file).status());
-    VARVE_ASSIGN(own, open_when_made(
-                          [&] { return LevelStore::open(world_.files, spec_, path, world_.key_file, world_.clock); }));
+    if (speaks()) VARVE_TRY(LevelStore::prepare(world_.files, spec_, path, world_.reach).status());
+    VARVE_ASSIGN(
+        own, open_when_made([&] { return LevelStore::open(world_.files, spec_, path, world_.reach, world_.clock); }));
     return &own->slowed();
   };
 }

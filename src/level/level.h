@@ -16,6 +16,7 @@
 #include "level/level_spec.h"
 #include "level/set_completion.h"
 #include "level/stored_image.h"
+#include "service/location.h"
 #include "snapshot/snapshot_reader.h"
 #include "varve/communicator.h"
 #include "varve/session.h"
@@ -89,7 +90,7 @@ struct LevelWorld {
   JobSets& sets;              ///< what is known of the job's sets on all nodes
   const LeftRuns& left_runs;  ///< of the job, dead, in the memory of this node
   std::string job{};          ///< of the run; a command may have to do with several
-  std::string key_file{};     ///< of servers
+  ReachOptions reach{};       ///< of servers and buckets
   std::string node{};         ///< as VARVE_NODE says it, or empty: nodes on one machine have folders of their own
   std::string shared_memory{};
   bool has_node_level = false;             ///< each node has a store of its own, which is the nearest then

@@ -47,9 +47,9 @@ Status LevelStore::prepare_parent(FileSystem& files, const LevelSpec& spec, cons
 }
 
 Result<std::string> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                        const std::string& key_file) {
+                                        const ReachOptions& reach) {
   if (spec.is_on_servers()) {
-    VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name(), {.key_file = key_file}));
+    VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name(), {.reach = reach}));
     const Status created = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
     VARVE_TRY(created.with_context(spec.name()));
     return spec.name();
@@ -69,10 +69,10 @@ bool LevelStore::is_away(const Status& failure) {
 }
 
 Result<std::unique_ptr<LevelStore>> LevelStore::open(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                                     const std::string& key_file, Clock& clock) {
+                                                     const ReachOptions& reach, Clock& clock) {
   std::unique_ptr<StorePlace> place;
   if (spec.is_on_servers()) {
-    VARVE_ASSIGN(place, open_location(spec.name(), {.key_file = key_file}));
+    VARVE_ASSIGN(place, open_location(spec.name(), {.reach = reach}));
   }
   std::unique_ptr<LevelStore> level(new LevelStore(std::move(place)));
   StorePlace* const there = level->place_.get();
@@ -138,8 +138,7 @@ Status StoreLevel::look() {
   Status looked;
   std::string found;
   if (world_.ranks.rank() == 0) {
-    Result<std::string> path =
-        LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.key_file);
+    Result<std::string> path = LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.reach);
     if (path.ok()) {
       found = std::move(*path);
       why_away_ = {};
@@ -160,10 +159,9 @@ Status StoreLevel::prepare_on_node() {
   if (!is_of_node()) return {};
   path_ = own_path();
   if (speaks()) was_there_ = Store::open(world_.files, path_).ok();
-  const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.key_file).status() : Status();
+  const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.reach).status() : Status();
   VARVE_TRY(agree(world_.ranks, made));
-  Result<std::unique_ptr<LevelStore>> opened =
-      LevelStore::open(world_.files, spec_, path_, world_.key_file, world_.clock);
+  Result<std::unique_ptr<LevelStore>> opened = LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock);
   VARVE_TRY(agree(world_.ranks, opened.status()));
   store_ = std::move(*opened);
   return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
@@ -180,7 +178,7 @@ Status StoreLevel::open() {
 }
 
 Status StoreLevel::reach(bool makes) {
-  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, own_path(), world_.key_file).status() : Status();
+  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, own_path(), world_.reach).status() : Status();
   path_ = LevelStore::known_path(spec_, own_path());
   away_ = false;
   if (why_away_.ok()) why_away_ = store().status();
@@ -195,7 +193,7 @@ void StoreLevel::close_if_idle() {
 Result<const Store*> StoreLevel::store() {
   if (away_) return Status::io_error("the level cannot be reached", name());
   if (!store_) {
-    VARVE_ASSIGN(store_, LevelStore::open(world_.files, spec_, path_, world_.key_file, world_.clock));
+    VARVE_ASSIGN(store_, LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock));
   }
   return &store_->store();
 }

@@ -31,14 +31,14 @@ class LevelStore {
   /// Makes the folder that `path` is to be in, if it is one that path_of() has added.
   static Status prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path);
   /// Makes the level if it is not there, and says by which path it is known from everywhere. For one rank of those that
-  /// see it. `key_file`: of servers.
+  /// see it.
   static Result<std::string> prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                     const std::string& key_file);
+                                     const ReachOptions& reach);
   /// The same, of a level that is there.
   static std::string known_path(const LevelSpec& spec, const std::string& path);
   /// Opens what was prepared. `files` and `clock` outlive it.
   static Result<std::unique_ptr<LevelStore>> open(FileSystem& files, const LevelSpec& spec, const std::string& path,
-                                                  const std::string& key_file, Clock& clock);
+                                                  const ReachOptions& reach, Clock& clock);
 
   /// Whether a level that failed so is out of reach, and may be there again later, rather than named wrongly.
   static bool is_away(const Status& failure);

@@ -13,7 +13,10 @@ Status check_nearest(const LevelSpec& spec) {
 
 Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use use, World world) {
   SettingsSources& sources = world.sources;
-  sources.command_line = {{"levels", said.levels}, {"store", said.store}, {"key_file", said.key_file}};
+  sources.command_line = {{"levels", said.levels},
+                          {"store", said.store},
+                          {"key_file", said.reach.key_file},
+                          {"s3_endpoint", said.reach.s3_endpoint}};
   VARVE_ASSIGN(const Settings settings, resolve_settings({}, sources));
   const auto node = sources.environment.find("VARVE_NODE");
   std::unique_ptr<CommandLevels> opened(
@@ -37,7 +40,7 @@ CommandLevels::CommandLevels(const Settings& settings, const std::string& node, 
              .sets = sets_,
              .left_runs = left_runs_,
              .job = settings.job,
-             .key_file = settings.key_file,
+             .reach = settings.reach,
              .node = node,
              .shared_memory = settings.shared_memory},
       levels_(settings.levels, world_) {}

@@ -22,9 +22,9 @@ class CommandLevels {
   };
   /// What the command line says; empty: what the environment and the options file say.
   struct Said {
-    std::string levels;    ///< --levels
-    std::string store;     ///< --store, in place of them
-    std::string key_file;  ///< --key-file
+    std::string levels;  ///< --levels
+    std::string store;   ///< --store, in place of them
+    ReachOptions reach;  ///< --key-file, --s3-endpoint
   };
   /// What levels take from the world; all outlives them.
   struct World {

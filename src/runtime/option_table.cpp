@@ -167,8 +167,13 @@ Status take_levels(Settings& settings, const std::string& text) {
 }
 
 Status take_key_file(Settings& settings, const std::string& text) {
-  settings.key_file.clear();
-  return text == "none" ? Status() : take_path(settings.key_file, text);
+  settings.reach.key_file.clear();
+  return text == "none" ? Status() : take_path(settings.reach.key_file, text);
+}
+
+Status take_s3_endpoint(Settings& settings, const std::string& text) {
+  settings.reach.s3_endpoint = text == "none" ? "" : text;
+  return {};
 }
 
 Status take_stop_file(Settings& settings, const std::string& text) {
@@ -189,6 +194,7 @@ const std::array kRules = {
     OptionRule{"store", text, "varve-store", said<&O::store>, take_store},
     OptionRule{"levels", list, "none", said<&O::levels>, take_levels},
     OptionRule{"key_file", text, "none", said<&O::key_file>, take_key_file},
+    OptionRule{"s3_endpoint", text, "none", said<&O::s3_endpoint>, take_s3_endpoint},
     OptionRule{"job", text, "", said<&O::job>, take_job},
     OptionRule{"group", word, "node", said<&O::group>, take_group},
     // The codec after the effort, which it replaces.

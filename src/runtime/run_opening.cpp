@@ -64,7 +64,7 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, S
              .sets = job_sets_,
              .left_runs = left_,
              .job = settings_.job,
-             .key_file = settings_.key_file,
+             .reach = settings_.reach,
              .node = said_node(environment_.sources),
              .shared_memory = settings_.shared_memory,
              .memory_bytes = settings_.memory_bytes,

@@ -12,6 +12,7 @@
 #include "core/file_system.h"
 #include "engine/scheme.h"
 #include "level/level_spec.h"
+#include "service/location.h"
 #include "varve/communicator.h"
 #include "varve/session.h"
 
@@ -40,7 +41,7 @@ struct EffectiveOption {
 struct Settings {
   std::string store;              ///< as it was said; empty if levels were
   std::vector<LevelSpec> levels;  ///< also if a store was said; keep_last and write_bytes_per_second are in them
-  std::string key_file;           ///< of servers; empty: none was said
+  ReachOptions reach;             ///< of servers and buckets
   std::string job;
   GroupRule group;
   CodecPolicy codec;

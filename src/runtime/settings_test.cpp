@@ -64,6 +64,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
   code_ = {.options_file = {},
            .store = "s",
            .key_file = "k",
+           .s3_endpoint = "https://s3",
            .job = "j",
            .group = "4",
            .effort = "best",
@@ -88,7 +89,8 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .print_warnings = false};
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.store + settings.job + settings.shared_memory + *settings.stop_file, "sj/tmphalt");
-  EXPECT_EQ(settings.key_file, "k");
+  EXPECT_EQ(settings.reach.key_file, "k");
+  EXPECT_EQ(settings.reach.s3_endpoint, "https://s3");
   EXPECT_EQ(settings.group.kind, GroupRule::Kind::count);
   EXPECT_EQ(settings.group.count, 4u);
   EXPECT_EQ(settings.codec.name(), "zstd:3");
@@ -135,7 +137,7 @@ TEST_F(Options, AreTakenAwayByNone) {
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.codec.name(), "balanced");
   EXPECT_FALSE(settings.every_steps || settings.keep_last || settings.stop_file);
-  EXPECT_EQ(settings.key_file, "");
+  EXPECT_EQ(settings.reach.key_file, "");
 }
 
 TEST_F(Options, LetACodecReplaceAnEffortUnlessTheEffortHasTheLastWord) {
@@ -238,7 +240,7 @@ TEST_F(OptionsFile, AndAllElseGiveWayToTheCommandLine) {
     EXPECT_EQ(to_string(settings.levels), "dir:/asked") << file;
     EXPECT_EQ(option(settings, "levels").origin, OptionOrigin::command_line);
     EXPECT_EQ(option(settings, "levels").where, "--levels");
-    EXPECT_EQ(settings.key_file, "key") << "nothing is said by an empty option";
+    EXPECT_EQ(settings.reach.key_file, "key") << "nothing is said by an empty option";
   }
   command_line_ = {{"levels", "floppy:/a"}, {"key_file", "of the command line"}};
   EXPECT_NE(failure().find("(--levels)"), std::string::npos) << failure();

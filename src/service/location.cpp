@@ -38,11 +38,20 @@ class BucketPlace final : public StorePlace {
 };
 #endif
 
-Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& text) {
+/// What was said, else what the environment says.
+std::string said_or(const std::string& said, const char* variable) {
+  const char* const environment = said.empty() ? std::getenv(variable) : nullptr;
+  return environment == nullptr ? said : environment;
+}
+
+Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& text, const ReachOptions& reach) {
 #ifdef VARVE_HAVE_S3
-  VARVE_ASSIGN(std::unique_ptr<S3Backend> backend, S3Backend::connect(text));
+  S3Options options;
+  options.endpoint = said_or(reach.s3_endpoint, "VARVE_S3_ENDPOINT");
+  VARVE_ASSIGN(std::unique_ptr<S3Backend> backend, S3Backend::connect(text, options));
   return std::unique_ptr<StorePlace>(std::make_unique<BucketPlace>(std::move(backend)));
 #else
+  static_cast<void>(reach);
   return Status::unsupported("this build cannot reach S3 services", text, "build with VARVE_WITH_S3=ON");
 #endif
 }
@@ -67,10 +76,7 @@ class ServerPlace final : public StorePlace {
   static Result<std::unique_ptr<ServerPlace>> open(const std::vector<ServerAddress>& addresses,
                                                    const LocationOptions& options) {
     LinkOptions link_options;
-    link_options.key_file = options.key_file;
-    if (link_options.key_file.empty()) {
-      if (const char* environment = std::getenv("VARVE_KEY_FILE")) link_options.key_file = environment;
-    }
+    link_options.key_file = said_or(options.reach.key_file, "VARVE_KEY_FILE");
     link_options.reconnect_seconds = options.reconnect_seconds;
     auto place = std::make_unique<ServerPlace>();
     for (const ServerAddress& address : addresses) {
@@ -171,7 +177,7 @@ Result<Location> Location::parse(std::string_view text) {
 Result<std::unique_ptr<StorePlace>> open_location(std::string_view text, const LocationOptions& options) {
   VARVE_ASSIGN(const Location location, Location::parse(text));
   if (location.is_folder()) return std::unique_ptr<StorePlace>(std::make_unique<FolderPlace>(location.folder));
-  if (!location.bucket.empty()) return open_bucket(location.bucket);
+  if (!location.bucket.empty()) return open_bucket(location.bucket, options.reach);
   VARVE_ASSIGN(std::unique_ptr<ServerPlace> place, ServerPlace::open(location.servers, options));
   return std::unique_ptr<StorePlace>(std::move(place));
 }

@@ -30,8 +30,14 @@ struct Location {
   static Result<Location> parse(std::string_view text);
 };
 
+/// How places elsewhere are reached. What is empty, the environment says.
+struct ReachOptions {
+  std::string key_file;     ///< of servers over TCP; VARVE_KEY_FILE
+  std::string s3_endpoint;  ///< of buckets, "http[s]://host[:port]"; VARVE_S3_ENDPOINT, else as s3_place.h has it
+};
+
 struct LocationOptions {
-  std::string key_file;  ///< of servers over TCP; empty: VARVE_KEY_FILE of the environment
+  ReachOptions reach;
   /// How long an operation goes on trying to reach a server that has gone away.
   double reconnect_seconds = 30;
   /// The servers may be any, in any order: nothing but places() is of use then.

@@ -90,7 +90,7 @@ Result<std::unique_ptr<CommandLevels>> SaverStory::open_levels() {
   CommandLevels::World taken;
   taken.files = &world_.files();
   taken.sources = {};
-  return CommandLevels::open({.levels = levels_text_, .store = {}, .key_file = {}}, CommandLevels::Use::save, taken);
+  return CommandLevels::open({.levels = levels_text_, .store = {}, .reach = {}}, CommandLevels::Use::save, taken);
 }
 
 void SaverStory::note(const std::string& what, const Status& outcome, bool may_fail) {

@@ -220,7 +220,7 @@ void WatchStory::watch(bool once) {
   taken.files = &world_.files();
   taken.sources = {};
   Result<std::unique_ptr<CommandLevels>> levels =
-      CommandLevels::open({.levels = levels_text_, .store = {}, .key_file = {}}, CommandLevels::Use::save, taken);
+      CommandLevels::open({.levels = levels_text_, .store = {}, .reach = {}}, CommandLevels::Use::save, taken);
   if (!levels.ok()) {
     tell("the watcher does not come up: " + levels.status().to_string());
     if (!may_fail_) fail("a watcher's levels cannot be opened: " + levels.status().to_string());

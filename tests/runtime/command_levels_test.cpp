@@ -41,7 +41,7 @@ Result<std::unique_ptr<CommandLevels>> open_levels(const SessionPlace& place, co
   world.files = &files;
   world.sources = {};
   world.sources.environment = {{"VARVE_SHARED_MEMORY", place.memory}, {"VARVE_JOB", "job"}};
-  return CommandLevels::open({.levels = levels, .store = {}, .key_file = {}}, use, world);
+  return CommandLevels::open({.levels = levels, .store = {}, .reach = {}}, use, world);
 }
 
 /// Leaves sets of steps 1 and 2 in the store, and step 2 in memory.

@@ -64,6 +64,13 @@ class AStore(InABucket):
         self.fails(NOT_FOUND, "restore", "run@7", self.work / "none")
         self.assert_whole()
 
+    def test_is_reached_where_the_command_line_or_the_environment_says(self):
+        endpoint = self.service["AWS_ENDPOINT_URL_S3"]
+        self.service["AWS_ENDPOINT_URL_S3"] = "http://nowhere.invalid"
+        self.assertEqual(self.facts("list", "--s3-endpoint", endpoint)["sets"], [])
+        self.service["VARVE_S3_ENDPOINT"] = endpoint
+        self.assertEqual(self.facts("list")["sets"], [])
+
     def test_takes_what_is_larger_than_one_request(self):
         contents = os.urandom(40_000_000)
         self.write("large/data", contents)

@@ -89,7 +89,7 @@ class Parser {
     Arguments arguments(*sub);
     command.declare(arguments);
     if (command.works_on_store()) add_store_option(*sub);
-    if (command.uses_servers()) add_key_option(*sub);
+    if (command.uses_servers()) add_reach_options(*sub);
     if (command.prints_facts()) sub->add_flag("--json", common_.json, "print one JSON object instead of text");
     subs_.emplace_back(&command, sub);
   }
@@ -99,9 +99,13 @@ class Parser {
         ->type_name("STORE");
   }
 
-  void add_key_option(CLI::App& app) {
-    app.add_option("--key-file", common_.key_file, "the key for servers over TCP (default: $VARVE_KEY_FILE)")
+  void add_reach_options(CLI::App& app) {
+    app.add_option("--key-file", common_.reach.key_file, "the key for servers over TCP (default: $VARVE_KEY_FILE)")
         ->type_name("FILE");
+    app.add_option("--s3-endpoint", common_.reach.s3_endpoint,
+                   "the service that has the bucket, http[s]://host[:port] (default: $VARVE_S3_ENDPOINT, "
+                   "$AWS_ENDPOINT_URL_S3)")
+        ->type_name("URL");
   }
 
   Result<ParsedCommandLine> help() const {

@@ -114,13 +114,13 @@ class MountCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(options_.save, saving_.take(false));
-    options_.key_file = session.key_file();
+    options_.reach = session.reach();
     VARVE_TRY(take_places());
     shown_ = (options_.levels.empty() ? options_.store : options_.levels) + " is at " + options_.folder;
     if (options_.levels.empty()) {
       VARVE_ASSIGN(options_.store, lasting_location(options_.store));
     }
-    for (std::string* path : {&options_.folder, &options_.spool, &log_, &options_.key_file}) {
+    for (std::string* path : {&options_.folder, &options_.spool, &log_, &options_.reach.key_file}) {
       if (path->empty()) continue;
       VARVE_ASSIGN(*path, absolute_path(*path));
     }

@@ -169,7 +169,7 @@ class SaveCommand final : public Command {
       VARVE_ASSIGN(own, session.open_store());
       return {};
     }
-    const CommandLevels::Said said{levels_, session.said_store(), session.key_file()};
+    const CommandLevels::Said said{levels_, session.said_store(), session.reach()};
     if (ranks.rank() == 0) {
       Result<std::unique_ptr<CommandLevels>> made = CommandLevels::open(said, CommandLevels::Use::save);
       VARVE_TRY(follow_first(ranks, made.status()));

@@ -35,6 +35,8 @@ class ServeCommand final : public Command {
                    "what clients over a Unix socket may do: all (default), append or read, as with these keys");
     arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and exit");
     arguments.text("--next", "STORE", next_, std::string("the next level, for varve push --to next: ") + kStoreForms);
+    arguments.text("--s3-endpoint", "URL", s3_endpoint_,
+                   "the service that has the bucket of --next (default: $VARVE_S3_ENDPOINT, $AWS_ENDPOINT_URL_S3)");
     arguments.memory("--memory", memory_bytes_,
                      "memory to use at most, about, for putting together sets of several nodes (default: 512MiB)");
     arguments.count("--connections", "N", connections_, "connections at a time (default: 256)");
@@ -65,6 +67,7 @@ class ServeCommand final : public Command {
       options.key_file = environment;
     VARVE_TRY(take_rights(options));
     options.next = next_;
+    options.s3_endpoint = s3_endpoint_;
     if (connections_ > 0) options.connections_max = connections_;
     options.gather.memory_bytes = memory_bytes_;
     if (log_) options.log = [](const std::string& line) { fmt::print(stderr, "varve serve: {}\n", line); };
@@ -119,7 +122,7 @@ class ServeCommand final : public Command {
     return Store::open(fs, folder_).status();
   }
 
-  std::string listen_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_;
+  std::string listen_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_, s3_endpoint_;
   uint64_t memory_bytes_ = 512_MiB;
   uint32_t connections_ = 0;
   bool log_ = false;

@@ -33,11 +33,11 @@ Result<std::unique_ptr<Store>> Session::open_source(const std::string& location)
 }
 
 Result<StorePlace*> Session::open_place(const std::string& location) {
-  return keep(open_location(location, {.key_file = options_.key_file}));
+  return keep(open_location(location, {.reach = options_.reach}));
 }
 
 Result<StorePlace*> Session::open_any_servers(const std::string& location) {
-  return keep(open_location(location, {.key_file = options_.key_file, .any_servers = true}));
+  return keep(open_location(location, {.reach = options_.reach, .any_servers = true}));
 }
 
 Result<StorePlace*> Session::keep(Result<std::unique_ptr<StorePlace>> opened) {

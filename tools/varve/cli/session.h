@@ -15,8 +15,8 @@ namespace varve::cli {
 
 /// What the command line says to all sub-commands.
 struct CommonOptions {
-  std::string store;     ///< empty: the environment's VARVE_STORE
-  std::string key_file;  ///< of servers over TCP; empty: the environment's VARVE_KEY_FILE
+  std::string store;  ///< empty: the environment's VARVE_STORE
+  ReachOptions reach;
   bool json = false;
 };
 
@@ -27,8 +27,8 @@ class Session {
       : options_(options), messages_(messages), ranks_(ranks) {}
 
   bool json() const { return options_.json; }
-  /// Of servers over TCP; empty unless the command line says it.
-  const std::string& key_file() const { return options_.key_file; }
+  /// Empty where the command line does not say it.
+  const ReachOptions& reach() const { return options_.reach; }
   /// Of --store; empty unless the command line says it.
   const std::string& said_store() const { return options_.store; }
   /// Where the store is (service/location.h). invalid_argument: nobody said.

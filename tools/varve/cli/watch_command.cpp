@@ -309,7 +309,7 @@ class WatchCommand final : public Command {
       if (!to_.empty() || node_count_ > 0)
         return Status::invalid_argument("--levels goes neither with --to nor with --nodes", levels_);
       VARVE_ASSIGN(target.levels,
-                   CommandLevels::open({levels_, session.said_store(), session.key_file()}, CommandLevels::Use::save));
+                   CommandLevels::open({levels_, session.said_store(), session.reach()}, CommandLevels::Use::save));
       target.store = &target.levels->for_saving();
       target.location = levels_;
       return {};

@@ -75,12 +75,12 @@ class Mount {
   Status open_store() {
     if (options_.levels.empty()) {
       source_ = options_.store;
-      VARVE_ASSIGN(place_, open_location(source_, {.key_file = options_.key_file}));
+      VARVE_ASSIGN(place_, open_location(source_, {.reach = options_.reach}));
       VARVE_ASSIGN(own_, varve::open_store(*place_));
       store_ = own_.get();
       return {};
     }
-    const CommandLevels::Said said{.levels = options_.levels, .store = {}, .key_file = options_.key_file};
+    const CommandLevels::Said said{.levels = options_.levels, .store = {}, .reach = options_.reach};
     VARVE_ASSIGN(levels_,
                  CommandLevels::open(said, options_.read_only ? CommandLevels::Use::help : CommandLevels::Use::save));
     store_ = &levels_->for_saving();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/save.h"
+#include "service/location.h"
 #include "varve/status.h"
 
 namespace varve {
@@ -13,11 +14,11 @@ namespace varve {
 using MountLog = std::function<void(const std::string& line)>;
 
 struct MountOptions {
-  std::string store;     ///< as service/location.h has it
-  std::string levels;    ///< in place of it: the nearest is mounted, and sets go on to the others
-  std::string key_file;  ///< of servers
-  std::string folder;    ///< where
-  std::string spool;     ///< empty: a folder of the user, by the store's id
+  std::string store;   ///< as service/location.h has it
+  std::string levels;  ///< in place of it: the nearest is mounted, and sets go on to the others
+  ReachOptions reach;  ///< of servers and buckets
+  std::string folder;  ///< where
+  std::string spool;   ///< empty: a folder of the user, by the store's id
   bool read_only = false;
   bool no_delete = false;
   bool reopen = false;

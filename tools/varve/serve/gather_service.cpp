@@ -117,7 +117,7 @@ Result<TransferNumbers> NextLevel::copy(const Request& request) {
   if (!request.recode.empty()) {
     VARVE_ASSIGN(options.recode, CodecPolicy::parse(request.recode));
   }
-  VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.key_file = key_file_}));
+  VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.reach = reach_}));
   const bool push = request.message == Message::push;
   FolderBackend folder(posix_file_system(), store_path_);
   std::optional<ThrottledBackend> slow;

@@ -16,6 +16,7 @@
 #include "core/sync.h"
 #include "engine/source.h"
 #include "serve/offer.h"
+#include "service/location.h"
 #include "service/node_files.h"
 #include "service/protocol.h"
 
@@ -60,8 +61,8 @@ class ServerLink;
 /// Copies sets between a server's store and that of its next level, for clients who ask for it. One at a time.
 class NextLevel {
  public:
-  NextLevel(std::string store_path, std::string location, std::string key_file)
-      : store_path_(std::move(store_path)), location_(std::move(location)), key_file_(std::move(key_file)) {}
+  NextLevel(std::string store_path, std::string location, ReachOptions reach)
+      : store_path_(std::move(store_path)), location_(std::move(location)), reach_(std::move(reach)) {}
 
   /// Carries out a push or pull; calls `alive` every few seconds meanwhile, from another thread. busy: another one is
   /// at work.
@@ -72,7 +73,8 @@ class NextLevel {
  private:
   Result<TransferNumbers> copy(const Request& request) VARVE_REQUIRES(mutex_);
 
-  const std::string store_path_, location_, key_file_;
+  const std::string store_path_, location_;
+  const ReachOptions reach_;
   Mutex mutex_;  ///< held by the transfer at work
   std::atomic<bool> stopping_{false};
 };

@@ -132,7 +132,8 @@ Status Server::begin() {
   store_->committed = [this] { chunks_->keep_up(); };
   if (!options_.next.empty()) {
     VARVE_TRY(Location::parse(options_.next).status());
-    next_ = std::make_unique<NextLevel>(options_.folder, options_.next, options_.key_file);
+    next_ = std::make_unique<NextLevel>(options_.folder, options_.next,
+                                        ReachOptions{options_.key_file, options_.s3_endpoint});
     store_->transfer = [this](const Request& request, const SignOfLife& alive) {
       return next_->transfer(request, alive);
     };

@@ -65,6 +65,7 @@ struct ServerOptions {
   std::string read_key_file;             ///< the same, with Rights::read
   Rights socket_rights = Rights::all;    ///< of those who come over a Unix socket
   std::string next;                      ///< location of the store that push and pull go to; empty: none
+  std::string s3_endpoint;               ///< of `next`, if that is in a bucket
   size_t connections_max = 256;          ///< of clients that have said hello
   double idle_seconds = 1;               ///< a connection that rests as long ends if another one needs its place
   size_t strangers_max = 64;             ///< connections that have not yet: when one more comes, the oldest ends
