@@ -201,10 +201,10 @@ class Store {
   mutable uint64_t cache_generation_ VARVE_GUARDED_BY(mutex_) = 0;
   mutable std::map<ArenaId, CachedArena> arenas_ VARVE_GUARDED_BY(mutex_);
   mutable std::list<ArenaId> recently_used_ VARVE_GUARDED_BY(mutex_);
-  mutable ConditionVariable opened_;
-  mutable std::set<ArenaId> opening_ VARVE_GUARDED_BY(mutex_);  ///< by some thread just now
 
   mutable ArenaDirectory directory_;
+  mutable ConditionVariable opened_;
+  mutable std::set<ArenaId> opening_ VARVE_GUARDED_BY(mutex_);  ///< by some thread just now
 };
 
 }  // namespace varve
