@@ -134,8 +134,6 @@ class Backend {
 
 /// Makes a folder, and its name durable.
 Status make_folder_durably(Backend& backend, const std::string& folder);
-/// Whether a record that got no name of its own may have been left so.
-inline bool is_draft_name(std::string_view name) { return name.ends_with(".tmp"); }
 /// What the name of an object ends in until it is sealed.
 inline constexpr std::string_view kUnsealedSuffix = ".part";
 /// What an object is called in a folder until it is sealed (FORMAT.md, "The folder of a store").

@@ -144,7 +144,8 @@ Result<std::unique_ptr<RangeReader>> FolderBackend::open(const std::string& name
 
 Status FolderBackend::publish(const std::string& name, ByteSpan contents) {
   const std::string folder = parent_path(name);
-  if (folder == root_) return create_file_durably(fs_, name, contents);
+  const bool is_in_root = folder == parent_path(join_path(root_, "-"));  // however the root is spelled
+  if (is_in_root) return create_file_durably(fs_, name, contents);
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   return create_file_durably(fs_, name, contents, join_path(folder, id.hex() + ".tmp"));
 }

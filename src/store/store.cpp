@@ -131,9 +131,10 @@ constexpr size_t kOpenArenasMax = 256;
 constexpr size_t kOpenArenasShare = 8;
 
 /// Whether a creation that failed, or is going on, may have made it, and nothing is lost with it: a folder of ours that
-/// is empty, or a record that did not get its name.
+/// is empty, or a header that did not get its name.
 Result<bool> is_left_by_a_creation(Backend& backend, const DirectoryEntry& entry) {
-  if (!entry.is_directory) return is_draft_name(entry.name);
+  const std::string header = base_name(Store::header_path(backend.root()));
+  if (!entry.is_directory) return entry.name.starts_with(header + ".") && entry.name.ends_with(".tmp");
   if (std::find(kStoreFolders.begin(), kStoreFolders.end(), entry.name) == kStoreFolders.end()) return false;
   VARVE_ASSIGN(const std::vector<DirectoryEntry> inside, backend.list(join_path(backend.root(), entry.name)));
   return inside.empty();

@@ -234,6 +234,13 @@ struct Failing : InABucket {
       return request.path == refused_ ? S3Fault::refused : S3Fault::none;
     });
   }
+  /// The sets run@1 to run@6, each with something new.
+  void save_six(const Store& store) {
+    for (uint64_t step = 1; step <= 6; ++step) {
+      change(step);
+      ASSERT_TRUE(test::save(store, folder.path(), "run", step).ok());
+    }
+  }
   std::string refused_;
 };
 
@@ -253,10 +260,7 @@ TEST_F(Failing, OfSeveralArenasCommitsNothing) {
 
 TEST_F(Failing, OfSeveralRemovalsLeavesAllMarks) {
   const auto store = Store::open(*own).value();
-  for (uint64_t step = 1; step <= 6; ++step) {
-    change(step);
-    ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
-  }
+  save_six(*store);
   const test::Snapshot last = test::snapshot_of(folder.path());
   for (uint64_t step = 1; step <= 5; ++step) ASSERT_TRUE(Catalog(*store).remove({"run", step}).ok());
   refuse(HttpMethod::remove, "/arenas/", 1);
@@ -274,10 +278,7 @@ TEST_F(Failing, OfSeveralRemovalsLeavesAllMarks) {
 
 TEST_F(Failing, OfSeveralSetsThatAreReadRemovesNothing) {
   const auto store = Store::open(*own).value();
-  for (uint64_t step = 1; step <= 6; ++step) {
-    change(step);
-    ASSERT_TRUE(test::save(*store, folder.path(), "run", step).ok());
-  }
+  save_six(*store);
   const size_t before = service->object_count();
   refuse(HttpMethod::get, "/runs/sets/run/", 3);
   EXPECT_FALSE(prune_store(*store, at_once()).ok());
