@@ -6,7 +6,7 @@
 namespace varve {
 
 namespace {
-constexpr uint64_t kRecordBytesMax = 64_KiB;  // of one that is compared
+constexpr uint64_t kComparedRecordBytesMax = 64_KiB;  // of one that is compared
 constexpr std::string_view kArenaSuffix = ".arena";
 }  // namespace
 
@@ -166,7 +166,7 @@ Status FolderBackend::remove_unchanged(const std::string& name, ByteSpan content
   const Status moved = fs_.rename(name, aside);
   if (moved.code() == StatusCode::not_found) return {};
   VARVE_TRY(moved);
-  const Result<ByteVector> text = read_file(fs_, aside, kRecordBytesMax);
+  const Result<ByteVector> text = read_file(fs_, aside, kComparedRecordBytesMax);
   // Somebody has made it anew meanwhile, and it goes back. Should its maker miss it just now, that makes it anew.
   if (text.ok() && as_text(*text) != as_text(contents) && fs_.rename_no_replace(aside, name).ok()) return {};
   return fs_.remove(aside);

@@ -22,6 +22,9 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
+/// Longer elements (records of many fields) are bytes to an encoder.
+inline constexpr uint32_t kTypedElementBytesMax = 64;
+
 /// What is known of a pack's raw bytes: one type of element, in runs laid one after another. The runs cover the raw
 /// bytes exactly (elements * type.bytes); a pack of which nothing is known has the type BYTES and one run.
 struct PackShape {

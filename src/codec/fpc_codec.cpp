@@ -12,13 +12,13 @@ namespace {
 // Transactions on Computers 58 (2009). FORMAT.md, "fpc": the codes of all values, then the bytes that prediction left
 // over.
 
-constexpr int kDefaultLevel = 16;
-constexpr int kLevelMax = 25;
-constexpr int kLevelMin = 10;
+constexpr int kFpcDefaultLevel = 16;
+constexpr int kFpcLevelMax = 25;
+constexpr int kFpcLevelMin = 10;
 
 /// Tables larger than the data gain nothing, and would let a hostile level allocate at will.
 int level_max(uint64_t elements) {
-  return std::clamp(static_cast<int>(std::bit_width(elements)), kLevelMin, kLevelMax);
+  return std::clamp(static_cast<int>(std::bit_width(elements)), kFpcLevelMin, kFpcLevelMax);
 }
 
 /// The two predictors: each looks up what followed the last time that the values (FCM) or their differences (DFCM) went
@@ -74,9 +74,9 @@ class FpcCodec final : public Codec {
 
   /// `level` is the binary logarithm of the tables' entries, 1 to 25; tables larger than the data are cut.
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
-    if (level < 0 || level > kLevelMax) return Status::invalid_argument("fpc has the levels 1 to 25");
+    if (level < 0 || level > kFpcLevelMax) return Status::invalid_argument("fpc has the levels 1 to 25");
     const uint64_t elements = in.size() / 8;
-    const int used_level = std::min(level == 0 ? kDefaultLevel : level, level_max(elements));
+    const int used_level = std::min(level == 0 ? kFpcDefaultLevel : level, level_max(elements));
     const bool big_endian = number_format(shape.type).big_endian;
     ByteWriter(params).u8(static_cast<uint8_t>(used_level | (big_endian ? 0x80 : 0)));
 

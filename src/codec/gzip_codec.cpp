@@ -8,8 +8,8 @@
 namespace varve {
 namespace {
 
-constexpr int kDefaultLevel = 6;
-constexpr int kLevelMax = 12;
+constexpr int kGzipDefaultLevel = 6;
+constexpr int kGzipLevelMax = 12;
 
 struct CompressorDeleter {
   void operator()(libdeflate_compressor* compressor) const { libdeflate_free_compressor(compressor); }
@@ -19,7 +19,7 @@ struct DecompressorDeleter {
 };
 
 libdeflate_compressor* compressor_of(int level) {
-  thread_local std::array<std::unique_ptr<libdeflate_compressor, CompressorDeleter>, kLevelMax + 1> compressors;
+  thread_local std::array<std::unique_ptr<libdeflate_compressor, CompressorDeleter>, kGzipLevelMax + 1> compressors;
   auto& compressor = compressors[static_cast<size_t>(level)];
   if (!compressor) compressor.reset(libdeflate_alloc_compressor(level));
   return compressor.get();
@@ -33,8 +33,8 @@ class GzipCodec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector&, ByteVector& out) const override {
-    if (level < 0 || level > kLevelMax) return Status::invalid_argument("gzip has the levels 1 to 12");
-    libdeflate_compressor* compressor = compressor_of(level == 0 ? kDefaultLevel : level);
+    if (level < 0 || level > kGzipLevelMax) return Status::invalid_argument("gzip has the levels 1 to 12");
+    libdeflate_compressor* compressor = compressor_of(level == 0 ? kGzipDefaultLevel : level);
     if (compressor == nullptr) return Status::resource_limit("gzip: out of memory");
     const size_t before = out.size();
     out.resize(before + libdeflate_gzip_compress_bound(compressor, in.size()));

@@ -11,7 +11,7 @@ namespace {
 // Isenburg, "Fast and efficient compression of floating-point data", 2006. FORMAT.md, "lorenzo". Taken over the flat
 // run, differences need no special case at row ends, and stay exact for any part of an array.
 
-constexpr int kLevelMax = 4;
+constexpr int kLorenzoLevelMax = 4;
 /// Differences along all dimensions, then once more along the fastest: predicts straight lines.
 constexpr int kSecondOrderLevel = 4;
 
@@ -42,7 +42,7 @@ class LorenzoCodec final : public Codec {
   /// `level`: 1 to 3 take the differences along so many dimensions at most, 4 along all and once more along the
   /// fastest; 0: along all.
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector& params, ByteVector& out) const override {
-    if (level < 0 || level > kLevelMax) return Status::invalid_argument("lorenzo has the levels 0 to 4");
+    if (level < 0 || level > kLorenzoLevelMax) return Status::invalid_argument("lorenzo has the levels 0 to 4");
     const kernels::NumberFormat format = number_format(shape.type);
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
     const std::vector<NumberRun> runs = number_runs(shape, whole_bytes / format.bytes);
@@ -63,7 +63,7 @@ class LorenzoCodec final : public Codec {
     VARVE_ASSIGN(const uint8_t head, reader.u8());
     VARVE_ASSIGN(const kernels::NumberFormat format, unpack_number_format(head & 15));
     const int level = head >> 4;
-    if (level > kLevelMax) return Status::corrupt("unknown level");
+    if (level > kLorenzoLevelMax) return Status::corrupt("unknown level");
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
     VARVE_ASSIGN(const std::vector<NumberRun> runs, read_runs(reader, whole_bytes / format.bytes));
     if (!reader.at_end()) return Status::corrupt("bytes are left after the parameters");

@@ -8,8 +8,8 @@
 namespace varve {
 namespace {
 
-constexpr int kDefaultLevel = 6;
-constexpr int kLevelMax = 9;
+constexpr int kLzmaDefaultLevel = 6;
+constexpr int kLzmaLevelMax = 9;
 
 /// A dictionary as large as the data needs it, a power of two: also what a decoder may be made to allocate.
 unsigned dictionary_log2(size_t bytes) {
@@ -24,9 +24,9 @@ class LzmaCodec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape&, int level, ByteVector& params, ByteVector& out) const override {
-    if (level < 0 || level > kLevelMax) return Status::invalid_argument("lzma has the levels 1 to 9");
+    if (level < 0 || level > kLzmaLevelMax) return Status::invalid_argument("lzma has the levels 1 to 9");
     lzma_options_lzma options;
-    if (lzma_lzma_preset(&options, static_cast<uint32_t>(level == 0 ? kDefaultLevel : level))) {
+    if (lzma_lzma_preset(&options, static_cast<uint32_t>(level == 0 ? kLzmaDefaultLevel : level))) {
       return Status::unsupported("this liblzma lacks the preset");
     }
     const unsigned log2 = dictionary_log2(in.size());

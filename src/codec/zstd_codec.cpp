@@ -13,8 +13,8 @@
 namespace varve {
 namespace {
 
-constexpr int kDefaultLevel = 1;
-constexpr int kLevelMin = -7;
+constexpr int kZstdDefaultLevel = 1;
+constexpr int kZstdLevelMin = -7;
 constexpr size_t kSegmentBytes = 8_KiB;
 constexpr size_t kSampleBytes = 2_KiB;
 constexpr size_t kRoomKeptMax = 8_MiB;
@@ -103,12 +103,12 @@ class ZstdCodec final : public Codec {
   bool applies_to(const PackShape&) const override { return true; }
 
   Status encode(ByteSpan in, const PackShape& shape, int level, ByteVector&, ByteVector& out) const override {
-    if (level < kLevelMin || level > ZSTD_maxCLevel())
-      return Status::invalid_argument(fmt::format("zstd has the levels {} to {}", kLevelMin, ZSTD_maxCLevel()));
+    if (level < kZstdLevelMin || level > ZSTD_maxCLevel())
+      return Status::invalid_argument(fmt::format("zstd has the levels {} to {}", kZstdLevelMin, ZSTD_maxCLevel()));
     thread_local std::unique_ptr<ZSTD_CCtx, ContextDeleter> context(ZSTD_createCCtx());
     if (!context) return Status::resource_limit("zstd: out of memory");
     ZSTD_CCtx_reset(context.get(), ZSTD_reset_session_and_parameters);
-    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level == 0 ? kDefaultLevel : level);
+    ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level == 0 ? kZstdDefaultLevel : level);
     ZSTD_CCtx_setPledgedSrcSize(context.get(), in.size());
     if (ZSTD_versionNumber() == ZSTD_VERSION_NUMBER) {
       // Neither input nor output moves, so that nothing need be copied to buffers of the library's own.

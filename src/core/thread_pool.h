@@ -73,13 +73,13 @@ class ThreadPool {
   template <class Callable>
   auto submit(Callable callable) {
     using Returned = std::invoke_result_t<Callable&>;
-    using Outcome = GuardedOutcome<Returned>;
+    using Guarded = GuardedOutcome<Returned>;
     // Shared, since std::function can hold only what is copyable.
-    auto promise = std::make_shared<typename Task<Outcome>::Promise>();
+    auto promise = std::make_shared<typename Task<Guarded>::Promise>();
     auto work = std::make_shared<Callable>(std::move(callable));
-    Task<Outcome> task(promise);
+    Task<Guarded> task(promise);
     run([promise = std::move(promise), work = std::move(work)]() mutable {
-      Outcome outcome = run_guarded(*work);
+      Guarded outcome = run_guarded(*work);
       work.reset();  // what the callable owns is gone before its outcome is known
       promise->keep(std::move(outcome));
     });

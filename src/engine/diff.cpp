@@ -16,11 +16,11 @@
 namespace varve {
 
 namespace {
-constexpr size_t kElementBytesMax = 8;
+constexpr size_t kShownElementBytesMax = 8;
 
 /// An element in the byte order of load_le().
 struct Element {
-  std::byte raw[kElementBytesMax];
+  std::byte raw[kShownElementBytesMax];
 
   Element(const std::byte* at, const ElementType& type) {
     std::memcpy(raw, at, type.bytes);
@@ -78,7 +78,7 @@ double ElementDifference::rms(uint64_t element_count) const {
 }
 
 namespace {
-constexpr uint64_t kWindowBytes = 1_MiB;
+constexpr uint64_t kComparedBytes = 1_MiB;
 
 /// Whether two references, from some bytes into each, refer to the same.
 bool same_source(const Leaf& leaf_a, const Reference& a, uint64_t skip_a, const Leaf& leaf_b, const Reference& b,
@@ -99,7 +99,7 @@ uint64_t same_bytes(const StoredStream& a, const StoredStream& b, uint64_t begin
   while (true) {
     const uint64_t skip_a = at - at_a, skip_b = at - at_b;
     if (!same_source(a.leaf, a.references[i], skip_a, b.leaf, b.references[j], skip_b))
-      return (at - begin) / kWindowBytes * kWindowBytes;
+      return (at - begin) / kComparedBytes * kComparedBytes;
     at += std::min(a.references[i].bytes - skip_a, b.references[j].bytes - skip_b);
     if (at >= end) return end - begin;
     if (at_a + a.references[i].bytes <= at) at_a += a.references[i++].bytes;
@@ -116,13 +116,13 @@ uint64_t StoredStream::bytes() const {
 
 Status StreamComparer::visit_windows(const StoredStream& a, const StoredStream& b, uint64_t bytes,
                                      const std::function<bool(ByteSpan, ByteSpan)>& visit) {
-  for (uint64_t at = 0; at < bytes; at += kWindowBytes) {
+  for (uint64_t at = 0; at < bytes; at += kComparedBytes) {
     if (progress_.cancelled()) return Status::cancelled();
     const uint64_t same = same_bytes(a, b, at, bytes);
     progress_.advance(same);
     at += same;
     if (at >= bytes) break;
-    const size_t window_bytes = std::min(kWindowBytes, bytes - at);
+    const size_t window_bytes = std::min(kComparedBytes, bytes - at);
     progress_.advance(window_bytes);
     old_window_.resize(window_bytes);
     new_window_.resize(window_bytes);

@@ -19,8 +19,6 @@ constexpr uint64_t kSmallVariableBytesMax = 8_MiB;
 /// are of: so that the leaf can hold them, and all references.
 constexpr uint64_t kLayoutBytesMax = 64_MiB;
 constexpr uint64_t kClassesPerFileMax = kClassesPerLeafMax / 2;
-/// Elements larger than this (records of many fields) are treated as bytes.
-constexpr uint32_t kElementBytesMax = 64;
 
 class Describer {
  public:
@@ -139,7 +137,7 @@ class Describer {
                                             : options_.match.class_key(variable, opaque_file));
     file.class_of.push_back(stream.class_id);
     const ElementType type = storage_type(variable);
-    if (type.bytes <= kElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
+    if (type.bytes <= kTypedElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
     const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;
     if (!variable.encoded) stream.dims.assign(shape.rbegin(), shape.rend());
     std::erase(stream.dims, uint64_t{1});

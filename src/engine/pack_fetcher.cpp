@@ -68,11 +68,6 @@ ChunkIndex::Cursor* ChunkFinder::cursor_of(const Store& store) {
   return opened.cursor ? &*opened.cursor : nullptr;
 }
 
-namespace {
-/// Longer elements are bytes to an encoder, as they are when they are saved.
-constexpr uint32_t kElementBytesMax = 64;
-}  // namespace
-
 PackShapes::PackShapes(const Leaf& leaf) {
   for (const TreeFile& file : leaf.files) {
     for (uint32_t stream = 0; stream < file.streams.size(); ++stream) {
@@ -92,7 +87,7 @@ PackShapes::PackShapes(const Leaf& leaf) {
 ElementType PackShapes::type_of(const Piece& piece) {
   if (piece.stream == 0) return {};
   const Variable& variable = piece.file->layout.variables[piece.stream - 1];
-  return variable.encoded || variable.type.bytes > kElementBytesMax ? ElementType{} : variable.type;
+  return variable.encoded || variable.type.bytes > kTypedElementBytesMax ? ElementType{} : variable.type;
 }
 
 Run PackShapes::run_of(const Piece& piece, const ElementType& type) {

@@ -22,7 +22,7 @@ namespace varve {
 
 namespace {
 /// Each may have two descriptors.
-constexpr size_t kOpenFilesMax = 256;
+constexpr size_t kTargetFilesMax = 256;
 constexpr size_t kOpenFilesShare = 8;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
 
@@ -69,7 +69,7 @@ void remove_left_overs(int root, const std::string& folder) {
 RestoreTarget::RestoreTarget(std::string folder, bool overwrite)
     : folder_(std::move(folder)),
       overwrite_(overwrite),
-      open_files_max_(descriptors_for(kOpenFilesMax, kOpenFilesShare)) {}
+      open_files_max_(descriptors_for(kTargetFilesMax, kOpenFilesShare)) {}
 
 std::string RestoreTarget::describe(const std::string& path) const { return join_path(folder_, path); }
 

@@ -144,7 +144,7 @@ Status check_unchanged(const std::string& folder, const SourceFile& file) {
 
 namespace {
 /// All readers of this process together, as far as each has more than one.
-constexpr size_t kOpenFilesMax = 512;
+constexpr size_t kSourceFilesMax = 512;
 std::atomic<size_t> open_file_count{0};
 constexpr size_t kSmallExtentBytes = 4096;
 /// What a window may read in vain between two extents: about what a system call costs.
@@ -155,7 +155,7 @@ constexpr size_t kWindowBytes = 64_KiB;
 SourceReader::SourceReader(std::string folder, const std::vector<SourceFile>& files)
     : folder_(std::move(folder)),
       files_(files),
-      open_files_max_(descriptors_for(kOpenFilesMax, 4)),
+      open_files_max_(descriptors_for(kSourceFilesMax, 4)),
       seen_(files.size()) {}
 
 SourceReader::~SourceReader() { open_file_count -= open_.size(); }

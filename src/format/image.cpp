@@ -11,8 +11,8 @@ namespace varve {
 namespace {
 
 // FORMAT.md, "Snapshot image": magic 8 | version u16 | zero u16 | zero u32 | table bytes u64 | table | crc32c u32
-constexpr std::string_view kMagic = "VARVEIMG";
-constexpr uint16_t kVersion = 1;
+constexpr std::string_view kImageMagic = "VARVEIMG";
+constexpr uint16_t kImageVersion = 1;
 constexpr uint64_t kChecksumBytes = 4;
 constexpr uint64_t kImageBytesMax = 1ULL << 60;
 // FORMAT.md, "Limits"
@@ -158,8 +158,8 @@ ByteVector encode_image_header(const ImageTable& table) {
   ByteVector bytes;
   bytes.reserve(table.header_bytes);
   ByteWriter out(bytes);
-  out.bytes(as_bytes(kMagic));
-  out.le16(kVersion);
+  out.bytes(as_bytes(kImageMagic));
+  out.le16(kImageVersion);
   out.le16(0);
   out.le32(0);
   out.le64(encoded.size());
@@ -171,10 +171,10 @@ ByteVector encode_image_header(const ImageTable& table) {
 
 Result<uint64_t> image_header_bytes(ByteSpan prefix, uint64_t image_bytes) {
   ByteReader in(prefix);
-  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kMagic.size()));
-  if (as_text(magic) != kMagic) return Status::corrupt("this is no image of a snapshot");
+  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kImageMagic.size()));
+  if (as_text(magic) != kImageMagic) return Status::corrupt("this is no image of a snapshot");
   VARVE_ASSIGN(const uint16_t version, in.le16());
-  if (version != kVersion) {
+  if (version != kImageVersion) {
     return Status::unsupported(fmt::format("the snapshot's image is of version {}", version), {},
                                "use a newer version of varve");
   }

@@ -221,7 +221,7 @@ Status map_array(hid_t type, MappedType& mapped) {
 }
 
 /// A hard link of a group. `address` identifies the object, however many links there are to it.
-struct Link {
+struct NamedLink {
   std::string name;
   haddr_t address;
 };
@@ -229,7 +229,7 @@ struct Link {
 herr_t collect_hard_link(hid_t, const char* name, const H5L_info_t* info, void* into) {
   // Soft and external links lead to objects that have a hard link of their own, or out of the file.
   if (info->type != H5L_TYPE_HARD) return 0;
-  auto& links = *static_cast<std::vector<Link>*>(into);
+  auto& links = *static_cast<std::vector<NamedLink>*>(into);
   if (links.size() >= kVariablesPerFileMax) return -1;
   links.push_back({name, info->u.address});
   return 0;
@@ -249,7 +249,7 @@ class FileVisitor {
     VARVE_TRY(visit_group(root.get(), "/"));
     // Groups wait in a list instead of on the stack, so that nesting cannot exhaust it.
     for (; !groups_.empty(); groups_.pop_front()) {
-      const Link group = std::move(groups_.front());
+      const NamedLink group = std::move(groups_.front());
       Handle opened(H5Oopen_by_addr(file_, group.address), H5Oclose);
       if (!opened.valid()) return library_error("open a group", group.name);
       VARVE_TRY(visit_group(opened.get(), group.name + "/"));
@@ -264,7 +264,7 @@ class FileVisitor {
     if (H5Literate(group, H5_INDEX_NAME, H5_ITER_NATIVE, &position, collect_hard_link, &links_) < 0) {
       return library_error("list a group", path);
     }
-    for (const Link& link : links_) {
+    for (const NamedLink& link : links_) {
       if (!visited_.insert(link.address).second) continue;
       if (visited_.size() > kVariablesPerFileMax) return Status::resource_limit("the file has too many objects");
       std::string name = path + link.name;
@@ -428,8 +428,8 @@ class FileVisitor {
   DriverFile& driver_;
   Layout layout_{.format = "hdf5", .variables = {}};
   std::unordered_set<haddr_t> visited_;
-  std::vector<Link> links_;  ///< of the group that is being visited
-  std::deque<Link> groups_;  ///< to be visited, with full names
+  std::vector<NamedLink> links_;  ///< of the group that is being visited
+  std::deque<NamedLink> groups_;  ///< to be visited, with full names
   uint64_t extent_count_ = 0;
 };
 

@@ -37,6 +37,9 @@ struct LayoutReadOptions {
   bool sidecars = true;
 };
 
+/// More of them than this are not kept busy by what uses the layouts.
+inline constexpr unsigned kUsefulReaderProcesses = 4;
+
 struct LayoutServiceOptions {
   unsigned worker_count = 1;  ///< reader processes at most; each is started when it is first needed
   ReaderLimits limits;

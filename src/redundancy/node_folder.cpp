@@ -16,7 +16,7 @@ namespace varve {
 namespace {
 /// A number in its shortest form.
 template <class Number>
-std::optional<Number> parse_number(std::string_view digits) {
+std::optional<Number> parse_shortest(std::string_view digits) {
   Number number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
@@ -27,7 +27,7 @@ std::optional<Number> parse_number(std::string_view digits) {
 std::optional<SetName> parse_set_name(std::string_view text) {
   const size_t at = text.rfind('@');
   if (at == std::string_view::npos) return std::nullopt;
-  const std::optional<uint64_t> step = parse_number<uint64_t>(text.substr(at + 1));
+  const std::optional<uint64_t> step = parse_shortest<uint64_t>(text.substr(at + 1));
   if (!step || !check_job_name(text.substr(0, at)).ok()) return std::nullopt;
   return SetName{std::string(text.substr(0, at)), *step};
 }
@@ -41,8 +41,8 @@ std::optional<NodeLabel> NodeLabel::parse(std::string_view text) {
   const size_t of = groups.find("-of-");
   if (of == std::string_view::npos) return std::nullopt;
   std::optional<SetName> set = parse_set_name(text.substr(0, dot));
-  const std::optional<uint32_t> number = parse_number<uint32_t>(groups.substr(0, of));
-  const std::optional<uint32_t> count = parse_number<uint32_t>(groups.substr(of + 4));
+  const std::optional<uint32_t> number = parse_shortest<uint32_t>(groups.substr(0, of));
+  const std::optional<uint32_t> count = parse_shortest<uint32_t>(groups.substr(of + 4));
   if (!set || !number || !count || *number == 0 || *number > *count) return std::nullopt;
   return NodeLabel{std::move(*set), *number - 1, *count};
 }

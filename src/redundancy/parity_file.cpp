@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kMagic = "VARVEPAR";
 constexpr uint16_t kVersion = 1;
 constexpr size_t kFixedBytes = 16;  ///< before the description
-constexpr size_t kSumBytes = 4;
+constexpr size_t kHeaderSumBytes = 4;
 
 /// The header's fields but for the description.
 struct FixedFields {
@@ -61,13 +61,13 @@ Result<ParityHeader> read_parity_header(File& file, const std::string& path) {
   ByteVector bytes(kFixedBytes);
   VARVE_TRY(read_exactly(file, 0, bytes, path));
   VARVE_ASSIGN(const FixedFields fields, decode_fixed(bytes, path));
-  const uint64_t header_bytes = kFixedBytes + uint64_t{fields.description_bytes} + kSumBytes;
+  const uint64_t header_bytes = kFixedBytes + uint64_t{fields.description_bytes} + kHeaderSumBytes;
   if (fields.description_bytes > kDescriptionBytesMax || header_bytes > file_bytes) {
     return Status::corrupt("the header of a redundancy file is longer than it can be", path);
   }
   bytes.resize(header_bytes);
   VARVE_TRY(read_exactly(file, kFixedBytes, MutableByteSpan(bytes).subspan(kFixedBytes), path));
-  const ByteSpan summed = ByteSpan(bytes).first(header_bytes - kSumBytes);
+  const ByteSpan summed = ByteSpan(bytes).first(header_bytes - kHeaderSumBytes);
   if (load_le<uint32_t>(bytes.data() + summed.size()) != crc32c(summed)) {
     return Status::corrupt("the header of a redundancy file does not match its checksum", path);
   }
@@ -99,10 +99,10 @@ Result<ParityFileWriter> ParityFileWriter::create(FileSystem& fs, const std::str
 
 Status ParityFileWriter::append(ByteSpan block) {
   if (row_ == group_.geometry().parity_parts() ||
-      group_.record_bytes(position_, row_, block_) != kSumBytes + block.size()) {
+      group_.record_bytes(position_, row_, block_) != kHeaderSumBytes + block.size()) {
     return Status::internal("a block of a redundancy file is out of turn");
   }
-  record_.resize(kSumBytes);
+  record_.resize(kHeaderSumBytes);
   store_le<uint32_t>(record_.data(), group_.record_sum(position_, offset_, block));
   record_.insert(record_.end(), block.begin(), block.end());
   VARVE_TRY(file_->write_at(offset_, record_));
@@ -118,7 +118,7 @@ Status ParityFileWriter::finish() {
 }
 
 Result<ByteSpan> open_parity_record(const ParityGroup& group, uint32_t position, uint64_t offset, ByteSpan record) {
-  const ByteSpan block = record.subspan(std::min(record.size(), kSumBytes));
+  const ByteSpan block = record.subspan(std::min(record.size(), kHeaderSumBytes));
   if (block.empty() || load_le<uint32_t>(record.data()) != group.record_sum(position, offset, block)) {
     return Status::corrupt(fmt::format("a block of a redundancy file does not match its checksum (byte {})", offset),
                            group.name_of(position));

@@ -89,8 +89,7 @@ uint64_t StripeGeometry::block_bytes(uint32_t stripe, uint64_t block) const {
 }
 
 namespace {
-constexpr size_t kSumBytes = sizeof(Score::bytes);
-constexpr size_t kRecordSumBytes = 4;
+constexpr size_t kScoreBytes = sizeof(Score::bytes);
 /// As much of the description's score goes into the checksum of a block.
 constexpr size_t kTagBytes = 16;
 
@@ -111,13 +110,13 @@ Result<ProtectedFile> read_file_entry(ByteReader& in) {
   file.name = name;
   VARVE_ASSIGN(file.bytes, in.varint());
   if (file.bytes > kStreamBytesMax) return Status::corrupt("a protected file has an impossible size", file.name);
-  VARVE_ASSIGN(const ByteSpan sum, in.bytes(kSumBytes));
+  VARVE_ASSIGN(const ByteSpan sum, in.bytes(kScoreBytes));
   std::copy(sum.begin(), sum.end(), file.sum.bytes.begin());
   return file;
 }
 
 Result<ProtectedMember> read_member(ByteReader& in, uint32_t data_parts) {
-  constexpr uint64_t kFileEntryBytesMin = 2 + kSumBytes;
+  constexpr uint64_t kFileEntryBytesMin = 2 + kScoreBytes;
   ProtectedMember member;
   VARVE_ASSIGN(const std::string_view node, in.text());
   member.node = node;
@@ -173,7 +172,7 @@ Status check_group(const ProtectedGroup& group) {
   if (!redundancy.ok() || *redundancy != group.redundancy) {
     return Status::invalid_argument("impossible redundancy", group.redundancy.text());
   }
-  VARVE_TRY(ScoreFunction::create(group.algorithm, kSumBytes).status());
+  VARVE_TRY(ScoreFunction::create(group.algorithm, kScoreBytes).status());
   std::set<std::string_view> nodes;
   for (const ProtectedMember& member : group.members) {
     VARVE_TRY(check_member(member, group.redundancy.data_parts));
@@ -290,7 +289,7 @@ ParityGroup::ParityGroup(ProtectedGroup group, StripeGeometry geometry, ByteVect
     : group_(std::move(group)),
       geometry_(std::move(geometry)),
       description_(std::move(description)),
-      description_score_(ScoreFunction::create(group_.algorithm, kSumBytes).value()(description_)) {}
+      description_score_(ScoreFunction::create(group_.algorithm, kScoreBytes).value()(description_)) {}
 
 std::string ParityGroup::name_of(uint32_t position) const {
   return fmt::format("{} (position {})", member(position).node, position);

@@ -39,6 +39,7 @@ struct Redundancy {
 
 /// Parity is made of blocks of this size; the last one of a piece may be shorter.
 inline constexpr uint64_t kParityBlockBytes = 1_MiB;
+inline constexpr size_t kRecordSumBytes = 4;  ///< the checksum before each block
 /// A node protects at most so many bytes, so that no sum of some of them overflows.
 inline constexpr uint64_t kStreamBytesMax = uint64_t{1} << 50;
 inline constexpr uint32_t kGroupMembersMax = 1024;

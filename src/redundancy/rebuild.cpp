@@ -151,8 +151,6 @@ std::vector<uint32_t> RebuildPlan::sources(const RebuildPlan::Task& task) const 
 }
 
 namespace {
-
-constexpr size_t kRecordSumBytes = 4;
 /// Room for a record, so that its block begins at a multiple of the widest vectors.
 constexpr size_t kBlockAt = 64;
 

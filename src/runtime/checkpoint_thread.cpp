@@ -63,7 +63,7 @@ void GroupProgress::finish(uint64_t step) {
 
 namespace {
 /// How long a change that nobody rings for (a member that died) may stay unseen.
-constexpr std::chrono::milliseconds kLookInterval(200);
+constexpr std::chrono::milliseconds kThreadLookInterval(200);
 /// Between looks whether the other groups are done: from the first to the last.
 constexpr std::chrono::milliseconds kFirstPause(1), kLongestPause(200);
 }  // namespace
@@ -180,7 +180,7 @@ void CheckpointThread::run() {
       }
       look_at_published();
       if (stopping && published_.empty()) break;
-      bell_.wait(seen, published_.empty() ? kLookInterval : pause);
+      bell_.wait(seen, published_.empty() ? kThreadLookInterval : pause);
       pause = std::min(2 * pause, kLongestPause);
     }
   }

@@ -39,7 +39,7 @@ bool contains(const ProcessorSet& processors, uint32_t number) {
   return std::binary_search(processors.begin(), processors.end(), number);
 }
 
-Result<uint32_t> parse_number(std::string_view text) {
+Result<uint32_t> parse_processor(std::string_view text) {
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number > kProcessorNumberMax) {
@@ -77,10 +77,10 @@ Result<ProcessorSet> parse_processors(std::string_view text) {
     const size_t comma = text.find(',');
     const std::string_view range = text.substr(0, comma);
     const size_t dash = range.find('-');
-    VARVE_ASSIGN(const uint32_t first, parse_number(range.substr(0, dash)));
+    VARVE_ASSIGN(const uint32_t first, parse_processor(range.substr(0, dash)));
     uint32_t last = first;
     if (dash != std::string_view::npos) {
-      VARVE_ASSIGN(last, parse_number(range.substr(dash + 1)));
+      VARVE_ASSIGN(last, parse_processor(range.substr(dash + 1)));
     }
     for (uint32_t number = first; number <= last; ++number) processors.insert(number);
     if (comma == std::string_view::npos) break;
@@ -233,7 +233,7 @@ ByteVector encode(const RankProcessors& rank) {
   return bytes;
 }
 
-Result<RankProcessors> decode(ByteSpan bytes) {
+Result<RankProcessors> decode_processors(ByteSpan bytes) {
   ByteReader in(bytes);
   RankProcessors rank;
   VARVE_ASSIGN(const std::string_view node, in.text());
@@ -287,7 +287,7 @@ Result<ProcessorSet> agree_on_free_processors(Communicator& ranks, std::string_v
   ProcessorSet taken;
   uint32_t ordinal = 0, sharers = 0;
   for (uint32_t rank = 0; rank < told.size(); ++rank) {
-    VARVE_ASSIGN(const RankProcessors other, decode(told[rank]));
+    VARVE_ASSIGN(const RankProcessors other, decode_processors(told[rank]));
     if (other.node != mine.node) continue;
     if (other.bound.empty()) return ProcessorSet();  // it may be anywhere
     ProcessorSet both;

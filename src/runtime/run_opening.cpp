@@ -17,8 +17,6 @@
 namespace varve {
 
 namespace {
-constexpr const char* kNodeVariable = "VARVE_NODE";
-
 /// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
 constexpr uint32_t kUsefulWorkersMax = 16;
 

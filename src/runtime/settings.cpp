@@ -22,8 +22,6 @@ namespace varve {
 namespace {
 constexpr const char* kDefaultFile = "varve.toml";
 constexpr const char* kFileVariable = "VARVE_OPTIONS_FILE";
-/// Says where a process runs (placement.h), and so is no option.
-constexpr const char* kNodeVariable = "VARVE_NODE";
 constexpr const char* kFallbackJob = "run";
 constexpr uint64_t kFileBytesMax = 1_MiB;
 

@@ -71,6 +71,9 @@ struct Settings {
   std::vector<Status> warnings;
 };
 
+/// The variable of the environment that says on which node a process is to count (placement.h): no option.
+inline constexpr const char* kNodeVariable = "VARVE_NODE";
+
 /// What options are taken from, beside the program's own.
 struct SettingsSources {
   /// By the options' names: what `varve` was told by its own options, of which --key-file is key_file.

@@ -120,7 +120,7 @@ void RemoteMember::post(const GroupNews& news) {
 using Kind = RelayMessage::Kind;
 
 namespace {
-constexpr std::chrono::milliseconds kLookInterval(200);
+constexpr std::chrono::milliseconds kRelayLookInterval(200);
 /// No question is for more, so that a leader gone wild cannot have all memory taken.
 constexpr uint64_t kReadBytesMax = 1_GiB;
 }  // namespace
@@ -168,7 +168,7 @@ void SnapshotRelay::run() {
     } else if (stopping) {
       return tell_end();
     } else {
-      view_->bell().wait(seen, kLookInterval);
+      view_->bell().wait(seen, kRelayLookInterval);
     }
   }
   // The leader cannot be reached: the rank must not wait for it for ever.

@@ -27,12 +27,6 @@ constexpr long kStallBytesPerSecond = 1000;
 constexpr long kReceiveBytes = 512L * 1024;
 constexpr long kSendBytes = 512L * 1024;
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
-}
-
 /// The functions of libcurl. It is loaded when the first transport is made: it draws in thirty other libraries, and no
 /// program that does not use S3 should wait for them whenever it starts.
 struct CurlLibrary {
@@ -388,6 +382,12 @@ std::string ascii_lower_case(std::string_view text) {
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return lower;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin);
 }
 
 const std::string* HttpReply::header(std::string_view name) const {

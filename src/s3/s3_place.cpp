@@ -28,12 +28,6 @@ bool is_letter_or_digit(char c) { return is_lower_or_digit(c) || (c >= 'A' && c 
 bool is_key_byte(char c) { return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_' || c == '~'; }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 // docs.aws.amazon.com, "General purpose bucket naming rules".
 Status check_bucket(std::string_view bucket) {
   const auto refused = [&](const char* why) {

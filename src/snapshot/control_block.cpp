@@ -88,8 +88,8 @@ Result<GroupNews> decode_news(ByteSpan bytes) {
 
 namespace {
 
-constexpr std::string_view kMagic = "VARVECTL";
-constexpr uint32_t kVersion = 2;
+constexpr std::string_view kControlMagic = "VARVECTL";
+constexpr uint32_t kControlVersion = 2;
 constexpr uint64_t kIdentityBytes = 128;
 constexpr size_t kOutcomeBytes = 1000;
 constexpr size_t kNewsWords = kNewsBytesMax / sizeof(uint64_t);
@@ -106,8 +106,8 @@ constexpr int kNewsAttempts = 1000;
 ByteVector encode_identity(const ControlBlock::Identity& identity) {
   ByteVector bytes;
   ByteWriter out(bytes);
-  out.bytes(as_bytes(kMagic));
-  out.le32(kVersion);
+  out.bytes(as_bytes(kControlMagic));
+  out.le32(kControlVersion);
   out.bytes(identity.run.bytes);
   out.bytes(identity.process.boot.bytes);
   out.le64(identity.process.pid_namespace);
@@ -129,10 +129,10 @@ Result<UniqueId> get_id(ByteReader& in) {
 
 Result<ControlBlock::Identity> decode_identity(ByteSpan bytes) {
   ByteReader in(bytes);
-  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kMagic.size()));
-  if (as_text(magic) != kMagic) return Status::corrupt("this is no control segment");
+  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kControlMagic.size()));
+  if (as_text(magic) != kControlMagic) return Status::corrupt("this is no control segment");
   VARVE_ASSIGN(const uint32_t version, in.le32());
-  if (version != kVersion) return Status::unsupported("a control segment of another version of varve");
+  if (version != kControlVersion) return Status::unsupported("a control segment of another version of varve");
   ControlBlock::Identity identity;
   VARVE_ASSIGN(identity.run, get_id(in));
   VARVE_ASSIGN(identity.process.boot, get_id(in));

@@ -9,8 +9,8 @@ namespace varve {
 namespace {
 
 // magic 8 | version u32 | description bytes u32 | crc32c u32 of the description | zero u32 | description
-constexpr std::string_view kMagic = "VARVESLT";
-constexpr uint32_t kVersion = 1;
+constexpr std::string_view kSlotMagic = "VARVESLT";
+constexpr uint32_t kSlotVersion = 1;
 constexpr uint64_t kPrefixBytes = 24;
 constexpr uint64_t kPartBytesMin = 8 + 1 + 8 + 8 + 1;
 constexpr uint32_t kNoGrid = std::numeric_limits<uint32_t>::max();
@@ -111,8 +111,8 @@ Result<SlotDescription> decode_body(ByteSpan body) {
 void encode_slot_description(const SlotDescription& description, ByteVector& out) {
   const size_t begin = out.size();
   ByteWriter writer(out);
-  writer.bytes(as_bytes(kMagic));
-  writer.le32(kVersion);
+  writer.bytes(as_bytes(kSlotMagic));
+  writer.le32(kSlotVersion);
   out.resize(begin + kPrefixBytes);  // length and checksum follow below
   writer.bytes(description.run.bytes);
   writer.le32(description.rank);
@@ -133,10 +133,10 @@ void encode_slot_description(const SlotDescription& description, ByteVector& out
 
 Result<SlotDescription> decode_slot_description(ByteSpan segment) {
   ByteReader in(segment);
-  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kMagic.size()));
-  if (as_text(magic) != kMagic) return Status::corrupt("this is no snapshot");
+  VARVE_ASSIGN(const ByteSpan magic, in.bytes(kSlotMagic.size()));
+  if (as_text(magic) != kSlotMagic) return Status::corrupt("this is no snapshot");
   VARVE_ASSIGN(const uint32_t version, in.le32());
-  if (version != kVersion) return Status::unsupported("a snapshot of another version of varve");
+  if (version != kSlotVersion) return Status::unsupported("a snapshot of another version of varve");
   VARVE_ASSIGN(const uint32_t body_bytes, in.le32());
   VARVE_ASSIGN(const uint32_t crc, in.le32());
   VARVE_ASSIGN(const uint32_t zero, in.le32());

@@ -19,7 +19,7 @@ constexpr LauncherVariables kLaunchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_
                                             {"PMI_SIZE", "PMI_RANK"},
                                             {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
 
-std::optional<uint32_t> parse_number(const char* text) {
+std::optional<uint32_t> parse_count(const char* text) {
   if (text == nullptr) return std::nullopt;
   const std::string_view digits(text);
   uint32_t number = 0;
@@ -32,8 +32,8 @@ Launch find_launch(const std::function<const char*(const char*)>& variable) {
   const char* alone = variable("VARVE_ALONE");
   if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return {};
   for (const LauncherVariables& launcher : kLaunchers) {
-    const std::optional<uint32_t> count = parse_number(variable(launcher.count));
-    const std::optional<uint32_t> process = parse_number(variable(launcher.process));
+    const std::optional<uint32_t> count = parse_count(variable(launcher.count));
+    const std::optional<uint32_t> process = parse_count(variable(launcher.process));
     if (count && process && *process < *count) return {*count, *process};
   }
   return {};

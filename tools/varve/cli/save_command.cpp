@@ -90,9 +90,6 @@ Result<SaveOptions> SaveArguments::take(bool several) const {
 }
 
 namespace {
-/// More reader processes than this are not kept busy by the rest of a save.
-constexpr unsigned kReaderProcessesMax = 4;
-
 class SaveCommand final : public Command {
  public:
   std::string_view name() const override { return "save"; }
@@ -124,7 +121,7 @@ class SaveCommand final : public Command {
     VARVE_ASSIGN(const SaveOptions options, saving_.take(true));
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
-    reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
+    reading.worker_count = std::clamp(processor_count(), 1u, kUsefulReaderProcesses);
     const Result<std::unique_ptr<LayoutService>> layouts = LayoutService::start(std::move(reading));
     keep_freed_memory();
     VARVE_ASSIGN(Communicator* const ranks, session.join());

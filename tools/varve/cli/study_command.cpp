@@ -175,8 +175,6 @@ std::string study_text(const StudyResult& result) {
 }
 
 namespace {
-constexpr unsigned kReaderProcessesMax = 4;
-
 class StudyCommand final : public Command {
  public:
   std::string_view name() const override { return "study"; }
@@ -206,7 +204,7 @@ class StudyCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
-    reading.worker_count = std::clamp(processor_count(), 1u, kReaderProcessesMax);
+    reading.worker_count = std::clamp(processor_count(), 1u, kUsefulReaderProcesses);
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start(std::move(reading)));
     keep_freed_memory();
     options_.assumptions.node_count = nodes_.value_or(0);

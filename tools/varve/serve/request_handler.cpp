@@ -9,7 +9,7 @@ namespace varve {
 
 namespace {
 /// Far more than clients can have sent within the time for which they repeat a request.
-constexpr size_t kEntriesMax = 65'536;
+constexpr size_t kOutcomesMax = 65'536;
 }  // namespace
 
 Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act) {
@@ -35,7 +35,7 @@ Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act)
       const MutexLock lock(mutex_);
       oldest_.push_back(token);
       entries_[token] = {true, reply};
-      while (oldest_.size() > kEntriesMax) {
+      while (oldest_.size() > kOutcomesMax) {
         entries_.erase(oldest_.front());
         oldest_.pop_front();
       }
