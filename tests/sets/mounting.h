@@ -102,8 +102,10 @@ class TestMount {
   Errno rename(const std::string& path, const std::string& to) {
     return mounted_->rename(inode(above(path)), base_name(path), inode(above(to)), base_name(to), 0);
   }
-  Errno remove(const std::string& path) { return mounted_->remove(inode(above(path)), base_name(path)); }
-  Errno remove_folder(const std::string& path) { return mounted_->remove_folder(inode(above(path)), base_name(path)); }
+  Errno remove(const std::string& path) { return mounted_->remove(inode(above(path)), base_name(path), 0); }
+  Errno remove_folder(const std::string& path) {
+    return mounted_->remove(inode(above(path)), base_name(path), AT_REMOVEDIR);
+  }
 
   static Errno write(OpenFile& file, std::string_view text) {
     MOUNT_TRY(file.begin_write());

@@ -151,11 +151,11 @@ void on_mkdir(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mo
 }
 
 void on_unlink(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  answer(request, [&] { reply(request, store_of(request).remove(parent, name)); });
+  answer(request, [&] { reply(request, store_of(request).remove(parent, name, 0)); });
 }
 
 void on_rmdir(fuse_req_t request, fuse_ino_t parent, const char* name) {
-  answer(request, [&] { reply(request, store_of(request).remove_folder(parent, name)); });
+  answer(request, [&] { reply(request, store_of(request).remove(parent, name, AT_REMOVEDIR)); });
 }
 
 void on_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {

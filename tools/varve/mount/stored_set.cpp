@@ -82,6 +82,11 @@ uint32_t type_bits(FileType type) {
   return S_IFREG;
 }
 
+/// Of a file, for the log.
+std::string log_name(const SetRecord& record, const SetListing& listing, uint32_t ordinal) {
+  return record.name.to_string() + ":" + listing.path(ordinal);
+}
+
 /// What a decoded leaf takes, about.
 uint64_t memory_bytes_of(const Leaf& leaf) {
   uint64_t sum = leaf.packs.size() * sizeof(PackLink);
@@ -106,22 +111,56 @@ StoredData::StoredData(const Store& the_store, const MountLog& the_log, uint64_t
       packs([this](const PackLink& link, std::span<const Extent> ranges) { return store.read_pack(link, ranges); },
             memory_bytes / 4 * 3, read_ahead_threads) {}
 
-Status StoredSet::adopt(const KnownNumbers& numbers) {
-  VARVE_ASSIGN(const std::shared_ptr<SetListing> listing, SetListing::read(data_.store, record_));
-  adopted_ids_.assign(listing->count(), 0);
-  uint32_t next = kTop + 1;
-  for (const auto& [path, id] : numbers) {
-    const std::optional<uint32_t> ordinal = listing->find_path(path);
+Result<SetNumbers> SetNumbers::adopt(const SetListing& listing, const Known& known) {
+  SetNumbers numbers;
+  numbers.adopted_ids_.assign(listing.count(), 0);
+  uint32_t next = MountedFolder::kTop + 1;
+  for (const auto& [path, id] : known) {
+    const std::optional<uint32_t> ordinal = listing.find_path(path);
     if (!ordinal) return Status::corrupt("a set that was saved lacks a name", path);
-    adopted_ids_[*ordinal] = id;
-    adopted_ordinals_[id] = *ordinal;
+    numbers.adopted_ids_[*ordinal] = id;
+    numbers.adopted_ordinals_[id] = *ordinal;
     next = std::max(next, id + 1);
   }
-  for (uint32_t ordinal = 0; ordinal < adopted_ids_.size(); ++ordinal) {
-    if (adopted_ids_[ordinal] != 0) continue;
-    adopted_ids_[ordinal] = ordinal == SetListing::kTop ? kTop : next++;
-    adopted_ordinals_[adopted_ids_[ordinal]] = ordinal;
+  for (uint32_t ordinal = 0; ordinal < numbers.adopted_ids_.size(); ++ordinal) {
+    uint32_t& id = numbers.adopted_ids_[ordinal];
+    if (id != 0) continue;
+    id = ordinal == SetListing::kTop ? MountedFolder::kTop : next++;
+    numbers.adopted_ordinals_[id] = ordinal;
   }
+  return numbers;
+}
+
+uint32_t SetNumbers::id_of(uint32_t ordinal) const {
+  return adopted_ids_.empty() ? ordinal + MountedFolder::kTop : adopted_ids_[ordinal];
+}
+
+MountResult<uint32_t> SetNumbers::ordinal_of(uint32_t id) const {
+  if (adopted_ids_.empty()) return id - MountedFolder::kTop;
+  const auto found = adopted_ordinals_.find(id);
+  if (found == adopted_ordinals_.end()) return Errno{ESTALE};
+  return found->second;
+}
+
+bool HiddenNames::has(uint32_t ordinal) const {
+  const MutexLock lock(mutex_);
+  return ordinals_.count(ordinal) != 0;
+}
+
+bool HiddenNames::has_all(const std::vector<uint32_t>& ordinals) const {
+  const MutexLock lock(mutex_);
+  return std::all_of(ordinals.begin(), ordinals.end(),
+                     [this](uint32_t ordinal) VARVE_REQUIRES(mutex_) { return ordinals_.count(ordinal) != 0; });
+}
+
+void HiddenNames::add(uint32_t ordinal) {
+  const MutexLock lock(mutex_);
+  ordinals_.insert(ordinal);
+}
+
+Status StoredSet::adopt(const SetNumbers::Known& known) {
+  VARVE_ASSIGN(const std::shared_ptr<SetListing> listing, SetListing::read(data_.store, record_));
+  VARVE_ASSIGN(numbers_, SetNumbers::adopt(*listing, known));
   return {};
 }
 
@@ -135,29 +174,6 @@ MountResult<std::shared_ptr<const SetListing>> StoredSet::listing() {
   if (got.ok()) return *got;
   data_.log("cannot list the set " + record_.name.to_string() + ": " + got.status().to_string());
   return Errno{EIO};
-}
-
-uint32_t StoredSet::id_of(uint32_t ordinal) const {
-  return adopted_ids_.empty() ? ordinal + kTop : adopted_ids_[ordinal];
-}
-
-MountResult<uint32_t> StoredSet::ordinal_of(uint32_t id) const {
-  if (adopted_ids_.empty()) return id - kTop;
-  const auto found = adopted_ordinals_.find(id);
-  if (found == adopted_ordinals_.end()) return Errno{ESTALE};
-  return found->second;
-}
-
-bool StoredSet::is_hidden(uint32_t ordinal) const {
-  const MutexLock lock(mutex_);
-  return hidden_.count(ordinal) != 0;
-}
-
-bool StoredSet::all_hidden(const SetListing& listing, uint32_t folder) const {
-  const std::vector<uint32_t>& children = listing.entry(folder).children;
-  const MutexLock lock(mutex_);
-  return std::all_of(children.begin(), children.end(),
-                     [this](uint32_t child) VARVE_REQUIRES(mutex_) { return hidden_.count(child) != 0; });
 }
 
 NodeView StoredSet::top() const {
@@ -178,7 +194,7 @@ NodeView StoredSet::view(const SetListing& listing, uint32_t ordinal) const {
   const SetListing::Entry& entry = listing.entry(ordinal);
   NodeView view;
   view.lasting = true;
-  view.status.st_ino = inode_of(realm_, id_of(ordinal));
+  view.status.st_ino = inode_of(realm_, numbers_.id_of(ordinal));
   // Folders keep their bits, as names are removed from them.
   const uint32_t gone = entry.type == FileType::regular || !may_hide_ ? kWriteBits : 0;
   const uint32_t mode = entry.type == FileType::regular ? mode_for_anyone(entry.mode) : entry.mode;
@@ -197,42 +213,39 @@ NodeView StoredSet::view(const SetListing& listing, uint32_t ordinal) const {
 MountResult<NodeView> StoredSet::look(uint32_t id) {
   if (id == kTop) return top();
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(id));
+  MOUNT_ASSIGN(const uint32_t ordinal, numbers_.ordinal_of(id));
   if (ordinal >= names->count()) return Errno{ESTALE};
   return view(*names, ordinal);
 }
 
 MountResult<NodeView> StoredSet::find(uint32_t folder, const std::string& name) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(folder));
+  MOUNT_ASSIGN(const uint32_t ordinal, numbers_.ordinal_of(folder));
   if (ordinal >= names->count()) return Errno{ESTALE};
   const std::optional<uint32_t> found = names->find(ordinal, name);
-  if (!found || is_hidden(*found)) return Errno{ENOENT};
+  if (!found || hidden_.has(*found)) return Errno{ENOENT};
   return view(*names, *found);
 }
 
 MountResult<std::vector<ListedName>> StoredSet::list(uint32_t folder) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(folder));
+  MOUNT_ASSIGN(const uint32_t ordinal, numbers_.ordinal_of(folder));
   if (ordinal >= names->count()) return Errno{ESTALE};
   std::vector<ListedName> listed;
   for (uint32_t child : names->entry(ordinal).children) {
-    if (is_hidden(child)) continue;
-    listed.push_back({names->entry(child).name, inode_of(realm_, id_of(child)), type_bits(names->entry(child).type)});
+    if (hidden_.has(child)) continue;
+    listed.push_back(
+        {names->entry(child).name, inode_of(realm_, numbers_.id_of(child)), type_bits(names->entry(child).type)});
   }
   return listed;
 }
 
 MountResult<std::string> StoredSet::read_link(uint32_t id) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(id));
+  MOUNT_ASSIGN(const uint32_t ordinal, numbers_.ordinal_of(id));
   if (ordinal >= names->count()) return Errno{ESTALE};
   if (names->entry(ordinal).type != FileType::symlink) return Errno{EINVAL};
   return names->entry(ordinal).link_target;
-}
-
-std::string StoredSet::describe(const SetListing& listing, uint32_t ordinal) const {
-  return record_.name.to_string() + ":" + listing.path(ordinal);
 }
 
 MountResult<std::shared_ptr<const FileMap>> StoredSet::map_of(const SetListing& listing, uint32_t ordinal) {
@@ -254,13 +267,13 @@ MountResult<std::shared_ptr<const FileMap>> StoredSet::map_of(const SetListing& 
   };
   Result<std::shared_ptr<const FileMap>> got = data_.maps.get(inode_of(realm_, ordinal), make);
   if (got.ok()) return *got;
-  data_.log("cannot open " + describe(listing, ordinal) + ": " + got.status().to_string());
+  data_.log("cannot open " + log_name(record_, listing, ordinal) + ": " + got.status().to_string());
   return Errno{EIO};
 }
 
 MountResult<std::unique_ptr<OpenFile>> StoredSet::open(uint32_t id, int flags) {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(id));
+  MOUNT_ASSIGN(const uint32_t ordinal, numbers_.ordinal_of(id));
   if (ordinal >= names->count()) return Errno{ESTALE};
   const SetListing::Entry& entry = names->entry(ordinal);
   if (entry.type == FileType::directory) return Errno{EISDIR};
@@ -268,38 +281,27 @@ MountResult<std::unique_ptr<OpenFile>> StoredSet::open(uint32_t id, int flags) {
   if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0) return Errno{EROFS};
   MOUNT_ASSIGN(std::shared_ptr<const FileMap> map, map_of(*names, ordinal));
   std::unique_ptr<OpenFile> opened =
-      std::make_unique<StoredFile>(std::move(map), data_.packs, data_.log, describe(*names, ordinal));
+      std::make_unique<StoredFile>(std::move(map), data_.packs, data_.log, log_name(record_, *names, ordinal));
   return opened;
 }
 
-Errno StoredSet::remove(uint32_t folder, const std::string& name) {
+Errno StoredSet::remove(uint32_t folder, const std::string& name, int flags) {
   if (!may_hide_) return {EPERM};
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(folder));
+  MOUNT_ASSIGN(const uint32_t ordinal, numbers_.ordinal_of(folder));
   const std::optional<uint32_t> found = names->find(ordinal, name);
-  if (!found || is_hidden(*found)) return {ENOENT};
-  if (names->entry(*found).type == FileType::directory) return {EISDIR};
-  const MutexLock lock(mutex_);
-  hidden_.insert(*found);
-  return {};
-}
-
-Errno StoredSet::remove_folder(uint32_t folder, const std::string& name) {
-  if (!may_hide_) return {EPERM};
-  MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  MOUNT_ASSIGN(const uint32_t ordinal, ordinal_of(folder));
-  const std::optional<uint32_t> found = names->find(ordinal, name);
-  if (!found || is_hidden(*found)) return {ENOENT};
-  if (names->entry(*found).type != FileType::directory) return {ENOTDIR};
-  if (!all_hidden(*names, *found)) return {ENOTEMPTY};
-  const MutexLock lock(mutex_);
-  hidden_.insert(*found);
+  if (!found || hidden_.has(*found)) return {ENOENT};
+  const SetListing::Entry& entry = names->entry(*found);
+  const bool is_folder = entry.type == FileType::directory;
+  if (is_folder != (flags == AT_REMOVEDIR)) return {is_folder ? EISDIR : ENOTDIR};
+  if (is_folder && !hidden_.has_all(entry.children)) return {ENOTEMPTY};
+  hidden_.add(*found);
   return {};
 }
 
 MountResult<bool> StoredSet::is_cleared() {
   MOUNT_ASSIGN(const std::shared_ptr<const SetListing> names, listing());
-  return all_hidden(*names, SetListing::kTop);
+  return hidden_.has_all(names->entry(SetListing::kTop).children);
 }
 
 }  // namespace varve

@@ -10,8 +10,8 @@
 
 #include "core/sync.h"
 #include "mount/mount_run.h"
+#include "mount/mounted_folder.h"
 #include "mount/pack_cache.h"
-#include "mount/set_folder.h"
 #include "mount/set_listing.h"
 #include "mount/spool.h"
 
@@ -60,23 +60,50 @@ struct MountOwner {
   gid_t group = 0;
 };
 
-/// A committed set as a folder of files that can be read, and, as `rm -r` takes files away before their folder, hidden:
-/// what is hidden is still in the store, until the whole set is dropped.
-class StoredSet final : public SetFolder {
+/// The numbers of the names of a committed set: one more than the ordinal in its listing, or what programs know them by
+/// since the set was open.
+class SetNumbers {
  public:
   /// By which number each path is known already; "" is the set's own folder.
-  using KnownNumbers = std::vector<std::pair<std::string, uint32_t>>;
+  using Known = std::vector<std::pair<std::string, uint32_t>>;
 
+  SetNumbers() = default;
+  /// corrupt: a name that is known is not in the set.
+  static Result<SetNumbers> adopt(const SetListing& listing, const Known& known);
+
+  uint32_t id_of(uint32_t ordinal) const;
+  MountResult<uint32_t> ordinal_of(uint32_t id) const;
+
+ private:
+  std::vector<uint32_t> adopted_ids_;  ///< empty: none were adopted
+  std::unordered_map<uint32_t, uint32_t> adopted_ordinals_;
+};
+
+/// The names of a committed set, by ordinal, that were removed: they are in the store until the whole set is dropped.
+/// Thread-safe.
+class HiddenNames {
+ public:
+  bool has(uint32_t ordinal) const;
+  bool has_all(const std::vector<uint32_t>& ordinals) const;
+  void add(uint32_t ordinal);
+
+ private:
+  mutable Mutex mutex_;
+  std::set<uint32_t> ordinals_ VARVE_GUARDED_BY(mutex_);
+};
+
+/// A committed set as a folder of files that can be read, and, as `rm -r` takes files away before their folder, hidden.
+class StoredSet final : public MountedFolder {
+ public:
   /// `realm`: the set's number in the mount. `may_hide`: else nothing can be removed.
   StoredSet(uint32_t realm, SetRecord record, StoredData& data, MountOwner owner, bool may_hide)
       : realm_(realm), record_(std::move(record)), data_(data), owner_(owner), may_hide_(may_hide) {}
 
   /// For a set that was open just now: everything keeps the number that programs know it by. Before the first use.
-  Status adopt(const KnownNumbers& numbers);
+  Status adopt(const SetNumbers::Known& known);
 
   uint32_t realm() const { return realm_; }
   const SetRecord& record() const { return record_; }
-  NodeView top() const;
   /// Whether everything is hidden.
   MountResult<bool> is_cleared();
 
@@ -85,31 +112,31 @@ class StoredSet final : public SetFolder {
   MountResult<std::vector<ListedName>> list(uint32_t folder) override;
   MountResult<std::string> read_link(uint32_t id) override;
   MountResult<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
-  Errno remove(uint32_t folder, const std::string& name) override;
-  Errno remove_folder(uint32_t folder, const std::string& name) override;
+  Errno remove(uint32_t folder, const std::string& name, int flags) override;
+
+  // What was committed never changes.
+  MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t, const std::string&, int,
+                                                                     uint32_t) override {
+    return Errno{EROFS};
+  }
+  MountResult<NodeView> make_folder(uint32_t, const std::string&, uint32_t) override { return Errno{EROFS}; }
+  MountResult<NodeView> make_link(uint32_t, const std::string&, const std::string&) override { return Errno{EROFS}; }
+  Errno rename(uint32_t, const std::string&, uint32_t, const std::string&, unsigned) override { return {EROFS}; }
+  MountResult<NodeView> change(uint32_t, const AttributeChange&, OpenFile*) override { return Errno{EROFS}; }
 
  private:
   MountResult<std::shared_ptr<const SetListing>> listing();
-  MountResult<uint32_t> ordinal_of(uint32_t id) const;
-  uint32_t id_of(uint32_t ordinal) const;
   NodeView view(const SetListing& listing, uint32_t ordinal) const;
-  bool is_hidden(uint32_t ordinal) const;
-  bool all_hidden(const SetListing& listing, uint32_t folder) const;
+  NodeView top() const;
   MountResult<std::shared_ptr<const FileMap>> map_of(const SetListing& listing, uint32_t ordinal);
-  std::string describe(const SetListing& listing, uint32_t ordinal) const;
 
   const uint32_t realm_;
   const SetRecord record_;
   StoredData& data_;
   const MountOwner owner_;
   const bool may_hide_;
-
-  /// Of a set that was open; else a number is one more than the ordinal.
-  std::vector<uint32_t> adopted_ids_;
-  std::unordered_map<uint32_t, uint32_t> adopted_ordinals_;
-
-  mutable Mutex mutex_;
-  std::set<uint32_t> hidden_ VARVE_GUARDED_BY(mutex_);
+  SetNumbers numbers_;  ///< constant from the first use on
+  HiddenNames hidden_;
 };
 
 }  // namespace varve

@@ -1,4 +1,4 @@
-#include "mount/set_folder.h"
+#include "mount/mounted_folder.h"
 
 namespace varve {
 

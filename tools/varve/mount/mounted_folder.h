@@ -101,12 +101,13 @@ class OpenFile {
   virtual void flushed() {}
 };
 
-/// The folder of one set in the mount, open or committed, and what is in it: things are named by numbers of 32 bits
-/// that stay the same as long as anybody knows them. kTop is the folder itself. Thread-safe.
-class SetFolder {
+/// A folder of the mount that has a number of its own, its realm, and what is in it: things are named by numbers of 32
+/// bits that stay the same as long as anybody knows them. kTop is the folder itself. What a folder does not say about
+/// changes is not permitted in it. Thread-safe.
+class MountedFolder {
  public:
   static constexpr uint32_t kTop = 1;
-  virtual ~SetFolder() = default;
+  virtual ~MountedFolder() = default;
 
   virtual MountResult<NodeView> look(uint32_t id) = 0;
   /// The one of that name in a folder. The caller knows it from then on, until it forgets it as often as it found it.
@@ -114,22 +115,22 @@ class SetFolder {
   virtual void forget(uint32_t, uint64_t) {}
   virtual MountResult<std::vector<ListedName>> list(uint32_t folder) = 0;
   virtual MountResult<std::string> read_link(uint32_t id) = 0;
-  virtual MountResult<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) = 0;
+  virtual MountResult<std::unique_ptr<OpenFile>> open(uint32_t, int) { return Errno{EPERM}; }
   /// Makes the folder's names durable.
   virtual Errno sync_folder(uint32_t) { return {}; }
 
   // Changes. What makes a name returns what find() would.
   virtual MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t, const std::string&, int,
                                                                              uint32_t) {
-    return Errno{EROFS};
+    return Errno{EPERM};
   }
-  virtual MountResult<NodeView> make_folder(uint32_t, const std::string&, uint32_t) { return Errno{EROFS}; }
-  virtual MountResult<NodeView> make_link(uint32_t, const std::string&, const std::string&) { return Errno{EROFS}; }
-  virtual Errno remove(uint32_t, const std::string&) { return {EROFS}; }
-  virtual Errno remove_folder(uint32_t, const std::string&) { return {EROFS}; }
+  virtual MountResult<NodeView> make_folder(uint32_t, const std::string&, uint32_t) { return Errno{EPERM}; }
+  virtual MountResult<NodeView> make_link(uint32_t, const std::string&, const std::string&) { return Errno{EPERM}; }
+  /// `flags` as of unlinkat(): AT_REMOVEDIR for a folder, else 0.
+  virtual Errno remove(uint32_t, const std::string&, int) { return {EPERM}; }
   /// `flags` as of renameat2().
-  virtual Errno rename(uint32_t, const std::string&, uint32_t, const std::string&, unsigned) { return {EROFS}; }
-  virtual MountResult<NodeView> change(uint32_t, const AttributeChange&, OpenFile*) { return Errno{EROFS}; }
+  virtual Errno rename(uint32_t, const std::string&, uint32_t, const std::string&, unsigned) { return {EPERM}; }
+  virtual MountResult<NodeView> change(uint32_t, const AttributeChange&, OpenFile*) { return Errno{EPERM}; }
 };
 
 /// The inode number of what is called `id` in the folder that has this number in the mount.

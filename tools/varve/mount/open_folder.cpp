@@ -1,0 +1,282 @@
+#include "mount/open_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace varve {
+
+namespace {
+/// How long whoever opens a file for writing waits to learn whether its last writer has gone.
+constexpr double kReopenSeconds = 0.1;
+
+using Seconds = std::chrono::duration<double>;
+
+/// Whether some program has the file open for writing, and not only the kernel still.
+bool is_being_written(const OpenNode& file) {
+  return std::any_of(file.files.begin(), file.files.end(),
+                     [](const SpoolFile* open) { return open->writes() && !open->is_flushed(); });
+}
+}  // namespace
+
+OpenFolder::Tally OpenFolder::tally() const {
+  const MutexLock lock(mutex_);
+  Tally tally;
+  for (const auto& [id, node] : tree_.names().nodes()) {
+    if (!node.linked || node.type != S_IFREG) continue;
+    ++tally.files;
+    tally.writers += node.writers > 0 ? 1 : 0;
+    if (const MountResult<NodeView> view = tree_.view(id); view.ok())
+      tally.bytes += static_cast<uint64_t>(view->status.st_size);
+  }
+  tally.quiet_seconds = changed_.quiet_seconds();
+  return tally;
+}
+
+Errno OpenFolder::freeze(double quiet_seconds) {
+  const MutexLock lock(mutex_);
+  if (frozen_) return {EBUSY};
+  // A program's close() returns before the kernel tells us that the file is no longer used.
+  const bool settled = released_.wait_for(mutex_, Seconds(options_.release_seconds), [this]() VARVE_REQUIRES(mutex_) {
+    for (const auto& [id, node] : tree_.names().nodes()) {
+      if (!node.linked || node.writers == 0) continue;
+      return is_being_written(node);  // if somebody is at it, it is of no use to wait
+    }
+    return true;
+  });
+  if (!settled || frozen_) return {EBUSY};
+  for (const auto& [id, node] : tree_.names().nodes()) {
+    if (node.linked && node.writers > 0) return {EBUSY};
+    if (node.linked && *node.lost) return {EIO};
+  }
+  if (changed_.quiet_seconds() < quiet_seconds) return {EBUSY};
+  frozen_ = true;
+  return {};
+}
+
+void OpenFolder::thaw() {
+  const MutexLock lock(mutex_);
+  frozen_ = false;
+}
+
+MountResult<NodeView> OpenFolder::look(uint32_t id) {
+  const MutexLock lock(mutex_);
+  if (tree_.names().find(id) == nullptr) return Errno{ESTALE};
+  return tree_.view(id);
+}
+
+MountResult<NodeView> OpenFolder::find(uint32_t folder, const std::string& name) {
+  const MutexLock lock(mutex_);
+  return tree_.find(folder, name);
+}
+
+void OpenFolder::forget(uint32_t id, uint64_t count) {
+  const MutexLock lock(mutex_);
+  if (OpenNode* const node = tree_.names().find(id)) {
+    node->known -= std::min(node->known, count);
+    tree_.names().tidy(id);
+  }
+}
+
+MountResult<std::vector<ListedName>> OpenFolder::list(uint32_t folder) {
+  const MutexLock lock(mutex_);
+  return tree_.list(folder);
+}
+
+MountResult<std::string> OpenFolder::read_link(uint32_t id) {
+  const MutexLock lock(mutex_);
+  return tree_.read_link(id);
+}
+
+Errno OpenFolder::await_writable(uint32_t id) {
+  if (!options_.reopen) {
+    // If all of its writers have closed it, it may be that the kernel is about to say so.
+    released_.wait_for(mutex_, Seconds(kReopenSeconds), [&]() VARVE_REQUIRES(mutex_) {
+      const OpenNode* const file = tree_.names().find(id);
+      return file == nullptr || file->writers == 0 || is_being_written(*file);
+    });
+    const OpenNode* const file = tree_.names().find(id);
+    if (file == nullptr || (file->closed && file->writers == 0)) return {EPERM};
+  }
+  if (frozen_) return {EBUSY};
+  return {tree_.names().at(id).linked ? 0 : ESTALE};
+}
+
+MountResult<std::unique_ptr<OpenFile>> OpenFolder::open(uint32_t id, int flags) {
+  const MutexLock lock(mutex_);
+  const OpenNode* const there = tree_.names().find(id);
+  if (there == nullptr || !there->linked) return Errno{ESTALE};
+  if (there->type == S_IFDIR) return Errno{EISDIR};
+  if (there->type != S_IFREG) return Errno{ELOOP};
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
+  if (writes) {
+    if (frozen_) return Errno{EBUSY};
+    MOUNT_TRY(await_writable(id));
+  }
+  MOUNT_ASSIGN(UniqueFd descriptor, tree_.open_file(id, flags, writes));
+  OpenNode& file = tree_.names().at(id);
+  auto opened = std::make_unique<SpoolFile>(shared_from_this(), id, file.lost, std::move(descriptor), writes);
+  file.files.push_back(opened.get());
+  if (writes) {
+    ++file.writers;
+    changed_.note();
+  }
+  return std::unique_ptr<OpenFile>(std::move(opened));
+}
+
+MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> OpenFolder::create(uint32_t folder, const std::string& name,
+                                                                               int flags, uint32_t mode) {
+  MutexLock lock(mutex_);
+  if (frozen_) return Errno{EBUSY};
+  MOUNT_TRY(tree_.place_for(folder, name).error());
+  const std::map<std::string, uint32_t>& children = tree_.names().at(folder).children;
+  if (const auto there = children.find(name); there != children.end()) {
+    const uint32_t id = there->second;
+    if ((flags & O_EXCL) != 0) return Errno{EEXIST};
+    lock.unlock();
+    MOUNT_ASSIGN(std::unique_ptr<OpenFile> opened, open(id, flags));
+    MOUNT_ASSIGN(const NodeView seen, find(folder, name));
+    return std::make_pair(seen, std::move(opened));
+  }
+  MOUNT_ASSIGN(auto made, tree_.create(folder, name, flags, mode));
+  const bool writes = (flags & O_ACCMODE) != O_RDONLY;
+  OpenNode& file = tree_.names().at(made.first);
+  auto opened = std::make_unique<SpoolFile>(shared_from_this(), made.first, file.lost, std::move(made.second), writes);
+  file.files.push_back(opened.get());
+  file.writers = writes ? 1 : 0;
+  changed_.note();
+  MountResult<NodeView> seen = tree_.find(folder, name);
+  lock.unlock();  // a file that is given up takes the lock
+  if (!seen.ok()) return seen.error();
+  return std::make_pair(*seen, std::unique_ptr<OpenFile>(std::move(opened)));
+}
+
+void OpenFolder::released(SpoolFile& file) {
+  const MutexLock lock(mutex_);
+  OpenNode& node = tree_.names().at(file.id());
+  node.files.erase(std::find(node.files.begin(), node.files.end(), &file));
+  if (file.writes() && --node.writers == 0) {
+    tree_.end_writing(file.id(), file.descriptor());
+    changed_.note();
+  }
+  tree_.names().tidy(file.id());
+  released_.notify_all();
+}
+
+MountResult<NodeView> OpenFolder::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
+  const MutexLock lock(mutex_);
+  if (frozen_) return Errno{EBUSY};
+  MOUNT_ASSIGN(const NodeView made, tree_.make_folder(folder, name, mode));
+  changed_.note();
+  return made;
+}
+
+MountResult<NodeView> OpenFolder::make_link(uint32_t folder, const std::string& name, const std::string& target) {
+  const MutexLock lock(mutex_);
+  if (frozen_) return Errno{EBUSY};
+  MOUNT_ASSIGN(const NodeView made, tree_.make_link(folder, name, target));
+  changed_.note();
+  return made;
+}
+
+Errno OpenFolder::remove(uint32_t folder, const std::string& name, int flags) {
+  const MutexLock lock(mutex_);
+  if (frozen_) return {EBUSY};
+  MOUNT_TRY(tree_.remove(folder, name, flags));
+  changed_.note();
+  return {};
+}
+
+Errno OpenFolder::rename(uint32_t folder, const std::string& name, uint32_t new_folder, const std::string& new_name,
+                         unsigned flags) {
+  if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) return {EINVAL};
+  const MutexLock lock(mutex_);
+  if (frozen_) return {EBUSY};
+  MOUNT_TRY(tree_.rename(folder, name, new_folder, new_name, flags));
+  changed_.note();
+  return {};
+}
+
+MountResult<NodeView> OpenFolder::change(uint32_t id, const AttributeChange& change, OpenFile* file) {
+  const MutexLock lock(mutex_);
+  if (tree_.names().find(id) == nullptr) return Errno{ESTALE};
+  if (frozen_) return Errno{EBUSY};
+  if (change.bytes) {
+    if (auto* const open = dynamic_cast<SpoolFile*>(file)) {
+      MOUNT_TRY(open->begin_write());
+      if (::ftruncate(open->descriptor(), static_cast<off_t>(*change.bytes)) != 0) return Errno{errno};
+    } else {
+      MOUNT_TRY(await_writable(id));
+      MOUNT_TRY(tree_.truncate(id, *change.bytes));
+    }
+  }
+  MOUNT_TRY(tree_.change_attributes(id, change));
+  changed_.note();
+  return tree_.view(id);
+}
+
+Errno OpenFolder::sync_folder(uint32_t id) {
+  const MutexLock syncing(syncing_);
+  std::vector<std::pair<uint32_t, UniqueFd>> folders;
+  {
+    const MutexLock lock(mutex_);
+    MOUNT_ASSIGN(folders, tree_.take_unsynced_folders(id));
+  }
+  Errno first;
+  for (const auto& [folder, descriptor] : folders) {
+    if (descriptor.valid() && ::fsync(descriptor.get()) == 0) continue;
+    if (first.ok()) first = {descriptor.valid() ? errno : EIO};
+    const MutexLock lock(mutex_);
+    OpenNode* const unsynced = tree_.names().find(folder);
+    if (unsynced == nullptr) continue;
+    unsynced->names_unsynced = true;
+    unsynced->names_lost = descriptor.valid();
+  }
+  return first;
+}
+
+MountResult<size_t> SpoolFile::read(uint64_t offset, MutableByteSpan into) {
+  size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got =
+        ::pread(descriptor_.get(), into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Errno{errno};
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+MountResult<uint64_t> SpoolFile::seek(uint64_t offset, int whence) {
+  const off_t found = ::lseek(descriptor_.get(), static_cast<off_t>(offset), whence);
+  if (found < 0) return Errno{errno};
+  return static_cast<uint64_t>(found);
+}
+
+Errno SpoolFile::begin_write() {
+  if (!writes_) return {EBADF};
+  flushed_.store(false, std::memory_order_relaxed);
+  folder_->changed_.note();
+  return {};
+}
+
+Errno SpoolFile::allocate(int mode, uint64_t offset, uint64_t bytes) {
+  MOUNT_TRY(begin_write());
+  const int failed = ::fallocate(descriptor_.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  return {failed == 0 ? 0 : errno};
+}
+
+Errno SpoolFile::sync(bool data_only) {
+  if (*lost_) return {EIO};
+  if ((data_only ? ::fdatasync(descriptor_.get()) : ::fsync(descriptor_.get())) != 0) {
+    const Errno why{errno};
+    *lost_ = true;  // a second sync would prove nothing, and is not made
+    return why;
+  }
+  return folder_->sync_folder(id_);
+}
+
+}  // namespace varve

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/process.h"
+#include "core/sync.h"
+#include "mount/mounted_folder.h"
+#include "mount/spool_tree.h"
+
+namespace varve {
+
+struct OpenFolderOptions {
+  /// Whether a file that was closed may be opened for writing again. One of no bytes always may.
+  bool reopen = false;
+  /// How long to wait for the kernel to say that a file which a program has closed is no longer used.
+  double release_seconds = 1.0;
+};
+
+/// When something was last changed. Thread-safe.
+class LastChange {
+ public:
+  /// Now. `clock` outlives it.
+  explicit LastChange(Clock& clock) : clock_(clock), at_(clock.seconds()) {}
+  void note() { at_.store(clock_.seconds(), std::memory_order_relaxed); }
+  double quiet_seconds() const { return clock_.seconds() - at_.load(std::memory_order_relaxed); }
+
+ private:
+  Clock& clock_;
+  std::atomic<double> at_;
+};
+
+/// The folder of an open set, with the files that programs write: nobody but this object changes anything in the
+/// spool's tree. While it is frozen, nothing can be changed (EBUSY), and files can be read. Thread-safe.
+class OpenFolder final : public MountedFolder, public std::enable_shared_from_this<OpenFolder> {
+ public:
+  /// `clock` outlives it.
+  OpenFolder(SpoolTree tree, Clock& clock, OpenFolderOptions options)
+      : options_(options), changed_(clock), tree_(std::move(tree)) {}
+
+  struct Tally {
+    uint64_t files = 0, bytes = 0;  ///< regular ones
+    uint64_t writers = 0;           ///< open for writing
+    double quiet_seconds = 0;       ///< since anything came
+  };
+  Tally tally() const;
+
+  /// From now on nothing changes. EIO: a sync of a file has failed. EBUSY: a file is open for writing, something came
+  /// in the last `quiet_seconds`, or it is frozen already.
+  Errno freeze(double quiet_seconds);
+  void thaw();
+
+  MountResult<NodeView> look(uint32_t id) override;
+  MountResult<NodeView> find(uint32_t folder, const std::string& name) override;
+  void forget(uint32_t id, uint64_t count) override;
+  MountResult<std::vector<ListedName>> list(uint32_t folder) override;
+  MountResult<std::string> read_link(uint32_t id) override;
+  MountResult<std::unique_ptr<OpenFile>> open(uint32_t id, int flags) override;
+  Errno sync_folder(uint32_t id) override;
+  MountResult<std::pair<NodeView, std::unique_ptr<OpenFile>>> create(uint32_t folder, const std::string& name,
+                                                                     int flags, uint32_t mode) override;
+  MountResult<NodeView> make_folder(uint32_t folder, const std::string& name, uint32_t mode) override;
+  MountResult<NodeView> make_link(uint32_t folder, const std::string& name, const std::string& target) override;
+  Errno remove(uint32_t folder, const std::string& name, int flags) override;
+  Errno rename(uint32_t folder, const std::string& name, uint32_t new_folder, const std::string& new_name,
+               unsigned flags) override;
+  MountResult<NodeView> change(uint32_t id, const AttributeChange& change, OpenFile* file) override;
+
+ private:
+  friend class SpoolFile;
+  /// Whether a file may be written; waits a moment for its last writer to go. EPERM: it was closed for good.
+  Errno await_writable(uint32_t id) VARVE_REQUIRES(mutex_);
+  void released(SpoolFile& file);
+
+  const OpenFolderOptions options_;
+  LastChange changed_;
+
+  /// Held while folders are synced: who finds them clean knows that they are.
+  Mutex syncing_ VARVE_ACQUIRED_BEFORE(mutex_);
+  mutable Mutex mutex_;
+  ConditionVariable released_;
+  SpoolTree tree_ VARVE_GUARDED_BY(mutex_);
+  bool frozen_ VARVE_GUARDED_BY(mutex_) = false;
+};
+
+/// A file of an open set that a program has open. What it holds can be read even after the set was sealed.
+class SpoolFile final : public OpenFile {
+ public:
+  /// `lost`: of the node with that number.
+  SpoolFile(std::shared_ptr<OpenFolder> folder, uint32_t id, std::shared_ptr<std::atomic<bool>> lost,
+            UniqueFd descriptor, bool writes)
+      : folder_(std::move(folder)),
+        id_(id),
+        lost_(std::move(lost)),
+        descriptor_(std::move(descriptor)),
+        writes_(writes) {}
+  ~SpoolFile() override { folder_->released(*this); }
+  SpoolFile(const SpoolFile&) = delete;
+  SpoolFile& operator=(const SpoolFile&) = delete;
+
+  uint32_t id() const { return id_; }
+  bool writes() const { return writes_; }
+  /// Whether nothing was written since a program closed a descriptor of it.
+  bool is_flushed() const { return flushed_.load(std::memory_order_relaxed); }
+
+  MountResult<size_t> read(uint64_t offset, MutableByteSpan into) override;
+  MountResult<uint64_t> seek(uint64_t offset, int whence) override;
+  int descriptor() const override { return descriptor_.get(); }
+  Errno begin_write() override;
+  Errno allocate(int mode, uint64_t offset, uint64_t bytes) override;
+  Errno sync(bool data_only) override;
+  void flushed() override { flushed_.store(true, std::memory_order_relaxed); }
+
+ private:
+  const std::shared_ptr<OpenFolder> folder_;
+  const uint32_t id_;
+  const std::shared_ptr<std::atomic<bool>> lost_;
+  const UniqueFd descriptor_;
+  const bool writes_;
+  std::atomic<bool> flushed_{false};
+};
+
+}  // namespace varve
