@@ -16,7 +16,7 @@ ServedStore::ServedStore(const std::string& address, const std::string& folder, 
   ServerOptions& options = running_->options;
   options.listen = ServerAddress::parse(address).value();
   options.folder = folder;
-  options.key_file = key_file;
+  options.key_files.all = key_file;
   options.stop_seconds = 0;
   start();
 }

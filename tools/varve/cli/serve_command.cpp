@@ -59,12 +59,10 @@ class ServeCommand final : public Command {
     ServerOptions options;
     VARVE_ASSIGN(options.listen, ServerAddress::parse(listen_));
     options.folder = folder_;
-    options.key_file = key_file_;
-    options.append_key_file = append_key_file_;
-    options.read_key_file = read_key_file_;
+    options.key_files = {.all = key_file_, .append = append_key_file_, .read = read_key_file_};
     const bool names_a_key = !key_file_.empty() || !append_key_file_.empty() || !read_key_file_.empty();
     if (const char* environment = std::getenv("VARVE_KEY_FILE"); !names_a_key && environment != nullptr)
-      options.key_file = environment;
+      options.key_files.all = environment;
     VARVE_TRY(take_rights(options));
     options.next = next_;
     options.s3_endpoint = s3_endpoint_;

@@ -331,7 +331,7 @@ TEST(Keys, GiveTheirOwnRights) {
   ASSERT_TRUE(Store::create(posix_file_system(), server.options.folder).ok());
   const std::string append = server.work() + "/append", read = server.work() + "/read", none = server.work() + "/none";
   for (const std::string& file : {append, read, none}) ASSERT_TRUE(make_key_file(file).ok());
-  const std::string all = server.options.key_file;
+  const std::string all = server.options.key_files.all;
   auto create = [&](const std::string& key, const std::string& path) {
     server.link_options.key_file = key;
     const auto link = server.connect();
@@ -345,8 +345,8 @@ TEST(Keys, GiveTheirOwnRights) {
     how.key_file = key;
     return ServerLink::open(server.options.listen, how).status().code();
   };
-  server.options.append_key_file = append;
-  server.options.read_key_file = read;
+  server.options.key_files.append = append;
+  server.options.key_files.read = read;
   server.start();
   EXPECT_EQ(create(all, "condemned/" + UniqueId::random()->hex()), StatusCode::ok);
   EXPECT_EQ(create(append, "condemned/" + UniqueId::random()->hex()), StatusCode::permission_denied);
@@ -354,12 +354,12 @@ TEST(Keys, GiveTheirOwnRights) {
   EXPECT_EQ(create(read, "writers/" + UniqueId::random()->hex()), StatusCode::permission_denied);
   EXPECT_EQ(refused(none), StatusCode::permission_denied);
   server.stop();
-  server.options.key_file.clear();
+  server.options.key_files.all.clear();
   server.start();
   EXPECT_EQ(refused(all), StatusCode::permission_denied);
   EXPECT_EQ(create(append, "writers/" + UniqueId::random()->hex()), StatusCode::ok);
   server.stop();
-  server.options.read_key_file = append;
+  server.options.key_files.read = append;
   EXPECT_EQ(Server::start(server.options).status().code(), StatusCode::invalid_argument) << "one key, two rights";
 }
 #endif

@@ -133,7 +133,7 @@ Status Server::begin() {
   if (!options_.next.empty()) {
     VARVE_TRY(Location::parse(options_.next).status());
     next_ = std::make_unique<NextLevel>(options_.folder, options_.next,
-                                        ReachOptions{options_.key_file, options_.s3_endpoint});
+                                        ReachOptions{options_.key_files.all, options_.s3_endpoint});
     store_->transfer = [this](const Request& request, const SignOfLife& alive) {
       return next_->transfer(request, alive);
     };
@@ -163,22 +163,22 @@ Status Server::listen() {
 Status Server::read_keys() {
   std::vector<SharedKey> keys;
   // The most rights first: a client that does not say which key it has is one of before there were several.
-  for (const auto& [file, rights] : {std::pair{&options_.key_file, Rights::all},
-                                     {&options_.append_key_file, Rights::append},
-                                     {&options_.read_key_file, Rights::read}}) {
+  for (const auto& [file, rights] : {std::pair{&options_.key_files.all, Rights::all},
+                                     {&options_.key_files.append, Rights::append},
+                                     {&options_.key_files.read, Rights::read}}) {
     if (file->empty()) continue;
     VARVE_ASSIGN(const SharedKey key, read_key_file(*file));
     if (std::find(keys.begin(), keys.end(), key) != keys.end())
       return Status::invalid_argument("a key has one kind of rights", *file,
                                       "make another with `varve serve --new-key`");
     keys.push_back(key);
-    key_rights_.push_back(rights);
+    key_holders_.rights.push_back(rights);
   }
   if (keys.empty()) {
     return Status::invalid_argument("who listens at TCP needs a key that the clients share",
                                     options_.listen.to_string(), "give --key-file FILE");
   }
-  VARVE_ASSIGN(tls_, TlsParty::create(TlsParty::Role::server, std::move(keys)));
+  VARVE_ASSIGN(key_holders_.party, TlsParty::create(TlsParty::Role::server, std::move(keys)));
   return {};
 }
 
@@ -270,10 +270,10 @@ Status Server::admit(Client& client) {
 }
 
 Result<Server::Arrival> Server::make_stream(UniqueFd socket, Deadline deadline) const {
-  if (tls_) {
+  if (key_holders_.party) {
     tune_tcp(socket.get());
-    VARVE_ASSIGN(SecureStream secure, tls_->shake_hands(std::move(socket), deadline));
-    return Arrival{std::move(secure.stream), key_rights_.at(secure.key)};
+    VARVE_ASSIGN(SecureStream secure, key_holders_.party->shake_hands(std::move(socket), deadline));
+    return Arrival{std::move(secure.stream), key_holders_.rights.at(secure.key)};
   }
   VARVE_TRY(check_peer(socket.get()));
   return Arrival{make_socket_stream(std::move(socket)), options_.socket_rights};

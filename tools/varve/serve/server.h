@@ -57,12 +57,15 @@ class Connection {
   Mutex sending_;  ///< signs of life come from threads of a transfer
 };
 
+/// The files with the keys of TCP clients, by what who shows a key may do (Rights); empty: nobody may.
+struct KeyFiles {
+  std::string all, append, read;
+};
+
 struct ServerOptions {
   ServerAddress listen;                  ///< port 0: any free one, see Server::address()
   std::string folder;                    ///< of the store
-  std::string key_file;                  ///< of TCP: who shows this key may do all; empty: nobody may
-  std::string append_key_file;           ///< the same, with Rights::append
-  std::string read_key_file;             ///< the same, with Rights::read
+  KeyFiles key_files;                    ///< `all` is also shown to `next`
   Rights socket_rights = Rights::all;    ///< of those who come over a Unix socket
   std::string next;                      ///< location of the store that push and pull go to; empty: none
   std::string s3_endpoint;               ///< of `next`, if that is in a bucket
@@ -138,8 +141,12 @@ class Server {
   std::unique_ptr<NextLevel> next_;
   std::unique_ptr<GatherService> gather_;
   std::unique_ptr<ServedStore> store_;
-  std::unique_ptr<TlsParty> tls_;   ///< of TCP
-  std::vector<Rights> key_rights_;  ///< of its keys
+  /// Who shares a key with this server, at TCP.
+  struct KeyHolders {
+    std::unique_ptr<TlsParty> party;  ///< null: it does not listen at TCP
+    std::vector<Rights> rights;       ///< by key
+  };
+  KeyHolders key_holders_;
   UniqueFd listener_;
   UniqueFd wake_;  ///< readable once a connection has ended, or it is to stop
   Thread acceptor_;

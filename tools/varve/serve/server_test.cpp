@@ -350,7 +350,7 @@ TEST(Server, GivesNothingToWhoDoesNotSpeakTls) {
 
 TEST(Server, RefusesAKeyThatOthersCanRead) {
   TestServer server(TestServer::Kind::tls);
-  ASSERT_EQ(::chmod(server.options.key_file.c_str(), 0644), 0);
+  ASSERT_EQ(::chmod(server.options.key_files.all.c_str(), 0644), 0);
   EXPECT_EQ(ServerLink::open(server.options.listen, server.link_options).status().code(),
             StatusCode::permission_denied);
   server.stop();

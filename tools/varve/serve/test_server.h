@@ -23,11 +23,11 @@ class TestServer {
     options.rule = rule;
     options.listen.path = work_ + "/socket";
     if (kind == Kind::tls) {
-      options.key_file = work_ + "/key";
-      EXPECT_TRUE(make_key_file(options.key_file).ok());
+      options.key_files.all = work_ + "/key";
+      EXPECT_TRUE(make_key_file(options.key_files.all).ok());
       options.listen = {.kind = ServerAddress::Kind::tcp, .path = "", .host = "127.0.0.1", .port = 0};
     }
-    link_options.key_file = options.key_file;
+    link_options.key_file = options.key_files.all;
     link_options.reconnect_seconds = 5;
     start();
   }
