@@ -1,5 +1,7 @@
 #include "runtime/cadence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -89,6 +91,24 @@ Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopReques
   if (talk) VARVE_TRY(ranks.all_max(votes));
   std::copy(votes.begin() + 2, votes.end(), along.begin());
   return Due{.checkpoint = votes[0] != 0 || votes[1] != 0, .stop = votes[1] != 0, .talked = talk};
+}
+
+void RunCourse::restart_at(uint64_t step) {
+  last_step_ = step;
+  cadence_.note_restart(step);
+}
+
+Status RunCourse::go_on_to(uint64_t step) {
+  if (last_step_ && step <= *last_step_)
+    return Status::invalid_argument(fmt::format("step {} does not come after step {}", step, *last_step_));
+  last_step_ = step;
+  return {};
+}
+
+Result<Due> RunCourse::agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along) {
+  VARVE_ASSIGN(const Due due, agree_on_due(ranks, cadence_, *stop_, step, along));
+  stop_agreed_ = stop_agreed_ || due.stop;
+  return due;
 }
 
 }  // namespace varve

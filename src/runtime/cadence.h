@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/sync.h"
@@ -72,5 +73,41 @@ struct Due {
 /// `along`, which travels with them, are the same on all ranks. Collective.
 Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, uint64_t step,
                          std::span<uint64_t> along = {});
+
+/// The course of a run on one rank: at which step it is, when its next checkpoint is due, and whether it is to end. The
+/// program's thread only, but for the cadence.
+class RunCourse {
+ public:
+  RunCourse(const CadenceRule& rule, Clock& clock) : cadence_(rule, clock) {}
+
+  Cadence& cadence() { return cadence_; }
+  /// Stops can be asked for from now on.
+  void watch_for_stops(StopRequests stop) { stop_.emplace(std::move(stop)); }
+  /// The run has ended: signals are again what they were before.
+  void end() { stop_.reset(); }
+
+  /// It goes on from a checkpoint of this step.
+  void restart_at(uint64_t step);
+  /// The next checkpoint is of this step. invalid_argument: it does not come after the one before.
+  Status go_on_to(uint64_t step);
+  /// Whether the checkpoint of this step, from which the run went on or that it just made, is its last one: a stop was
+  /// asked for right after it.
+  bool ends_at(uint64_t step) const { return stop_agreed_ && last_step_ == step; }
+
+  /// agree_on_due(), while stops can be asked for; one that the ranks have agreed on is remembered. Collective.
+  Result<Due> agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along);
+  /// The next checkpoint is the run's last one. The same on all ranks.
+  bool stop_is_agreed() const { return stop_agreed_; }
+  /// A checkpoint was made, or could not be made: was it the last one, the program should stop.
+  void note_made() { should_stop_ = should_stop_ || stop_agreed_; }
+  bool should_stop() const { return should_stop_; }
+
+ private:
+  Cadence cadence_;
+  std::optional<StopRequests> stop_;
+  std::optional<uint64_t> last_step_;  ///< restarted from, or of the last checkpoint
+  bool stop_agreed_ = false;
+  bool should_stop_ = false;
+};
 
 }  // namespace varve

@@ -18,9 +18,7 @@ Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use
                           {"key_file", said.reach.key_file},
                           {"s3_endpoint", said.reach.s3_endpoint}};
   VARVE_ASSIGN(const Settings settings, resolve_settings({}, sources));
-  const auto node = sources.environment.find("VARVE_NODE");
-  std::unique_ptr<CommandLevels> opened(
-      new CommandLevels(settings, node != sources.environment.end() ? node->second : std::string(), world));
+  std::unique_ptr<CommandLevels> opened(new CommandLevels(settings, world));
   if (use != Use::look) VARVE_TRY(check_nearest(opened->levels_.nearest().spec()));
   for (StoreLevel* const level : opened->levels_.stores()) {
     if (use == Use::help && !level->is_nearest()) continue;
@@ -32,7 +30,7 @@ Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use
   return opened;
 }
 
-CommandLevels::CommandLevels(const Settings& settings, const std::string& node, const World& world)
+CommandLevels::CommandLevels(const Settings& settings, const World& world)
     : world_{.ranks = *alone_,
              .files = *world.files,
              .clock = *world.clock,
@@ -41,7 +39,7 @@ CommandLevels::CommandLevels(const Settings& settings, const std::string& node, 
              .left_runs = left_runs_,
              .job = settings.job,
              .reach = settings.reach,
-             .node = node,
+             .node = world.sources.node(),
              .shared_memory = settings.shared_memory},
       levels_(settings.levels, world_) {}
 

@@ -44,7 +44,7 @@ class CommandLevels {
   Onward bring_along(const std::string& job, ProgressSink& progress) { return levels_.bring_along(job, progress); }
 
  private:
-  CommandLevels(const Settings& settings, const std::string& node, const World& world);
+  CommandLevels(const Settings& settings, const World& world);
 
   const std::unique_ptr<Communicator> alone_ = make_single_communicator();
   WarningList warnings_;

@@ -82,6 +82,15 @@ uint32_t GroupPlan::own_of_node() const {
   return static_cast<uint32_t>(std::lower_bound(ordinals.begin(), ordinals.end(), own) - ordinals.begin());
 }
 
+std::string GroupPlan::group_name(uint32_t ordinal) const {
+  const uint32_t leader = groups[ordinal].leader();
+  const auto of_leader = std::find_if(nodes.begin(), nodes.end(), [&](const RankNode& one) {
+    return std::binary_search(one.ranks.begin(), one.ranks.end(), leader);
+  });
+  return fmt::format("group {} of {} (rank {} on {})", ordinal + 1, count(), leader,
+                     of_leader != nodes.end() ? of_leader->name : "a node without a name");
+}
+
 bool GroupPlan::is_remote(uint32_t rank) const {
   return std::binary_search(own_group().remote.begin(), own_group().remote.end(), rank);
 }

@@ -52,6 +52,8 @@ struct GroupPlan {
   bool is_remote(uint32_t rank) const;
   uint32_t count() const { return static_cast<uint32_t>(groups.size()); }
   const RankNode& node() const { return nodes[own_node]; }
+  /// What people call a group: "group 2 of 4 (rank 8 on n1)".
+  std::string group_name(uint32_t ordinal) const;
   /// The ordinals of the groups whose leaders are on the node of the rank that asked.
   std::vector<uint32_t> groups_of_node() const;
   /// Where the own group is among these, if its leader is on the node.

@@ -166,4 +166,72 @@ Status RankRestart::mend(const RestartCandidate& candidate) {
   return store->mend(candidate.step, levels_.stores());
 }
 
+namespace {
+/// What any rank has. Collective.
+Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<ArenaId>& mine) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  for (const ArenaId& arena : mine) out.bytes(arena.bytes);
+  VARVE_ASSIGN(const auto by_rank, ranks.all_gather(bytes));
+  std::set<ArenaId> all;
+  for (const ByteVector& of_rank : by_rank) {
+    ByteReader in(of_rank);
+    while (!in.at_end()) {
+      ArenaId arena;
+      VARVE_ASSIGN(const ByteSpan id, in.bytes(arena.bytes.size()));
+      std::copy(id.begin(), id.end(), arena.bytes.begin());
+      all.insert(arena);
+    }
+  }
+  return all;
+}
+
+void note_findings(Levels& levels, const RestartDecision& decision) {
+  for (const RestartCandidate& set : decision.mended) levels.note_found(levels.at(set.level), set.step, Found::mended);
+  for (const RestartCandidate& set : decision.damaged)
+    levels.note_found(levels.at(set.level), set.step, Found::damaged);
+  for (const RestartCandidate& set : decision.unreadable)
+    levels.note_found(levels.at(set.level), set.step, Found::unreadable);
+}
+}  // namespace
+
+Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables) {
+  RunRestart restart;
+  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, levels.candidates());
+  RankRestart side(levels, variables);
+  Result<RestartDecision> decision = restart_from_newest(world.ranks, candidates, side);
+  levels.drop_caches();
+  const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
+  if (found_none) VARVE_TRY(levels.check_all_were_reached());
+  if (decision.status().code() == StatusCode::corrupt) {
+    VARVE_ASSIGN(restart.begins_anew, levels.never_were_whole(candidates));
+    if (restart.begins_anew) {
+      world.warnings.add(
+          Status::not_found("the first checkpoint never was on all nodes: the run begins anew", world.job));
+      return restart;
+    }
+  }
+  VARVE_TRY(decision.status());
+  world.warnings.add(decision->warnings);
+  note_findings(levels, *decision);
+  restart.taken = decision->taken;
+  if (restart.taken) {
+    const RestartCandidate& taken = *restart.taken;
+    // Of a store that all share, one look tells; a node's own may be the only one that has it.
+    const bool all_nodes_have_it = world.has_node_level && world.sets.is_complete(taken.step);
+    restart.in_memory_alone =
+        taken.memory_run && !all_nodes_have_it &&
+        std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
+          return !other.memory_run && other.step == taken.step && !levels.at(other.level).spec().is_of_node();
+        });
+    if (all_nodes_have_it || &levels.at(taken.level) == &levels.nearest()) {
+      levels.bring_behind(taken.step, candidates);
+    }
+  }
+  if (!decision->unreadable.empty()) {
+    VARVE_ASSIGN(restart.unreadable_arenas, gather_arenas(world.ranks, levels.nearest().unreadable_arenas()));
+  }
+  return restart;
+}
+
 }  // namespace varve

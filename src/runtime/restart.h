@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "level/level.h"
@@ -71,5 +72,22 @@ class RankRestart final : public RestartSide {
   VariableTable& variables_;
   std::unique_ptr<RankImage> image_;  ///< what was looked at last
 };
+
+/// What a run goes on from.
+struct RunRestart {
+  std::optional<RestartCandidate> taken;  ///< none: there was nothing
+  /// There was, but the first checkpoint never was on all nodes: the run begins anew, with the first set.
+  bool begins_anew = false;
+  /// What was taken is in memory alone, as far as one look tells: it is to stay until it, or a newer set, is in a
+  /// store, however this run ends.
+  bool in_memory_alone = false;
+  /// Of the nearest store, if something could not be read there: of which any rank could not read something.
+  std::set<ArenaId> unreadable_arenas;
+};
+
+/// restart_from_newest() of what is at all levels, and what follows from it for them: what was damaged may be replaced,
+/// what is near alone is to go far, too. Fails as that does; io_error also if a level could not be reached that may
+/// have what was not found elsewhere. The same on all ranks. Collective.
+Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables);
 
 }  // namespace varve

@@ -12,9 +12,6 @@
 namespace varve {
 
 namespace {
-/// How long MPI_Finalize() waits for what is on its way, as the end of a session does.
-constexpr std::chrono::hours kFinishPatience(1);
-
 /// Sessions of a process that this one was forked from, which cannot end here. Held, so that they are not taken for
 /// lost.
 std::vector<RunSession*>& sessions_left() {
@@ -66,7 +63,7 @@ class Session::Impl {
     return Status::invalid_argument("the session is that of the process from which this one was forked");
   }
   void end_with_ranks() {
-    if (is_owner()) ended_with_ranks_ = run_guarded([this] { return run_->finish(kFinishPatience); });
+    if (is_owner()) ended_with_ranks_ = run_guarded([this] { return run_->finish(kSessionEndPatience); });
   }
 
   std::unique_ptr<RunSession> run_;

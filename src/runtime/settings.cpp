@@ -291,6 +291,11 @@ SettingsSources SettingsSources::of_process() {
   return sources;
 }
 
+std::string SettingsSources::node() const {
+  const auto said = environment.find(kNodeVariable);
+  return said == environment.end() ? std::string() : said->second;
+}
+
 Result<Settings> resolve_settings(const SessionOptions& code, const SettingsSources& sources) {
   VARVE_ASSIGN(const SaidOptions file, read_options_file(code, sources));
   std::vector<EffectiveOption> options;

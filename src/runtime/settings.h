@@ -81,6 +81,8 @@ struct SettingsSources {
   std::map<std::string, std::string> environment;
   std::string program;          ///< its name, for `job`
   FileSystem* files = nullptr;  ///< where the options file is
+  /// What VARVE_NODE says (placement.h); empty: nothing.
+  std::string node() const;
   /// What this process was given.
   static SettingsSources of_process();
 };

@@ -1,0 +1,54 @@
+#include "runtime/run_lease.h"
+
+#include "comm/agreement.h"
+
+namespace varve {
+
+Status RunLease::take_shared() {
+  for (StoreLevel* const level : levels_.stores()) {
+    if (level->is_of_node() || level->is_away()) continue;
+    // One that has gone away this very moment is no place for it; open() says what that means.
+    const Status opened = world_.ranks.rank() == 0 ? level->store().status() : Status();
+    if (!agree(world_.ranks, opened).ok()) continue;
+    return take(*level);
+  }
+  return {};
+}
+
+Status RunLease::take_on_nodes() {
+  return level_ == nullptr && world_.has_node_level ? take(levels_.nearest()) : Status();
+}
+
+Status RunLease::take(StoreLevel& level) {
+  level_ = &level;
+  Status taken;
+  if (level.speaks()) {
+    JobLease::Terms terms;
+    terms.job = settings_.job;
+    terms.run = world_.run;
+    terms.take_over = settings_.take_over;
+    terms.notice = notice_;
+    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(*level.opened(), std::move(terms), world_.clock);
+    taken = lease.status();
+    if (lease.ok()) lease_ = std::move(*lease);
+  }
+  // Only a run that lives is a reason not to begin. A store that is full may have room later.
+  if (!taken.ok() && taken.code() != StatusCode::busy) {
+    world_.warnings.add(
+        taken.with_context("this run could not take its job's lease, so that a second one would not notice it"));
+    taken = {};
+  }
+  return agree(world_.ranks, taken);
+}
+
+std::function<Status()> RunLease::guard() const {
+  // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
+  const bool looks =
+      level_ != nullptr && level_->is_at_work() && (level_->is_nearest() || !level_->spec().is_on_servers());
+  return [this, store = looks ? level_->opened() : nullptr] {
+    if (lease_) return lease_->check();
+    return store != nullptr ? check_job_lease(*store, settings_.job, world_.run) : Status();
+  };
+}
+
+}  // namespace varve

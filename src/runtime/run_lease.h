@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "level/levels.h"
+#include "runtime/settings.h"
+#include "store/job_lease.h"
+
+namespace varve {
+
+/// A run's lease of its job (JobLease), so that one run at a time goes on from the job's sets and saves new ones: in
+/// the nearest store that all ranks share, or, if there is none, in each node's own. The rank that speaks for that
+/// level holds it. The program's thread only, but for what guard() returns.
+class RunLease {
+ public:
+  /// `notice` gets warnings that a user would easily miss. All of these outlive it.
+  RunLease(const Settings& settings, LevelWorld& world, Levels& levels, std::function<void(const Status&)> notice)
+      : settings_(settings), world_(world), levels_(levels), notice_(std::move(notice)) {}
+
+  // Once each, in this order; before anything of the job is changed. The same outcome on all ranks; busy: another run
+  // of the job lives
+
+  Status take_shared();
+  Status take_on_nodes();
+
+  /// busy: another run has taken the job over. Of the rank that holds the lease; others know nothing.
+  Status check() const { return lease_ ? lease_->check() : Status(); }
+  /// What each group asks before it saves: as check(), but who does not hold the lease looks for it in the store. Any
+  /// thread, until release().
+  std::function<Status()> guard() const;
+  /// Gives the job free.
+  void release() { lease_.reset(); }
+
+ private:
+  Status take(StoreLevel& level);
+
+  const Settings& settings_;
+  LevelWorld& world_;
+  Levels& levels_;
+  const std::function<void(const Status&)> notice_;
+  StoreLevel* level_ = nullptr;  ///< where it is
+  std::unique_ptr<JobLease> lease_;
+};
+
+}  // namespace varve

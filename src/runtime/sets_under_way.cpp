@@ -1,0 +1,155 @@
+#include "runtime/sets_under_way.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/agreement.h"
+
+namespace varve {
+
+namespace {
+using std::chrono::nanoseconds;
+
+/// How long a change that nobody rings for (a process that died) may stay unseen.
+constexpr nanoseconds kUnseenMax = std::chrono::milliseconds(200);
+}  // namespace
+
+// What the ranks tell each other
+
+std::vector<uint64_t> SetsUnderWay::tell() const {
+  return stage_one_.plan().count() > 1 ? world_.sets.tell(stage_two_.leads_group()) : std::vector<uint64_t>();
+}
+
+void SetsUnderWay::learn(std::span<const uint64_t> told) {
+  were_told_ = true;
+  for (const uint64_t failed : world_.sets.learn(told).failed) {
+    stage_two_.give_up(failed);
+    levels_.forget(failed);
+  }
+}
+
+Status SetsUnderWay::exchange() {
+  if (must_tell() && !were_told_) {
+    std::vector<uint64_t> sets = tell();
+    VARVE_TRY(world_.ranks.all_max(sets));
+    learn(sets);
+  }
+  were_told_ = false;
+  return {};
+}
+
+// One checkpoint
+
+LevelDuty SetsUnderWay::begin(uint64_t step, bool must_last, bool everywhere) {
+  const LevelDuty duty = schedule_.next(must_last, everywhere);
+  if (duty.save) world_.sets.note_begin(step);
+  return duty;
+}
+
+void SetsUnderWay::note_copied(uint64_t step, const LevelDuty& duty) {
+  if (duty.save) last_ = NewSet{.step = step, .number = duty.number};
+}
+
+/// The failure of a step before `step` that nobody was told of. That of `step` itself, which another rank may have
+/// given up before this one began it, is for the next call: so a call tells the same on each rank.
+Status SetsUnderWay::take_failure(uint64_t step) {
+  const std::optional<GroupNews> news = stage_one_.memory().news();
+  if (!news || !news->failed_step || told_failure_ >= news->failed_step || *news->failed_step >= step) return {};
+  told_failure_ = news->failed_step;
+  return news->last_error.with_context(fmt::format("the checkpoint of step {} failed", *news->failed_step));
+}
+
+/// A failure that all ranks have just been told of is not told again when this group's thread comes to know it.
+void SetsUnderWay::note_told(const Status& outcome, uint64_t step) {
+  if (outcome.ok()) return;
+  take_failure(step).ignore("it is told now");
+  // What is only late may fail later, and nobody has been told that.
+  if (outcome.code() != StatusCode::busy) told_failure_ = std::max(told_failure_, std::optional(step));
+}
+
+void SetsUnderWay::note_told(const Status& outcome) {
+  if (last_) note_told(outcome, last_->step);
+}
+
+void SetsUnderWay::note_drained(uint64_t step, bool saved) {
+  world_.sets.note_own(step, saved);
+  if (saved && !must_tell()) world_.sets.note_complete(step);
+}
+
+// Waiting for stage 2
+
+Status SetsUnderWay::outcome_of(uint64_t step) const {
+  const std::optional<GroupNews> news = stage_one_.memory().news();
+  if (!news) return Status::io_error("the checkpoint thread died while it told how far it is");
+  if (news->newest_persistent && *news->newest_persistent >= step) return {};
+  if (!news->last_error.ok()) return news->last_error;
+  return Status::io_error(fmt::format("the checkpoint of step {} is not in the store", step));
+}
+
+std::optional<Status> SetsUnderWay::part_outcome(uint64_t step) const {
+  const SnapshotMemory& memory = stage_one_.memory();
+  const std::optional<GroupNews> news = memory.news();
+  if (news && news->finished_step && *news->finished_step >= step) return outcome_of(step);
+  for (uint32_t i = 0; i < memory.slot_count(); ++i) {
+    const SlotNews slot = memory.slot(i);
+    if (slot.step == step && slot.state == SlotState::drained) return slot.outcome;
+  }
+  return std::nullopt;
+}
+
+Status SetsUnderWay::await_part(uint64_t step, nanoseconds limit) const {
+  const auto begin = MonotonicClock::now();
+  Bell& bell = stage_one_.memory().bell();
+  for (;;) {
+    const uint32_t seen = bell.count();
+    if (const std::optional<Status> outcome = part_outcome(step)) return *outcome;
+    if (!stage_one_.memory().leader_alive()) {
+      return Status::io_error("the process that writes this group's checkpoints died");
+    }
+    const nanoseconds waited = MonotonicClock::now() - begin;
+    if (waited >= limit) {
+      const GroupPlan& plan = stage_one_.plan();
+      return Status::busy(
+          fmt::format("{} has not written step {} in the time that was given", plan.group_name(plan.own), step));
+    }
+    bell.wait(seen, std::min(limit - waited, kUnseenMax));
+  }
+}
+
+Status SetsUnderWay::settle(nanoseconds limit) {
+  const auto begin = MonotonicClock::now();
+  const Status part = agree(world_.ranks, last_ ? await_part(last_->step, limit) : Status());
+  if (!part.ok()) {
+    // The set will never be complete, and the groups that have written their parts need not wait for it.
+    if (last_ && part.code() != StatusCode::busy) stage_two_.give_up(last_->step);
+    return part;
+  }
+  Status whole;
+  if (last_) {
+    const nanoseconds waited = MonotonicClock::now() - begin;
+    whole = stage_one_.memory().wait_for_step(last_->step, std::max(limit - waited, nanoseconds(0)));
+    if (whole.ok()) whole = outcome_of(last_->step);
+  }
+  VARVE_TRY(agree(world_.ranks, whole));
+  if (last_) world_.sets.note_complete(last_->step);
+  return {};
+}
+
+void SetsUnderWay::add_progress(SessionProgress& progress) const {
+  const std::optional<GroupNews> told = stage_one_.memory().news();
+  const GroupNews news = told.value_or(GroupNews());
+  const std::optional<uint64_t> newest = must_tell() ? world_.sets.newest_complete() : news.newest_persistent;
+  progress.newest_persistent = newest ? newest : restarted_;
+  if (told) {
+    progress.bytes_to_write = news.bytes_to_write;
+    progress.bytes_written = news.bytes_written;
+    if (!news.last_error.ok()) progress.last_error = news.last_error;
+  }
+  RunNews run{.newest_snapshot = progress.newest_snapshot, .last_error = news.last_error};
+  if (progress.newest_persistent != restarted_) run.newest_saved = progress.newest_persistent;
+  run.saving = last_ && news.finished_step.value_or(0) < last_->step ? 1 : 0;
+  progress.levels = levels_.progress(run);
+}
+
+}  // namespace varve

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "level/level_spec.h"
+#include "level/levels.h"
+#include "level/set_completion.h"
+#include "runtime/stage_one.h"
+#include "runtime/stage_two.h"
+
+namespace varve {
+
+/// The sets of a run on their way to the nearest store, as its program sees them: which checkpoints become sets, what
+/// all ranks know of them (JobSets), and what became of them. The program's thread only, but for note_drained().
+class SetsUnderWay {
+ public:
+  /// All of these outlive it.
+  SetsUnderWay(const std::vector<LevelSpec>& specs, LevelWorld& world, Levels& levels, StageOne& stage_one,
+               StageTwo& stage_two)
+      : world_(world), levels_(levels), stage_one_(stage_one), stage_two_(stage_two), schedule_(specs) {}
+
+  /// The number of the next set; the same on all ranks.
+  void go_on_from(uint64_t number) { schedule_.go_on_from(number); }
+  /// The run goes on from a set of the store, of this step.
+  void note_restarted(uint64_t step) { restarted_ = step; }
+
+  // What the ranks tell each other
+
+  /// For an all_max() of all ranks; nothing if each sees all of it by itself. And what that came to.
+  std::vector<uint64_t> tell() const;
+  void learn(std::span<const uint64_t> told);
+  /// If that was not done since the last checkpoint, and is needed. Collective.
+  Status exchange();
+
+  // One checkpoint
+
+  /// Where the next one goes. `must_last`: to the nearest store, whatever its turn is; `everywhere`: to all levels.
+  LevelDuty begin(uint64_t step, bool must_last, bool everywhere);
+  /// There is a snapshot of it.
+  void note_copied(uint64_t step, const LevelDuty& duty);
+  /// What became of checkpoints before since this was asked last: OK, or the last failure of the own group.
+  Status take_failure(uint64_t step);
+  /// All ranks have been told of this outcome of `step`, or of the last set.
+  void note_told(const Status& outcome, uint64_t step);
+  void note_told(const Status& outcome);
+  /// By the checkpoint thread: what became of the own group's part.
+  void note_drained(uint64_t step, bool saved);
+
+  /// All ranks together: until the last set is complete, or has failed. Collective.
+  Status settle(std::chrono::nanoseconds limit);
+  /// The last set; none: there is none yet.
+  const std::optional<NewSet>& last() const { return last_; }
+
+  /// Adds to `progress`, in which is the newest snapshot, how far they are.
+  void add_progress(SessionProgress& progress) const;
+
+ private:
+  /// Whether no rank sees by itself which sets are complete in the nearest store.
+  bool must_tell() const { return world_.has_node_level && stage_one_.plan().nodes.size() > 1; }
+  /// Waits until the own group has dealt with its part of `step`, and returns how it went.
+  Status await_part(uint64_t step, std::chrono::nanoseconds limit) const;
+  std::optional<Status> part_outcome(uint64_t step) const;
+  Status outcome_of(uint64_t step) const;
+
+  LevelWorld& world_;
+  Levels& levels_;
+  StageOne& stage_one_;
+  StageTwo& stage_two_;
+  LevelSchedule schedule_;
+  bool were_told_ = false;                ///< since the last checkpoint
+  std::optional<uint64_t> told_failure_;  ///< of which a checkpoint() has told
+  std::optional<NewSet> last_;
+  std::optional<uint64_t> restarted_;  ///< the set of the store that the run goes on from
+};
+
+}  // namespace varve

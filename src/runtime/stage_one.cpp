@@ -1,0 +1,187 @@
+#include "runtime/stage_one.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "comm/agreement.h"
+#include "level/memory_level.h"
+#include "runtime/run_session.h"
+
+namespace varve {
+
+std::chrono::nanoseconds bounded_limit(std::chrono::duration<double> limit) {
+  constexpr double kHundredYears = 100.0 * 365 * 24 * 3600;
+  const std::chrono::duration<double> bounded(std::clamp(limit.count(), 0.0, kHundredYears));
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(bounded);
+}
+
+// What dead runs left
+
+Status LeftMemory::find(const SegmentFamily& family, const UniqueId& own_run) {
+  family_ = family;
+  VARVE_ASSIGN(runs_, find_left_runs(family, own_run));
+  remains_ = !runs_.runs.empty();
+  return {};
+}
+
+void LeftMemory::remove() {
+  if (!remains_) return;
+  remains_ = false;
+  const Status removed = remove_left_runs(family_, runs_.runs);
+  if (!removed.ok()) warnings_.add(removed.with_context("the memory of an earlier run could not be removed"));
+}
+
+// The memory for snapshots, and what happens where it is short
+
+namespace {
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path made = std::filesystem::absolute(path, error);
+  return error ? path : made.string();
+}
+
+/// Where snapshots go that have no room in memory, as the option says. The same on all ranks of a node: on disks of the
+/// node before those that all share. Collective.
+Result<std::vector<std::string>> choose_spill_folders(const std::string& option, const SettingsSources& sources,
+                                                      const LevelWorld& world, const Levels& levels) {
+  if (option == "none") return std::vector<std::string>();
+  if (option != "auto") return std::vector<std::string>{absolute_path(option)};
+  const auto said = sources.environment.find("TMPDIR");
+  const bool is_said = said != sources.environment.end() && !said->second.empty();
+  const std::string scratch = is_said ? absolute_path(said->second) : "/tmp";
+  VARVE_ASSIGN(const ByteVector told, world.ranks.broadcast(as_bytes(scratch), 0));
+  std::vector<std::string> folders;
+  if (world.has_node_level) folders.push_back(parent_path(absolute_path(levels.nearest().own_path())));
+  folders.emplace_back(as_text(told));
+  for (const StoreLevel* const level : levels.stores()) {
+    if (level->is_of_node() || level->spec().is_on_servers() || level->path().empty()) continue;
+    folders.push_back(parent_path(absolute_path(level->path())));
+  }
+  return folders;
+}
+
+RankSeat seat_of(const GroupPlan& plan, uint32_t rank) {
+  RankSeat seat;
+  seat.nodes.clear();
+  for (const RankNode& node : plan.nodes) seat.nodes.push_back({node.name, node.leader()});
+  seat.own_node = plan.own_node;
+  seat.group = plan.own;
+  seat.group_of_node = plan.own_of_node();
+  seat.leads_group = plan.own_group().leader() == rank;
+  return seat;
+}
+}  // namespace
+
+Status StageOne::open(const SessionEnvironment& environment, const Levels& levels) {
+  const StoreLevel& nearest = levels.nearest();
+  family_ = job_memory(settings_.shared_memory, settings_.job, nearest.spec(), nearest.path(), world_.node);
+  VARVE_ASSIGN(const std::vector<std::string> spill_folders,
+               choose_spill_folders(settings_.snapshot_folder, environment.sources, world_, levels));
+  family_.spill_folders = spill_folders;
+  Status made = make_memory(environment, settings_.shared_memory, /*restartable=*/true);
+  const Status why = made;
+  // Not even the little that says how far each rank is has room there: all goes elsewhere.
+  for (size_t i = 0; i < spill_folders.size() && !made.ok() && SnapshotMemory::lacks_room(made); ++i) {
+    const auto next = spill_folders.begin() + static_cast<std::ptrdiff_t>(i);
+    family_.spill_folders.assign(next + 1, spill_folders.end());
+    made = make_memory(environment, *next, is_memory_folder(*next));
+    if (!made.ok()) continue;
+    notice_(why.with_context(
+        fmt::format("shared memory cannot be used, so that snapshots are made in {}", family_.folder)));
+  }
+  return made.ok() ? made : why;
+}
+
+/// And finds out who shares it. The same outcome on all ranks.
+Status StageOne::make_memory(const SessionEnvironment& environment, const std::string& folder, bool restartable) {
+  Communicator& ranks = world_.ranks;
+  family_.folder = folder;
+  Result<RankPlace> place = environment.find_place(folder);
+  if (place.ok() && !world_.node.empty()) place = at_named_node(*place, world_.node);
+  VARVE_TRY(agree(ranks, place.status()));
+  GroupRule rule = settings_.group;
+  rule.stay_on_nodes = world_.has_node_level;
+  VARVE_ASSIGN(plan_, agree_on_groups(ranks, *place, rule));
+  world_.seat = seat_of(plan_, ranks.rank());
+  world_.load_threads = std::max(1u, processor_count() / plan_.node_rank_count);
+  VARVE_ASSIGN(free_processors_, agree_on_free_processors(ranks, place->node, world_.seat.leads_group));
+
+  SnapshotOptions options;
+  options.rank_count = ranks.rank_count();
+  options.slots = settings_.when_busy == WhenBusy::two_slots ? 2 : 1;
+  options.copy_threads = std::max(1u, processor_count() / plan_.node_rank_count);
+  options.restartable = restartable;
+  Result<std::unique_ptr<SnapshotMemory>> memory = SnapshotMemory::create(owner_of(ranks.rank()), options);
+  VARVE_TRY(agree(ranks, memory.status()));
+  memory_ = std::move(*memory);
+  world_.warnings.add(plan_.warnings);
+  return {};
+}
+
+Status StageOne::reserve() {
+  Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
+  // It will be shown instead.
+  if (SnapshotMemory::lacks_room(reserved)) reserved = {};
+  Communicator& ranks = world_.ranks;
+  const Status shortage = memory_->take_shortage();
+  VARVE_ASSIGN(const std::vector<RankFailure> shortages, gather_failures(ranks, shortage));
+  if (ranks.rank() == 0 && !shortages.empty()) {
+    const RankFailure& first = shortages.front();
+    notice_(ranks.rank_count() == 1 ? first.what : first.what.with_context(fmt::format("rank {}", first.rank)));
+  } else if (!shortage.ok()) {
+    world_.warnings.add(shortage);
+  }
+  return agree(ranks, reserved);
+}
+
+// One checkpoint
+
+Result<bool> StageOne::take_slot(Persistence persistence) {
+  if (settings_.when_busy == WhenBusy::skip && persistence == Persistence::later) {
+    // Together: a set of which one rank leaves out its part is never complete.
+    std::array<uint64_t, 1> busy = {memory_->has_free_slot() ? uint64_t{0} : uint64_t{1}};
+    VARVE_TRY(world_.ranks.all_max(busy));
+    return busy[0] == 0;
+  }
+  const Status waited = memory_->wait_for_free_slot(wait_limit());
+  if (waited.code() != StatusCode::busy) VARVE_TRY(waited);
+  VARVE_TRY(waited.with_context(fmt::format("{} is still writing an earlier checkpoint", plan_.group_name(plan_.own))));
+  return true;
+}
+
+void StageOne::skip(uint64_t step) {
+  memory_->skip(variables_);
+  memory_->give_up(step);
+}
+
+Result<RunLedger::Snapshot> StageOne::copy(uint64_t step, double begin_seconds) {
+  const double copy_begin = world_.clock.seconds();
+  VARVE_TRY(fill(step));
+  has_copied_ = true;
+  RunLedger::Snapshot cost;
+  cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
+  for (size_t i = 0; i < variables_.memory().size(); ++i) {
+    if (variables_.memory()[i].lent_grid) cost.copied_bytes -= variables_.image().variables[i].bytes;
+  }
+  const double end = world_.clock.seconds();
+  cost.copy_seconds = end - copy_begin;
+  cost.blocked_seconds = end - begin_seconds;
+  return cost;
+}
+
+Status StageOne::fill(uint64_t step) {
+  Status made = memory_->fill(step, variables_);
+  if (made.code() == StatusCode::busy) {
+    // One of two slots was given up, and the other is being written.
+    VARVE_TRY(memory_->wait_for_free_slot(wait_limit()));
+    made = memory_->fill(step, variables_);
+  }
+  if (SnapshotMemory::lacks_room(made)) made = memory_->show(step, variables_, wait_limit());
+  if (const Status shortage = memory_->take_shortage(); !shortage.ok()) notice_(shortage);
+  return made;
+}
+
+}  // namespace varve

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "level/level.h"
+#include "level/levels.h"
+#include "runtime/group_plan.h"
+#include "runtime/placement.h"
+#include "runtime/report.h"
+#include "runtime/settings.h"
+#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_reader.h"
+#include "snapshot/variable_table.h"
+#include "varve/session.h"
+
+namespace varve {
+
+struct SessionEnvironment;
+
+/// A limit that can be reckoned with: neither below 0 nor above a hundred years.
+std::chrono::nanoseconds bounded_limit(std::chrono::duration<double> limit);
+
+/// What dead runs of the job left in the memory of this node.
+class LeftMemory {
+ public:
+  explicit LeftMemory(WarningList& warnings) : warnings_(warnings) {}
+
+  /// After this run has made its own memory there: of two that start together, at least one sees the other. busy: one
+  /// lives.
+  Status find(const SegmentFamily& family, const UniqueId& own_run);
+  const LeftRuns& runs() const { return runs_; }
+
+  /// Whether it may be all that there is of the newest checkpoint; true until a restart knows better.
+  bool is_useful() const { return useful_; }
+  void note_useful(bool useful) { useful_ = useful; }
+  /// When a newer set is in the store. By the checkpoint thread while there is one.
+  void remove();
+
+ private:
+  WarningList& warnings_;
+  SegmentFamily family_;
+  LeftRuns runs_;
+  bool remains_ = false;
+  bool useful_ = true;
+};
+
+/// Stage 1 of a run's checkpoints, on one rank: what the program protects, and the memory into which it is copied; who
+/// shares that memory, and a checkpoint thread, with whom. The program's thread only.
+class StageOne {
+ public:
+  /// `notice` gets warnings that a user would easily miss. All of these outlive it.
+  StageOne(const Settings& settings, LevelWorld& world, std::function<void(const Status&)> notice)
+      : settings_(settings), world_(world), notice_(std::move(notice)) {}
+
+  /// Makes the memory, where there is room, and finds out who is where, which it says in the world. After
+  /// Levels::look(). Collective.
+  Status open(const SessionEnvironment& environment, const Levels& levels);
+
+  // After that
+
+  const GroupPlan& plan() const { return plan_; }
+  const SegmentFamily& family() const { return family_; }
+  SegmentOwner owner_of(uint32_t rank) const { return {family_, world_.run, rank}; }
+  /// For threads beside the program, if this rank leads a group.
+  const ProcessorSet& free_processors() const { return free_processors_; }
+  SnapshotMemory& memory() const { return *memory_; }
+  VariableTable& variables() { return variables_; }
+  /// How long the program waits for stage 2 at most.
+  std::chrono::nanoseconds wait_limit() const {
+    return bounded_limit(std::chrono::duration<double>(settings_.wait_limit));
+  }
+
+  /// Makes the memory for checkpoints, and says what is short. Collective.
+  Status reserve();
+  /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
+  Result<bool> take_slot(Persistence persistence);
+  /// It is not to be made.
+  void skip(uint64_t step);
+  /// Copies what is protected, or, where there is no room for that, has it saved before it returns. What it cost;
+  /// `begin_seconds`: when checkpoint() began, by the world's clock.
+  Result<RunLedger::Snapshot> copy(uint64_t step, double begin_seconds);
+  bool has_copied() const { return has_copied_; }
+
+ private:
+  Status make_memory(const SessionEnvironment& environment, const std::string& folder, bool restartable);
+  Status fill(uint64_t step);
+
+  const Settings& settings_;
+  LevelWorld& world_;
+  const std::function<void(const Status&)> notice_;
+  SegmentFamily family_;
+  GroupPlan plan_;
+  ProcessorSet free_processors_;
+  VariableTable variables_;
+  std::unique_ptr<SnapshotMemory> memory_;
+  bool has_copied_ = false;
+};
+
+}  // namespace varve

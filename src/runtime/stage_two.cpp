@@ -1,0 +1,131 @@
+#include "runtime/stage_two.h"
+
+#include <algorithm>
+
+#include "runtime/group_member.h"
+#include "runtime/placement.h"
+
+namespace varve {
+
+namespace {
+/// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
+constexpr uint32_t kUsefulWorkersMax = 16;
+
+/// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's
+/// ranks is disturbed alike. One of them that falls behind alone holds up the others.
+uint32_t worker_count(const Settings& settings, const StageOne& stage_one) {
+  if (settings.threads) return static_cast<uint32_t>(*settings.threads);
+  const RankGroup& group = stage_one.plan().own_group();
+  const ProcessorSet& free = stage_one.free_processors();
+  const size_t processors = free.empty() ? processor_count() : free.size();
+  return static_cast<uint32_t>(
+      std::min({group.members.size() - group.remote.size(), processors, size_t{kUsefulWorkersMax}}));
+}
+}  // namespace
+
+Status StageTwo::attach(std::function<Status()> may_save, std::function<void(const DrainReport&)> report) {
+  const uint32_t own = world_.ranks.rank(), leader = stage_one_.plan().own_group().leader();
+  world_.push_threads = worker_count(settings_, stage_one_);
+  if (stage_one_.plan().is_remote(own)) {
+    VARVE_ASSIGN(std::unique_ptr<SnapshotView> view, SnapshotView::open(stage_one_.owner_of(own)));
+    relay_ = std::make_unique<SnapshotRelay>(world_.ranks, leader, std::move(view));
+    return {};
+  }
+  VARVE_TRY(stage_one_.memory().attach_leader(stage_one_.owner_of(leader)));
+  if (leader != own) return {};
+  VARVE_ASSIGN(std::vector<std::unique_ptr<GroupMember>> members, open_members());
+  CheckpointDuty duty = make_duty();
+  duty.may_save = std::move(may_save);
+  duty.report = std::move(report);
+  thread_ = std::make_unique<CheckpointThread>(levels_.nearest().slowed(), std::move(duty), std::move(members),
+                                               stage_one_.memory().bell(), world_.warnings, world_.clock);
+  return {};
+}
+
+Result<std::vector<std::unique_ptr<GroupMember>>> StageTwo::open_members() const {
+  std::vector<std::unique_ptr<GroupMember>> members;
+  for (uint32_t rank : stage_one_.plan().own_group().members) {
+    if (stage_one_.plan().is_remote(rank)) {
+      members.push_back(std::make_unique<RemoteMember>(world_.ranks, rank));
+    } else {
+      VARVE_ASSIGN(std::unique_ptr<LocalMember> member, LocalMember::open(stage_one_.owner_of(rank)));
+      members.push_back(std::move(member));
+    }
+  }
+  return members;
+}
+
+CheckpointDuty StageTwo::make_duty() const {
+  const GroupPlan& plan = stage_one_.plan();
+  CheckpointDuty duty;
+  duty.run = world_.run;
+  duty.job = settings_.job;
+  duty.ordinal = plan.own;
+  duty.group_count = plan.count();
+  if (world_.has_node_level) {
+    duty.ordinal = plan.own_of_node();
+    duty.group_count = static_cast<uint32_t>(plan.groups_of_node().size());
+    duty.origin = SetOrigin{world_.run, world_.ranks.rank_count()};
+  }
+  duty.save.scheme = settings_.scheme;
+  duty.save.codec = settings_.codec;
+  duty.save.memory_bytes = settings_.memory_bytes;
+  duty.save.thread_count = worker_count(settings_, stage_one_);
+  duty.save.small_bytes = 0;  // each variable keeps its description
+  duty.save.run = world_.run;
+  duty.save.run_ranks = world_.ranks.rank_count();
+  duty.retention = levels_.nearest_rules();
+  duty.wait_seconds = settings_.wait_limit;
+  duty.group_name = [&plan, of_node = world_.has_node_level](uint32_t ordinal) {
+    return plan.group_name(of_node ? plan.groups_of_node().at(ordinal) : ordinal);
+  };
+  duty.what_waits = [this] { return levels_.what_waits(); };
+  duty.policy_for = [this](uint64_t step) { return levels_.nearest().policy_for(step); };
+  for (const RankGroup& group : plan.groups) {
+    if (group.leader() != world_.ranks.rank()) duty.siblings.push_back(stage_one_.owner_of(group.leader()));
+  }
+  duty.prepare_thread = world_.prepare_thread;
+  duty.accept = [this](const NewSet& set) { levels_.accept(set); };
+  return duty;
+}
+
+Status StageTwo::start(Status before) {
+  if (before.ok() && thread_) return thread_->start();
+  if (!relay_) return before;
+  // Also after a failure: its leader waits for a word of it.
+  const Status started = relay_->start();
+  return before.ok() ? started : before;
+}
+
+void StageTwo::place_thread() const {
+  const Status placed = place_calling_thread(stage_one_.free_processors(), settings_.low_priority);
+  if (!placed.ok()) world_.warnings.add(placed.with_context("the checkpoint thread may get in the program's way"));
+}
+
+void StageTwo::note_begin(uint64_t step, double seconds, const LevelDuty& levels) {
+  if (thread_) thread_->note_begin(step, seconds, levels);
+}
+
+void StageTwo::avoid(const std::set<ArenaId>& arenas) {
+  if (thread_) thread_->avoid(arenas);
+}
+
+void StageTwo::give_up(uint64_t step) {
+  if (thread_) thread_->give_up(step);
+}
+
+void StageTwo::cancel() {
+  if (thread_) thread_->cancel();
+}
+
+void StageTwo::stop(Moment end) {
+  if (relay_) relay_->stop();
+  if (thread_)
+    thread_->stop(std::max(std::chrono::nanoseconds(end - MonotonicClock::now()), std::chrono::nanoseconds(0)));
+}
+
+void StageTwo::tidy() {
+  if (thread_) thread_->tidy();
+}
+
+}  // namespace varve

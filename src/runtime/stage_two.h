@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+
+#include "core/sync.h"
+#include "level/levels.h"
+#include "runtime/checkpoint_thread.h"
+#include "runtime/settings.h"
+#include "runtime/snapshot_relay.h"
+#include "runtime/stage_one.h"
+
+namespace varve {
+
+/// Stage 2 of a run's checkpoints, on one rank. In the leader of a group it is its checkpoint thread, in a member on
+/// another node the relay that sends the snapshots there; in others there is nothing to do. The program's thread only.
+class StageTwo {
+ public:
+  /// All of these outlive it.
+  StageTwo(const Settings& settings, LevelWorld& world, StageOne& stage_one, Levels& levels)
+      : settings_(settings), world_(world), stage_one_(stage_one), levels_(levels) {}
+
+  /// Brings this rank and its checkpoint thread together. `may_save` and `report`: as in CheckpointDuty.
+  Status attach(std::function<Status()> may_save, std::function<void(const DrainReport&)> report);
+  /// `before`: what has failed already, and is returned. A thread does not begin then.
+  Status start(Status before);
+  /// On each thread beside the program, before it works: it is to be out of the way.
+  void place_thread() const;
+
+  bool leads_group() const { return thread_ != nullptr; }
+  // As of CheckpointThread, if it is here
+  void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
+  void avoid(const std::set<ArenaId>& arenas);
+  void give_up(uint64_t step);
+  void cancel();
+
+  /// Ends when all snapshots are dealt with; after `end` what is being written is given up.
+  void stop(Moment end);
+  /// After that: drops what more sets than are kept, and gives their space back.
+  void tidy();
+
+ private:
+  Result<std::vector<std::unique_ptr<GroupMember>>> open_members() const;
+  CheckpointDuty make_duty() const;
+
+  const Settings& settings_;
+  LevelWorld& world_;
+  StageOne& stage_one_;
+  Levels& levels_;
+  std::unique_ptr<CheckpointThread> thread_;
+  std::unique_ptr<SnapshotRelay> relay_;
+};
+
+}  // namespace varve
