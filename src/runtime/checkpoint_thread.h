@@ -2,28 +2,21 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/clock.h"
 #include "core/progress.h"
 #include "core/sync.h"
-#include "engine/save.h"
-#include "level/level.h"
-#include "level/level_spec.h"
 #include "level/retention.h"
-#include "level/set_completion.h"
-#include "level/stored_image.h"
+#include "runtime/checkpoint_duty.h"
 #include "runtime/group_member.h"
+#include "runtime/published_parts.h"
 #include "snapshot/control_block.h"
-#include "store/commit.h"
 
 namespace varve {
 
@@ -64,40 +57,33 @@ class GroupProgress final : public ProgressSink {
   double posted_ VARVE_GUARDED_BY(mutex_) = 0;  ///< when
 };
 
-/// What stage 2 of one checkpoint cost, and what came of it.
-struct DrainReport {
-  uint64_t step = 0;
-  Status outcome;                ///< OK: the set is complete in the store
-  uint64_t bytes = 0;            ///< of the group
-  uint64_t stored_bytes = 0;     ///< written for it
-  double begin_seconds = 0;      ///< by the clock: the leader's checkpoint() began
-  double end_seconds = 0;        ///< the set was complete
-  double drain_seconds = 0;      ///< at work
-  double processor_seconds = 0;  ///< used by the thread and its workers
-};
+/// The older sets of the nearest store, which the first group there keeps for all: of other groups this does nothing.
+/// One thread at a time.
+class OlderSets {
+ public:
+  OlderSets(const Store& store, const CheckpointDuty& duty, ProgressSink& progress, WarningList& warnings)
+      : store_(store),
+        is_ours_(duty.group.ordinal == 0),
+        progress_(progress),
+        warnings_(warnings),
+        retention_(duty.retention) {}
 
-/// What a group's checkpoint thread is to do.
-struct CheckpointDuty {
-  UniqueId run;
-  std::string job;
-  uint32_t ordinal = 0;  ///< of the group among those that save to this store
-  uint32_t group_count = 1;
-  SaveOptions save;
-  std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
-  Retention::Rules retention;       ///< of the store, if this group keeps it for all: the first one there
-  double wait_seconds = 0;          ///< at most, for the other groups' parts of a set
-  std::function<std::string(uint32_t ordinal)> group_name;  ///< of one among those that save to this store, for people
-  /// What keeps older sets from making room: "3 sets wait for dir:/far". Empty: nothing.
-  std::function<std::string()> what_waits;
-  std::vector<SegmentOwner> siblings;  ///< leaders of other groups on this node
-  /// What a set may do to one of its step that is there.
-  std::function<IfExists(uint64_t step)> policy_for;
-  std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
-  std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
-  std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
-  /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
-  /// nobody had a snapshot, with the next one.
-  std::function<void(const NewSet&)> accept;
+  /// A new set is complete: drops those that it pushes out.
+  void make_way();
+  /// The disk is full: what may go goes at once. Whether it is worth another try.
+  bool make_room();
+  /// At the end: drops what more sets than are kept, and gives their space back.
+  void tidy();
+
+ private:
+  void note(const Status& outcome);
+
+  const Store& store_;
+  const bool is_ours_;
+  ProgressSink& progress_;
+  WarningList& warnings_;
+  Retention retention_;
+  bool any_is_new_ = false;
 };
 
 /// A group's checkpoint thread (stage 2): waits until the snapshots of all members are full for the same step, saves
@@ -116,14 +102,14 @@ class CheckpointThread {
 
   /// resource_limit if there can be no thread.
   Status start();
-  /// When the leader's checkpoint() of this step began, by the clock, and where it goes; the latter as for all leaders.
-  void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
-  /// New sets are not to refer to these arenas: they could not be read, and may never be again.
-  void avoid(std::set<ArenaId> arenas);
-  /// The set of this step, if it is not complete, will not be: another group failed. Thread-safe, as are these all.
+  // As CheckpointNotes. Thread-safe, as are these all
+  void note_begin(uint64_t step, double seconds, const LevelDuty& levels) {
+    notes_.note_begin(step, {seconds, levels});
+  }
+  void avoid(std::set<ArenaId> arenas) { notes_.avoid(std::move(arenas)); }
   void give_up(uint64_t step);
   /// Gives up what is being written at the next convenient point.
-  void cancel();
+  void cancel() { progress_.cancel(); }
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be
   /// stopped, too. After `limit` it is cancelled.
   void stop(std::chrono::nanoseconds limit);
@@ -131,64 +117,29 @@ class CheckpointThread {
   void tidy();
 
  private:
-  struct Begin {
-    double seconds = 0;
-    LevelDuty levels;
-  };
-  /// A part that was published, of a set that others' parts are still to come for.
-  struct Published {
-    DrainReport report;
-    LevelDuty levels;
-    std::unique_ptr<SetCompletion> completion;
-    double since = 0;  ///< by the clock
-  };
-
   void run();
-  std::optional<uint64_t> next_step();
-  std::optional<uint64_t> oldest_local_step();
-  bool catch_up(GroupMember& member, uint64_t step);
   void lose_step(uint64_t step, const Status& why);
-  void release_all();
-
   void drain(uint64_t step);
+  void leave_in_memory(uint64_t step);
   Result<SetRecord> save(uint64_t step, const LevelDuty& levels, DrainReport& report);
   Result<SetRecord> save_images(uint64_t step, const LevelDuty& levels, DrainReport& report);
-  Status make_room(const Status& full);
-  void tell_others(uint64_t step, const Status& failure);
   void look_at_published();
-  std::optional<Status> outcome_of(Published& part);
-  Status late(const Published& part) const;
   void conclude(DrainReport report, const LevelDuty& levels);
-  void leave_in_memory(uint64_t step);
-
-  PartName part_of(uint64_t step) const { return {{duty_.job, step}, duty_.run, duty_.ordinal, duty_.group_count}; }
-  bool is_given_up(uint64_t step);
-  SaveOptions save_options(const LevelDuty& levels);
-  Begin take_begin(uint64_t step);
+  CheckpointNotes::Begin take_begin(uint64_t step);
   void tell(uint64_t step, const LevelDuty& levels, const Status& outcome);
-  /// Whether older sets are this group's concern.
-  bool applies_retention() const { return duty_.ordinal == 0; }
-  void note_retention(const Status& outcome);
 
   const Store& store_;
   const CheckpointDuty duty_;
-  const std::vector<std::unique_ptr<GroupMember>> members_;
   Bell& bell_;
   WarningList& warnings_;
   Clock& clock_;
+  CheckpointNotes notes_;
+  GroupSnapshots snapshots_;
   GroupProgress progress_;
-  Retention retention_;
-  const bool has_remote_;
-  std::optional<uint64_t> settled_;  ///< the newest step whose snapshots were dealt with
-  std::deque<Published> published_;
-  std::vector<PartName> told_failures_;  ///< to the other groups
-  bool any_complete_ = false;
-  std::optional<GroupSiblings> siblings_;
+  OlderSets older_sets_;
+  PublishedParts published_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
-  std::map<uint64_t, Begin> begin_of_ VARVE_GUARDED_BY(mutex_);
-  std::set<ArenaId> avoided_ VARVE_GUARDED_BY(mutex_);
-  std::set<uint64_t> given_up_ VARVE_GUARDED_BY(mutex_);
   bool ended_ VARVE_GUARDED_BY(mutex_) = false;
   ConditionVariable ended_bell_;
   Thread thread_;

@@ -1,5 +1,7 @@
 #include "runtime/group_member.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -100,6 +102,93 @@ uint64_t SnapshotSource::bytes() const {
   uint64_t bytes = 0;
   for (const SourceFile& file : files_) bytes += file.bytes;
   return bytes;
+}
+
+GroupSnapshots::GroupSnapshots(std::vector<std::unique_ptr<GroupMember>> members, std::string job)
+    : members_(std::move(members)),
+      job_(std::move(job)),
+      has_remote_(std::any_of(members_.begin(), members_.end(), [](const auto& member) { return member->remote(); })) {}
+
+std::optional<uint64_t> GroupSnapshots::next_step(const Lose& lose) {
+  for (;;) {
+    const std::optional<uint64_t> step = oldest_local_step();
+    if (!step) return std::nullopt;
+    bool all = true;
+    const GroupMember* lacking = nullptr;
+    for (const auto& member : members_) {
+      if (member->remote()) continue;
+      if (member->will_lack(*step)) lacking = member.get();
+      const Result<std::optional<uint64_t>> next = member->next_step();
+      all = all && next.ok() && *next == step;
+    }
+    if (!all && lacking == nullptr) return std::nullopt;
+    // Only now are those on other nodes asked, as they keep us waiting until they are as far.
+    for (const auto& member : members_) {
+      if (member->remote() && !catch_up(*member, *step, lose)) lacking = member.get();
+    }
+    if (lacking == nullptr) return step;
+    lose(*step, Status::io_error(fmt::format("rank {} has no snapshot of this step", lacking->rank()),
+                                 SetName{job_, *step}.to_string()));
+  }
+}
+
+/// The oldest step of which a member on this node has a snapshot, or, if there are others elsewhere who wait to be
+/// told, that it has given up.
+std::optional<uint64_t> GroupSnapshots::oldest_local_step() {
+  std::optional<uint64_t> oldest;
+  auto consider = [&oldest](uint64_t step) { oldest = std::min(oldest.value_or(step), step); };
+  for (const auto& member : members_) {
+    if (member->remote()) continue;
+    const std::optional<uint64_t> given_up = member->given_up();
+    if (has_remote_ && given_up && (!given_back_ || *given_up > *given_back_)) consider(*given_up);
+    const Result<std::optional<uint64_t>> step = member->next_step();
+    if (step.ok() && *step) consider(**step);
+  }
+  return oldest;
+}
+
+/// Waits until a remote member is at `step` or past it; whether it has a snapshot of it.
+bool GroupSnapshots::catch_up(GroupMember& member, uint64_t step, const Lose& lose) {
+  for (;;) {
+    const Result<std::optional<uint64_t>> next = member.next_step();
+    if (!next.ok() || !*next) return false;
+    if (**next >= step) return !member.will_lack(step);
+    lose(**next, Status::io_error("not all ranks have a snapshot of this step", SetName{job_, **next}.to_string()));
+  }
+}
+
+void GroupSnapshots::lose_rest(const Lose& lose) {
+  for (const auto& member : members_) {
+    for (;;) {
+      const Result<std::optional<uint64_t>> step = member->next_step();
+      if (!step.ok() || !*step) break;
+      lose(**step, Status::cancelled("the session ended before all ranks had this step"));
+    }
+  }
+}
+
+Result<std::vector<SnapshotSource::Part>> GroupSnapshots::begin_drain(uint64_t step) {
+  std::vector<SnapshotSource::Part> parts;
+  for (const auto& member : members_) {
+    VARVE_ASSIGN(DrainedImage* const image, member->begin_drain(step));
+    parts.push_back({member->rank(), image});
+  }
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return parts;
+}
+
+std::vector<Status> GroupSnapshots::give_back(uint64_t step, const Status& outcome) {
+  std::vector<Status> failures;
+  for (const auto& member : members_) {
+    Status ended = member->end_drain(step, outcome);
+    if (!ended.ok()) failures.push_back(std::move(ended));
+  }
+  given_back_ = newest_given_back(step);
+  return failures;
+}
+
+void GroupSnapshots::post(const GroupNews& news) {
+  for (const auto& member : members_) member->post(news);
 }
 
 }  // namespace varve

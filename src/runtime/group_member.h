@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -108,6 +110,41 @@ class SnapshotSource final : public Source {
   std::string origin_;        ///< the text of the first file, or nothing
   uint32_t first_image_ = 0;  ///< among the files
   std::vector<SourceFile> files_;
+};
+
+/// The snapshots of a group's members, as its checkpoint thread takes them, step by step. That thread's alone, but for
+/// post().
+class GroupSnapshots {
+ public:
+  /// One member at least is on this node. `job` is for people.
+  GroupSnapshots(std::vector<std::unique_ptr<GroupMember>> members, std::string job);
+
+  bool has_remote() const { return has_remote_; }
+  /// What to do with a step of which not all will have a snapshot, for this reason; among it is give_back().
+  using Lose = std::function<void(uint64_t step, const Status& why)>;
+  /// The oldest step that all members have. Steps that some member will never have are lost on the way.
+  std::optional<uint64_t> next_step(const Lose& lose);
+  /// At the end: loses the snapshots that not all members have. Members on other nodes tell when they end.
+  void lose_rest(const Lose& lose);
+
+  /// Those of that step, in the order of ranks; they stay as they are until they are given back.
+  Result<std::vector<SnapshotSource::Part>> begin_drain(uint64_t step);
+  /// Gives all members the slots of `step` back, with what became of it. What went wrong with that.
+  std::vector<Status> give_back(uint64_t step, const Status& outcome);
+  /// The newest of `step` and those that were given back.
+  uint64_t newest_given_back(uint64_t step) const { return std::max(given_back_.value_or(0), step); }
+
+  /// Tells the members how far their group is. One thread at a time.
+  void post(const GroupNews& news);
+
+ private:
+  std::optional<uint64_t> oldest_local_step();
+  bool catch_up(GroupMember& member, uint64_t step, const Lose& lose);
+
+  const std::vector<std::unique_ptr<GroupMember>> members_;
+  const std::string job_;
+  const bool has_remote_;
+  std::optional<uint64_t> given_back_;
 };
 
 }  // namespace varve

@@ -58,13 +58,10 @@ Result<std::vector<std::unique_ptr<GroupMember>>> StageTwo::open_members() const
 CheckpointDuty StageTwo::make_duty() const {
   const GroupPlan& plan = stage_one_.plan();
   CheckpointDuty duty;
-  duty.run = world_.run;
-  duty.job = settings_.job;
-  duty.ordinal = plan.own;
-  duty.group_count = plan.count();
+  duty.group = {world_.run, settings_.job, plan.own, plan.count()};
   if (world_.has_node_level) {
-    duty.ordinal = plan.own_of_node();
-    duty.group_count = static_cast<uint32_t>(plan.groups_of_node().size());
+    duty.group.ordinal = plan.own_of_node();
+    duty.group.count = static_cast<uint32_t>(plan.groups_of_node().size());
     duty.origin = SetOrigin{world_.run, world_.ranks.rank_count()};
   }
   duty.save.scheme = settings_.scheme;

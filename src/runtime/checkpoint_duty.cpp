@@ -1,0 +1,39 @@
+#include "runtime/checkpoint_duty.h"
+
+namespace varve {
+
+void CheckpointNotes::note_begin(uint64_t step, const Begin& begin) {
+  const MutexLock lock(mutex_);
+  begun_[step] = begin;
+}
+
+std::map<uint64_t, CheckpointNotes::Begin> CheckpointNotes::take_begun(uint64_t step) {
+  std::map<uint64_t, Begin> taken;
+  const MutexLock lock(mutex_);
+  const auto end = begun_.upper_bound(step);
+  taken.insert(begun_.begin(), end);
+  begun_.erase(begun_.begin(), end);
+  return taken;
+}
+
+void CheckpointNotes::avoid(std::set<ArenaId> arenas) {
+  const MutexLock lock(mutex_);
+  avoided_ = std::move(arenas);
+}
+
+std::set<ArenaId> CheckpointNotes::avoided() const {
+  const MutexLock lock(mutex_);
+  return avoided_;
+}
+
+void CheckpointNotes::give_up(uint64_t step) {
+  const MutexLock lock(mutex_);
+  given_up_.insert(step);
+}
+
+bool CheckpointNotes::is_given_up(uint64_t step) const {
+  const MutexLock lock(mutex_);
+  return given_up_.contains(step);
+}
+
+}  // namespace varve

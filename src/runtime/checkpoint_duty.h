@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/sync.h"
+#include "engine/save.h"
+#include "level/level.h"
+#include "level/level_spec.h"
+#include "level/retention.h"
+#include "level/stored_image.h"
+#include "store/commit.h"
+
+namespace varve {
+
+/// What stage 2 of one checkpoint cost, and what came of it.
+struct DrainReport {
+  uint64_t step = 0;
+  Status outcome;                ///< OK: the set is complete in the store
+  uint64_t bytes = 0;            ///< of the group
+  uint64_t stored_bytes = 0;     ///< written for it
+  double begin_seconds = 0;      ///< by the clock: the leader's checkpoint() began
+  double end_seconds = 0;        ///< the set was complete
+  double drain_seconds = 0;      ///< at work
+  double processor_seconds = 0;  ///< used by the thread and its workers
+};
+
+/// A group among those of its run that save to one store.
+struct SavingGroup {
+  UniqueId run;
+  std::string job;
+  uint32_t ordinal = 0;
+  uint32_t count = 1;  ///< of groups
+
+  SetName set_of(uint64_t step) const { return {job, step}; }
+  PartName part_of(uint64_t step) const { return {set_of(step), run, ordinal, count}; }
+};
+
+/// What a group's checkpoint thread is to do.
+struct CheckpointDuty {
+  SavingGroup group;
+  SaveOptions save;
+  std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
+  Retention::Rules retention;       ///< of the store, if this group keeps it for all: the first one there
+  double wait_seconds = 0;          ///< at most, for the other groups' parts of a set
+  std::function<std::string(uint32_t ordinal)> group_name;  ///< of one among those that save to this store, for people
+  /// What keeps older sets from making room: "3 sets wait for dir:/far". Empty: nothing.
+  std::function<std::string()> what_waits;
+  std::vector<SegmentOwner> siblings;  ///< leaders of other groups on this node
+  /// What a set may do to one of its step that is there.
+  std::function<IfExists(uint64_t step)> policy_for;
+  std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
+  std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
+  std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+  /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
+  /// nobody had a snapshot, with the next one.
+  std::function<void(const NewSet&)> accept;
+};
+
+/// What the program's thread tells a checkpoint thread meanwhile. Thread-safe.
+class CheckpointNotes {
+ public:
+  struct Begin {
+    double seconds = 0;  ///< by the clock: the leader's checkpoint() began
+    LevelDuty levels;    ///< as for all leaders
+  };
+  void note_begin(uint64_t step, const Begin& begin);
+  /// All that have begun up to this step, and were not taken yet.
+  std::map<uint64_t, Begin> take_begun(uint64_t step);
+
+  /// New sets are not to refer to these arenas: they could not be read, and may never be again.
+  void avoid(std::set<ArenaId> arenas);
+  std::set<ArenaId> avoided() const;
+
+  /// The set of this step, if it is not complete, will not be: another group failed.
+  void give_up(uint64_t step);
+  bool is_given_up(uint64_t step) const;
+
+ private:
+  mutable Mutex mutex_;
+  std::map<uint64_t, Begin> begun_ VARVE_GUARDED_BY(mutex_);
+  std::set<ArenaId> avoided_ VARVE_GUARDED_BY(mutex_);
+  std::set<uint64_t> given_up_ VARVE_GUARDED_BY(mutex_);
+};
+
+}  // namespace varve

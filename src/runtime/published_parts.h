@@ -1,0 +1,63 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/progress.h"
+#include "level/set_completion.h"
+#include "runtime/checkpoint_duty.h"
+
+namespace varve {
+
+/// The parts that a group has published, until their sets are complete or never will be; and what it has published in
+/// place of parts that will not come. The checkpoint thread's alone.
+class PublishedParts {
+ public:
+  /// All of these outlive it. Whoever cancels `progress` gives up waiting for other groups.
+  PublishedParts(const Store& store, const CheckpointDuty& duty, const CheckpointNotes& notes,
+                 const ProgressSink& progress, Clock& clock)
+      : store_(store), duty_(duty), notes_(notes), progress_(progress), clock_(clock) {}
+
+  /// Before anything else, when the other groups' leaders on this node have their memory.
+  void meet_siblings() { siblings_.emplace(duty_.siblings); }
+
+  bool empty() const { return parts_.empty(); }
+  /// Up to which step nothing more will be tried, if up to `newest` each checkpoint has ended or is one of these.
+  uint64_t finished_step(uint64_t newest) const { return empty() ? newest : parts_.front().report.step - 1; }
+
+  /// A part was published; `record` is its record.
+  void add(DrainReport report, const LevelDuty& levels, SetRecord record);
+  /// Sees which sets have all their parts by now, or never will: `conclude` is called for each, with what became of it.
+  void look(const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude);
+
+  /// A part of ours will not come, for this reason: so nobody waits for it. If the store does not take even that,
+  /// others learn of it from the next exchange of all ranks, or give it up in time.
+  void tell_others(uint64_t step, const Status& failure);
+  /// At the end, when nobody waits any more: takes back what was told.
+  void forget_told();
+
+ private:
+  struct Part {
+    DrainReport report;
+    LevelDuty levels;
+    std::unique_ptr<SetCompletion> completion;
+    double since = 0;  ///< by the clock
+  };
+  std::optional<Status> outcome_of(Part& part);
+  Status late(const Part& part) const;
+
+  const Store& store_;
+  const CheckpointDuty& duty_;
+  const CheckpointNotes& notes_;
+  const ProgressSink& progress_;
+  Clock& clock_;
+  std::optional<GroupSiblings> siblings_;
+  std::deque<Part> parts_;
+  std::vector<PartName> told_failures_;
+};
+
+}  // namespace varve
