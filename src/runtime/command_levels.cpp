@@ -40,7 +40,7 @@ CommandLevels::CommandLevels(const Settings& settings, const World& world)
              .job = settings.job,
              .reach = settings.reach,
              .node = world.sources.node(),
-             .shared_memory = settings.shared_memory},
+             .shared_memory = settings.snapshots.shared_memory},
       levels_(settings.levels, world_) {}
 
 }  // namespace varve

@@ -114,24 +114,24 @@ Status take_group(Settings& settings, const std::string& text) {
 }
 
 Status take_effort(Settings& settings, const std::string& text) {
-  VARVE_ASSIGN(settings.codec, CodecPolicy::of_effort(text));
+  VARVE_ASSIGN(settings.saving.codec, CodecPolicy::of_effort(text));
   return {};
 }
 
 Status take_codec(Settings& settings, const std::string& text) {
   if (text == "none") return {};  // the effort's stays
-  VARVE_ASSIGN(settings.codec, CodecPolicy::parse(text));
+  VARVE_ASSIGN(settings.saving.codec, CodecPolicy::parse(text));
   return {};
 }
 
 Status take_scheme(Settings& settings, const std::string& text) {
-  VARVE_ASSIGN(settings.scheme, parse_scheme(text));
+  VARVE_ASSIGN(settings.saving.scheme, parse_scheme(text));
   return {};
 }
 
 Status take_memory(Settings& settings, const std::string& text) {
-  VARVE_ASSIGN(settings.memory_bytes, parse_size(text));
-  if (settings.memory_bytes < kMemoryBytesMin) return Status::invalid_argument("at least 32MiB is wanted", text);
+  VARVE_ASSIGN(settings.saving.memory_bytes, parse_size(text));
+  if (settings.saving.memory_bytes < kMemoryBytesMin) return Status::invalid_argument("at least 32MiB is wanted", text);
   return {};
 }
 
@@ -139,7 +139,7 @@ Status take_when_busy(Settings& settings, const std::string& text) {
   for (const auto& [name, policy] :
        {std::pair("wait", WhenBusy::wait), {"skip", WhenBusy::skip}, {"two_slots", WhenBusy::two_slots}}) {
     if (text != name) continue;
-    settings.when_busy = policy;
+    settings.snapshots.when_busy = policy;
     return {};
   }
   return Status::invalid_argument("wait, skip or two_slots is wanted", text);
@@ -177,11 +177,11 @@ Status take_s3_endpoint(Settings& settings, const std::string& text) {
 }
 
 Status take_stop_file(Settings& settings, const std::string& text) {
-  settings.stop_file.reset();
+  settings.stop.file.reset();
   if (text == "none") return {};
   std::string path;
   VARVE_TRY(take_path(path, text));
-  settings.stop_file = path;
+  settings.stop.file = path;
   return {};
 }
 
@@ -202,31 +202,31 @@ const std::array kRules = {
     OptionRule{"codec", word, "none", said<&O::codec>, take_codec},
     OptionRule{"scheme", word, "aware", said<&O::scheme>, take_scheme},
     OptionRule{"threads", number, "none", said<&O::threads>,
-               [](S& s, T t) { return take_optional_count(s.threads, t, 1024); }},
+               [](S& s, T t) { return take_optional_count(s.saving.threads, t, 1024); }},
     OptionRule{"memory_bytes", size, "256MiB", said<&O::memory_bytes>, take_memory},
     OptionRule{"every_steps", number, "none", said<&O::every_steps>,
-               [](S& s, T t) { return take_optional_count(s.every_steps, t); }},
+               [](S& s, T t) { return take_optional_count(s.cadence.every_steps, t); }},
     OptionRule{"every_seconds", duration, "none", said<&O::every_seconds>,
-               [](S& s, T t) { return take_optional_seconds(s.every_seconds, t); }},
+               [](S& s, T t) { return take_optional_seconds(s.cadence.every_seconds, t); }},
     OptionRule{"mean_time_between_failures", duration, "24h", said<&O::mean_time_between_failures>,
-               [](S& s, T t) { return take_seconds(s.mean_time_between_failures, t); }},
+               [](S& s, T t) { return take_seconds(s.cadence.mean_time_between_failures, t); }},
     OptionRule{"when_busy", word, "wait", said<&O::when_busy>, take_when_busy},
     OptionRule{"wait_limit", duration, "30min", said<&O::wait_limit>,
-               [](S& s, T t) { return take_seconds(s.wait_limit, t); }},
+               [](S& s, T t) { return take_seconds(s.snapshots.wait_limit, t); }},
     OptionRule{"keep_last", number, "none", said<&O::keep_last>,
                [](S& s, T t) { return take_optional_count(s.keep_last, t); }},
     OptionRule{"write_bytes_per_second", rate, "none", said<&O::write_bytes_per_second>, take_write_rate},
     OptionRule{"stop_after_seconds", duration, "none", said<&O::stop_after_seconds>,
-               [](S& s, T t) { return take_optional_seconds(s.stop_after_seconds, t); }},
+               [](S& s, T t) { return take_optional_seconds(s.stop.after_seconds, t); }},
     OptionRule{"stop_file", text, "none", said<&O::stop_file>, take_stop_file},
     OptionRule{"stop_on_signals", yes_no, "true", said<&O::stop_on_signals>,
-               [](S& s, T t) { return take_yes_no(s.stop_on_signals, t); }},
+               [](S& s, T t) { return take_yes_no(s.stop.on_signals, t); }},
     OptionRule{"low_priority", yes_no, "true", said<&O::low_priority>,
-               [](S& s, T t) { return take_yes_no(s.low_priority, t); }},
+               [](S& s, T t) { return take_yes_no(s.saving.low_priority, t); }},
     OptionRule{"shared_memory", text, "/dev/shm", said<&O::shared_memory>,
-               [](S& s, T t) { return take_path(s.shared_memory, t); }},
+               [](S& s, T t) { return take_path(s.snapshots.shared_memory, t); }},
     OptionRule{"snapshot_folder", text, "auto", said<&O::snapshot_folder>,
-               [](S& s, T t) { return take_path(s.snapshot_folder, t); }},
+               [](S& s, T t) { return take_path(s.snapshots.spill_folder, t); }},
     OptionRule{"take_over", yes_no, "false", said<&O::take_over>,
                [](S& s, T t) { return take_yes_no(s.take_over, t); }},
     OptionRule{"print_warnings", yes_no, "true", said<&O::print_warnings>,

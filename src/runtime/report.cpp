@@ -40,25 +40,28 @@ uint64_t mean_bytes(uint64_t sum, uint64_t count) { return count > 0 ? sum / cou
 /// The paper's m for our way of writing: a copy reads and writes, stage 2 reads it once more, and what is stored is
 /// written to a buffer and read from it by the disk.
 double memory_passes(const RunCosts& costs) {
-  const double bytes = static_cast<double>(costs.snapshot_bytes), copied = static_cast<double>(costs.copied_bytes);
-  const double stored = mean(static_cast<double>(costs.stored_bytes), costs.drained_bytes);
+  const double bytes = static_cast<double>(costs.snapshots.bytes),
+               copied = static_cast<double>(costs.snapshots.copied_bytes);
+  const double stored = mean(static_cast<double>(costs.drains.stored_bytes), costs.drains.bytes);
   return 2 * copied / bytes + 1 + 2 * stored;
 }
 
 /// The paper's model with what was measured; none if something is missing for it.
 std::optional<OverheadModel> measured_model(const RunCosts& costs, const ReportContext& context) {
-  if (costs.snapshot_bytes == 0 || costs.persistent_seconds <= 0 || costs.drained_bytes == 0) return std::nullopt;
+  if (costs.snapshots.bytes == 0 || costs.drains.seconds_to_persistent <= 0 || costs.drains.bytes == 0)
+    return std::nullopt;
   OverheadModel model;
-  model.node_bytes = mean(static_cast<double>(costs.snapshot_bytes), costs.snapshot_count) * context.node_rank_count;
+  model.node_bytes = mean(static_cast<double>(costs.snapshots.bytes), costs.snapshot_count) * context.node_rank_count;
   model.node_count = std::max<uint64_t>(1, context.rank_count / context.node_rank_count);
   const double groups = std::max(1.0, std::round(double{1} * context.rank_count / context.group_rank_count));
-  model.io_bytes_per_second = static_cast<double>(costs.drained_bytes) / costs.persistent_seconds * groups;
+  model.io_bytes_per_second = static_cast<double>(costs.drains.bytes) / costs.drains.seconds_to_persistent * groups;
   model.memory_passes = memory_passes(costs);
   if (context.memory_bytes_per_second) {
     model.memory_bytes_per_second = *context.memory_bytes_per_second;
-  } else if (mean_bytes(costs.copied_bytes, costs.snapshot_count) >= kMeasuredBytesMin && costs.copy_seconds > 0) {
+  } else if (mean_bytes(costs.snapshots.copied_bytes, costs.snapshot_count) >= kMeasuredBytesMin &&
+             costs.snapshots.copy_seconds > 0) {
     model.memory_bytes_per_second =
-        2 * static_cast<double>(costs.copied_bytes) / costs.copy_seconds * context.node_rank_count;
+        2 * static_cast<double>(costs.snapshots.copied_bytes) / costs.snapshots.copy_seconds * context.node_rank_count;
   }
   return model;
 }
@@ -75,11 +78,11 @@ double disturbance_seconds(double group_processor_seconds, const ReportContext& 
 
 RunJudgement judge(const RunCosts& costs, const ReportContext& context) {
   RunJudgement judgement;
-  judgement.overhead_seconds = costs.blocked_seconds + disturbance_seconds(costs.drain_processor_seconds, context);
+  judgement.overhead_seconds = costs.blocked_seconds() + disturbance_seconds(costs.drains.processor_seconds, context);
   judgement.base_seconds = std::max(0.0, costs.run_seconds - judgement.overhead_seconds);
   if (costs.snapshot_count == 0) return judgement;
   const auto count = static_cast<double>(costs.snapshot_count);
-  const double persistent_seconds = mean(costs.persistent_seconds, costs.persistent_count);
+  const double persistent_seconds = mean(costs.drains.seconds_to_persistent, costs.persistent_count);
   judgement.interval_seconds = costs.run_seconds / count;
   if (context.mean_time_between_failures > 0) {
     const double best = best_interval_seconds(judgement.overhead_seconds / count, context.mean_time_between_failures);
@@ -102,14 +105,14 @@ std::string report_text(const RunCosts& costs, const ReportContext& context) {
   const auto with_share = [&](double seconds) {
     return fmt::format("{} ({})", format_duration(seconds), format_percent(judgement.share(seconds)));
   };
-  text += fmt::format("program blocked     {}: {} for each checkpoint, {} at most", with_share(costs.blocked_seconds),
-                      format_seconds(mean(costs.blocked_seconds - costs.waited_seconds, costs.snapshot_count)),
+  text += fmt::format("program blocked     {}: {} for each checkpoint, {} at most", with_share(costs.blocked_seconds()),
+                      format_seconds(mean(costs.snapshots.blocked_seconds, costs.snapshot_count)),
                       format_seconds(costs.blocked_seconds_max));
   text += costs.waited_seconds > 0
               ? fmt::format("; {} for the last to be stored\n", format_seconds(costs.waited_seconds))
               : "\n";
   text += fmt::format("overhead            at most {}, with {} of processor time of the checkpoint thread\n",
-                      with_share(judgement.overhead_seconds), format_duration(costs.drain_processor_seconds));
+                      with_share(judgement.overhead_seconds), format_duration(costs.drains.processor_seconds));
   if (judgement.synchronous_seconds) {
     text += fmt::format("  by the model      {}\n", judgement.predicted_seconds
                                                         ? with_share(*judgement.predicted_seconds)
@@ -118,12 +121,12 @@ std::string report_text(const RunCosts& costs, const ReportContext& context) {
   }
   if (costs.persistent_count > 0) {
     text += fmt::format("time to persistent  {} for each, {} at most\n",
-                        format_duration(mean(costs.persistent_seconds, costs.persistent_count)),
+                        format_duration(mean(costs.drains.seconds_to_persistent, costs.persistent_count)),
                         format_duration(costs.persistent_seconds_max));
     text += fmt::format("bytes               {} in each checkpoint of this rank; its group: {} → {} stored ({})\n",
-                        format_size(mean_bytes(costs.snapshot_bytes, costs.snapshot_count)),
-                        format_size(costs.drained_bytes), format_size(costs.stored_bytes),
-                        format_ratio(costs.drained_bytes, costs.stored_bytes));
+                        format_size(mean_bytes(costs.snapshots.bytes, costs.snapshot_count)),
+                        format_size(costs.drains.bytes), format_size(costs.drains.stored_bytes),
+                        format_ratio(costs.drains.bytes, costs.drains.stored_bytes));
   }
   if (judgement.best_interval_seconds) {
     text += fmt::format("interval            {}; best would be {}, with a failure every {}\n",
@@ -145,18 +148,18 @@ std::string report_json(const RunCosts& costs, const ReportContext& context) {
       {"persistent_count", costs.persistent_count},
       {"skipped_count", costs.skipped_count},
       {"failed_count", costs.failed_count},
-      {"blocked_seconds", costs.blocked_seconds},
+      {"blocked_seconds", costs.blocked_seconds()},
       {"blocked_seconds_max", costs.blocked_seconds_max},
       {"waited_seconds", costs.waited_seconds},
-      {"copy_seconds", costs.copy_seconds},
-      {"persistent_seconds", costs.persistent_seconds},
+      {"copy_seconds", costs.snapshots.copy_seconds},
+      {"persistent_seconds", costs.drains.seconds_to_persistent},
       {"persistent_seconds_max", costs.persistent_seconds_max},
-      {"drain_seconds", costs.drain_seconds},
-      {"drain_processor_seconds", costs.drain_processor_seconds},
-      {"snapshot_bytes", costs.snapshot_bytes},
-      {"copied_bytes", costs.copied_bytes},
-      {"drained_bytes", costs.drained_bytes},
-      {"stored_bytes", costs.stored_bytes},
+      {"drain_seconds", costs.drains.seconds},
+      {"drain_processor_seconds", costs.drains.processor_seconds},
+      {"snapshot_bytes", costs.snapshots.bytes},
+      {"copied_bytes", costs.snapshots.copied_bytes},
+      {"drained_bytes", costs.drains.bytes},
+      {"stored_bytes", costs.drains.stored_bytes},
       {"overhead_seconds", judgement.overhead_seconds},
       {"overhead_share", share(judgement.overhead_seconds)},
       {"predicted_seconds", json_of(judgement.predicted_seconds)},
@@ -172,25 +175,27 @@ std::string report_json(const RunCosts& costs, const ReportContext& context) {
 
 RunLedger::RunLedger(Clock& clock) : clock_(clock), begin_(clock.seconds()) {}
 
-void RunLedger::note_snapshot(const Snapshot& snapshot) {
+void RunLedger::note_snapshot(const SnapshotCost& cost) {
   const MutexLock lock(mutex_);
+  SnapshotCost& sum = costs_.snapshots;
   ++costs_.snapshot_count;
-  costs_.snapshot_bytes += snapshot.bytes;
-  costs_.copied_bytes += snapshot.copied_bytes;
-  costs_.blocked_seconds += snapshot.blocked_seconds;
-  costs_.blocked_seconds_max = std::max(costs_.blocked_seconds_max, snapshot.blocked_seconds);
-  costs_.copy_seconds += snapshot.copy_seconds;
+  sum.bytes += cost.bytes;
+  sum.copied_bytes += cost.copied_bytes;
+  sum.blocked_seconds += cost.blocked_seconds;
+  costs_.blocked_seconds_max = std::max(costs_.blocked_seconds_max, cost.blocked_seconds);
+  sum.copy_seconds += cost.copy_seconds;
 }
 
-void RunLedger::note_persistent(const Drain& drain) {
+void RunLedger::note_persistent(const DrainCost& cost) {
   const MutexLock lock(mutex_);
+  DrainCost& sum = costs_.drains;
   ++costs_.persistent_count;
-  costs_.drained_bytes += drain.bytes;
-  costs_.stored_bytes += drain.stored_bytes;
-  costs_.persistent_seconds += drain.seconds_to_persistent;
-  costs_.persistent_seconds_max = std::max(costs_.persistent_seconds_max, drain.seconds_to_persistent);
-  costs_.drain_seconds += drain.seconds;
-  costs_.drain_processor_seconds += drain.processor_seconds;
+  sum.bytes += cost.bytes;
+  sum.stored_bytes += cost.stored_bytes;
+  sum.seconds_to_persistent += cost.seconds_to_persistent;
+  costs_.persistent_seconds_max = std::max(costs_.persistent_seconds_max, cost.seconds_to_persistent);
+  sum.seconds += cost.seconds;
+  sum.processor_seconds += cost.processor_seconds;
 }
 
 void RunLedger::note_skipped() {
@@ -205,7 +210,6 @@ void RunLedger::note_failed() {
 
 void RunLedger::note_blocked(double seconds) {
   const MutexLock lock(mutex_);
-  costs_.blocked_seconds += seconds;
   costs_.waited_seconds += seconds;
 }
 

@@ -42,25 +42,38 @@ double best_interval_seconds(double checkpoint_seconds, double mean_time_between
 /// and to the work since the last one, half an interval on average, at each failure. 1 at most.
 double expected_waste(double interval_seconds, double checkpoint_seconds, double mean_time_between_failures);
 
-/// What the checkpoints of a run cost so far, as one rank saw it. Seconds and bytes; sums unless said.
+/// What stage 1 of a checkpoint cost, or of several together, as one rank saw it.
+struct SnapshotCost {
+  uint64_t bytes = 0;          ///< of this rank; lent grids included
+  uint64_t copied_bytes = 0;   ///< of them, copied
+  double blocked_seconds = 0;  ///< the program waited in checkpoint()
+  double copy_seconds = 0;     ///< of them, copying
+};
+
+/// What stage 2 cost that came to a complete set, or several together.
+struct DrainCost {
+  uint64_t bytes = 0;                ///< of this rank's group
+  uint64_t stored_bytes = 0;         ///< that were written for them
+  double seconds_to_persistent = 0;  ///< from the begin of checkpoint() until complete in the store
+  double seconds = 0;                ///< at work
+  double processor_seconds = 0;      ///< and used so much of the processors
+};
+
+/// What the checkpoints of a run cost so far, as one rank saw it. Seconds; sums unless said.
 struct RunCosts {
-  double run_seconds = 0;              ///< since the session was opened
-  uint64_t snapshot_count = 0;         ///< checkpoints that were begun
-  uint64_t persistent_count = 0;       ///< of them, complete in the store
-  uint64_t skipped_count = 0;          ///< left out because the one before was busy
-  uint64_t failed_count = 0;           ///< begun, but never complete
-  uint64_t snapshot_bytes = 0;         ///< of this rank, in all snapshots; lent grids included
-  uint64_t copied_bytes = 0;           ///< of them, copied in stage 1
-  double blocked_seconds = 0;          ///< the program waited in checkpoint(), and elsewhere for stage 2
-  double blocked_seconds_max = 0;      ///< in one checkpoint()
-  double waited_seconds = 0;           ///< of the blocked time, elsewhere: in wait(), and at the end
-  double copy_seconds = 0;             ///< of the blocked time, copying
-  uint64_t drained_bytes = 0;          ///< of this rank's group, in the persistent checkpoints
-  uint64_t stored_bytes = 0;           ///< that were written for them
-  double persistent_seconds = 0;       ///< from the begin of checkpoint() until complete in the store
-  double persistent_seconds_max = 0;   ///< of one
-  double drain_seconds = 0;            ///< stage 2 was at work
-  double drain_processor_seconds = 0;  ///< and used so much of the processors
+  double run_seconds = 0;             ///< since the session was opened
+  uint64_t snapshot_count = 0;        ///< checkpoints that were begun
+  uint64_t persistent_count = 0;      ///< of them, complete in the store
+  uint64_t skipped_count = 0;         ///< left out because the one before was busy
+  uint64_t failed_count = 0;          ///< begun, but never complete
+  SnapshotCost snapshots;             ///< of all that were begun
+  double blocked_seconds_max = 0;     ///< of one
+  double waited_seconds = 0;          ///< the program waited for stage 2 elsewhere: in wait(), and at the end
+  DrainCost drains;                   ///< of all that are persistent
+  double persistent_seconds_max = 0;  ///< of one
+
+  /// The program waited for checkpoints, wherever.
+  double blocked_seconds() const { return snapshots.blocked_seconds + waited_seconds; }
 };
 
 /// Collects RunCosts. Thread-safe: the program's thread and the checkpoint thread both tell it.
@@ -68,21 +81,8 @@ class RunLedger {
  public:
   explicit RunLedger(Clock& clock = steady_clock());
 
-  struct Snapshot {
-    uint64_t bytes = 0;  ///< of this rank
-    uint64_t copied_bytes = 0;
-    double blocked_seconds = 0;
-    double copy_seconds = 0;
-  };
-  void note_snapshot(const Snapshot& snapshot);
-  struct Drain {
-    uint64_t bytes = 0;  ///< of the group
-    uint64_t stored_bytes = 0;
-    double seconds_to_persistent = 0;
-    double seconds = 0;
-    double processor_seconds = 0;
-  };
-  void note_persistent(const Drain& drain);
+  void note_snapshot(const SnapshotCost& cost);
+  void note_persistent(const DrainCost& cost);
   void note_skipped();
   void note_failed();
   /// The program waited elsewhere for stage 2, as in wait().

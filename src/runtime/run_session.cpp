@@ -13,10 +13,6 @@
 namespace varve {
 
 namespace {
-CadenceRule cadence_rule(const Settings& settings) {
-  return {settings.every_steps, settings.every_seconds, settings.mean_time_between_failures};
-}
-
 /// For warnings that a user would easily miss. On rank 0 they are printed, unless the options say otherwise.
 std::function<void(const Status&)> notice_of(WarningList& warnings, const Settings& settings,
                                              const Communicator& ranks) {
@@ -45,7 +41,7 @@ ReportContext report_context(const Settings& settings, const Communicator& ranks
   context.node_rank_count = plan.node_rank_count;
   context.group_rank_count = static_cast<uint32_t>(plan.own_group().members.size());
   context.processor_count = processor_count();
-  context.mean_time_between_failures = settings.mean_time_between_failures;
+  context.mean_time_between_failures = settings.cadence.mean_time_between_failures;
   return context;
 }
 }  // namespace
@@ -75,13 +71,13 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
              .job = settings_.job,
              .reach = settings_.reach,
              .node = environment.sources.node(),
-             .shared_memory = settings_.shared_memory,
-             .memory_bytes = settings_.memory_bytes,
+             .shared_memory = settings_.snapshots.shared_memory,
+             .memory_bytes = settings_.saving.memory_bytes,
              .prepare_thread = [this] { stage_two_.place_thread(); }},
       levels_(settings_.levels, world_),
       lease_(settings_, world_, levels_, notice_of(warnings_, settings_, *ranks_)),
       stage_one_(settings_, world_, notice_of(warnings_, settings_, *ranks_)),
-      course_(cadence_rule(settings_), world_.clock),
+      course_(settings_.cadence, world_.clock),
       ledger_(world_.clock),
       sets_(settings_.levels, world_, levels_, stage_one_, stage_two_),
       stage_two_(settings_, world_, stage_one_, levels_) {
@@ -105,8 +101,7 @@ Status RunSession::start(const SessionEnvironment& environment) {
   if (attached.ok()) {
     FileSystem* const named = environment.sources.files;
     FileSystem& files = named != nullptr ? *named : posix_file_system();
-    const StopRule rule{settings_.stop_on_signals, settings_.stop_after_seconds, settings_.stop_file};
-    Result<StopRequests> stop = StopRequests::start(rule, ranks_->rank() == 0, files, world_.clock);
+    Result<StopRequests> stop = StopRequests::start(settings_.stop, ranks_->rank() == 0, files, world_.clock);
     attached = stop.status();
     if (stop.ok()) course_.watch_for_stops(std::move(*stop));
   }
@@ -205,7 +200,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     VARVE_TRY(taken.status());
     if (stage_one_.variables().empty()) return Status::invalid_argument("nothing is protected");
     VARVE_TRY(lease_.check());
-    VARVE_ASSIGN(const RunLedger::Snapshot cost, stage_one_.copy(step, begin));
+    VARVE_ASSIGN(const SnapshotCost cost, stage_one_.copy(step, begin));
     sets_.note_copied(step, duty);
     ledger_.note_snapshot(cost);
     return {};

@@ -22,6 +22,8 @@ namespace varve {
 namespace {
 constexpr const char* kDefaultFile = "varve.toml";
 constexpr const char* kFileVariable = "VARVE_OPTIONS_FILE";
+/// Says on which node a process is to count (placement.h), and so is no option.
+constexpr const char* kNodeVariable = "VARVE_NODE";
 constexpr const char* kFallbackJob = "run";
 constexpr uint64_t kFileBytesMax = 1_MiB;
 

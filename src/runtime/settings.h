@@ -12,6 +12,8 @@
 #include "core/file_system.h"
 #include "engine/scheme.h"
 #include "level/level_spec.h"
+#include "runtime/cadence.h"
+#include "runtime/stop_requests.h"
 #include "service/location.h"
 #include "varve/communicator.h"
 #include "varve/session.h"
@@ -37,6 +39,23 @@ struct EffectiveOption {
   std::string where;  ///< "default", "the program", "varve.toml, line 3", "VARVE_STORE", "--levels"
 };
 
+/// How snapshots are made.
+struct SnapshotRule {
+  std::string shared_memory;  ///< the folder
+  std::string spill_folder;   ///< for what has no room there; or "auto", or "none"
+  WhenBusy when_busy = WhenBusy::wait;
+  double wait_limit = 0;  ///< seconds: for stage 2, and of that for other groups
+};
+
+/// How they become sets, and how much of the machine that takes.
+struct SavingRule {
+  CodecPolicy codec;
+  Scheme scheme = Scheme::aware;
+  std::optional<uint64_t> threads;
+  uint64_t memory_bytes = 0;
+  bool low_priority = true;
+};
+
 /// The options of a run with their meanings, checked. The defaults are in option_table.cpp, and in docs/GUIDE.md.
 struct Settings {
   std::string store;              ///< as it was said; empty if levels were
@@ -44,23 +63,12 @@ struct Settings {
   ReachOptions reach;             ///< of servers and buckets
   std::string job;
   GroupRule group;
-  CodecPolicy codec;
-  Scheme scheme = Scheme::aware;
-  std::optional<uint64_t> threads;
-  uint64_t memory_bytes = 0;
-  std::optional<uint64_t> every_steps;
-  std::optional<double> every_seconds;
-  double mean_time_between_failures = 0;  ///< seconds
-  WhenBusy when_busy = WhenBusy::wait;
+  SnapshotRule snapshots;
+  SavingRule saving;
+  CadenceRule cadence;
+  StopRule stop;
   std::optional<uint64_t> keep_last;
   std::optional<double> write_bytes_per_second;
-  double wait_limit = 0;  ///< seconds
-  std::optional<double> stop_after_seconds;
-  std::optional<std::string> stop_file;
-  bool stop_on_signals = true;
-  bool low_priority = true;
-  std::string shared_memory;
-  std::string snapshot_folder;
   bool take_over = false;
   bool print_warnings = true;
 
@@ -70,9 +78,6 @@ struct Settings {
   /// What looks like a mistake and does not stop us, such as a variable named almost as one of ours.
   std::vector<Status> warnings;
 };
-
-/// The variable of the environment that says on which node a process is to count (placement.h): no option.
-inline constexpr const char* kNodeVariable = "VARVE_NODE";
 
 /// What options are taken from, beside the program's own.
 struct SettingsSources {

@@ -45,17 +45,17 @@ TEST_F(Options, HaveDefaults) {
   EXPECT_EQ(settings.store, "varve-store");
   EXPECT_EQ(settings.job, "solver");
   EXPECT_EQ(settings.group.kind, GroupRule::Kind::node);
-  EXPECT_EQ(settings.codec.name(), "balanced");
-  EXPECT_EQ(settings.scheme, Scheme::aware);
-  EXPECT_FALSE(settings.threads);
-  EXPECT_EQ(settings.memory_bytes, 256_MiB);
-  EXPECT_FALSE(settings.every_steps || settings.every_seconds);
-  EXPECT_EQ(settings.mean_time_between_failures, 86'400);
-  EXPECT_EQ(settings.when_busy, WhenBusy::wait);
-  EXPECT_FALSE(settings.keep_last || settings.write_bytes_per_second || settings.stop_after_seconds);
-  EXPECT_FALSE(settings.stop_file.has_value());
-  EXPECT_TRUE(settings.stop_on_signals && settings.low_priority);
-  EXPECT_EQ(settings.shared_memory, "/dev/shm");
+  EXPECT_EQ(settings.saving.codec.name(), "balanced");
+  EXPECT_EQ(settings.saving.scheme, Scheme::aware);
+  EXPECT_FALSE(settings.saving.threads);
+  EXPECT_EQ(settings.saving.memory_bytes, 256_MiB);
+  EXPECT_FALSE(settings.cadence.every_steps || settings.cadence.every_seconds);
+  EXPECT_EQ(settings.cadence.mean_time_between_failures, 86'400);
+  EXPECT_EQ(settings.snapshots.when_busy, WhenBusy::wait);
+  EXPECT_FALSE(settings.keep_last || settings.write_bytes_per_second || settings.stop.after_seconds);
+  EXPECT_FALSE(settings.stop.file.has_value());
+  EXPECT_TRUE(settings.stop.on_signals && settings.saving.low_priority);
+  EXPECT_EQ(settings.snapshots.shared_memory, "/dev/shm");
   EXPECT_TRUE(settings.warnings.empty());
   for (const EffectiveOption& option : settings.options) EXPECT_EQ(option.where, "default") << option.name;
 }
@@ -88,26 +88,26 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .take_over = true,
            .print_warnings = false};
   const Settings settings = resolve().value();
-  EXPECT_EQ(settings.store + settings.job + settings.shared_memory + *settings.stop_file, "sj/tmphalt");
+  EXPECT_EQ(settings.store + settings.job + settings.snapshots.shared_memory + *settings.stop.file, "sj/tmphalt");
   EXPECT_EQ(settings.reach.key_file, "k");
   EXPECT_EQ(settings.reach.s3_endpoint, "https://s3");
   EXPECT_EQ(settings.group.kind, GroupRule::Kind::count);
   EXPECT_EQ(settings.group.count, 4u);
-  EXPECT_EQ(settings.codec.name(), "zstd:3");
-  EXPECT_EQ(settings.scheme, Scheme::agnostic);
-  EXPECT_EQ(settings.threads, 3u);
-  EXPECT_EQ(settings.memory_bytes, 64_MiB);
-  EXPECT_EQ(settings.every_steps, 100u);
-  EXPECT_EQ(settings.every_seconds, 0.25);
-  EXPECT_EQ(settings.mean_time_between_failures, 1e6);
-  EXPECT_EQ(settings.when_busy, WhenBusy::two_slots);
-  EXPECT_EQ(settings.wait_limit, 60);
+  EXPECT_EQ(settings.saving.codec.name(), "zstd:3");
+  EXPECT_EQ(settings.saving.scheme, Scheme::agnostic);
+  EXPECT_EQ(settings.saving.threads, 3u);
+  EXPECT_EQ(settings.saving.memory_bytes, 64_MiB);
+  EXPECT_EQ(settings.cadence.every_steps, 100u);
+  EXPECT_EQ(settings.cadence.every_seconds, 0.25);
+  EXPECT_EQ(settings.cadence.mean_time_between_failures, 1e6);
+  EXPECT_EQ(settings.snapshots.when_busy, WhenBusy::two_slots);
+  EXPECT_EQ(settings.snapshots.wait_limit, 60);
   EXPECT_EQ(settings.keep_last, 2u);
   EXPECT_EQ(settings.write_bytes_per_second, 1.5e8);
-  EXPECT_EQ(settings.stop_after_seconds, 3600);
-  EXPECT_FALSE(settings.stop_on_signals || settings.low_priority || settings.print_warnings);
+  EXPECT_EQ(settings.stop.after_seconds, 3600);
+  EXPECT_FALSE(settings.stop.on_signals || settings.saving.low_priority || settings.print_warnings);
   EXPECT_TRUE(settings.take_over);
-  EXPECT_EQ(settings.snapshot_folder, "/var/tmp");
+  EXPECT_EQ(settings.snapshots.spill_folder, "/var/tmp");
   for (const EffectiveOption& option : settings.options) EXPECT_EQ(option.origin, OptionOrigin::code) << option.name;
 }
 
@@ -123,11 +123,11 @@ TEST_F(Options, AreWrittenWithUnits) {
                   {"VARVE_WRITE_BYTES_PER_SECOND", "100MB/s"},
                   {"VARVE_STOP_AFTER_SECONDS", "23h30min"}};
   const Settings settings = resolve().value();
-  EXPECT_EQ(settings.memory_bytes, 512_MiB);
-  EXPECT_EQ(settings.every_seconds, 1800);
-  EXPECT_EQ(settings.mean_time_between_failures, 604'800);
+  EXPECT_EQ(settings.saving.memory_bytes, 512_MiB);
+  EXPECT_EQ(settings.cadence.every_seconds, 1800);
+  EXPECT_EQ(settings.cadence.mean_time_between_failures, 604'800);
   EXPECT_EQ(settings.write_bytes_per_second, 1e8);
-  EXPECT_EQ(settings.stop_after_seconds, 84'600);
+  EXPECT_EQ(settings.stop.after_seconds, 84'600);
 }
 
 TEST_F(Options, AreTakenAwayByNone) {
@@ -135,17 +135,17 @@ TEST_F(Options, AreTakenAwayByNone) {
   for (const char* name : {"KEY_FILE", "CODEC", "EVERY_STEPS", "KEEP_LAST", "STOP_FILE"})
     environment_[std::string("VARVE_") + name] = "none";
   const Settings settings = resolve().value();
-  EXPECT_EQ(settings.codec.name(), "balanced");
-  EXPECT_FALSE(settings.every_steps || settings.keep_last || settings.stop_file);
+  EXPECT_EQ(settings.saving.codec.name(), "balanced");
+  EXPECT_FALSE(settings.cadence.every_steps || settings.keep_last || settings.stop.file);
   EXPECT_EQ(settings.reach.key_file, "");
 }
 
 TEST_F(Options, LetACodecReplaceAnEffortUnlessTheEffortHasTheLastWord) {
   code_ = {.effort = "fast", .codec = "zstd"};
-  EXPECT_EQ(resolve()->codec.name(), "zstd");
+  EXPECT_EQ(resolve()->saving.codec.name(), "zstd");
   environment_ = {{"VARVE_EFFORT", "best"}};
   const Settings settings = resolve().value();
-  EXPECT_EQ(settings.codec.name(), "best");
+  EXPECT_EQ(settings.saving.codec.name(), "best");
   EXPECT_EQ(option(settings, "codec").text, "none");
 }
 
@@ -224,7 +224,7 @@ TEST_F(OptionsFile, OfTheEnvironmentWinOverTheFileAndThatOverTheProgram) {
   EXPECT_EQ(option(settings, "store").where, "VARVE_STORE");
   EXPECT_EQ(settings.job, "from-file");
   EXPECT_EQ(option(settings, "job").where, "varve.toml, line 3");
-  EXPECT_EQ(settings.threads, 2u);
+  EXPECT_EQ(settings.saving.threads, 2u);
   EXPECT_EQ(option(settings, "threads").where, "the program");
   EXPECT_EQ(option(settings, "group").where, "default");
 }
@@ -255,14 +255,14 @@ TEST_F(OptionsFile, MayGiveNumbersStringsAndBooleans) {
         "mean_time_between_failures = \"48h\"\nevery_steps = \"50\"\nlow_priority = false\nwhen_busy = \"skip\"\n");
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.group.count, 8u);
-  EXPECT_EQ(settings.threads, 2u);
-  EXPECT_EQ(settings.memory_bytes, 64_MiB);
-  EXPECT_EQ(settings.every_seconds, 0.5);
+  EXPECT_EQ(settings.saving.threads, 2u);
+  EXPECT_EQ(settings.saving.memory_bytes, 64_MiB);
+  EXPECT_EQ(settings.cadence.every_seconds, 0.5);
   EXPECT_EQ(settings.write_bytes_per_second, 25e6);
-  EXPECT_EQ(settings.mean_time_between_failures, 172'800);
-  EXPECT_EQ(settings.every_steps, 50u);
-  EXPECT_FALSE(settings.low_priority);
-  EXPECT_EQ(settings.when_busy, WhenBusy::skip);
+  EXPECT_EQ(settings.cadence.mean_time_between_failures, 172'800);
+  EXPECT_EQ(settings.cadence.every_steps, 50u);
+  EXPECT_FALSE(settings.saving.low_priority);
+  EXPECT_EQ(settings.snapshots.when_busy, WhenBusy::skip);
 }
 
 TEST_F(OptionsFile, MayGiveLevelsAsAList) {
@@ -436,7 +436,7 @@ TEST_F(Options, AreThoseOfRankZeroOnAllRanks) {
   environment_ = {{"VARVE_EVERY_STEPS", "99"}};
   code_.threads = 7;
   const Settings there = agree_on_settings(second, code_, sources()).value();
-  EXPECT_EQ(there.every_steps, 10u);
+  EXPECT_EQ(there.cadence.every_steps, 10u);
   EXPECT_EQ(effective_options(there), effective_options(here));
   for (size_t bytes = 0; bytes < message.size(); ++bytes) {
     ByteVector cut(message.begin(), message.begin() + static_cast<ptrdiff_t>(bytes));

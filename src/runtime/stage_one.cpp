@@ -77,11 +77,11 @@ RankSeat seat_of(const GroupPlan& plan, uint32_t rank) {
 
 Status StageOne::open(const SessionEnvironment& environment, const Levels& levels) {
   const StoreLevel& nearest = levels.nearest();
-  family_ = job_memory(settings_.shared_memory, settings_.job, nearest.spec(), nearest.path(), world_.node);
+  family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.path(), world_.node);
   VARVE_ASSIGN(const std::vector<std::string> spill_folders,
-               choose_spill_folders(settings_.snapshot_folder, environment.sources, world_, levels));
+               choose_spill_folders(settings_.snapshots.spill_folder, environment.sources, world_, levels));
   family_.spill_folders = spill_folders;
-  Status made = make_memory(environment, settings_.shared_memory, /*restartable=*/true);
+  Status made = make_memory(environment, settings_.snapshots.shared_memory, /*restartable=*/true);
   const Status why = made;
   // Not even the little that says how far each rank is has room there: all goes elsewhere.
   for (size_t i = 0; i < spill_folders.size() && !made.ok() && SnapshotMemory::lacks_room(made); ++i) {
@@ -111,7 +111,7 @@ Status StageOne::make_memory(const SessionEnvironment& environment, const std::s
 
   SnapshotOptions options;
   options.rank_count = ranks.rank_count();
-  options.slots = settings_.when_busy == WhenBusy::two_slots ? 2 : 1;
+  options.slots = settings_.snapshots.when_busy == WhenBusy::two_slots ? 2 : 1;
   options.copy_threads = std::max(1u, processor_count() / plan_.node_rank_count);
   options.restartable = restartable;
   Result<std::unique_ptr<SnapshotMemory>> memory = SnapshotMemory::create(owner_of(ranks.rank()), options);
@@ -140,7 +140,7 @@ Status StageOne::reserve() {
 // One checkpoint
 
 Result<bool> StageOne::take_slot(Persistence persistence) {
-  if (settings_.when_busy == WhenBusy::skip && persistence == Persistence::later) {
+  if (settings_.snapshots.when_busy == WhenBusy::skip && persistence == Persistence::later) {
     // Together: a set of which one rank leaves out its part is never complete.
     std::array<uint64_t, 1> busy = {memory_->has_free_slot() ? uint64_t{0} : uint64_t{1}};
     VARVE_TRY(world_.ranks.all_max(busy));
@@ -157,11 +157,11 @@ void StageOne::skip(uint64_t step) {
   memory_->give_up(step);
 }
 
-Result<RunLedger::Snapshot> StageOne::copy(uint64_t step, double begin_seconds) {
+Result<SnapshotCost> StageOne::copy(uint64_t step, double begin_seconds) {
   const double copy_begin = world_.clock.seconds();
   VARVE_TRY(fill(step));
   has_copied_ = true;
-  RunLedger::Snapshot cost;
+  SnapshotCost cost;
   cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
   for (size_t i = 0; i < variables_.memory().size(); ++i) {
     if (variables_.memory()[i].lent_grid) cost.copied_bytes -= variables_.image().variables[i].bytes;

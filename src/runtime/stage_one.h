@@ -71,7 +71,7 @@ class StageOne {
   VariableTable& variables() { return variables_; }
   /// How long the program waits for stage 2 at most.
   std::chrono::nanoseconds wait_limit() const {
-    return bounded_limit(std::chrono::duration<double>(settings_.wait_limit));
+    return bounded_limit(std::chrono::duration<double>(settings_.snapshots.wait_limit));
   }
 
   /// Makes the memory for checkpoints, and says what is short. Collective.
@@ -82,7 +82,7 @@ class StageOne {
   void skip(uint64_t step);
   /// Copies what is protected, or, where there is no room for that, has it saved before it returns. What it cost;
   /// `begin_seconds`: when checkpoint() began, by the world's clock.
-  Result<RunLedger::Snapshot> copy(uint64_t step, double begin_seconds);
+  Result<SnapshotCost> copy(uint64_t step, double begin_seconds);
   bool has_copied() const { return has_copied_; }
 
  private:

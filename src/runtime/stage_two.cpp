@@ -14,7 +14,7 @@ constexpr uint32_t kUsefulWorkersMax = 16;
 /// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's
 /// ranks is disturbed alike. One of them that falls behind alone holds up the others.
 uint32_t worker_count(const Settings& settings, const StageOne& stage_one) {
-  if (settings.threads) return static_cast<uint32_t>(*settings.threads);
+  if (settings.saving.threads) return static_cast<uint32_t>(*settings.saving.threads);
   const RankGroup& group = stage_one.plan().own_group();
   const ProcessorSet& free = stage_one.free_processors();
   const size_t processors = free.empty() ? processor_count() : free.size();
@@ -64,15 +64,15 @@ CheckpointDuty StageTwo::make_duty() const {
     duty.group.count = static_cast<uint32_t>(plan.groups_of_node().size());
     duty.origin = SetOrigin{world_.run, world_.ranks.rank_count()};
   }
-  duty.save.scheme = settings_.scheme;
-  duty.save.codec = settings_.codec;
-  duty.save.memory_bytes = settings_.memory_bytes;
+  duty.save.scheme = settings_.saving.scheme;
+  duty.save.codec = settings_.saving.codec;
+  duty.save.memory_bytes = settings_.saving.memory_bytes;
   duty.save.thread_count = worker_count(settings_, stage_one_);
   duty.save.small_bytes = 0;  // each variable keeps its description
   duty.save.run = world_.run;
   duty.save.run_ranks = world_.ranks.rank_count();
   duty.retention = levels_.nearest_rules();
-  duty.wait_seconds = settings_.wait_limit;
+  duty.wait_seconds = settings_.snapshots.wait_limit;
   duty.group_name = [&plan, of_node = world_.has_node_level](uint32_t ordinal) {
     return plan.group_name(of_node ? plan.groups_of_node().at(ordinal) : ordinal);
   };
@@ -95,7 +95,7 @@ Status StageTwo::start(Status before) {
 }
 
 void StageTwo::place_thread() const {
-  const Status placed = place_calling_thread(stage_one_.free_processors(), settings_.low_priority);
+  const Status placed = place_calling_thread(stage_one_.free_processors(), settings_.saving.low_priority);
   if (!placed.ok()) world_.warnings.add(placed.with_context("the checkpoint thread may get in the program's way"));
 }
 

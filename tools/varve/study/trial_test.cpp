@@ -216,9 +216,9 @@ TEST(Advice, IsAFileThatARunAccepts) {
   const Result<Settings> settings = resolve_settings({}, {.environment = {}, .program = "solver", .files = &files});
   ASSERT_TRUE(settings.ok()) << settings.status().to_string() << "\n" << advice->options_file;
   EXPECT_TRUE(settings->warnings.empty());
-  EXPECT_EQ(scheme_name(settings->scheme), advice->trials[advice->chosen].scheme);
-  EXPECT_EQ(settings->codec.name(), advice->trials[advice->chosen].policy);
-  EXPECT_EQ(settings->mean_time_between_failures, 7200);
+  EXPECT_EQ(scheme_name(settings->saving.scheme), advice->trials[advice->chosen].scheme);
+  EXPECT_EQ(settings->saving.codec.name(), advice->trials[advice->chosen].policy);
+  EXPECT_EQ(settings->cadence.mean_time_between_failures, 7200);
 }
 #endif
 
