@@ -206,7 +206,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     return {};
   };
   Status made = snapshot();
-  if (!made.ok()) stage_one_.memory().give_up(step);
+  if (!made.ok()) stage_one_.memory().group().give_up(step);
   if (persistence == Persistence::now) {
     const double settle_begin = world_.clock.seconds();
     made = agree(*ranks_, made);
@@ -275,7 +275,7 @@ void RunSession::close() {
   levels_.end().ignore("finish() tells of it");
   // What is still owed to a level behind stays.
   stage_two_.tidy();
-  const std::optional<GroupNews> news = stage_one_.memory().news();
+  const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!left_.is_useful() || (news && news->newest_persistent)) left_.remove();
   stage_one_.memory().remove_files().ignore("the next run removes what is left");
   lease_.release();

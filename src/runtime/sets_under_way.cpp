@@ -54,7 +54,7 @@ void SetsUnderWay::note_copied(uint64_t step, const LevelDuty& duty) {
 /// The failure of a step before `step` that nobody was told of. That of `step` itself, which another rank may have
 /// given up before this one began it, is for the next call: so a call tells the same on each rank.
 Status SetsUnderWay::take_failure(uint64_t step) {
-  const std::optional<GroupNews> news = stage_one_.memory().news();
+  const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!news || !news->failed_step || told_failure_ >= news->failed_step || *news->failed_step >= step) return {};
   told_failure_ = news->failed_step;
   return news->last_error.with_context(fmt::format("the checkpoint of step {} failed", *news->failed_step));
@@ -80,7 +80,7 @@ void SetsUnderWay::note_drained(uint64_t step, bool saved) {
 // Waiting for stage 2
 
 Status SetsUnderWay::outcome_of(uint64_t step) const {
-  const std::optional<GroupNews> news = stage_one_.memory().news();
+  const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!news) return Status::io_error("the checkpoint thread died while it told how far it is");
   if (news->newest_persistent && *news->newest_persistent >= step) return {};
   if (!news->last_error.ok()) return news->last_error;
@@ -88,8 +88,8 @@ Status SetsUnderWay::outcome_of(uint64_t step) const {
 }
 
 std::optional<Status> SetsUnderWay::part_outcome(uint64_t step) const {
-  const SnapshotMemory& memory = stage_one_.memory();
-  const std::optional<GroupNews> news = memory.news();
+  SnapshotMemory& memory = stage_one_.memory();
+  const std::optional<GroupNews> news = memory.group().news();
   if (news && news->finished_step && *news->finished_step >= step) return outcome_of(step);
   for (uint32_t i = 0; i < memory.slot_count(); ++i) {
     const SlotNews slot = memory.slot(i);
@@ -100,11 +100,11 @@ std::optional<Status> SetsUnderWay::part_outcome(uint64_t step) const {
 
 Status SetsUnderWay::await_part(uint64_t step, nanoseconds limit) const {
   const auto begin = MonotonicClock::now();
-  Bell& bell = stage_one_.memory().bell();
+  Bell& bell = stage_one_.memory().group().bell();
   for (;;) {
     const uint32_t seen = bell.count();
     if (const std::optional<Status> outcome = part_outcome(step)) return *outcome;
-    if (!stage_one_.memory().leader_alive()) {
+    if (!stage_one_.memory().group().leader_alive()) {
       return Status::io_error("the process that writes this group's checkpoints died");
     }
     const nanoseconds waited = MonotonicClock::now() - begin;
@@ -128,7 +128,7 @@ Status SetsUnderWay::settle(nanoseconds limit) {
   Status whole;
   if (last_) {
     const nanoseconds waited = MonotonicClock::now() - begin;
-    whole = stage_one_.memory().wait_for_step(last_->step, std::max(limit - waited, nanoseconds(0)));
+    whole = stage_one_.memory().group().wait_for_step(last_->step, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(last_->step);
   }
   VARVE_TRY(agree(world_.ranks, whole));
@@ -137,7 +137,7 @@ Status SetsUnderWay::settle(nanoseconds limit) {
 }
 
 void SetsUnderWay::add_progress(SessionProgress& progress) const {
-  const std::optional<GroupNews> told = stage_one_.memory().news();
+  const std::optional<GroupNews> told = stage_one_.memory().group().news();
   const GroupNews news = told.value_or(GroupNews());
   const std::optional<uint64_t> newest = must_tell() ? world_.sets.newest_complete() : news.newest_persistent;
   progress.newest_persistent = newest ? newest : restarted_;

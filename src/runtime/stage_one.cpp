@@ -154,7 +154,7 @@ Result<bool> StageOne::take_slot(Persistence persistence) {
 
 void StageOne::skip(uint64_t step) {
   memory_->skip(variables_);
-  memory_->give_up(step);
+  memory_->group().give_up(step);
 }
 
 Result<SnapshotCost> StageOne::copy(uint64_t step, double begin_seconds) {

@@ -31,14 +31,14 @@ Status StageTwo::attach(std::function<Status()> may_save, std::function<void(con
     relay_ = std::make_unique<SnapshotRelay>(world_.ranks, leader, std::move(view));
     return {};
   }
-  VARVE_TRY(stage_one_.memory().attach_leader(stage_one_.owner_of(leader)));
+  VARVE_TRY(stage_one_.memory().group().attach_leader(stage_one_.owner_of(leader)));
   if (leader != own) return {};
   VARVE_ASSIGN(std::vector<std::unique_ptr<GroupMember>> members, open_members());
   CheckpointDuty duty = make_duty();
   duty.may_save = std::move(may_save);
   duty.report = std::move(report);
   thread_ = std::make_unique<CheckpointThread>(levels_.nearest().slowed(), std::move(duty), std::move(members),
-                                               stage_one_.memory().bell(), world_.warnings, world_.clock);
+                                               stage_one_.memory().group().bell(), world_.warnings, world_.clock);
   return {};
 }
 

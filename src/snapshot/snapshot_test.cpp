@@ -239,15 +239,15 @@ TEST(Snapshot, PassesNewsToWhoWaitsForAStep) {
   const test::SegmentFolder folder;
   const auto memory = make_memory(folder.owner());
   const auto view = *SnapshotView::open(folder.owner());
-  EXPECT_EQ(memory->wait_for_step(5, 1ms).code(), StatusCode::busy);
+  EXPECT_EQ(memory->group().wait_for_step(5, 1ms).code(), StatusCode::busy);
   std::thread leader([&] {
     GroupNews news;
     news.finished_step = news.newest_persistent = 5;
     view->post(news);
   });
-  EXPECT_TRUE(memory->wait_for_step(5, kLong).ok());
+  EXPECT_TRUE(memory->group().wait_for_step(5, kLong).ok());
   leader.join();
-  EXPECT_EQ(memory->news()->newest_persistent, 5U);
+  EXPECT_EQ(memory->group().news()->newest_persistent, 5U);
 }
 
 TEST(Snapshot, DamageIsFoundAndTheVariableNamed) {
@@ -391,7 +391,6 @@ TEST(LentGrid, CirculatesThroughManyCheckpoints) {
     }
     checkpoint_thread.join();
     EXPECT_EQ(bad, 0U);
-    EXPECT_EQ(program.memory->owner(), folder.owner());
   }
 }
 
@@ -437,14 +436,14 @@ TEST(SnapshotProcesses, OneFillsAndTheOtherDrains) {
       Program program;
       SnapshotOptions options{.rank_count = 2, .slots = 2, .copy_threads = 2};
       auto memory = SnapshotMemory::create(member, options);
-      if (!memory.ok() || !(*memory)->attach_leader(leader).ok()) ::_exit(1);
+      if (!memory.ok() || !(*memory)->group().attach_leader(leader).ok()) ::_exit(1);
       for (uint64_t step = 1; step <= kSteps; ++step) {
         program.list.resize(10 + step * 100);
         program.advance_to(step);
         failures += (*memory)->wait_for_free_slot(kLong).ok() ? 0 : 1;
         failures += (*memory)->fill(step, program.table).ok() ? 0 : 1;
       }
-      failures += (*memory)->wait_for_step(kSteps, kLong).ok() ? 0 : 1;
+      failures += (*memory)->group().wait_for_step(kSteps, kLong).ok() ? 0 : 1;
     }
     ::_exit(failures == 0 ? 0 : 2);
   }
@@ -455,8 +454,8 @@ TEST(SnapshotProcesses, OneFillsAndTheOtherDrains) {
   }
   Program program;
   for (uint64_t step = 1; step <= kSteps; ++step) {
-    for (uint32_t seen = own->bell().count(); view->full_steps().empty(); seen = own->bell().count()) {
-      own->bell().wait(seen, 100ms);
+    for (uint32_t seen = own->group().bell().count(); view->full_steps().empty(); seen = own->group().bell().count()) {
+      own->group().bell().wait(seen, 100ms);
     }
     const Result<const SnapshotReader*> reader = view->begin_drain(step);
     ASSERT_TRUE(reader.ok()) << reader.status().to_string();
@@ -491,12 +490,12 @@ TEST(SnapshotProcesses, WaitingEndsWhenTheLeaderDies) {
     Program program;
     SnapshotOptions options{.rank_count = 2};
     const auto memory = *SnapshotMemory::create(folder.owner(1), options);
-    ASSERT_TRUE(memory->attach_leader(leader).ok());
+    ASSERT_TRUE(memory->group().attach_leader(leader).ok());
     ASSERT_TRUE(memory->fill(1, program.table).ok());
     EXPECT_EQ(memory->wait_for_free_slot(1ms).code(), StatusCode::busy);
     ::kill(child, SIGKILL);
     EXPECT_EQ(memory->wait_for_free_slot(kLong).code(), StatusCode::io_error);
-    EXPECT_EQ(memory->wait_for_step(1, kLong).code(), StatusCode::io_error);
+    EXPECT_EQ(memory->group().wait_for_step(1, kLong).code(), StatusCode::io_error);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   ::close(channel[0]);
