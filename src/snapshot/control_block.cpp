@@ -86,16 +86,75 @@ Result<GroupNews> decode_news(ByteSpan bytes) {
   return news;
 }
 
+SlotNews SlotCell::news() const {
+  SlotNews news;
+  const uint32_t state = state_.load(std::memory_order_acquire);
+  if (state > static_cast<uint32_t>(SlotState::drained)) return news;
+  news.state = static_cast<SlotState>(state);
+  news.step = step_.load(std::memory_order_relaxed);
+  news.fill_number = fill_number_.load(std::memory_order_relaxed);
+  const uint32_t value = restartable_.load(std::memory_order_acquire);
+  news.restartable = value == restartable;
+  news.shown = value == shown;
+  if (news.state == SlotState::drained) {
+    const auto bytes = outcome_;
+    ByteReader in(bytes);
+    Status outcome;
+    const Status readable = get_status(in, outcome);
+    news.outcome = readable.ok() ? outcome : readable;
+  }
+  return news;
+}
+
+void SlotCell::begin_fill(uint64_t step, uint64_t fill_number) {
+  // First of all: from here on until end_fill() there is nothing in it, whenever the process dies.
+  state_.store(static_cast<uint32_t>(SlotState::filling), std::memory_order_seq_cst);
+  restartable_.store(not_restartable, std::memory_order_seq_cst);
+  step_.store(step, std::memory_order_relaxed);
+  fill_number_.store(fill_number, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+void SlotCell::end_fill(bool is_restartable) {
+  restartable_.store(is_restartable ? restartable : not_restartable, std::memory_order_release);
+  become(SlotState::full);
+}
+
+void SlotCell::end_fill_shown() {
+  restartable_.store(shown, std::memory_order_release);
+  become(SlotState::full);
+}
+
+void SlotCell::cancel_fill() { become(SlotState::empty); }
+
+void SlotCell::mark_overwritten() {
+  // Before the first byte is overwritten.
+  restartable_.store(not_restartable, std::memory_order_seq_cst);
+}
+
+bool SlotCell::begin_drain(uint64_t step) {
+  auto state = static_cast<uint32_t>(SlotState::full);
+  if (state_.load(std::memory_order_acquire) != state || step_.load(std::memory_order_relaxed) != step) return false;
+  return state_.compare_exchange_strong(state, static_cast<uint32_t>(SlotState::draining), std::memory_order_acq_rel);
+}
+
+void SlotCell::mark_restartable() { restartable_.store(restartable, std::memory_order_release); }
+
+void SlotCell::end_drain(const Status& outcome) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  put_status(out, outcome, kTextBytesMax);
+  std::copy(bytes.begin(), bytes.end(), outcome_.begin());
+  become(SlotState::drained);
+}
+
 namespace {
 
 constexpr std::string_view kControlMagic = "VARVECTL";
 constexpr uint32_t kControlVersion = 2;
 constexpr uint64_t kIdentityBytes = 128;
-constexpr size_t kOutcomeBytes = 1000;
 constexpr size_t kNewsWords = kNewsBytesMax / sizeof(uint64_t);
 constexpr size_t kWindowBytes = 64_KiB;
-/// Values of SlotCell::restartable.
-constexpr uint32_t kNotRestartable = 0, kRestartable = 1, kShown = 2;
 /// How long a process that died may stay unseen.
 constexpr std::chrono::milliseconds kLookInterval(200);
 /// A reader begins anew only if two more news were posted while it read: of an honest writer, hardly ever.
@@ -150,14 +209,6 @@ Result<ControlBlock::Identity> decode_identity(ByteSpan bytes) {
   }
   return identity;
 }
-
-struct SlotCell {
-  std::atomic<uint32_t> state;
-  std::atomic<uint32_t> restartable;
-  std::atomic<uint64_t> step;
-  std::atomic<uint64_t> fill_number;
-  std::array<std::byte, kOutcomeBytes> outcome;  ///< written while draining, read when drained
-};
 
 /// Two places, used in turn: while the writer is at one of them, however long, the news before are whole in the other.
 /// Words, so that reading them while they are written is no data race.
@@ -234,50 +285,16 @@ bool ControlBlock::owner_alive() const {
 
 Bell& ControlBlock::bell() const { return shared().bell; }
 
+SlotCell& ControlBlock::cell(uint32_t slot) const { return shared().slots[slot]; }
+
 SlotNews ControlBlock::slot(uint32_t slot) const {
-  const SlotCell& cell = shared().slots[slot];
-  SlotNews news;
-  const uint32_t state = cell.state.load(std::memory_order_acquire);
-  if (slot >= identity_.slot_count || state > static_cast<uint32_t>(SlotState::drained)) return news;
-  news.state = static_cast<SlotState>(state);
-  news.step = cell.step.load(std::memory_order_relaxed);
-  news.fill_number = cell.fill_number.load(std::memory_order_relaxed);
-  const uint32_t restartable = cell.restartable.load(std::memory_order_acquire);
-  news.restartable = restartable == kRestartable;
-  news.shown = restartable == kShown;
-  if (news.state == SlotState::drained) {
-    const auto bytes = cell.outcome;
-    ByteReader in(bytes);
-    Status outcome;
-    const Status readable = get_status(in, outcome);
-    news.outcome = readable.ok() ? outcome : readable;
-  }
-  return news;
+  return slot < identity_.slot_count ? shared().slots[slot].news() : SlotNews{};
 }
 
-void ControlBlock::begin_fill(uint32_t slot, uint64_t step, uint64_t fill_number) const {
-  SlotCell& cell = shared().slots[slot];
-  // First of all: from here on until end_fill() there is nothing in it, whenever the process dies.
-  cell.state.store(static_cast<uint32_t>(SlotState::filling), std::memory_order_seq_cst);
-  cell.restartable.store(0, std::memory_order_seq_cst);
-  cell.step.store(step, std::memory_order_relaxed);
-  cell.fill_number.store(fill_number, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-}
-
-void ControlBlock::end_fill(uint32_t slot, bool restartable) const {
-  SlotCell& cell = shared().slots[slot];
-  cell.restartable.store(restartable ? kRestartable : kNotRestartable, std::memory_order_release);
-  cell.state.store(static_cast<uint32_t>(SlotState::full), std::memory_order_release);
-}
-
-void ControlBlock::end_fill_shown(uint32_t slot, uint64_t image_bytes) const {
-  SlotCell& cell = shared().slots[slot];
+void ControlBlock::begin_showing(uint64_t image_bytes) const {
   WindowCell& window = shared().window;
   window.state.store(WindowCell::idle, std::memory_order_relaxed);
   window.image_bytes.store(image_bytes, std::memory_order_relaxed);
-  cell.restartable.store(kShown, std::memory_order_release);
-  cell.state.store(static_cast<uint32_t>(SlotState::full), std::memory_order_release);
 }
 
 void ControlBlock::end_showing() const {
@@ -322,38 +339,6 @@ bool ControlBlock::answer_shown(const std::function<void(uint64_t offset, Mutabl
   window.state.store(WindowCell::answered, std::memory_order_release);
   bell().ring();
   return true;
-}
-
-void ControlBlock::cancel_fill(uint32_t slot) const {
-  shared().slots[slot].state.store(static_cast<uint32_t>(SlotState::empty), std::memory_order_release);
-}
-
-bool ControlBlock::begin_drain(uint32_t slot, uint64_t step) const {
-  SlotCell& cell = shared().slots[slot];
-  auto state = static_cast<uint32_t>(SlotState::full);
-  if (cell.state.load(std::memory_order_acquire) != state || cell.step.load(std::memory_order_relaxed) != step) {
-    return false;
-  }
-  return cell.state.compare_exchange_strong(state, static_cast<uint32_t>(SlotState::draining),
-                                            std::memory_order_acq_rel);
-}
-
-void ControlBlock::mark_restartable(uint32_t slot) const {
-  shared().slots[slot].restartable.store(kRestartable, std::memory_order_release);
-}
-
-void ControlBlock::mark_overwritten(uint32_t slot) const {
-  // Before the first byte is overwritten.
-  shared().slots[slot].restartable.store(kNotRestartable, std::memory_order_seq_cst);
-}
-
-void ControlBlock::end_drain(uint32_t slot, const Status& outcome) const {
-  SlotCell& cell = shared().slots[slot];
-  ByteVector bytes;
-  ByteWriter out(bytes);
-  put_status(out, outcome, kTextBytesMax);
-  std::copy(bytes.begin(), bytes.end(), cell.outcome.begin());
-  cell.state.store(static_cast<uint32_t>(SlotState::drained), std::memory_order_release);
 }
 
 void ControlBlock::give_up(uint64_t step) const {

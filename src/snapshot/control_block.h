@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -73,6 +74,40 @@ struct SlotNews {
   Status outcome;            ///< of the drain, once drained
 };
 
+/// A slot's cell in the control segment. What makes no sense in it reads as an empty slot. The transitions are each for
+/// its side alone; content that was written before is visible to who sees the new state.
+class SlotCell {
+ public:
+  SlotNews news() const;
+
+  // The owner's
+  void begin_fill(uint64_t step, uint64_t fill_number);
+  void end_fill(bool is_restartable);
+  /// In place of a copy for which there is no room: ControlBlock::begin_showing() comes before.
+  void end_fill_shown();
+  void cancel_fill();       ///< back to empty
+  void mark_overwritten();  ///< a grid that it refers to is going to be written
+
+  // The checkpoint thread's
+  /// full → draining; false if it is not full of that step.
+  bool begin_drain(uint64_t step);
+  void mark_restartable();
+  void end_drain(const Status& outcome);
+
+ private:
+  void become(SlotState state) { state_.store(static_cast<uint32_t>(state), std::memory_order_release); }
+
+  static constexpr size_t kOutcomeBytes = 1000;
+  /// Values of restartable_.
+  enum Restartable : uint32_t { not_restartable = 0, restartable = 1, shown = 2 };
+
+  std::atomic<uint32_t> state_;
+  std::atomic<uint32_t> restartable_;
+  std::atomic<uint64_t> step_;
+  std::atomic<uint64_t> fill_number_;
+  std::array<std::byte, kOutcomeBytes> outcome_;  ///< written while draining, read when drained
+};
+
 /// The control segment of a rank: who it is, its bell, its slots' cells, its group's news. Everything in it is read as
 /// if an enemy had written it. The segment's numbers are those of this machine's byte order: it never leaves it.
 class ControlBlock {
@@ -97,33 +132,23 @@ class ControlBlock {
   bool valid() const { return segment_.valid(); }
 
   Bell& bell() const;
-  /// The cell; what makes no sense in it reads as an empty slot.
+  SlotCell& cell(uint32_t slot) const;
+  /// What the cell says.
   SlotNews slot(uint32_t slot) const;
-
-  /// The transitions, each by its side alone. Content that was written before is visible to who sees the new state.
-  void begin_fill(uint32_t slot, uint64_t step, uint64_t fill_number) const;
-  void end_fill(uint32_t slot, bool restartable) const;
-  /// In place of a copy for which there is no room: the owner shows an image of so many bytes in the program's own
-  /// memory, piece by piece, until the slot is drained.
-  void end_fill_shown(uint32_t slot, uint64_t image_bytes) const;
-  void cancel_fill(uint32_t slot) const;  ///< back to empty
-  /// full → draining; false if it is not full of that step.
-  bool begin_drain(uint32_t slot, uint64_t step) const;
-  void mark_restartable(uint32_t slot) const;
-  void mark_overwritten(uint32_t slot) const;  ///< a grid that it refers to is going to be written
-  void end_drain(uint32_t slot, const Status& outcome) const;
 
   /// The owner's: unless a slot is full of it, there is no snapshot of `step`, or of an earlier one, and will be none.
   void give_up(uint64_t step) const;
   std::optional<uint64_t> given_up() const;
 
+  /// The owner's: shows an image of so many bytes in the program's own memory, piece by piece, until end_showing().
+  void begin_showing(uint64_t image_bytes) const;
   void end_showing() const;
-  /// Showing. The other side's: reads bytes of the image that is shown, one call at a time. io_error: the owner died;
-  /// cancelled: it shows nothing any more.
+  /// Answers what is asked, if anything is; whether something was. `copy` gets what lies in the image.
+  bool answer_shown(const std::function<void(uint64_t offset, MutableByteSpan into)>& copy) const;
+  /// The other side's: how long the image is that is shown, and bytes of it, one call at a time. io_error: the owner
+  /// died; cancelled: it shows nothing any more.
   uint64_t shown_bytes() const;
   Status read_shown(uint64_t offset, MutableByteSpan into) const;
-  /// The owner's: answers what is asked, if anything is; whether something was. `copy` gets what lies in the image.
-  bool answer_shown(const std::function<void(uint64_t offset, MutableByteSpan into)>& copy) const;
 
   /// One writer; any readers, who wait for nobody: while the writer is in the middle, or if it died there, the news
   /// before are there. Nothing if they make no sense.

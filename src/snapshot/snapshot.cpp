@@ -232,7 +232,7 @@ void SnapshotMemory::publish(SnapshotSlot& slot, uint32_t index, VariableTable& 
   const bool summed =
       std::none_of(parts.begin(), parts.end(), [](const SlotPart& part) { return part.grid.has_value(); });
   const bool kept = options_.restartable && (!slot.spilled || slot.memory.in_memory());
-  group_.own().end_fill(index, summed && kept);
+  group_.own().cell(index).end_fill(summed && kept);
   options_.after_step("full");
 }
 
@@ -265,7 +265,8 @@ Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono
   const ControlBlock& control = group_.own();
   slots_.at(*index).image_number = 0;
   slots_.begin_fill(*index, step);
-  control.end_fill_shown(*index, variables.image().image_bytes);
+  control.begin_showing(variables.image().image_bytes);
+  control.cell(*index).end_fill_shown();
   group_.ring();
   const auto copy = [&](uint64_t offset, MutableByteSpan into) {
     copy_image(variables, offset, into.size(), into.data());
@@ -277,7 +278,7 @@ Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono
   const Status waited = group_.wait_until(drained, limit, "the checkpoint to be written");
   control.end_showing();
   // Given back, nothing is in it. Else whoever reads finds that nothing is shown any more, and gives it back then.
-  if (waited.ok()) control.cancel_fill(*index);
+  if (waited.ok()) control.cell(*index).cancel_fill();
   skip(variables);
   return waited;
 }
@@ -319,7 +320,7 @@ Result<std::byte*> SnapshotMemory::lend(std::string_view name, std::byte* data, 
   if (free.use == GridPool::Use::snapshot) {
     // The program is going to write it: the snapshot that refers to it ends here.
     const std::optional<uint32_t> its = slots_.find_fill(free.fill_number);
-    if (its) group_.own().mark_overwritten(*its);
+    if (its) group_.own().cell(*its).mark_overwritten();
   }
   free.use = GridPool::Use::program;
   return free.memory.data();

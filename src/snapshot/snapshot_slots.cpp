@@ -136,7 +136,7 @@ void SnapshotSlots::begin_fill(uint32_t index, uint64_t step) {
   release_grids(slot);
   slot.description.step = step;
   slot.description.fill_number = next_fill_number_++;
-  control_.begin_fill(index, step, slot.description.fill_number);
+  control_.cell(index).begin_fill(step, slot.description.fill_number);
 }
 
 void SnapshotSlots::refer_to(uint32_t index, std::vector<uint32_t> grids) {
@@ -224,7 +224,7 @@ Status SnapshotSlots::spill(uint32_t index, uint64_t bytes, const Status& why) {
 /// The memory of a free slot.
 void SnapshotSlots::drop(uint32_t index) {
   SnapshotSlot& slot = slots_[index];
-  control_.cancel_fill(index);
+  control_.cell(index).cancel_fill();
   release_grids(slot);
   slot.memory.unlink().ignore("the next run removes what is left");
   slot.memory = {};

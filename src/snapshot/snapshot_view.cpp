@@ -26,7 +26,7 @@ Result<const SnapshotReader*> SnapshotView::begin_drain(uint64_t step) {
   const std::string subject = fmt::format("step {} of rank {}", step, member_.rank);
   if (drained_slot_) return Status::internal("a snapshot is being drained already", subject);
   for (uint32_t slot = 0; slot < control_.identity().slot_count && !drained_slot_; ++slot) {
-    if (control_.begin_drain(slot, step)) drained_slot_ = slot;
+    if (control_.cell(slot).begin_drain(step)) drained_slot_ = slot;
   }
   if (!drained_slot_) return Status::not_found("no snapshot of this step is complete", subject);
   Result<const SnapshotReader*> reader = open_drained(step);
@@ -55,7 +55,7 @@ Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
   if (reader->has_lent_grids()) {
     // As soon as their sums are there, the memory level has this step, too.
     reader->sum_lent_grids();
-    if (reader->in_memory()) control_.mark_restartable(*drained_slot_);
+    if (reader->in_memory()) control_.cell(*drained_slot_).mark_restartable();
   }
   return reader.get();
 }
@@ -63,7 +63,7 @@ Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
 void SnapshotView::end_drain(const Status& outcome) {
   if (!drained_slot_) return;
   if (control_.slot(*drained_slot_).shown) readers_[*drained_slot_].reset();
-  control_.end_drain(*drained_slot_, outcome);
+  control_.cell(*drained_slot_).end_drain(outcome);
   drained_slot_.reset();
   control_.bell().ring();
 }
