@@ -125,6 +125,10 @@ struct VariableTable::Entry {
 
   bool is_array() const { return !vector_bytes && !object_save && !image.shape.empty(); }
   bool any_size() const { return vector_bytes || object_save; }
+  /// Looks where it is now and how large: VariableTable::refresh().
+  Status refresh();
+  /// VariableTable::load() of what the image has of it.
+  Status load(const ImageVariable& saved, const ImageRead& read);
 };
 
 void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry; }
@@ -203,6 +207,63 @@ Status guarded(std::string_view name, const Call& call) {
 }
 
 }  // namespace
+
+Status VariableTable::Entry::refresh() {
+  if (vector_bytes) {
+    ByteSpan bytes;
+    VARVE_TRY(guarded(image.name, [&] {
+      bytes = vector_bytes();
+      return Status();
+    }));
+    if (bytes.size() % image.type.bytes != 0) return name_mistake(image.name, "its bytes are no whole elements");
+    // What is saved is only read; load() takes its address from the resize callback.
+    memory.base = const_cast<std::byte*>(bytes.data());
+    image.bytes = memory.region.row_bytes = bytes.size();
+    image.shape[0] = bytes.size() / image.type.bytes;
+  } else if (object_save) {
+    object.clear();
+    VARVE_TRY(guarded(image.name, [&] { return object_save(object); }));
+    memory.base = object.data();
+    image.bytes = image.shape[0] = memory.region.row_bytes = object.size();
+  } else if (own_memory_is_stale && !lent) {
+    return Status::invalid_argument("it was lent before, but not for this checkpoint",
+                                    fmt::format("variable '{}'", image.name),
+                                    "lend the grid with its present content, or protect it anew");
+  }
+  return {};
+}
+
+Status VariableTable::Entry::load(const ImageVariable& saved, const ImageRead& read) {
+  if (object_load) {
+    ByteVector bytes;
+    return guarded(image.name, [&] {
+      bytes.resize(saved.bytes);
+      VARVE_TRY(read(saved.offset, bytes));
+      return object_load(bytes);
+    });
+  }
+  if (vector_resize) {
+    MutableByteSpan into;
+    VARVE_TRY(guarded(image.name, [&] {
+      into = vector_resize(saved.bytes / saved.type.bytes);
+      return Status();
+    }));
+    if (into.size() != saved.bytes) return name_mistake(image.name, "its resize callback gave another size");
+    return read(saved.offset, into);
+  }
+  const StridedRegion& region = memory.region;
+  own_memory_is_stale = false;
+  if (region.dense()) {
+    return read(saved.offset, {memory.base + region.first_byte, static_cast<size_t>(saved.bytes)});
+  }
+  Buffer dense(std::min<uint64_t>(saved.bytes, 1_MiB));
+  for (uint64_t done = 0; done < saved.bytes; done += dense.size()) {
+    const MutableByteSpan piece(dense.data(), std::min<uint64_t>(dense.size(), saved.bytes - done));
+    VARVE_TRY(read(saved.offset + done, piece));
+    scatter(memory.base, region, done, piece);
+  }
+  return {};
+}
 
 Status VariableTable::put(std::string_view name, EntryPointer entry) {
   VARVE_TRY(check_variable_name(name));
@@ -319,34 +380,6 @@ std::vector<uint32_t> VariableTable::take_lent() {
   return taken;
 }
 
-Status VariableTable::refresh_entry(const std::string& name, Entry& entry) {
-  VariableMemory& memory = entry.memory;
-  const uint64_t bytes_before = entry.image.bytes;
-  if (entry.vector_bytes) {
-    ByteSpan bytes;
-    VARVE_TRY(guarded(name, [&] {
-      bytes = entry.vector_bytes();
-      return Status();
-    }));
-    if (bytes.size() % entry.image.type.bytes != 0) return name_mistake(name, "its bytes are no whole elements");
-    // What is saved is only read; load() takes its address from the resize callback.
-    memory.base = const_cast<std::byte*>(bytes.data());
-    entry.image.bytes = memory.region.row_bytes = bytes.size();
-    entry.image.shape[0] = bytes.size() / entry.image.type.bytes;
-  } else if (entry.object_save) {
-    entry.object.clear();
-    VARVE_TRY(guarded(name, [&] { return entry.object_save(entry.object); }));
-    memory.base = entry.object.data();
-    entry.image.bytes = entry.image.shape[0] = memory.region.row_bytes = entry.object.size();
-  } else if (entry.own_memory_is_stale && !entry.lent) {
-    return Status::invalid_argument("it was lent before, but not for this checkpoint",
-                                    fmt::format("variable '{}'", name),
-                                    "lend the grid with its present content, or protect it anew");
-  }
-  if (entry.image.bytes != bytes_before) changed_ = true;
-  return {};
-}
-
 Status VariableTable::replan() {
   std::vector<ImageVariable> variables;
   variables.reserve(entries_.size());
@@ -359,8 +392,11 @@ Status VariableTable::replan() {
 }
 
 Status VariableTable::refresh() {
-  for (const auto& [name, entry] : entries_) VARVE_TRY(refresh_entry(name, *entry));
-
+  for (const auto& [name, entry] : entries_) {
+    const uint64_t bytes_before = entry->image.bytes;
+    VARVE_TRY(entry->refresh());
+    if (entry->image.bytes != bytes_before) changed_ = true;
+  }
   const uint64_t number_before = image_number_;
   if (changed_) VARVE_TRY(replan());
 
@@ -406,42 +442,9 @@ Status VariableTable::load(const ImageTable& image, const ImageRead& read) {
   VARVE_TRY(check_loadable(image));
   auto entry = entries_.begin();
   for (const ImageVariable& variable : image.variables) {
-    const Status status = load_entry(entry->first, *entry->second, variable, read);
+    const Status status = entry->second->load(variable, read);
     if (!status.ok()) return status.with_context(fmt::format("while '{}' was loaded", variable.name));
     ++entry;
-  }
-  return {};
-}
-
-Status VariableTable::load_entry(const std::string& name, Entry& entry, const ImageVariable& variable,
-                                 const ImageRead& read) {
-  if (entry.object_load) {
-    ByteVector bytes;
-    return guarded(name, [&] {
-      bytes.resize(variable.bytes);
-      VARVE_TRY(read(variable.offset, bytes));
-      return entry.object_load(bytes);
-    });
-  }
-  if (entry.vector_resize) {
-    MutableByteSpan into;
-    VARVE_TRY(guarded(name, [&] {
-      into = entry.vector_resize(variable.bytes / variable.type.bytes);
-      return Status();
-    }));
-    if (into.size() != variable.bytes) return name_mistake(name, "its resize callback gave another size");
-    return read(variable.offset, into);
-  }
-  const StridedRegion& region = entry.memory.region;
-  entry.own_memory_is_stale = false;
-  if (region.dense()) {
-    return read(variable.offset, {entry.memory.base + region.first_byte, static_cast<size_t>(variable.bytes)});
-  }
-  Buffer dense(std::min<uint64_t>(variable.bytes, 1_MiB));
-  for (uint64_t done = 0; done < variable.bytes; done += dense.size()) {
-    const MutableByteSpan piece(dense.data(), std::min<uint64_t>(dense.size(), variable.bytes - done));
-    VARVE_TRY(read(variable.offset + done, piece));
-    scatter(entry.memory.base, region, done, piece);
   }
   return {};
 }

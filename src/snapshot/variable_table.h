@@ -97,7 +97,6 @@ class VariableTable {
   std::vector<uint32_t> take_lent();
 
   bool empty() const { return entries_.empty(); }
-  size_t size() const { return entries_.size(); }
 
   /// Looks where everything is now and how large: asks the vectors, runs the objects' save callbacks. Returns the
   /// image's table, which stays the same object, with the same number, while nothing changed its size or place.
@@ -127,9 +126,7 @@ class VariableTable {
   using EntryPointer = std::unique_ptr<Entry, EntryDeleter>;
 
   Status put(std::string_view name, EntryPointer entry);
-  Status refresh_entry(const std::string& name, Entry& entry);
   Status replan();
-  Status load_entry(const std::string& name, Entry& entry, const ImageVariable& variable, const ImageRead& read);
 
   std::map<std::string, EntryPointer, std::less<>> entries_;
   bool changed_ = true;  ///< what is protected, since the last plan
