@@ -9,6 +9,23 @@
 
 namespace varve {
 
+enum class FileOperation : uint8_t {
+  create,
+  write,
+  truncate,
+  sync_file,
+  rename,
+  create_directory,
+  remove,
+  sync_directory,
+  touch,  // mutating
+  open,
+  read,
+  size,
+  list,
+  stat,  // reading
+};
+
 namespace {
 
 constexpr size_t kTraceLinesMax = 200;
@@ -25,6 +42,46 @@ const char* name_of(FaultKind kind) {
     case FaultKind::flipped_bit: return "flipped bit";
   }
   return "unknown fault";
+}
+
+const char* name_of(FileOperation operation) {
+  switch (operation) {
+    case FileOperation::create: return "create";
+    case FileOperation::write: return "write";
+    case FileOperation::truncate: return "truncate";
+    case FileOperation::sync_file: return "sync";
+    case FileOperation::rename: return "rename";
+    case FileOperation::create_directory: return "create directory";
+    case FileOperation::remove: return "remove";
+    case FileOperation::sync_directory: return "sync directory";
+    case FileOperation::touch: return "touch";
+    case FileOperation::open: return "open";
+    case FileOperation::read: return "read";
+    case FileOperation::size: return "get size of";
+    case FileOperation::list: return "list";
+    case FileOperation::stat: return "get status of";
+  }
+  return "unknown";
+}
+
+bool is_reading(FileOperation operation) { return operation >= FileOperation::open; }
+
+bool applies(FaultKind kind, FileOperation operation) {
+  switch (kind) {
+    case FaultKind::crash:
+    case FaultKind::io_error: return !is_reading(operation);
+    case FaultKind::no_space:
+      return operation == FileOperation::create || operation == FileOperation::write ||
+             operation == FileOperation::truncate || operation == FileOperation::create_directory ||
+             operation == FileOperation::rename;
+    case FaultKind::short_write: return operation == FileOperation::write;
+    case FaultKind::failed_sync:
+      return operation == FileOperation::sync_file || operation == FileOperation::sync_directory;
+    case FaultKind::failed_rename: return operation == FileOperation::rename;
+    case FaultKind::failed_read: return is_reading(operation);
+    case FaultKind::flipped_bit: return operation == FileOperation::read;
+  }
+  return false;
 }
 
 Status crash_status(const std::string& subject) { return Status::io_error("simulated crash", subject); }
@@ -56,7 +113,7 @@ class FaultyFileSystem::FaultyFile final : public File {
       : file_system_(file_system), inner_(std::move(inner)), path_(std::move(path)) {}
 
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
-    const Verdict verdict = file_system_.judge(Operation::read, describe(offset, into.size()));
+    const Verdict verdict = file_system_.judge(FileOperation::read, describe(offset, into.size()));
     VARVE_TRY(verdict.status);
     VARVE_ASSIGN(size_t count, inner_->read_at(offset, into));
     if (verdict.struck) flip_bit(into.first(count), verdict.draw);
@@ -64,7 +121,7 @@ class FaultyFileSystem::FaultyFile final : public File {
   }
 
   Status write_at(uint64_t offset, ByteSpan from) override {
-    const Verdict verdict = file_system_.judge(Operation::write, describe(offset, from.size()));
+    const Verdict verdict = file_system_.judge(FileOperation::write, describe(offset, from.size()));
     if (verdict.struck && (verdict.kind == FaultKind::crash || verdict.kind == FaultKind::short_write)) {
       write_prefix(offset, from, verdict.draw);
     }
@@ -73,12 +130,12 @@ class FaultyFileSystem::FaultyFile final : public File {
   }
 
   Status truncate(uint64_t bytes) override {
-    VARVE_TRY(file_system_.judge(Operation::truncate, fmt::format("{} to {}", path_, bytes)).status);
+    VARVE_TRY(file_system_.judge(FileOperation::truncate, fmt::format("{} to {}", path_, bytes)).status);
     return inner_->truncate(bytes);
   }
 
   Status sync() override {
-    const Verdict verdict = file_system_.judge(Operation::sync_file, path_);
+    const Verdict verdict = file_system_.judge(FileOperation::sync_file, path_);
     if (verdict.struck && verdict.kind == FaultKind::failed_sync) {
       if (auto* lossy = dynamic_cast<LossyFile*>(inner_.get())) lossy->lose_unsynced();
     }
@@ -87,7 +144,7 @@ class FaultyFileSystem::FaultyFile final : public File {
   }
 
   Result<uint64_t> size() override {
-    VARVE_TRY(file_system_.judge(Operation::size, path_).status);
+    VARVE_TRY(file_system_.judge(FileOperation::size, path_).status);
     return inner_->size();
   }
 
@@ -139,49 +196,14 @@ std::string FaultyFileSystem::trace() const {
   return text;
 }
 
-const char* FaultyFileSystem::name_of(Operation operation) {
-  switch (operation) {
-    case Operation::create: return "create";
-    case Operation::write: return "write";
-    case Operation::truncate: return "truncate";
-    case Operation::sync_file: return "sync";
-    case Operation::rename: return "rename";
-    case Operation::create_directory: return "create directory";
-    case Operation::remove: return "remove";
-    case Operation::sync_directory: return "sync directory";
-    case Operation::touch: return "touch";
-    case Operation::open: return "open";
-    case Operation::read: return "read";
-    case Operation::size: return "get size of";
-    case Operation::list: return "list";
-    case Operation::stat: return "get status of";
-  }
-  return "unknown";
-}
-
-bool FaultyFileSystem::applies(FaultKind kind, Operation operation) {
-  switch (kind) {
-    case FaultKind::crash:
-    case FaultKind::io_error: return !is_reading(operation);
-    case FaultKind::no_space:
-      return operation == Operation::create || operation == Operation::write || operation == Operation::truncate ||
-             operation == Operation::create_directory || operation == Operation::rename;
-    case FaultKind::short_write: return operation == Operation::write;
-    case FaultKind::failed_sync: return operation == Operation::sync_file || operation == Operation::sync_directory;
-    case FaultKind::failed_rename: return operation == Operation::rename;
-    case FaultKind::failed_read: return is_reading(operation);
-    case FaultKind::flipped_bit: return operation == Operation::read;
-  }
-  return false;
-}
-
-void FaultyFileSystem::record(uint64_t number, Operation operation, const std::string& subject, const char* outcome) {
+void FaultyFileSystem::record(uint64_t number, FileOperation operation, const std::string& subject,
+                              const char* outcome) {
   if (trace_.size() == kTraceLinesMax) trace_.pop_front();
   trace_.push_back(fmt::format("{} {}: {} {}{}{}", is_reading(operation) ? "reading" : "mutating", number,
                                name_of(operation), subject, *outcome ? " -> " : "", outcome));
 }
 
-FaultyFileSystem::Verdict FaultyFileSystem::judge(Operation operation, const std::string& subject) {
+FaultyFileSystem::Verdict FaultyFileSystem::judge(FileOperation operation, const std::string& subject) {
   const MutexLock lock(mutex_);
   const uint64_t number = is_reading(operation) ? count_.reading++ : count_.mutating++;
   if (crashed_) {
@@ -195,7 +217,7 @@ FaultyFileSystem::Verdict FaultyFileSystem::judge(Operation operation, const std
     if (!fault->persistent) faults_.erase(fault);
     crashed_ = kind == FaultKind::crash;
     struck_ = true;
-    record(number, operation, subject, varve::name_of(kind));
+    record(number, operation, subject, name_of(kind));
     return {.status = fault_status(kind, name_of(operation), subject), .struck = true, .kind = kind, .draw = draw};
   }
   record(number, operation, subject, "");
@@ -203,59 +225,59 @@ FaultyFileSystem::Verdict FaultyFileSystem::judge(Operation operation, const std
 }
 
 Result<std::unique_ptr<File>> FaultyFileSystem::open_read(const std::string& path) {
-  VARVE_TRY(judge(Operation::open, path).status);
+  VARVE_TRY(judge(FileOperation::open, path).status);
   VARVE_ASSIGN(auto file, inner_.open_read(path));
   return std::unique_ptr<File>(std::make_unique<FaultyFile>(*this, std::move(file), path));
 }
 
 Result<std::unique_ptr<File>> FaultyFileSystem::create(const std::string& path, CreateOptions options) {
-  VARVE_TRY(judge(Operation::create, path).status);
+  VARVE_TRY(judge(FileOperation::create, path).status);
   VARVE_ASSIGN(auto file, inner_.create(path, options));
   return std::unique_ptr<File>(std::make_unique<FaultyFile>(*this, std::move(file), path));
 }
 
 Status FaultyFileSystem::create_directory(const std::string& path) {
-  VARVE_TRY(judge(Operation::create_directory, path).status);
+  VARVE_TRY(judge(FileOperation::create_directory, path).status);
   return inner_.create_directory(path);
 }
 
 Status FaultyFileSystem::rename(const std::string& from, const std::string& to) {
-  VARVE_TRY(judge(Operation::rename, from + " to " + to).status);
+  VARVE_TRY(judge(FileOperation::rename, from + " to " + to).status);
   return inner_.rename(from, to);
 }
 
 Status FaultyFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
-  VARVE_TRY(judge(Operation::rename, from + " to " + to + " unless it exists").status);
+  VARVE_TRY(judge(FileOperation::rename, from + " to " + to + " unless it exists").status);
   return inner_.rename_no_replace(from, to);
 }
 
 Status FaultyFileSystem::remove(const std::string& path) {
-  VARVE_TRY(judge(Operation::remove, path).status);
+  VARVE_TRY(judge(FileOperation::remove, path).status);
   return inner_.remove(path);
 }
 
 Status FaultyFileSystem::remove_directory(const std::string& path) {
-  VARVE_TRY(judge(Operation::remove, path).status);
+  VARVE_TRY(judge(FileOperation::remove, path).status);
   return inner_.remove_directory(path);
 }
 
 Status FaultyFileSystem::sync_directory(const std::string& path) {
-  VARVE_TRY(judge(Operation::sync_directory, path).status);
+  VARVE_TRY(judge(FileOperation::sync_directory, path).status);
   return inner_.sync_directory(path);
 }
 
 Status FaultyFileSystem::touch(const std::string& path) {
-  VARVE_TRY(judge(Operation::touch, path).status);
+  VARVE_TRY(judge(FileOperation::touch, path).status);
   return inner_.touch(path);
 }
 
 Result<std::vector<DirectoryEntry>> FaultyFileSystem::list(const std::string& path) {
-  VARVE_TRY(judge(Operation::list, path).status);
+  VARVE_TRY(judge(FileOperation::list, path).status);
   return inner_.list(path);
 }
 
 Result<FileStatus> FaultyFileSystem::stat(const std::string& path) {
-  VARVE_TRY(judge(Operation::stat, path).status);
+  VARVE_TRY(judge(FileOperation::stat, path).status);
   return inner_.stat(path);
 }
 

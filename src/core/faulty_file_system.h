@@ -34,6 +34,9 @@ struct Fault {
   uint64_t seed = 0;  ///< draws where a write stops and which bit flips
 };
 
+/// What a file system is asked to do.
+enum class FileOperation : uint8_t;
+
 /// Passes everything on to another file system, counts the operations, and makes those fail that it was told to. To try
 /// a program against every possible fault, run it once without, then once for each number below operation_count().
 /// Files it has opened must be closed before it is destroyed. Thread-safe if the other one is.
@@ -67,22 +70,6 @@ class FaultyFileSystem final : public FileSystem {
 
  private:
   class FaultyFile;
-  enum class Operation : uint8_t {
-    create,
-    write,
-    truncate,
-    sync_file,
-    rename,
-    create_directory,
-    remove,
-    sync_directory,
-    touch,  // mutating
-    open,
-    read,
-    size,
-    list,
-    stat,  // reading
-  };
   /// What an operation must do: go on with `status` OK and no `kind`, or act as its fault says.
   struct Verdict {
     Status status;
@@ -91,11 +78,8 @@ class FaultyFileSystem final : public FileSystem {
     uint64_t draw = 0;  ///< a random number for the fault's use
   };
 
-  static const char* name_of(Operation operation);
-  static bool is_reading(Operation operation) { return operation >= Operation::open; }
-  static bool applies(FaultKind kind, Operation operation);
-  Verdict judge(Operation operation, const std::string& subject);
-  void record(uint64_t number, Operation operation, const std::string& subject, const char* outcome)
+  Verdict judge(FileOperation operation, const std::string& subject);
+  void record(uint64_t number, FileOperation operation, const std::string& subject, const char* outcome)
       VARVE_REQUIRES(mutex_);
 
   FileSystem& inner_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -59,8 +60,8 @@ class Survival {
 
 }  // namespace
 
-struct MemoryFileSystem::Node {
-  explicit Node(bool directory) : is_directory(directory) {}
+struct MemoryNode {
+  explicit MemoryNode(bool directory) : is_directory(directory) {}
 
   const bool is_directory;
   int64_t modified_ns = 0;
@@ -69,8 +70,8 @@ struct MemoryFileSystem::Node {
   ByteVector durable;                   ///< as on the disk
   std::vector<ContentChange> unsynced;  ///< in the order in which they happened
   // Of a directory:
-  Names names;
-  Names durable_names;
+  std::map<std::string, std::shared_ptr<MemoryNode>> names;
+  std::map<std::string, std::shared_ptr<MemoryNode>> durable_names;
 
   void sync() {
     for (const ContentChange& change : unsynced) {
@@ -106,6 +107,50 @@ struct MemoryFileSystem::Node {
     unsynced.clear();
   }
 };
+
+namespace {
+
+using NodePointer = std::shared_ptr<MemoryNode>;
+
+/// Null if there is nothing. Below, too: from `root` on, by a caller that holds the file system's lock.
+NodePointer find_node(const NodePointer& root, const std::string& path) {
+  NodePointer node = root;
+  for (const std::string& name : split_path(path)) {
+    auto entry = node->names.find(name);
+    if (entry == node->names.end()) return nullptr;
+    node = entry->second;
+  }
+  return node;
+}
+
+Result<NodePointer> find_file(const NodePointer& root, const std::string& path, const char* operation) {
+  NodePointer node = find_node(root, path);
+  if (!node) return Status::from_errno(ENOENT, operation, path);
+  if (node->is_directory) return Status::invalid_argument("not a regular file", path);
+  return node;
+}
+
+Result<NodePointer> find_directory(const NodePointer& root, const std::string& path, const char* operation) {
+  NodePointer node = find_node(root, path);
+  if (!node) return Status::from_errno(ENOENT, operation, path);
+  if (!node->is_directory) return Status::from_errno(ENOTDIR, operation, path);
+  return node;
+}
+
+/// A name in a directory, whether or not there is something of that name.
+struct NamePlace {
+  NodePointer directory;
+  std::string name;
+};
+
+Result<NamePlace> find_place(const NodePointer& root, const std::string& path, const char* operation) {
+  std::vector<std::string> names = split_path(path);
+  if (names.empty()) return Status::from_errno(EEXIST, operation, path);
+  VARVE_ASSIGN(NodePointer directory, find_directory(root, parent_path(path), operation));
+  return NamePlace{std::move(directory), std::move(names.back())};
+}
+
+}  // namespace
 
 void MemoryFileSystem::NameChange::apply_to_durable() const {
   if (from) from->durable_names.erase(from_name);
@@ -184,41 +229,8 @@ class MemoryFileSystem::OpenFile final : public File, public LossyFile {
   const CreateOptions options_;
 };
 
-MemoryFileSystem::MemoryFileSystem() : root_(std::make_shared<Node>(true)) {}
+MemoryFileSystem::MemoryFileSystem() : root_(std::make_shared<MemoryNode>(true)) {}
 MemoryFileSystem::~MemoryFileSystem() = default;
-
-MemoryFileSystem::NodePointer MemoryFileSystem::find(const std::string& path) const {
-  NodePointer node = root_;
-  for (const std::string& name : split_path(path)) {
-    auto entry = node->names.find(name);
-    if (entry == node->names.end()) return nullptr;
-    node = entry->second;
-  }
-  return node;
-}
-
-Result<MemoryFileSystem::NodePointer> MemoryFileSystem::find_file(const std::string& path,
-                                                                  const char* operation) const {
-  NodePointer node = find(path);
-  if (!node) return Status::from_errno(ENOENT, operation, path);
-  if (node->is_directory) return Status::invalid_argument("not a regular file", path);
-  return node;
-}
-
-Result<MemoryFileSystem::NodePointer> MemoryFileSystem::find_directory(const std::string& path,
-                                                                       const char* operation) const {
-  NodePointer node = find(path);
-  if (!node) return Status::from_errno(ENOENT, operation, path);
-  if (!node->is_directory) return Status::from_errno(ENOTDIR, operation, path);
-  return node;
-}
-
-Result<MemoryFileSystem::Place> MemoryFileSystem::find_place(const std::string& path, const char* operation) const {
-  std::vector<std::string> names = split_path(path);
-  if (names.empty()) return Status::from_errno(EEXIST, operation, path);
-  VARVE_ASSIGN(NodePointer directory, find_directory(parent_path(path), operation));
-  return Place{std::move(directory), std::move(names.back())};
-}
 
 void MemoryFileSystem::change_names(NameChange change) {
   if (change.from) {
@@ -234,15 +246,15 @@ void MemoryFileSystem::change_names(NameChange change) {
 
 Result<std::unique_ptr<File>> MemoryFileSystem::open_read(const std::string& path) {
   const MutexLock lock(mutex_);
-  VARVE_ASSIGN(NodePointer node, find_file(path, "open the file"));
+  VARVE_ASSIGN(NodePointer node, find_file(root_, path, "open the file"));
   return std::unique_ptr<File>(std::make_unique<OpenFile>(*this, node, path, false, CreateOptions{}));
 }
 
 Result<std::unique_ptr<File>> MemoryFileSystem::create(const std::string& path, CreateOptions options) {
   const MutexLock lock(mutex_);
-  VARVE_ASSIGN(Place place, find_place(path, "create the file"));
+  VARVE_ASSIGN(NamePlace place, find_place(root_, path, "create the file"));
   if (place.directory->names.count(place.name) != 0) return Status::from_errno(EEXIST, "create the file", path);
-  auto node = std::make_shared<Node>(false);
+  auto node = std::make_shared<MemoryNode>(false);
   node->modified_ns = tick();
   change_names({.from = {}, .to = place.directory, .node = node, .from_name = {}, .to_name = place.name});
   return std::unique_ptr<File>(std::make_unique<OpenFile>(*this, node, path, true, options));
@@ -250,11 +262,11 @@ Result<std::unique_ptr<File>> MemoryFileSystem::create(const std::string& path, 
 
 Status MemoryFileSystem::create_directory(const std::string& path) {
   const MutexLock lock(mutex_);
-  if (NodePointer node = find(path)) {
+  if (NodePointer node = find_node(root_, path)) {
     return node->is_directory ? Status() : Status::from_errno(EEXIST, "create the directory", path);
   }
-  VARVE_ASSIGN(Place place, find_place(path, "create the directory"));
-  auto node = std::make_shared<Node>(true);
+  VARVE_ASSIGN(NamePlace place, find_place(root_, path, "create the directory"));
+  auto node = std::make_shared<MemoryNode>(true);
   node->modified_ns = tick();
   change_names({.from = {}, .to = place.directory, .node = node, .from_name = {}, .to_name = place.name});
   return {};
@@ -269,9 +281,9 @@ Status MemoryFileSystem::rename_no_replace(const std::string& from, const std::s
 Status MemoryFileSystem::rename_file(const std::string& from, const std::string& to, bool replace) {
   const MutexLock lock(mutex_);
   const std::string operation = "rename the file to " + to;
-  VARVE_ASSIGN(NodePointer node, find_file(from, operation.c_str()));
-  VARVE_ASSIGN(Place source, find_place(from, operation.c_str()));
-  VARVE_ASSIGN(Place target, find_place(to, operation.c_str()));
+  VARVE_ASSIGN(NodePointer node, find_file(root_, from, operation.c_str()));
+  VARVE_ASSIGN(NamePlace source, find_place(root_, from, operation.c_str()));
+  VARVE_ASSIGN(NamePlace target, find_place(root_, to, operation.c_str()));
   auto existing = target.directory->names.find(target.name);
   if (existing != target.directory->names.end()) {
     if (!replace) return Status::from_errno(EEXIST, operation, to);
@@ -292,19 +304,19 @@ Status MemoryFileSystem::remove_directory(const std::string& path) { return remo
 Status MemoryFileSystem::remove_name(const std::string& path, bool directory) {
   const MutexLock lock(mutex_);
   const char* operation = directory ? "remove the directory" : "remove the file";
-  NodePointer node = find(path);
+  NodePointer node = find_node(root_, path);
   if (!node) return Status::from_errno(ENOENT, operation, path);
   if (node == root_) return Status::from_errno(EBUSY, operation, path);
   if (directory != node->is_directory) return Status::from_errno(directory ? ENOTDIR : EISDIR, operation, path);
   if (!node->names.empty()) return Status::from_errno(ENOTEMPTY, operation, path);
-  VARVE_ASSIGN(Place place, find_place(path, operation));
+  VARVE_ASSIGN(NamePlace place, find_place(root_, path, operation));
   change_names({.from = place.directory, .to = {}, .node = {}, .from_name = place.name, .to_name = {}});
   return {};
 }
 
 Status MemoryFileSystem::sync_directory(const std::string& path) {
   const MutexLock lock(mutex_);
-  VARVE_ASSIGN(NodePointer directory, find_directory(path, "make the directory durable"));
+  VARVE_ASSIGN(NodePointer directory, find_directory(root_, path, "make the directory durable"));
   // A rename between two directories drags along what came before it in both, or its file could turn up twice or never.
   std::set<NodePointer> concerned = {directory};
   std::vector<NameChange> durable, rest;
@@ -324,7 +336,7 @@ Status MemoryFileSystem::sync_directory(const std::string& path) {
 
 Status MemoryFileSystem::touch(const std::string& path) {
   const MutexLock lock(mutex_);
-  NodePointer node = find(path);
+  NodePointer node = find_node(root_, path);
   if (!node) return Status::from_errno(ENOENT, "set the modification time of the file", path);
   node->modified_ns = tick();
   return {};
@@ -332,7 +344,7 @@ Status MemoryFileSystem::touch(const std::string& path) {
 
 Result<std::vector<DirectoryEntry>> MemoryFileSystem::list(const std::string& path) {
   const MutexLock lock(mutex_);
-  VARVE_ASSIGN(NodePointer directory, find_directory(path, "open the directory"));
+  VARVE_ASSIGN(NodePointer directory, find_directory(root_, path, "open the directory"));
   std::vector<DirectoryEntry> entries;
   for (const auto& [name, node] : directory->names) entries.push_back({name, node->is_directory});
   return entries;
@@ -340,7 +352,7 @@ Result<std::vector<DirectoryEntry>> MemoryFileSystem::list(const std::string& pa
 
 Result<FileStatus> MemoryFileSystem::stat(const std::string& path) {
   const MutexLock lock(mutex_);
-  NodePointer node = find(path);
+  NodePointer node = find_node(root_, path);
   if (!node) return Status::from_errno(ENOENT, "get the status of the file", path);
   return FileStatus{.bytes = node->contents.size(),
                     .allocated_bytes = (node->contents.size() + kSectorBytes - 1) / kSectorBytes * kSectorBytes,
@@ -350,11 +362,11 @@ Result<FileStatus> MemoryFileSystem::stat(const std::string& path) {
 
 std::unique_ptr<MemoryFileSystem> MemoryFileSystem::after_crash(CrashPolicy policy) const {
   const MutexLock lock(mutex_);
-  std::unordered_map<const Node*, NodePointer> copies;
+  std::unordered_map<const MemoryNode*, NodePointer> copies;
   const auto copy_of = [&](const auto& self, const NodePointer& node) -> NodePointer {
     if (!node) return nullptr;
     if (auto known = copies.find(node.get()); known != copies.end()) return known->second;
-    auto copy = std::make_shared<Node>(*node);
+    auto copy = std::make_shared<MemoryNode>(*node);
     copies.emplace(node.get(), copy);
     for (auto& [name, child] : copy->names) child = self(self, child);
     for (auto& [name, child] : copy->durable_names) child = self(self, child);
@@ -382,8 +394,8 @@ void MemoryFileSystem::lose_power(const CrashPolicy& policy) {
   }
   unsynced_names_.clear();
   // Depth first over what the disk still names; a node may have two names when only one half of its past survived.
-  std::set<const Node*> seen;
-  const auto settle = [&](const auto& self, Node& node) -> void {
+  std::set<const MemoryNode*> seen;
+  const auto settle = [&](const auto& self, MemoryNode& node) -> void {
     if (!seen.insert(&node).second) return;
     if (torn) node.tear(survival);
     node.unsynced.clear();

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -34,6 +33,9 @@ class LossyFile {
   /// What was written and not synced stays readable but never becomes durable, even if a later sync() says OK.
   virtual void lose_unsynced() = 0;
 };
+
+/// A file or a directory of a MemoryFileSystem.
+struct MemoryNode;
 
 /// A file system in memory that knows what a power loss would leave of it: for each file the contents that are read and
 /// those that are durable, for each directory likewise its names. File::sync() makes contents and size durable,
@@ -70,27 +72,16 @@ class MemoryFileSystem final : public FileSystem {
   Result<FileStatus> stat(const std::string& path) override;
 
  private:
-  struct Node;
   class OpenFile;
-  using NodePointer = std::shared_ptr<Node>;
-  using Names = std::map<std::string, NodePointer>;
+  using NodePointer = std::shared_ptr<MemoryNode>;
   /// A change of names that is not durable yet: `node` appears as to/to_name, and from/from_name disappears; either may
   /// be missing.
   struct NameChange {
     NodePointer from, to, node;
     std::string from_name, to_name;
     void apply_to_durable() const;
-    bool concerns(const NodePointer& directory) const { return from == directory || to == directory; }
-  };
-  struct Place {
-    NodePointer directory;
-    std::string name;
   };
 
-  NodePointer find(const std::string& path) const VARVE_REQUIRES(mutex_);
-  Result<NodePointer> find_file(const std::string& path, const char* operation) const VARVE_REQUIRES(mutex_);
-  Result<NodePointer> find_directory(const std::string& path, const char* operation) const VARVE_REQUIRES(mutex_);
-  Result<Place> find_place(const std::string& path, const char* operation) const VARVE_REQUIRES(mutex_);
   Status rename_file(const std::string& from, const std::string& to, bool replace);
   Status remove_name(const std::string& path, bool directory);
   void change_names(NameChange change) VARVE_REQUIRES(mutex_);
