@@ -94,8 +94,10 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
 
   Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
     VARVE_TRY(check_not_ended());
-    VARVE_ASSIGN(const std::vector<uint64_t> bytes, gather_lengths(mine.size()));
-    uint64_t total = 0;
+    uint64_t own_bytes = mine.size(), total = 0;
+    std::vector<uint64_t> bytes(rank_count_);
+    VARVE_TRY(
+        mpi_status(MPI_Allgather(&own_bytes, 1, MPI_UINT64_T, bytes.data(), 1, MPI_UINT64_T, ranks_), "MPI_Allgather"));
     for (uint64_t length : bytes) total += length;
     std::vector<ByteVector> given(rank_count_);
     if (total <= piece_bytes_) {
@@ -160,13 +162,6 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
   }
 
  private:
-  Result<std::vector<uint64_t>> gather_lengths(uint64_t mine) {
-    std::vector<uint64_t> bytes(rank_count_);
-    VARVE_TRY(
-        mpi_status(MPI_Allgather(&mine, 1, MPI_UINT64_T, bytes.data(), 1, MPI_UINT64_T, ranks_), "MPI_Allgather"));
-    return bytes;
-  }
-
   Status gather_at_once(ByteSpan mine, const std::vector<uint64_t>& bytes, uint64_t total,
                         std::vector<ByteVector>& given) {
     std::vector<int> counts, offsets;

@@ -57,6 +57,15 @@ std::string_view without_trailing_slashes(std::string_view path) {
   return path;
 }
 
+Status create_with_parents(FileSystem& fs, const std::string& path) {
+  const Status created = fs.create_directory(path);
+  const std::string parent = parent_path(path);
+  if (created.code() != StatusCode::not_found || parent == path) return created;
+  VARVE_TRY(create_with_parents(fs, parent));
+  VARVE_TRY(Store::sync_name(fs, parent));
+  return fs.create_directory(path);
+}
+
 /// What a rebuild cannot read it takes for lost, which may be one loss too many.
 class PatientFile final : public ForwardingFile {
  public:
@@ -109,17 +118,8 @@ Result<std::string> NodeFolder::place_of_path(const std::string& path) const {
   return place_of(base_name(path));
 }
 
-Status NodeFolder::create_with_parents(const std::string& path) {
-  const Status created = fs_.create_directory(path);
-  const std::string parent = parent_path(path);
-  if (created.code() != StatusCode::not_found || parent == path) return created;
-  VARVE_TRY(create_with_parents(parent));
-  VARVE_TRY(Store::sync_name(fs_, parent));
-  return fs_.create_directory(path);
-}
-
 Status NodeFolder::prepare() {
-  VARVE_TRY(create_with_parents(store_path_));
+  VARVE_TRY(create_with_parents(fs_, store_path_));
   for (const std::string_view folder : kStoreFolders) {
     VARVE_TRY(fs_.create_directory(join_path(store_path_, folder)));
   }

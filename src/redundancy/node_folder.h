@@ -82,7 +82,6 @@ class NodeFolder final : public FileSystem {
     std::string from, to;  ///< real paths
   };
   Result<std::string> place_of_path(const std::string& path) const;
-  Status create_with_parents(const std::string& path);
   Status make_parents_durable(Kind kind);
 
   FileSystem& fs_;
