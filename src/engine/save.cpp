@@ -101,7 +101,7 @@ Result<std::vector<GroupOutcome>> run_groups(const SaveContext& context, const s
                                              size_t worker_count) {
   std::vector<GroupOutcome> outcomes(sources.size());
   Status saved = parallel_for(sources.size(), worker_count, [&](size_t i) -> Status {
-    VARVE_ASSIGN(outcomes[i], GroupSaver(context, *sources[i], static_cast<uint32_t>(i)).run());
+    VARVE_ASSIGN(outcomes[i], save_group(context, *sources[i], static_cast<uint32_t>(i)));
     return {};
   });
   VARVE_TRY(saved);

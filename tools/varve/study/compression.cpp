@@ -7,7 +7,7 @@
 #include "core/clock.h"
 #include "core/sync.h"
 #include "core/thread_pool.h"
-#include "engine/group_saver.h"
+#include "engine/group_streams.h"
 #include "engine/pack_builder.h"
 
 namespace varve {

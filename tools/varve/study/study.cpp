@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "engine/group_saver.h"
+#include "engine/group_streams.h"
 
 namespace varve {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/group_saver.h"
+#include "engine/group_streams.h"
 #include "store/store.h"
 #include "varve/status.h"
 
