@@ -32,94 +32,93 @@ struct PackPlan {
   std::vector<Copy> copies;
 };
 
-class Restorer {
+/// A file that is restored.
+struct WantedFile {
+  TreeFile file;          ///< without layout and references, which the plan of its copies holds
+  bool is_own = false;    ///< this process restores it
+  bool is_tiled = false;  ///< its tiles get whole
+  bool is_above = false;  ///< a folder that is restored only for what is below it
+};
+
+TreeFile without_contents(const TreeFile& file) {
+  TreeFile kept;
+  kept.path = file.path;
+  kept.type = file.type;
+  kept.mode = file.mode;
+  kept.modified_s = file.modified_s;
+  kept.modified_ns = file.modified_ns;
+  kept.link_target = file.link_target;
+  kept.bytes = file.bytes;
+  return kept;
+}
+
+/// Whether hardly any of the file is zeros, which are left as holes.
+bool is_dense(const TreeFile& file) {
+  uint64_t zero_bytes = 0;
+  for (const std::vector<Reference>& stream : file.streams) {
+    for (const Reference& reference : stream) {
+      if (reference.pack == Reference::kPattern && reference.offset == 0) zero_bytes += reference.bytes;
+    }
+  }
+  return file.bytes > 0 && zero_bytes < file.bytes / 8;
+}
+
+/// Whether all of a large file comes out of packs, so that its tiles get whole.
+bool is_tiled(const TreeFile& file) {
+  if (file.bytes < kTileBytes) return false;
+  for (const std::vector<Reference>& stream : file.streams) {
+    for (const Reference& reference : stream) {
+      if (reference.pack == Reference::kPattern) return false;
+    }
+  }
+  return true;
+}
+
+/// The files of a set that all processes together restore, by numbers that are the same on all.
+class WantedFiles {
  public:
-  Restorer(const Store& store, RestoreTarget& target, const SetRecord& record, const RestoreOptions& options,
-           Communicator& ranks, ProgressSink& progress)
-      : store_(store),
-        target_(target),
-        record_(record),
-        options_(options),
-        ranks_(ranks),
-        progress_(progress),
-        shares_(record.raw_bytes, ranks.rank_count()),
-        tiles_(
-            [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
-              // What need not be durable stays in the page cache, where whoever restarts from it finds it.
-              return whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
-                                                 : target_.write(number, offset, bytes);
-            },
-            options.memory_bytes / 2) {}
-
-  /// Walks the tree and brings the wanted files that are this process's into the staging folder.
-  Status stage() {
-    Status planned = for_each_leaf(store_, record_, [&](const Leaf& leaf) -> Status {
-      for (const TreeFile& file : leaf.files) {
-        // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
-        const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
-        if (options_.filter.matches(file)) {
-          VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
-        } else if (file.type == FileType::directory) {
-          other_folders_.emplace(file.path, without_contents(file));
-        }
-      }
-      return copy_count_ > copies_max() ? execute() : Status();
-    });
-    VARVE_TRY(planned);
-    VARVE_TRY(plan_folders_above());
-    VARVE_TRY(check_nesting());
-    return execute();
+  /// Its number. corrupt: the set names a file of that path twice.
+  Result<uint32_t> add(const TreeFile& file, bool own, bool above) {
+    if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
+    files_.push_back({without_contents(file), own, own && is_tiled(file), above});
+    return static_cast<uint32_t>(files_.size() - 1);
   }
+  /// A folder of the set that is not wanted itself.
+  void note_other_folder(const TreeFile& folder) { other_folders_.emplace(folder.path, without_contents(folder)); }
 
-  /// Puts everything at its place, one type after another on all processes. Collective.
-  Status publish(RestoreReport& report) {
-    for (FileType type :
-         {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
-      VARVE_TRY(agree(ranks_, publish_type(type, report)));
-    }
-    {
-      const MutexLock lock(mutex_);
-      for (const uint32_t number : lost_) report.lost_files.push_back(files_[number].path);
-    }
-    report.read_bytes = read_bytes_;
-    std::vector<const TreeFile*> folders;
-    for (uint32_t number = 0; number < files_.size(); ++number) {
-      if (mine_[number] && files_[number].type == FileType::directory) folders.push_back(&files_[number]);
-    }
-    return agree(ranks_, ranks_.rank() == 0 ? target_.finish_folders(folders, options_.sync) : Status());
+  /// Without folders that are there only for what is below them.
+  size_t count() const {
+    return static_cast<size_t>(
+        std::count_if(files_.begin(), files_.end(), [](const WantedFile& wanted) { return !wanted.is_above; }));
   }
-
-  /// Wanted files of all processes.
-  size_t file_count() const { return files_.size() - above_.size(); }
-  Status first_damage() const {
-    const MutexLock lock(mutex_);
-    return first_damage_;
-  }
-
- private:
-  bool is_lost(uint32_t number) const {
-    const MutexLock lock(mutex_);
-    return lost_.contains(number);
-  }
-  size_t copies_max() const { return std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
-
-  Status publish_type(FileType type, RestoreReport& report) {
+  const WantedFile& operator[](uint32_t number) const { return files_[number]; }
+  /// The own ones of a type.
+  std::vector<uint32_t> own_of(FileType type) const {
     std::vector<uint32_t> numbers;
     for (uint32_t number = 0; number < files_.size(); ++number) {
-      if (mine_[number] && files_[number].type == type && !is_lost(number)) numbers.push_back(number);
+      if (files_[number].is_own && files_[number].file.type == type) numbers.push_back(number);
     }
-    if (type == FileType::directory) {  // before what is in them: they may need to be made writable
-      std::sort(numbers.begin(), numbers.end(),
-                [this](uint32_t a, uint32_t b) { return files_[a].path < files_[b].path; });
+    return numbers;
+  }
+
+  /// Whether the set has a folder there, which is restored, if only for what is below it. A leaf has it before that.
+  bool comes(const std::string& folder) const {
+    const auto wanted = paths_.find(folder);
+    return other_folders_.contains(folder) || (wanted != paths_.end() && wanted->second == FileType::directory);
+  }
+
+  /// Folders that are not wanted themselves, and hold what is.
+  std::vector<TreeFile> folders_above() const {
+    std::set<std::string> above;
+    for (const auto& [path, type] : paths_) {
+      for (std::string at = parent_path(path); at != "." && above.insert(at).second;) at = parent_path(at);
     }
-    for (const uint32_t number : numbers) {
-      const TreeFile& file = files_[number];
-      VARVE_TRY(target_.publish(number, file));
-      if (above_.contains(number)) continue;
-      ++report.file_count;
-      report.raw_bytes += file.bytes;
+    std::vector<TreeFile> folders;
+    for (const std::string& path : above) {
+      const auto folder = other_folders_.find(path);
+      if (folder != other_folders_.end()) folders.push_back(folder->second);
     }
-    return {};
+    return folders;
   }
 
   /// What lies below anything but a folder could not be put there, or a link would lead it elsewhere.
@@ -134,147 +133,76 @@ class Restorer {
     return {};
   }
 
-  /// A file without layout and references, which the plan holds.
-  static TreeFile without_contents(const TreeFile& file) {
-    TreeFile kept;
-    kept.path = file.path;
-    kept.type = file.type;
-    kept.mode = file.mode;
-    kept.modified_s = file.modified_s;
-    kept.modified_ns = file.modified_ns;
-    kept.link_target = file.link_target;
-    kept.bytes = file.bytes;
-    return kept;
-  }
+ private:
+  std::vector<WantedFile> files_;
+  std::map<std::string, FileType> paths_;
+  std::map<std::string, TreeFile> other_folders_;
+};
 
-  /// Whether the set has a folder there, which is restored, if only for what is below it. A leaf has it before that.
-  bool comes(const std::string& folder) const {
-    const auto wanted = paths_.find(folder);
-    return other_folders_.contains(folder) || (wanted != paths_.end() && wanted->second == FileType::directory);
-  }
+bool is_damage(const Status& status) {
+  return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
+}
 
-  /// Wanted files bring the folders that they lie in, with their modes.
-  Status plan_folders_above() {
-    std::set<std::string> above;
-    for (const auto& [path, type] : paths_) {
-      for (std::string at = parent_path(path); at != "." && above.insert(at).second;) at = parent_path(at);
-    }
-    for (const std::string& path : above) {
-      const auto folder = other_folders_.find(path);
-      if (folder == other_folders_.end()) continue;
-      above_.insert(static_cast<uint32_t>(files_.size()));
-      VARVE_TRY(plan_file({}, folder->second, ranks_.rank() == 0));
-    }
-    return {};
-  }
+/// Copies ranges of packs to their places in staged files: each pack is read once for all that was planned. One thread
+/// plans, and then calls run().
+class PackCopier {
+ public:
+  /// All outlive it.
+  PackCopier(const Store& store, RestoreTarget& target, const WantedFiles& files, const RestoreOptions& options,
+             ProgressSink& progress)
+      : store_(store),
+        target_(target),
+        files_(files),
+        options_(options),
+        progress_(progress),
+        tiles_(
+            [this](uint32_t number, uint64_t offset, ByteSpan bytes, bool whole_tile) {
+              // What need not be durable stays in the page cache, where whoever restarts from it finds it.
+              return whole_tile && options_.sync ? target_.write_direct(number, offset, bytes)
+                                                 : target_.write(number, offset, bytes);
+            },
+            options.memory_bytes / 2) {}
 
-  Status plan_file(const Leaf& leaf, const TreeFile& file, bool mine) {
-    const auto number = static_cast<uint32_t>(files_.size());
-    if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
-    if (mine) VARVE_TRY(target_.check_free(file, comes(parent_path(file.path))));
-    files_.push_back(without_contents(file));
-    mine_.push_back(mine);
-    tiled_.push_back(mine && is_tiled(file));
-    if (!mine || file.type != FileType::regular) return {};
-    VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
-    staged_.push_back(number);
-    for (size_t position = 0; position < file.streams.size(); ++position) {
-      VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
-    }
-    return {};
-  }
-
-  /// Whether hardly any of the file is zeros, which are left as holes.
-  static bool is_dense(const TreeFile& file) {
-    uint64_t zero_bytes = 0;
-    for (const std::vector<Reference>& stream : file.streams) {
-      for (const Reference& reference : stream) {
-        if (reference.pack == Reference::kPattern && reference.offset == 0) zero_bytes += reference.bytes;
-      }
-    }
-    return file.bytes > 0 && zero_bytes < file.bytes / 8;
-  }
-
-  /// Whether all of a large file comes out of packs, so that its tiles get whole.
-  static bool is_tiled(const TreeFile& file) {
-    if (file.bytes < kTileBytes) return false;
-    for (const std::vector<Reference>& stream : file.streams) {
-      for (const Reference& reference : stream) {
-        if (reference.pack == Reference::kPattern) return false;
-      }
-    }
-    return true;
-  }
-
-  /// Lays the references of a stream over its extents.
-  Status plan_stream(const Leaf& leaf, const std::vector<Reference>& stream, const std::vector<Extent>& extents,
-                     uint32_t number) {
-    size_t extent = 0;
-    uint64_t skip = 0;
-    for (const Reference& reference : stream) {
-      for (uint64_t done = 0; done < reference.bytes;) {
-        const uint64_t part = std::min(reference.bytes - done, extents[extent].bytes - skip);
-        const uint64_t file_offset = extents[extent].offset + skip;
-        if (reference.pack == Reference::kPattern) {
-          VARVE_TRY(write_pattern(number, reference.offset, done, part, file_offset));
-        } else {
-          plan_copy(leaf.packs[reference.pack],
-                    {number, static_cast<uint32_t>(reference.offset + done), part, file_offset});
-        }
-        done += part;
-        skip += part;
-        if (skip == extents[extent].bytes) {
-          ++extent;
-          skip = 0;
-        }
-      }
-    }
-    return {};
-  }
-
-  void plan_copy(const PackLink& link, const Copy& copy) {
+  void plan(const PackLink& link, const Copy& copy) {
     auto [found, added] = plan_of_.emplace(std::pair(link.score, link.hint), plans_.size());
     if (added) plans_.push_back({link, {}});
     plans_[found->second].copies.push_back(copy);
     ++copy_count_;
   }
+  bool is_full() const { return copy_count_ > std::max<uint64_t>(options_.memory_bytes / 4 / sizeof(Copy), 4096); }
 
-  Status write_pattern(uint32_t number, uint64_t pattern, uint64_t offset, uint64_t bytes, uint64_t file_offset) {
-    progress_.advance(bytes);
-    if (pattern == 0) return {};  // a staged file begins as a hole
-    ByteVector buffer(std::min<uint64_t>(bytes, kPatternBufferBytes));
-    fill_pattern(pattern, offset, buffer);  // the buffer is a multiple of the pattern, so each write continues it
-    for (uint64_t done = 0; done < bytes; done += buffer.size()) {
-      VARVE_TRY(target_.write(number, file_offset + done,
-                              ByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done))));
-    }
-    return {};
-  }
-
-  /// Reads every planned pack once and puts its bytes where they belong; then the files are complete.
-  Status execute() {
+  /// All that was planned, on so many threads. With keep_going, damage is no failure: it costs files.
+  Status run(size_t thread_count) {
     // By the first place that a pack serves, so that files fill from front to back, from however many arenas.
     std::sort(plans_.begin(), plans_.end(), [](const PackPlan& a, const PackPlan& b) {
       return std::pair(a.copies[0].file, a.copies[0].file_offset) <
              std::pair(b.copies[0].file, b.copies[0].file_offset);
     });
-    // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
-    const size_t usual = std::max(kReadsInFlight, 2 * size_t{processor_count()});
-    const size_t thread_count = options_.thread_count > 0 ? options_.thread_count : usual;
     VARVE_TRY(parallel_for(plans_.size(), thread_count, [this](size_t i) { return copy_or_lose(plans_[i]); }));
     VARVE_TRY(tiles_.flush());
     plans_.clear();
     plan_of_.clear();
     copy_count_ = 0;
-    // In parallel, too: a file system makes many files durable at once.
-    VARVE_TRY(parallel_for(staged_.size(), thread_count, [this](size_t i) {
-      return is_lost(staged_[i]) ? Status() : target_.finish(staged_[i], files_[staged_[i]], options_.sync);
-    }));
-    staged_.clear();
     return {};
   }
 
-  /// With keep_going, damage costs the files that need what is damaged.
+  bool is_lost(uint32_t number) const {
+    const MutexLock lock(mutex_);
+    return lost_.contains(number);
+  }
+  /// The files that need what is damaged.
+  std::set<uint32_t> lost() const {
+    const MutexLock lock(mutex_);
+    return lost_;
+  }
+  Status first_damage() const {
+    const MutexLock lock(mutex_);
+    return first_damage_;
+  }
+  /// Of packs, as stored.
+  uint64_t read_bytes() const { return read_bytes_; }
+
+ private:
   Status copy_or_lose(const PackPlan& plan) {
     if (progress_.cancelled()) return Status::cancelled();
     const Status status = copy_pack(plan);
@@ -295,10 +223,6 @@ class Restorer {
     return {};
   }
 
-  static bool is_damage(const Status& status) {
-    return status.code() == StatusCode::corrupt || status.code() == StatusCode::not_found;
-  }
-
   Status copy_pack(const PackPlan& plan) {
     std::vector<Extent> ranges;
     for (const Copy& copy : plan.copies) ranges.push_back({copy.pack_offset, copy.bytes});
@@ -306,8 +230,9 @@ class Restorer {
     uint64_t bytes = 0;
     for (const Copy& copy : plan.copies) {
       VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
-      if (tiled_[copy.file]) {
-        VARVE_TRY(tiles_.add(copy.file, files_[copy.file].bytes, copy.file_offset, range));
+      const WantedFile& wanted = files_[copy.file];
+      if (wanted.is_tiled) {
+        VARVE_TRY(tiles_.add(copy.file, wanted.file.bytes, copy.file_offset, range));
       } else {
         VARVE_TRY(target_.write(copy.file, copy.file_offset, range));
       }
@@ -320,18 +245,9 @@ class Restorer {
 
   const Store& store_;
   RestoreTarget& target_;
-  const SetRecord& record_;
+  const WantedFiles& files_;
   const RestoreOptions& options_;
-  Communicator& ranks_;
   ProgressSink& progress_;
-  ProcessShares shares_;
-  std::vector<TreeFile> files_;  ///< all that are wanted; of them:
-  std::vector<bool> mine_;       ///< this process restores it
-  std::set<uint32_t> above_;     ///< it is restored only for what is below it
-  std::map<std::string, FileType> paths_;
-  std::map<std::string, TreeFile> other_folders_;  ///< of the set, which are not wanted themselves
-  std::vector<bool> tiled_;
-  std::vector<uint32_t> staged_;  ///< files of the plan
   TileWriter tiles_;
   std::vector<PackPlan> plans_;
   /// By arena too: two thinned copies of one pack may each hold what the other lacks.
@@ -342,6 +258,155 @@ class Restorer {
   Status first_damage_ VARVE_GUARDED_BY(mutex_);
   std::atomic<uint64_t> read_bytes_{0};
 };
+
+class Restorer {
+ public:
+  Restorer(const Store& store, RestoreTarget& target, const SetRecord& record, const RestoreOptions& options,
+           Communicator& ranks, ProgressSink& progress)
+      : store_(store),
+        target_(target),
+        record_(record),
+        options_(options),
+        ranks_(ranks),
+        progress_(progress),
+        shares_(record.raw_bytes, ranks.rank_count()),
+        copier_(store, target, files_, options, progress) {}
+
+  /// Walks the tree and brings the wanted files that are this process's into the staging folder.
+  Status stage() {
+    Status planned = for_each_leaf(store_, record_, [&](const Leaf& leaf) -> Status {
+      for (const TreeFile& file : leaf.files) {
+        // Neighbours share packs, so each process takes a run of files. What has no bytes is the first one's.
+        const uint32_t process = file.type == FileType::regular ? shares_.take(file.bytes) : 0;
+        if (options_.filter.matches(file)) {
+          VARVE_TRY(plan_file(leaf, file, process == ranks_.rank()));
+        } else if (file.type == FileType::directory) {
+          files_.note_other_folder(file);
+        }
+      }
+      return copier_.is_full() ? execute() : Status();
+    });
+    VARVE_TRY(planned);
+    // Wanted files bring the folders that they lie in, with their modes.
+    for (const TreeFile& folder : files_.folders_above())
+      VARVE_TRY(plan_file({}, folder, ranks_.rank() == 0, /*above=*/true));
+    VARVE_TRY(files_.check_nesting());
+    return execute();
+  }
+
+  /// Puts everything at its place, one type after another on all processes. Collective.
+  Status publish(RestoreReport& report) {
+    for (FileType type :
+         {FileType::directory, FileType::regular, FileType::symlink}) {  // links last: nothing is written through them
+      VARVE_TRY(agree(ranks_, publish_type(type, report)));
+    }
+    for (const uint32_t number : copier_.lost()) report.lost_files.push_back(files_[number].file.path);
+    report.read_bytes = copier_.read_bytes();
+    std::vector<const TreeFile*> folders;
+    for (const uint32_t number : files_.own_of(FileType::directory)) folders.push_back(&files_[number].file);
+    return agree(ranks_, ranks_.rank() == 0 ? target_.finish_folders(folders, options_.sync) : Status());
+  }
+
+  /// Wanted files of all processes.
+  size_t file_count() const { return files_.count(); }
+  Status first_damage() const { return copier_.first_damage(); }
+
+ private:
+  Status publish_type(FileType type, RestoreReport& report) {
+    std::vector<uint32_t> numbers = files_.own_of(type);
+    std::erase_if(numbers, [this](uint32_t number) { return copier_.is_lost(number); });
+    if (type == FileType::directory) {  // before what is in them: they may need to be made writable
+      std::sort(numbers.begin(), numbers.end(),
+                [this](uint32_t a, uint32_t b) { return files_[a].file.path < files_[b].file.path; });
+    }
+    for (const uint32_t number : numbers) {
+      const auto& [file, own, tiled, above] = files_[number];
+      VARVE_TRY(target_.publish(number, file));
+      if (above) continue;
+      ++report.file_count;
+      report.raw_bytes += file.bytes;
+    }
+    return {};
+  }
+
+  Status plan_file(const Leaf& leaf, const TreeFile& file, bool own, bool above = false) {
+    VARVE_ASSIGN(const uint32_t number, files_.add(file, own, above));
+    if (!own) return {};
+    VARVE_TRY(target_.check_free(file, files_.comes(parent_path(file.path))));
+    if (file.type != FileType::regular) return {};
+    VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
+    staged_.push_back(number);
+    for (size_t position = 0; position < file.streams.size(); ++position) {
+      VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
+    }
+    return {};
+  }
+
+  /// Lays the references of a stream over its extents.
+  Status plan_stream(const Leaf& leaf, const std::vector<Reference>& stream, const std::vector<Extent>& extents,
+                     uint32_t number) {
+    size_t extent = 0;
+    uint64_t skip = 0;
+    for (const Reference& reference : stream) {
+      for (uint64_t done = 0; done < reference.bytes;) {
+        const uint64_t part = std::min(reference.bytes - done, extents[extent].bytes - skip);
+        const uint64_t file_offset = extents[extent].offset + skip;
+        if (reference.pack == Reference::kPattern) {
+          VARVE_TRY(write_pattern(number, reference.offset, done, part, file_offset));
+        } else {
+          copier_.plan(leaf.packs[reference.pack],
+                       {number, static_cast<uint32_t>(reference.offset + done), part, file_offset});
+        }
+        done += part;
+        skip += part;
+        if (skip == extents[extent].bytes) {
+          ++extent;
+          skip = 0;
+        }
+      }
+    }
+    return {};
+  }
+
+  Status write_pattern(uint32_t number, uint64_t pattern, uint64_t offset, uint64_t bytes, uint64_t file_offset) {
+    progress_.advance(bytes);
+    if (pattern == 0) return {};  // a staged file begins as a hole
+    ByteVector buffer(std::min<uint64_t>(bytes, kPatternBufferBytes));
+    fill_pattern(pattern, offset, buffer);  // the buffer is a multiple of the pattern, so each write continues it
+    for (uint64_t done = 0; done < bytes; done += buffer.size()) {
+      VARVE_TRY(target_.write(number, file_offset + done,
+                              ByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done))));
+    }
+    return {};
+  }
+
+  /// Does the copies that are planned; then the staged files are complete.
+  Status execute() {
+    // Each thread reads, decodes and writes in turn, so more of them than processors keep the disk busy.
+    const size_t usual = std::max(kReadsInFlight, 2 * size_t{processor_count()});
+    const size_t thread_count = options_.thread_count > 0 ? options_.thread_count : usual;
+    VARVE_TRY(copier_.run(thread_count));
+    // In parallel, too: a file system makes many files durable at once.
+    VARVE_TRY(parallel_for(staged_.size(), thread_count, [this](size_t i) {
+      const uint32_t number = staged_[i];
+      return copier_.is_lost(number) ? Status() : target_.finish(number, files_[number].file, options_.sync);
+    }));
+    staged_.clear();
+    return {};
+  }
+
+  const Store& store_;
+  RestoreTarget& target_;
+  const SetRecord& record_;
+  const RestoreOptions& options_;
+  Communicator& ranks_;
+  ProgressSink& progress_;
+  ProcessShares shares_;
+  WantedFiles files_;
+  std::vector<uint32_t> staged_;  ///< files whose copies are planned
+  PackCopier copier_;
+};
+
 /// The record of the set, as the first process finds it.
 Result<SetRecord> share_record(const Store& store, const SetName& name, Communicator& ranks) {
   Result<SetRecord> record = Status::internal("another process reads the record");
