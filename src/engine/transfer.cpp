@@ -22,6 +22,61 @@ size_t threads_of(const TransferOptions& options) {
   return options.thread_count > 0 ? options.thread_count : processor_count();
 }
 
+/// Raw bytes of a pack, by the index of an arena that has it; kPackBytesMax at most, as no longer pack is ever decoded.
+Result<uint64_t> raw_bytes_of(const Store& from, const Score& score, const SetNeeds::PackNeed& need) {
+  VARVE_ASSIGN(const std::vector<Store::Place> places, from.find_pack(score, need.hint));
+  if (places.empty()) {
+    return Status::corrupt("no arena holds a pack that the set needs", from.arena_name(need.hint),
+                           "put the arena back from a copy of the store");
+  }
+  return std::min(places.front().arena->index().packs[places.front().ordinal].raw_bytes, kPackBytesMax);
+}
+
+/// Packs on their way, which are fetched in a pool of threads and taken in the order in which they were begun. One
+/// caller at a time.
+class PacksOnTheirWay {
+ public:
+  struct Fetching {
+    Task<Result<FetchedPack>> task;
+    uint64_t needed_bytes, memory_bytes;
+  };
+
+  /// Both outlive it.
+  PacksOnTheirWay(const Store& from, const TransferOptions& options)
+      : options_(options), fetcher_(from, options.check_chunks, options.recode), pool_(threads_of(options)) {}
+
+  size_t thread_count() const { return pool_.thread_count(); }
+  bool empty() const { return fetching_.empty(); }
+  /// For a pack of so many raw bytes, beside those that were begun and not taken.
+  bool has_room(uint64_t raw_bytes) const {
+    const size_t fetching_max = 2 * std::max<size_t>(pool_.thread_count(), 1) + 1;
+    return fetching_.empty() ||
+           (fetching_.size() < fetching_max && memory_bytes_ + memory_bytes_of(raw_bytes) <= options_.memory_bytes);
+  }
+  /// `score` and `need` outlive it.
+  void begin(const Score& score, const SetNeeds::PackNeed& need, uint64_t raw_bytes, PackShape shape) {
+    auto fetch = [this, &score, &need, shape = std::move(shape)] { return fetcher_.fetch(score, need, shape); };
+    fetching_.push_back({pool_.submit(std::move(fetch)), need.bytes(), memory_bytes_of(raw_bytes)});
+    memory_bytes_ += fetching_.back().memory_bytes;
+  }
+  Fetching take_oldest() {
+    Fetching oldest = std::move(fetching_.front());
+    fetching_.pop_front();
+    memory_bytes_ -= oldest.memory_bytes;
+    return oldest;
+  }
+
+ private:
+  /// The frame and what is decoded of it; and what the encoder tries, beside what is decoded of its result.
+  uint64_t memory_bytes_of(uint64_t raw_bytes) const { return raw_bytes * (options_.recode ? 5 : 2); }
+
+  const TransferOptions& options_;
+  PackFetcher fetcher_;
+  std::deque<Fetching> fetching_;
+  uint64_t memory_bytes_ = 0;
+  ThreadPool pool_;  ///< its tasks use what is above, and are over when it goes
+};
+
 /// Writes what the target lacks of a set into new arenas of its own: one for each of its places, unless it is told to
 /// begin others.
 class Sender {
@@ -36,8 +91,7 @@ class Sender {
         options_(options),
         progress_(progress),
         report_(report),
-        fetcher_(from, options.check_chunks, options.recode),
-        pool_(threads_of(options)) {}
+        fetching_(from, options) {}
 
   /// Sends what is lacking of a group; says where its root is then, and how many bytes were written for the group.
   Status send_group(GroupRecord& group) {
@@ -67,19 +121,14 @@ class Sender {
   uint64_t new_bytes() const { return new_bytes_; }
 
  private:
-  struct Fetching {
-    Task<Result<FetchedPack>> task;
-    uint64_t needed_bytes, memory_bytes;
-  };
-
   uint64_t bytes_written() const { return writer_ ? writer_->bytes() : 0; }
 
   SpreadWriter& writer() {
     if (!writer_) {
-      writer_.emplace(
-          to_, lease_, ordinal_,
-          ArenaWriterOptions{
-              .direct = options_.direct_io, .background = pool_.thread_count() > 1, .buffer_bytes = kWriteBufferBytes});
+      writer_.emplace(to_, lease_, ordinal_,
+                      ArenaWriterOptions{.direct = options_.direct_io,
+                                         .background = fetching_.thread_count() > 1,
+                                         .buffer_bytes = kWriteBufferBytes});
     }
     return *writer_;
   }
@@ -101,36 +150,14 @@ class Sender {
 
   Status begin_fetching(const Score& score, const SetNeeds::PackNeed& need, const std::optional<PackShapes>& shapes) {
     if (progress_.cancelled()) return Status::cancelled();
-    VARVE_ASSIGN(const uint64_t raw_bytes, raw_bytes_of(score, need));
-    // The frame and what is decoded of it; and what the encoder tries, beside what is decoded of its result.
-    const uint64_t memory_bytes = raw_bytes * (options_.recode ? 5 : 2);
-    const size_t fetching_max = 2 * std::max<size_t>(pool_.thread_count(), 1) + 1;
-    while (!fetching_.empty() &&
-           (fetching_.size() >= fetching_max || fetching_bytes_ + memory_bytes > options_.memory_bytes)) {
-      VARVE_TRY(append_oldest());
-    }
-    PackShape shape;
-    if (shapes) shape = shapes->shape_of(score, raw_bytes);
-    auto fetch = [this, &score, &need, shape = std::move(shape)] { return fetcher_.fetch(score, need, shape); };
-    fetching_.push_back({pool_.submit(std::move(fetch)), need.bytes(), memory_bytes});
-    fetching_bytes_ += memory_bytes;
+    VARVE_ASSIGN(const uint64_t raw_bytes, raw_bytes_of(from_, score, need));
+    while (!fetching_.has_room(raw_bytes)) VARVE_TRY(append_oldest());
+    fetching_.begin(score, need, raw_bytes, shapes ? shapes->shape_of(score, raw_bytes) : PackShape());
     return {};
   }
 
-  /// By the index of an arena that has it; kPackBytesMax at most, as no longer pack is ever decoded.
-  Result<uint64_t> raw_bytes_of(const Score& score, const SetNeeds::PackNeed& need) const {
-    VARVE_ASSIGN(const std::vector<Store::Place> places, from_.find_pack(score, need.hint));
-    if (places.empty()) {
-      return Status::corrupt("no arena holds a pack that the set needs", from_.arena_name(need.hint),
-                             "put the arena back from a copy of the store");
-    }
-    return std::min(places.front().arena->index().packs[places.front().ordinal].raw_bytes, kPackBytesMax);
-  }
-
   Status append_oldest() {
-    Fetching oldest = std::move(fetching_.front());
-    fetching_.pop_front();
-    fetching_bytes_ -= oldest.memory_bytes;
+    PacksOnTheirWay::Fetching oldest = fetching_.take_oldest();
     VARVE_ASSIGN(const FetchedPack pack, oldest.task.wait());
     const uint64_t before = bytes_written();
     if (pack.anew) {
@@ -171,10 +198,7 @@ class Sender {
   std::unordered_set<Score, ScoreHash> sent_;
   std::unordered_map<Score, ArenaId, ScoreHash> node_homes_;  ///< of the nodes among them
   uint64_t new_bytes_ = 0;
-  PackFetcher fetcher_;
-  std::deque<Fetching> fetching_;
-  uint64_t fetching_bytes_ = 0;
-  ThreadPool pool_;  ///< its tasks use what is above, and are over when it goes
+  PacksOnTheirWay fetching_;
   std::optional<SpreadWriter> writer_;
 };
 
