@@ -1,17 +1,15 @@
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <deque>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "core/progress.h"
 #include "core/sync.h"
+#include "level/push_queue.h"
 #include "level/retention.h"
 #include "level/set_completion.h"
 #include "level/store_level.h"
@@ -59,44 +57,34 @@ class LevelPush {
   /// due, or if it `must`. One that was noted before is no news.
   void note_set(uint64_t step, uint64_t number, bool must = false);
   /// The set will never be complete in the nearest store: it is owed no more.
-  void forget(uint64_t step);
+  void forget(uint64_t step) { queue_.forget(step); }
   /// Whether the set still has to stay in the nearest store for this level.
-  bool owes(uint64_t step, uint64_t number) const;
-  /// How many sets wait for this level, with its name and what is wrong with it; empty: none.
-  std::string what_waits() const;
-  LevelProgress progress() const;
+  bool owes(uint64_t step, uint64_t number) const { return queue_.owes(step, number); }
+  LevelProgress progress() const { return queue_.progress(); }
 
   /// In place of start(): brings there what is owed, one set after the other, until nothing is left that can be brought
   /// now. The first failure, if it left anything out.
   Status bring_all(ProgressSink& progress);
   /// After that. Not known: neither the level nor the nearest store could tell.
-  OwedSteps owed_steps() const;
+  OwedSteps owed_steps() const { return queue_.owed_steps(); }
 
   /// Tries everything that waits once more, and returns when nothing is left to try; busy: time ran out first.
-  Status finish(Moment end);
+  Status finish(Moment end) { return queue_.try_all(end); }
   /// Ends the thread, giving up what is on its way; then looks for the other parts a last time: who still lacks some
   /// gives its own up. After this: the last error, if it left anything out.
   Status end();
 
  private:
   class Sink;
-  struct Published {
-    uint64_t step = 0;
-    std::unique_ptr<SetCompletion> completion;
-  };
 
   void run();
   /// Makes sure that there is a to_.
   Status reach();
-  std::optional<uint64_t> await_turn();
   Status note_backlog();
-  void take_up(const std::vector<OwedSet>& owed);
-  void give_up_too_many();
-  Result<bool> has_it(uint64_t step) const;
+  void give_up(const std::vector<uint64_t>& steps) const;
   /// Pushes the set; OK also if other parts are still missing.
   Status push(uint64_t step);
   Status push_part(uint64_t step, IfExists if_exists);
-  std::optional<uint64_t> next_turn() VARVE_REQUIRES(mutex_);
   void note_outcome(uint64_t step, const Status& outcome);
   void look_for_others();
   void confirm(uint64_t step);
@@ -107,26 +95,9 @@ class LevelPush {
   const std::unique_ptr<Sink> sink_;
   ProgressSink* progress_;  ///< that, or the caller's
   Retention retention_;
-  const Store* to_ = nullptr;           ///< once it was reached; the thread's, until it has ended
-  std::deque<Published> published_;     ///< the thread's, until it has ended: own parts of sets that lack others
-  std::chrono::milliseconds pause_{0};  ///< the thread's: until it looks for them again
-  mutable Mutex mutex_;
-  ConditionVariable changed_;
-  std::deque<OwedSet> waiting_ VARVE_GUARDED_BY(mutex_);      ///< in the order in which they go there
-  std::optional<uint64_t> pushing_ VARVE_GUARDED_BY(mutex_);  ///< the first of them, while it is on its way
-  /// That cannot be brought there as things are; owed all the same.
-  std::set<uint64_t> refused_ VARVE_GUARDED_BY(mutex_);
-  std::set<uint64_t> published_steps_ VARVE_GUARDED_BY(mutex_);  ///< of published_
-  std::set<uint64_t> noted_ VARVE_GUARDED_BY(mutex_), given_up_ VARVE_GUARDED_BY(mutex_);
-  bool looked_ VARVE_GUARDED_BY(mutex_) = false;         ///< for the backlog, once
-  bool knows_backlog_ VARVE_GUARDED_BY(mutex_) = false;  ///< else whatever is due may be owed
-  std::optional<uint64_t> newest_ VARVE_GUARDED_BY(mutex_);
-  Status last_error_ VARVE_GUARDED_BY(mutex_);
-  /// The first of those that wait: it is left alone until there is a reason to try again.
-  bool last_failed_ VARVE_GUARDED_BY(mutex_) = false;
-  uint64_t reasons_ VARVE_GUARDED_BY(mutex_) = 0;           ///< to try again what failed, so far
-  uint64_t reasons_at_begin_ VARVE_GUARDED_BY(mutex_) = 0;  ///< of the push that is on its way, or was the last one
-  bool stopping_ VARVE_GUARDED_BY(mutex_) = false;
+  const Store* to_ = nullptr;  ///< once it was reached; the thread's, until it has ended
+  WaitingParts parts_;       ///< the thread's, until it has ended
+  PushQueue queue_;
   Thread thread_;
 };
 
@@ -141,7 +112,6 @@ class FartherLevel final : public StoreLevel {
   void accept(const NewSet& set) override;
   void forget(uint64_t step) override;
   bool owes(uint64_t step, uint64_t number) const override;
-  std::string what_waits() const override;
   LevelProgress progress(const RunNews& run) const override;
   Status finish(const std::optional<NewSet>& last, Moment end) override;
   Status end() override;

@@ -44,25 +44,6 @@ struct RestartCandidate {
   std::string to_string() const;
 };
 
-/// The steps of the sets in a store, nearest store first.
-struct StoreSteps {
-  std::vector<uint64_t> steps{};
-  std::string place = "the store";  ///< for people
-  uint32_t level = 0;               ///< ordinal of the level
-};
-
-/// What there is, the newest step first, and of one step what is in memory first, then what is in the nearest store. Of
-/// memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A set
-/// counts if any rank sees it. invalid_argument if the newest of all was left in memory by a run of another number of
-/// ranks, as to go on without it would give it up.
-Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                                         const std::vector<StoreSteps>& stores);
-
-/// The same on all ranks: each tells what it has in memory, and which sets it sees in the stores, whose places are the
-/// same on all. Of a store that all ranks share, one rank's word is enough. Collective.
-Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                                          std::vector<StoreSteps> stores);
-
 class StoreLevel;
 
 /// A node of a run.
@@ -81,6 +62,14 @@ struct RankSeat {
   const SeatNode& node() const { return nodes[own_node]; }
 };
 
+/// What work on a level's sets may take of a node.
+struct LevelWork {
+  uint64_t memory_bytes = 256_MiB;         ///< that one such work holds at most, about
+  size_t load_threads = 1;                 ///< of a rank, while all load
+  size_t push_threads = 1;                 ///< that work for what is copied beside the program
+  std::function<void()> prepare_thread{};  ///< run first on each thread of levels: priority, place
+};
+
 /// What all levels of a run share, or those of a command, which is like a run of one rank. Outlives them.
 struct LevelWorld {
   Communicator& ranks;
@@ -93,13 +82,10 @@ struct LevelWorld {
   ReachOptions reach{};       ///< of servers and buckets
   std::string node{};         ///< as VARVE_NODE says it, or empty: nodes on one machine have folders of their own
   std::string shared_memory{};
-  bool has_node_level = false;             ///< each node has a store of its own, which is the nearest then
-  uint64_t memory_bytes = 256_MiB;         ///< that one work on sets holds at most, about
-  size_t load_threads = 1;                 ///< of a rank, while all load
-  UniqueId run{};                          ///< once it is agreed on, as all below
-  RankSeat seat{};                         ///< when the ranks have found out who is where
-  size_t push_threads = 1;                 ///< that work for what is copied beside the program
-  std::function<void()> prepare_thread{};  ///< run first on each thread of levels: priority, place
+  bool has_node_level = false;  ///< each node has a store of its own, which is the nearest then
+  LevelWork work{};
+  UniqueId run{};   ///< once it is agreed on
+  RankSeat seat{};  ///< when the ranks have found out who is where
 
   bool speaks_for_node() const { return seat.node().leader == ranks.rank(); }
 };
@@ -198,10 +184,7 @@ class Level {
   virtual void forget(uint64_t /*step*/) {}
   /// Whether nearer levels must hold the set until this one has it.
   virtual bool owes(uint64_t /*step*/, uint64_t /*number*/) const { return false; }
-  /// How many sets wait for this level, with its name and what is wrong with it; empty: none.
-  virtual std::string what_waits() const { return {}; }
-  /// Whether it makes the nearest store's sets outlast the loss of nodes, and this one among them.
-  virtual bool is_protection() const { return false; }
+  /// Whether this level makes the set, which is in the nearest store, outlast the loss of nodes.
   virtual bool protects(uint64_t /*step*/) const { return false; }
   /// Before the nearest store drops a set; where this fails, the set stays.
   virtual Status before_drop(uint64_t /*step*/) { return {}; }

@@ -79,6 +79,8 @@ struct LevelSpec {
   /// Whether it is a store: neither memory nor redundancy.
   bool holds_sets() const { return kind->holds_sets; }
   bool is_of_node() const { return kind->position == LevelKind::Position::of_node; }
+  /// Whether it makes the sets of the level before it outlast the loss of nodes.
+  bool is_redundancy() const { return kind->position == LevelKind::Position::behind_node; }
   bool is_on_servers() const { return kind->on_servers; }
   /// The level in one text that parse_level() takes, options that say nothing left out.
   std::string to_string() const;

@@ -70,7 +70,7 @@ class MemoryLevel final : public Level {
     const StoreLevel& store = all_.nearest();
     for (std::string& job : jobs) {
       VARVE_ASSIGN(const MemoryUse use,
-                   memory_use(job_memory(world_.shared_memory, job, store.spec(), store.path(), world_.node)));
+                   memory_use(job_memory(world_.shared_memory, job, store.spec(), store.access().path(), world_.node)));
       if (use.bytes == 0) continue;
       there.bytes += use.bytes;
       there.jobs.push_back({.job = std::move(job),

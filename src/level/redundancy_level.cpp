@@ -60,7 +60,7 @@ Status RedundancyLevel::restore() {
   std::vector<uint32_t> leaders;
   for (const SeatNode& node : world_.seat.nodes) leaders.push_back(node.leader);
   VARVE_ASSIGN(leaders_, make_subset_communicator(world_.ranks, leaders, kLeadersTag));
-  const Status parent = LevelStore::prepare_parent(world_.files, store_.spec(), store_.own_path());
+  const Status parent = LevelStore::prepare_parent(world_.files, store_.spec(), store_.access().own_path());
   RestoreLostOptions options;
   options.job = world_.job;
   VARVE_ASSIGN(const std::vector<RestoredSet> sets, restore_lost(*leaders_, place(), options));
@@ -176,7 +176,7 @@ void RedundancyLevel::record(const Status& failure) {
 
 Result<LevelContents> RedundancyLevel::contents(const Store* nearest) {
   LevelContents there;
-  const std::string path = store_.own_path();
+  const std::string path = store_.access().own_path();
   VARVE_ASSIGN(const std::vector<SetName> sets, list_redundancy({&world_.files, path, world_.node}, ""));
   std::map<std::string, std::vector<uint64_t>> steps_of;
   for (const SetName& set : sets) {

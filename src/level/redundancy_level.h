@@ -28,7 +28,6 @@ class RedundancyLevel final : public Level {
   void note_found(const Level& at, uint64_t step, Found found) override;
   /// Protects the set, once it was saved on this node, or was not. What fails is recorded.
   void accept(const NewSet& set) override;
-  bool is_protection() const override { return true; }
   /// Whether the set has redundancy on all nodes, as far as is known here.
   bool protects(uint64_t step) const override;
   /// What is dropped only on some nodes would count as lost there, and be rebuilt.
@@ -45,7 +44,7 @@ class RedundancyLevel final : public Level {
     not_all_have_it,
     others_went_on,
   };
-  NodePlace place() const { return {&world_.files, store_.own_path(), world_.seat.node().name}; }
+  NodePlace place() const { return {&world_.files, store_.access().own_path(), world_.seat.node().name}; }
   Status restore();
   Result<Meeting> meet(uint64_t step, bool saved);
   Status protect_now(uint64_t step);

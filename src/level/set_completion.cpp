@@ -6,6 +6,7 @@
 
 #include "comm/agreement.h"
 #include "core/bytes.h"
+#include "core/guarded.h"
 #include "level/retention.h"
 #include "level/stored_image.h"
 #include "store/catalog.h"
@@ -90,6 +91,50 @@ std::vector<uint32_t> SetCompletion::missing() const {
 }
 
 Status SetCompletion::withdraw() { return remove_part(store_, own_); }
+
+namespace {
+/// Between looks whether the other parts of a set are there: from the first to the last.
+constexpr std::chrono::milliseconds kFirstPause(200), kLongestPause(10'000);
+
+void withdraw_part_of(SetCompletion& completion) { completion.withdraw().ignore("a prune removes it when it is old"); }
+}  // namespace
+
+void WaitingParts::add(uint64_t step, std::unique_ptr<SetCompletion> completion) {
+  pause_ = kFirstPause;
+  parts_.push_back({step, std::move(completion)});
+}
+
+std::optional<std::chrono::milliseconds> WaitingParts::pause() const {
+  return parts_.empty() ? std::nullopt : std::optional(pause_);
+}
+
+void WaitingParts::lengthen_pause() { pause_ = std::min(2 * pause_, kLongestPause); }
+
+WaitingParts::News WaitingParts::look() {
+  News news;
+  std::erase_if(parts_, [&](const Published& part) {
+    const Result<std::optional<SetCompletion::Set>> set = run_guarded([&] { return part.completion->try_now(); });
+    if (set.ok() && !*set) return false;
+    if (set.ok()) {
+      news.complete.push_back(part.step);
+    } else {
+      withdraw_part_of(*part.completion);
+      news.failed.emplace_back(part.step, set.status());
+    }
+    return true;
+  });
+  return news;
+}
+
+std::vector<uint64_t> WaitingParts::withdraw() {
+  std::vector<uint64_t> steps;
+  for (const Published& part : parts_) {
+    withdraw_part_of(*part.completion);
+    steps.push_back(part.step);
+  }
+  parts_.clear();
+  return steps;
+}
 
 GroupSiblings::GroupSiblings(const std::vector<SegmentOwner>& leaders) {
   for (const SegmentOwner& leader : leaders) {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
@@ -51,6 +54,33 @@ class SetCompletion {
   const SetRecord part_;
   const IfExists if_exists_;
   uint32_t failures_ = 0;
+};
+
+/// Own parts of sets, published in a store where others' parts are still to come. One thread at a time.
+class WaitingParts {
+ public:
+  void add(uint64_t step, std::unique_ptr<SetCompletion> completion);
+  /// Until the others' parts are looked for again; none: there are no parts.
+  std::optional<std::chrono::milliseconds> pause() const;
+  /// Nothing has come meanwhile.
+  void lengthen_pause();
+
+  struct News {
+    std::vector<uint64_t> complete;                   ///< steps
+    std::vector<std::pair<uint64_t, Status>> failed;  ///< and why; the part was withdrawn
+  };
+  /// Sees which sets are complete by now, or never will be.
+  News look();
+  /// Takes back what lacks others still; returns the steps.
+  std::vector<uint64_t> withdraw();
+
+ private:
+  struct Published {
+    uint64_t step = 0;
+    std::unique_ptr<SetCompletion> completion;
+  };
+  std::deque<Published> parts_;
+  std::chrono::milliseconds pause_{0};
 };
 
 /// The leaders of the other groups on this node, as far as their memory tells of a checkpoint that failed.

@@ -21,10 +21,10 @@ Result<std::unique_ptr<CommandLevels>> CommandLevels::open(const Said& said, Use
   std::unique_ptr<CommandLevels> opened(new CommandLevels(settings, world));
   if (use != Use::look) VARVE_TRY(check_nearest(opened->levels_.nearest().spec()));
   for (StoreLevel* const level : opened->levels_.stores()) {
-    if (use == Use::help && !level->is_nearest()) continue;
-    const Status reached = level->reach(/*makes=*/use == Use::save);
+    if (use == Use::help && !level->access().is_nearest()) continue;
+    const Status reached = level->access().reach(/*makes=*/use == Use::save);
     // What makes no sense will make none later, either.
-    const bool has_to_be_there = level->is_nearest() || reached.code() == StatusCode::invalid_argument;
+    const bool has_to_be_there = level->access().is_nearest() || reached.code() == StatusCode::invalid_argument;
     if (use != Use::look && has_to_be_there) VARVE_TRY(reached.with_context("level " + level->name()));
   }
   return opened;

@@ -37,11 +37,13 @@ class CommandLevels {
 
   Levels& levels() { return levels_; }
   /// Null: it cannot be reached.
-  const Store* nearest() const { return levels_.nearest().opened(); }
+  const Store* nearest() const { return levels_.nearest().access().opened(); }
   /// The nearest level, which is open: no faster than it allows.
-  const Store& for_saving() const { return levels_.nearest().slowed(); }
-  /// Levels::bring_along().
-  Onward bring_along(const std::string& job, ProgressSink& progress) { return levels_.bring_along(job, progress); }
+  const Store& for_saving() const { return levels_.nearest().access().slowed(); }
+  /// varve::bring_along().
+  Onward bring_along(const std::string& job, ProgressSink& progress) {
+    return varve::bring_along(levels_, job, progress);
+  }
 
  private:
   CommandLevels(const Settings& settings, const World& world);

@@ -197,14 +197,14 @@ void note_findings(Levels& levels, const RestartDecision& decision) {
 
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables) {
   RunRestart restart;
-  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, levels.candidates());
+  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
   RankRestart side(levels, variables);
   Result<RestartDecision> decision = restart_from_newest(world.ranks, candidates, side);
   levels.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
-  if (found_none) VARVE_TRY(levels.check_all_were_reached());
+  if (found_none) VARVE_TRY(check_all_were_reached(levels));
   if (decision.status().code() == StatusCode::corrupt) {
-    VARVE_ASSIGN(restart.begins_anew, levels.never_were_whole(candidates));
+    VARVE_ASSIGN(restart.begins_anew, never_were_whole(levels, candidates));
     if (restart.begins_anew) {
       world.warnings.add(
           Status::not_found("the first checkpoint never was on all nodes: the run begins anew", world.job));
@@ -225,7 +225,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
           return !other.memory_run && other.step == taken.step && !levels.at(other.level).spec().is_of_node();
         });
     if (all_nodes_have_it || &levels.at(taken.level) == &levels.nearest()) {
-      levels.bring_behind(taken.step, candidates);
+      bring_behind(levels, taken.step, candidates);
     }
   }
   if (!decision->unreadable.empty()) {

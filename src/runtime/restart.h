@@ -7,6 +7,7 @@
 
 #include "level/level.h"
 #include "level/levels.h"
+#include "level/restart_candidates.h"
 #include "level/stored_image.h"
 #include "snapshot/variable_table.h"
 #include "varve/communicator.h"

@@ -6,9 +6,9 @@ namespace varve {
 
 Status RunLease::take_shared() {
   for (StoreLevel* const level : levels_.stores()) {
-    if (level->is_of_node() || level->is_away()) continue;
+    if (level->spec().is_of_node() || level->access().is_away()) continue;
     // One that has gone away this very moment is no place for it; open() says what that means.
-    const Status opened = world_.ranks.rank() == 0 ? level->store().status() : Status();
+    const Status opened = world_.ranks.rank() == 0 ? level->access().store().status() : Status();
     if (!agree(world_.ranks, opened).ok()) continue;
     return take(*level);
   }
@@ -22,13 +22,13 @@ Status RunLease::take_on_nodes() {
 Status RunLease::take(StoreLevel& level) {
   level_ = &level;
   Status taken;
-  if (level.speaks()) {
+  if (level.access().speaks()) {
     JobLease::Terms terms;
     terms.job = settings_.job;
     terms.run = world_.run;
     terms.take_over = settings_.take_over;
     terms.notice = notice_;
-    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(*level.opened(), std::move(terms), world_.clock);
+    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(*level.access().opened(), std::move(terms), world_.clock);
     taken = lease.status();
     if (lease.ok()) lease_ = std::move(*lease);
   }
@@ -44,8 +44,8 @@ Status RunLease::take(StoreLevel& level) {
 std::function<Status()> RunLease::guard() const {
   // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
   const bool looks =
-      level_ != nullptr && level_->is_at_work() && (level_->is_nearest() || !level_->spec().is_on_servers());
-  return [this, store = looks ? level_->opened() : nullptr] {
+      level_ != nullptr && level_->access().is_at_work() && (level_->access().is_nearest() || !level_->spec().is_on_servers());
+  return [this, store = looks ? level_->access().opened() : nullptr] {
     if (lease_) return lease_->check();
     return store != nullptr ? check_job_lease(*store, settings_.job, world_.run) : Status();
   };

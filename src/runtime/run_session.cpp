@@ -72,8 +72,8 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
              .reach = settings_.reach,
              .node = environment.sources.node(),
              .shared_memory = settings_.snapshots.shared_memory,
-             .memory_bytes = settings_.saving.memory_bytes,
-             .prepare_thread = [this] { stage_two_.place_thread(); }},
+             .work = {.memory_bytes = settings_.saving.memory_bytes,
+                      .prepare_thread = [this] { stage_two_.place_thread(); }}},
       levels_(settings_.levels, world_),
       lease_(settings_, world_, levels_, notice_of(warnings_, settings_, *ranks_)),
       stage_one_(settings_, world_, notice_of(warnings_, settings_, *ranks_)),
@@ -94,7 +94,7 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_TRY(levels_.prepare_on_nodes());
   VARVE_TRY(lease_.take_on_nodes());
   VARVE_TRY(levels_.open());
-  VARVE_ASSIGN(const uint64_t next_number, levels_.learn_earlier_sets());
+  VARVE_ASSIGN(const uint64_t next_number, learn_earlier_sets(levels_));
   sets_.go_on_from(next_number);
 
   Status attached = stage_two_.attach(lease_.guard(), [this](const DrainReport& report) { note_drained(report); });

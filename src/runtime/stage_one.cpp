@@ -54,11 +54,11 @@ Result<std::vector<std::string>> choose_spill_folders(const std::string& option,
   const std::string scratch = is_said ? absolute_path(said->second) : "/tmp";
   VARVE_ASSIGN(const ByteVector told, world.ranks.broadcast(as_bytes(scratch), 0));
   std::vector<std::string> folders;
-  if (world.has_node_level) folders.push_back(parent_path(absolute_path(levels.nearest().own_path())));
+  if (world.has_node_level) folders.push_back(parent_path(absolute_path(levels.nearest().access().own_path())));
   folders.emplace_back(as_text(told));
   for (const StoreLevel* const level : levels.stores()) {
-    if (level->is_of_node() || level->spec().is_on_servers() || level->path().empty()) continue;
-    folders.push_back(parent_path(absolute_path(level->path())));
+    if (level->spec().is_of_node() || level->spec().is_on_servers() || level->access().path().empty()) continue;
+    folders.push_back(parent_path(absolute_path(level->access().path())));
   }
   return folders;
 }
@@ -77,7 +77,7 @@ RankSeat seat_of(const GroupPlan& plan, uint32_t rank) {
 
 Status StageOne::open(const SessionEnvironment& environment, const Levels& levels) {
   const StoreLevel& nearest = levels.nearest();
-  family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.path(), world_.node);
+  family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.access().path(), world_.node);
   VARVE_ASSIGN(const std::vector<std::string> spill_folders,
                choose_spill_folders(settings_.snapshots.spill_folder, environment.sources, world_, levels));
   family_.spill_folders = spill_folders;
@@ -106,7 +106,7 @@ Status StageOne::make_memory(const SessionEnvironment& environment, const std::s
   rule.stay_on_nodes = world_.has_node_level;
   VARVE_ASSIGN(plan_, agree_on_groups(ranks, *place, rule));
   world_.seat = seat_of(plan_, ranks.rank());
-  world_.load_threads = std::max(1u, processor_count() / plan_.node_rank_count);
+  world_.work.load_threads = std::max(1u, processor_count() / plan_.node_rank_count);
   VARVE_ASSIGN(free_processors_, agree_on_free_processors(ranks, place->node, world_.seat.leads_group));
 
   SnapshotOptions options;

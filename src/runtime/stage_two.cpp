@@ -25,7 +25,7 @@ uint32_t worker_count(const Settings& settings, const StageOne& stage_one) {
 
 Status StageTwo::attach(std::function<Status()> may_save, std::function<void(const DrainReport&)> report) {
   const uint32_t own = world_.ranks.rank(), leader = stage_one_.plan().own_group().leader();
-  world_.push_threads = worker_count(settings_, stage_one_);
+  world_.work.push_threads = worker_count(settings_, stage_one_);
   if (stage_one_.plan().is_remote(own)) {
     VARVE_ASSIGN(std::unique_ptr<SnapshotView> view, SnapshotView::open(stage_one_.owner_of(own)));
     relay_ = std::make_unique<SnapshotRelay>(world_.ranks, leader, std::move(view));
@@ -37,7 +37,7 @@ Status StageTwo::attach(std::function<Status()> may_save, std::function<void(con
   CheckpointDuty duty = make_duty();
   duty.may_save = std::move(may_save);
   duty.report = std::move(report);
-  thread_ = std::make_unique<CheckpointThread>(levels_.nearest().slowed(), std::move(duty), std::move(members),
+  thread_ = std::make_unique<CheckpointThread>(levels_.nearest().access().slowed(), std::move(duty), std::move(members),
                                                stage_one_.memory().group().bell(), world_.warnings, world_.clock);
   return {};
 }
@@ -71,7 +71,7 @@ CheckpointDuty StageTwo::make_duty() const {
   duty.save.small_bytes = 0;  // each variable keeps its description
   duty.save.run = world_.run;
   duty.save.run_ranks = world_.ranks.rank_count();
-  duty.retention = levels_.nearest_rules();
+  duty.retention = nearest_rules(levels_);
   duty.wait_seconds = settings_.snapshots.wait_limit;
   duty.group_name = [&plan, of_node = world_.has_node_level](uint32_t ordinal) {
     return plan.group_name(of_node ? plan.groups_of_node().at(ordinal) : ordinal);
@@ -81,7 +81,7 @@ CheckpointDuty StageTwo::make_duty() const {
   for (const RankGroup& group : plan.groups) {
     if (group.leader() != world_.ranks.rank()) duty.siblings.push_back(stage_one_.owner_of(group.leader()));
   }
-  duty.prepare_thread = world_.prepare_thread;
+  duty.prepare_thread = world_.work.prepare_thread;
   duty.accept = [this](const NewSet& set) { levels_.accept(set); };
   return duty;
 }

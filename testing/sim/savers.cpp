@@ -99,7 +99,7 @@ void SaverStory::note(const std::string& what, const Status& outcome, bool may_f
 }
 
 bool SaverStory::is_anywhere(CommandLevels& levels, const SetName& name) {
-  return levels.levels().find(name) != nullptr;
+  return find_set(levels.levels(), name) != nullptr;
 }
 
 void SaverStory::look_once(const std::string& job, Originals& originals, bool removes, bool may_fail) {

@@ -211,7 +211,7 @@ WatchDuty WatchStory::duty_of(CommandLevels& levels) {
     if (!onward.owed.contains(name.step)) return {};
     return onward.failures.empty() ? Status::cancelled("stopped") : onward.failures.front();
   };
-  duty.find = [&levels](const SetName& name) { return levels.levels().find(name); };
+  duty.find = [&levels](const SetName& name) { return find_set(levels.levels(), name); };
   return duty;
 }
 

@@ -77,7 +77,7 @@ class LevelsCommand final : public Command {
       if (*job.is_running) return "a run is at work";
       return job.newest ? fmt::format("step {}, left by a run that has ended", *job.newest) : "nothing to restart from";
     }
-    const char* const what = level.is_protection() ? " protected" : "";
+    const char* const what = level.spec().is_redundancy() ? " protected" : "";
     std::string words = format_count(job.sets, "set", "sets") + what;
     if (job.newest) words += fmt::format(", newest {}", *job.newest);
     if (job.behind == 0) words += ", up to date";

@@ -283,7 +283,7 @@ class WatchCommand final : public Command {
       duty.bring_along = [&](const SetName& name, ProgressSink& progress) {
         return bring_along(session, *target.levels, name, progress);
       };
-      duty.find = [&](const SetName& name) { return target.levels->levels().find(name); };
+      duty.find = [&](const SetName& name) { return find_set(target.levels->levels(), name); };
     }
     VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
                  Watcher::open(*target.store, options_, std::move(duty), reporter));

@@ -85,7 +85,7 @@ class Mount {
                  CommandLevels::open(said, options_.read_only ? CommandLevels::Use::help : CommandLevels::Use::save));
     store_ = &levels_->for_saving();
     const StoreLevel& nearest = levels_->levels().nearest();
-    source_ = nearest.is_of_node() ? nearest.path() : nearest.name();
+    source_ = nearest.spec().is_of_node() ? nearest.access().path() : nearest.name();
     if (!options_.read_only) forwarding_.emplace(levels_->levels(), log_);
     return {};
   }

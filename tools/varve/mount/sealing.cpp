@@ -107,7 +107,7 @@ SetForwarding::~SetForwarding() {
 }
 
 Status SetForwarding::start() {
-  VARVE_ASSIGN(const std::vector<std::string> jobs, Catalog(*levels_.nearest().opened()).jobs());
+  VARVE_ASSIGN(const std::vector<std::string> jobs, Catalog(*levels_.nearest().access().opened()).jobs());
   {
     const MutexLock lock(mutex_);
     jobs_.insert(jobs.begin(), jobs.end());
@@ -134,7 +134,7 @@ void SetForwarding::run() {
     const std::string job = *jobs_.begin();
     jobs_.erase(jobs_.begin());
     lock.unlock();
-    tell(levels_.bring_along(job, progress));
+    tell(bring_along(levels_, job, progress));
     lock.lock();
   }
 }

@@ -1,0 +1,277 @@
+#include "level/restart_candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "comm/agreement.h"
+#include "core/bytes.h"
+#include "level/stored_image.h"
+#include "store/catalog.h"
+#include "store/commit.h"
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4;
+
+ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  out.varint(memory.size());
+  for (const MemoryStep& step : memory) {
+    out.bytes(step.run.bytes);
+    out.le64(step.step);
+    out.le32(step.rank_count);
+  }
+  return bytes;
+}
+
+Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
+  ByteReader in(bytes);
+  VARVE_ASSIGN(const uint64_t count, in.count(kEncodedStepBytes));
+  std::vector<MemoryStep> memory(count);
+  for (MemoryStep& step : memory) {
+    VARVE_ASSIGN(const ByteSpan run, in.bytes(step.run.bytes.size()));
+    std::copy(run.begin(), run.end(), step.run.bytes.begin());
+    VARVE_ASSIGN(step.step, in.le64());
+    VARVE_ASSIGN(step.rank_count, in.le32());
+  }
+  return memory;
+}
+
+ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
+  ByteVector bytes;
+  ByteWriter out(bytes);
+  for (const StoreSteps& store : stores) {
+    out.varint(store.steps.size());
+    for (const uint64_t step : store.steps) out.le64(step);
+  }
+  return bytes;
+}
+
+/// Adds what a rank sees to what is known.
+Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
+  ByteReader in(bytes);
+  for (StoreSteps& store : stores) {
+    VARVE_ASSIGN(const uint64_t count, in.count(sizeof(uint64_t)));
+    for (uint64_t i = 0; i < count; ++i) {
+      VARVE_ASSIGN(const uint64_t step, in.le64());
+      store.steps.push_back(step);
+    }
+  }
+  return {};
+}
+
+void sort_steps(std::vector<StoreSteps>& stores) {
+  for (StoreSteps& store : stores) {
+    std::sort(store.steps.begin(), store.steps.end());
+    store.steps.erase(std::unique(store.steps.begin(), store.steps.end()), store.steps.end());
+  }
+}
+
+bool has(const std::vector<MemoryStep>& memory, const MemoryStep& step) {
+  return std::find(memory.begin(), memory.end(), step) != memory.end();
+}
+
+/// Of a rank's steps, those that all ranks have.
+std::vector<MemoryStep> common_steps(const std::vector<std::vector<MemoryStep>>& memory_by_rank) {
+  std::vector<MemoryStep> common;
+  for (const MemoryStep& step : memory_by_rank.front()) {
+    const bool all = step.rank_count == memory_by_rank.size() &&
+                     std::all_of(memory_by_rank.begin(), memory_by_rank.end(),
+                                 [&](const std::vector<MemoryStep>& memory) { return has(memory, step); });
+    if (all) common.push_back(step);
+  }
+  return common;
+}
+
+/// The newest step that a run of another number of ranks left.
+std::optional<MemoryStep> newest_foreign(const std::vector<std::vector<MemoryStep>>& memory_by_rank) {
+  std::optional<MemoryStep> newest;
+  for (const std::vector<MemoryStep>& memory : memory_by_rank) {
+    for (const MemoryStep& step : memory) {
+      if (step.rank_count == memory_by_rank.size()) continue;
+      if (!newest || step.step > newest->step) newest = step;
+    }
+  }
+  return newest;
+}
+}  // namespace
+
+std::string RestartCandidate::to_string() const {
+  return fmt::format("step {} in {}", step, memory_run ? "memory" : place);
+}
+
+Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
+                                                         const std::vector<StoreSteps>& stores) {
+  std::vector<RestartCandidate> candidates;
+  for (const MemoryStep& step : common_steps(memory_by_rank)) candidates.push_back({step.step, step.run, 0, "memory"});
+  for (const StoreSteps& store : stores) {
+    for (const uint64_t step : store.steps) candidates.push_back({step, std::nullopt, store.level, store.place});
+  }
+  std::sort(candidates.begin(), candidates.end(), [](const RestartCandidate& a, const RestartCandidate& b) {
+    if (a.step != b.step) return a.step > b.step;
+    if (a.memory_run.has_value() != b.memory_run.has_value()) return a.memory_run.has_value();
+    if (a.level != b.level) return a.level < b.level;
+    return a.memory_run < b.memory_run;
+  });
+  const std::optional<MemoryStep> foreign = newest_foreign(memory_by_rank);
+  if (foreign && (candidates.empty() || foreign->step > candidates.front().step)) {
+    return Status::invalid_argument(
+        fmt::format("the newest checkpoint, step {}, is in memory and was made by {} ranks; this run has {}",
+                    foreign->step, foreign->rank_count, memory_by_rank.size()),
+        {}, "start as many ranks as before");
+  }
+  return candidates;
+}
+
+Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
+                                                          std::vector<StoreSteps> stores) {
+  VARVE_ASSIGN(const auto gathered, ranks.all_gather(encode_memory(memory)));
+  std::vector<std::vector<MemoryStep>> memory_by_rank;
+  for (const ByteVector& encoded : gathered) {
+    VARVE_ASSIGN(std::vector<MemoryStep> steps, decode_memory(encoded));
+    memory_by_rank.push_back(std::move(steps));
+  }
+  VARVE_ASSIGN(const auto seen, ranks.all_gather(encode_steps(stores)));
+  for (StoreSteps& store : stores) store.steps.clear();
+  for (const ByteVector& encoded : seen) VARVE_TRY(add_steps(encoded, stores));
+  sort_steps(stores);
+  return restart_candidates(memory_by_rank, stores);
+}
+
+// What the levels of a run have
+
+Result<uint64_t> learn_earlier_sets(const Levels& levels) {
+  LevelWorld& world = levels.world();
+  std::array<uint64_t, 1> number = {1};
+  for (const StoreLevel* const level : levels.stores()) {
+    const StoreAccess& access = level->access();
+    if (access.opened() == nullptr || !access.speaks()) continue;
+    const Result<uint64_t> next = Catalog(*access.opened()).next_number(world.job);
+    // A level that fails now counts again when it is back: numbers only say whose turn it is.
+    if (next.ok()) number[0] = std::max(number[0], *next);
+  }
+  VARVE_TRY(world.ranks.all_max(number));
+  if (!world.has_node_level) return number[0];
+  const StoreAccess& own = levels.nearest().access();
+  VARVE_ASSIGN(const std::vector<uint64_t> complete,
+               agree_on_complete_sets(world.ranks, own.speaks() ? own.opened() : nullptr, world.clock, world.job,
+                                      world.seat.nodes.size()));
+  for (const uint64_t step : complete) world.sets.note_complete(step);
+  return number[0];
+}
+
+namespace {
+/// Makes sets of parts that runs have left, if all are there; on the rank that speaks for the level.
+void complete_leftovers(const StoreAccess& access, LevelWorld& world) {
+  if (access.is_away() || !access.speaks() || access.opened() == nullptr) return;
+  const Result<std::vector<SetName>> completed = complete_leftover_parts(*access.opened(), world.job);
+  if (!completed.ok()) {
+    world.warnings.add(completed.status().with_context("a checkpoint that was nearly complete could not be completed"));
+  }
+}
+
+/// The steps of the job's sets, as this rank sees them. Collective.
+Result<std::vector<uint64_t>> list_steps(StoreLevel& level, const LevelWorld& world) {
+  StoreAccess& access = level.access();
+  Result<std::vector<uint64_t>> steps = std::vector<uint64_t>();
+  if (!access.is_away() && (level.spec().is_of_node() || world.ranks.rank() == 0)) {
+    PatientReads reads(*access.opened(), world.clock);
+    steps = reads([&] { return Catalog(*access.opened()).steps(world.job); });
+  }
+  VARVE_TRY(access.agree_on(steps.status()));
+  return steps.ok() ? std::move(*steps) : std::vector<uint64_t>();
+}
+}  // namespace
+
+Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
+  LevelWorld& world = levels.world();
+  // What a rank completes is seen by all who list later.
+  for (const StoreLevel* const level : levels.stores()) complete_leftovers(level->access(), world);
+  VARVE_TRY(world.ranks.barrier());
+  std::vector<MemoryStep> snapshots;
+  std::vector<StoreSteps> sets;
+  for (uint32_t ordinal = 0; ordinal < levels.all().size(); ++ordinal) {
+    for (const MemoryStep& step : levels.at(ordinal).snapshots()) snapshots.push_back(step);
+    StoreLevel* const level = levels.at(ordinal).as_store();
+    if (level == nullptr) continue;
+    StoreSteps& of_store = sets.emplace_back();
+    of_store.level = ordinal;
+    if (levels.stores().size() > 1 || level->spec().is_of_node()) of_store.place = level->name();
+    VARVE_ASSIGN(of_store.steps, list_steps(*level, world));
+  }
+  return agree_on_candidates(world.ranks, snapshots, std::move(sets));
+}
+
+namespace {
+/// Of the nodes' own stores: whether these sets (at least one) never were whole, as the job's very first run ended
+/// before all nodes had saved the first one: some node lacks each of them, no node's store is new, and the oldest is
+/// the first that the job made. Collective.
+Result<bool> never_were_on_all_nodes(const StoreAccess& own, const LevelWorld& world,
+                                     const std::vector<uint64_t>& steps) {
+  // For each step, and for all stores.
+  std::vector<uint64_t> there(steps.size() + 1, 1);
+  uint64_t oldest_number = UINT64_MAX;
+  if (own.speaks()) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Result<SetRecord> record = Catalog(*own.opened()).read({world.job, steps[i]});
+      there[i] = record.status().code() == StatusCode::not_found ? 0 : 1;
+      if (record.ok()) oldest_number = std::min(oldest_number, record->number);
+    }
+    there.back() = own.was_there() ? 1 : 0;
+  }
+  there.push_back(oldest_number);
+  VARVE_TRY(world.ranks.all_min(there));
+  const auto all_stores = there.end() - 2;
+  return there.back() == 1 && *all_stores == 1 && std::count(there.begin(), all_stores, 1) == 0;
+}
+}  // namespace
+
+Result<bool> never_were_whole(Levels& levels, const std::vector<RestartCandidate>& candidates) {
+  std::vector<uint64_t> steps;
+  for (const RestartCandidate& candidate : candidates) {
+    if (!levels.at(candidate.level).spec().is_of_node()) return false;
+    steps.push_back(candidate.step);
+  }
+  if (steps.empty()) return false;
+  VARVE_ASSIGN(const bool never, never_were_on_all_nodes(levels.nearest().access(), levels.world(), steps));
+  for (const uint64_t step : steps) {
+    if (never) levels.note_found(levels.nearest(), step, Found::damaged);
+  }
+  return never;
+}
+
+Status check_all_were_reached(const Levels& levels) {
+  const std::vector<StoreLevel*>& stores = levels.stores();
+  const auto away =
+      std::find_if(stores.begin(), stores.end(), [](const StoreLevel* level) { return level->access().is_away(); });
+  if (away == stores.end()) return {};
+  const Status& why = (*away)->access().why_away();
+  return follow_first(levels.world().ranks,
+                      Status::io_error(fmt::format("no whole checkpoint is in the levels that can be reached, and {} "
+                                                   "cannot: {}",
+                                                   (*away)->name(), why.message()),
+                                       std::string(why.subject()),
+                                       "try again when it is there, or take it out of the levels to start anew"));
+}
+
+void bring_behind(const Levels& levels, uint64_t step, const std::vector<RestartCandidate>& candidates) {
+  const Store* const nearest = levels.nearest().access().opened();
+  if (nearest == nullptr) return;
+  const Result<SetRecord> record = Catalog(*nearest).read({levels.world().job, step});
+  for (uint32_t ordinal = 0; ordinal < levels.all().size() && record.ok(); ++ordinal) {
+    const bool has_it = std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
+      return !candidate.memory_run && candidate.level == ordinal && candidate.step == step;
+    });
+    StoreLevel* const level = levels.at(ordinal).as_store();
+    if (level != nullptr && level != &levels.nearest() && !has_it) {
+      level->accept({.step = step, .number = record->number, .everywhere = true});
+    }
+  }
+}
+
+}  // namespace varve

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "level/level.h"
+#include "level/levels.h"
+#include "varve/communicator.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// The steps of the sets in a store, nearest store first.
+struct StoreSteps {
+  std::vector<uint64_t> steps{};
+  std::string place = "the store";  ///< for people
+  uint32_t level = 0;               ///< ordinal of the level
+};
+
+/// What there is, the newest step first, and of one step what is in memory first, then what is in the nearest store. Of
+/// memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A set
+/// counts if any rank sees it. invalid_argument if the newest of all was left in memory by a run of another number of
+/// ranks, as to go on without it would give it up.
+Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
+                                                         const std::vector<StoreSteps>& stores);
+
+/// The same on all ranks: each tells what it has in memory, and which sets it sees in the stores, whose places are the
+/// same on all. Of a store that all ranks share, one rank's word is enough. Collective.
+Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
+                                                          std::vector<StoreSteps> stores);
+
+/// What earlier runs have left: which sets all nodes have (noted in the world's sets); returns what number comes next.
+/// Collective.
+Result<uint64_t> learn_earlier_sets(const Levels& levels);
+
+/// What all ranks could restart from at these levels, the newest step first. Collective.
+Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels);
+
+/// Whether none of these ever was a whole checkpoint, so that a run may begin anew; what is left of them may be
+/// replaced then. Collective.
+Result<bool> never_were_whole(Levels& levels, const std::vector<RestartCandidate>& candidates);
+
+/// io_error if a level is away: there may be a checkpoint in it that is not seen. Collective.
+Status check_all_were_reached(const Levels& levels);
+
+/// The run goes on from a set of the nearest store: to each level behind that has it not among `candidates`, it goes.
+void bring_behind(const Levels& levels, uint64_t step, const std::vector<RestartCandidate>& candidates);
+
+}  // namespace varve

@@ -1,0 +1,203 @@
+#include "level/store_access.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "backend/throttled_backend.h"
+#include "comm/agreement.h"
+
+namespace varve {
+
+namespace {
+/// Creates a store unless it is there, as opening it has told. Two jobs, or two ranks, may do it at once.
+template <class Create>
+Status create_unless(Status there, const Create& create) {
+  if (there.code() != StatusCode::not_found) return there;
+  const Status created = create();
+  return created.code() == StatusCode::already_exists ? Status() : created;
+}
+
+std::string canonical(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::canonical(path, error);
+  return error ? path : found.string();
+}
+}  // namespace
+
+std::string LevelStore::path_of(const LevelSpec& spec, const std::string& node) {
+  const bool named = spec.is_of_node() && !node.empty();
+  return named ? join_path(spec.place, "node-" + node) : spec.place;
+}
+
+Status LevelStore::prepare_parent(FileSystem& files, const LevelSpec& spec, const std::string& path) {
+  // Store::create() makes one folder.
+  if (path == spec.place) return {};
+  VARVE_TRY(files.create_directory(spec.place));
+  return Store::sync_name(files, spec.place);
+}
+
+Result<std::string> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                        const ReachOptions& reach) {
+  if (spec.is_on_servers()) {
+    VARVE_ASSIGN(const std::unique_ptr<StorePlace> place, open_location(spec.name(), {.reach = reach}));
+    const Status created = create_unless(open_store(*place).status(), [&] { return create_store(*place); });
+    VARVE_TRY(created.with_context(spec.name()));
+    return spec.name();
+  }
+  VARVE_TRY(prepare_parent(files, spec, path));
+  VARVE_TRY(create_unless(Store::open(files, path).status(), [&] { return Store::create(files, path); }));
+  return known_path(spec, path);
+}
+
+std::string LevelStore::known_path(const LevelSpec& spec, const std::string& path) {
+  return spec.is_on_servers() ? spec.name() : canonical(path);
+}
+
+bool LevelStore::is_away(const Status& failure) {
+  return failure.code() == StatusCode::io_error || failure.code() == StatusCode::busy ||
+         failure.code() == StatusCode::no_space;
+}
+
+Result<std::unique_ptr<LevelStore>> LevelStore::open(FileSystem& files, const LevelSpec& spec, const std::string& path,
+                                                     const ReachOptions& reach, Clock& clock) {
+  std::unique_ptr<StorePlace> place;
+  if (spec.is_on_servers()) {
+    VARVE_ASSIGN(place, open_location(spec.name(), {.reach = reach}));
+  }
+  std::unique_ptr<LevelStore> level(new LevelStore(std::move(place)));
+  StorePlace* const there = level->place_.get();
+  VARVE_ASSIGN(level->store_, there != nullptr ? open_store(*there) : Store::open(files, path));
+  if (spec.bytes_per_second) {
+    level->throttled_ = std::make_unique<ThrottledBackend>(level->store_->backend(),
+                                                           static_cast<double>(*spec.bytes_per_second), clock);
+    VARVE_ASSIGN(level->slowed_,
+                 there != nullptr ? open_store(*there, level->throttled_.get()) : Store::open(*level->throttled_));
+  }
+  return level;
+}
+
+namespace {
+/// What a node leaves in its folder for a moment, under a name that other runs take for a leftover (FORMAT.md, "The
+/// folder of a store").
+std::string mark_name(UniqueId run, uint32_t node) {
+  for (size_t i = 0; i < sizeof node; ++i) run.bytes[i] ^= static_cast<std::byte>(node >> (8 * i));
+  return fmt::format("varve.store.{}.tmp", run.hex());
+}
+
+Status look_for_others(const RankSeat& seat, FileSystem& files, const std::string& store, const UniqueId& run) {
+  VARVE_ASSIGN(const std::vector<DirectoryEntry> entries, files.list(store));
+  for (uint32_t node = 0; node < seat.nodes.size(); ++node) {
+    const std::string mark = mark_name(run, node);
+    const bool there =
+        std::any_of(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) { return entry.name == mark; });
+    if (!there || node == seat.own_node) continue;
+    return Status::invalid_argument(fmt::format("the nodes {} and {} see the same folder, and each should have its own",
+                                                seat.nodes[node].name, seat.node().name),
+                                    store, "name a folder on a disk of the node, or dir: for one that all share");
+  }
+  return {};
+}
+}  // namespace
+
+Status check_own_folders(Communicator& ranks, const RankSeat& seat, FileSystem& files, const std::string& store,
+                         const UniqueId& run) {
+  const bool speaks = seat.node().leader == ranks.rank();
+  const std::string mark = join_path(store, mark_name(run, seat.own_node));
+  // Whether a full disk can be used is for checkpoints to find out.
+  if (speaks) files.create(mark).status().ignore("the other nodes then see nothing");
+  VARVE_TRY(ranks.barrier());
+  Status alone = agree(ranks, speaks ? look_for_others(seat, files, store, run) : Status());
+  // Nobody's goes before all have looked.
+  if (speaks) files.remove(mark).ignore("it is in nobody's way");
+  return alone;
+}
+
+bool StoreAccess::is_at_work() const {
+  if (!spec_.is_on_servers() || world_.ranks.rank() == 0) return true;
+  return is_nearest_ ? world_.seat.leads_group : world_.has_node_level && world_.speaks_for_node();
+}
+
+/// One that was away may be back: it is looked for again by each call.
+Status StoreAccess::look() {
+  if (!away_) return {};
+  Status looked;
+  std::string found;
+  if (world_.ranks.rank() == 0) {
+    Result<std::string> path = LevelStore::prepare(world_.files, spec_, LevelStore::path_of(spec_, {}), world_.reach);
+    if (path.ok()) {
+      found = std::move(*path);
+      why_away_ = {};
+    } else if (may_be_away(path.status())) {
+      note_away(path.status());
+    } else {
+      looked = path.status();
+    }
+  }
+  VARVE_TRY(agree(world_.ranks, looked));
+  VARVE_ASSIGN(const ByteVector told, world_.ranks.broadcast(as_bytes(found), 0));
+  path_ = as_text(told);
+  away_ = path_.empty();
+  return {};
+}
+
+Status StoreAccess::prepare_on_node() {
+  if (!spec_.is_of_node()) return {};
+  path_ = own_path();
+  if (speaks()) was_there_ = Store::open(world_.files, path_).ok();
+  const Status made = speaks() ? LevelStore::prepare(world_.files, spec_, path_, world_.reach).status() : Status();
+  VARVE_TRY(agree(world_.ranks, made));
+  Result<std::unique_ptr<LevelStore>> opened = LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock);
+  VARVE_TRY(agree(world_.ranks, opened.status()));
+  store_ = std::move(*opened);
+  return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
+}
+
+Status StoreAccess::open() { return agree_on(away_ || !is_at_work() ? Status() : store().status()); }
+
+/// Who speaks for the store says to all whether it is away.
+Status StoreAccess::agree_on(Status met) {
+  if (!met.ok() && speaks() && may_be_away(met)) {
+    note_away(met);
+    met = {};
+  }
+  VARVE_TRY(agree(world_.ranks, met));
+  std::array<uint64_t, 1> away = {away_ ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(world_.ranks.all_max(away));
+  away_ = away[0] != 0;
+  return {};
+}
+
+Status StoreAccess::reach(bool makes) {
+  why_away_ = makes ? LevelStore::prepare(world_.files, spec_, own_path(), world_.reach).status() : Status();
+  path_ = LevelStore::known_path(spec_, own_path());
+  away_ = false;
+  if (why_away_.ok()) why_away_ = store().status();
+  away_ = !why_away_.ok();
+  return why_away_;
+}
+
+void StoreAccess::close_if_idle() {
+  if (!is_at_work()) store_.reset();
+}
+
+Result<const Store*> StoreAccess::store() {
+  if (away_) return Status::io_error("the level cannot be reached", spec_.name());
+  if (!store_) {
+    VARVE_ASSIGN(store_, LevelStore::open(world_.files, spec_, path_, world_.reach, world_.clock));
+  }
+  return &store_->store();
+}
+
+void StoreAccess::note_away(const Status& why) {
+  const bool told = !why_away_.ok();
+  away_ = true;
+  why_away_ = why;
+  if (!told)
+    world_.warnings.add(
+        why.with_context(fmt::format("the run goes on without {} until it can be reached", spec_.name())));
+}
+
+}  // namespace varve
