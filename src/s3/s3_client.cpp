@@ -92,29 +92,80 @@ std::vector<ReadGroup> group_ranges(const std::vector<S3Range>& sorted, const S3
   }
   return groups;
 }
-}  // namespace
 
-S3Client::S3Client(HttpTransport& transport, const S3Place& place, S3Settings settings, S3ClientOptions options)
-    : options_(std::move(options)), requests_(transport, std::move(settings), place.bucket, options_.retries) {}
-
-/// Also where nothing can be told.
-bool S3Client::has_md5_of(const HttpReply& reply, ByteSpan bytes) const {
+/// Whether it is the ETag of these bytes, also where nothing can be told.
+bool has_md5_of(const HttpReply& reply, ByteSpan bytes, const S3ClientOptions& options) {
   const std::string* const etag = reply.header("etag");
-  if (!options_.check_etags || is_encrypted(reply) || etag == nullptr || !is_md5(bare_etag(*etag))) return true;
+  if (!options.check_etags || is_encrypted(reply) || etag == nullptr || !is_md5(bare_etag(*etag))) return true;
   const std::optional<ByteVector> md5 = md5_of(bytes);
   return !md5 || to_hex(*md5) == bare_etag(*etag);
 }
 
 // Not tried again: the service had their SHA-256 sum with them, too, and would be expected to look at it.
-Status S3Client::check_written(const HttpReply& reply, ByteSpan bytes, const std::string& key) const {
-  if (has_md5_of(reply, bytes)) return {};
+Status check_written(const HttpReply& reply, ByteSpan bytes, const S3ClientOptions& options, const std::string& where) {
+  if (has_md5_of(reply, bytes, options)) return {};
   return Status::corrupt("the service has other bytes than were sent: their MD5 sum is not the ETag that it answers",
-                         requests_.subject(key));
+                         where);
 }
 
-HttpHeader S3Client::if_match(const std::string& etag, bool quoted) const {
-  return {"if-match", quoted ? "\"" + etag + "\"" : etag};
+HttpHeader if_match(const std::string& etag, bool quoted) { return {"if-match", quoted ? "\"" + etag + "\"" : etag}; }
+
+Status check_read(const HttpReply& reply, uint64_t offset, uint64_t bytes, const std::string& where) {
+  if (reply.status == 200) {
+    return Status::unsupported("the service sends the whole object where a part of it was asked for", where);
+  }
+  const std::string* const text = reply.header("content-range");
+  const auto range = text == nullptr ? std::nullopt : parse_content_range(*text);
+  if (!range) return Status::corrupt("the service does not say which part of the object it sends", where);
+  const uint64_t end = std::min(offset + bytes, range->object_bytes);
+  if (range->first != offset || range->last + 1 != end)
+    return Status::corrupt("the service sends another part of the object than was asked for", where);
+  if (reply.into_bytes != end - offset) return Status::io_error("the reply ends early", where);
+  return {};
 }
+
+/// `where` outlives the call.
+S3Call read_call(const std::string& key, const std::string& where, uint64_t offset, MutableByteSpan into) {
+  return {.verb = S3Verb::get,
+          .key = key,
+          .query = {},
+          .headers = {{"range", fmt::format("bytes={}-{}", offset, offset + into.size() - 1)}},
+          .body = {},
+          .into = into,
+          .check = [&where, offset, bytes = into.size()](const HttpReply& reply) {
+            return check_read(reply, offset, bytes, where);
+          }};
+}
+
+Result<S3Object> object_of(const HttpReply& reply, const std::string& key, uint64_t bytes, const std::string& where) {
+  VARVE_ASSIGN(std::string etag, etag_of(reply, where));
+  VARVE_ASSIGN(const int64_t modified, modified_of(reply, where));
+  return S3Object{key, bytes, modified, std::move(etag)};
+}
+
+/// A page of a list; one that makes no sense is asked for again.
+template <class Page>
+Result<Page> ask_for_page(S3Requests& requests, S3Verb verb, const std::string& query,
+                          Result<Page> (*parse)(ByteSpan)) {
+  Page page;
+  const S3Answer answer = requests.send({.verb = verb,
+                                         .key = {},
+                                         .query = query,
+                                         .headers = {},
+                                         .body = {},
+                                         .into = {},
+                                         .body_bytes_max = kListBytesMax,
+                                         .check = [&](const HttpReply& reply) -> Status {
+                                           VARVE_ASSIGN(page, parse(reply.body));
+                                           return {};
+                                         }});
+  VARVE_TRY(answer.status);
+  return page;
+}
+}  // namespace
+
+S3Client::S3Client(HttpTransport& transport, const S3Place& place, S3Settings settings, S3ClientOptions options)
+    : options_(std::move(options)), requests_(transport, std::move(settings), place.bucket, options_.retries) {}
 
 S3Answer S3Client::send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,
                             std::optional<int64_t> signed_at) {
@@ -122,7 +173,7 @@ S3Answer S3Client::send_put(const std::string& key, ByteSpan bytes, const HttpHe
       .verb = S3Verb::put, .key = key, .query = {}, .headers = {kBytesType}, .body = bytes, .into = {}, .check = {}};
   if (condition != nullptr) call.headers.push_back(*condition);
   call.signed_at = signed_at;
-  call.check = [&](const HttpReply& reply) { return check_written(reply, bytes, key); };
+  call.check = [&](const HttpReply& reply) { return check_written(reply, bytes, options_, requests_.subject(key)); };
   return requests_.send(call);
 }
 
@@ -217,46 +268,19 @@ Status S3Client::remove_many(std::span<const std::string> keys) {
   return {};
 }
 
-Status S3Client::check_read(const HttpReply& reply, uint64_t offset, uint64_t bytes, const std::string& key) const {
-  const std::string where = requests_.subject(key);
-  if (reply.status == 200) {
-    return Status::unsupported("the service sends the whole object where a part of it was asked for", where);
-  }
-  const std::string* const text = reply.header("content-range");
-  const auto range = text == nullptr ? std::nullopt : parse_content_range(*text);
-  if (!range) return Status::corrupt("the service does not say which part of the object it sends", where);
-  const uint64_t end = std::min(offset + bytes, range->object_bytes);
-  if (range->first != offset || range->last + 1 != end)
-    return Status::corrupt("the service sends another part of the object than was asked for", where);
-  if (reply.into_bytes != end - offset) return Status::io_error("the reply ends early", where);
-  return {};
-}
-
-S3Call S3Client::read_call(const std::string& key, uint64_t offset, MutableByteSpan into) const {
-  return {.verb = S3Verb::get,
-          .key = key,
-          .query = {},
-          .headers = {{"range", fmt::format("bytes={}-{}", offset, offset + into.size() - 1)}},
-          .body = {},
-          .into = into,
-          .check = [this, &key, offset, bytes = into.size()](const HttpReply& reply) {
-            return check_read(reply, offset, bytes, key);
-          }};
-}
-
 Result<uint64_t> S3Client::read(const std::string& key, uint64_t offset, MutableByteSpan into, std::string_view etag) {
   VARVE_TRY(check_s3_key(key));
   if (into.empty()) return uint64_t{0};
-  if (offset > INT64_MAX - into.size())
-    return Status::invalid_argument("no object is so large", requests_.subject(key));
-  S3Call call = read_call(key, offset, into);
+  const std::string where = requests_.subject(key);
+  if (offset > INT64_MAX - into.size()) return Status::invalid_argument("no object is so large", where);
+  S3Call call = read_call(key, where, offset, into);
   if (!etag.empty()) {
-    if (!is_sound_etag(etag)) return Status::invalid_argument("an ETag that no object has", requests_.subject(key));
+    if (!is_sound_etag(etag)) return Status::invalid_argument("an ETag that no object has", where);
     call.headers.push_back(if_match(std::string(etag), true));
   }
   const S3Answer answer = requests_.send(call);
   if (answer.reply.status == 416) return uint64_t{0};
-  if (answer.reply.status == 412) return Status::busy("the object was replaced meanwhile", requests_.subject(key));
+  if (answer.reply.status == 412) return Status::busy("the object was replaced meanwhile", where);
   VARVE_TRY(answer.status);
   return answer.reply.into_bytes;
 }
@@ -290,20 +314,14 @@ Status S3Client::read_many(const std::string& key, std::span<const S3Range> rang
   });
 }
 
-Result<S3Object> S3Client::object_of(const HttpReply& reply, const std::string& key, uint64_t bytes) const {
-  const std::string where = requests_.subject(key);
-  VARVE_ASSIGN(std::string etag, etag_of(reply, where));
-  VARVE_ASSIGN(const int64_t modified, modified_of(reply, where));
-  return S3Object{key, bytes, modified, std::move(etag)};
-}
-
 Result<S3Object> S3Client::read_begin(const std::string& key, MutableByteSpan into) {
   VARVE_TRY(check_s3_key(key));
-  const S3Answer answer = requests_.send(read_call(key, 0, into));
+  const std::string where = requests_.subject(key);
+  const S3Answer answer = requests_.send(read_call(key, where, 0, into));
   if (answer.reply.status == 416) return head(key);  // nothing is in it
   VARVE_TRY(answer.status);
   const auto range = parse_content_range(*answer.reply.header("content-range"));  // check_read() has seen it
-  return object_of(answer.reply, key, range->object_bytes);
+  return object_of(answer.reply, key, range->object_bytes, where);
 }
 
 Result<S3Contents> S3Client::read_all(const std::string& key, uint64_t bytes_max) {
@@ -323,7 +341,7 @@ Result<S3Contents> S3Client::read_all(const std::string& key, uint64_t bytes_max
                           return Status::corrupt("the service does not say how long the object is", where);
                         VARVE_ASSIGN(contents.etag, etag_of(reply, where));
                         VARVE_ASSIGN(contents.modified_seconds, modified_of(reply, where));
-                        if (has_md5_of(reply, reply.body)) return {};
+                        if (has_md5_of(reply, reply.body, options_)) return {};
                         return Status::io_error("the object arrived damaged: its MD5 sum is not its ETag", where);
                       }});
   VARVE_TRY(answer.status);
@@ -343,26 +361,7 @@ Result<S3Object> S3Client::head(const std::string& key) {
   const std::string* const length = answer.reply.header("content-length");
   const Result<uint64_t> bytes = parse_number(length == nullptr ? "" : *length);
   if (!bytes.ok()) return Status::corrupt("the service does not say how long the object is", requests_.subject(key));
-  return object_of(answer.reply, key, *bytes);
-}
-
-/// A page of a list; one that makes no sense is asked for again.
-template <class Page>
-Result<Page> S3Client::ask_for_page(S3Verb verb, const std::string& query, Result<Page> (*parse)(ByteSpan)) {
-  Page page;
-  const S3Answer answer = requests_.send({.verb = verb,
-                                          .key = {},
-                                          .query = query,
-                                          .headers = {},
-                                          .body = {},
-                                          .into = {},
-                                          .body_bytes_max = kListBytesMax,
-                                          .check = [&](const HttpReply& reply) -> Status {
-                                            VARVE_ASSIGN(page, parse(reply.body));
-                                            return {};
-                                          }});
-  VARVE_TRY(answer.status);
-  return page;
+  return object_of(answer.reply, key, *bytes, requests_.subject(key));
 }
 
 Result<S3Listing> S3Client::list(const std::string& prefix, std::string_view delimiter) {
@@ -372,7 +371,7 @@ Result<S3Listing> S3Client::list(const std::string& prefix, std::string_view del
     std::string query = "encoding-type=url&list-type=2&prefix=" + percent_encode(prefix);
     if (!delimiter.empty()) query += "&delimiter=" + percent_encode(delimiter);
     if (!token.empty()) query += "&continuation-token=" + percent_encode(token);
-    VARVE_ASSIGN(S3ListPage page, ask_for_page(S3Verb::list, query, parse_s3_list));
+    VARVE_ASSIGN(S3ListPage page, ask_for_page(requests_, S3Verb::list, query, parse_s3_list));
     const auto is_foreign = [&](const std::string& key) { return !key.starts_with(prefix); };
     if (std::any_of(page.objects.begin(), page.objects.end(),
                     [&](const S3Object& one) { return is_foreign(one.key); }) ||
@@ -411,14 +410,14 @@ Result<std::string> S3Client::upload_part(const std::string& key, const std::str
   VARVE_TRY(check_s3_key(key));
   if (number == 0 || number > kPartsMax)
     return Status::invalid_argument(fmt::format("an upload has parts 1 to {}", kPartsMax), requests_.subject(key));
-  const S3Answer answer =
-      requests_.send({.verb = S3Verb::upload_part,
-                      .key = key,
-                      .query = fmt::format("partNumber={}&uploadId={}", number, percent_encode(id)),
-                      .headers = {kBytesType},
-                      .body = bytes,
-                      .into = {},
-                      .check = [&](const HttpReply& reply) { return check_written(reply, bytes, key); }});
+  const S3Answer answer = requests_.send(
+      {.verb = S3Verb::upload_part,
+       .key = key,
+       .query = fmt::format("partNumber={}&uploadId={}", number, percent_encode(id)),
+       .headers = {kBytesType},
+       .body = bytes,
+       .into = {},
+       .check = [&](const HttpReply& reply) { return check_written(reply, bytes, options_, requests_.subject(key)); }});
   if (answer.code == "NoSuchUpload")
     return Status::not_found("there is no such upload any more", requests_.subject(key));
   VARVE_TRY(answer.status);
@@ -516,7 +515,7 @@ Result<std::vector<S3PendingUpload>> S3Client::list_uploads(const std::string& p
     std::string query = "encoding-type=url&uploads=&prefix=" + percent_encode(prefix);
     if (!key_marker.empty()) query += "&key-marker=" + percent_encode(key_marker);
     if (!id_marker.empty()) query += "&upload-id-marker=" + percent_encode(id_marker);
-    VARVE_ASSIGN(S3UploadPage page, ask_for_page(S3Verb::upload_list, query, parse_s3_uploads));
+    VARVE_ASSIGN(S3UploadPage page, ask_for_page(requests_, S3Verb::upload_list, query, parse_s3_uploads));
     for (S3PendingUpload& upload : page.uploads) {
       if (!upload.key.starts_with(prefix))
         return Status::corrupt("the service lists other uploads than were asked for", requests_.subject(prefix));

@@ -140,19 +140,11 @@ class S3Client {
   S3Counters counters() const { return requests_.counters(); }
 
  private:
-  template <class Page>
-  Result<Page> ask_for_page(S3Verb verb, const std::string& query, Result<Page> (*parse)(ByteSpan));
-  bool has_md5_of(const HttpReply& reply, ByteSpan bytes) const;
-  Status check_written(const HttpReply& reply, ByteSpan bytes, const std::string& key) const;
-  HttpHeader if_match(const std::string& etag, bool quoted) const;
   Result<std::string> put_unchanged(const std::string& key, ByteSpan bytes, const std::string& etag);
   S3Answer send_put(const std::string& key, ByteSpan bytes, const HttpHeader* condition,
                     std::optional<int64_t> signed_at = {});
   std::optional<std::string> find_equal(const std::string& key, ByteSpan bytes);
   Result<std::string> settle_complete(const std::string& key, std::span<const Part> parts, const Status& refused);
-  Status check_read(const HttpReply& reply, uint64_t offset, uint64_t bytes, const std::string& key) const;
-  S3Call read_call(const std::string& key, uint64_t offset, MutableByteSpan into) const;
-  Result<S3Object> object_of(const HttpReply& reply, const std::string& key, uint64_t bytes) const;
 
   const S3ClientOptions options_;
   S3Requests requests_;
