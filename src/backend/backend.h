@@ -51,44 +51,11 @@ class HeldRecord {
   virtual Status become(const std::string& name, IfExists if_exists) = 0;
 };
 
-/// Where the objects of a store lie: made for objects that are written once and never change, and for small records by
-/// which writers agree. Names are `/`-separated, begin with the store's root, and are what messages show; a folder is
-/// the names that begin alike. All operations may be called from several threads.
-///
-/// Whoever sees a name sees all that the object has, unless a verb says otherwise; and a list shows every name that was
-/// given, and none that was removed, before the list was asked for. Names are durable once their folder is settled.
-/// Times are by the backend's own clock alone.
-class Backend {
+/// The small records by which writers agree, among the objects of a backend. All operations may be called from several
+/// threads.
+class Records {
  public:
-  virtual ~Backend() = default;
-  virtual const std::string& root() const = 0;
-
-  // Objects
-
-  virtual Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) = 0;
-  virtual Result<std::unique_ptr<RangeReader>> open(const std::string& name) = 0;
-  /// What is in a folder, in no order; not_found if there is no such folder, in a backend that knows.
-  virtual Result<std::vector<DirectoryEntry>> list(const std::string& folder) = 0;
-  /// The names of objects in a folder that are on their way, or that a writer which was killed has left. remove() takes
-  /// them away.
-  virtual Result<std::vector<std::string>> unfinished(const std::string& folder) = 0;
-  virtual Result<FileStatus> status(const std::string& name) = 0;
-  /// The objects in a folder and what status() says of each: where a list tells that as well, with nothing more asked.
-  /// What has gone since the list is not there.
-  virtual Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder);
-  /// not_found if it is not there.
-  virtual Status remove(const std::string& name) = 0;
-  /// OK also if it is not there.
-  virtual Status remove_if_there(const std::string& name) {
-    const Status removed = remove(name);
-    return removed.code() == StatusCode::not_found ? Status() : removed;
-  }
-  /// Makes durable what names the folder has been given and what it has lost, by anybody. See FileSystem about loss of
-  /// power, and watch_power().
-  virtual Status settle(const std::string& folder) = 0;
-
-  // Records
-
+  virtual ~Records() = default;
   /// Durable, name and all, when it returns. already_exists, without a change, if the name is taken.
   virtual Status publish(const std::string& name, ByteSpan contents) = 0;
   /// The same in the place of whatever had the name: all see the one or the other.
@@ -103,13 +70,42 @@ class Backend {
   /// If above 0: HeldRecord::become() is two steps here, and may still take effect when somebody else has removed the
   /// record, but not later than this after the last sign of life.
   virtual double late_commit_seconds() const { return 0; }
+  /// What a record would be stamped with now, in nanoseconds.
+  virtual Result<int64_t> now() = 0;
+};
+
+/// Where the objects of a store lie: made for objects that are written once and never change, and for small records by
+/// which writers agree. Names are `/`-separated, begin with the store's root, and are what messages show; a folder is
+/// the names that begin alike. All operations may be called from several threads.
+///
+/// Whoever sees a name sees all that the object has, unless a verb says otherwise; and a list shows every name that was
+/// given, and none that was removed, before the list was asked for. Names are durable once their folder is settled.
+/// Times are by the backend's own clock alone.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const std::string& root() const = 0;
+  /// How records are made, changed and taken away. They are read, listed and removed as all objects are.
+  virtual Records& records() = 0;
+
+  virtual Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) = 0;
+  virtual Result<std::unique_ptr<RangeReader>> open(const std::string& name) = 0;
+  /// What is in a folder, in no order; not_found if there is no such folder, in a backend that knows.
+  virtual Result<std::vector<DirectoryEntry>> list(const std::string& folder) = 0;
+  /// The names of objects in a folder that are on their way, or that a writer which was killed has left. remove() takes
+  /// them away.
+  virtual Result<std::vector<std::string>> unfinished(const std::string& folder) = 0;
+  virtual Result<FileStatus> status(const std::string& name) = 0;
+  /// not_found if it is not there.
+  virtual Status remove(const std::string& name) = 0;
+  /// Makes durable what names the folder has been given and what it has lost, by anybody. See FileSystem about loss of
+  /// power, and watch_power().
+  virtual Status settle(const std::string& folder) = 0;
 
   // What it can do
 
   /// As FileSystem::watch_power(), for settle().
   virtual Result<std::unique_ptr<PowerWatch>> watch_power() { return std::unique_ptr<PowerWatch>(); }
-  /// What it would stamp a record with now, in nanoseconds.
-  virtual Result<int64_t> now() = 0;
   /// What may still be written; unsupported: nobody knows.
   virtual Result<uint64_t> free_bytes(const std::string& folder) = 0;
   /// What people call `name`: see FileSystem::shown_path().
@@ -118,14 +114,18 @@ class Backend {
   /// durable once the folder above is settled, and removes an empty one; already_exists: it is not empty.
   virtual Status make_folder(const std::string&) { return {}; }
   virtual Status remove_folder(const std::string&) { return {}; }
-
   /// How many operations are worth asking for at the same time: above 1 where each waits for somebody far away.
   virtual size_t operations_at_once() const { return 1; }
 
   // Made of the above, where a backend has no shorter way
 
+  /// OK also if it is not there.
+  virtual Status remove_if_there(const std::string& name);
   /// The whole of a record that should be small; resource_limit if it is larger than `bytes_max`.
   virtual Result<ByteVector> read_record(const std::string& name, uint64_t bytes_max);
+  /// The objects in a folder and what status() says of each: where a list tells that as well, with nothing more asked.
+  /// What has gone since the list is not there.
+  virtual Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder);
   /// The objects in the folders of a folder, as "folder/object", in no order; not_found as list().
   virtual Result<std::vector<std::string>> list_in_folders(const std::string& folder);
   /// settle() for all folders in a folder, and then for itself.

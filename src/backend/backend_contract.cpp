@@ -101,7 +101,7 @@ TEST_P(EveryBackend, RemovesWhatIsThere) {
 TEST_P(EveryBackend, ListsWhatIsInAFolderAndNoDeeper) {
   for (const char* folder : {"sets", "sets/a", "sets/b"}) ASSERT_TRUE(backend_.make_folder(name(folder)).ok());
   for (const char* record : {"sets/a/1.set", "sets/a/2.set", "sets/b/1.set", "sets/note"})
-    ASSERT_TRUE(backend_.publish(name(record), as_bytes(record)).ok());
+    ASSERT_TRUE(records_.publish(name(record), as_bytes(record)).ok());
   EXPECT_EQ(names("sets"), (std::vector<std::string>{"a/", "b/", "note"}));
   EXPECT_EQ(names("sets/a"), (std::vector<std::string>{"1.set", "2.set"}));
   EXPECT_EQ(names(""), std::vector<std::string>{"sets/"});
@@ -118,8 +118,8 @@ TEST_P(EveryBackend, ListsWhatIsInAFolderAndNoDeeper) {
 }
 
 TEST_P(EveryBackend, PublishesARecordOnce) {
-  EXPECT_TRUE(backend_.publish(name("varve.store"), as_bytes("first")).ok());
-  EXPECT_EQ(backend_.publish(name("varve.store"), as_bytes("second")).code(), StatusCode::already_exists);
+  EXPECT_TRUE(records_.publish(name("varve.store"), as_bytes("first")).ok());
+  EXPECT_EQ(records_.publish(name("varve.store"), as_bytes("second")).code(), StatusCode::already_exists);
   EXPECT_EQ(read("varve.store"), "first");
   EXPECT_EQ(names(""), std::vector<std::string>{"varve.store"});
 }
@@ -129,7 +129,7 @@ TEST_P(EveryBackend, OfManyWhoPublishARecordOneAloneDoes) {
   {
     std::vector<std::jthread> writers;
     for (size_t i = 0; i < outcomes.size(); ++i)
-      writers.emplace_back([&, i] { outcomes[i] = backend_.publish(name("a"), as_bytes("by " + std::to_string(i))); });
+      writers.emplace_back([&, i] { outcomes[i] = records_.publish(name("a"), as_bytes("by " + std::to_string(i))); });
   }
   size_t winner = outcomes.size();
   for (size_t i = 0; i < outcomes.size(); ++i) {
@@ -144,7 +144,7 @@ TEST_P(EveryBackend, OfManyWhoPublishARecordOneAloneDoes) {
 }
 
 TEST_P(EveryBackend, ReadsRecordsOfALimitedSize) {
-  ASSERT_TRUE(backend_.publish(name("a"), as_bytes("12345")).ok());
+  ASSERT_TRUE(records_.publish(name("a"), as_bytes("12345")).ok());
   EXPECT_EQ(backend_.read_record(name("a"), 4).status().code(), StatusCode::resource_limit);
   EXPECT_EQ(backend_.read_record(name("b"), 4).status().code(), StatusCode::not_found);
 }
@@ -152,9 +152,9 @@ TEST_P(EveryBackend, ReadsRecordsOfALimitedSize) {
 TEST_P(EveryBackend, RewritesARecordThatItsMakerHolds) {
   ASSERT_TRUE(backend_.make_folder(name("writers")).ok());
   {
-    const auto held = backend_.hold(name("writers/1"), as_bytes("a long text")).value();
+    const auto held = records_.hold(name("writers/1"), as_bytes("a long text")).value();
     EXPECT_EQ(read("writers/1"), "a long text");
-    EXPECT_EQ(backend_.hold(name("writers/1"), {}).status().code(), StatusCode::already_exists);
+    EXPECT_EQ(records_.hold(name("writers/1"), {}).status().code(), StatusCode::already_exists);
     ASSERT_TRUE(held->rewrite(as_bytes("short")).ok());
     EXPECT_EQ(read("writers/1"), "short");
     ASSERT_TRUE(held->rewrite({}).ok());
@@ -165,7 +165,7 @@ TEST_P(EveryBackend, RewritesARecordThatItsMakerHolds) {
 
 TEST_P(EveryBackend, MakesARecordAnObjectAtOneBlow) {
   for (const char* folder : {"writers", "sets"}) ASSERT_TRUE(backend_.make_folder(name(folder)).ok());
-  auto first = backend_.hold(name("writers/1"), {}).value(), second = backend_.hold(name("writers/2"), {}).value();
+  auto first = records_.hold(name("writers/1"), {}).value(), second = records_.hold(name("writers/2"), {}).value();
   ASSERT_TRUE(first->rewrite(as_bytes("first")).ok());
   ASSERT_TRUE(second->rewrite(as_bytes("second")).ok());
   ASSERT_TRUE(first->become(name("sets/job/7.set"), IfExists::refuse).ok()) << "its folder is made";
@@ -183,8 +183,8 @@ TEST_P(EveryBackend, MakesARecordAnObjectAtOneBlow) {
 
 TEST_P(EveryBackend, MakesNoObjectOfARecordThatWasRemoved) {
   for (const char* folder : {"writers", "sets"}) ASSERT_TRUE(backend_.make_folder(name(folder)).ok());
-  const auto plain = backend_.hold(name("writers/1"), as_bytes("plain")).value();
-  ASSERT_TRUE(backend_.remove_unchanged(name("writers/1"), as_bytes("plain")).ok());
+  const auto plain = records_.hold(name("writers/1"), as_bytes("plain")).value();
+  ASSERT_TRUE(records_.remove_unchanged(name("writers/1"), as_bytes("plain")).ok());
   const Status rewritten = plain->rewrite(as_bytes("record"));
   EXPECT_TRUE(rewritten.ok() || rewritten.code() == StatusCode::not_found) << rewritten.to_string();
   EXPECT_EQ(plain->become(name("sets/a/1.set"), IfExists::refuse).code(), StatusCode::not_found);
@@ -197,14 +197,14 @@ TEST_P(EveryBackend, OfARemovalAndACommitOneAloneHappens) {
   for (int round = 0; round < 20; ++round) {
     const std::string lease = name("writers/" + std::to_string(round));
     const std::string set = name("sets/job/" + std::to_string(round) + ".set");
-    auto held = backend_.hold(lease, as_bytes("plain")).value();
+    auto held = records_.hold(lease, as_bytes("plain")).value();
     Status committed;
     {
       // As WriterLease::give_up() removes it.
       const std::jthread pruner([&] {
-        const Status removed = backend_.late_commit_seconds() == 0
+        const Status removed = records_.late_commit_seconds() == 0
                                    ? backend_.remove_if_there(lease)
-                                   : backend_.remove_unchanged(lease, as_bytes("plain"));
+                                   : records_.remove_unchanged(lease, as_bytes("plain"));
         removed.ignore("the other one tells what became of it");
       });
       committed = held->rewrite(as_bytes("record"));
@@ -219,29 +219,29 @@ TEST_P(EveryBackend, OfARemovalAndACommitOneAloneHappens) {
 
 TEST_P(EveryBackend, RemovesARecordOnlyAsItWasSeen) {
   ASSERT_TRUE(backend_.make_folder(name("runs")).ok());
-  ASSERT_TRUE(backend_.publish(name("runs/a"), as_bytes("new")).ok());
-  EXPECT_TRUE(backend_.remove_unchanged(name("runs/a"), as_bytes("old")).ok());
+  ASSERT_TRUE(records_.publish(name("runs/a"), as_bytes("new")).ok());
+  EXPECT_TRUE(records_.remove_unchanged(name("runs/a"), as_bytes("old")).ok());
   EXPECT_EQ(read("runs/a"), "new");
-  EXPECT_TRUE(backend_.remove_unchanged(name("runs/a"), as_bytes("new")).ok());
+  EXPECT_TRUE(records_.remove_unchanged(name("runs/a"), as_bytes("new")).ok());
   EXPECT_TRUE(names("runs").empty());
-  EXPECT_TRUE(backend_.remove_unchanged(name("runs/a"), as_bytes("new")).ok()) << "gone already";
+  EXPECT_TRUE(records_.remove_unchanged(name("runs/a"), as_bytes("new")).ok()) << "gone already";
 }
 
 TEST_P(EveryBackend, StampsRecordsByItsOwnClock) {
   ASSERT_TRUE(backend_.make_folder(name("runs")).ok());
-  const int64_t before = backend_.now().value();
-  ASSERT_TRUE(backend_.publish(name("runs/a"), as_bytes("text")).ok());
+  const int64_t before = records_.now().value();
+  ASSERT_TRUE(records_.publish(name("runs/a"), as_bytes("text")).ok());
   const int64_t first = backend_.status(name("runs/a"))->modified_ns;
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  ASSERT_TRUE(backend_.touch(name("runs/a")).ok());
-  const int64_t second = backend_.status(name("runs/a"))->modified_ns, after = backend_.now().value();
+  ASSERT_TRUE(records_.touch(name("runs/a")).ok());
+  const int64_t second = backend_.status(name("runs/a"))->modified_ns, after = records_.now().value();
   constexpr int64_t kCoarse = 1'000'000'000;  // of a clock that tells seconds
   EXPECT_GE(first + kCoarse, before);
   EXPECT_GT(second, first);
   EXPECT_GE(after + kCoarse, second);
   EXPECT_EQ(read("runs/a"), "text");
   ASSERT_TRUE(backend_.remove(name("runs/a")).ok());
-  EXPECT_EQ(backend_.touch(name("runs/a")).code(), StatusCode::not_found);
+  EXPECT_EQ(records_.touch(name("runs/a")).code(), StatusCode::not_found);
   EXPECT_TRUE(names("runs").empty());
 }
 

@@ -35,6 +35,7 @@ class EveryBackend : public testing::TestWithParam<BackendKind> {
 
   std::unique_ptr<BackendSubject> subject_ = GetParam().make();
   Backend& backend_ = *subject_->backend;
+  Records& records_ = backend_.records();
 };
 
 }  // namespace varve

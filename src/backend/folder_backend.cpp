@@ -20,6 +20,11 @@ Status make_folder_durably(Backend& backend, const std::string& folder) {
   return backend.settle(parent_path(folder));
 }
 
+Status Backend::remove_if_there(const std::string& name) {
+  const Status removed = remove(name);
+  return removed.code() == StatusCode::not_found ? Status() : removed;
+}
+
 Result<ByteVector> Backend::read_record(const std::string& name, uint64_t bytes_max) {
   VARVE_ASSIGN(const std::unique_ptr<RangeReader> object, open(name));
   return read_all(*object, bytes_max, name);
@@ -93,8 +98,8 @@ class FileObjectWriter final : public ObjectWriter {
 
 class FileRecord final : public HeldRecord {
  public:
-  FileRecord(FileSystem& fs, FolderBackend& backend, std::string name, std::unique_ptr<File> file)
-      : fs_(fs), backend_(backend), name_(std::move(name)), file_(std::move(file)) {}
+  FileRecord(FileSystem& fs, Backend& folder, std::string name, std::unique_ptr<File> file)
+      : fs_(fs), folder_(folder), name_(std::move(name)), file_(std::move(file)) {}
 
   Status rewrite(ByteSpan contents) override {
     VARVE_TRY(file_->truncate(0));
@@ -105,7 +110,7 @@ class FileRecord final : public HeldRecord {
   Status become(const std::string& name, IfExists if_exists) override {
     Status renamed;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      VARVE_TRY(make_folder_durably(backend_, parent_path(name)));
+      VARVE_TRY(make_folder_durably(folder_, parent_path(name)));
       renamed = if_exists == IfExists::replace ? fs_.rename(name_, name) : fs_.rename_no_replace(name_, name);
       // Missing is either the record, or the folder: somebody may have tidied that away just now, as it was empty.
       if (renamed.code() != StatusCode::not_found || !fs_.stat(name_).ok()) break;
@@ -115,7 +120,7 @@ class FileRecord final : public HeldRecord {
 
  private:
   FileSystem& fs_;
-  FolderBackend& backend_;
+  Backend& folder_;
   const std::string name_;
   const std::unique_ptr<File> file_;
 };
@@ -142,25 +147,25 @@ Result<std::unique_ptr<RangeReader>> FolderBackend::open(const std::string& name
   return std::unique_ptr<RangeReader>(std::move(file));
 }
 
-Status FolderBackend::publish(const std::string& name, ByteSpan contents) {
+Status FolderRecords::publish(const std::string& name, ByteSpan contents) {
   const std::string folder = parent_path(name);
-  const bool is_in_root = folder == parent_path(join_path(root_, "-"));  // however the root is spelled
+  const bool is_in_root = folder == parent_path(join_path(folder_.root(), "-"));  // however the root is spelled
   if (is_in_root) return create_file_durably(fs_, name, contents);
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   return create_file_durably(fs_, name, contents, join_path(folder, id.hex() + ".tmp"));
 }
 
-Result<std::unique_ptr<HeldRecord>> FolderBackend::hold(const std::string& name, ByteSpan contents) {
+Result<std::unique_ptr<HeldRecord>> FolderRecords::hold(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(std::unique_ptr<File> file, fs_.create(name));
   const Status written = contents.empty() ? Status() : file->write_at(0, contents);
   if (!written.ok()) {
     fs_.remove(name).ignore("the first failure is the one to report");
     return written;
   }
-  return std::unique_ptr<HeldRecord>(std::make_unique<FileRecord>(fs_, *this, name, std::move(file)));
+  return std::unique_ptr<HeldRecord>(std::make_unique<FileRecord>(fs_, folder_, name, std::move(file)));
 }
 
-Status FolderBackend::remove_unchanged(const std::string& name, ByteSpan contents) {
+Status FolderRecords::remove_unchanged(const std::string& name, ByteSpan contents) {
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   const std::string aside = join_path(parent_path(name), id.hex() + ".stale");
   const Status moved = fs_.rename(name, aside);
@@ -172,8 +177,8 @@ Status FolderBackend::remove_unchanged(const std::string& name, ByteSpan content
   return fs_.remove(aside);
 }
 
-Result<int64_t> FolderBackend::now() {
-  const std::string folder = join_path(root_, "index");  // where anybody may write, and nothing is missed
+Result<int64_t> FolderRecords::now() {
+  const std::string folder = join_path(folder_.root(), "index");  // where anybody may write, and nothing is missed
   VARVE_TRY(fs_.create_directory(folder));
   for (;;) {
     VARVE_ASSIGN(const UniqueId id, UniqueId::random());
@@ -182,7 +187,7 @@ Result<int64_t> FolderBackend::now() {
     const Result<FileStatus> stamped = fs_.stat(name);
     // A prune may have taken it for a leftover just now.
     if (stamped.status().code() == StatusCode::not_found) continue;
-    VARVE_TRY(remove_if_there(name));
+    VARVE_TRY(folder_.remove_if_there(name));
     VARVE_TRY(stamped.status());
     return stamped->modified_ns;
   }

@@ -48,8 +48,8 @@ INSTANTIATE_TEST_SUITE_P(Folders, EveryBackend,
 TEST(AFolder, PutsARecordBackThatWasMadeAnewWhileItWasRemoved) {
   MemoryFileSystem fs;
   FolderBackend folder(fs, "/");
-  ASSERT_TRUE(folder.publish("/a", as_bytes("new")).ok());
-  ASSERT_TRUE(folder.remove_unchanged("/a", as_bytes("old")).ok());
+  ASSERT_TRUE(folder.records().publish("/a", as_bytes("new")).ok());
+  ASSERT_TRUE(folder.records().remove_unchanged("/a", as_bytes("old")).ok());
   EXPECT_EQ(fs.list("/").value().size(), 1u);
 }
 
@@ -58,8 +58,8 @@ TEST(AFolder, LeavesNothingOfARecordThatItCouldNotWrite) {
     MemoryFileSystem memory;
     FaultyFileSystem fs(memory, {{.kind = FaultKind::no_space, .at_operation = operation}});
     FolderBackend folder(fs, "/");
-    const Status published = folder.publish("/a", as_bytes("text"));
-    const Status held = folder.hold("/b", as_bytes("text")).status();
+    const Status published = folder.records().publish("/a", as_bytes("text"));
+    const Status held = folder.records().hold("/b", as_bytes("text")).status();
     EXPECT_EQ(memory.stat("/a").ok(), published.ok()) << operation;
     EXPECT_EQ(memory.stat("/b").ok(), held.ok()) << operation;
     if (!fs.struck()) break;

@@ -19,51 +19,18 @@ namespace varve {
 namespace {
 constexpr uint64_t kBlockBytes = 1_MiB;
 constexpr uint64_t kCacheBytes = 256_MiB;
-constexpr uint64_t kRecordBytesMax = 64_MiB;
 /// An upload of ten thousand parts, the most there may be, is large enough if parts grow.
 constexpr uint64_t kPartBytes = 8_MiB, kPartBytesMax = 1_GiB;
 constexpr uint32_t kPartsOfOneSize = 1000;
 constexpr size_t kPartsAtOnce = 4;
-/// A look at a record that is older than this does not do for its commit, as that could take long, too.
-constexpr int64_t kLookSecondsMax = 60;
+
 /// What unfinished() tells. Parts of sets, which are records, have another kind of name.
 bool is_unfinished(const std::string& name) {
   return name.ends_with(kUnsealedSuffix) && base_name(name).find('@') == std::string::npos;
 }
 
-/// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
-constexpr std::string_view kTakenAway = "0 taken away\n";
-
 uint64_t part_bytes(uint32_t number) { return std::min(kPartBytes << (number / kPartsOfOneSize), kPartBytesMax); }
 
-bool is_plain(char letter) {
-  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
-         letter == '-' || letter == '.' || letter == '_' || letter == '/';
-}
-
-/// Keys have few kinds of letters (check_s3_key()): of others, and of "~", the hexadecimal number stands behind a "~".
-std::string escaped(std::string_view name) {
-  std::string key;
-  for (const char letter : name) {
-    if (is_plain(letter)) {
-      key.push_back(letter);
-    } else {
-      key += fmt::format("~{:02x}", static_cast<unsigned char>(letter));
-    }
-  }
-  return key;
-}
-
-std::optional<unsigned> hex_digit(char digit) {
-  if (digit >= '0' && digit <= '9') return static_cast<unsigned>(digit - '0');
-  if (digit >= 'a' && digit <= 'f') return static_cast<unsigned>(digit - 'a') + 10;
-  return std::nullopt;
-}
-
-int64_t nanoseconds_of(int64_t seconds) { return seconds * 1'000'000'000; }
-}  // namespace
-
-namespace {
 /// An object that is read. Small pieces come out of blocks, which stay a while.
 class S3Reader final : public RangeReader {
  public:
@@ -234,23 +201,35 @@ class S3SpooledWriter final : public ObjectWriter {
 
 FileStatus status_of(const S3Object& object) {
   return {
-      .bytes = object.bytes, .allocated_bytes = object.bytes, .modified_ns = nanoseconds_of(object.modified_seconds)};
+      .bytes = object.bytes, .allocated_bytes = object.bytes, .modified_ns = object.modified_seconds * 1'000'000'000};
 }
 
-/// A write that needs its object unchanged, and finds another or none.
-Status gone_if_busy(const Status& status, const std::string& name) {
-  return status.code() == StatusCode::busy ? Status::not_found("somebody has taken the record away", name) : status;
+/// Whoever opens an object reads where it begins: that comes with the first request, unless it is there already.
+Result<S3Object> look_at_begin(S3Client& client, BlockCache& cache, const std::string& key) {
+  if (cache.has_some_of(key)) return client.head(key);
+  ByteVector begin(kBlockBytes);
+  VARVE_ASSIGN(S3Object object, client.read_begin(key, begin));
+  begin.resize(static_cast<size_t>(std::min(object.bytes, kBlockBytes)));
+  begin.shrink_to_fit();
+  if (!begin.empty()) cache.add(key, object.etag, 0, std::move(begin));
+  return object;
+}
+
+Status remove_upload(S3Client& client, const BucketNames& names, const std::string& name) {
+  VARVE_ASSIGN(const std::string key, names.key_of(name.substr(0, name.size() - kUnsealedSuffix.size())));
+  VARVE_ASSIGN(const std::vector<S3PendingUpload> uploads, client.list_uploads(key));
+  if (uploads.empty()) return Status::not_found("there is no such upload", name);
+  for (const S3PendingUpload& upload : uploads) VARVE_TRY(client.abort_upload(upload.key, upload.id));
+  return {};
 }
 }  // namespace
 
-// Objects
-
 S3Backend::S3Backend(HttpTransport& transport, const S3Place& place, const S3Settings& settings,
                      S3ClientOptions options)
-    : place_(place),
-      root_(place.to_string()),
+    : names_(place),
       is_secure_(settings.origin.starts_with("https://")),
       client_(transport, place, settings, std::move(options)),
+      records_(client_, names_),
       cache_(std::make_unique<BlockCache>(kCacheBytes)) {}
 
 S3Backend::S3Backend(std::unique_ptr<HttpTransport> transport, const S3Place& place, const S3Settings& settings)
@@ -267,58 +246,24 @@ Result<std::unique_ptr<S3Backend>> S3Backend::connect(std::string_view text, con
   return std::unique_ptr<S3Backend>(new S3Backend(std::move(transport), place, settings));
 }
 
-Status S3Backend::check_abilities() { return probe_s3(client_, place_.prefix).status(); }
-
-Result<std::string> S3Backend::key_of(const std::string& name) const {
-  if (name == root_) return place_.prefix;
-  if (!name.starts_with(root_ + "/")) return Status::internal("this is no name in the bucket's part", name);
-  return place_.prefix + escaped(std::string_view(name).substr(root_.size() + 1));
-}
-
-std::optional<std::string> S3Backend::name_of(std::string_view key) {
-  std::string name;
-  for (size_t i = 0; i < key.size(); ++i) {
-    if (key[i] != '~') {
-      name.push_back(key[i]);
-      continue;
-    }
-    const auto high = i + 2 < key.size() ? hex_digit(key[i + 1]) : std::nullopt;
-    const auto low = high ? hex_digit(key[i + 2]) : std::nullopt;
-    if (!low) return std::nullopt;
-    name.push_back(static_cast<char>(16 * *high + *low));
-    i += 2;
-  }
-  // One spelling alone.
-  return escaped(name) == key ? std::optional(name) : std::nullopt;
-}
+Status S3Backend::check_abilities() { return probe_s3(client_, names_.prefix()).status(); }
 
 Result<std::unique_ptr<ObjectWriter>> S3Backend::put(const std::string& name, PutOptions options) {
-  VARVE_ASSIGN(std::string key, key_of(name));
+  VARVE_ASSIGN(std::string key, names_.key_of(name));
   if (!options.durable) return S3SpooledWriter::create(client_, std::move(key));
   return std::unique_ptr<ObjectWriter>(std::make_unique<S3Writer>(client_, std::move(key), name));
 }
 
-/// Whoever opens an object reads where it begins: that comes with the first request, unless it is there already.
-Result<S3Object> S3Backend::look_at(const std::string& key) {
-  if (cache_->has_some_of(key)) return client_.head(key);
-  ByteVector begin(kBlockBytes);
-  VARVE_ASSIGN(S3Object object, client_.read_begin(key, begin));
-  begin.resize(static_cast<size_t>(std::min(object.bytes, kBlockBytes)));
-  begin.shrink_to_fit();
-  if (!begin.empty()) cache_->add(key, object.etag, 0, std::move(begin));
-  return object;
-}
-
 Result<std::unique_ptr<RangeReader>> S3Backend::open(const std::string& name) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  VARVE_ASSIGN(S3Object object, look_at(key));
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  VARVE_ASSIGN(S3Object object, look_at_begin(client_, *cache_, key));
   return std::unique_ptr<RangeReader>(std::make_unique<S3Reader>(client_, *cache_, std::move(object)));
 }
 
 Result<std::map<std::string, std::optional<FileStatus>>> S3Backend::look_into(const std::string& folder,
                                                                               std::string_view delimiter) {
-  VARVE_ASSIGN(std::string prefix, key_of(folder));
-  if (folder != root_) prefix += "/";
+  VARVE_ASSIGN(std::string prefix, names_.key_of(folder));
+  if (folder != root()) prefix += "/";
   // A list has no checksum, and a name that one lacks may be that of a set. Without TLS, what either of two has is
   // there; what is not, nobody finds.
   std::array<S3Listing, 2> listings;
@@ -331,7 +276,7 @@ Result<std::map<std::string, std::optional<FileStatus>>> S3Backend::look_into(co
   const auto take = [&](std::string_view key, const std::optional<FileStatus>& status) {
     std::string_view part = key.substr(prefix.size());
     if (part.ends_with('/')) part.remove_suffix(1);
-    const auto name = name_of(part);
+    const auto name = BucketNames::name_of(part);
     if (name && !name->empty()) entries[*name] = status;
   };
   for (const S3Listing& listing : listings) {
@@ -349,7 +294,7 @@ Result<std::vector<DirectoryEntry>> S3Backend::list(const std::string& folder) {
 }
 
 Result<ByteVector> S3Backend::read_record(const std::string& name, uint64_t bytes_max) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
   VARVE_ASSIGN(S3Contents contents, client_.read_all(key, bytes_max));
   return std::move(contents.bytes);
 }
@@ -373,26 +318,18 @@ Result<std::vector<std::string>> S3Backend::list_in_folders(const std::string& f
 }
 
 Result<std::vector<std::string>> S3Backend::unfinished(const std::string& folder) {
-  VARVE_ASSIGN(const std::string prefix, key_of(folder));
+  VARVE_ASSIGN(const std::string prefix, names_.key_of(folder));
   VARVE_ASSIGN(const std::vector<S3PendingUpload> uploads, client_.list_uploads(prefix + "/"));
   std::set<std::string> names;
   for (const S3PendingUpload& upload : uploads) {
-    if (const auto name = name_of(std::string_view(upload.key).substr(prefix.size() + 1)))
+    if (const auto name = BucketNames::name_of(std::string_view(upload.key).substr(prefix.size() + 1)))
       names.insert(unfinished_name(join_path(folder, *name)));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }
 
-Status S3Backend::remove_upload(const std::string& name) {
-  VARVE_ASSIGN(const std::string key, key_of(name.substr(0, name.size() - kUnsealedSuffix.size())));
-  VARVE_ASSIGN(const std::vector<S3PendingUpload> uploads, client_.list_uploads(key));
-  if (uploads.empty()) return Status::not_found("there is no such upload", name);
-  for (const S3PendingUpload& upload : uploads) VARVE_TRY(client_.abort_upload(upload.key, upload.id));
-  return {};
-}
-
 Result<FileStatus> S3Backend::status(const std::string& name) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
   const Result<S3Object> object = client_.head(key);
   if (object.ok()) return status_of(*object);
   if (object.status().code() != StatusCode::not_found) return object.status();
@@ -405,149 +342,22 @@ Result<FileStatus> S3Backend::status(const std::string& name) {
   return Status::not_found("no such object", name);
 }
 
-bool S3Backend::is_undecided(const std::string& name) {
-  const MutexLock lock(mutex_);
-  return undecided_.contains(name);
-}
-
 Status S3Backend::remove(const std::string& name) {
-  if (is_unfinished(name)) return remove_upload(name);
+  if (is_unfinished(name)) return remove_upload(client_, names_, name);
   // To remove what is not there is a success, too.
-  VARVE_ASSIGN(const std::string key, key_of(name));
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
   VARVE_TRY(client_.head(key).status());
   return remove_if_there(name);
 }
 
 Status S3Backend::remove_if_there(const std::string& name) {
-  if (is_undecided(name)) return {};  // a prune removes it in time
+  if (records_.is_undecided(name)) return {};  // a prune removes it in time
   if (is_unfinished(name)) {
-    const Status aborted = remove_upload(name);
+    const Status aborted = remove_upload(client_, names_, name);
     return aborted.code() == StatusCode::not_found ? Status() : aborted;
   }
-  VARVE_ASSIGN(const std::string key, key_of(name));
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
   return client_.remove(key);
-}
-
-// Records
-
-/// Makes `contents`, which may be its own, all that it says, if nobody has taken it away.
-Status S3Backend::write(Held& held, const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  const int64_t looked_at = client_.server_seconds();
-  const Result<std::string> etag = client_.put(key, contents, S3Condition::if_unchanged(held.etag));
-  if (!etag.ok()) return gone_if_busy(etag.status(), name);
-  held.etag = *etag;
-  held.looked_at = looked_at;
-  held.contents = ByteVector(contents.begin(), contents.end());
-  return {};
-}
-
-class S3Backend::Record final : public HeldRecord {
- public:
-  Record(S3Backend& backend, std::string name, std::string key, std::shared_ptr<Held> held)
-      : backend_(backend), name_(std::move(name)), key_(std::move(key)), held_(std::move(held)) {}
-  ~Record() override {
-    if (removal_.joinable()) removal_.join();
-    const MutexLock lock(backend_.mutex_);
-    backend_.held_.erase(name_);
-  }
-
-  Status rewrite(ByteSpan contents) override {
-    const MutexLock lock(held_->mutex);
-    return backend_.write(*held_, name_, contents);
-  }
-
-  Status become(const std::string& name, IfExists if_exists) override {
-    VARVE_ASSIGN(const std::string key, backend_.key_of(name));
-    const MutexLock lock(held_->mutex);
-    // The request that wrote what it says now was a look at it, too.
-    const int64_t age_seconds = backend_.client_.server_seconds() - held_->looked_at;
-    if (age_seconds < 0 || age_seconds > kLookSecondsMax) VARVE_TRY(backend_.write(*held_, name_, held_->contents));
-    // Nobody takes the record away for late_commit_seconds() from that look on, and the next request is of no effect
-    // 15 minutes after it, however long this process is stopped in between.
-    const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
-    const Status published = backend_.client_.put(key, held_->contents, condition, held_->looked_at).status();
-    // Busy: it came too late, and certainly had no effect.
-    if (published.code() == StatusCode::already_exists || published.code() == StatusCode::busy) return published;
-    if (!published.ok()) {
-      const MutexLock undecided_lock(backend_.mutex_);
-      backend_.undecided_.insert(name_);
-      return published.with_context("nobody knows whether " + name + " was published");
-    }
-    remove_later();
-    return {};
-  }
-
- private:
-  /// The set is there: nobody needs to wait for that.
-  void remove_later() {
-    const auto remove = [this] { backend_.client_.remove(key_).ignore("a prune removes it in time"); };
-    Result<Thread> started = start_thread(remove);
-    if (!started.ok()) return remove();
-    removal_ = *std::move(started);
-  }
-
-  S3Backend& backend_;
-  const std::string name_, key_;
-  const std::shared_ptr<Held> held_;
-  Thread removal_;
-};
-
-Status S3Backend::publish(const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  return client_.put(key, contents, S3Condition::if_absent()).status();
-}
-
-Status S3Backend::replace(const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  return client_.put(key, contents, S3Condition::none()).status();
-}
-
-Result<std::unique_ptr<HeldRecord>> S3Backend::hold(const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  VARVE_ASSIGN(std::string etag, client_.put(key, contents, S3Condition::if_absent()));
-  auto held = std::make_shared<Held>(contents, std::move(etag));
-  {
-    const MutexLock lock(mutex_);
-    held_[name] = held;
-  }
-  return std::unique_ptr<HeldRecord>(std::make_unique<Record>(*this, name, key, std::move(held)));
-}
-
-std::shared_ptr<S3Backend::Held> S3Backend::held(const std::string& name) {
-  const MutexLock lock(mutex_);
-  const auto found = held_.find(name);
-  return found == held_.end() ? nullptr : found->second;
-}
-
-Status S3Backend::touch(const std::string& name) {
-  if (const std::shared_ptr<Held> own = held(name)) {
-    const MutexLock lock(own->mutex);
-    return write(*own, name, own->contents);
-  }
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  VARVE_ASSIGN(const S3Contents contents, client_.read_all(key, kRecordBytesMax));
-  return gone_if_busy(client_.put(key, contents.bytes, S3Condition::if_unchanged(contents.etag)).status(), name);
-}
-
-Status S3Backend::remove_unchanged(const std::string& name, ByteSpan contents) {
-  VARVE_ASSIGN(const std::string key, key_of(name));
-  const Result<S3Contents> there = client_.read_all(key, kRecordBytesMax);
-  if (there.status().code() == StatusCode::not_found) return {};
-  VARVE_TRY(there.status());
-  if (as_text(there->bytes) != as_text(contents)) return {};
-  // Services remove without conditions alone. What says this can be nobody's any more.
-  const Status taken = client_.put(key, as_bytes(kTakenAway), S3Condition::if_unchanged(there->etag)).status();
-  if (taken.code() == StatusCode::busy) return {};
-  VARVE_TRY(taken);
-  return client_.remove(key);
-}
-
-Result<int64_t> S3Backend::now() {
-  VARVE_ASSIGN(const std::string key, key_of(join_path(root_, "varve.store")));
-  const Status asked = client_.head(key).status();
-  if (asked.code() != StatusCode::not_found) VARVE_TRY(asked);
-  return nanoseconds_of(client_.server_seconds());
 }
 
 Result<uint64_t> S3Backend::free_bytes(const std::string& folder) {

@@ -34,7 +34,7 @@ struct ABucket : testing::Test, InABucket {
 };
 
 TEST_F(ABucket, HasKeysThatNoProxyWritesInAnotherWay) {
-  ASSERT_TRUE(bucket.publish(name("parts/job+a@7.part"), as_bytes("text")).ok());
+  ASSERT_TRUE(bucket.records().publish(name("parts/job+a@7.part"), as_bytes("text")).ok());
   EXPECT_TRUE(has("parts/job~2ba~407.part"));
   EXPECT_EQ(bucket.list(name("parts")).value().at(0).name, "job+a@7.part");
   // What others have put there is none of ours.
@@ -44,7 +44,7 @@ TEST_F(ABucket, HasKeysThatNoProxyWritesInAnotherWay) {
 }
 
 TEST_F(ABucket, NeverForgetsACommitOfWhichNobodyKnowsWhetherItHappened) {
-  const auto lease = bucket.hold(name("writers/1"), as_bytes("1 host\n")).value();
+  const auto lease = bucket.records().hold(name("writers/1"), as_bytes("1 host\n")).value();
   ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
   bool silent = false;
   service.set_faults([&](const HttpRequest& request) {
@@ -59,13 +59,13 @@ TEST_F(ABucket, NeverForgetsACommitOfWhichNobodyKnowsWhetherItHappened) {
 }
 
 TEST_F(ABucket, LeavesARecordAloneThatWasRewrittenJustBeforeItIsTakenAway) {
-  const auto lease = bucket.hold(name("writers/1"), as_bytes("1 host\n")).value();
+  const auto lease = bucket.records().hold(name("writers/1"), as_bytes("1 host\n")).value();
   bool once = false;
   service.set_before_effect([&](const HttpRequest& request) {
     if (request.method != HttpMethod::put || std::exchange(once, true)) return;
     EXPECT_TRUE(lease->rewrite(as_bytes("record")).ok());
   });
-  ASSERT_TRUE(bucket.remove_unchanged(name("writers/1"), as_bytes("1 host\n")).ok());
+  ASSERT_TRUE(bucket.records().remove_unchanged(name("writers/1"), as_bytes("1 host\n")).ok());
   EXPECT_EQ(service.object("runs/writers/1"), "record");
   EXPECT_TRUE(lease->become(name("sets/job/1.set"), IfExists::refuse).ok());
 }
@@ -73,7 +73,7 @@ TEST_F(ABucket, LeavesARecordAloneThatWasRewrittenJustBeforeItIsTakenAway) {
 TEST_F(ABucket, CommitsOnceThoughRepliesAreLost) {
   for (int round = 0; round < 50; ++round) {
     const std::string number = std::to_string(round);
-    auto lease = bucket.hold(name("writers/" + number), as_bytes("1 host\n")).value();
+    auto lease = bucket.records().hold(name("writers/" + number), as_bytes("1 host\n")).value();
     ASSERT_TRUE(lease->rewrite(as_bytes("record " + number)).ok());
     service.fail_next({round % 2 == 0 ? S3Fault::lost_reply : S3Fault::repeated});
     ASSERT_TRUE(lease->become(name("sets/job/" + number + ".set"), IfExists::refuse).ok());
@@ -84,7 +84,7 @@ TEST_F(ABucket, CommitsOnceThoughRepliesAreLost) {
 }
 
 TEST_F(ABucket, CommitsWithoutAnotherLookIfTheLastWasJustNow) {
-  const auto lease = bucket.hold(name("writers/1"), as_bytes("1 host\n")).value();
+  const auto lease = bucket.records().hold(name("writers/1"), as_bytes("1 host\n")).value();
   ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
   const uint64_t before = bucket.client().counters().of(S3Verb::put);
   ASSERT_TRUE(lease->become(name("sets/job/1.set"), IfExists::refuse).ok());
@@ -109,7 +109,7 @@ TEST_F(ABucket, HasNoObjectOfWhichAPartFailed) {
 }
 
 TEST_F(ABucket, NeedsBothListsWhereNoneHasAChecksum) {
-  ASSERT_TRUE(bucket.publish(name("sets/job/1.set"), as_bytes("record")).ok());
+  ASSERT_TRUE(bucket.records().publish(name("sets/job/1.set"), as_bytes("record")).ok());
   int lists = 0;
   service.set_faults([&](const HttpRequest& request) {
     if (request.query.find("list-type=2") == std::string::npos) return S3Fault::none;

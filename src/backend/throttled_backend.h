@@ -39,40 +39,30 @@ class ThrottledBackend final : public Backend {
   Result<std::unique_ptr<ObjectWriter>> put(const std::string& name, PutOptions options = {}) override;
 
   const std::string& root() const override { return inner_.root(); }
+  Records& records() override { return inner_.records(); }
   Result<std::unique_ptr<RangeReader>> open(const std::string& name) override { return inner_.open(name); }
   Result<std::vector<DirectoryEntry>> list(const std::string& folder) override { return inner_.list(folder); }
   Result<std::vector<std::string>> unfinished(const std::string& folder) override { return inner_.unfinished(folder); }
   Result<FileStatus> status(const std::string& name) override { return inner_.status(name); }
+  Status remove(const std::string& name) override { return inner_.remove(name); }
+  Status settle(const std::string& folder) override { return inner_.settle(folder); }
+  Result<std::unique_ptr<PowerWatch>> watch_power() override { return inner_.watch_power(); }
+  Result<uint64_t> free_bytes(const std::string& folder) override { return inner_.free_bytes(folder); }
+  std::string shown_path(const std::string& name) const override { return inner_.shown_path(name); }
+  Status make_folder(const std::string& folder) override { return inner_.make_folder(folder); }
+  Status remove_folder(const std::string& folder) override { return inner_.remove_folder(folder); }
+  size_t operations_at_once() const override { return inner_.operations_at_once(); }
+  Status remove_if_there(const std::string& name) override { return inner_.remove_if_there(name); }
+  Result<ByteVector> read_record(const std::string& name, uint64_t bytes_max) override {
+    return inner_.read_record(name, bytes_max);
+  }
   Result<std::map<std::string, Result<FileStatus>>> list_with_status(const std::string& folder) override {
     return inner_.list_with_status(folder);
   }
   Result<std::vector<std::string>> list_in_folders(const std::string& folder) override {
     return inner_.list_in_folders(folder);
   }
-  Result<ByteVector> read_record(const std::string& name, uint64_t bytes_max) override {
-    return inner_.read_record(name, bytes_max);
-  }
-  Status remove(const std::string& name) override { return inner_.remove(name); }
-  Status remove_if_there(const std::string& name) override { return inner_.remove_if_there(name); }
-  Status settle(const std::string& folder) override { return inner_.settle(folder); }
   Status settle_with_folders(const std::string& folder) override { return inner_.settle_with_folders(folder); }
-  Status publish(const std::string& name, ByteSpan contents) override { return inner_.publish(name, contents); }
-  Status replace(const std::string& name, ByteSpan contents) override { return inner_.replace(name, contents); }
-  Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override {
-    return inner_.hold(name, contents);
-  }
-  Status touch(const std::string& name) override { return inner_.touch(name); }
-  Status remove_unchanged(const std::string& name, ByteSpan contents) override {
-    return inner_.remove_unchanged(name, contents);
-  }
-  double late_commit_seconds() const override { return inner_.late_commit_seconds(); }
-  size_t operations_at_once() const override { return inner_.operations_at_once(); }
-  Result<std::unique_ptr<PowerWatch>> watch_power() override { return inner_.watch_power(); }
-  Result<int64_t> now() override { return inner_.now(); }
-  Result<uint64_t> free_bytes(const std::string& folder) override { return inner_.free_bytes(folder); }
-  std::string shown_path(const std::string& name) const override { return inner_.shown_path(name); }
-  Status make_folder(const std::string& folder) override { return inner_.make_folder(folder); }
-  Status remove_folder(const std::string& folder) override { return inner_.remove_folder(folder); }
 
  private:
   Backend& inner_;

@@ -32,7 +32,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   VARVE_ASSIGN(lease->power_, store.backend().watch_power());
   lease->path_ = join_path(store.writers_path(), id->hex());
   Result<std::unique_ptr<HeldRecord>> record =
-      store.backend().hold(lease->path_, as_bytes(lease_text(own_process_number())));
+      store.backend().records().hold(lease->path_, as_bytes(lease_text(own_process_number())));
   if (!record.ok()) {
     if (record.status().code() != StatusCode::permission_denied) return record.status();
     return record.status().with_hint("the store is not writable by this user");
@@ -78,22 +78,22 @@ bool WriterLease::is_plain(std::string_view text) {
 Result<bool> WriterLease::give_up(const Store& store, const std::string& lease_name, double silent_seconds) {
   Backend& backend = store.backend();
   const std::string path = join_path(store.writers_path(), lease_name);
-  if (backend.late_commit_seconds() == 0) {
+  if (backend.records().late_commit_seconds() == 0) {
     VARVE_TRY(backend.remove_if_there(path));
     return true;
   }
   const Result<ByteVector> raw = backend.read_record(path, kSetRecordBytesMax);
   if (raw.status().code() == StatusCode::not_found) return true;
   VARVE_TRY(raw.status());
-  if (!is_plain(as_text(*raw)) && silent_seconds < backend.late_commit_seconds()) return false;
-  VARVE_TRY(backend.remove_unchanged(path, *raw));
+  if (!is_plain(as_text(*raw)) && silent_seconds < backend.records().late_commit_seconds()) return false;
+  VARVE_TRY(backend.records().remove_unchanged(path, *raw));
   return backend.status(path).status().code() == StatusCode::not_found;
 }
 
 void WriterLease::beat() {
   const MutexLock lock(mutex_);
   while (!ended_.wait_for(mutex_, kHeartbeat, [this]() VARVE_REQUIRES(mutex_) { return ending_; })) {
-    store_.backend().touch(path_).ignore("a lost lease is noticed at the commit");
+    store_.backend().records().touch(path_).ignore("a lost lease is noticed at the commit");
   }
 }
 
@@ -304,7 +304,8 @@ Status remove_part(const Store& store, const PartName& name) {
 Status publish_failure(const Store& store, const PartName& name, const Status& why) {
   VARVE_TRY(make_folder_durably(store.backend(), store.parts_path()));
   // The name alone tells that the part will not come.
-  const Status told = store.backend().hold(part_path(store, name, PartName::Kind::failed), encode_status(why)).status();
+  const Status told =
+      store.backend().records().hold(part_path(store, name, PartName::Kind::failed), encode_status(why)).status();
   return told.code() == StatusCode::already_exists ? Status() : told;
 }
 

@@ -53,7 +53,7 @@ Status condemn_arenas(const Store& store, const std::set<ArenaId>& arenas) {
     if (there.code() == StatusCode::not_found) continue;
     VARVE_TRY(there);
     // Empty: the prune that takes it up waits for all writers that it finds then.
-    const Status marked = backend.hold(join_path(store.condemned_path(), arena.hex()), {}).status();
+    const Status marked = backend.records().hold(join_path(store.condemned_path(), arena.hex()), {}).status();
     if (!marked.ok() && marked.code() != StatusCode::already_exists) return marked;
   }
   return backend.settle(store.condemned_path());

@@ -161,7 +161,7 @@ Result<JobLease::Seen> JobLease::look() const {
 /// Of several runs that come at once, one gets it: the names of files decide.
 Status JobLease::take() {
   for (int tries = 0; tries < kTriesMax; ++tries) {
-    const Status named = store_.backend().publish(path_, text_);
+    const Status named = store_.backend().records().publish(path_, text_);
     if (named.code() != StatusCode::already_exists) return named;
     const Result<Seen> seen = look();
     if (seen.status().code() == StatusCode::not_found) continue;
@@ -171,14 +171,14 @@ Status JobLease::take() {
       if (!dead) continue;
     }
     // A run that was faster may have taken it meanwhile.
-    VARVE_TRY(store_.backend().remove_unchanged(path_, seen->text));
+    VARVE_TRY(store_.backend().records().remove_unchanged(path_, seen->text));
   }
   return Status::busy("many runs of this job are being started", terms_.job);
 }
 
 /// How long ago the last sign of life was, by what the store stamps files with now.
 Result<double> JobLease::silence_of(const Seen& seen) const {
-  VARVE_ASSIGN(const int64_t now_ns, store_.backend().now());
+  VARVE_ASSIGN(const int64_t now_ns, store_.backend().records().now());
   return static_cast<double>(now_ns - seen.modified_ns) * 1e-9;
 }
 
@@ -243,13 +243,13 @@ Result<bool> JobLease::beat_once(std::optional<LeaseHolder>& other) {
   Result<Seen> seen = look();
   if (seen.status().code() == StatusCode::not_found) {
     // Somebody has removed it, or is about to put it back.
-    store_.backend().publish(path_, text_).ignore("the next sign of life makes it anew");
+    store_.backend().records().publish(path_, text_).ignore("the next sign of life makes it anew");
     seen = look();
   }
   VARVE_TRY(seen.status());
   other = seen->holder;
   if (seen->text != text_) return false;
-  VARVE_TRY(store_.backend().touch(path_));
+  VARVE_TRY(store_.backend().records().touch(path_));
   return true;
 }
 
@@ -280,7 +280,7 @@ Status JobLease::release() {
   if (!held_ || !reached) return {};
   held_ = false;
   const Result<Seen> seen = look();
-  return seen.ok() && seen->text == text_ ? store_.backend().remove_unchanged(path_, text_) : Status();
+  return seen.ok() && seen->text == text_ ? store_.backend().records().remove_unchanged(path_, text_) : Status();
 }
 
 Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {

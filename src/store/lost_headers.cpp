@@ -108,7 +108,7 @@ Result<std::vector<std::string>> restore_store_headers(const std::vector<Backend
     VARVE_ASSIGN(const StoreHeader header, lost_header(places, *place));
     const ByteVector raw = encode_store_header(header);
     // A damaged one is replaced; where there is none, somebody else may be making one now.
-    VARVE_TRY(is_damaged ? place->replace(path, raw) : place->publish(path, raw));
+    VARVE_TRY(is_damaged ? place->records().replace(path, raw) : place->records().publish(path, raw));
     made.push_back(place->shown_path(path));
   }
   return made;

@@ -321,7 +321,7 @@ class Pruner {
   Status remove_dead_leases() {
     VARVE_ASSIGN(auto writers, leases());
     if (writers.empty()) return {};
-    VARVE_ASSIGN(int64_t now_ns, backend_.now());
+    VARVE_ASSIGN(int64_t now_ns, backend_.records().now());
     for (const auto& [name, beat_ns] : writers) {
       const bool silent = static_cast<double>(now_ns - beat_ns) >= options_.silence_seconds * 1e9;
       if (!silent && !WriterLease::known_dead(store_, name)) continue;
@@ -340,7 +340,7 @@ class Pruner {
     VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store_));
     VARVE_ASSIGN(const std::vector<PartName> failures, list_parts(store_, PartName::Kind::failed));
     if (parts.empty() && failures.empty()) return {};
-    VARVE_ASSIGN(const int64_t now_ns, backend_.now());
+    VARVE_ASSIGN(const int64_t now_ns, backend_.records().now());
     VARVE_TRY(remove_old_parts(parts, PartName::Kind::delivered, now_ns));
     return remove_old_parts(failures, PartName::Kind::failed, now_ns);
   }
@@ -401,7 +401,8 @@ class Pruner {
         const MutexLock lock(mutex);
         if (!full.ok()) return {};
       }
-      Result<std::unique_ptr<HeldRecord>> mark = backend_.hold(join_path(store_.condemned_path(), ids[i].hex()), {});
+      Result<std::unique_ptr<HeldRecord>> mark =
+          backend_.records().hold(join_path(store_.condemned_path(), ids[i].hex()), {});
       if (mark.status().code() == StatusCode::no_space) {
         const MutexLock lock(mutex);
         full = mark.status();

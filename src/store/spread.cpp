@@ -134,7 +134,7 @@ Status grow(const Growth& growth) {
     VARVE_TRY(write_spread_member(backend, {growth.store, place, count}));
     if (!added) continue;
     for (const char* folder : {"arenas", "index"}) VARVE_TRY(backend.make_folder(join_path(path, folder)));
-    VARVE_TRY(backend.replace(Store::header_path(path), growth.header));
+    VARVE_TRY(backend.records().replace(Store::header_path(path), growth.header));
     VARVE_TRY(settle_root(backend));
   }
   return {};

@@ -31,7 +31,7 @@ Result<std::optional<SpreadMember>> read_spread_member(Backend& backend) {
 }
 
 Status write_spread_member(Backend& backend, const SpreadMember& member) {
-  return backend.replace(member_path(backend), as_bytes(encode_spread_member(member)));
+  return backend.records().replace(member_path(backend), as_bytes(encode_spread_member(member)));
 }
 
 Status missing_store(Backend& backend) {
@@ -167,12 +167,13 @@ Status Store::create(Backend& backend, const CreateStoreOptions& options) {
       return Status::already_exists("there is something else already", path, "name a place with nothing in it");
   }
   VARVE_ASSIGN(const UniqueId id, options.id ? Result<UniqueId>(*options.id) : UniqueId::random());
-  if (options.member) VARVE_TRY(backend.publish(member_path(backend), as_bytes(encode_spread_member(*options.member))));
+  if (options.member)
+    VARVE_TRY(backend.records().publish(member_path(backend), as_bytes(encode_spread_member(*options.member))));
   for (const std::string_view folder : kStoreFolders) VARVE_TRY(backend.make_folder(join_path(path, folder)));
   // The header comes last: without it there is no store yet, and what is there may be removed. Of two who make a store
   // at the same time, one gets it.
-  VARVE_TRY(
-      backend.publish(header, encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
+  VARVE_TRY(backend.records().publish(
+      header, encode_store_header({id, options.algorithm, static_cast<uint8_t>(options.score_bytes)})));
   return settle_root(backend);
 }
 

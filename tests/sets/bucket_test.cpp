@@ -214,7 +214,7 @@ TEST(AWriter, ThatIsStoppedRightAfterItsLastLookCommitsNothingLate) {
 }
 
 TEST_F(InABucket, ALookThatIsLongAgoDoesNotDoForACommit) {
-  const auto lease = own->hold(own->root() + "/writers/1", as_bytes("1 host\n")).value();
+  const auto lease = own->records().hold(own->root() + "/writers/1", as_bytes("1 host\n")).value();
   ASSERT_TRUE(lease->rewrite(as_bytes("record")).ok());
   clock.advance(100);
   ASSERT_TRUE(own->remove(own->root() + "/writers/1").ok());

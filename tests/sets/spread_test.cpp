@@ -324,7 +324,7 @@ TEST_F(SpreadStores, SayAtWhichPlaceADamagedArenaLies) {
   raw.at(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7) ^= std::byte{1};
   for (FolderBackend* const place : {&b, &a}) {
     const std::string there = place->root() + "/arenas/" + name;
-    ASSERT_TRUE(place->replace(there, raw).ok());
+    ASSERT_TRUE(place->records().replace(there, raw).ok());
     if (place == &a) b.remove("/b/arenas/" + name).ignore("as rebalancing does");
     store->drop_arena_cache();
     const VerifyReport report = verify_store(*store, true).value();

@@ -288,9 +288,9 @@ TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   const std::string path = Store::header_path(backend.root());
   const ByteVector header = backend.read_record(path, 4096).value();
   const StoreHeader other{UniqueId::random().value()};
-  EXPECT_EQ(backend.replace(path, encode_store_header(other)).code(), StatusCode::permission_denied);
-  EXPECT_EQ(backend.replace(path, as_bytes("nonsense")).code(), StatusCode::permission_denied);
-  EXPECT_EQ(backend.publish(path, encode_store_header(other)).code(), StatusCode::already_exists);
+  EXPECT_EQ(backend.records().replace(path, encode_store_header(other)).code(), StatusCode::permission_denied);
+  EXPECT_EQ(backend.records().replace(path, as_bytes("nonsense")).code(), StatusCode::permission_denied);
+  EXPECT_EQ(backend.records().publish(path, encode_store_header(other)).code(), StatusCode::already_exists);
   EXPECT_EQ(backend.remove(path).code(), StatusCode::permission_denied);
   EXPECT_EQ(code_of(Message::resume, "varve.store"), StatusCode::permission_denied);
   EXPECT_EQ(code_of(Message::create, "varve.store"), StatusCode::permission_denied);

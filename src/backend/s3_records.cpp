@@ -1,0 +1,194 @@
+#include "backend/s3_records.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace varve {
+
+namespace {
+constexpr uint64_t kBucketRecordBytesMax = 64_MiB;
+/// A look at a record that is older than this does not do for its commit, as that could take long, too.
+constexpr int64_t kLookSecondsMax = 60;
+/// What a record says from when it is taken away until it is gone. It looks like a lease whose writer is not known.
+constexpr std::string_view kTakenAway = "0 taken away\n";
+
+bool is_plain_in_keys(char letter) {
+  return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+         letter == '-' || letter == '.' || letter == '_' || letter == '/';
+}
+
+/// Keys have few kinds of letters (check_s3_key()): of others, and of "~", the hexadecimal number stands behind a "~".
+std::string escaped(std::string_view name) {
+  std::string key;
+  for (const char letter : name) {
+    if (is_plain_in_keys(letter)) {
+      key.push_back(letter);
+    } else {
+      key += fmt::format("~{:02x}", static_cast<unsigned char>(letter));
+    }
+  }
+  return key;
+}
+
+std::optional<unsigned> hex_digit(char digit) {
+  if (digit >= '0' && digit <= '9') return static_cast<unsigned>(digit - '0');
+  if (digit >= 'a' && digit <= 'f') return static_cast<unsigned>(digit - 'a') + 10;
+  return std::nullopt;
+}
+
+/// A write that needs its object unchanged, and finds another or none.
+Status gone_if_busy(const Status& status, const std::string& name) {
+  return status.code() == StatusCode::busy ? Status::not_found("somebody has taken the record away", name) : status;
+}
+}  // namespace
+
+Result<std::string> BucketNames::key_of(const std::string& name) const {
+  if (name == root_) return prefix_;
+  if (!name.starts_with(root_ + "/")) return Status::internal("this is no name in the bucket's part", name);
+  return prefix_ + escaped(std::string_view(name).substr(root_.size() + 1));
+}
+
+std::optional<std::string> BucketNames::name_of(std::string_view key) {
+  std::string name;
+  for (size_t i = 0; i < key.size(); ++i) {
+    if (key[i] != '~') {
+      name.push_back(key[i]);
+      continue;
+    }
+    const auto high = i + 2 < key.size() ? hex_digit(key[i + 1]) : std::nullopt;
+    const auto low = high ? hex_digit(key[i + 2]) : std::nullopt;
+    if (!low) return std::nullopt;
+    name.push_back(static_cast<char>(16 * *high + *low));
+    i += 2;
+  }
+  // One spelling alone.
+  return escaped(name) == key ? std::optional(name) : std::nullopt;
+}
+
+bool S3Records::is_undecided(const std::string& name) {
+  const MutexLock lock(mutex_);
+  return undecided_.contains(name);
+}
+
+/// Makes `contents`, which may be its own, all that it says, if nobody has taken it away.
+Status S3Records::write(Held& held, const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  const int64_t looked_at = client_.server_seconds();
+  const Result<std::string> etag = client_.put(key, contents, S3Condition::if_unchanged(held.etag));
+  if (!etag.ok()) return gone_if_busy(etag.status(), name);
+  held.etag = *etag;
+  held.looked_at = looked_at;
+  held.contents = ByteVector(contents.begin(), contents.end());
+  return {};
+}
+
+class S3Records::Record final : public HeldRecord {
+ public:
+  Record(S3Records& records, std::string name, std::string key, std::shared_ptr<Held> held)
+      : records_(records), name_(std::move(name)), key_(std::move(key)), held_(std::move(held)) {}
+  ~Record() override {
+    if (removal_.joinable()) removal_.join();
+    const MutexLock lock(records_.mutex_);
+    records_.held_.erase(name_);
+  }
+
+  Status rewrite(ByteSpan contents) override {
+    const MutexLock lock(held_->mutex);
+    return records_.write(*held_, name_, contents);
+  }
+
+  Status become(const std::string& name, IfExists if_exists) override {
+    VARVE_ASSIGN(const std::string key, records_.names_.key_of(name));
+    const MutexLock lock(held_->mutex);
+    // The request that wrote what it says now was a look at it, too.
+    const int64_t age_seconds = records_.client_.server_seconds() - held_->looked_at;
+    if (age_seconds < 0 || age_seconds > kLookSecondsMax) VARVE_TRY(records_.write(*held_, name_, held_->contents));
+    // Nobody takes the record away for late_commit_seconds() from that look on, and the next request is of no effect
+    // 15 minutes after it, however long this process is stopped in between.
+    const auto condition = if_exists == IfExists::refuse ? S3Condition::if_absent() : S3Condition::none();
+    const Status published = records_.client_.put(key, held_->contents, condition, held_->looked_at).status();
+    // Busy: it came too late, and certainly had no effect.
+    if (published.code() == StatusCode::already_exists || published.code() == StatusCode::busy) return published;
+    if (!published.ok()) {
+      const MutexLock undecided_lock(records_.mutex_);
+      records_.undecided_.insert(name_);
+      return published.with_context("nobody knows whether " + name + " was published");
+    }
+    remove_later();
+    return {};
+  }
+
+ private:
+  /// The set is there: nobody needs to wait for that.
+  void remove_later() {
+    const auto remove = [this] { records_.client_.remove(key_).ignore("a prune removes it in time"); };
+    Result<Thread> started = start_thread(remove);
+    if (!started.ok()) return remove();
+    removal_ = *std::move(started);
+  }
+
+  S3Records& records_;
+  const std::string name_, key_;
+  const std::shared_ptr<Held> held_;
+  Thread removal_;
+};
+
+Status S3Records::publish(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  return client_.put(key, contents, S3Condition::if_absent()).status();
+}
+
+Status S3Records::replace(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  return client_.put(key, contents, S3Condition::none()).status();
+}
+
+Result<std::unique_ptr<HeldRecord>> S3Records::hold(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  VARVE_ASSIGN(std::string etag, client_.put(key, contents, S3Condition::if_absent()));
+  auto held = std::make_shared<Held>(contents, std::move(etag));
+  {
+    const MutexLock lock(mutex_);
+    held_[name] = held;
+  }
+  return std::unique_ptr<HeldRecord>(std::make_unique<Record>(*this, name, key, std::move(held)));
+}
+
+std::shared_ptr<S3Records::Held> S3Records::held(const std::string& name) {
+  const MutexLock lock(mutex_);
+  const auto found = held_.find(name);
+  return found == held_.end() ? nullptr : found->second;
+}
+
+Status S3Records::touch(const std::string& name) {
+  if (const std::shared_ptr<Held> own = held(name)) {
+    const MutexLock lock(own->mutex);
+    return write(*own, name, own->contents);
+  }
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  VARVE_ASSIGN(const S3Contents contents, client_.read_all(key, kBucketRecordBytesMax));
+  return gone_if_busy(client_.put(key, contents.bytes, S3Condition::if_unchanged(contents.etag)).status(), name);
+}
+
+Status S3Records::remove_unchanged(const std::string& name, ByteSpan contents) {
+  VARVE_ASSIGN(const std::string key, names_.key_of(name));
+  const Result<S3Contents> there = client_.read_all(key, kBucketRecordBytesMax);
+  if (there.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(there.status());
+  if (as_text(there->bytes) != as_text(contents)) return {};
+  // Services remove without conditions alone. What says this can be nobody's any more.
+  const Status taken = client_.put(key, as_bytes(kTakenAway), S3Condition::if_unchanged(there->etag)).status();
+  if (taken.code() == StatusCode::busy) return {};
+  VARVE_TRY(taken);
+  return client_.remove(key);
+}
+
+Result<int64_t> S3Records::now() {
+  VARVE_ASSIGN(const std::string key, names_.key_of(join_path(names_.root(), "varve.store")));
+  const Status asked = client_.head(key).status();
+  if (asked.code() != StatusCode::not_found) VARVE_TRY(asked);
+  return client_.server_seconds() * 1'000'000'000;
+}
+
+}  // namespace varve

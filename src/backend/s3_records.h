@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "core/sync.h"
+#include "s3/s3_client.h"
+
+namespace varve {
+
+/// What is called how in a part of a bucket (FORMAT.md, "In a bucket"): names begin with the part's address, keys with
+/// its prefix.
+class BucketNames {
+ public:
+  explicit BucketNames(const S3Place& place) : root_(place.to_string()), prefix_(place.prefix) {}
+
+  const std::string& root() const { return root_; }
+  const std::string& prefix() const { return prefix_; }
+  Result<std::string> key_of(const std::string& name) const;
+  /// What lies below a key, as a name; none if no name of ours has this key.
+  static std::optional<std::string> name_of(std::string_view key);
+
+ private:
+  const std::string root_, prefix_;
+};
+
+/// The records in a part of a bucket. A record becomes an object by one PUT that fails if the name is taken, after the
+/// record was seen to be there still; the request is signed as of that moment, and no service takes it later than 15
+/// minutes after it. So a record that says what is to be committed may be removed by others only when it has not been
+/// touched for late_commit_seconds().
+class S3Records final : public Records {
+ public:
+  /// `client` and `names` outlive it.
+  S3Records(S3Client& client, const BucketNames& names) : client_(client), names_(names) {}
+
+  Status publish(const std::string& name, ByteSpan contents) override;
+  Status replace(const std::string& name, ByteSpan contents) override;
+  Result<std::unique_ptr<HeldRecord>> hold(const std::string& name, ByteSpan contents) override;
+  Status touch(const std::string& name) override;
+  Status remove_unchanged(const std::string& name, ByteSpan contents) override;
+  double late_commit_seconds() const override { return 3600; }
+  Result<int64_t> now() override;
+
+  /// Whether nobody knows yet if this record has become an object: what it needs must stay.
+  bool is_undecided(const std::string& name);
+
+ private:
+  /// A record of which this process knows what it says.
+  struct Held {
+    Held(ByteSpan says, std::string is) : contents(says.begin(), says.end()), etag(std::move(is)) {}
+    Mutex mutex;  ///< orders all writes of the record
+    ByteVector contents VARVE_GUARDED_BY(mutex);
+    std::string etag VARVE_GUARDED_BY(mutex);
+    /// By the service's clock: the record was written anew, and with this, after that. 0: never.
+    int64_t looked_at VARVE_GUARDED_BY(mutex) = 0;
+  };
+  class Record;
+  std::shared_ptr<Held> held(const std::string& name);
+  Status write(Held& held, const std::string& name, ByteSpan contents) VARVE_REQUIRES(held.mutex);
+
+  S3Client& client_;
+  const BucketNames& names_;
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Held>> held_ VARVE_GUARDED_BY(mutex_);
+  std::set<std::string> undecided_ VARVE_GUARDED_BY(mutex_);
+};
+
+}  // namespace varve
