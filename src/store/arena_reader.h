@@ -12,6 +12,43 @@
 
 namespace varve {
 
+/// The frames in the file of a sealed arena, as they lie there, against their checksums. Thread-safe.
+class ArenaFrames {
+ public:
+  /// How much of a frame is read.
+  enum class Part : uint8_t {
+    meta,            ///< no body
+    unchecked_body,  ///< for who checks all that they use of it
+    all,
+  };
+  struct Raw {
+    Buffer storage;  ///< what the spans are in
+    ByteSpan meta, body;
+    uint32_t body_crc = 0;  ///< as the header says
+  };
+  /// `path`: for messages. `bytes`: of the file.
+  ArenaFrames(std::string path, const ArenaId& arena, std::unique_ptr<RangeReader> file, uint64_t bytes)
+      : path_(std::move(path)), arena_(arena), file_(std::move(file)), bytes_(bytes) {}
+
+  const std::string& path() const { return path_; }
+  const ArenaId& arena() const { return arena_; }
+  uint64_t bytes() const { return bytes_; }
+  RangeReader& file() const { return *file_; }
+
+  Result<FrameHeader> read_header(uint64_t offset) const;
+  /// corrupt also if the frame is not what `entry` says of it.
+  Result<Raw> read(FrameKind kind, const FrameEntry& entry, Part part) const;
+  Status check_body(const Raw& frame, const FrameEntry& entry) const;
+  /// `status`, with where that is in the file.
+  Status at(const Status& status, uint64_t offset) const;
+
+ private:
+  std::string path_;
+  ArenaId arena_;
+  std::unique_ptr<RangeReader> file_;
+  uint64_t bytes_;
+};
+
 /// Reads a sealed arena, which is immutable. Thread-safe. Everything read is checked: headers and meta parts against
 /// their checksums, packs' tables and nodes against their scores, bodies against their checksums, or, where they are
 /// nothing but chunks, chunk by chunk against these' scores (Pack).
@@ -22,11 +59,11 @@ class ArenaReader {
   static Result<std::shared_ptr<ArenaReader>> open(Backend& backend, const std::string& path, const ArenaId& id,
                                                    const UniqueId& store, const ScoreFunction& score);
 
-  const ArenaId& id() const { return id_; }
+  const ArenaId& id() const { return frames_.arena(); }
   /// For messages (Backend::shown_path).
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return frames_.path(); }
   const ArenaIndex& index() const { return index_; }
-  uint64_t bytes() const { return bytes_; }
+  uint64_t bytes() const { return frames_.bytes(); }
   const Status& index_status() const { return index_status_; }
   /// Why index() may lack what the arena holds: some of its frames could not be read when they were looked for. OK: it
   /// lacks nothing but what is damaged.
@@ -41,11 +78,7 @@ class ArenaReader {
   /// A node's content, verified.
   Result<ByteVector> read_node(size_t ordinal) const;
 
-  struct RawFrame {
-    Buffer storage;  ///< what the spans are in
-    ByteSpan meta, body;
-    uint32_t body_crc = 0;  ///< as the header says
-  };
+  using RawFrame = ArenaFrames::Raw;
   /// A frame as it lies there, checksums verified.
   Result<RawFrame> read_raw(FrameKind kind, size_t ordinal) const;
 
@@ -57,28 +90,14 @@ class ArenaReader {
               ProgressSink& progress = null_progress()) const;
 
  private:
-  ArenaReader(std::string path, const ArenaId& id, const ScoreFunction& score)
-      : path_(std::move(path)), id_(id), score_(score) {}
+  ArenaReader(ArenaFrames frames, const ScoreFunction& score) : frames_(std::move(frames)), score_(score) {}
   Status load_index();
   Status scan_frames();
-  void note_unread(const Status& failure);
-  Result<FrameHeader> read_header(uint64_t offset) const;
-  enum class Part : uint8_t {
-    meta,            ///< no body
-    unchecked_body,  ///< for who checks all that they use of it
-    all,
-  };
-  Result<RawFrame> read_parts(FrameKind kind, const FrameEntry& entry, Part part) const;
-  Status check_body(const RawFrame& frame, const FrameEntry& entry) const;
   Status verify_frame(const FrameHeader& header, bool deep, std::optional<Score>& known) const;
   void build_maps();
-  Status at(const Status& status, uint64_t offset) const;
 
-  std::string path_;
-  const ArenaId id_;
+  const ArenaFrames frames_;
   const ScoreFunction score_;
-  std::unique_ptr<RangeReader> file_;
-  uint64_t bytes_ = 0;
   ArenaIndex index_;
   Status index_status_, unread_status_;
   std::unordered_map<Score, size_t, ScoreHash> packs_, nodes_;
