@@ -10,6 +10,7 @@
 #include "format/tree.h"
 #include "store/catalog.h"
 #include "store/needs.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -250,7 +251,7 @@ Status check_set_is_there(const Store& store, const SetRecord& record, std::set<
   return for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
     for (const PackLink& link : leaf.packs) {
       if (!known.insert(link.score).second) continue;
-      if (Status there = store.check_pack_is_there(link); !there.ok()) {
+      if (Status there = check_pack_is_there(store, link); !there.ok()) {
         known.erase(link.score);
         return there;
       }

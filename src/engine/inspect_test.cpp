@@ -7,6 +7,7 @@
 
 #include "core/memory_file_system.h"
 #include "sets/saving.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 namespace {
@@ -173,7 +174,7 @@ TEST_F(Inspect, KnowsLeavesOfManySmallVariables) {
   const Result<SaveReport> saved = test::save(*store, folder.path(), "run", 1);
   ASSERT_TRUE(saved.ok());
   const GroupRecord& group = saved->record.groups.at(0);
-  EXPECT_GT(store->read_root(group.root, group.hint).value().leaves.size(), 2u) << "3 MB of descriptions";
+  EXPECT_GT(read_root(*store, group.root, group.hint).value().leaves.size(), 2u) << "3 MB of descriptions";
   EXPECT_EQ(read("rank7.bin", "").value(), ByteVector(24'000));
 }
 

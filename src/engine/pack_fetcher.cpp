@@ -8,6 +8,7 @@
 #include "core/thread_pool.h"
 #include "format/tree.h"
 #include "store/needs.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -29,15 +30,15 @@ Result<EncodedPack> ChunkFinder::build(const Score& score, const SetNeeds::PackN
 
 Result<PackMeta> ChunkFinder::find_table(const Score& score, const SetNeeds::PackNeed& need) const {
   for (const Store* store : stores_) {
-    const Result<std::vector<Store::Place>> places = store->find_pack(score, need.hint, true);
+    const Result<std::vector<StoredCopy>> places = find_pack_copies(*store, score, need.hint, true);
     if (!places.ok()) continue;
-    for (const Store::Place& place : *places) {
+    for (const StoredCopy& place : *places) {
       Result<PackMeta> table = place.arena->read_pack_meta(place.ordinal);
       if (table.ok() && table->score == score) return table;
     }
   }
   return Status::not_found("a pack that is damaged is in no other place, nor what it should hold",
-                           stores_.front()->arena_name(need.hint));
+                           arena_name(*stores_.front(), need.hint));
 }
 
 Result<ByteVector> ChunkFinder::find_chunk(const ChunkEntry& chunk) {
@@ -47,7 +48,7 @@ Result<ByteVector> ChunkFinder::find_chunk(const ChunkEntry& chunk) {
     if (cursor == nullptr || !cursor->prefetch({&prefix, 1}).ok()) continue;
     for (const KnownChunk& known : cursor->find_all(chunk.score, chunk.bytes)) {
       const Extent range{known.offset, chunk.bytes};
-      Result<Pack> pack = store->read_pack(known.pack, {&range, 1});
+      Result<Pack> pack = read_pack(*store, known.pack, {&range, 1});
       if (!pack.ok()) continue;
       const Result<ByteSpan> bytes = pack->range(range.offset, range.bytes);
       if (bytes.ok()) return ByteVector(bytes->begin(), bytes->end());
@@ -176,7 +177,7 @@ Result<HeldFrames> find_held(const Store& store, const std::set<ArenaId>& exclud
   for (const auto& [score, need] : needs.packs) scores.push_back(score);
   for (const auto& [score, hint] : needs.nodes) scores.push_back(score);
   // Each of them is opened by its name now; where it was seen before only tells that it is worth it.
-  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.arenas_listing(scores));
+  VARVE_ASSIGN(std::vector<ArenaId> arenas, store.directory().listing(store, scores));
   std::erase_if(arenas, [&](const ArenaId& id) { return excluded.contains(id); });
   Search search(needs, read_packs);
   const Status looked = parallel_for(arenas.size(), thread_count, [&](size_t i) -> Status {
@@ -202,8 +203,8 @@ Status located(const Status& wrong, const ArenaReader& arena) {
 
 Result<FetchedPack> PackFetcher::fetch(const Score& score, const SetNeeds::PackNeed& need, const PackShape& shape) {
   for (const bool all : {false, true}) {
-    VARVE_ASSIGN(const std::vector<Store::Place> places, from_.find_pack(score, need.hint, all));
-    for (const Store::Place& place : places) {
+    VARVE_ASSIGN(const std::vector<StoredCopy> places, find_pack_copies(from_, score, need.hint, all));
+    for (const StoredCopy& place : places) {
       if (!holds_ranges(*place.arena, place.ordinal, need.ranges)) continue;
       Result<FetchedPack> fetched = take_whole(place, score, shape);
       if (fetched.ok() || fetched.status().code() == StatusCode::resource_limit) return fetched;
@@ -212,7 +213,7 @@ Result<FetchedPack> PackFetcher::fetch(const Score& score, const SetNeeds::PackN
   return put_together(score, need);
 }
 
-Result<FetchedPack> PackFetcher::take_whole(const Store::Place& place, const Score& score, const PackShape& shape) {
+Result<FetchedPack> PackFetcher::take_whole(const StoredCopy& place, const Score& score, const PackShape& shape) {
   const ArenaReader& arena = *place.arena;
   FetchedPack fetched;
   VARVE_ASSIGN(fetched.frame, arena.read_raw(FrameKind::pack, place.ordinal));
@@ -270,7 +271,7 @@ Status PackFetcher::recode(FetchedPack& fetched, Pack& pack, const PackShape& sh
 }
 
 Result<FetchedPack> PackFetcher::put_together(const Score& score, const SetNeeds::PackNeed& need) {
-  VARVE_ASSIGN(Pack pack, from_.read_pack({score, need.hint}, need.ranges));
+  VARVE_ASSIGN(Pack pack, read_pack(from_, {score, need.hint}, need.ranges));
   FetchedPack fetched;
   VARVE_ASSIGN(fetched.anew, partial_pack(pack, need.ranges));
   fetched.checked = true;

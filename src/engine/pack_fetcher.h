@@ -17,6 +17,7 @@
 #include "store/evacuation.h"
 #include "store/needs.h"
 #include "store/store.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -107,7 +108,7 @@ class PackFetcher {
   Result<FetchedPack> fetch(const Score& score, const SetNeeds::PackNeed& need, const PackShape& shape);
 
  private:
-  Result<FetchedPack> take_whole(const Store::Place& place, const Score& score, const PackShape& shape);
+  Result<FetchedPack> take_whole(const StoredCopy& place, const Score& score, const PackShape& shape);
   /// What is lacking or damaged in one copy may be whole in another.
   Result<FetchedPack> put_together(const Score& score, const SetNeeds::PackNeed& need);
   Status recode(FetchedPack& fetched, Pack& pack, const PackShape& shape);

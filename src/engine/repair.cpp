@@ -10,6 +10,7 @@
 #include "store/needs.h"
 #include "store/prune.h"
 #include "store/spread_writer.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -85,10 +86,10 @@ class SetMender {
 
   /// A node, wherever it is; one that the store lacks is written to it. Nothing if nobody has it.
   Result<std::optional<ByteVector>> whole_node(const Score& score, const ArenaId& hint) {
-    Result<ByteVector> own = store_.read_node(score, hint);
+    Result<ByteVector> own = read_node(store_, score, hint);
     if (own.ok()) return std::optional(std::move(*own));
     for (const RepairSource& source : sources_) {
-      Result<ByteVector> other = source.store->read_node(score, hint);
+      Result<ByteVector> other = read_node(*source.store, score, hint);
       if (!other.ok()) continue;
       if (!nodes_mended_.insert(score).second) return std::optional(std::move(*other));  // another group has it too
       const uint64_t before = writer_->bytes();

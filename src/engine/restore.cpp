@@ -10,6 +10,7 @@
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "engine/restore_target.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -226,7 +227,7 @@ class PackCopier {
   Status copy_pack(const PackPlan& plan) {
     std::vector<Extent> ranges;
     for (const Copy& copy : plan.copies) ranges.push_back({copy.pack_offset, copy.bytes});
-    VARVE_ASSIGN(Pack pack, store_.read_pack(plan.link, ranges));  // all verified before the first byte goes out
+    VARVE_ASSIGN(Pack pack, read_pack(store_, plan.link, ranges));  // all verified before the first byte goes out
     uint64_t bytes = 0;
     for (const Copy& copy : plan.copies) {
       VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));

@@ -323,7 +323,7 @@ Status RestoreTarget::sync_names() {
     if (::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(path));
   }
   if (::fsync(root_.get()) != 0) return Status::from_errno(errno, "make durable", folder_);
-  for (const std::string& path : made_) VARVE_TRY(Store::sync_name(posix_file_system(), path));
+  for (const std::string& path : made_) VARVE_TRY(settle_root(posix_file_system(), path));
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/memory_file_system.h"
 #include "sets/saving.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 namespace {
@@ -126,7 +127,7 @@ TEST_F(SavePart, KeepsEachVariableAsAStreamOfItsOwn) {
   ASSERT_TRUE(save(source, part(0, 1)).ok());
   const SetRecord record = complete_set(*store, kRun, {"run", 7}, 1).value();
   const Leaf leaf =
-      store->read_leaf(store->read_root(record.groups[0].root, record.groups[0].hint)->leaves.at(0)).value();
+      read_leaf(*store, read_root(*store, record.groups[0].root, record.groups[0].hint)->leaves.at(0)).value();
   ASSERT_EQ(leaf.files.at(0).layout.variables.size(), 2u);
   EXPECT_EQ(leaf.files[0].layout.variables[0].name, "/density");
   EXPECT_EQ(leaf.files[0].layout.format, "snapshot");

@@ -16,6 +16,7 @@
 #include "core/process.h"
 #include "core/sync.h"
 #include "engine/restore_target.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -272,11 +273,11 @@ bool FileFilter::matches(const TreeFile& file) const {
 }
 
 Status for_each_leaf(const Store& store, const SetRecord& record, const std::function<Status(const Leaf&)>& visit) {
-  store.open_ahead(record);
+  open_ahead(store, record);
   for (const GroupRecord& group : record.groups) {
-    VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
+    VARVE_ASSIGN(Root root, read_root(store, group.root, group.hint));
     for (const LeafLink& link : root.leaves) {
-      VARVE_ASSIGN(Leaf leaf, store.read_leaf(link));
+      VARVE_ASSIGN(Leaf leaf, read_leaf(store, link));
       VARVE_TRY(visit(leaf));
     }
   }
@@ -319,7 +320,7 @@ Result<ByteSpan> StreamReader::range(const PackLink& link, const Extent& range) 
     packs_.erase(it);  // another copy may be better
     break;
   }
-  VARVE_ASSIGN(Pack pack, store_.read_pack(link, {&range, 1}));
+  VARVE_ASSIGN(Pack pack, read_pack(store_, link, {&range, 1}));
   packs_.emplace_front(link.score, std::move(pack));
   if (packs_.size() > packs_max_) packs_.pop_back();
   return packs_.front().second.range(range.offset, range.bytes);

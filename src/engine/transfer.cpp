@@ -12,6 +12,7 @@
 #include "engine/source.h"
 #include "store/needs.h"
 #include "store/spread_writer.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -24,9 +25,9 @@ size_t threads_of(const TransferOptions& options) {
 
 /// Raw bytes of a pack, by the index of an arena that has it; kPackBytesMax at most, as no longer pack is ever decoded.
 Result<uint64_t> raw_bytes_of(const Store& from, const Score& score, const SetNeeds::PackNeed& need) {
-  VARVE_ASSIGN(const std::vector<Store::Place> places, from.find_pack(score, need.hint));
+  VARVE_ASSIGN(const std::vector<StoredCopy> places, find_pack_copies(from, score, need.hint));
   if (places.empty()) {
-    return Status::corrupt("no arena holds a pack that the set needs", from.arena_name(need.hint),
+    return Status::corrupt("no arena holds a pack that the set needs", arena_name(from, need.hint),
                            "put the arena back from a copy of the store");
   }
   return std::min(places.front().arena->index().packs[places.front().ordinal].raw_bytes, kPackBytesMax);
@@ -96,7 +97,7 @@ class Sender {
   /// Sends what is lacking of a group; says where its root is then, and how many bytes were written for the group.
   Status send_group(GroupRecord& group) {
     const uint64_t before = bytes_written();
-    VARVE_ASSIGN(const Root root, from_.read_root(group.root, group.hint));
+    VARVE_ASSIGN(const Root root, read_root(from_, group.root, group.hint));
     for (const LeafLink& link : root.leaves) VARVE_TRY(send_leaf(link));
     VARVE_TRY(send_node(group.root, group.hint));
     const auto home = held_.nodes.find(group.root);
@@ -134,7 +135,7 @@ class Sender {
   }
 
   Status send_leaf(const LeafLink& link) {
-    VARVE_ASSIGN(const Leaf leaf, from_.read_leaf(link));
+    VARVE_ASSIGN(const Leaf leaf, read_leaf(from_, link));
     std::optional<PackShapes> shapes;
     if (options_.recode) shapes.emplace(leaf);
     for (const PackLink& pack : leaf.packs) {
@@ -179,7 +180,7 @@ class Sender {
 
   Status send_node(const Score& score, const ArenaId& hint) {
     if (held_.nodes.contains(score) || !sent_.insert(score).second) return {};
-    VARVE_ASSIGN(const ByteVector content, from_.read_node(score, hint));
+    VARVE_ASSIGN(const ByteVector content, read_node(from_, score, hint));
     VARVE_TRY(writer().append_node(score, content));
     node_homes_.emplace(score, writer_->home(score));
     ++report_.sent_nodes;
@@ -257,7 +258,7 @@ class ContentScore {
   Result<const std::vector<ChunkEntry>*> chunks_of(const PackLink& link) {
     const auto known = chunks_.find(link.score);
     if (known != chunks_.end()) return &known->second;
-    VARVE_ASSIGN(const std::vector<Store::Place> places, store_.find_pack(link.score, link.hint));
+    VARVE_ASSIGN(const std::vector<StoredCopy> places, find_pack_copies(store_, link.score, link.hint));
     if (places.empty()) return Status::corrupt("no arena has a pack that the set needs", link.score.hex());
     VARVE_ASSIGN(PackMeta meta, places.front().arena->read_pack_meta(places.front().ordinal));
     return &chunks_.emplace(link.score, std::move(meta.chunks)).first->second;

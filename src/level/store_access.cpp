@@ -36,7 +36,7 @@ Status LevelStore::prepare_parent(FileSystem& files, const LevelSpec& spec, cons
   // Store::create() makes one folder.
   if (path == spec.place) return {};
   VARVE_TRY(files.create_directory(spec.place));
-  return Store::sync_name(files, spec.place);
+  return settle_root(files, spec.place);
 }
 
 Result<std::string> LevelStore::prepare(FileSystem& files, const LevelSpec& spec, const std::string& path,

@@ -176,7 +176,7 @@ Result<LevelContents> StoreLevel::contents(const Store* nearest) {
     }
     entry.job = std::move(job);
   }
-  VARVE_ASSIGN(contents.bytes, own.arena_bytes());
+  VARVE_ASSIGN(contents.bytes, arena_bytes(own));
   const Result<uint64_t> free = own.backend().free_bytes(own.arenas_path());
   if (free.ok()) contents.free_bytes = *free;
   return contents;

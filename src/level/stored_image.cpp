@@ -8,6 +8,7 @@
 
 #include "core/quantity.h"
 #include "core/thread_pool.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -213,7 +214,7 @@ void StoredImage::keep(size_t stream, uint64_t stream_offset, ByteSpan bytes) {
 Status StoredImage::check_pack(const PackUse& use) {
   std::vector<Extent> extents;
   for (const PackUse::Range& range : use.ranges) extents.push_back(range.in_pack);
-  VARVE_ASSIGN(Pack pack, reads_([&] { return store_.read_pack(leaf_.packs[use.pack], extents); }));
+  VARVE_ASSIGN(Pack pack, reads_([&] { return varve::read_pack(store_, leaf_.packs[use.pack], extents); }));
   for (const PackUse::Range& range : use.ranges) {
     VARVE_ASSIGN(const ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
     if (kept_.size() > 0) keep(range.stream, range.stream_offset, bytes);
@@ -222,13 +223,13 @@ Status StoredImage::check_pack(const PackUse& use) {
 }
 
 Result<Root> StoredImage::read_root(const GroupRecord& group) {
-  Result<Root> root = reads_([&] { return store_.read_root(group.root, group.hint); });
+  Result<Root> root = reads_([&] { return varve::read_root(store_, group.root, group.hint); });
   if (!root.ok()) note_faults(faults_of_node(store_, group.root, group.hint));
   return root;
 }
 
 Result<Leaf> StoredImage::read_leaf(const LeafLink& link) {
-  Result<Leaf> leaf = reads_([&] { return store_.read_leaf(link); });
+  Result<Leaf> leaf = reads_([&] { return varve::read_leaf(store_, link); });
   if (!leaf.ok()) note_faults(faults_of_node(store_, link.score, link.hint));
   return leaf;
 }

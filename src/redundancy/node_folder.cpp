@@ -62,7 +62,7 @@ Status create_with_parents(FileSystem& fs, const std::string& path) {
   const std::string parent = parent_path(path);
   if (created.code() != StatusCode::not_found || parent == path) return created;
   VARVE_TRY(create_with_parents(fs, parent));
-  VARVE_TRY(Store::sync_name(fs, parent));
+  VARVE_TRY(settle_root(fs, parent));
   return fs.create_directory(path);
 }
 
@@ -127,7 +127,7 @@ Status NodeFolder::prepare() {
   VARVE_TRY(fs_.create_directory(set_path(store_path_, set_)));
   VARVE_TRY(fs_.sync_directory(redundancy_path(store_path_)));
   VARVE_TRY(fs_.sync_directory(store_path_));
-  return Store::sync_name(fs_, store_path_);
+  return settle_root(fs_, store_path_);
 }
 
 Result<std::unique_ptr<File>> NodeFolder::open_read(const std::string& path) {
@@ -241,7 +241,7 @@ class NeededArenas {
     if (elsewhere_.empty()) return std::move(arenas_);
     std::vector<Score> scores;
     for (const Need& need : elsewhere_) scores.push_back(need.score);
-    VARVE_ASSIGN(const std::vector<ArenaId> places, store_.arenas_listing(scores));
+    VARVE_ASSIGN(const std::vector<ArenaId> places, store_.directory().listing(store_, scores));
     for (const Need& need : elsewhere_) {
       bool found = false;
       for (const ArenaId& place : places) {

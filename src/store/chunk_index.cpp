@@ -1,6 +1,7 @@
 #include "store/chunk_index.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/thread_pool.h"
 #include "store/index_run.h"
@@ -25,91 +26,10 @@ bool mostly(const std::set<ArenaId>& gone, const RunTable& table) {
 }
 }  // namespace
 
-IndexFolder::IndexFolder(Backend& backend, std::string path, const UniqueId& store, Options options)
-    : backend_(&backend),
-      path_(std::move(path)),
-      store_(store),
-      options_(options),
-      budget_(std::make_shared<PageBudget>(options.held_bytes)) {}
+bool IndexRuns::covers(const RunTable& table) const { return table.scope == RunScope::all() || table.scope == scope(); }
 
-Status IndexFolder::list() {
-  listed_.clear();
-  Result<std::vector<DirectoryEntry>> entries = backend_->list(path_);
-  if (entries.status().code() == StatusCode::not_found) return backend_->make_folder(path_);
-  VARVE_TRY(entries.status());
-  for (const DirectoryEntry& entry : *entries) {
-    if (entry.name.ends_with(".run")) listed_.push_back(join_path(path_, entry.name));
-  }
-  std::sort(listed_.begin(), listed_.end());
-  return {};
-}
-
-Result<IndexFolder::Run> IndexFolder::open(const std::string& path) const {
-  Run run{.path = path};
-  if (options_.use == Use::cover) {
-    VARVE_ASSIGN(run.table, read_run_table(*backend_, path, store_));
-  } else {
-    VARVE_ASSIGN(run.opened, ChunkIndexRun::open(*backend_, path, store_, budget_));
-  }
-  return run;
-}
-
-Status IndexFolder::load(const std::set<ArenaId>* present) {
-  runs_.clear();
-  overtaken_ = false;
-  std::vector<Result<Run>> opened(listed_.size(), Run{});
-  VARVE_TRY(parallel_for(listed_.size(), backend_->operations_at_once(), [&](size_t i) -> Status {
-    opened[i] = open(listed_[i]);
-    return {};
-  }));
-  for (size_t i = 0; i < listed_.size(); ++i) {
-    const std::string& path = listed_[i];
-    Result<Run>& run = opened[i];
-    if (run.status().code() == StatusCode::not_found) {
-      overtaken_ = true;
-    } else if (!run.ok()) {
-      // A server that cannot be reached has not lost its index.
-      if (options_.use == Use::cover && run.status().code() != StatusCode::corrupt) return run.status();
-      discard(path, run.status());
-    } else if (worthless(run->about(), present)) {
-      backend_->remove(path).ignore("it is of no use to anybody");
-    } else {
-      runs_.push_back(std::move(*run));
-    }
-  }
-  return {};
-}
-
-void IndexFolder::discard(const std::string& path, const Status& why) {
-  healed_.push_back(why);
-  // What may not be opened by this user, or not now, may be of use to others.
-  if (why.code() == StatusCode::corrupt || why.code() == StatusCode::io_error)
-    backend_->remove(path).ignore("it is rebuilt under another name");
-}
-
-void IndexFolder::discard_unreadable() {
-  std::erase_if(runs_, [this](const Run& run) {
-    const Status failure = run.opened ? run.opened->failure() : Status();
-    if (failure.ok()) return false;
-    discard(run.path, failure);
-    return true;
-  });
-}
-
-bool IndexFolder::worthless(const RunTable& table, const std::set<ArenaId>* present) const {
-  if (options_.use == Use::cover && table.scope.kind == RunScope::Kind::gone) return false;  // see tell_gone()
-  const bool of_fewer_places = options_.scope && options_.scope->kind == RunScope::Kind::place &&
-                               table.scope.kind == RunScope::Kind::place &&
-                               table.scope.places <= options_.scope->places && table.scope != *options_.scope;
-  return of_fewer_places || (present != nullptr && count_in(*present, table.arenas) == 0);
-}
-
-bool IndexFolder::covers(const RunTable& table) const {
-  return table.scope == RunScope::all() || table.scope == scope();
-}
-
-RunScope IndexFolder::scope() const {
-  if (options_.scope) return *options_.scope;
+RunScope IndexRuns::scope() const {
+  if (said_scope_) return *said_scope_;
   RunScope newest;
   for (const Run& run : runs_) {
     const RunScope& scope = run.about().scope;
@@ -118,7 +38,7 @@ RunScope IndexFolder::scope() const {
   return newest;
 }
 
-std::set<ArenaId> IndexFolder::covered() const {
+std::set<ArenaId> IndexRuns::covered() const {
   std::set<ArenaId> covered;
   for (const Run& run : runs_) {
     if (is_of_arenas(run.about().scope) && covers(run.about()))
@@ -127,7 +47,7 @@ std::set<ArenaId> IndexFolder::covered() const {
   return covered;
 }
 
-std::set<ArenaId> IndexFolder::named() const {
+std::set<ArenaId> IndexRuns::named() const {
   std::set<ArenaId> named;
   for (const Run& run : runs_) {
     if (is_of_arenas(run.about().scope)) named.insert(run.about().arenas.begin(), run.about().arenas.end());
@@ -135,7 +55,7 @@ std::set<ArenaId> IndexFolder::named() const {
   return named;
 }
 
-std::set<ArenaId> IndexFolder::said_gone() const {
+std::set<ArenaId> IndexRuns::said_gone() const {
   std::set<ArenaId> gone;
   for (const Run& run : runs_) {
     if (!is_of_arenas(run.about().scope)) gone.insert(run.about().arenas.begin(), run.about().arenas.end());
@@ -143,59 +63,7 @@ std::set<ArenaId> IndexFolder::said_gone() const {
   return gone;
 }
 
-Result<std::string> IndexFolder::new_path() const {
-  VARVE_ASSIGN(const UniqueId name, UniqueId::random());
-  return join_path(path_, name.hex() + ".run");
-}
-
-Result<IndexFolder::Run> IndexFolder::write(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
-  discard_unreadable();
-  VARVE_ASSIGN(const std::string path, new_path());
-  Run run{path, {std::move(arenas), scope(), entry_count}, nullptr};
-  VARVE_TRY(write_index_run(*backend_, path, store_, run.table, next));
-  return run;
-}
-
-Status IndexFolder::leave(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
-  const Status written = write(std::move(arenas), entry_count, next).status();
-  // A prune took it for a leftover just now, as its writer has committed: what it says is found next time.
-  return written.code() == StatusCode::not_found ? Status() : written;
-}
-
-Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
-  Result<Run> added = write(std::move(arenas), entry_count, next);
-  if (added.status().code() == StatusCode::not_found) return {};
-  VARVE_TRY(added.status());
-  if (options_.use == Use::look_up) {
-    added = open(added->path);
-    // Merged by another save just now, removed with its arenas by a prune, or not to be opened: what it knows is found
-    // next time.
-    if (!added.ok()) return {};
-  }
-  runs_.push_back(*std::move(added));
-  return {};
-}
-
-Status IndexFolder::tell_gone(const std::set<ArenaId>& present) {
-  std::set<ArenaId> gone;
-  for (const ArenaId& id : named()) {
-    if (!present.contains(id)) gone.insert(id);
-  }
-  std::vector<std::string> before;
-  for (const Run& run : runs_) {
-    if (!is_of_arenas(run.about().scope)) before.push_back(run.path);
-  }
-  if (gone == said_gone() && before.size() <= 1) return {};
-  if (!gone.empty()) {
-    VARVE_ASSIGN(const std::string path, new_path());
-    const RunTable table{{gone.begin(), gone.end()}, RunScope::gone(), 0};
-    VARVE_TRY(write_index_run(*backend_, path, store_, table, [] { return ChunkIndexEntry(); }));
-  }
-  for (const std::string& path : before) backend_->remove(path).ignore("the next one who looks removes it");
-  return {};
-}
-
-bool IndexFolder::merge_wanted() const {
+bool IndexRuns::merge_wanted() const {
   const std::set<ArenaId> gone = said_gone();
   size_t runs = 0;
   for (const Run& run : runs_) {
@@ -206,9 +74,23 @@ bool IndexFolder::merge_wanted() const {
   return runs > kRunsMax;
 }
 
-/// Those to be merged, out of runs_: if there are too many, the smaller half becomes one run, so that each entry is
-/// copied a number of times logarithmic in the size of the store.
-std::vector<IndexFolder::Run> IndexFolder::take_merged(const std::set<ArenaId>& gone) {
+std::vector<std::string> IndexRuns::told_gone() const {
+  std::vector<std::string> paths;
+  for (const Run& run : runs_) {
+    if (!is_of_arenas(run.about().scope)) paths.push_back(run.path);
+  }
+  return paths;
+}
+
+std::vector<IndexRuns::Run> IndexRuns::take_unreadable() {
+  const auto is_readable = [](const Run& run) { return !run.opened || run.opened->failure().ok(); };
+  const auto first = std::stable_partition(runs_.begin(), runs_.end(), is_readable);
+  std::vector<Run> unreadable(std::make_move_iterator(first), std::make_move_iterator(runs_.end()));
+  runs_.erase(first, runs_.end());
+  return unreadable;
+}
+
+std::vector<IndexRuns::Run> IndexRuns::take_merged(const std::set<ArenaId>& gone) {
   std::vector<Run> fitting, others;
   for (const Run& run : runs_) {
     (is_of_arenas(run.about().scope) && covers(run.about()) ? fitting : others).push_back(run);
@@ -223,15 +105,153 @@ std::vector<IndexFolder::Run> IndexFolder::take_merged(const std::set<ArenaId>& 
   return merged;
 }
 
+void IndexRuns::prefetch(uint64_t prefix) const {
+  for (const Run& run : runs_) {
+    if (run.opened) run.opened->prefetch(prefix);
+  }
+}
+
+void IndexRuns::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
+  for (const Run& run : runs_) {
+    if (run.opened) run.opened->find(prefix, candidates);
+  }
+}
+
+uint64_t IndexRuns::entry_count() const {
+  uint64_t sum = 0;
+  for (const Run& run : runs_) sum += run.about().entry_count;
+  return sum;
+}
+
+IndexFolder::IndexFolder(Backend& backend, std::string path, const UniqueId& store, Options options)
+    : backend_(&backend),
+      path_(std::move(path)),
+      store_(store),
+      options_(options),
+      budget_(std::make_shared<PageBudget>(options.held_bytes)),
+      runs_(options.scope) {}
+
+Status IndexFolder::list() {
+  listed_.clear();
+  Result<std::vector<DirectoryEntry>> entries = backend_->list(path_);
+  if (entries.status().code() == StatusCode::not_found) return backend_->make_folder(path_);
+  VARVE_TRY(entries.status());
+  for (const DirectoryEntry& entry : *entries) {
+    if (entry.name.ends_with(".run")) listed_.push_back(join_path(path_, entry.name));
+  }
+  std::sort(listed_.begin(), listed_.end());
+  return {};
+}
+
+Result<IndexRuns::Run> IndexFolder::open(const std::string& path) const {
+  IndexRuns::Run run{.path = path};
+  if (options_.use == Use::cover) {
+    VARVE_ASSIGN(run.table, read_run_table(*backend_, path, store_));
+  } else {
+    VARVE_ASSIGN(run.opened, ChunkIndexRun::open(*backend_, path, store_, budget_));
+  }
+  return run;
+}
+
+Status IndexFolder::load(const std::set<ArenaId>* present) {
+  runs_.clear();
+  overtaken_ = false;
+  std::vector<Result<IndexRuns::Run>> opened(listed_.size(), IndexRuns::Run{});
+  VARVE_TRY(parallel_for(listed_.size(), backend_->operations_at_once(), [&](size_t i) -> Status {
+    opened[i] = open(listed_[i]);
+    return {};
+  }));
+  for (size_t i = 0; i < listed_.size(); ++i) {
+    const std::string& path = listed_[i];
+    Result<IndexRuns::Run>& run = opened[i];
+    if (run.status().code() == StatusCode::not_found) {
+      overtaken_ = true;
+    } else if (!run.ok()) {
+      // A server that cannot be reached has not lost its index.
+      if (options_.use == Use::cover && run.status().code() != StatusCode::corrupt) return run.status();
+      discard(path, run.status());
+    } else if (worthless(run->about(), present)) {
+      backend_->remove(path).ignore("it is of no use to anybody");
+    } else {
+      runs_.add(*std::move(run));
+    }
+  }
+  return {};
+}
+
+void IndexFolder::discard(const std::string& path, const Status& why) {
+  healed_.push_back(why);
+  // What may not be opened by this user, or not now, may be of use to others.
+  if (why.code() == StatusCode::corrupt || why.code() == StatusCode::io_error)
+    backend_->remove(path).ignore("it is rebuilt under another name");
+}
+
+bool IndexFolder::worthless(const RunTable& table, const std::set<ArenaId>* present) const {
+  if (options_.use == Use::cover && table.scope.kind == RunScope::Kind::gone) return false;  // see tell_gone()
+  const bool of_fewer_places = options_.scope && options_.scope->kind == RunScope::Kind::place &&
+                               table.scope.kind == RunScope::Kind::place &&
+                               table.scope.places <= options_.scope->places && table.scope != *options_.scope;
+  return of_fewer_places || (present != nullptr && count_in(*present, table.arenas) == 0);
+}
+
+Result<std::string> IndexFolder::new_path() const {
+  VARVE_ASSIGN(const UniqueId name, UniqueId::random());
+  return join_path(path_, name.hex() + ".run");
+}
+
+Result<IndexRuns::Run> IndexFolder::write(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
+  for (const IndexRuns::Run& run : runs_.take_unreadable()) discard(run.path, run.opened->failure());
+  VARVE_ASSIGN(const std::string path, new_path());
+  IndexRuns::Run run{path, {std::move(arenas), runs_.scope(), entry_count}, nullptr};
+  VARVE_TRY(write_index_run(*backend_, path, store_, run.table, next));
+  return run;
+}
+
+Status IndexFolder::leave(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
+  const Status written = write(std::move(arenas), entry_count, next).status();
+  // A prune took it for a leftover just now, as its writer has committed: what it says is found next time.
+  return written.code() == StatusCode::not_found ? Status() : written;
+}
+
+Status IndexFolder::add(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next) {
+  Result<IndexRuns::Run> added = write(std::move(arenas), entry_count, next);
+  if (added.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(added.status());
+  if (options_.use == Use::look_up) {
+    added = open(added->path);
+    // Merged by another save just now, removed with its arenas by a prune, or not to be opened: what it knows is found
+    // next time.
+    if (!added.ok()) return {};
+  }
+  runs_.add(*std::move(added));
+  return {};
+}
+
+Status IndexFolder::tell_gone(const std::set<ArenaId>& present) {
+  std::set<ArenaId> gone;
+  for (const ArenaId& id : runs_.named()) {
+    if (!present.contains(id)) gone.insert(id);
+  }
+  const std::vector<std::string> before = runs_.told_gone();
+  if (gone == runs_.said_gone() && before.size() <= 1) return {};
+  if (!gone.empty()) {
+    VARVE_ASSIGN(const std::string path, new_path());
+    const RunTable table{{gone.begin(), gone.end()}, RunScope::gone(), 0};
+    VARVE_TRY(write_index_run(*backend_, path, store_, table, [] { return ChunkIndexEntry(); }));
+  }
+  for (const std::string& path : before) backend_->remove(path).ignore("the next one who looks removes it");
+  return {};
+}
+
 Status IndexFolder::merge(const std::set<ArenaId>* present) {
-  const std::set<ArenaId> gone = present == nullptr ? said_gone() : std::set<ArenaId>();
-  const RunScope scope = this->scope();
-  const std::vector<Run> before = runs_;
-  const std::vector<Run> merged = take_merged(gone);
+  const std::set<ArenaId> gone = present == nullptr ? runs_.said_gone() : std::set<ArenaId>();
+  const RunScope scope = runs_.scope();
+  const IndexRuns before = runs_;
+  const std::vector<IndexRuns::Run> merged = runs_.take_merged(gone);
   if (merged.empty()) return {};
   std::vector<std::shared_ptr<const ChunkIndexRun>> opened;
   opened.reserve(merged.size());
-  for (const Run& run : merged) opened.push_back(run.opened);
+  for (const IndexRuns::Run& run : merged) opened.push_back(run.opened);
   Result<MergedRuns> all = MergedRuns::open(std::move(opened), scope, [&](const ArenaId& id) {
     return present == nullptr ? !gone.contains(id) : present->contains(id);
   });
@@ -241,36 +261,19 @@ Status IndexFolder::merge(const std::set<ArenaId>* present) {
     runs_ = before;
     return added;
   }
-  for (const Run& run : merged) backend_->remove(run.path).ignore("it is found again next time, and merged again");
+  for (const IndexRuns::Run& run : merged)
+    backend_->remove(run.path).ignore("it is found again next time, and merged again");
   return {};
-}
-
-void IndexFolder::prefetch(uint64_t prefix) const {
-  for (const Run& run : runs_) {
-    if (run.opened) run.opened->prefetch(prefix);
-  }
 }
 
 Status IndexFolder::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
                          std::vector<ChunkCandidate>& candidates) {
   for (size_t i = 0; i < prefixes.size(); ++i) {
     const size_t before = candidates.size();
-    find(prefixes[i], candidates);
+    runs_.find(prefixes[i], candidates);
     counts[i] = static_cast<uint32_t>(candidates.size() - before);
   }
   return {};
-}
-
-void IndexFolder::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
-  for (const Run& run : runs_) {
-    if (run.opened) run.opened->find(prefix, candidates);
-  }
-}
-
-uint64_t IndexFolder::entry_count() const {
-  uint64_t sum = 0;
-  for (const Run& run : runs_) sum += run.about().entry_count;
-  return sum;
 }
 
 namespace {
@@ -346,14 +349,14 @@ Status ChunkIndex::bring_up_to_date() {
   VARVE_ASSIGN(const std::set<ArenaId> present, load());
   Wanted missing(folders_.size());
   for (size_t place = 0; place < folders_.size(); ++place) {
-    const std::set<ArenaId> covered = folders_[place].covered();
+    const std::set<ArenaId> covered = folders_[place].runs().covered();
     std::set_difference(present.begin(), present.end(), covered.begin(), covered.end(),
                         std::inserter(missing[place], missing[place].end()));
   }
   incomplete_ = index_arenas(missing);
   const Status tidied = at_all_places([&](uint32_t, IndexFolder& folder) {
     if (use_ == IndexFolder::Use::cover) return folder.tell_gone(present);
-    return folder.merge_wanted() ? folder.merge(&present) : Status();
+    return folder.runs().merge_wanted() ? folder.merge(&present) : Status();
   });
   tidied.ignore("an index that stays in many runs, or names what is gone, is slower, not wrong");
   return {};
@@ -389,7 +392,7 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
     }
     return {};
   };
-  VARVE_TRY(store_.each_arena(std::vector<ArenaId>(all.begin(), all.end()), take_in));
+  VARVE_TRY(each_arena(store_, std::vector<ArenaId>(all.begin(), all.end()), take_in));
   return write(table, std::move(entries), &missing);
 }
 
@@ -439,13 +442,13 @@ Status ChunkIndex::write_to(uint32_t place, const std::vector<ArenaId>& arenas,
 
 uint64_t ChunkIndex::entry_count() const {
   uint64_t sum = 0;
-  for (const IndexFolder& folder : folders_) sum += folder.entry_count();
+  for (const IndexFolder& folder : folders_) sum += folder.runs().entry_count();
   return sum;
 }
 
 size_t ChunkIndex::run_count() const {
   size_t sum = 0;
-  for (const IndexFolder& folder : folders_) sum += folder.run_count();
+  for (const IndexFolder& folder : folders_) sum += folder.runs().count();
   return sum;
 }
 
@@ -461,7 +464,7 @@ void ChunkIndex::find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) 
 }
 
 bool ChunkIndex::worth_asking(uint64_t prefix) const {
-  return lookup_->keeps_index() || folders_[store_.spread().place_of_prefix(prefix)].entry_count() > 0;
+  return lookup_->keeps_index() || folders_[store_.spread().place_of_prefix(prefix)].runs().entry_count() > 0;
 }
 
 template <class Take>

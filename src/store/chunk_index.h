@@ -10,11 +10,58 @@
 #include <unordered_map>
 #include <vector>
 
+#include "format/tree.h"
 #include "store/chunk_lookup.h"
 #include "store/index_run.h"
 #include "store/store.h"
 
 namespace varve {
+
+/// Runs of an index that lie in one folder, as far as they were opened. Each member function is for one thread at a
+/// time, but find() and prefetch(). A copy shares the open runs.
+class IndexRuns {
+ public:
+  struct Run {
+    std::string path;
+    RunTable table{};                               ///< of a run that is not opened
+    std::shared_ptr<const ChunkIndexRun> opened{};  ///< null: only what it covers is known
+    const RunTable& about() const { return opened ? opened->table() : table; }
+  };
+  /// What the runs are to have; of a place that does not know how many there are: what the newest ones say.
+  explicit IndexRuns(std::optional<RunScope> scope) : said_scope_(scope) {}
+
+  void clear() { runs_.clear(); }
+  void add(Run run) { runs_.push_back(std::move(run)); }
+  size_t count() const { return runs_.size(); }
+  uint64_t entry_count() const;
+  RunScope scope() const;
+
+  /// The arenas whose chunks these runs know, so far as they are to have them.
+  std::set<ArenaId> covered() const;
+  /// The arenas that runs name, whatever they have of them.
+  std::set<ArenaId> named() const;
+  /// The arenas that are gone, as runs say that were written for that, whose paths are told_gone().
+  std::set<ArenaId> said_gone() const;
+  std::vector<std::string> told_gone() const;
+
+  bool merge_wanted() const;
+  /// Takes out those to be merged: if there are too many, the smaller half becomes one run, so that each entry is
+  /// copied a number of times logarithmic in the size of the store.
+  std::vector<Run> take_merged(const std::set<ArenaId>& gone);
+  /// Takes out those that could not be read when something was looked up.
+  std::vector<Run> take_unreadable();
+
+  /// The block of the filter.
+  void prefetch(uint64_t prefix) const;
+  /// Of one chunk.
+  void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
+
+ private:
+  bool covers(const RunTable& table) const;
+
+  std::optional<RunScope> said_scope_;
+  std::vector<Run> runs_;
+};
 
 /// The index runs in one folder: soft state that anybody may change at any time (FORMAT.md, "Index runs"). Each member
 /// function is for one thread at a time, but find() and prefetch(). A copy shares the open runs.
@@ -26,8 +73,7 @@ class IndexFolder final : public ChunkLookup {
   };
   struct Options {
     Use use = Use::look_up;
-    /// What the runs of this folder are to have; of a place that does not know how many there are: what the newest runs
-    /// say.
+    /// As IndexRuns'.
     std::optional<RunScope> scope = RunScope::all();
     /// How much of its runs may be held in memory, beside their filters.
     uint64_t held_bytes = 64_MiB;
@@ -44,9 +90,8 @@ class IndexFolder final : public ChunkLookup {
   /// Whether a run that was listed was gone when it was to be opened: merged by somebody else.
   bool overtaken() const { return overtaken_; }
   const std::vector<std::string>& listed() const { return listed_; }
+  const IndexRuns& runs() const { return runs_; }
 
-  /// The arenas whose chunks this folder knows, so far as they are its own.
-  std::set<ArenaId> covered() const;
   using NextEntry = std::function<Result<ChunkIndexEntry>()>;
   /// Writes one more run, whose entries `next` gives in ascending order. What anybody else does to it at once is no
   /// failure.
@@ -55,46 +100,27 @@ class IndexFolder final : public ChunkLookup {
   Status leave(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next);
   /// Notes the arenas that its runs name and that are not `present` any more, for the next merge.
   Status tell_gone(const std::set<ArenaId>& present);
-
-  bool merge_wanted() const;
   /// Makes fewer runs of many, without what is gone. On failure they stay as they are.
   Status merge(const std::set<ArenaId>* present);
 
-  /// The block of the filter.
-  void prefetch(uint64_t prefix) const override;
+  void prefetch(uint64_t prefix) const override { runs_.prefetch(prefix); }
   /// None with Use::cover. Never fails.
   Status find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
               std::vector<ChunkCandidate>& candidates) override;
-  /// Of one chunk.
-  void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
   bool is_far() const override { return false; }
   bool keeps_index() const override { return false; }
 
-  uint64_t entry_count() const;
-  size_t run_count() const { return runs_.size(); }
   /// What runs could not be read; damaged ones are thrown away.
   const std::vector<Status>& healed() const { return healed_; }
 
  private:
-  struct Run {
-    std::string path;
-    RunTable table{};                               ///< Use::cover
-    std::shared_ptr<const ChunkIndexRun> opened{};  ///< Use::look_up
-    const RunTable& about() const { return opened ? opened->table() : table; }
-  };
-  Result<Run> open(const std::string& path) const;
+  Result<IndexRuns::Run> open(const std::string& path) const;
   /// not_found: a prune took it for a leftover.
-  Result<Run> write(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next);
+  Result<IndexRuns::Run> write(std::vector<ArenaId> arenas, uint64_t entry_count, const NextEntry& next);
   /// Throws away a run that is damaged, or that the disk does not give any more.
   void discard(const std::string& path, const Status& why);
-  void discard_unreadable();
   bool worthless(const RunTable& table, const std::set<ArenaId>* present) const;
-  bool covers(const RunTable& table) const;
-  RunScope scope() const;
-  std::set<ArenaId> named() const;
-  std::set<ArenaId> said_gone() const;
   Result<std::string> new_path() const;
-  std::vector<Run> take_merged(const std::set<ArenaId>& gone);
 
   Backend* backend_;
   std::string path_;
@@ -102,7 +128,7 @@ class IndexFolder final : public ChunkLookup {
   Options options_;
   std::shared_ptr<PageBudget> budget_;
   std::vector<std::string> listed_;
-  std::vector<Run> runs_;
+  IndexRuns runs_;
   std::vector<Status> healed_;
   bool overtaken_ = false;
 };

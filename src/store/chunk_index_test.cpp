@@ -10,6 +10,7 @@
 #include "core/faulty_file_system.h"
 #include "core/file_system.h"
 #include "core/memory_file_system.h"
+#include "store/stored_copies.h"
 #include "store/test_sets.h"
 
 namespace varve {
@@ -43,7 +44,7 @@ struct Index : testing::Test {
     const auto known = ChunkIndex::Cursor(index).find(store->score()(chunk), chunk.size());
     if (!known) return std::nullopt;
     const Extent range{known->offset, chunk.size()};
-    Result<Pack> pack = store->read_pack(known->pack, std::span(&range, 1));
+    Result<Pack> pack = read_pack(*store, known->pack, std::span(&range, 1));
     EXPECT_TRUE(pack.ok());
     const Result<ByteSpan> bytes = pack->range(known->offset, chunk.size());
     EXPECT_TRUE(bytes.ok() && std::equal(bytes->begin(), bytes->end(), chunk.begin()));

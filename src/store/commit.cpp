@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kHeartbeat(5);
 std::string lease_text(uint32_t process) { return fmt::format("{} {}\n", process, host_name()); }
 
 std::string part_path(const Store& store, const PartName& name, PartName::Kind kind = PartName::Kind::delivered) {
-  return join_path(store.parts_path(), name.file_name(kind));
+  return join_path(parts_path(store), name.file_name(kind));
 }
 }  // namespace
 
@@ -40,7 +40,7 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   lease->record_ = std::move(*record);
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
   // Only now: a prune that marks an arena after this sees the lease and waits for it.
-  VARVE_ASSIGN(lease->condemned_, store.list_condemned());
+  VARVE_ASSIGN(lease->condemned_, list_condemned(store));
   // What was open may have been removed before the lease was there, and must not be found by its old reader.
   store.drop_arena_cache();
   return lease;
@@ -148,7 +148,7 @@ Status WriterLease::publish_part(const PartName& name, const SetRecord& record) 
   VARVE_TRY(published);
   committed_ = true;
   return store_.backend()
-      .settle(store_.parts_path())
+      .settle(parts_path(store_))
       .with_context("a part of a set was published, but might not survive a power cut");
 }
 
@@ -244,7 +244,7 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
 Status remove_parts(const Store& store, const std::vector<PartName>& names) {
   VARVE_TRY(Catalog(store).make_durable(names.front().set.job));
   for (const PartName& name : names) VARVE_TRY(remove_part(store, name));
-  return store.backend().settle(store.parts_path());
+  return store.backend().settle(parts_path(store));
 }
 }  // namespace
 
@@ -274,7 +274,7 @@ std::optional<PartName> PartName::parse(std::string_view file_name, Kind kind) {
 }
 
 Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind) {
-  Result<std::vector<DirectoryEntry>> entries = store.backend().list(store.parts_path());
+  Result<std::vector<DirectoryEntry>> entries = store.backend().list(parts_path(store));
   if (!entries.ok()) {
     if (entries.status().code() == StatusCode::not_found) return std::vector<PartName>{};
     return entries.status();
@@ -302,7 +302,7 @@ Status remove_part(const Store& store, const PartName& name) {
 }
 
 Status publish_failure(const Store& store, const PartName& name, const Status& why) {
-  VARVE_TRY(make_folder_durably(store.backend(), store.parts_path()));
+  VARVE_TRY(make_folder_durably(store.backend(), parts_path(store)));
   // The name alone tells that the part will not come.
   const Status told =
       store.backend().records().hold(part_path(store, name, PartName::Kind::failed), encode_status(why)).status();

@@ -124,6 +124,8 @@ struct PartName {
 /// At most so many parts make a set.
 inline constexpr uint32_t kPartCountMax = 1'000'000;
 
+/// The folder of the parts, which may be missing.
+inline std::string parts_path(const Store& store) { return join_path(store.path(), "parts"); }
 /// The parts that lie in the store, sorted; or, with Kind::failed, those that will not come.
 Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind = PartName::Kind::delivered);
 /// The record of a part: that of a set which has only the part's groups. not_found if it is not there (any more).

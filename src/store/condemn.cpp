@@ -17,7 +17,7 @@ template <class Find, class Read>
 CopyFaults faults_of(const Store& store, const Score& score, const ArenaId& hint, const Find& find_in,
                      const Read& read) {
   std::set<ArenaId> arenas = {hint};
-  const Result<std::vector<ArenaId>> others = store.arenas_listing({&score, 1});
+  const Result<std::vector<ArenaId>> others = store.directory().listing(store, {&score, 1});
   if (others.ok()) arenas.insert(others->begin(), others->end());
   CopyFaults faults;
   for (const ArenaId& arena : arenas) {

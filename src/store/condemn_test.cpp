@@ -5,6 +5,7 @@
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "store/prune.h"
+#include "store/stored_copies.h"
 #include "store/test_sets.h"
 #include "store/verify.h"
 
@@ -46,7 +47,7 @@ TEST_F(Condemning, LosesNothingWhenAPruneTakesItUp) {
   options.wait_seconds = 0;
   ASSERT_TRUE(prune_store(*store, options).ok());
   EXPECT_FALSE(fs.stat(store->arena_path(condemned)).ok());
-  EXPECT_TRUE(store->list_condemned().value().empty());
+  EXPECT_TRUE(list_condemned(*store).value().empty());
   EXPECT_TRUE(test::check_numbers(*store, {"job", 1}, numbers_between(1, 100)).ok());
   EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
 }
@@ -55,8 +56,8 @@ TEST_F(Condemning, TellsWhatIsDamagedFromWhatCannotBeRead) {
   ASSERT_TRUE(test::save_numbers(*store, {"job", 1}, numbers_between(1, 100)).ok());
   const ArenaId arena = arena_of(1);
   const Score root = Catalog(*store).read({"job", 1}).value().groups.at(0).root;
-  const Root tree = store->read_root(root, arena).value();
-  const PackLink pack = store->read_leaf(tree.leaves.at(0)).value().packs.at(0);
+  const Root tree = read_root(*store, root, arena).value();
+  const PackLink pack = read_leaf(*store, tree.leaves.at(0)).value().packs.at(0);
   const CopyFaults none = faults_of_pack(*store, pack);
   EXPECT_TRUE(none.damaged.empty() && none.unreadable.empty());
   for (const FaultKind kind : {FaultKind::failed_read, FaultKind::flipped_bit}) {
@@ -70,13 +71,13 @@ TEST_F(Condemning, TellsWhatIsDamagedFromWhatCannotBeRead) {
       EXPECT_EQ(faults.unreadable.contains(arena), unreadable);
       EXPECT_EQ(faults.damaged.contains(arena), !unreadable);
     }
-    EXPECT_EQ(bad->read_root(root, arena).status().code(), unreadable ? StatusCode::io_error : StatusCode::corrupt);
+    EXPECT_EQ(read_root(*bad, root, arena).status().code(), unreadable ? StatusCode::io_error : StatusCode::corrupt);
   }
 }
 
 TEST_F(Condemning, DoesNotMarkWhatIsGone) {
   ASSERT_TRUE(condemn_arenas(*store, {UniqueId::random().value()}).ok());
-  EXPECT_TRUE(store->list_condemned().value().empty());
+  EXPECT_TRUE(list_condemned(*store).value().empty());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "format/tree.h"
 #include "store/needs.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -98,13 +99,13 @@ Result<SpreadWriter*> Evacuation::writer() {
 Status Evacuation::find_homes() {
   // Marks were set before they are read here: of two prunes that would each rely on what the other removes, one sees
   // the other's mark.
-  VARVE_ASSIGN(std::vector<ArenaId> condemned_list, store_.list_condemned());
+  VARVE_ASSIGN(std::vector<ArenaId> condemned_list, list_condemned(store_));
   VARVE_ASSIGN(std::vector<ArenaId> arenas, store_.list_arenas());
   // What is relied on must be as durable as the removal of what it stands in for.
   VARVE_TRY(store_.backend().settle(store_.arenas_path()));
   const std::set<ArenaId> condemned(condemned_list.begin(), condemned_list.end());
   std::erase_if(arenas, [&](const ArenaId& id) { return condemned.contains(id); });
-  return store_.each_arena(arenas, [&](const ArenaId& id, const Result<std::shared_ptr<ArenaReader>>& arena) {
+  return each_arena(store_, arenas, [&](const ArenaId& id, const Result<std::shared_ptr<ArenaReader>>& arena) {
     if (!arena.ok()) return Status();
     const ArenaIndex& index = (*arena)->index();
     for (size_t i = 0; i < index.packs.size(); ++i) {
@@ -237,7 +238,7 @@ Status Evacuation::copy_what_it_holds(const ArenaReader& arena, size_t ordinal, 
 
 /// Copies that were thinned differently, or are damaged at different places, may hold together what none holds alone.
 Status Evacuation::copy_of_all_copies(const PackLink& link, const std::vector<Extent>& ranges) {
-  VARVE_ASSIGN(Pack pack, store_.read_pack(link, ranges));
+  VARVE_ASSIGN(Pack pack, read_pack(store_, link, ranges));
   VARVE_ASSIGN(const EncodedPack thinned, partial_pack(pack, ranges));
   VARVE_ASSIGN(SpreadWriter* const to, writer());
   return to->append_pack(thinned.meta, thinned.body).status();

@@ -40,12 +40,12 @@ class Testimony {
 
 /// The header of a place; nothing if it is missing or damaged.
 Result<std::optional<StoreHeader>> header_of(Backend& place) {
-  const Result<ByteVector> raw = place.read_record(Store::header_path(place.root()), kReadBytesMax);
+  const Result<ByteVector> raw = place.read_record(store_header_path(place.root()), kReadBytesMax);
   const StatusCode code = raw.status().code();
   if (code == StatusCode::not_found || code == StatusCode::corrupt || code == StatusCode::resource_limit)
     return std::optional<StoreHeader>();
   VARVE_TRY(raw.status());
-  const Result<StoreHeader> header = decode_store_header(*raw, Store::header_path(place.root()));
+  const Result<StoreHeader> header = decode_store_header(*raw, store_header_path(place.root()));
   if (header.status().code() == StatusCode::corrupt) return std::optional<StoreHeader>();
   VARVE_TRY(header.status());
   return std::optional(*header);
@@ -73,7 +73,7 @@ Status ask_arenas(Backend& place, Testimony& testimony) {
 
 Status no_witness(const std::string& path, const char* why) {
   return Status::corrupt(
-      why, Store::header_path(path),
+      why, store_header_path(path),
       "put the file back from another copy of this store; or make a new store, and pull into it what "
       "was pushed to others");
 }
@@ -100,7 +100,7 @@ Result<std::vector<std::string>> restore_store_headers(const std::vector<Backend
   for (Backend* const place : places) {
     VARVE_ASSIGN(const std::optional<StoreHeader> there, header_of(*place));
     if (there) continue;
-    const std::string path = Store::header_path(place->root());
+    const std::string path = store_header_path(place->root());
     const bool is_damaged = place->status(path).ok();
     if (const Status missing = missing_store(*place);
         !is_damaged && places.size() == 1 && missing.code() == StatusCode::not_found)

@@ -87,14 +87,14 @@ TEST(StoreHeaders, OfAStoreOverSeveralPlacesAreMadeAnew) {
   ASSERT_TRUE(fs.remove("/c/varve.store").ok());
   EXPECT_EQ(restore_store_headers(places).value(), (std::vector<std::string>{"/a/varve.store", "/c/varve.store"}));
   for (const char* path : {"/a", "/b", "/c"})
-    EXPECT_EQ(read_file(fs, Store::header_path(path), 4096).value(), header) << path;
+    EXPECT_EQ(read_file(fs, store_header_path(path), 4096).value(), header) << path;
   SpreadBackend spread(places);
   {
     const auto store = Store::open(spread, nullptr, spread.spread());
     ASSERT_TRUE(store.ok()) << store.status().to_string();
     ASSERT_TRUE(test::save_numbers(**store, {"job", 1}, {1, 2, 3}).ok());
   }
-  for (const char* path : {"/a", "/b", "/c"}) ASSERT_TRUE(fs.remove(Store::header_path(path)).ok());
+  for (const char* path : {"/a", "/b", "/c"}) ASSERT_TRUE(fs.remove(store_header_path(path)).ok());
   EXPECT_EQ(restore_store_headers(places)->size(), 3u);
   EXPECT_EQ(read_file(fs, "/b/varve.store", 4096).value(), header);
 }

@@ -5,6 +5,7 @@
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "store/commit.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -110,13 +111,13 @@ class GatheredNeeds {
 };
 
 Status mark_record(const Store& store, const SetRecord& record, GatheredNeeds& gathered) {
-  store.open_ahead(record);
+  open_ahead(store, record);
   for (const GroupRecord& group : record.groups) {
     gathered.add_node(group.root);
-    VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
+    VARVE_ASSIGN(Root root, read_root(store, group.root, group.hint));
     for (const LeafLink& link : root.leaves) {
       gathered.add_node(link.score);
-      VARVE_ASSIGN(Leaf leaf, store.read_leaf(link));
+      VARVE_ASSIGN(Leaf leaf, read_leaf(store, link));
       gathered.add_leaf(leaf);
     }
   }
@@ -136,7 +137,7 @@ Status mark_parts(const Store& store, GatheredNeeds& gathered) {
     // One that is gone has become a set, which is seen as such; or was given up.
     if (!marked.ok() && read_part(store, name).status().code() != StatusCode::not_found) {
       return unknown(marked, name.to_string(),
-                     "remove the file " + join_path(store.parts_path(), name.file_name()) + " to give the part up");
+                     "remove the file " + join_path(parts_path(store), name.file_name()) + " to give the part up");
     }
   }
   return {};
@@ -219,7 +220,7 @@ void add_leaf(const Leaf& leaf, SetNeeds& needs) {
 Result<SetNeeds> needs_of_set(const Store& store, const SetRecord& record, ProgressSink& progress) {
   return needs_of_set(record, store.score().score_bytes(), progress,
                       [&](const Score& score, const ArenaId& hint) -> Result<std::optional<ByteVector>> {
-                        VARVE_ASSIGN(ByteVector content, store.read_node(score, hint));
+                        VARVE_ASSIGN(ByteVector content, read_node(store, score, hint));
                         return std::optional(std::move(content));
                       });
 }

@@ -194,7 +194,7 @@ double needed_bytes(const ArenaReader& arena, const Needs& needs) {
 Result<std::set<ArenaId>> choose_victims(const Store& store, const std::vector<ArenaId>& candidates, const Needs& needs,
                                          const VictimRules& rules, ProgressSink& progress) {
   HomePlan plan(needs, rules);
-  VARVE_TRY(store.each_arena(candidates, [&](const ArenaId&, const Result<std::shared_ptr<ArenaReader>>& arena) {
+  VARVE_TRY(each_arena(store, candidates, [&](const ArenaId&, const Result<std::shared_ptr<ArenaReader>>& arena) {
     if (progress.cancelled()) return Status::cancelled();
     if (arena.ok()) {
       plan.add(**arena);
@@ -241,7 +241,7 @@ class Pruner {
     VARVE_TRY(remove_victims(victims, needs));
     return at_once(2, [&](size_t i) -> Status {
       if (i == 0) return remove_leftovers();
-      VARVE_ASSIGN(report_.bytes_after, store_.arena_bytes());
+      VARVE_ASSIGN(report_.bytes_after, arena_bytes(store_));
       return {};
     });
   }
@@ -333,7 +333,7 @@ class Pruner {
 
   /// Removes the parts that became sets, and gives up those that wait for parts that do not come.
   Status remove_dead_parts() {
-    const auto there = backend_.list_with_status(store_.parts_path());
+    const auto there = backend_.list_with_status(parts_path(store_));
     if (there.status().code() == StatusCode::not_found || (there.ok() && there->empty())) return {};
     VARVE_ASSIGN(const uint64_t used, remove_used_parts(store_));
     report_.leftover_files += used;
@@ -347,7 +347,7 @@ class Pruner {
 
   Status remove_old_parts(const std::vector<PartName>& names, PartName::Kind kind, int64_t now_ns) {
     for (const PartName& name : names) {
-      Result<FileStatus> status = backend_.status(join_path(store_.parts_path(), name.file_name(kind)));
+      Result<FileStatus> status = backend_.status(join_path(parts_path(store_), name.file_name(kind)));
       if (status.status().code() == StatusCode::not_found) continue;
       VARVE_TRY(status.status());
       if (static_cast<double>(now_ns - status->modified_ns) < options_.part_seconds_max * 1e9) continue;
@@ -365,11 +365,11 @@ class Pruner {
   Result<std::set<ArenaId>> mark_victims() {
     // In this order: the writer of an arena that is listed here but has no lease below has finished, and its set is
     // seen by needs_of_sets().
-    VARVE_ASSIGN(const auto arenas, store_.list_arena_sizes());
+    VARVE_ASSIGN(const auto arenas, list_arena_sizes(store_));
     for (const auto& [id, bytes] : arenas) report_.bytes_before += bytes;
     VARVE_ASSIGN(auto writers, leases());
     VARVE_ASSIGN(Needs needs, needs_of_sets(store_));
-    VARVE_ASSIGN(std::vector<ArenaId> condemned, store_.list_condemned());
+    VARVE_ASSIGN(std::vector<ArenaId> condemned, list_condemned(store_));
     std::set<ArenaId> victims(condemned.begin(), condemned.end());
     std::vector<ArenaId> candidates;
     for (const auto& [id, bytes] : arenas) {
@@ -506,7 +506,7 @@ class Pruner {
     // removed, after a power cut when the arenas are gone.
     VARVE_TRY(backend_.settle(store_.writers_path()));
     VARVE_TRY(backend_.settle_with_folders(store_.sets_path()));
-    const Status parts_synced = backend_.settle(store_.parts_path());
+    const Status parts_synced = backend_.settle(parts_path(store_));
     if (parts_synced.code() != StatusCode::not_found) VARVE_TRY(parts_synced);
     // What nobody needs goes first, and what is elsewhere: on a full disk, copies of the rest may find room where it
     // was.

@@ -156,7 +156,7 @@ Status ArenaMover::wait_for_silence(const std::string& lease) {
 }
 
 Result<ArenaMover::Listed> ArenaMover::list() const {
-  VARVE_ASSIGN(const std::vector<ArenaId> marked, store_.list_condemned());
+  VARVE_ASSIGN(const std::vector<ArenaId> marked, list_condemned(store_));
   Listed listed{{}, {}, !marked.empty()};
   std::map<ArenaId, size_t> places_of;
   for (uint32_t place = 0; place < places_.size(); ++place) {
@@ -193,7 +193,7 @@ Result<bool> ArenaMover::move(const Arena& arena, uint32_t to) {
 Status ArenaMover::copy(const ArenaReader& arena, uint32_t to) {
   const ArenaId id = copies_lease_->arena_id(copy_count_++, to);
   VARVE_ASSIGN(const std::unique_ptr<ArenaWriter> writer,
-               ArenaWriter::create(store_.backend(), store_.arena_path(id), store_.arena_header(id),
+               ArenaWriter::create(store_.backend(), store_.arena_path(id), arena_header(store_, id),
                                    {.background = false, .buffer_bytes = 1_MiB}));
   const std::vector<FrameEntry>&packs = arena.index().packs, &nodes = arena.index().nodes;
   for (size_t pack = 0, node = 0; pack < packs.size() || node < nodes.size();) {

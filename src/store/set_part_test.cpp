@@ -227,7 +227,7 @@ struct LeftParts : Parts {
     EXPECT_TRUE(complete(7).ok());
     for (uint32_t ordinal : {0u, 1u}) EXPECT_TRUE(fs.create(path(ordinal)).value()->write_at(0, files[ordinal]).ok());
   }
-  std::string path(uint32_t ordinal) { return join_path(store->parts_path(), part(7, ordinal).file_name()); }
+  std::string path(uint32_t ordinal) { return join_path(parts_path(*store), part(7, ordinal).file_name()); }
 };
 
 TEST_F(LeftParts, GoWithTheNextAttemptToCompleteThem) {
@@ -251,7 +251,7 @@ TEST_F(LeftParts, DoNotBringADroppedSetBack) {
 
 TEST_F(Parts, ThatAreDamagedStopAPruneAndAreNamedByVerify) {
   ASSERT_TRUE(publish(part(7, 0), {1}).ok());
-  const std::string path = join_path(store->parts_path(), part(7, 0).file_name());
+  const std::string path = join_path(parts_path(*store), part(7, 0).file_name());
   ASSERT_TRUE(fs.remove(path).ok());
   ASSERT_TRUE(fs.create(path).value()->write_at(0, test::numbered_chunk(1)).ok());
   PruneOptions options;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "format/store_header.h"
 #include "store/chunk_index.h"
 #include "store/rebalance.h"
 #include "store/store.h"
@@ -55,7 +56,7 @@ Status wrong_places(const SpreadMember& home, size_t named) {
 
 /// Whether there is a store in one folder.
 Result<bool> has_header(Backend& place) {
-  const Status status = place.status(Store::header_path(place.root())).status();
+  const Status status = place.status(store_header_path(place.root())).status();
   if (status.ok()) return true;
   if (status.code() == StatusCode::not_found) return false;
   return status;
@@ -116,8 +117,9 @@ Result<Growth> plan_growth(const std::vector<Place>& places) {
   if (!complete || growth.places.size() < growth.count_before)
     return wrong_places(home.value_or(SpreadMember{growth.store, 0, growth.count_before}), places.size());
   Backend& first = *growth.places.front();
-  VARVE_ASSIGN(growth.header, first.read_record(Store::header_path(first.root()), 4096));
-  VARVE_ASSIGN(growth.store, Store::id_of_header(growth.header, first.root()));
+  VARVE_ASSIGN(growth.header, first.read_record(store_header_path(first.root()), 4096));
+  VARVE_ASSIGN(const StoreHeader header, decode_store_header(growth.header, store_header_path(first.root())));
+  growth.store = header.store;
   return growth;
 }
 
@@ -134,7 +136,7 @@ Status grow(const Growth& growth) {
     VARVE_TRY(write_spread_member(backend, {growth.store, place, count}));
     if (!added) continue;
     for (const char* folder : {"arenas", "index"}) VARVE_TRY(backend.make_folder(join_path(path, folder)));
-    VARVE_TRY(backend.records().replace(Store::header_path(path), growth.header));
+    VARVE_TRY(backend.records().replace(store_header_path(path), growth.header));
     VARVE_TRY(settle_root(backend));
   }
   return {};

@@ -14,7 +14,7 @@ Result<SpreadWriter::Open*> SpreadWriter::arena_of(const Score& score) {
   Open& open = by_place_[place];
   if (open.writer == nullptr) {
     VARVE_ASSIGN(open.writer, ArenaWriter::create(store_.backend(), store_.arena_path(ids_[place]),
-                                                  store_.arena_header(ids_[place]), options_));
+                                                  arena_header(store_, ids_[place]), options_));
     open.ordinal = static_cast<uint32_t>(made_.size());
     made_.push_back(place);
   }

@@ -9,6 +9,7 @@
 #include "core/faulty_file_system.h"
 #include "core/file_system.h"
 #include "core/memory_file_system.h"
+#include "store/stored_copies.h"
 #include "store/test_sets.h"
 
 namespace varve {
@@ -39,6 +40,18 @@ TEST(StoreFolder, IsNotMadeWhereSomethingElseIs) {
   EXPECT_EQ(fs.list("/s").value().size(), 1u);
 }
 
+TEST(StoreFolder, IsMadeOverTheDraftOfAHeaderButOverNoOtherTemporaryFile) {
+  MemoryFileSystem fs;
+  ASSERT_TRUE(fs.create_directory("/s").ok());
+  const std::string draft = store_header_path("/s") + "." + UniqueId::random().value().hex() + ".tmp";
+  for (const std::string& left : {draft, std::string("/s/x.tmp")}) ASSERT_TRUE(fs.create(left).ok());
+  EXPECT_EQ(Store::create(fs, "/s").code(), StatusCode::already_exists) << "x.tmp is somebody's";
+  EXPECT_EQ(fs.list("/s").value().size(), 2u);
+  ASSERT_TRUE(fs.remove("/s/x.tmp").ok());
+  EXPECT_TRUE(Store::create(fs, "/s").ok());
+  EXPECT_TRUE(Store::open(fs, "/s").ok());
+}
+
 /// Has something happen right before a new file gets its name.
 class BusyFileSystem final : public ForwardingFileSystem {
  public:
@@ -64,7 +77,7 @@ TEST(StoreFolder, IsOnesIfTwoMakeItAtTheSameTime) {
 TEST(StoreFolder, IsNotMadeOfOneThatHasLostItsHeader) {
   MemoryFileSystem fs;
   ASSERT_TRUE(test::save_numbers(*new_store(fs), {"job", 1}, {1}).ok());
-  ASSERT_TRUE(fs.remove(Store::header_path("/s")).ok());
+  ASSERT_TRUE(fs.remove(store_header_path("/s")).ok());
   EXPECT_EQ(Store::create(fs, "/s").code(), StatusCode::already_exists);
 }
 
@@ -117,9 +130,9 @@ TEST(StoredPack, IsFoundWhereverItIsWhateverTheHint) {
   ASSERT_TRUE(first.seal().ok());
   ASSERT_TRUE(second.seal().ok());
   for (const ArenaId& hint : {first.arena(), second.arena(), UniqueId::random().value()}) {
-    EXPECT_TRUE(store->read_pack({pack.score, hint}, {}).ok());
+    EXPECT_TRUE(read_pack(*store, {pack.score, hint}, {}).ok());
   }
-  const Status missing = store->read_pack({Score{}, first.arena()}, {}).status();
+  const Status missing = read_pack(*store, {Score{}, first.arena()}, {}).status();
   EXPECT_EQ(missing.code(), StatusCode::corrupt);
   EXPECT_FALSE(missing.subject().empty());
 }
@@ -130,12 +143,12 @@ TEST(StoredPack, IsDamagedIfItsArenaIsMissing) {
   SetMaker maker(*store);
   const PackLink pack = maker.pack({test::numbered_chunk(1)});
   ASSERT_TRUE(maker.seal().ok());
-  EXPECT_TRUE(store->check_pack_is_there(pack).ok());
+  EXPECT_TRUE(check_pack_is_there(*store, pack).ok());
   ASSERT_TRUE(fs.remove(store->arena_path(pack.hint)).ok());
   store->drop_arena_cache();
-  EXPECT_TRUE(store->find_pack(pack.score, pack.hint).value().empty());
-  const Status outcomes[] = {store->read_pack(pack, {}).status(), store->read_node(Score{}, pack.hint).status(),
-                             store->check_pack_is_there(pack)};
+  EXPECT_TRUE(find_pack_copies(*store, pack.score, pack.hint).value().empty());
+  const Status outcomes[] = {read_pack(*store, pack, {}).status(), read_node(*store, Score{}, pack.hint).status(),
+                             check_pack_is_there(*store, pack)};
   for (const Status& outcome : outcomes) {
     EXPECT_EQ(outcome.code(), StatusCode::corrupt);
     EXPECT_EQ(outcome.subject(), store->arena_path(pack.hint));
@@ -167,7 +180,7 @@ TEST(StoredPack, IsTakenFromAnotherArenaIfOneCopyIsDamagedOrLacksChunks) {
   ASSERT_TRUE(fs.create(store->arena_path(damaged.arena())).value()->write_at(0, raw).ok());
   const Extent all{0, a.size() + b.size()};
   for (const ArenaId& hint : {damaged.arena(), thin.arena(), whole.arena()}) {
-    Result<Pack> found = store->read_pack({pack.score, hint}, std::span(&all, 1));
+    Result<Pack> found = read_pack(*store, {pack.score, hint}, std::span(&all, 1));
     ASSERT_TRUE(found.ok()) << found.status().to_string();
     EXPECT_TRUE(found->range(0, all.bytes).ok());
   }

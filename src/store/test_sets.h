@@ -9,6 +9,7 @@
 #include "store/catalog.h"
 #include "store/chunk_index.h"
 #include "store/commit.h"
+#include "store/stored_copies.h"
 
 namespace varve::test {
 
@@ -18,7 +19,7 @@ class SetMaker {
   explicit SetMaker(const Store& store)
       : store_(store), lease_(WriterLease::acquire(store).value()), arena_id_(lease_->arena_id(0)) {
     writer_ =
-        ArenaWriter::create(store.backend(), store.arena_path(arena_id_), store.arena_header(arena_id_), in_turn())
+        ArenaWriter::create(store.backend(), store.arena_path(arena_id_), arena_header(store, arena_id_), in_turn())
             .value();
   }
 
@@ -138,8 +139,8 @@ inline Status save_numbers(const Store& store, const SetName& name, const std::v
 
 /// OK if the group's file consists of these chunks.
 inline Status check_group_numbers(const Store& store, const GroupRecord& group, const std::vector<uint64_t>& numbers) {
-  VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
-  VARVE_ASSIGN(Leaf leaf, store.read_leaf(root.leaves.at(0)));
+  VARVE_ASSIGN(Root root, read_root(store, group.root, group.hint));
+  VARVE_ASSIGN(Leaf leaf, read_leaf(store, root.leaves.at(0)));
   ByteVector expected, found;
   for (uint64_t number : numbers) {
     const ByteVector chunk = numbered_chunk(number);
@@ -147,7 +148,7 @@ inline Status check_group_numbers(const Store& store, const GroupRecord& group, 
   }
   for (const Reference& reference : leaf.files.at(0).streams.at(0)) {
     const Extent range{reference.offset, reference.bytes};
-    VARVE_ASSIGN(Pack pack, store.read_pack(leaf.packs.at(reference.pack), std::span(&range, 1)));
+    VARVE_ASSIGN(Pack pack, read_pack(store, leaf.packs.at(reference.pack), std::span(&range, 1)));
     VARVE_ASSIGN(ByteSpan bytes, pack.range(range.offset, range.bytes));
     found.insert(found.end(), bytes.begin(), bytes.end());
   }

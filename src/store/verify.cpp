@@ -14,6 +14,7 @@
 #include "store/commit.h"
 #include "store/index_run.h"
 #include "store/needs.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -86,11 +87,11 @@ class Verifier {
 
   void check_group(const std::string& name, const GroupRecord& group, const Users& set_users) {
     node_users_[group.root].add(name, "*");
-    Result<Root> root = store_.read_root(group.root, group.hint);
+    Result<Root> root = read_root(store_, group.root, group.hint);
     if (!root.ok()) return report(root.status(), set_users);
     for (const LeafLink& link : root->leaves) {
       node_users_[link.score].add(name, "*");
-      Result<Leaf> leaf = store_.read_leaf(link);
+      Result<Leaf> leaf = read_leaf(store_, link);
       if (!leaf.ok()) {
         report(leaf.status(), set_users);
         continue;
@@ -207,10 +208,10 @@ class Verifier {
     for (auto& [score, use] : packs_) {
       join_ranges(use.ranges);
       if (damaged.contains(score)) continue;
-      Result<std::vector<Store::Place>> places = store_.find_pack(score, use.hint);
+      Result<std::vector<StoredCopy>> places = find_pack_copies(store_, score, use.hint);
       if (places.ok() && any_holds(*places, use.ranges)) continue;
       const bool is_there = places.ok() && !places->empty();
-      (is_there ? lacking : missing)[store_.arena_name(use.hint)].insert(score);
+      (is_there ? lacking : missing)[arena_name(store_, use.hint)].insert(score);
     }
     for (auto& [arena, packs] : lacking) {
       pack_damages_.push_back({Status::corrupt("a pack lacks chunks that sets refer to", arena), {}, std::move(packs)});
@@ -247,9 +248,9 @@ class Verifier {
     return {};
   }
 
-  static bool any_holds(const std::vector<Store::Place>& places, const std::vector<Extent>& ranges) {
+  static bool any_holds(const std::vector<StoredCopy>& places, const std::vector<Extent>& ranges) {
     return std::any_of(places.begin(), places.end(),
-                       [&](const Store::Place& place) { return holds_ranges(*place.arena, place.ordinal, ranges); });
+                       [&](const StoredCopy& place) { return holds_ranges(*place.arena, place.ordinal, ranges); });
   }
 
   std::set<Score> packs_expected_in(const ArenaId& id) const {
@@ -403,10 +404,10 @@ Result<Findings> decode_findings(ByteSpan raw) {
 namespace {
 /// What of a pack can be read from all its copies together.
 std::vector<Extent> whole_extents(const Store& store, const Score& score, const ArenaId& hint) {
-  const Result<std::vector<Store::Place>> places = store.find_pack(score, hint, true);
+  const Result<std::vector<StoredCopy>> places = find_pack_copies(store, score, hint, true);
   std::vector<Extent> extents;
   if (!places.ok()) return extents;
-  for (const Store::Place& place : *places) {
+  for (const StoredCopy& place : *places) {
     Result<Pack> pack = place.arena->read_pack(place.ordinal);
     if (!pack.ok()) continue;
     const std::vector<Extent> here = pack->whole_extents();
@@ -439,10 +440,10 @@ class Search {
   void look_at_record(const std::string& name, const Result<SetRecord>& record) {
     if (!record.ok()) return;
     for (const GroupRecord& group : record->groups) {
-      const Result<Root> root = store_.read_root(group.root, group.hint);
+      const Result<Root> root = read_root(store_, group.root, group.hint);
       if (!root.ok()) continue;
       for (const LeafLink& link : root->leaves) {
-        const Result<Leaf> leaf = store_.read_leaf(link);
+        const Result<Leaf> leaf = read_leaf(store_, link);
         if (leaf.ok()) look_at_leaf(name, *leaf);
       }
     }

@@ -7,6 +7,7 @@
 #include "engine/source.h"
 #include "sim/random.h"
 #include "store/commit.h"
+#include "store/stored_copies.h"
 
 namespace varve::sim {
 
@@ -73,14 +74,14 @@ Status check_numbers(const Store& store, const SetName& name, const Numbers& num
     VARVE_ASSIGN(const SetRecord record, catalog.read(name));
     ByteVector found;
     for (const GroupRecord& group : record.groups) {
-      VARVE_ASSIGN(const Root root, store.read_root(group.root, group.hint));
+      VARVE_ASSIGN(const Root root, read_root(store, group.root, group.hint));
       for (const LeafLink& link : root.leaves) {
-        VARVE_ASSIGN(const Leaf leaf, store.read_leaf(link));
+        VARVE_ASSIGN(const Leaf leaf, read_leaf(store, link));
         for (const TreeFile& file : leaf.files) {
           for (const auto& stream : file.streams) {
             for (const Reference& reference : stream) {
               const Extent range{reference.offset, reference.bytes};
-              VARVE_ASSIGN(Pack pack, store.read_pack(leaf.packs.at(reference.pack), std::span(&range, 1)));
+              VARVE_ASSIGN(Pack pack, read_pack(store, leaf.packs.at(reference.pack), std::span(&range, 1)));
               VARVE_ASSIGN(const ByteSpan bytes, pack.range(range.offset, range.bytes));
               found.insert(found.end(), bytes.begin(), bytes.end());
             }

@@ -23,7 +23,7 @@ uint64_t fresh_bytes(const Store& store) {
     const Status copied = copy_set(store, *fresh, name, options).status();
     if (!copied.ok()) fail("a set cannot be copied to a fresh store: " + copied.to_string());
   }
-  return fresh->arena_bytes().value();
+  return arena_bytes(*fresh).value();
 }
 }  // namespace
 
@@ -38,7 +38,7 @@ void check_one_prune(const Store& store, uint64_t overhead_bytes) {
     const auto left = store.backend().list(folder);
     if (left.ok() && !left->empty()) fail(fmt::format("one prune leaves {} in {}", left->front().name, folder));
   }
-  const uint64_t bytes = store.arena_bytes().value(), fresh = fresh_bytes(store);
+  const uint64_t bytes = arena_bytes(store).value(), fresh = fresh_bytes(store);
   const uint64_t sets = Catalog(store).sets()->size();
   if (static_cast<double>(bytes) <=
       1.05 * static_cast<double>(fresh) + static_cast<double>(overhead_bytes * (sets + 1))) {

@@ -11,6 +11,7 @@
 #include "store/arena_writer.h"
 #include "store/catalog.h"
 #include "store/store.h"
+#include "store/stored_copies.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -146,16 +147,16 @@ TEST(FormatExample, IsReadBackByTheLibrary) {
   const Result<SetRecord> record = Catalog(**store).read(example_set());
   ASSERT_TRUE(record.ok()) << record.status().to_string();
   ASSERT_EQ(record->groups.size(), 1u);
-  const Result<Root> root = (*store)->read_root(record->groups[0].root, record->groups[0].hint);
+  const Result<Root> root = read_root(**store, record->groups[0].root, record->groups[0].hint);
   ASSERT_TRUE(root.ok()) << root.status().to_string();
   ASSERT_EQ(root->leaves.size(), 1u);
-  const Result<Leaf> leaf = (*store)->read_leaf(root->leaves[0]);
+  const Result<Leaf> leaf = read_leaf(**store, root->leaves[0]);
   ASSERT_TRUE(leaf.ok()) << leaf.status().to_string();
   ASSERT_EQ(leaf->files.size(), 1u);
   EXPECT_EQ(leaf->files[0].path, "note.txt");
   EXPECT_EQ(leaf->files[0].streams, example_leaf(example_pack()).files[0].streams);
 
-  Result<Pack> pack = (*store)->read_pack(leaf->packs[0], {});
+  Result<Pack> pack = read_pack(**store, leaf->packs[0], {});
   ASSERT_TRUE(pack.ok()) << pack.status().to_string();
   const Result<ByteSpan> text = pack->range(0, std::string_view(kText).size());
   ASSERT_TRUE(text.ok()) << text.status().to_string();

@@ -58,7 +58,7 @@ std::set<std::string> arena_names(const std::string& store_path, uint64_t step) 
   return names;
 }
 
-size_t condemned_count(const std::string& store_path) { return store_at(store_path)->list_condemned().value().size(); }
+size_t condemned_count(const std::string& store_path) { return list_condemned(*store_at(store_path)).value().size(); }
 
 /// Two ranks with a group each, and a store that both share. The second rank has a file system of its own.
 class TwoRanks : public testing::Test {

@@ -481,7 +481,7 @@ TEST_F(HostileStore, ArenaWhoseIndexLiesIsRefused) {
     ArenaIndex index;
     index.nodes.push_back({root.score, offset, 100, kFrameBodyBytesMax, kPackBytesMax, 0, 0});
     ByteVector raw, body;
-    encode_arena_header(store->arena_header(arena), raw);
+    encode_arena_header(arena_header(*store, arena), raw);
     encode_arena_index(index, score_bytes, body);
     FrameHeader frame{FrameKind::index, arena.tag(), raw.size(), 0, body.size(), crc32c({}), crc32c(body)};
     raw.resize(raw.size() + kFrameHeaderBytes);

@@ -13,6 +13,7 @@
 #include "mount/spool.h"
 #include "sets/saving.h"
 #include "store/prune.h"
+#include "store/stored_copies.h"
 #include "store/verify.h"
 
 namespace varve {
@@ -52,10 +53,10 @@ struct LongLeaf : testing::Test {
     return save_folder(*store, folder.path(), cutting(name.job, name.step, 1000), test::layout_service()).status();
   }
   std::vector<NodeLink> pieces() const {
-    const Root root = store->read_root(record.groups.at(0).root, record.groups[0].hint).value();
+    const Root root = read_root(*store, record.groups.at(0).root, record.groups[0].hint).value();
     std::vector<NodeLink> all;
     for (const LeafLink& link : root.leaves) {
-      const Leaf leaf = store->read_leaf(link).value();
+      const Leaf leaf = read_leaf(*store, link).value();
       all.insert(all.end(), leaf.pieces.begin(), leaf.pieces.end());
     }
     return all;
@@ -90,7 +91,7 @@ TEST_F(LongLeaf, IsComparedAndLookedAtAsAnyOther) {
   EXPECT_TRUE(same.ok()) << same.to_string();
   const auto listing = SetListing::read(*store, record).value();
   const auto entry = listing->entry(listing->find(SetListing::kTop, "rank0.dat").value());
-  const Leaf leaf = store->read_leaf(listing->leaf(entry.leaf)).value();
+  const Leaf leaf = read_leaf(*store, listing->leaf(entry.leaf)).value();
   const auto map = map_file(leaf, leaf.files.at(entry.file));
   EXPECT_TRUE(map.ok()) << map.status().to_string();
 }

@@ -6,6 +6,7 @@
 
 #include "backend/folder_backend.h"
 #include "core/memory_file_system.h"
+#include "format/store_header.h"
 #include "sets/saving.h"
 #include "store/chunk_index.h"
 #include "store/prune.h"
@@ -27,7 +28,7 @@ class PlaceServer final : public ChunkLookup {
     const IndexFolder runs = open();
     for (size_t i = 0; i < prefixes.size(); ++i) {
       const size_t before = candidates.size();
-      runs.find(prefixes[i], candidates);
+      runs.runs().find(prefixes[i], candidates);
       counts[i] = static_cast<uint32_t>(candidates.size() - before);
     }
     return {};
@@ -42,7 +43,7 @@ class PlaceServer final : public ChunkLookup {
   }
   void merge() {
     IndexFolder runs = open();
-    while (runs.merge_wanted()) ASSERT_TRUE(runs.merge(nullptr).ok());
+    while (runs.runs().merge_wanted()) ASSERT_TRUE(runs.merge(nullptr).ok());
   }
   std::vector<std::string> run_names() {
     std::vector<std::string> names;
@@ -77,7 +78,8 @@ class PlaceServer final : public ChunkLookup {
   }
 
   UniqueId store() {
-    return Store::id_of_header(read_file(disk, Store::header_path(kPath), 4096).value(), kPath).value();
+    const std::string path = store_header_path(kPath);
+    return decode_store_header(read_file(disk, path, 4096).value(), path).value().store;
   }
 
   MemoryFileSystem disk;
@@ -189,10 +191,10 @@ TEST_F(SpreadIndex, HealsAtAPlaceThatHasLostIt) {
   test::write_file(folder.path() + "/new.dat", "these are no digits" + text.substr(1'000'001));
   save(2);
   const std::vector<std::string> others = servers[0]->run_names();
-  const uint64_t entries = servers[1]->open().entry_count();
+  const uint64_t entries = servers[1]->open().runs().entry_count();
   servers[1]->lose_index();
   EXPECT_EQ(save(3), 0u);
-  EXPECT_EQ(servers[1]->open().entry_count(), entries);
+  EXPECT_EQ(servers[1]->open().runs().entry_count(), entries);
   const std::vector<std::string> now = servers[0]->run_names();
   EXPECT_TRUE(std::includes(now.begin(), now.end(), others.begin(), others.end()));
   EXPECT_EQ(now.size(), others.size() + 1) << "that of the third save, and none that was not missing";
@@ -224,7 +226,7 @@ TEST_F(SpreadIndex, StaysSmallAndForgetsWhatIsGone) {
   const std::vector<ArenaId> present = client.store->list_arenas().value();
   for (PlaceServer* server : servers) {
     server->merge();
-    const std::set<ArenaId> named = server->open().covered();
+    const std::set<ArenaId> named = server->open().runs().covered();
     EXPECT_LE(named.size(), 3 * present.size()) << "60 arenas and more have come and gone";
     for (const ArenaId& arena : present) EXPECT_TRUE(named.contains(arena));
   }
@@ -239,7 +241,7 @@ TEST_F(SpreadIndex, GrowsWithTheStore) {
     add_server();
     ASSERT_TRUE(rebalance(Client::places_of(servers)).ok());
     for (uint32_t place = 1; place < count; ++place) {
-      EXPECT_GT(servers[place]->open().entry_count(), 10u) << "before anybody saves";
+      EXPECT_GT(servers[place]->open().runs().entry_count(), 10u) << "before anybody saves";
       for (const std::string& name : servers[place]->run_names()) {
         const auto table = read_run_table(servers[place]->backend, join_path(kIndex, name), servers[0]->store());
         EXPECT_EQ(table->scope, RunScope::of_place(place, count)) << "those of fewer places are gone";
@@ -267,7 +269,7 @@ TEST_F(SpreadIndex, TakesOverWhatServersHadOfTheirOwnArenas) {
     }
     servers[place]->merge();
     const IndexFolder runs = servers[place]->open();
-    EXPECT_LT(runs.run_count(), 9u);
+    EXPECT_LT(runs.runs().count(), 9u);
   }
   EXPECT_EQ(save(200), 0u);
 }
@@ -289,7 +291,7 @@ TEST_F(SpreadIndex, IsNotHarmedByRunsThatLie) {
                     .ok());
   }
   // It says that all of them are gone, though they are not; and of a place that there is not.
-  const std::set<ArenaId> covered = servers[0]->open().covered();
+  const std::set<ArenaId> covered = servers[0]->open().runs().covered();
   const std::vector<ArenaId> all(covered.begin(), covered.end());
   const RunTable gone{all, RunScope::gone(), 0}, strange{all, RunScope::of_place(5, 9), 0};
   for (const RunTable& table : {gone, strange})

@@ -318,7 +318,7 @@ TEST_F(SpreadStores, SayAtWhichPlaceADamagedArenaLies) {
       std::find_if(arenas.begin(), arenas.end(), [&](const ArenaId& id) { return spread.spread().place_of(id) == 1; });
   ASSERT_NE(at_second, arenas.end());
   const std::string name = at_second->hex() + ".arena";
-  EXPECT_EQ(store->arena_name(*at_second), "/b/arenas/" + name);
+  EXPECT_EQ(arena_name(*store, *at_second), "/b/arenas/" + name);
   const FrameEntry pack = store->arena(*at_second).value()->index().packs.at(0);
   ByteVector raw = b.read_record("/b/arenas/" + name, 64_MiB).value();
   raw.at(pack.offset + kFrameHeaderBytes + pack.meta_bytes + 7) ^= std::byte{1};

@@ -131,7 +131,7 @@ class SharedCache {
 /// and kept while there is room. Every byte that leaves was checked against its chunk's score. Thread-safe.
 class PackCache {
  public:
-  /// Reads a pack in which `ranges` are whole, as Store::read_pack() does.
+  /// Reads a pack in which `ranges` are whole, as read_pack() of a store does.
   using ReadPack = std::function<Result<Pack>(const PackLink& link, std::span<const Extent> ranges)>;
 
   /// `bytes_max`: of decoded packs; those in use and one for each thread come on top.

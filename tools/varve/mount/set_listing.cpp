@@ -5,6 +5,7 @@
 
 #include "engine/save.h"
 #include "format/set_record.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -84,9 +85,9 @@ class ListingMaker {
 Result<std::shared_ptr<SetListing>> SetListing::read(const Store& store, const SetRecord& record) {
   ListingMaker maker;
   for (const GroupRecord& group : record.groups) {
-    VARVE_ASSIGN(Root root, store.read_root(group.root, group.hint));
+    VARVE_ASSIGN(Root root, read_root(store, group.root, group.hint));
     for (const LeafLink& link : root.leaves) {
-      VARVE_ASSIGN(const Leaf leaf, store.read_leaf(link));
+      VARVE_ASSIGN(const Leaf leaf, read_leaf(store, link));
       VARVE_TRY(maker.add(link, leaf));
     }
   }

@@ -234,7 +234,7 @@ Result<std::unique_ptr<Spool>> Spool::open(FileSystem& fs, const std::string& pa
   VARVE_TRY(fs.create_directory(spool->jobs_path()));
   VARVE_TRY(fs.create_directory(spool->trash_path()));
   VARVE_TRY(fs.sync_directory(path));
-  VARVE_TRY(Store::sync_name(fs, path));
+  VARVE_TRY(settle_root(fs, path));
   return spool;
 }
 

@@ -11,6 +11,7 @@
 #include "mount/set_listing.h"
 #include "sets/saving.h"
 #include "store/catalog.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 namespace {
@@ -30,7 +31,7 @@ class AStoredFile : public testing::Test {
     EXPECT_TRUE(test::save(*store_, folder_ / "set", "run", 1).ok());
     const SetRecord record = Catalog(*store_).read({"run", 1}).value();
     listing_ = SetListing::read(*store_, record).value();
-    leaf_ = store_->read_leaf(listing_->leaf(0)).value();
+    leaf_ = read_leaf(*store_, listing_->leaf(0)).value();
     const uint32_t file = listing_->find(SetListing::kTop, "file").value();
     map_ = std::make_shared<FileMap>(map_file(leaf_, leaf_.files[listing_->entry(file).file]).value());
   }
@@ -38,7 +39,7 @@ class AStoredFile : public testing::Test {
   PackCache::ReadPack read_pack() {
     return [this](const PackLink& link, std::span<const Extent> ranges) {
       ++packs_read_;
-      return store_->read_pack(link, ranges);
+      return varve::read_pack(*store_, link, ranges);
     };
   }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/source.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -108,7 +109,7 @@ StoredData::StoredData(const Store& the_store, const MountLog& the_log, uint64_t
       leaves(memory_bytes / 8),
       listings(memory_bytes / 16),
       maps(memory_bytes / 16),
-      packs([this](const PackLink& link, std::span<const Extent> ranges) { return store.read_pack(link, ranges); },
+      packs([this](const PackLink& link, std::span<const Extent> ranges) { return read_pack(store, link, ranges); },
             memory_bytes / 4 * 3, read_ahead_threads) {}
 
 Result<SetNumbers> SetNumbers::adopt(const SetListing& listing, const Known& known) {
@@ -254,7 +255,7 @@ MountResult<std::shared_ptr<const FileMap>> StoredSet::map_of(const SetListing& 
   const SetListing::Entry& entry = listing.entry(ordinal);
   const LeafLink& link = listing.leaf(entry.leaf);
   auto read_leaf = [&]() -> Result<Leaves::Made> {
-    VARVE_ASSIGN(Leaf leaf, data_.store.read_leaf(link));
+    VARVE_ASSIGN(Leaf leaf, varve::read_leaf(data_.store, link));
     const uint64_t bytes = memory_bytes_of(leaf);
     return Leaves::Made{std::make_shared<const Leaf>(std::move(leaf)), bytes};
   };

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/sync.h"
+#include "format/store_header.h"
 #include "service/protocol.h"
 
 namespace varve {
@@ -95,11 +96,12 @@ Result<ChunkService::SnapshotPointer> ChunkService::open(const SnapshotPointer& 
 }
 
 Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPointer& old) const {
-  VARVE_ASSIGN(const ByteVector header, read_file(posix_file_system(), Store::header_path(store_path_), 4096));
-  VARVE_ASSIGN(const UniqueId store, Store::id_of_header(header, store_path_));
+  const std::string path = store_header_path(store_path_);
+  VARVE_ASSIGN(const ByteVector raw, read_file(posix_file_system(), path, 4096));
+  VARVE_ASSIGN(const StoreHeader header, decode_store_header(raw, path));
   auto snapshot = std::make_shared<Snapshot>();
   // How many places there are, the first one tells, and the clients that have asked it.
-  snapshot->runs.emplace(folder_, join_path(store_path_, "index"), store,
+  snapshot->runs.emplace(folder_, join_path(store_path_, "index"), header.store,
                          IndexFolder::Options{.scope = std::nullopt, .held_bytes = kHeldIndexBytes});
   VARVE_TRY(snapshot->runs->list());
   if (old && old->runs && old->runs->listed() == snapshot->runs->listed()) return old;
@@ -108,7 +110,7 @@ Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPoi
 }
 
 ChunkService::SnapshotPointer ChunkService::merged(const SnapshotPointer& snapshot) const {
-  if (!snapshot->runs || !snapshot->runs->merge_wanted()) return nullptr;
+  if (!snapshot->runs || !snapshot->runs->runs().merge_wanted()) return nullptr;
   auto merged = std::make_shared<Snapshot>();
   merged->runs.emplace(*snapshot->runs);
   return merged->runs->merge(nullptr).ok() ? merged : nullptr;

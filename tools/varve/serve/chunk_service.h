@@ -44,7 +44,7 @@ class ChunkService final : public ChunkLookup {
 
     void prefetch(uint64_t prefix) const { runs ? runs->prefetch(prefix) : index->prefetch(prefix); }
     void find(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
-      runs ? runs->find(prefix, candidates) : index->find(prefix, candidates);
+      runs ? runs->runs().find(prefix, candidates) : index->find(prefix, candidates);
     }
     /// The folder that shows by its time that there may be more to know.
     const char* watched() const { return runs ? "index" : "arenas"; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "format/store_header.h"
 #include "serve/rights.h"
 #include "store/store.h"
 
@@ -325,14 +326,15 @@ Status RequestHandler::check_new_header(const Request& request) const {
     return Status::busy("a header gets its name when it is complete and closed");
   VARVE_ASSIGN(const ByteVector made, read_small(request.path));
   const Result<ByteVector> there = read_small("varve.store");
-  const Result<UniqueId> store = there.ok() ? Store::id_of_header(*there, "") : there.status();
+  const Result<StoreHeader> header = there.ok() ? decode_store_header(*there, store_header_path("")) : there.status();
   if (store_name_of(request.to) == StoreName::header) {
-    if (!Store::id_of_header(made, "").ok()) return refused("what is no store's header cannot become one");
-    const bool replaces = store.ok() && request.replace && !std::ranges::equal(made, *there);
+    if (!decode_store_header(made, store_header_path("")).ok())
+      return refused("what is no store's header cannot become one");
+    const bool replaces = header.ok() && request.replace && !std::ranges::equal(made, *there);
     return replaces ? refused("the store has its header, which is made only once") : Status();
   }
   const Result<SpreadMember> member = decode_spread_member(as_text(made));
-  if (!member.ok() || (store.ok() && member->store != *store))
+  if (!member.ok() || (header.ok() && member->store != header->store))
     return refused("this does not say which place of this store the folder is");
   return {};
 }

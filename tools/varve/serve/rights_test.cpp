@@ -129,7 +129,7 @@ TEST_F(ToAppend, ASaveThatIsGivenUpTakesItsOwnAway) {
     const auto lease = WriterLease::acquire(*store);
     ASSERT_TRUE(lease.ok()) << lease.status().to_string();
     const ArenaId id = (*lease)->arena_id(0);
-    const auto arena = ArenaWriter::create(store->backend(), store->arena_path(id), store->arena_header(id), {});
+    const auto arena = ArenaWriter::create(store->backend(), store->arena_path(id), arena_header(*store, id), {});
     ASSERT_TRUE(arena.ok()) << arena.status().to_string();
     EXPECT_NE(served().size(), before.size());
   }
@@ -285,7 +285,7 @@ TEST_F(ToRead, SetsAreListedAndRestoredAndNothingElse) {
 TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   serve(Rights::all);
   Backend& backend = place->backend();
-  const std::string path = Store::header_path(backend.root());
+  const std::string path = store_header_path(backend.root());
   const ByteVector header = backend.read_record(path, 4096).value();
   const StoreHeader other{UniqueId::random().value()};
   EXPECT_EQ(backend.records().replace(path, encode_store_header(other)).code(), StatusCode::permission_denied);
@@ -306,7 +306,7 @@ TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
 }
 
 TEST_F(WithAllRights, ALostOrDamagedHeaderIsMadeAnewOverTheServer) {
-  const std::string path = Store::header_path(server.options.folder);
+  const std::string path = store_header_path(server.options.folder);
   const ByteVector header = read_file(posix_file_system(), path, 4096).value();
   serve(Rights::all);
   for (const bool is_lost : {true, false}) {
