@@ -155,35 +155,23 @@ void add_message(Seeds& seeds, WireHeader header, ByteSpan prefix, ByteSpan fiel
   seeds.add(plain);
 }
 
-Reply full_reply() {
-  Reply reply;
-  reply.connections = 256;
-  reply.handle = 7;
-  reply.identity = {5, 6, 7};
-  reply.file = {.bytes = 1, .allocated_bytes = 2, .modified_ns = -3, .is_directory = true};
-  reply.counts = {1, 2, 3};
-  reply.transfer.sent_bytes = 99;
-  return reply;
-}
-
 void make_messages(const files::path& folder) {
   Seeds requests(folder, "requests"), replies(folder, "replies");
-  for (unsigned number = 0; number < 256; ++number) {
-    const std::optional<Message> message = message_of(static_cast<uint8_t>(number));
-    if (!message) continue;
+  for_each_message([&](auto empty) {
+    using Message = decltype(empty);
+    const auto request = filled<Message>();
     WireHeader header;
-    header.message = static_cast<uint8_t>(number);
-    if (*message == Message::find) header.data_bytes = 24;
+    header.message = Message::kMessage.number;
+    if constexpr (requires { request.prefix_count; })
+      header.data_bytes = static_cast<uint32_t>(8 * request.prefix_count);
     const std::byte prefix[] = {std::byte{header.message}, {}, static_cast<std::byte>(header.data_bytes / 8)};
-    add_message(requests, header, prefix, encode_request_fields(full_request(*message)));
+    add_message(requests, header, prefix, encode_fields(request));
     header.data_bytes = 0;
     header.flags = WireHeader::kReply;
-    Reply reply = full_reply();
-    add_message(replies, header, ByteSpan(prefix).first(1), encode_reply_fields(*message, reply));
-    reply.outcome = Outcome::failed;
-    reply.status = Status::not_found("gone", "", "look elsewhere");
-    add_message(replies, header, ByteSpan(prefix).first(1), encode_reply_fields(*message, reply));
-  }
+    for (const ReplyTo<Message>& reply : {ReplyTo<Message>(filled<typename Message::ReplyFields>()),
+                                          ReplyTo<Message>(Status::not_found("gone", "", "look elsewhere"))})
+      add_message(replies, header, ByteSpan(prefix).first(1), encode_fields(reply));
+  });
   ByteVector entries;
   append_entry(entries, {"arenas", true});
   append_entry(entries, {"varve.store", false});

@@ -69,6 +69,10 @@ struct FileQuestion {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool operator==(const FileQuestion&) const = default;
+  void visit(auto& fields) {  // PROTOCOL.md, "offer and answer"
+    fields.choice(kind, Kind::unchanged);
+    fields(file, offset, bytes);
+  }
 };
 
 /// The files that a node has offered, as the one who gathers reads them: its questions go to the connection's thread,

@@ -17,59 +17,49 @@ namespace {
 constexpr size_t kReadPieceBytes = 512_KiB;
 constexpr size_t kPiecesAhead = 4;
 static_assert(kReadPieceBytes <= kWireDataBytesMax && kReadPieceBytes % kDirectAlignment == 0);
-
-/// A piece of what is to be read, asked for.
-struct Piece {
-  Request request;
-  MutableByteSpan into;
-};
 }  // namespace
 
-Result<ReadOutcome> read_ahead(ServerConnection& connection, uint64_t handle, uint64_t offset, MutableByteSpan into) {
-  std::deque<Piece> asked;
-  ReadOutcome outcome;
+Result<Reply<ByteCount>> read_ahead(ServerConnection& connection, uint64_t handle, uint64_t offset,
+                                    MutableByteSpan into) {
+  std::deque<MutableByteSpan> asked;  // the pieces
+  Reply<ByteCount> outcome;
   size_t sent = 0;
   bool ended = false;  // the file has, or it has failed
   while (true) {
     const bool wants_more = sent < into.size() && !ended;
     if (wants_more && asked.size() < kPiecesAhead) {
-      const size_t bytes = std::min(kReadPieceBytes, into.size() - sent);
-      Piece& piece = asked.emplace_back();
-      piece.request.message = Message::read;
-      piece.request.handle = handle;
-      piece.request.ranges = {{offset + sent, bytes}};
-      piece.into = into.subspan(sent, bytes);
-      VARVE_TRY(connection.send(piece.request, {}));
-      sent += bytes;
+      const MutableByteSpan piece = into.subspan(sent, std::min(kReadPieceBytes, into.size() - sent));
+      VARVE_TRY(connection.send(ReadRequest{handle, {{offset + sent, piece.size()}}}));
+      asked.push_back(piece);
+      sent += piece.size();
       continue;
     }
     // All that was asked for is taken from the connection, whatever the first answer was.
     if (asked.empty()) break;
-    const Piece piece = std::move(asked.front());
+    const MutableByteSpan piece = asked.front();
     asked.pop_front();
     size_t got = 0;
-    VARVE_ASSIGN(const Reply reply, connection.receive(piece.request, piece.into, got));
+    VARVE_ASSIGN(const ReplyTo<ReadRequest> reply, connection.receive<ReadRequest>(piece, got));
     if (ended) continue;
     if (reply.outcome == Outcome::done) {
-      if (reply.counts.size() != 1 || reply.counts[0] != got)
+      if (reply.fields.counts != std::vector<uint64_t>{got})
         return Status::corrupt("the server sent other bytes than it says");
-      outcome.bytes += got;
-      ended = got < piece.into.size();
+      outcome.fields.bytes += got;
+      ended = got < piece.size();
       continue;
     }
     ended = true;
-    outcome.lost_handle = reply.outcome == Outcome::unknown_handle;
-    if (!outcome.lost_handle) outcome.failure = failure_of(reply, "");
+    outcome = Reply<ByteCount>(ReplyHead(reply));
   }
   return outcome;
 }
 
-RemoteReader::RemoteReader(ServerLink& link, std::string path, std::string served_path, const Reply& opened)
+RemoteReader::RemoteReader(ServerLink& link, std::string path, std::string served_path, const OpenedFile& opened)
     : link_(link),
       path_(std::move(path)),
       served_path_(std::move(served_path)),
       identity_(opened.identity),
-      bytes_(opened.file.bytes),
+      bytes_(opened.bytes),
       attached_(attached_file(opened, path_, false)),
       handle_(opened.handle) {}
 
@@ -77,10 +67,7 @@ RemoteReader::~RemoteReader() {
   // Not worth waiting for a server that is gone: it closes the files of clients that have ended.
   std::unique_ptr<ServerConnection> connection = link_.take_idle();
   if (!connection) return;
-  Request request;
-  request.message = Message::close;
-  request.handle = handle();
-  if (connection->ask(request).ok()) link_.give_back(std::move(connection));
+  if (connection->ask(CloseRequest{handle()}).ok()) link_.give_back(std::move(connection));
 }
 
 uint64_t RemoteReader::handle() {
@@ -91,14 +78,10 @@ uint64_t RemoteReader::handle() {
 Status RemoteReader::reopen(uint64_t lost) {
   const MutexLock lock(mutex_);
   if (handle_ != lost) return {};
-  Request request;
-  request.message = Message::open;
-  request.path = served_path_;
-  VARVE_ASSIGN(const Reply reply, link_.ask(std::move(request)));
-  VARVE_TRY(failure_of(reply, path_));
-  if (reply.identity != identity_)
+  VARVE_ASSIGN(const OpenedFile opened, fields_of(link_.ask(OpenRequest{served_path_}), path_));
+  if (opened.identity != identity_)
     return Status::not_found("the file was removed while the server was away, and another one has its name", path_);
-  handle_ = reply.handle;
+  handle_ = opened.handle;
   return {};
 }
 
@@ -106,13 +89,15 @@ Result<size_t> RemoteReader::read_at(uint64_t offset, MutableByteSpan into) {
   if (attached_) return attached_->read_at(offset, into);
   while (true) {
     const uint64_t used = handle();
-    ReadOutcome outcome;
+    Reply<ByteCount> reply;
     VARVE_TRY(link_.with_connection([&](ServerConnection& connection, bool) -> Status {
-      VARVE_ASSIGN(outcome, read_ahead(connection, used, offset, into));
+      VARVE_ASSIGN(reply, read_ahead(connection, used, offset, into));
       return {};
     }));
-    if (!outcome.failure.ok()) return Status(outcome.failure.code(), std::string(outcome.failure.message()), path_);
-    if (!outcome.lost_handle) return outcome.bytes;
+    if (reply.outcome != Outcome::unknown_handle) {
+      VARVE_TRY(failure_of(reply, path_));
+      return reply.fields.bytes;
+    }
     VARVE_TRY(reopen(used));
   }
 }
@@ -134,58 +119,49 @@ bool is_aligned(uint64_t offset, ByteSpan from) {
          reinterpret_cast<uintptr_t>(from.data()) % kDirectAlignment == 0;
 }
 
-bool is_lost_connection(const Status& failure) { return failure.code() == StatusCode::io_error; }
+Status unknown_to_server() { return Status::io_error("the server was restarted"); }
 }  // namespace
 
 Result<std::unique_ptr<File>> RemoteWriter::create(ServerLink& link, std::string path, std::string served_path,
                                                    bool direct) {
   std::unique_ptr<RemoteWriter> file(new RemoteWriter(link, std::move(path), std::move(served_path), direct));
-  VARVE_ASSIGN(const Reply created, file->start());
+  VARVE_ASSIGN(const OpenedFile created, file->start());
   // The server's own handle is closed with `file`.
   if (std::unique_ptr<File> attached = attached_file(created, file->path_, direct)) return attached;
   return std::unique_ptr<File>(std::move(file));
 }
 
-Result<Reply> RemoteWriter::start() {
+Result<OpenedFile> RemoteWriter::start() {
   const MutexLock lock(mutex_);
   VARVE_ASSIGN(token_, UniqueId::random());
-  Request request;
-  request.message = Message::create;
-  request.token = token_;
-  request.path = served_path_;
-  request.direct = direct_;
-  Retries retries = link_.retries();
-  while (true) {
-    Result<std::unique_ptr<ServerConnection>> connection = link_.take_own();
-    Status failure = connection.status();
-    if (connection.ok()) {
-      Result<Reply> reply = (*connection)->ask(request);
-      if (reply.ok()) {
-        boot_ = (*connection)->boot();
-        if (reply->outcome == Outcome::done) link_.note_changes(request, (*connection)->machine_run());
-        connection_ = std::move(*connection);
-        const Status made = failure_of(*reply, path_);
-        if (!made.ok()) link_.give_back(std::move(connection_));
-        handle_ = reply->handle;
-        identity_ = reply->identity;
-        VARVE_TRY(made);
-        return reply;
-      }
-      failure = reply.status();
-      request.again = true;
-    }
-    if (!retries.goes_on(failure)) return is_lost_connection(failure) ? link_.unreachable(failure) : failure;
+  const CreateRequest request{token_, served_path_, direct_};
+  Reply<OpenedFile> reply;
+  std::unique_ptr<ServerConnection> answered;
+  bool again = false;
+  VARVE_TRY(link_.repeat([&]() -> Status {
+    VARVE_ASSIGN(std::unique_ptr<ServerConnection> connection, link_.take_own());
+    VARVE_ASSIGN(reply, connection->ask(request, {.again = std::exchange(again, true)}));
+    answered = std::move(connection);
+    return {};
+  }));
+  connection_ = std::move(answered);
+  boot_ = connection_->boot();
+  if (reply.outcome == Outcome::done) link_.note_changes(request, connection_->machine_run());
+  const Status made = failure_of(reply, path_);
+  if (!made.ok()) {
+    link_.give_back(std::move(connection_));
+    return made;
   }
+  handle_ = reply.fields.handle;
+  identity_ = reply.fields.identity;
+  return reply.fields;
 }
 
 RemoteWriter::~RemoteWriter() {
   const MutexLock lock(mutex_);
   if (lost_.ok()) settle(0).ignore("a caller who wants to know syncs");
   if (!connection_ || !pending_.empty()) return;  // the server closes the file with the connection
-  Request request;
-  request.message = Message::close;
-  request.handle = handle_;
-  if (connection_->ask(request).ok()) link_.give_back(std::move(connection_));
+  if (connection_->ask(CloseRequest{handle_}).ok()) link_.give_back(std::move(connection_));
 }
 
 Status RemoteWriter::give_up(const Status& why) {
@@ -212,9 +188,7 @@ Status RemoteWriter::write_at(uint64_t offset, ByteSpan from) {
 Status RemoteWriter::write_piece(uint64_t offset, ByteSpan piece) {
   if (direct_) VARVE_TRY(settle(kAheadBytes - piece.size()));
   Pending& pending = pending_.emplace_back();
-  pending.request.message = Message::write;
-  pending.request.handle = handle_;
-  pending.request.offset = offset;
+  pending.request = {handle_, offset};
   pending.data = piece;
   if (direct_) {
     if (idle_copies_.empty()) idle_copies_.emplace_back(kWritePieceBytes);
@@ -224,7 +198,7 @@ Status RemoteWriter::write_piece(uint64_t offset, ByteSpan piece) {
     pending.data = ByteSpan(pending.copy).first(piece.size());
   }
   pending_bytes_ += piece.size();
-  const Status sent = connection_->send(pending.request, pending.data);
+  const Status sent = connection_->send(pending.request, {.data = pending.data});
   if (!sent.ok()) VARVE_TRY(resume(sent));
   return direct_ ? Status() : settle(0);
 }
@@ -236,9 +210,9 @@ Status RemoteWriter::settle(size_t bytes_max) {
 
 Status RemoteWriter::take_answer() {
   size_t data_bytes = 0;
-  const Result<Reply> reply = connection_->receive(pending_.front().request, {}, data_bytes);
+  const auto reply = connection_->receive<WriteRequest>({}, data_bytes);
   if (!reply.ok()) return resume(reply.status());
-  if (reply->outcome == Outcome::unknown_handle) return resume(Status::io_error("the server was restarted"));
+  if (reply->outcome == Outcome::unknown_handle) return resume(unknown_to_server());
   const Status written = failure_of(*reply, path_);
   if (!written.ok() && direct_) return give_up(written);  // of bytes that the caller takes for written
   pending_bytes_ -= pending_.front().data.size();
@@ -248,15 +222,13 @@ Status RemoteWriter::take_answer() {
 }
 
 Status RemoteWriter::resume(const Status& failure) {
-  Status why = failure;
-  Retries retries = link_.retries();
-  while (retries.goes_on(why)) {
+  auto act = [this]() VARVE_REQUIRES(mutex_) {
     connection_.reset();
-    why = try_to_resume();
-    if (why.ok()) return {};
-    if (!lost_.ok()) return lost_;
-  }
-  return give_up(is_lost_connection(why) ? link_.unreachable(why) : why);
+    const Status resumed = try_to_resume();
+    return lost_.ok() ? resumed : Status();  // what is lost need not be tried again
+  };
+  const Status resumed = link_.repeat(act, failure);
+  return resumed.ok() ? lost_ : give_up(resumed);
 }
 
 Status RemoteWriter::try_to_resume() {
@@ -265,54 +237,42 @@ Status RemoteWriter::try_to_resume() {
     return give_up(Status::io_error("the server's machine was restarted: what was not synced may be lost", path_,
                                     "write the file anew"));
   }
-  Request request;
-  request.message = Message::resume;
-  request.token = token_;
-  request.path = served_path_;
-  request.direct = direct_;
-  request.identity = identity_;
-  VARVE_ASSIGN(const Reply reply, connection->ask(request));
+  VARVE_ASSIGN(const Reply<OpenedFile> reply, connection->ask(ResumeRequest{token_, served_path_, direct_, identity_}));
   if (const Status resumed = failure_of(reply, path_); !resumed.ok()) return give_up(resumed);
-  handle_ = reply.handle;
+  handle_ = reply.fields.handle;
   for (Pending& pending : pending_) {
     pending.request.handle = handle_;
-    pending.request.again = true;
-    VARVE_TRY(connection->send(pending.request, pending.data));
+    VARVE_TRY(connection->send(pending.request, {.again = true, .data = pending.data}));
   }
   connection_ = std::move(connection);
   return {};
 }
 
-Result<Reply> RemoteWriter::ask(Request request) {
+template <class Message, class Act>
+Result<ReplyTo<Message>> RemoteWriter::until_answered(const Act& act) {
+  VARVE_TRY(lost_);
   VARVE_TRY(settle(0));
-  while (true) {
-    request.handle = handle_;
-    Result<Reply> reply = connection_->ask(request);
+  for (bool again = false;; again = true) {
+    Result<ReplyTo<Message>> reply = act(again);
     const bool unknown = reply.ok() && reply->outcome == Outcome::unknown_handle;
     if (reply.ok() && !unknown) return reply;
-    VARVE_TRY(resume(unknown ? Status::io_error("the server was restarted") : reply.status()));
-    request.again = true;
+    VARVE_TRY(resume(unknown ? unknown_to_server() : reply.status()));
   }
 }
 
 Status RemoteWriter::truncate(uint64_t bytes) {
   const MutexLock lock(mutex_);
-  VARVE_TRY(lost_);
-  Request request;
-  request.message = Message::truncate;
-  request.bytes = bytes;
-  VARVE_ASSIGN(const Reply reply, ask(std::move(request)));
-  return failure_of(reply, path_);
+  const auto reply = until_answered<TruncateRequest>([&](bool again) VARVE_REQUIRES(mutex_) {
+    return connection_->ask(TruncateRequest{handle_, bytes}, {.again = again});
+  });
+  return fields_of(reply, path_).status();
 }
 
 Status RemoteWriter::sync() {
   const MutexLock lock(mutex_);
   VARVE_TRY(lost_);
   VARVE_TRY(settle(0));
-  Request request;
-  request.message = Message::sync;
-  request.handle = handle_;
-  const Result<Reply> reply = connection_->ask(request);
+  const auto reply = connection_->ask(SyncRequest{handle_});
   // A sync whose outcome nobody knows has failed, and is not tried again: the system may have dropped what it could not
   // write, and would call the next one a success.
   if (!reply.ok()) {
@@ -331,29 +291,22 @@ Status RemoteWriter::sync() {
 
 Result<size_t> RemoteWriter::read_at(uint64_t offset, MutableByteSpan into) {
   const MutexLock lock(mutex_);
-  VARVE_TRY(lost_);
-  VARVE_TRY(settle(0));
-  while (true) {
-    const Result<ReadOutcome> outcome = read_ahead(*connection_, handle_, offset, into);
-    if (outcome.ok() && !outcome->lost_handle) {
-      if (outcome->failure.ok()) return outcome->bytes;
-      return Status(outcome->failure.code(), std::string(outcome->failure.message()), path_);
-    }
-    VARVE_TRY(resume(outcome.ok() ? Status::io_error("the server was restarted") : outcome.status()));
-  }
+  // Several requests, whose replies are told as one that counts bytes.
+  const auto reply = until_answered<SizeRequest>(
+      [&](bool) VARVE_REQUIRES(mutex_) { return read_ahead(*connection_, handle_, offset, into); });
+  VARVE_ASSIGN(const ByteCount got, fields_of(reply, path_));
+  return got.bytes;
 }
 
 Result<uint64_t> RemoteWriter::size() {
   const MutexLock lock(mutex_);
-  VARVE_TRY(lost_);
-  Request request;
-  request.message = Message::size;
-  VARVE_ASSIGN(const Reply reply, ask(std::move(request)));
-  VARVE_TRY(failure_of(reply, path_));
-  return reply.file.bytes;
+  const auto reply = until_answered<SizeRequest>(
+      [&](bool again) VARVE_REQUIRES(mutex_) { return connection_->ask(SizeRequest{handle_}, {.again = again}); });
+  VARVE_ASSIGN(const ByteCount size, fields_of(reply, path_));
+  return size.bytes;
 }
 
-std::unique_ptr<File> attached_file(const Reply& opened, const std::string& path, bool direct) {
+std::unique_ptr<File> attached_file(const OpenedFile& opened, const std::string& path, bool direct) {
   if (!opened.descriptor || !opened.descriptor->valid()) return nullptr;
   // A server that is not trusted might send anything that can be open.
   struct stat status {};
@@ -368,12 +321,12 @@ namespace {
 /// A sync of a folder, over as many connections as it takes.
 class FolderSync {
  public:
-  FolderSync(ServerLink& link, Request request) : link_(link), request_(std::move(request)) {}
+  FolderSync(ServerLink& link, std::string path) : link_(link), request_{std::move(path)} {}
 
   Status attempt(ServerConnection& connection) {
     // Who has asked nobody yet need not give up because of a connection that was dead before.
     VARVE_TRY(connection.ping());
-    if (request_.again && connection.server() != server_) {
+    if (again_ && connection.server() != server_) {
       // The one that is gone may have failed to write, have been told so, and this one would not hear of it.
       refused_ = Status::io_error("the server was restarted while the folder was made durable", "",
                                   "do again what was being done");
@@ -385,9 +338,7 @@ class FolderSync {
     });
     if (!refused_.ok()) return {};
     server_ = connection.server();
-    Result<Reply> reply = connection.ask(request_);
-    request_.again = true;
-    VARVE_ASSIGN(reply_, std::move(reply));
+    VARVE_ASSIGN(reply_, connection.ask(request_, {.again = std::exchange(again_, true)}));
     return {};
   }
 
@@ -401,11 +352,12 @@ class FolderSync {
 
  private:
   ServerLink& link_;
-  Request request_;
+  const SyncDirectoryRequest request_;
+  bool again_ = false;
   UniqueId server_;  ///< that was asked last
   uint64_t changes_before_ = 0;
   Status refused_;
-  Reply reply_;
+  Reply<NoFields> reply_;
 };
 
 class RemoteWatch final : public PowerWatch {
@@ -425,7 +377,7 @@ class RemoteWatch final : public PowerWatch {
 };
 }  // namespace
 
-Status failure_of(const Reply& reply, const std::string& path) {
+Status failure_of(const ReplyHead& reply, const std::string& path) {
   switch (reply.outcome) {
     case Outcome::done: return {};
     case Outcome::failed: return reply.status.with_subject(path);
@@ -443,21 +395,16 @@ Result<std::string> RemoteFileSystem::served(const std::string& path) const {
   return Status(StatusCode::permission_denied, "not in the folder that the server serves", path);
 }
 
-Result<Reply> RemoteFileSystem::ask_about(Message message, const std::string& path) {
-  Request request;
-  request.message = message;
-  VARVE_ASSIGN(request.path, served(path));
-  VARVE_ASSIGN(Reply reply, link_.ask(std::move(request)));
-  VARVE_TRY(failure_of(reply, path));
-  return reply;
+template <class Message>
+Result<typename Message::ReplyFields> RemoteFileSystem::ask_about(Message message, const std::string& path) {
+  VARVE_ASSIGN(message.path, served(path));
+  return fields_of(link_.ask(std::move(message)), path);
 }
 
-Status RemoteFileSystem::change(Message message, const std::string& path) { return ask_about(message, path).status(); }
-
 Result<std::unique_ptr<File>> RemoteFileSystem::open_read(const std::string& path) {
-  VARVE_ASSIGN(const Reply reply, ask_about(Message::open, path));
+  VARVE_ASSIGN(const OpenedFile opened, ask_about(OpenRequest(), path));
   VARVE_ASSIGN(std::string served_path, served(path));
-  return std::unique_ptr<File>(std::make_unique<RemoteReader>(link_, path, std::move(served_path), reply));
+  return std::unique_ptr<File>(std::make_unique<RemoteReader>(link_, path, std::move(served_path), opened));
 }
 
 Result<std::unique_ptr<File>> RemoteFileSystem::create(const std::string& path, CreateOptions options) {
@@ -465,16 +412,18 @@ Result<std::unique_ptr<File>> RemoteFileSystem::create(const std::string& path, 
   return RemoteWriter::create(link_, path, std::move(served_path), options.direct);
 }
 
-Status RemoteFileSystem::create_directory(const std::string& path) { return change(Message::create_directory, path); }
-Status RemoteFileSystem::remove(const std::string& path) { return change(Message::remove, path); }
-Status RemoteFileSystem::remove_directory(const std::string& path) { return change(Message::remove_directory, path); }
-Status RemoteFileSystem::touch(const std::string& path) { return change(Message::touch, path); }
+Status RemoteFileSystem::create_directory(const std::string& path) {
+  return ask_about(CreateDirectoryRequest(), path).status();
+}
+Status RemoteFileSystem::remove(const std::string& path) { return ask_about(RemoveRequest(), path).status(); }
+Status RemoteFileSystem::remove_directory(const std::string& path) {
+  return ask_about(RemoveDirectoryRequest(), path).status();
+}
+Status RemoteFileSystem::touch(const std::string& path) { return ask_about(TouchRequest(), path).status(); }
 
 Status RemoteFileSystem::sync_directory(const std::string& path) {
-  Request request;
-  request.message = Message::sync_directory;
-  VARVE_ASSIGN(request.path, served(path));
-  FolderSync sync(link_, std::move(request));
+  VARVE_ASSIGN(std::string served_path, served(path));
+  FolderSync sync(link_, std::move(served_path));
   VARVE_TRY(link_.with_connection([&](ServerConnection& connection, bool) { return sync.attempt(connection); }));
   return sync.outcome(path);
 }
@@ -495,37 +444,31 @@ Status RemoteFileSystem::rename_no_replace(const std::string& from, const std::s
 }
 
 Status RemoteFileSystem::rename(const std::string& from, const std::string& to, bool replace) {
-  Request request;
-  request.message = Message::rename;
+  RenameRequest request;
   request.replace = replace;
   VARVE_ASSIGN(request.to, served(to));
   // So that a server that was restarted can tell whether it is this very file that lies at `to`.
-  VARVE_ASSIGN(const Reply found, ask_about(Message::stat, from));
+  VARVE_ASSIGN(const FoundFile found, ask_about(StatRequest(), from));
   request.identity = found.identity;
   VARVE_ASSIGN(request.path, served(from));
-  VARVE_ASSIGN(const Reply reply, link_.ask(std::move(request)));
+  VARVE_ASSIGN(const Reply<NoFields> reply, link_.ask(std::move(request)));
   const bool taken = reply.outcome == Outcome::failed && reply.status.code() == StatusCode::already_exists;
   return failure_of(reply, taken ? to : from);
 }
 
 Result<std::vector<DirectoryEntry>> RemoteFileSystem::list(const std::string& path) {
-  Request request;
-  request.message = Message::list;
-  VARVE_ASSIGN(request.path, served(path));
-  std::vector<DirectoryEntry> entries;
-  VARVE_ASSIGN(const Reply reply, link_.ask_list(request, entries));
-  VARVE_TRY(failure_of(reply, path));
-  return entries;
+  VARVE_ASSIGN(FolderEntries found, ask_about(ListRequest(), path));
+  return std::move(found.entries);
 }
 
 Result<FileStatus> RemoteFileSystem::stat(const std::string& path) {
-  VARVE_ASSIGN(const Reply reply, ask_about(Message::stat, path));
-  return reply.file;
+  VARVE_ASSIGN(const FoundFile found, ask_about(StatRequest(), path));
+  return found.status;
 }
 
 Result<uint64_t> RemoteFileSystem::free_bytes(const std::string& path) {
-  VARVE_ASSIGN(const Reply reply, ask_about(Message::room, path));
-  return reply.free_bytes;
+  VARVE_ASSIGN(const ByteCount room, ask_about(RoomRequest(), path));
+  return room.bytes;
 }
 
 Status RemoteChunkLookup::find(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
@@ -539,18 +482,15 @@ Status RemoteChunkLookup::find(std::span<const uint64_t> prefixes, std::span<uin
 
 Status RemoteChunkLookup::find_some(std::span<const uint64_t> prefixes, std::span<uint32_t> counts,
                                     std::vector<ChunkCandidate>& candidates) {
-  Request request;
-  request.message = Message::find;
-  request.prefix_count = prefixes.size();
   ByteVector question;
   ByteWriter writer(question);
   for (const uint64_t prefix : prefixes) writer.le64(prefix);
   Buffer answer(prefixes.size() * kFindCandidatesMax * kCandidateBytes);
-  VARVE_ASSIGN(const Reply reply, link_.ask(std::move(request), question, answer));
-  VARVE_TRY(failure_of(reply, link_.name()));
+  VARVE_ASSIGN(const FindRequest::ReplyFields found,
+               fields_of(link_.ask(FindRequest{prefixes.size()}, {.data = question, .into = answer}), link_.name()));
   const std::byte* at = answer.data();
   for (size_t i = 0; i < prefixes.size(); ++i) {
-    counts[i] = static_cast<uint32_t>(reply.counts[i]);
+    counts[i] = static_cast<uint32_t>(found.counts[i]);
     for (uint32_t k = 0; k < counts[i]; ++k, at += kCandidateBytes) {
       ChunkCandidate candidate;
       std::copy_n(at, candidate.arena.bytes.size(), candidate.arena.bytes.begin());

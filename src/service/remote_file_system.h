@@ -14,14 +14,22 @@
 namespace varve {
 
 /// The Status of a reply that is not done, about `path`, which the server does not know by its full name.
-Status failure_of(const Reply& reply, const std::string& path);
+Status failure_of(const ReplyHead& reply, const std::string& path);
+
+/// What the server says of `path`, or why it does not.
+template <class Fields>
+Result<Fields> fields_of(Result<Reply<Fields>> reply, const std::string& path) {
+  VARVE_TRY(reply.status());
+  VARVE_TRY(failure_of(*reply, path));
+  return std::move(reply->fields);
+}
 
 /// A file on a server that is only read; without the server, if it has sent the descriptor. Otherwise, after the server
 /// was restarted it is opened again, if it is still the same file.
 class RemoteReader final : public File {
  public:
   /// `opened`: the reply to `open`.
-  RemoteReader(ServerLink& link, std::string path, std::string served_path, const Reply& opened);
+  RemoteReader(ServerLink& link, std::string path, std::string served_path, const OpenedFile& opened);
   ~RemoteReader() override;
   RemoteReader(const RemoteReader&) = delete;
   RemoteReader& operator=(const RemoteReader&) = delete;
@@ -47,15 +55,10 @@ class RemoteReader final : public File {
   uint64_t handle_ VARVE_GUARDED_BY(mutex_);
 };
 
-/// What came of reading, as far as the connection held.
-struct ReadOutcome {
-  size_t bytes = 0;          ///< fewer than asked for only at the file's end
-  bool lost_handle = false;  ///< the server does not know the handle (any more), and nothing was read
-  Status failure;            ///< the server's
-};
-/// Reads from an open file of a server, several requests at a time: to `into`, from `offset` on. Fails if the
-/// connection does.
-Result<ReadOutcome> read_ahead(ServerConnection& connection, uint64_t handle, uint64_t offset, MutableByteSpan into);
+/// Reads from an open file of a server, several requests at a time: to `into`, from `offset` on. The bytes that were
+/// read are fewer than asked for only at the file's end. Fails if the connection does.
+Result<Reply<ByteCount>> read_ahead(ServerConnection& connection, uint64_t handle, uint64_t offset,
+                                    MutableByteSpan into);
 
 /// A file on a server that its creator writes. It has a connection of its own. With `direct` it is written ahead:
 /// copies of what was sent and not answered yet are kept, so that they can be sent again over another connection.
@@ -80,14 +83,14 @@ class RemoteWriter final : public File {
  private:
   /// A write that was sent and is not answered yet.
   struct Pending {
-    Request request;
+    WriteRequest request;
     Buffer copy;    ///< of a write ahead
     ByteSpan data;  ///< in `copy`, or the caller's
   };
 
   RemoteWriter(ServerLink& link, std::string path, std::string served_path, bool direct)
       : link_(link), path_(std::move(path)), served_path_(std::move(served_path)), direct_(direct) {}
-  Result<Reply> start();
+  Result<OpenedFile> start();
   Status write_piece(uint64_t offset, ByteSpan piece) VARVE_REQUIRES(mutex_);
   /// Takes answers until no more than so many bytes are unanswered; finds another connection if need be.
   Status settle(size_t bytes_max) VARVE_REQUIRES(mutex_);
@@ -96,8 +99,9 @@ class RemoteWriter final : public File {
   /// with the last one.
   Status resume(const Status& failure) VARVE_REQUIRES(mutex_);
   Status try_to_resume() VARVE_REQUIRES(mutex_);
-  /// Carries out what may be repeated, over as many connections as it takes.
-  Result<Reply> ask(Request request) VARVE_REQUIRES(mutex_);
+  /// Has `act(again)` ask what may be repeated, over as many connections as it takes, until the file is known.
+  template <class Message, class Act>
+  Result<ReplyTo<Message>> until_answered(const Act& act) VARVE_REQUIRES(mutex_);
   /// Remembers that the file is lost.
   Status give_up(const Status& why) VARVE_REQUIRES(mutex_);
 
@@ -119,7 +123,7 @@ class RemoteWriter final : public File {
 
 /// The file of a reply that came with its descriptor, to be used without the server. Null: none came, or it is not that
 /// of the file that the reply speaks of. `direct` as in CreateOptions; `path` is for messages.
-std::unique_ptr<File> attached_file(const Reply& opened, const std::string& path, bool direct);
+std::unique_ptr<File> attached_file(const OpenedFile& opened, const std::string& path, bool direct);
 
 /// The folder that a server serves, as a file system: paths begin with root(), which stands for that folder. Everything
 /// that the server sends is checked as a message, and trusted no further: what reads a store checks what it reads.
@@ -156,8 +160,8 @@ class RemoteFileSystem final : public FileSystem {
  private:
   /// `path` as the server knows it. permission_denied: it is not in the folder that the server serves.
   Result<std::string> served(const std::string& path) const;
-  Result<Reply> ask_about(Message message, const std::string& path);
-  Status change(Message message, const std::string& path);
+  template <class Message>
+  Result<typename Message::ReplyFields> ask_about(Message message, const std::string& path);
   Status rename(const std::string& from, const std::string& to, bool replace);
 
   ServerLink& link_;

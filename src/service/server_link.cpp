@@ -56,20 +56,10 @@ namespace {
 constexpr double kFirstPauseSeconds = 0.01;
 constexpr double kPauseSecondsMax = 1;
 
-/// Whether the server gives signs of life while it is at work: for other requests they would keep us waiting for ever.
-bool takes_long(Message message) {
-  return message == Message::push || message == Message::pull || message == Message::answer;
-}
-
 /// The folder in which a path that is served has its name.
-std::string folder_of(const std::string& path) {
+std::string folder_of(std::string_view path) {
   const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
-bool changes_a_name(Message message) {
-  return message == Message::create || message == Message::create_directory || message == Message::remove ||
-         message == Message::remove_directory || message == Message::rename;
+  return std::string(slash == std::string_view::npos ? "" : path.substr(0, slash));
 }
 
 /// What another try may mend: the connection was lost, or the server had no room.
@@ -81,111 +71,95 @@ bool may_pass(const Status& failure) {
 Result<std::unique_ptr<ServerConnection>> ServerConnection::open(std::unique_ptr<ByteStream> stream,
                                                                  const UniqueId& client, const LinkOptions& options) {
   std::unique_ptr<ServerConnection> connection(new ServerConnection(std::move(stream), options));
-  Request hello;
-  hello.message = Message::hello;
-  hello.client = client;
-  VARVE_ASSIGN(const Reply reply, connection->ask(hello));
+  VARVE_ASSIGN(const Reply<ServerFacts> reply, connection->ask(HelloRequest{client}));
   if (reply.outcome == Outcome::failed) return reply.status;
   if (reply.outcome != Outcome::done) return Status::corrupt("the server did not understand a greeting");
-  connection->server_ = reply.server;
-  connection->boot_ = reply.boot;
-  connection->connections_ = reply.connections;
+  connection->server_ = reply.fields.server;
+  connection->boot_ = reply.fields.boot;
+  connection->connections_ = reply.fields.connections;
   return connection;
 }
 
-double ServerConnection::patience(Message message) const {
-  switch (message) {
-    case Message::hello: return options_.connect_seconds;
-    case Message::sync:
-    case Message::sync_directory:
-    case Message::truncate:
-    case Message::write: return options_.sync_seconds;
-    default: return options_.answer_seconds;
-  }
+double ServerConnection::patience(const MessageFacts& message) const {
+  if (message.number == HelloRequest::kMessage.number) return options_.connect_seconds;
+  return message.waits_for_disk ? options_.sync_seconds : options_.answer_seconds;
 }
 
-Status ServerConnection::send(Request& request, ByteSpan data) {
-  request.number = next_number_++;
+Status ServerConnection::send_fields(const MessageFacts& message, ByteSpan fields, const AskOptions& options) {
   WireHeader header;
-  header.message = static_cast<uint8_t>(request.message);
-  header.request = request.number;
-  header.flags = request.again ? WireHeader::kAgain : 0;
-  return wire_.send(header, encode_request_fields(request), data, after_seconds(patience(request.message)));
+  header.message = message.number;
+  header.request = ++sent_;
+  header.flags = options.again ? WireHeader::kAgain : 0;
+  return wire_.send(header, fields, options.data, after_seconds(patience(message)));
 }
 
-Result<Wire::Head> ServerConnection::receive_head(const Request& request) {
-  VARVE_ASSIGN(Wire::Head head, wire_.receive_head(after_seconds(patience(request.message))));
+Result<Wire::Head> ServerConnection::receive_head(const MessageFacts& message) {
+  VARVE_ASSIGN(Wire::Head head, wire_.receive_head(after_seconds(patience(message))));
   if (head.closed) return Status::io_error("the server closed the connection");
   const WireHeader& header = head.header;
-  if (!header.has(WireHeader::kReply) || header.request != request.number ||
-      header.message != static_cast<uint8_t>(request.message)) {
+  if (!header.has(WireHeader::kReply) || header.request != answered_ + 1 || header.message != message.number)
     return Status::corrupt("the server answered what was not asked");
-  }
   return head;
 }
 
-Result<Reply> ServerConnection::receive(const Request& request, MutableByteSpan into, size_t& data_bytes) {
+Result<ByteSpan> ServerConnection::receive_fields(const MessageFacts& message, MutableByteSpan into, size_t& data_bytes,
+                                                  std::shared_ptr<UniqueFd>& descriptor) {
   while (true) {
-    VARVE_ASSIGN(const Wire::Head head, receive_head(request));
-    if (head.header.has(WireHeader::kMore) && head.header.data_bytes == 0 && takes_long(request.message)) continue;
-    if (head.header.has(WireHeader::kMore) || head.header.data_bytes > into.size())
-      return Status::corrupt("the server sent more than was asked for");
-    VARVE_ASSIGN(Reply reply, decode_reply(request.message, head.fields));
-    if (head.header.has(WireHeader::kDescriptor))
-      reply.descriptor = std::make_shared<UniqueFd>(wire_.take_descriptor());
+    VARVE_ASSIGN(const Wire::Head head, receive_head(message));
+    const bool more = head.header.has(WireHeader::kMore);
+    if (more && head.header.data_bytes == 0 && message.takes_long) continue;  // a sign of life
+    if (more || head.header.data_bytes > into.size()) return Status::corrupt("the server sent more than was asked for");
+    ++answered_;
+    if (head.header.has(WireHeader::kDescriptor)) descriptor = std::make_shared<UniqueFd>(wire_.take_descriptor());
     data_bytes = head.header.data_bytes;
     if (data_bytes > 0)
-      VARVE_TRY(wire_.receive_data(head.header, into.first(data_bytes), after_seconds(patience(request.message))));
-    return reply;
+      VARVE_TRY(wire_.receive_data(head.header, into.first(data_bytes), after_seconds(patience(message))));
+    return head.fields;
   }
 }
 
-Result<Reply> ServerConnection::ask(Request& request, ByteSpan data, MutableByteSpan into) {
-  VARVE_TRY(send(request, data));
-  size_t data_bytes = 0;
-  VARVE_ASSIGN(Reply reply, receive(request, into, data_bytes));
-  if (request.message == Message::read && reply.outcome == Outcome::done) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < reply.counts.size(); ++i) {
-      if (i >= request.ranges.size() || reply.counts[i] > request.ranges[i].bytes)
-        return Status::corrupt("the server sent more than was asked for");
-      sum += reply.counts[i];
-    }
-    if (reply.counts.size() != request.ranges.size() || sum != data_bytes)
-      return Status::corrupt("the server sent other bytes than it says");
+Status ServerConnection::check_data(const ReadRequest& request, const ReadRequest::ReplyFields& reply,
+                                    size_t data_bytes) {
+  uint64_t sum = 0;
+  for (size_t i = 0; i < reply.counts.size(); ++i) {
+    if (i >= request.ranges.size() || reply.counts[i] > request.ranges[i].bytes)
+      return Status::corrupt("the server sent more than was asked for");
+    sum += reply.counts[i];
   }
-  if (request.message == Message::find && reply.outcome == Outcome::done) {
-    uint64_t sum = 0;
-    for (const uint64_t count : reply.counts) {
-      if (count > kFindCandidatesMax) return Status::corrupt("the server knows a chunk in too many places");
-      sum += count;
-    }
-    if (reply.counts.size() != request.prefix_count || sum * kCandidateBytes != data_bytes)
-      return Status::corrupt("the server answered other questions than were asked");
-  }
-  return reply;
+  const bool fits = reply.counts.size() == request.ranges.size() && sum == data_bytes;
+  return fits ? Status() : Status::corrupt("the server sent other bytes than it says");
 }
 
-Status ServerConnection::ping() {
-  Request request;
-  request.message = Message::ping;
-  return ask(request).status();
+Status ServerConnection::check_data(const FindRequest& request, const FindRequest::ReplyFields& reply,
+                                    size_t data_bytes) {
+  uint64_t sum = 0;
+  for (const uint64_t count : reply.counts) {
+    if (count > kFindCandidatesMax) return Status::corrupt("the server knows a chunk in too many places");
+    sum += count;
+  }
+  const bool fits = reply.counts.size() == request.prefix_count && sum * kCandidateBytes == data_bytes;
+  return fits ? Status() : Status::corrupt("the server answered other questions than were asked");
 }
 
-Result<Reply> ServerConnection::ask_list(Request& request, std::vector<DirectoryEntry>& entries) {
+Status ServerConnection::ping() { return ask(PingRequest()).status(); }
+
+Result<Reply<FolderEntries>> ServerConnection::ask(const ListRequest& message, const AskOptions& options) {
   constexpr size_t entries_max = 4'000'000;
-  entries.clear();
-  VARVE_TRY(send(request, {}));
+  VARVE_TRY(send(message, options));
+  std::vector<DirectoryEntry> entries;
   while (true) {
-    VARVE_ASSIGN(const Wire::Head head, receive_head(request));
+    VARVE_ASSIGN(const Wire::Head head, receive_head(message.kMessage));
     const bool more = head.header.has(WireHeader::kMore);
-    VARVE_ASSIGN(Reply reply, decode_reply(request.message, head.fields));
+    VARVE_ASSIGN(Reply<FolderEntries> reply, decode_fields<Reply<FolderEntries>>(head.fields));
     ByteVector data(head.header.data_bytes);
-    if (!data.empty()) VARVE_TRY(wire_.receive_data(head.header, data, after_seconds(patience(request.message))));
+    if (!data.empty()) VARVE_TRY(wire_.receive_data(head.header, data, after_seconds(patience(message.kMessage))));
     VARVE_TRY(decode_entries(data, entries));
     if (entries.size() > entries_max) return Status::corrupt("the server lists more files than there can be");
-    if (!more) return reply;
-    if (data.empty()) return Status::corrupt("the server's list has no end");
+    if (more && data.empty()) return Status::corrupt("the server's list has no end");
+    if (more) continue;
+    ++answered_;
+    reply.fields.entries = std::move(entries);
+    return reply;
   }
 }
 
@@ -310,61 +284,38 @@ void ServerLink::give_back(std::unique_ptr<ServerConnection> connection) {
   returned_.notify_one();
 }
 
+Status ServerLink::repeat(const std::function<Status()>& act, Status failure) {
+  Retries retries(was_unreachable_ ? 0 : options_.reconnect_seconds);
+  while (failure.ok() || retries.goes_on(failure)) {
+    failure = act();
+    if (failure.ok()) return {};
+  }
+  return may_pass(failure) ? unreachable(failure) : failure;
+}
+
 Status ServerLink::with_connection(const std::function<Status(ServerConnection&, bool again)>& act) {
-  Retries retries = this->retries();
   bool again = false;
-  while (true) {
-    Result<std::unique_ptr<ServerConnection>> connection = take();
-    Status failure = connection.status();
-    if (connection.ok()) {
-      failure = act(**connection, again);
-      if (failure.ok()) {
-        {
-          const MutexLock lock(mutex_);
-          --lent_;
-        }
-        give_back(std::move(*connection));
-        return {};
-      }
+  return repeat([&]() -> Status {
+    VARVE_ASSIGN(std::unique_ptr<ServerConnection> connection, take());
+    const Status acted = act(*connection, again);
+    if (!acted.ok()) {
       again = true;
-      drop(std::move(*connection));
+      drop(std::move(connection));
+      return acted;
     }
-    if (!retries.goes_on(failure)) return may_pass(failure) ? unreachable(failure) : failure;
-  }
-}
-
-Result<Reply> ServerLink::ask(Request request, ByteSpan data, MutableByteSpan into) {
-  if (needs_token(request.message)) {
-    VARVE_ASSIGN(request.token, UniqueId::random());
-  }
-  Reply reply;
-  VARVE_TRY(with_connection([&](ServerConnection& connection, bool again) -> Status {
-    request.again = again;
-    VARVE_ASSIGN(reply, connection.ask(request, data, into));
-    // Whatever has become of an earlier try: this is the run in which the name was changed, or found to be.
-    if (reply.outcome == Outcome::done) note_changes(request, connection.machine_run());
+    {
+      const MutexLock lock(mutex_);
+      --lent_;
+    }
+    give_back(std::move(connection));
     return {};
-  }));
-  return reply;
-}
-
-void ServerLink::note_changes(const Request& request, const UniqueId& run) {
-  if (!changes_a_name(request.message)) return;
-  with_changes([&](NameChanges& changes) {
-    changes.note(folder_of(request.path), run);
-    if (request.message == Message::rename) changes.note(folder_of(request.to), run);
   });
 }
 
-Result<Reply> ServerLink::ask_list(const Request& request, std::vector<DirectoryEntry>& entries) {
-  Reply reply;
-  VARVE_TRY(with_connection([&](ServerConnection& connection, bool again) -> Status {
-    Request copy = request;
-    copy.again = again;
-    VARVE_ASSIGN(reply, connection.ask_list(copy, entries));
-    return {};
-  }));
-  return reply;
+void ServerLink::note_names(std::initializer_list<std::string_view> paths, const UniqueId& run) {
+  with_changes([&](NameChanges& changes) {
+    for (const std::string_view path : paths) changes.note(folder_of(path), run);
+  });
 }
 
 }  // namespace varve

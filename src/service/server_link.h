@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/sync.h"
@@ -62,6 +64,13 @@ struct LinkOptions {
   size_t connections_max = 16;    ///< of requests, if the server takes as many; files that are written have their own
 };
 
+/// What goes with a request beside its fields.
+struct AskOptions {
+  bool again = false;         ///< it may have reached the server before; a ServerLink knows that by itself
+  ByteSpan data = {};         ///< of the request
+  MutableByteSpan into = {};  ///< for the data of the reply, which must fit
+};
+
 /// A connection that has said hello. One request at a time; of no more use after a failure.
 class ServerConnection {
  public:
@@ -70,18 +79,35 @@ class ServerConnection {
                                                         const LinkOptions& options);
 
   /// Sends a request, and waits for its answer: what failed here is the connection; what the server says is in the
-  /// reply. Data of the answer go to `into`, and must fit.
-  Result<Reply> ask(Request& request, ByteSpan data = {}, MutableByteSpan into = {});
-  /// The same of `list`.
-  Result<Reply> ask_list(Request& request, std::vector<DirectoryEntry>& entries);
+  /// reply.
+  template <class Message>
+  Result<ReplyTo<Message>> ask(const Message& message, const AskOptions& options = {}) {
+    VARVE_TRY(send(message, options));
+    size_t data_bytes = 0;
+    VARVE_ASSIGN(ReplyTo<Message> reply, receive<Message>(options.into, data_bytes));
+    if (reply.outcome == Outcome::done) VARVE_TRY(check_data(message, reply.fields, data_bytes));
+    return reply;
+  }
+  /// The entries come in as many frames as it takes.
+  Result<Reply<FolderEntries>> ask(const ListRequest& message, const AskOptions& options = {});
 
   /// Whether the server is still there.
   Status ping();
 
   /// The two halves of ask(), of requests that are sent one after another; answers come in the same order.
-  Status send(Request& request, ByteSpan data);
-  /// Returns the answer to `request`, and in `data_bytes` how many of the bytes of `into` it has filled.
-  Result<Reply> receive(const Request& request, MutableByteSpan into, size_t& data_bytes);
+  template <class Message>
+  Status send(const Message& message, const AskOptions& options = {}) {
+    return send_fields(Message::kMessage, encode_fields(message), options);
+  }
+  /// Returns the answer, and in `data_bytes` how many of the bytes of `into` it has filled.
+  template <class Message>
+  Result<ReplyTo<Message>> receive(MutableByteSpan into, size_t& data_bytes) {
+    std::shared_ptr<UniqueFd> descriptor;
+    VARVE_ASSIGN(const ByteSpan fields, receive_fields(Message::kMessage, into, data_bytes, descriptor));
+    VARVE_ASSIGN(ReplyTo<Message> reply, decode_fields<ReplyTo<Message>>(fields));
+    if constexpr (requires { reply.fields.descriptor; }) reply.fields.descriptor = std::move(descriptor);
+    return reply;
+  }
 
   const UniqueId& server() const { return server_; }
   const UniqueId& boot() const { return boot_; }
@@ -93,14 +119,25 @@ class ServerConnection {
  private:
   ServerConnection(std::unique_ptr<ByteStream> stream, const LinkOptions& options)
       : options_(options), wire_(std::move(stream)) {}
-  Result<Wire::Head> receive_head(const Request& request);
-  double patience(Message message) const;
+  Status send_fields(const MessageFacts& message, ByteSpan fields, const AskOptions& options);
+  Result<Wire::Head> receive_head(const MessageFacts& message);
+  /// All of a reply; its fields are there until the next one comes.
+  Result<ByteSpan> receive_fields(const MessageFacts& message, MutableByteSpan into, size_t& data_bytes,
+                                  std::shared_ptr<UniqueFd>& descriptor);
+  /// corrupt: the data that came are not those of which the fields speak.
+  template <class Message>
+  static Status check_data(const Message&, const typename Message::ReplyFields&, size_t) {
+    return {};
+  }
+  static Status check_data(const ReadRequest& request, const ReadRequest::ReplyFields& reply, size_t data_bytes);
+  static Status check_data(const FindRequest& request, const FindRequest::ReplyFields& reply, size_t data_bytes);
+  double patience(const MessageFacts& message) const;
 
   const LinkOptions options_;
   Wire wire_;
   UniqueId server_, boot_;
   uint64_t connections_ = 0;
-  uint64_t next_number_ = 1;
+  uint64_t sent_ = 0, answered_ = 0;  ///< number of the last one
 };
 
 /// Tries again for a bounded time, ever more slowly.
@@ -123,13 +160,33 @@ class ServerLink {
   /// while.
   static Result<std::unique_ptr<ServerLink>> open(ServerAddress address, LinkOptions options);
 
-  /// Carries a request out, whose token is chosen here if it needs one. What the server says is in the reply; a
+  /// Carries a request out, whose token is chosen here if it has one. What the server says is in the reply; a
   /// Status: it could not be reached, or makes no sense.
-  Result<Reply> ask(Request request, ByteSpan data = {}, MutableByteSpan into = {});
-  Result<Reply> ask_list(const Request& request, std::vector<DirectoryEntry>& entries);
+  template <class Message>
+  Result<ReplyTo<Message>> ask(Message message, AskOptions options = {}) {
+    if constexpr (kHasToken<Message>) {
+      VARVE_ASSIGN(message.token, UniqueId::random());
+    }
+    ReplyTo<Message> reply;
+    VARVE_TRY(with_connection([&](ServerConnection& connection, bool again) -> Status {
+      options.again = again;
+      VARVE_ASSIGN(reply, connection.ask(message, options));
+      // Whatever has become of an earlier try: this is the run in which the name was changed, or found to be.
+      if (reply.outcome == Outcome::done) note_changes(message, connection.machine_run());
+      return {};
+    }));
+    return reply;
+  }
 
   /// Notes what a request that was carried out in `run` has changed.
-  void note_changes(const Request& request, const UniqueId& run);
+  template <class Message>
+  void note_changes(const Message& message, const UniqueId& run) {
+    if constexpr (requires { message.to; }) {
+      note_names({message.path, message.to}, run);
+    } else if constexpr (Message::kMessage.changes_names) {
+      note_names({message.path}, run);
+    }
+  }
   /// Calls `use` with the changes that were noted. ask() notes those that it makes.
   template <class Use>
   auto with_changes(const Use& use) {
@@ -147,11 +204,10 @@ class ServerLink {
   std::unique_ptr<ServerConnection> take_idle();
   void give_back(std::unique_ptr<ServerConnection> connection);
 
-  /// How long to go on after the connection was lost: once the server was not reached for all that time, the next
-  /// operations do not wait as long again, until it is back.
-  Retries retries() const { return Retries(was_unreachable_ ? 0 : options_.reconnect_seconds); }
-  /// Says that the server cannot be reached, because of `failure`.
-  Status unreachable(const Status& failure);
+  /// Calls `act` until it does not fail for want of a connection any more, for a bounded time: once the server was not
+  /// reached for all that time, the next operations do not wait as long again, until it is back. `failure` is that of a
+  /// try before, if there was one.
+  Status repeat(const std::function<Status()>& act, Status failure = {});
   std::string name() const { return address_.to_string(); }
   /// The run of the server that open() has met: equal, if two addresses lead to the same.
   const UniqueId& server() const { return server_; }
@@ -159,6 +215,9 @@ class ServerLink {
  private:
   ServerLink(ServerAddress address, LinkOptions options) : address_(std::move(address)), options_(std::move(options)) {}
   Status prepare_tls();
+  void note_names(std::initializer_list<std::string_view> paths, const UniqueId& run);
+  /// Says that the server cannot be reached, because of `failure`.
+  Status unreachable(const Status& failure);
   /// busy: the server closed the connection before it had answered hello, or said that it has no room.
   Result<std::unique_ptr<ServerConnection>> connect() const;
   Result<std::unique_ptr<ServerConnection>> greet(UniqueFd socket, Deadline deadline) const;

@@ -38,10 +38,11 @@ class RecordedStream final : public ByteStream {
   size_t at_ = 0;
 };
 
-ByteVector sent(Message message, uint8_t flags, uint64_t number, const ByteVector& fields, ByteSpan data = {}) {
+template <class Message>
+ByteVector sent(uint8_t flags, uint64_t number, const ByteVector& fields, ByteSpan data = {}) {
   ByteVector bytes;
   WireHeader header;
-  header.message = static_cast<uint8_t>(message);
+  header.message = Message::kMessage.number;
   header.flags = flags;
   header.request = number;
   Wire wire(std::make_unique<RecordedStream>(bytes, ByteVector()));
@@ -49,40 +50,18 @@ ByteVector sent(Message message, uint8_t flags, uint64_t number, const ByteVecto
   return bytes;
 }
 
-Request hello() {
-  Request request;
-  request.message = Message::hello;
-  request.client = id_from(0xc0);
-  return request;
+HelloRequest hello() { return {id_from(0xc0)}; }
+
+ReplyTo<HelloRequest> reply_to_hello() { return ServerFacts{id_from(0xd0), id_from(0xe0), 256}; }
+
+WriteRequest write() { return {.handle = 3, .offset = 4096}; }
+
+ReplyTo<WriteRequest> reply_to_write() {
+  return Status(StatusCode::no_space, "cannot write to the file: No space left on device", "", Remedy::free_space);
 }
 
-Reply reply_to_hello() {
-  Reply reply;
-  reply.server = id_from(0xd0);
-  reply.boot = id_from(0xe0);
-  reply.connections = 256;
-  return reply;
-}
-
-Request write() {
-  Request request;
-  request.message = Message::write;
-  request.handle = 3;
-  request.offset = 4096;
-  return request;
-}
-
-Reply reply_to_write() {
-  Reply reply;
-  reply.outcome = Outcome::failed;
-  reply.status =
-      Status(StatusCode::no_space, "cannot write to the file: No space left on device", "", Remedy::free_space);
-  return reply;
-}
-
-Request rename() {
-  Request request;
-  request.message = Message::rename;
+RenameRequest rename() {
+  RenameRequest request;
   request.token = id_from(0xf0);
   request.path = "writers/" + id_from(0xb0).hex();
   request.to = "sets/example/7.set";
@@ -93,15 +72,13 @@ Request rename() {
 ByteVector documented(const std::string& name) { return test::documented_bytes(VARVE_PROTOCOL_DOCUMENT, name); }
 
 TEST(ProtocolExample, IsWhatIsSent) {
-  EXPECT_EQ(to_hex(sent(Message::hello, 0, 1, encode_request_fields(hello()))), to_hex(documented("hello")));
-  EXPECT_EQ(to_hex(sent(Message::hello, WireHeader::kReply, 1, encode_reply_fields(Message::hello, reply_to_hello()))),
+  EXPECT_EQ(to_hex(sent<HelloRequest>(0, 1, encode_fields(hello()))), to_hex(documented("hello")));
+  EXPECT_EQ(to_hex(sent<HelloRequest>(WireHeader::kReply, 1, encode_fields(reply_to_hello()))),
             to_hex(documented("reply to hello")));
-  EXPECT_EQ(to_hex(sent(Message::write, 0, 2, encode_request_fields(write()), as_bytes("text"))),
-            to_hex(documented("write")));
-  EXPECT_EQ(to_hex(sent(Message::write, WireHeader::kReply, 2, encode_reply_fields(Message::write, reply_to_write()))),
+  EXPECT_EQ(to_hex(sent<WriteRequest>(0, 2, encode_fields(write()), as_bytes("text"))), to_hex(documented("write")));
+  EXPECT_EQ(to_hex(sent<WriteRequest>(WireHeader::kReply, 2, encode_fields(reply_to_write()))),
             to_hex(documented("reply to write")));
-  EXPECT_EQ(to_hex(sent(Message::rename, WireHeader::kAgain, 3, encode_request_fields(rename()))),
-            to_hex(documented("rename")));
+  EXPECT_EQ(to_hex(sent<RenameRequest>(WireHeader::kAgain, 3, encode_fields(rename()))), to_hex(documented("rename")));
 }
 
 TEST(ProtocolExample, IsUnderstood) {
@@ -110,12 +87,13 @@ TEST(ProtocolExample, IsUnderstood) {
   const Wire::Head head = wire.receive_head(after_seconds(1)).value();
   const Request request = decode_request(head.header, head.fields).value();
   EXPECT_TRUE(request.again);
-  EXPECT_EQ(request.to, "sets/example/7.set");
-  EXPECT_EQ(request.identity, rename().identity);
+  const auto& understood = std::get<RenameRequest>(request.message);
+  EXPECT_EQ(understood.to, "sets/example/7.set");
+  EXPECT_EQ(understood.identity, rename().identity);
 
   Wire failing(std::make_unique<RecordedStream>(none, documented("reply to write")));
   const Wire::Head failed = failing.receive_head(after_seconds(1)).value();
-  const Status failure = decode_reply(Message::write, failed.fields)->status;
+  const Status failure = decode_fields<ReplyTo<WriteRequest>>(failed.fields)->status;
   EXPECT_EQ(failure.code(), StatusCode::no_space);
   EXPECT_EQ(failure.remedy(), Remedy::free_space);
 }

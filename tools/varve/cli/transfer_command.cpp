@@ -26,8 +26,7 @@ struct CopiedSet {
 /// `push` and `pull`: the same, seen from either store.
 class TransferCommand final : public Command {
  public:
-  enum class Direction { push, pull };
-  explicit TransferCommand(Direction direction) : push_(direction == Direction::push) {}
+  explicit TransferCommand(TransferDirection direction) : push_(direction == TransferDirection::push) {}
 
   std::string_view name() const override { return push_ ? "push" : "pull"; }
   std::string_view summary() const override {
@@ -152,12 +151,12 @@ class TransferCommand final : public Command {
                                  "name the other store, or let --store be a server's");
     }
     VARVE_ASSIGN(const std::unique_ptr<Store> own, open_store(*place));
-    ServerTransfer what{.set = set_,
-                        .recode = options_.recode ? options_.recode->name() : "",
-                        .check_held = options_.check_held,
-                        .bytes_per_second = bytes_per_second_};
+    SetTransfer what{.set = set_,
+                     .recode = options_.recode ? options_.recode->name() : "",
+                     .check_held = options_.check_held,
+                     .bytes_per_second = bytes_per_second_};
     VARVE_ASSIGN(const TransferNumbers numbers,
-                 transfer_on_server(*servers.front(), push_ ? Message::push : Message::pull, what));
+                 transfer_on_server(*servers.front(), push_ ? TransferDirection::push : TransferDirection::pull, what));
     CopiedSet copied;
     if (Result<SetName> name = Catalog(*own).resolve(set_); name.ok()) copied.name = *name;
     copied.report = report_of(numbers);
@@ -291,11 +290,7 @@ class TransferCommand final : public Command {
 };
 }  // namespace
 
-std::unique_ptr<Command> make_push_command() {
-  return std::make_unique<TransferCommand>(TransferCommand::Direction::push);
-}
-std::unique_ptr<Command> make_pull_command() {
-  return std::make_unique<TransferCommand>(TransferCommand::Direction::pull);
-}
+std::unique_ptr<Command> make_push_command() { return std::make_unique<TransferCommand>(TransferDirection::push); }
+std::unique_ptr<Command> make_pull_command() { return std::make_unique<TransferCommand>(TransferDirection::pull); }
 
 }  // namespace varve::cli

@@ -89,59 +89,43 @@ TransferNumbers numbers_of(const TransferReport& report) {
 }
 }  // namespace
 
-Reply NextLevel::transfer(const Request& request, const SignOfLife& alive) {
-  Reply reply;
-  Result<TransferNumbers> numbers = Status::busy("another set is being copied to or from the server's next level");
-  if (mutex_.try_lock()) {
-    const MutexLock lock(mutex_, std::adopt_lock);
-    try {
-      const Pulse pulse(alive);
-      numbers = pulse.started().ok() ? copy(request) : pulse.started();
-    } catch (const std::bad_alloc&) {
-      numbers = Status::resource_limit("the server is out of memory");
-    }
+Result<TransferNumbers> NextLevel::transfer(TransferDirection direction, const SetTransfer& what,
+                                            const SignOfLife& alive) {
+  if (!mutex_.try_lock()) return Status::busy("another set is being copied to or from the server's next level");
+  const MutexLock lock(mutex_, std::adopt_lock);
+  try {
+    const Pulse pulse(alive);
+    return pulse.started().ok() ? copy(direction, what) : pulse.started();
+  } catch (const std::bad_alloc&) {
+    return Status::resource_limit("the server is out of memory");
   }
-  if (numbers.ok()) {
-    reply.transfer = *numbers;
-    return reply;
-  }
-  reply.outcome = Outcome::failed;
-  reply.status = numbers.status();
-  return reply;
 }
 
-Result<TransferNumbers> NextLevel::copy(const Request& request) {
+Result<TransferNumbers> NextLevel::copy(TransferDirection direction, const SetTransfer& what) {
   if (stopping_) return Status::cancelled();
   TransferOptions options;
-  options.check_held = request.check_held;
-  if (!request.recode.empty()) {
-    VARVE_ASSIGN(options.recode, CodecPolicy::parse(request.recode));
+  options.check_held = what.check_held;
+  if (!what.recode.empty()) {
+    VARVE_ASSIGN(options.recode, CodecPolicy::parse(what.recode));
   }
   VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.reach = reach_}));
-  const bool push = request.message == Message::push;
+  const bool push = direction == TransferDirection::push;
   FolderBackend folder(posix_file_system(), store_path_);
   std::optional<ThrottledBackend> slow;
-  if (request.bytes_per_second > 0) slow.emplace(push ? next->backend() : folder, request.bytes_per_second);
+  if (what.bytes_per_second > 0) slow.emplace(push ? next->backend() : folder, what.bytes_per_second);
   VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(slow && !push ? static_cast<Backend&>(*slow) : folder));
   VARVE_ASSIGN(const std::unique_ptr<Store> other, open_store(*next, slow && push ? &*slow : nullptr));
   const Store& from = push ? *own : *other;
   const Store& to = push ? *other : *own;
-  VARVE_ASSIGN(const SetName name, Catalog(from).resolve(request.path));
+  VARVE_ASSIGN(const SetName name, Catalog(from).resolve(what.set));
   StoppableProgress progress(stopping_);
   VARVE_ASSIGN(const TransferReport report, copy_set(from, to, name, options, progress));
   return numbers_of(report);
 }
 
-Result<TransferNumbers> transfer_on_server(ServerLink& link, Message direction, const ServerTransfer& what) {
-  Request request;
-  request.message = direction;
-  request.path = what.set;
-  request.recode = what.recode;
-  request.check_held = what.check_held;
-  request.bytes_per_second = what.bytes_per_second;
-  VARVE_ASSIGN(const Reply reply, link.ask(std::move(request)));
-  VARVE_TRY(failure_of(reply, what.set));
-  return reply.transfer;
+Result<TransferNumbers> transfer_on_server(ServerLink& link, TransferDirection direction, const SetTransfer& what) {
+  if (direction == TransferDirection::push) return fields_of(link.ask(PushRequest{.what = what}), what.set);
+  return fields_of(link.ask(PullRequest{.what = what}), what.set);
 }
 
 namespace {
@@ -418,7 +402,7 @@ OfferIntake::~OfferIntake() {
   if (files_) gather_.leave(files_);
 }
 
-Status OfferIntake::offer(const Request& request, ByteSpan data) {
+Status OfferIntake::offer(const OfferRequest& request, ByteSpan data) {
   if (files_) return Status::invalid_argument("a connection offers one set");
   if (request.bytes > kOfferedBytesMax) return Status::resource_limit("an offer is too large");
   if (coming_ && coming_->given_up()) {
@@ -438,8 +422,8 @@ Status OfferIntake::offer(const Request& request, ByteSpan data) {
   if (come + data.size() < request.bytes) return {};
 
   NodeOffer offer;
-  const std::optional<SetName> set = parse_set_name(request.path);
-  if (!set) return Status::invalid_argument("a set is JOB@STEP", request.path);
+  const std::optional<SetName> set = parse_set_name(request.set);
+  if (!set) return Status::invalid_argument("a set is JOB@STEP", request.set);
   offer.set = *set;
   offer.node = request.node;
   offer.node_count = request.node_count;
@@ -453,9 +437,9 @@ Status OfferIntake::offer(const Request& request, ByteSpan data) {
   return {};
 }
 
-Result<FileQuestion> OfferIntake::answer(const Request& request, ByteSpan data, const SignOfLife& alive) {
+Result<FileQuestion> OfferIntake::answer(const AnswerRequest& request, ByteSpan data, const SignOfLife& alive) {
   if (!files_) return Status::invalid_argument("there is no offer that is being answered for");
-  return files_->next(request.failure, data, request.bytes, alive);
+  return files_->next(request.failure, data, request.hole_bytes, alive);
 }
 
 }  // namespace varve

@@ -66,12 +66,12 @@ class NextLevel {
 
   /// Carries out a push or pull; calls `alive` every few seconds meanwhile, from another thread. busy: another one is
   /// at work.
-  Reply transfer(const Request& request, const SignOfLife& alive);
+  Result<TransferNumbers> transfer(TransferDirection direction, const SetTransfer& what, const SignOfLife& alive);
   /// Ends a transfer at the next convenient point, and lets no other begin.
   void stop() { stopping_ = true; }
 
  private:
-  Result<TransferNumbers> copy(const Request& request) VARVE_REQUIRES(mutex_);
+  Result<TransferNumbers> copy(TransferDirection direction, const SetTransfer& what) VARVE_REQUIRES(mutex_);
 
   const std::string store_path_, location_;
   const ReachOptions reach_;
@@ -79,15 +79,9 @@ class NextLevel {
   std::atomic<bool> stopping_{false};
 };
 
-struct ServerTransfer {
-  std::string set;              ///< JOB@STEP
-  std::string recode;           ///< a codec policy; empty: packs stay as they are
-  bool check_held = false;      ///< TransferOptions
-  double bytes_per_second = 0;  ///< 0: no limit
-};
-/// Has a server copy a set to its next level (`push`), or from there (`pull`). Fails as copy_set() does; unsupported:
-/// the server has no next level.
-Result<TransferNumbers> transfer_on_server(ServerLink& link, Message direction, const ServerTransfer& what);
+/// Has a server copy a set to its next level, or from there. Fails as copy_set() does; unsupported: the server has no
+/// next level.
+Result<TransferNumbers> transfer_on_server(ServerLink& link, TransferDirection direction, const SetTransfer& what);
 
 /// Only tells an operation when to end.
 class StoppableProgress final : public ProgressSink {
@@ -251,8 +245,8 @@ class OfferIntake {
   OfferIntake(const OfferIntake&) = delete;
   OfferIntake& operator=(const OfferIntake&) = delete;
 
-  Status offer(const Request& request, ByteSpan data);
-  Result<FileQuestion> answer(const Request& request, ByteSpan data, const SignOfLife& alive);
+  Status offer(const OfferRequest& request, ByteSpan data);
+  Result<FileQuestion> answer(const AnswerRequest& request, ByteSpan data, const SignOfLife& alive);
 
  private:
   GatherService& gather_;

@@ -202,11 +202,7 @@ TEST_F(Gathering, CountsTheMemoryThatOffersTake) {
 TEST_F(Gathering, TakesNoMoreOffersThanThereIsMemoryFor) {
   GatherService service(server.options.folder, {.offers_bytes_max = 4_MiB}, [](const std::string&) {});
   auto offer = [&](OfferIntake& intake, const ByteVector& raw, int step) {
-    Request request;
-    request.path = "run@" + std::to_string(step);
-    request.node = "n";
-    request.node_count = 2;
-    request.bytes = raw.size();
+    const OfferRequest request{"run@" + std::to_string(step), "n", 2, 0, raw.size()};
     return intake.offer(request, raw).code();
   };
   const ByteVector half = large_offer(5000, 1), large = large_offer(1, 100'000);
@@ -232,13 +228,7 @@ TEST_F(Gathering, GivesTheRoomOfAnOfferThatStoppedHalfwayToOthersInTheEnd) {
       server.options.folder, {.offers_bytes_max = 4_MiB, .offer_seconds = 300}, [](const std::string&) {}, clock);
   const ByteVector piece(1000), whole = large_offer(100, 1);
   auto offer = [](OfferIntake& intake, uint64_t offset, uint64_t bytes, ByteSpan data) {
-    Request request;
-    request.path = "run@1";
-    request.node = "n";
-    request.node_count = 2;
-    request.offset = offset;
-    request.bytes = bytes;
-    return intake.offer(request, data).code();
+    return intake.offer(OfferRequest{"run@1", "n", 2, offset, bytes}, data).code();
   };
   OfferIntake stuck(service), waiting(service);
   EXPECT_EQ(offer(stuck, 0, 4_MiB, piece), StatusCode::ok);

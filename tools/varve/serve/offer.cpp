@@ -127,17 +127,18 @@ class Answerer {
  public:
   Answerer(Source& source, ProgressSink& progress) : source_(source), progress_(progress) {}
 
-  /// The answer goes into `request` and data().
-  void answer(const FileQuestion& question, Request& request) {
+  /// What is asked for goes into data().
+  AnswerRequest answer(const FileQuestion& question) {
     data_.clear();
-    request.bytes = 0;
-    request.failure = progress_.cancelled() ? Status::cancelled() : look(question, request);
-    if (!request.failure.ok()) data_.clear();
+    AnswerRequest answer;
+    answer.failure = progress_.cancelled() ? Status::cancelled() : look(question, answer.hole_bytes);
+    if (!answer.failure.ok()) data_.clear();
+    return answer;
   }
   ByteSpan data() const { return data_; }
 
  private:
-  Status look(const FileQuestion& question, Request& request) {
+  Status look(const FileQuestion& question, uint64_t& hole_bytes) {
     if (question.kind == FileQuestion::Kind::unchanged) return source_.check_unchanged();
     // A server gets only what was offered.
     if (question.file >= source_.files().size()) return unknown();
@@ -147,7 +148,7 @@ class Answerer {
         question.bytes > bytes - question.offset)
       return unknown();
     if (question.kind == FileQuestion::Kind::hole) {
-      VARVE_ASSIGN(request.bytes, source_.hole_bytes(file, question.offset, question.bytes));
+      VARVE_ASSIGN(hole_bytes, source_.hole_bytes(file, question.offset, question.bytes));
       return {};
     }
     if (question.bytes > kWireDataBytesMax) return unknown();
@@ -164,16 +165,12 @@ class Answerer {
 };
 
 Status send_offer(ServerConnection& connection, const SetOffer& offer, const ByteVector& raw) {
-  Request request;
-  request.message = Message::offer;
-  request.path = offer.name.to_string();
-  request.node = offer.node;
-  request.node_count = offer.node_count;
+  OfferRequest request{.set = offer.name.to_string(), .node = offer.node, .node_count = offer.node_count};
   request.bytes = raw.size();
   while (request.offset < raw.size()) {
     const size_t bytes = std::min<size_t>(raw.size() - request.offset, kWireDataBytesMax);
-    VARVE_ASSIGN(const Reply reply, connection.ask(request, ByteSpan(raw).subspan(request.offset, bytes)));
-    VARVE_TRY(failure_of(reply, request.path));
+    const auto reply = connection.ask(request, {.data = ByteSpan(raw).subspan(request.offset, bytes)});
+    VARVE_TRY(fields_of(reply, request.set).status());
     request.offset += bytes;
   }
   return {};
@@ -198,14 +195,13 @@ Status offer_set(ServerLink& link, const SetOffer& offer, Source& source, Progre
   if (const Status sent = send_offer(*connection, offer, raw); !sent.ok()) return as_busy(sent);
 
   Answerer answerer(source, progress);
-  Request request;
-  request.message = Message::answer;
+  AnswerRequest answer;
   while (true) {
-    const Result<Reply> reply = connection->ask(request, answerer.data());
+    const auto reply = connection->ask(answer, {.data = answerer.data()});
     if (!reply.ok()) return as_busy(reply.status());
-    VARVE_TRY(failure_of(*reply, offer.name.to_string()));
-    if (reply->question.kind == FileQuestion::Kind::none) break;
-    answerer.answer(reply->question, request);
+    VARVE_ASSIGN(const FileQuestion question, fields_of(reply, offer.name.to_string()));
+    if (question.kind == FileQuestion::Kind::none) break;
+    answer = answerer.answer(question);
   }
   return {};
 }

@@ -256,13 +256,14 @@ void serve_until_a_folder_is_synced(const std::string& path) {
   Wire wire(make_socket_stream(UniqueFd(::accept(listener.get(), nullptr, nullptr))));
   while (true) {
     const Wire::Head head = wire.receive_head(after_seconds(10)).value();
-    const auto message = static_cast<Message>(head.header.message);
-    if (message == Message::sync_directory) return;
-    Reply reply;
-    reply.server = reply.boot = UniqueId::random().value();
+    if (head.header.message == SyncDirectoryRequest::kMessage.number) return;
     WireHeader header = head.header;
     header.flags = WireHeader::kReply;
-    ASSERT_TRUE(wire.send(header, encode_reply_fields(message, reply), {}, after_seconds(10)).ok());
+    const UniqueId run = UniqueId::random().value();
+    const bool greets = head.header.message == HelloRequest::kMessage.number;
+    const ByteVector reply =
+        greets ? encode_fields(ReplyTo<HelloRequest>(ServerFacts{run, run})) : encode_fields(Reply<NoFields>());
+    ASSERT_TRUE(wire.send(header, reply, {}, after_seconds(10)).ok());
   }
 }
 
@@ -351,12 +352,9 @@ TEST_F(AttachedFiles, NeedNoServerOnceTheyAreOpen) {
 
 TEST_F(AttachedFiles, AreOnlyThoseThatTheReplySpeaksOf) {
   ASSERT_TRUE(write_file_durably(fs_, path("a"), as_bytes("text")).ok());
-  Request open;
-  open.message = Message::open;
-  open.path = "a";
-  Reply reply = link_->ask(open).value();
+  const OpenedFile reply = link_->ask(OpenRequest{"a"})->fields;
   ASSERT_TRUE(reply.descriptor && reply.descriptor->valid());
-  Reply other = reply;
+  OpenedFile other = reply;
   ++other.identity.inode;
   EXPECT_EQ(attached_file(other, "a", false), nullptr);
   other = reply;

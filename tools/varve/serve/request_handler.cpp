@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kOutcomesMax = 65'536;
 }  // namespace
 
-Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act) {
+RequestLog::AnyReply RequestLog::once(const UniqueId& token, const std::function<AnyReply()>& act) {
   {
     const MutexLock lock(mutex_);
     const auto [found, added] = entries_.try_emplace(token);
@@ -24,14 +24,11 @@ Reply RequestLog::once(const UniqueId& token, const std::function<Reply()>& act)
         changed_.wait(mutex_);
         entry = entries_.find(token);
       }
-      if (entry != entries_.end()) return entry->second.reply;
-      Reply forgotten;
-      forgotten.outcome = Outcome::cannot_tell;
-      return forgotten;
+      return entry != entries_.end() ? entry->second.reply : Reply<NoFields>(Outcome::cannot_tell);
     }
   }
   try {
-    Reply reply = act();
+    AnyReply reply = act();
     {
       const MutexLock lock(mutex_);
       oldest_.push_back(token);
@@ -58,25 +55,12 @@ void RequestLog::forget(const UniqueId& token) {
 }
 
 namespace {
-Reply reply_of(const Status& status) {
-  Reply reply;
-  if (!status.ok()) reply.outcome = Outcome::failed;
-  reply.status = status;
-  return reply;
-}
-
 /// Index runs are mapped by the server: once one has its name, nobody may write to it any more, lest it ends under the
 /// server's eyes.
 bool is_index_run(std::string_view path) { return store_name_of(path) == StoreName::index_run; }
 
 Status not_to_be_written() {
   return {StatusCode::permission_denied, "an index run that has its name is not written to any more"};
-}
-
-Reply cannot_tell() {
-  Reply reply;
-  reply.outcome = Outcome::cannot_tell;
-  return reply;
 }
 }  // namespace
 
@@ -91,215 +75,201 @@ RequestHandler::~RequestHandler() {
 }
 
 template <class Act>
-Reply RequestHandler::with_file(const Request& request, const Act& act) {
-  const std::shared_ptr<OpenFiles::OpenFile> file = store_.files.find(client_, request.handle);
-  return file ? file->use(act) : OpenFiles::unknown();
+auto RequestHandler::with_file(uint64_t handle, const Act& act) -> decltype(act(std::declval<File&>())) {
+  const std::shared_ptr<OpenFiles::OpenFile> file = store_.files.find(client_, handle);
+  if (!file) return Outcome::unknown_handle;
+  return file->use(act);
 }
 
 RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, const SignOfLife& alive) {
   Answer answer;
-  auto with_reply = [&answer](Reply reply) {
-    answer.reply = std::move(reply);
-    return std::move(answer);
+  Exchange exchange{request.again, data, alive, answer};
+  const bool may_begin = greeted_ || std::holds_alternative<HelloRequest>(request.message);
+  const Status allowed = may_begin ? check_allowed(rights_, request.message)
+                                   : Status(StatusCode::permission_denied, "a connection begins with hello");
+  auto fill = [&](const auto& message) {
+    auto reply = allowed.ok() ? carry_out(message, exchange) : allowed;
+    if constexpr (requires { reply.fields.entries; }) answer.entries = std::move(reply.fields.entries);
+    if constexpr (requires { reply.fields.descriptor; }) {
+      if (rights_ == Rights::all && reply.outcome == Outcome::done)
+        answer.file = store_.files.find(client_, reply.fields.handle);
+    }
+    answer.fields = encode_fields(std::move(reply));
   };
-  if (!greeted_ && request.message != Message::hello)
-    return with_reply(reply_of(Status(StatusCode::permission_denied, "a connection begins with hello")));
-  if (const Status allowed = check_allowed(rights_, request); !allowed.ok()) return with_reply(reply_of(allowed));
-  const ServedFolder& folder = store_.folder;
-  switch (request.message) {
-    case Message::hello: return with_reply(greet(request));
-    case Message::ping:
-    case Message::goodbye: return answer;
-    case Message::open: return with_reply(open(request, folder.open_read(request.path), false));
-    case Message::resume: return with_reply(resume(request));
-    case Message::read: return read(request);
-    case Message::write:
-      return with_reply(with_file(request, [&](File& file) { return reply_of(file.write_at(request.offset, data)); }));
-    case Message::truncate:
-      return with_reply(with_file(request, [&](File& file) { return reply_of(file.truncate(request.bytes)); }));
-    case Message::sync: return with_reply(with_file(request, [](File& file) { return reply_of(file.sync()); }));
-    case Message::size:
-      return with_reply(with_file(request, [](File& file) {
-        const Result<uint64_t> bytes = file.size();
-        Reply reply = reply_of(bytes.status());
-        if (bytes.ok()) reply.file.bytes = *bytes;
-        return reply;
-      }));
-    case Message::close: store_.files.close(client_, request.handle); return answer;
-    case Message::stat: {
-      const Result<ServedFolder::Found> found = folder.stat(request.path);
-      answer.reply = reply_of(found.status());
-      if (!found.ok()) return answer;
-      answer.reply.file = found->status;
-      answer.reply.identity = found->identity;
-      return answer;
-    }
-    case Message::list: {
-      Result<std::vector<DirectoryEntry>> entries = folder.list(request.path);
-      answer.reply = reply_of(entries.status());
-      if (entries.ok()) answer.entries = std::move(*entries);
-      return answer;
-    }
-    case Message::room: {
-      const Result<uint64_t> bytes = folder.free_bytes(request.path);
-      answer.reply = reply_of(bytes.status());
-      if (bytes.ok()) answer.reply.free_bytes = *bytes;
-      return answer;
-    }
-    case Message::create_directory: return with_reply(reply_of(folder.create_directory(request.path)));
-    case Message::touch: return with_reply(reply_of(folder.touch(request.path)));
-    case Message::sync_directory: return with_reply(sync_directory(request));
-    case Message::create:
-    case Message::remove:
-    case Message::remove_directory:
-    case Message::rename: return with_reply(store_.log.once(request.token, [&] { return act_once(request); }));
-    case Message::find: return find(request, data);
-    case Message::offer:
-    case Message::answer: return gather(request, data, alive);
-    case Message::push:
-    case Message::pull:
-      if (!store_.transfer)
-        return with_reply(reply_of(Status::unsupported("this server has no next level", "", "start it with --next")));
-      return with_reply(store_.log.once(request.token, [&] { return store_.transfer(request, alive); }));
-  }
-  return with_reply(reply_of(Status::unsupported("this server does not know that request")));
-}
-
-std::shared_ptr<OpenFiles::OpenFile> RequestHandler::descriptor_of(Message message, const Reply& reply) {
-  if (rights_ != Rights::all) return nullptr;
-  const bool opens = message == Message::open || message == Message::create || message == Message::resume;
-  return opens && reply.outcome == Outcome::done ? store_.files.find(client_, reply.handle) : nullptr;
-}
-
-Reply RequestHandler::greet(const Request& request) {
-  if (greeted_) return reply_of(Status::invalid_argument("hello is said once"));
-  if (const Status admitted = admit_(); !admitted.ok()) return reply_of(admitted);
-  client_ = request.client;
-  greeted_ = true;
-  store_.files.begin_connection(client_);
-  Reply reply;
-  reply.server = store_.server;
-  reply.boot = store_.boot;
-  reply.connections = store_.connections_max;
-  return reply;
-}
-
-Reply RequestHandler::open(const Request& request, Result<ServedFolder::OpenFile> file, bool written) {
-  if (!file.ok()) return reply_of(file.status());
-  const Result<uint64_t> handle =
-      store_.files.add(client_, std::move(file->file), file->descriptor, written ? &request.token : nullptr);
-  if (!handle.ok()) return reply_of(handle.status());
-  Reply reply;
-  reply.handle = *handle;
-  reply.identity = file->identity;
-  reply.file.bytes = file->bytes;
-  return reply;
-}
-
-RequestHandler::Answer RequestHandler::read(const Request& request) {
-  Answer answer;
-  uint64_t wanted = 0;
-  for (const ReadRange& range : request.ranges) {
-    if (range.bytes > kWireDataBytesMax || (wanted += range.bytes) > kWireDataBytesMax) {
-      answer.reply = reply_of(Status::resource_limit("more is to be read than fits into one answer"));
-      return answer;
-    }
-  }
-  std::byte* const into = buffer_.get(wanted);
-  if (into == nullptr) {
-    answer.reply = reply_of(Status::resource_limit("the server is out of memory"));
-    return answer;
-  }
-  size_t done = 0;
-  answer.reply = with_file(request, [&](File& file) {
-    Reply reply;
-    for (const ReadRange& range : request.ranges) {
-      const Result<size_t> got = file.read_at(range.offset, MutableByteSpan(into + done, range.bytes));
-      if (!got.ok()) return reply_of(got.status());
-      done += *got;
-      reply.counts.push_back(*got);
-    }
-    return reply;
-  });
-  if (answer.reply.outcome == Outcome::done) answer.data = ByteSpan(into, done);
+  std::visit(fill, request.message);
   return answer;
 }
 
-RequestHandler::Answer RequestHandler::find(const Request& request, ByteSpan data) {
-  Answer answer;
-  answer.reply.counts.resize(request.prefix_count);
-  if (store_.chunks == nullptr) return answer;
+template <class Message>
+ReplyTo<Message> RequestHandler::carry_out(const Message& message, Exchange& exchange) {
+  if constexpr (kHasToken<Message>) {
+    const RequestLog::AnyReply reply =
+        store_.log.once(message.token, [&]() -> RequestLog::AnyReply { return act(message, exchange); });
+    if (const auto* own = std::get_if<ReplyTo<Message>>(&reply)) return *own;
+    return std::visit([](const ReplyHead& head) { return ReplyTo<Message>(head); }, reply);
+  } else {
+    return act(message, exchange);
+  }
+}
+
+Reply<ServerFacts> RequestHandler::act(const HelloRequest& request, Exchange&) {
+  if (greeted_) return Status::invalid_argument("hello is said once");
+  VARVE_TRY(admit_());
+  client_ = request.client;
+  greeted_ = true;
+  store_.files.begin_connection(client_);
+  return ServerFacts{store_.server, store_.boot, store_.connections_max};
+}
+
+Reply<OpenedFile> RequestHandler::open(Result<ServedFolder::OpenFile> file, const UniqueId* writer) {
+  VARVE_TRY(file.status());
+  VARVE_ASSIGN(const uint64_t handle, store_.files.add(client_, std::move(file->file), file->descriptor, writer));
+  return OpenedFile{handle, file->bytes, file->identity};
+}
+
+Reply<OpenedFile> RequestHandler::act(const OpenRequest& request, Exchange&) {
+  return open(store_.folder.open_read(request.path), nullptr);
+}
+
+Reply<OpenedFile> RequestHandler::act(const CreateRequest& request, Exchange& exchange) {
+  if (is_index_run(request.path)) return not_to_be_written();
+  const MutexLock lock(store_.own.changing());
+  Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
+  if (exchange.again && rights_ == Rights::all && file.status().code() == StatusCode::already_exists)
+    file = adopt(request, file.status());
+  const StoreName name = store_name_of(request.path);
+  if (file.ok() && (is_draft(name) || name == StoreName::part_failure)) store_.own.note(request.path, client_);
+  return open(std::move(file), &request.token);
+}
+
+Reply<OpenedFile> RequestHandler::act(const ResumeRequest& request, Exchange&) {
+  if (is_index_run(request.path)) return not_to_be_written();
+  const MutexLock lock(store_.own.changing());
+  if (rights_ != Rights::all) VARVE_TRY(check_own(request.path));
+  store_.files.take_over(client_, request.writer);
+  return open(store_.folder.open_again(request.path, request.direct, request.identity), &request.writer);
+}
+
+ReplyTo<ReadRequest> RequestHandler::act(const ReadRequest& request, Exchange& exchange) {
+  uint64_t wanted = 0;
+  for (const ReadRange& range : request.ranges) {
+    if (range.bytes > kWireDataBytesMax || (wanted += range.bytes) > kWireDataBytesMax)
+      return Status::resource_limit("more is to be read than fits into one answer");
+  }
+  std::byte* const into = buffer_.get(wanted);
+  if (into == nullptr) return Status::resource_limit("the server is out of memory");
+  return with_file(request.handle, [&](File& file) -> ReplyTo<ReadRequest> {
+    ReadRequest::ReplyFields read;
+    size_t done = 0;
+    for (const ReadRange& range : request.ranges) {
+      VARVE_ASSIGN(const size_t got, file.read_at(range.offset, MutableByteSpan(into + done, range.bytes)));
+      done += got;
+      read.counts.push_back(got);
+    }
+    exchange.answer.data = ByteSpan(into, done);
+    return read;
+  });
+}
+
+Reply<NoFields> RequestHandler::act(const WriteRequest& request, Exchange& exchange) {
+  return with_file(request.handle,
+                   [&](File& file) -> Reply<NoFields> { return file.write_at(request.offset, exchange.data); });
+}
+
+Reply<NoFields> RequestHandler::act(const TruncateRequest& request, Exchange&) {
+  return with_file(request.handle, [&](File& file) -> Reply<NoFields> { return file.truncate(request.bytes); });
+}
+
+Reply<NoFields> RequestHandler::act(const SyncRequest& request, Exchange&) {
+  return with_file(request.handle, [](File& file) -> Reply<NoFields> { return file.sync(); });
+}
+
+Reply<ByteCount> RequestHandler::act(const SizeRequest& request, Exchange&) {
+  return with_file(request.handle, [](File& file) -> Reply<ByteCount> {
+    VARVE_ASSIGN(const uint64_t bytes, file.size());
+    return ByteCount{bytes};
+  });
+}
+
+Reply<NoFields> RequestHandler::act(const CloseRequest& request, Exchange&) {
+  store_.files.close(client_, request.handle);
+  return {};
+}
+
+Reply<FoundFile> RequestHandler::act(const StatRequest& request, Exchange&) { return store_.folder.stat(request.path); }
+
+Reply<FolderEntries> RequestHandler::act(const ListRequest& request, Exchange&) {
+  VARVE_ASSIGN(std::vector<DirectoryEntry> entries, store_.folder.list(request.path));
+  return FolderEntries{std::move(entries)};
+}
+
+Reply<NoFields> RequestHandler::act(const CreateDirectoryRequest& request, Exchange&) {
+  return store_.folder.create_directory(request.path);
+}
+
+Reply<NoFields> RequestHandler::act(const TouchRequest& request, Exchange&) {
+  return store_.folder.touch(request.path);
+}
+
+Reply<ByteCount> RequestHandler::act(const RoomRequest& request, Exchange&) {
+  VARVE_ASSIGN(const uint64_t bytes, store_.folder.free_bytes(request.path));
+  return ByteCount{bytes};
+}
+
+ReplyTo<FindRequest> RequestHandler::act(const FindRequest& request, Exchange& exchange) {
+  if (store_.chunks == nullptr) return FindRequest::ReplyFields{std::vector<uint64_t>(request.prefix_count)};
   std::vector<uint64_t> prefixes(request.prefix_count);
-  for (size_t i = 0; i < prefixes.size(); ++i) prefixes[i] = load_le<uint64_t>(data.data() + 8 * i);
+  for (size_t i = 0; i < prefixes.size(); ++i) prefixes[i] = load_le<uint64_t>(exchange.data.data() + 8 * i);
   std::vector<uint32_t> counts(prefixes.size());
   std::vector<ChunkCandidate> candidates;
-  if (const Status found = store_.chunks->find(prefixes, counts, candidates); !found.ok()) {
-    answer.reply = reply_of(found);
-    return answer;
-  }
-  ByteWriter writer(answer.stored);
+  VARVE_TRY(store_.chunks->find(prefixes, counts, candidates));
+  ByteWriter writer(exchange.answer.stored);
   for (const ChunkCandidate& candidate : candidates) {
     writer.bytes(candidate.arena.bytes);
     writer.le32(candidate.pack);
     writer.le32(candidate.chunk);
   }
-  answer.reply.counts.assign(counts.begin(), counts.end());
-  answer.data = answer.stored;
-  return answer;
+  exchange.answer.data = exchange.answer.stored;
+  return FindRequest::ReplyFields{{counts.begin(), counts.end()}};
 }
 
-RequestHandler::Answer RequestHandler::gather(const Request& request, ByteSpan data, const SignOfLife& alive) {
-  Answer answer;
-  if (store_.gather == nullptr) {
-    answer.reply = reply_of(Status::unsupported("this server does not gather sets"));
-    return answer;
-  }
+Reply<TransferNumbers> RequestHandler::act(const PushRequest& request, Exchange& exchange) {
+  return transfer(TransferDirection::push, request.what, exchange.alive);
+}
+
+Reply<TransferNumbers> RequestHandler::act(const PullRequest& request, Exchange& exchange) {
+  return transfer(TransferDirection::pull, request.what, exchange.alive);
+}
+
+Reply<TransferNumbers> RequestHandler::transfer(TransferDirection direction, const SetTransfer& what,
+                                                const SignOfLife& alive) const {
+  if (!store_.transfer) return Status::unsupported("this server has no next level", "", "start it with --next");
+  return store_.transfer(direction, what, alive);
+}
+
+Result<OfferIntake*> RequestHandler::intake() {
+  if (store_.gather == nullptr) return Status::unsupported("this server does not gather sets");
   if (!intake_) intake_ = std::make_unique<OfferIntake>(*store_.gather);
-  if (request.message == Message::offer) {
-    answer.reply = reply_of(intake_->offer(request, data));
-    return answer;
-  }
-  const Result<FileQuestion> next = intake_->answer(request, data, alive);
-  answer.reply = reply_of(next.status());
-  if (next.ok()) answer.reply.question = *next;
-  return answer;
+  return intake_.get();
 }
 
-Reply RequestHandler::act_once(const Request& request) {
-  if (request.message == Message::rename) return rename(request);
-  return request.message == Message::create ? create(request) : remove(request);
+Reply<NoFields> RequestHandler::act(const OfferRequest& request, Exchange& exchange) {
+  VARVE_ASSIGN(OfferIntake* const into, intake());
+  return into->offer(request, exchange.data);
 }
 
-Reply RequestHandler::create(const Request& request) {
-  if (is_index_run(request.path)) return reply_of(not_to_be_written());
-  const MutexLock lock(store_.own.changing());
-  Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
-  if (request.again && rights_ == Rights::all && file.status().code() == StatusCode::already_exists)
-    file = adopt(request, file.status());
-  const StoreName name = store_name_of(request.path);
-  if (file.ok() && (is_draft(name) || name == StoreName::part_failure)) store_.own.note(request.path, client_);
-  return open(request, std::move(file), true);
+Reply<FileQuestion> RequestHandler::act(const AnswerRequest& request, Exchange& exchange) {
+  VARVE_ASSIGN(OfferIntake* const into, intake());
+  return into->answer(request, exchange.data, exchange.alive);
 }
 
-Reply RequestHandler::resume(const Request& request) {
-  if (is_index_run(request.path)) return reply_of(not_to_be_written());
-  const MutexLock lock(store_.own.changing());
-  if (rights_ != Rights::all) {
-    if (const Status own = check_own(request.path); !own.ok()) return reply_of(own);
-  }
-  store_.files.take_over(client_, request.token);
-  return open(request, store_.folder.open_again(request.path, request.direct, request.identity), true);
-}
-
-Reply RequestHandler::sync_directory(const Request& request) {
-  if (request.again) {
-    if (const Status failed = store_.syncs.last_failure(request.path); !failed.ok()) return reply_of(failed);
-  }
+Reply<NoFields> RequestHandler::act(const SyncDirectoryRequest& request, Exchange& exchange) {
+  if (exchange.again) VARVE_TRY(store_.syncs.last_failure(request.path));
   const Status synced = store_.folder.sync_directory(request.path);
   // One that is not there was not synced.
   if (synced.code() == StatusCode::io_error || synced.code() == StatusCode::no_space)
     store_.syncs.note_failure(request.path, synced);
-  return reply_of(synced);
+  return synced;
 }
 
 Status RequestHandler::check_own(const std::string& path) const {
@@ -319,9 +289,9 @@ Result<ByteVector> RequestHandler::read_small(const std::string& path) const {
   return bytes;
 }
 
-Status RequestHandler::check_new_header(const Request& request) const {
+Status RequestHandler::check_new_header(const RenameRequest& request) const {
   const auto refused = [](const char* why) { return Status(StatusCode::permission_denied, why); };
-  VARVE_ASSIGN(const ServedFolder::Found draft, store_.folder.stat(request.path));
+  VARVE_ASSIGN(const FoundFile draft, store_.folder.stat(request.path));
   if (store_.files.is_being_written(draft.identity))
     return Status::busy("a header gets its name when it is complete and closed");
   VARVE_ASSIGN(const ByteVector made, read_small(request.path));
@@ -339,55 +309,66 @@ Status RequestHandler::check_new_header(const Request& request) const {
   return {};
 }
 
-Result<ServedFolder::OpenFile> RequestHandler::adopt(const Request& request, const Status& taken) {
+Result<ServedFolder::OpenFile> RequestHandler::adopt(const CreateRequest& request, const Status& taken) {
   // Sent before, to a server that is gone. Names of new files hold a random id of their writer's, so that an empty file
   // of that name is that request's. Marks alone are named after what they mark, and any prune may have made one.
   if (request.path.starts_with("condemned/")) return taken;
-  const Result<ServedFolder::Found> there = store_.folder.stat(request.path);
+  const Result<FoundFile> there = store_.folder.stat(request.path);
   if (!there.ok() || there->status.is_directory || there->status.bytes > 0) return taken;
   return store_.folder.open_again(request.path, request.direct, there->identity);
 }
 
-Reply RequestHandler::remove(const Request& request) {
+Reply<NoFields> RequestHandler::remove(const std::string& path, bool again,
+                                       Status (ServedFolder::*from_folder)(const std::string&) const) {
   const MutexLock lock(store_.own.changing());
   if (rights_ != Rights::all) {
     // Parts of a set that is there are of no use to anybody: who completes it takes them away.
-    const StoreName name = store_name_of(request.path);
-    const bool is_used = (name == StoreName::part || name == StoreName::part_failure) &&
-                         store_.folder.stat(record_of_part(request.path)).ok();
-    const Status own = is_used ? Status() : check_own(request.path);
-    const bool is_gone = store_.folder.stat(request.path).status().code() == StatusCode::not_found;
-    if (!own.ok() && !is_gone) return reply_of(own);
+    const StoreName name = store_name_of(path);
+    const bool is_used =
+        (name == StoreName::part || name == StoreName::part_failure) && store_.folder.stat(record_of_part(path)).ok();
+    const Status own = is_used ? Status() : check_own(path);
+    const bool is_gone = store_.folder.stat(path).status().code() == StatusCode::not_found;
+    if (!own.ok() && !is_gone) return own;
   }
-  const Status removed = request.message == Message::remove ? store_.folder.remove(request.path)
-                                                            : store_.folder.remove_directory(request.path);
-  if (removed.ok()) store_.own.forget(request.path);
+  const Status removed = (store_.folder.*from_folder)(path);
+  if (removed.ok()) store_.own.forget(path);
   // Sent before, to a server that is gone: the name is not there, as was wished.
-  if (request.again && removed.code() == StatusCode::not_found) return {};
-  return reply_of(removed);
+  if (again && removed.code() == StatusCode::not_found) return {};
+  return removed;
 }
 
-Reply RequestHandler::rename(const Request& request) {
-  if (is_index_run(request.path)) return reply_of(not_to_be_written());
+Reply<NoFields> RequestHandler::act(const RemoveRequest& request, Exchange& exchange) {
+  return remove(request.path, exchange.again, &ServedFolder::remove);
+}
+
+Reply<NoFields> RequestHandler::act(const RemoveDirectoryRequest& request, Exchange& exchange) {
+  return remove(request.path, exchange.again, &ServedFolder::remove_directory);
+}
+
+Status RequestHandler::check_new_name(const RenameRequest& request) const {
+  if (is_index_run(request.path)) return not_to_be_written();
   if (is_index_run(request.to)) {
-    const Result<ServedFolder::Found> run = store_.folder.stat(request.path);
+    const Result<FoundFile> run = store_.folder.stat(request.path);
     if (run.ok() && store_.files.is_being_written(run->identity))
-      return reply_of(Status::busy("an index run gets its name when it is complete and closed"));
+      return Status::busy("an index run gets its name when it is complete and closed");
   }
   const StoreName goal = store_name_of(request.to);
-  if (goal == StoreName::header || goal == StoreName::spread) {
-    const Status fits = check_new_header(request);
-    if (!fits.ok() && fits.code() != StatusCode::not_found) return reply_of(fits);
-  }
+  if (goal != StoreName::header && goal != StoreName::spread) return {};
+  const Status fits = check_new_header(request);
+  return fits.code() == StatusCode::not_found ? Status() : fits;
+}
+
+Reply<NoFields> RequestHandler::act(const RenameRequest& request, Exchange& exchange) {
+  VARVE_TRY(check_new_name(request));
+  const StoreName goal = store_name_of(request.to);
   const MutexLock lock(store_.own.changing());
   // What is sealed, and what only appends, replaces nothing.
   const bool may_replace = rights_ == Rights::all || goal == StoreName::run_file;
   const bool replace = request.replace && may_replace && goal != StoreName::arena;
-  Result<ServedFolder::Found> file = Status::not_found("no such file");
+  Result<FoundFile> file = Status::not_found("no such file");
   if (rights_ != Rights::all) {
     file = store_.folder.stat(request.path);
-    const Status own = file.ok() ? check_own(request.path) : Status();
-    if (!own.ok()) return reply_of(own);
+    if (file.ok()) VARVE_TRY(check_own(request.path));
   }
   const Status renamed = store_.folder.rename(request.path, request.to, replace);
   if (renamed.ok()) {
@@ -399,19 +380,23 @@ Reply RequestHandler::rename(const Request& request) {
   if (renamed.ok() && (goes_to("sets/") || goes_to("parts/") || goes_to("index/"))) store_.committed();
   const bool gone = renamed.code() == StatusCode::not_found;
   const bool taken = renamed.code() == StatusCode::already_exists;
-  if (!request.again || (!gone && !taken)) return reply_of(renamed);
-  // Sent before, to a server that is gone. If the file is where it was to go, that one has renamed it.
-  const Result<ServedFolder::Found> source = store_.folder.stat(request.path);
-  const Result<ServedFolder::Found> target = store_.folder.stat(request.to);
+  if (exchange.again && (gone || taken)) return was_renamed(request, renamed);
+  return renamed;
+}
+
+Reply<NoFields> RequestHandler::was_renamed(const RenameRequest& request, const Status& failure) const {
+  // If the file is where it was to go, the server that is gone has renamed it.
+  const Result<FoundFile> source = store_.folder.stat(request.path);
+  const Result<FoundFile> target = store_.folder.stat(request.to);
   if (source.ok()) {
     // Unless it was stopped between the two halves of a rename that the file system cannot do at once.
     const bool half_done = target.ok() && target->identity == source->identity && source->identity.certain();
-    return reply_of(half_done ? store_.folder.remove(request.path) : renamed);
+    return half_done ? store_.folder.remove(request.path) : failure;
   }
-  if (source.status().code() != StatusCode::not_found) return cannot_tell();
-  if (!target.ok()) return target.status().code() == StatusCode::not_found ? reply_of(renamed) : cannot_tell();
-  if (!request.identity.certain()) return cannot_tell();
-  return target->identity == request.identity ? Reply{} : reply_of(renamed);
+  if (source.status().code() != StatusCode::not_found) return Outcome::cannot_tell;
+  if (target.status().code() == StatusCode::not_found) return failure;
+  if (!target.ok() || !request.identity.certain()) return Outcome::cannot_tell;
+  return target->identity == request.identity ? Status() : failure;
 }
 
 }  // namespace varve

@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
+#include <variant>
 
 #include "core/sync.h"
 #include "serve/gather_service.h"
@@ -23,14 +25,16 @@ namespace varve {
 /// (PROTOCOL.md, "What is repeated"). Lives as long as the server's process. Thread-safe.
 class RequestLog {
  public:
+  /// To any request with a token.
+  using AnyReply = std::variant<Reply<NoFields>, Reply<OpenedFile>, Reply<TransferNumbers>>;
   /// Gives the outcome of the request with this token: waits for it if it is being carried out, remembers it if it was,
   /// and otherwise carries it out with `act`. If that throws, nothing is remembered, as after a restart.
-  Reply once(const UniqueId& token, const std::function<Reply()>& act);
+  AnyReply once(const UniqueId& token, const std::function<AnyReply()>& act);
 
  private:
   struct Entry {
     bool done = false;
-    Reply reply;
+    AnyReply reply;
   };
   void forget(const UniqueId& token);
 
@@ -82,7 +86,7 @@ struct ServedStore {
   std::function<void()> committed = [] {};
   /// Carries out push and pull; `alive` is called now and then meanwhile, from any thread. Null: there is no next
   /// level.
-  std::function<Reply(const Request&, const SignOfLife& alive)> transfer;
+  std::function<Result<TransferNumbers>(TransferDirection, const SetTransfer&, const SignOfLife& alive)> transfer;
   GatherService* gather = nullptr;  ///< null: sets are not gathered
   UniqueId server, boot;
   uint64_t connections_max = 0;
@@ -109,40 +113,77 @@ class RequestHandler {
   RequestHandler& operator=(const RequestHandler&) = delete;
 
   struct Answer {
-    Reply reply;
+    ByteVector fields;
     ByteSpan data;                        ///< in the connection's buffer, or in `stored`
     std::vector<DirectoryEntry> entries;  ///< list: to be sent as data
     ByteVector stored;
+    /// The file that was opened, whose descriptor may go with the reply. Null: there is none; or the client has not all
+    /// rights, and so may do with files only what passes here.
+    std::shared_ptr<OpenFiles::OpenFile> file;
   };
   /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
   Answer handle(const Request& request, ByteSpan data, const SignOfLife& alive);
-  /// The file that a reply says is open, whose descriptor may go with it. Null: there is none; or the client has not
-  /// all rights, and so may do with files only what passes here.
-  std::shared_ptr<OpenFiles::OpenFile> descriptor_of(Message message, const Reply& reply);
   bool greeted() const { return greeted_; }
 
  private:
-  Reply greet(const Request& request);
-  Reply open(const Request& request, Result<ServedFolder::OpenFile> file, bool written);
-  Answer read(const Request& request);
-  Answer find(const Request& request, ByteSpan data);
-  Answer gather(const Request& request, ByteSpan data, const SignOfLife& alive);
-  Reply act_once(const Request& request);
+  /// What belongs to a request beside its fields, and to its answer.
+  struct Exchange {
+    const bool again;
+    const ByteSpan data;
+    const SignOfLife& alive;
+    Answer& answer;
+  };
+  template <class Message>
+  ReplyTo<Message> carry_out(const Message& message, Exchange& exchange);
+
+  Reply<ServerFacts> act(const HelloRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const PingRequest&, Exchange&) { return {}; }
+  Reply<NoFields> act(const GoodbyeRequest&, Exchange&) { return {}; }
+  Reply<OpenedFile> act(const OpenRequest& request, Exchange& exchange);
+  Reply<OpenedFile> act(const CreateRequest& request, Exchange& exchange);
+  Reply<OpenedFile> act(const ResumeRequest& request, Exchange& exchange);
+  ReplyTo<ReadRequest> act(const ReadRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const WriteRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const TruncateRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const SyncRequest& request, Exchange& exchange);
+  Reply<ByteCount> act(const SizeRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const CloseRequest& request, Exchange& exchange);
+  Reply<FoundFile> act(const StatRequest& request, Exchange& exchange);
+  Reply<FolderEntries> act(const ListRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const CreateDirectoryRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const RemoveRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const RemoveDirectoryRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const RenameRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const TouchRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const SyncDirectoryRequest& request, Exchange& exchange);
+  ReplyTo<FindRequest> act(const FindRequest& request, Exchange& exchange);
+  Reply<TransferNumbers> act(const PushRequest& request, Exchange& exchange);
+  Reply<TransferNumbers> act(const PullRequest& request, Exchange& exchange);
+  Reply<NoFields> act(const OfferRequest& request, Exchange& exchange);
+  Reply<FileQuestion> act(const AnswerRequest& request, Exchange& exchange);
+  Reply<ByteCount> act(const RoomRequest& request, Exchange& exchange);
+
+  /// `writer`: of a file that is being written.
+  Reply<OpenedFile> open(Result<ServedFolder::OpenFile> file, const UniqueId* writer);
   /// The file that an earlier try of a `create` has made; `taken` if it may be another's.
-  Result<ServedFolder::OpenFile> adopt(const Request& request, const Status& taken);
-  Reply create(const Request& request);
-  Reply resume(const Request& request);
-  Reply sync_directory(const Request& request);
-  Reply remove(const Request& request);
-  Reply rename(const Request& request);
+  Result<ServedFolder::OpenFile> adopt(const CreateRequest& request, const Status& taken);
+  Reply<NoFields> remove(const std::string& path, bool again,
+                         Status (ServedFolder::*from_folder)(const std::string&) const);
   /// A rename that gives the store its header, or says which place of a store this is: only what fits may get that
   /// name.
-  Status check_new_header(const Request& request) const;
+  Status check_new_header(const RenameRequest& request) const;
+  /// What may not become what it is to be named.
+  Status check_new_name(const RenameRequest& request) const;
+  /// Of a rename that failed with `failure`, and was sent before, to a server that is gone.
+  Reply<NoFields> was_renamed(const RenameRequest& request, const Status& failure) const;
+  Reply<TransferNumbers> transfer(TransferDirection direction, const SetTransfer& what, const SignOfLife& alive) const;
   /// permission_denied unless this client has made the file, and it is not complete yet.
   Status check_own(const std::string& path) const;
   Result<ByteVector> read_small(const std::string& path) const;
   template <class Act>
-  Reply with_file(const Request& request, const Act& act);
+  auto with_file(uint64_t handle, const Act& act) -> decltype(act(std::declval<File&>()));
+  /// The connection's part in a set that is gathered. unsupported: sets are not gathered.
+  Result<OfferIntake*> intake();
 
   ServedStore& store_;
   DataBuffer& buffer_;

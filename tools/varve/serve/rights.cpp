@@ -172,8 +172,42 @@ Status not_done(std::string_view what) {
   return {StatusCode::permission_denied, std::string(what) + ", which no client of a store does"};
 }
 
-Status check_rename(const Request& request) {
-  const StoreName from = store_name_of(request.path), to = store_name_of(request.to);
+/// What nobody may do. `name`: what the path of the request is of.
+template <class Message>
+Status check_names(const Message&, StoreName) {
+  return {};
+}
+
+// Of index runs, which may not be written to either, see RequestHandler.
+Status check_names(const CreateRequest&, StoreName name) {
+  const bool may_be = is_draft(name) || name == StoreName::mark || name == StoreName::part_failure ||
+                      name == StoreName::none || name == StoreName::index_run || name == StoreName::run_file;
+  return may_be ? Status() : not_done("a file is to be made under its last name");
+}
+
+Status check_names(const ResumeRequest&, StoreName name) {
+  const bool may_be =
+      is_draft(name) || name == StoreName::none || name == StoreName::index_run || name == StoreName::run_file;
+  return may_be ? Status() : not_done("a file that is complete is to be written to");
+}
+
+Status check_names(const RemoveRequest&, StoreName name) {
+  const bool is_header = name == StoreName::header || name == StoreName::spread;
+  return is_header ? not_done("the store's header is to be removed") : Status();
+}
+
+Status check_names(const RemoveDirectoryRequest&, StoreName name) {
+  const bool may_be = name == StoreName::job_folder || name == StoreName::none || name == StoreName::run_file;
+  return may_be ? Status() : not_done("a store's folder is to be removed");
+}
+
+Status check_names(const TouchRequest&, StoreName name) {
+  const bool may_be = name == StoreName::lease || name == StoreName::none || name == StoreName::run_file;
+  return may_be ? Status() : not_done("a file is to look newer");
+}
+
+Status check_names(const RenameRequest& request, StoreName from) {
+  const StoreName to = store_name_of(request.to);
   switch (from) {
     case StoreName::none: return to == StoreName::none ? Status() : not_done("another file is to be renamed to that");
     case StoreName::lease:
@@ -209,85 +243,32 @@ Status check_rename(const Request& request) {
   return not_done("a file is to get a name that it cannot have");
 }
 
-/// What nobody may do.
-Status check_names(const Request& request) {
-  const StoreName name = store_name_of(request.path);
-  if (name == StoreName::run_file && request.message != Message::rename) return {};
-  switch (request.message) {
-    case Message::create:
-      return is_draft(name) || name == StoreName::mark || name == StoreName::part_failure || name == StoreName::none ||
-                     name == StoreName::index_run
-                 ? Status()  // of index runs see RequestHandler
-                 : not_done("a file is to be made under its last name");
-    case Message::resume:
-      return is_draft(name) || name == StoreName::none || name == StoreName::index_run
-                 ? Status()
-                 : not_done("a file that is complete is to be written to");
-    case Message::remove:
-      return name == StoreName::header || name == StoreName::spread ? not_done("the store's header is to be removed")
-                                                                    : Status();
-    case Message::remove_directory:
-      return name == StoreName::job_folder || name == StoreName::none ? Status()
-                                                                      : not_done("a store's folder is to be removed");
-    case Message::rename: return check_rename(request);
-    case Message::touch:
-      return name == StoreName::lease || name == StoreName::none ? Status() : not_done("a file is to look newer");
-    default: return {};
-  }
+/// What who only appends may not do beyond that.
+template <class Message>
+Status check_append(const Message&, StoreName) {
+  return {};
 }
 
-Status check_append(const Request& request) {
-  const StoreName name = store_name_of(request.path);
-  if (name == StoreName::run_file) return {};
-  switch (request.message) {
-    case Message::create:
-      if (name == StoreName::mark) return lacking(Rights::append, "to mark arenas for removal");
-      if (name == StoreName::header_draft || name == StoreName::spread_draft)
-        return lacking(Rights::append, "to make a store");
-      return {};
-    case Message::remove:
-      if (is_draft(name) || name == StoreName::part || name == StoreName::part_failure)
-        return {};  // if it is the client's own
-      return lacking(Rights::append, "to remove anything");
-    case Message::remove_directory: return lacking(Rights::append, "to remove anything");
-    case Message::rename:
-      // Index runs have names of their own: what would be replaced is not there.
-      if (request.replace && name != StoreName::index_draft) return lacking(Rights::append, "to replace anything");
-      return {};
-    default: return {};
-  }
+Status check_append(const CreateRequest&, StoreName name) {
+  if (name == StoreName::mark) return lacking(Rights::append, "to mark arenas for removal");
+  const bool is_header = name == StoreName::header_draft || name == StoreName::spread_draft;
+  return is_header ? lacking(Rights::append, "to make a store") : Status();
 }
 
-Status check_read(const Request& request) {
-  switch (request.message) {
-    case Message::hello:
-    case Message::ping:
-    case Message::goodbye:
-    case Message::open:
-    case Message::read:
-    case Message::size:
-    case Message::close:
-    case Message::stat:
-    case Message::list:
-    case Message::find:
-    case Message::room: return {};
-    case Message::create:
-    case Message::resume:
-    case Message::write:
-    case Message::truncate:
-    case Message::sync:
-    case Message::create_directory:
-    case Message::remove:
-    case Message::remove_directory:
-    case Message::rename:
-    case Message::touch:
-    case Message::sync_directory:
-    case Message::push:
-    case Message::pull:
-    case Message::offer:
-    case Message::answer: break;
-  }
-  return lacking(Rights::read, "to change the store");
+Status check_append(const RemoveRequest&, StoreName name) {
+  const bool may_be_own =
+      is_draft(name) || name == StoreName::part || name == StoreName::part_failure || name == StoreName::run_file;
+  return may_be_own ? Status() : lacking(Rights::append, "to remove anything");
+}
+
+Status check_append(const RemoveDirectoryRequest&, StoreName name) {
+  return name == StoreName::run_file ? Status() : lacking(Rights::append, "to remove anything");
+}
+
+Status check_append(const RenameRequest& request, StoreName from) {
+  // Index runs have names of their own: what would be replaced is not there.
+  const bool may_be = !request.replace || from == StoreName::index_draft || from == StoreName::run_file;
+  return may_be ? Status() : lacking(Rights::append, "to replace anything");
 }
 }  // namespace
 
@@ -307,10 +288,15 @@ Result<Rights> parse_rights(std::string_view text) {
   return Status::invalid_argument("there are no such rights", std::string(text), "all, append or read");
 }
 
-Status check_allowed(Rights rights, const Request& request) {
-  if (rights == Rights::read) VARVE_TRY(check_read(request));
-  if (rights == Rights::append) VARVE_TRY(check_append(request));
-  return check_names(request);
+Status check_allowed(Rights rights, const AnyRequest& request) {
+  auto check = [rights](const auto& message) -> Status {
+    StoreName name = StoreName::none;
+    if constexpr (requires { message.path; }) name = store_name_of(message.path);
+    if (rights == Rights::read && !message.kMessage.looks_only) return lacking(Rights::read, "to change the store");
+    if (rights == Rights::append) VARVE_TRY(check_append(message, name));
+    return check_names(message, name);
+  };
+  return std::visit(check, request);
 }
 
 }  // namespace varve

@@ -85,6 +85,6 @@ Result<Rights> parse_rights(std::string_view text);
 /// Whether a request may be made at all, by what it asks for and the names in it: nobody may do what no writer of a
 /// store needs, such as renaming a sealed arena. permission_denied, which says what right is lacking. Whose a name is,
 /// and what lies there, is looked at by RequestHandler.
-Status check_allowed(Rights rights, const Request& request);
+Status check_allowed(Rights rights, const AnyRequest& request);
 
 }  // namespace varve

@@ -41,16 +41,18 @@ struct ServedWithRights : testing::Test {
     const auto store = remote();
     return test::save(*store, source.path(), "run", step).status();
   }
-  Reply ask(Request request, ByteSpan data = {}) const {
-    return place->servers().front()->ask(std::move(request), data).value();
+  template <class Message>
+  ReplyTo<Message> ask(Message request, ByteSpan data = {}) const {
+    return place->servers().front()->ask(std::move(request), {.data = data}).value();
   }
-  StatusCode code_of(Message message, const std::string& path, const std::string& to = "", bool replace = false) const {
-    Request request;
-    request.message = message;
+  template <class Message>
+  StatusCode code_of(const std::string& path) const {
+    Message request;
     request.path = path;
-    request.to = to;
-    request.replace = replace;
     return ask(std::move(request)).status.code();
+  }
+  StatusCode code_of_rename(const std::string& path, const std::string& to, bool replace = false) const {
+    return ask(RenameRequest{.path = path, .to = to, .replace = replace}).status.code();
   }
   /// What lies in the store, but for the index that the server keeps beside all else.
   test::Snapshot served() const {
@@ -210,46 +212,39 @@ TEST_F(ToAppend, AHostileClientTakesNothingAway) {
     goals.push_back(name);
   for (const std::string& path : all) {
     SCOPED_TRACE(path);
-    EXPECT_NE(code_of(Message::remove, path), StatusCode::ok);
-    EXPECT_NE(code_of(Message::remove_directory, path), StatusCode::ok);
-    EXPECT_NE(code_of(Message::resume, path), StatusCode::ok);
+    EXPECT_NE(code_of<RemoveRequest>(path), StatusCode::ok);
+    EXPECT_NE(code_of<RemoveDirectoryRequest>(path), StatusCode::ok);
+    EXPECT_NE(code_of<ResumeRequest>(path), StatusCode::ok);
     if (!path.starts_with("writers/")) {
-      EXPECT_NE(code_of(Message::touch, path), StatusCode::ok);
+      EXPECT_NE(code_of<TouchRequest>(path), StatusCode::ok);
     }
     for (const std::string& goal : goals) {
       for (const bool replace : {false, true}) {
-        EXPECT_NE(code_of(Message::rename, path, goal, replace), StatusCode::ok) << goal;
+        EXPECT_NE(code_of_rename(path, goal, replace), StatusCode::ok) << goal;
       }
     }
   }
   for (const std::string& name : {"varve.store." + kId + ".tmp", "varve.spread." + kId + ".tmp",
                                   std::string("varve.spread"), "condemned/" + kId, std::string("sets/run/9.set")})
-    EXPECT_EQ(code_of(Message::create, name), StatusCode::permission_denied) << name;
+    EXPECT_EQ(code_of<CreateRequest>(name), StatusCode::permission_denied) << name;
   EXPECT_EQ(served(), before);
 }
 
 TEST_F(ToAppend, WhatHasItsLastNameIsNotWrittenToAnyMore) {
   serve(Rights::append);
   const std::string lease = "writers/" + kId;
-  Request create;
-  create.message = Message::create;
-  create.path = lease;
-  const Reply created = ask(create);
+  const auto created = ask(CreateRequest{.path = lease});
   ASSERT_EQ(created.outcome, Outcome::done) << created.status.to_string();
-  EXPECT_FALSE(created.descriptor) << "the file would be the client's own for ever";
-  Request write;
-  write.message = Message::write;
-  write.handle = created.handle;
+  EXPECT_FALSE(created.fields.descriptor) << "the file would be the client's own for ever";
+  const WriteRequest write{created.fields.handle};
   EXPECT_EQ(ask(write, as_bytes("record")).outcome, Outcome::done);
-  EXPECT_EQ(code_of(Message::touch, lease), StatusCode::ok);
+  EXPECT_EQ(code_of<TouchRequest>(lease), StatusCode::ok);
   const std::string record = "sets/run/9.set";
-  EXPECT_EQ(code_of(Message::rename, lease, record), StatusCode::ok);
+  EXPECT_EQ(code_of_rename(lease, record), StatusCode::ok);
   EXPECT_EQ(ask(write, as_bytes("hostile")).outcome, Outcome::unknown_handle);
-  Request truncate = write;
-  truncate.message = Message::truncate;
-  EXPECT_EQ(ask(truncate).outcome, Outcome::unknown_handle);
-  EXPECT_EQ(code_of(Message::rename, record, lease), StatusCode::permission_denied);
-  EXPECT_EQ(code_of(Message::remove, record), StatusCode::permission_denied);
+  EXPECT_EQ(ask(TruncateRequest{created.fields.handle}).outcome, Outcome::unknown_handle);
+  EXPECT_EQ(code_of_rename(record, lease), StatusCode::permission_denied);
+  EXPECT_EQ(code_of<RemoveRequest>(record), StatusCode::permission_denied);
   EXPECT_EQ(as_text(read_file(posix_file_system(), server.options.folder + "/" + record, 100).value()), "record");
 }
 
@@ -263,22 +258,16 @@ TEST_F(ToRead, SetsAreListedAndRestoredAndNothingElse) {
   const Status saved = save(2);
   EXPECT_EQ(saved.code(), StatusCode::permission_denied) << saved.to_string();
   EXPECT_NE(saved.to_string().find("right to read"), std::string::npos) << saved.to_string();
-  for (int number = 1; number <= 26; ++number) {
-    const std::optional<Message> message = message_of(static_cast<uint8_t>(number));
-    ASSERT_TRUE(message);
-    Request request;
-    request.message = *message;
-    request.path = "writers/" + kId;
-    const bool looks = check_allowed(Rights::read, request).ok();
-    const bool looks_only = *message == Message::hello || *message == Message::ping || *message == Message::goodbye ||
-                            *message == Message::open || *message == Message::read || *message == Message::size ||
-                            *message == Message::close || *message == Message::stat || *message == Message::list ||
-                            *message == Message::find || *message == Message::room;
-    EXPECT_EQ(looks, looks_only) << number;
-  }
-  EXPECT_EQ(code_of(Message::create, "writers/" + kId), StatusCode::permission_denied);
-  EXPECT_EQ(code_of(Message::remove, "sets/run/1.set"), StatusCode::permission_denied);
-  EXPECT_EQ(code_of(Message::touch, "sets/run/1.set"), StatusCode::permission_denied);
+  std::vector<int> allowed;
+  for_each_message([&](auto request) {
+    if constexpr (requires { request.path; }) request.path = "writers/" + kId;
+    if (check_allowed(Rights::read, request).ok()) allowed.push_back(request.kMessage.number);
+  });
+  // hello, ping, goodbye, open, read, size, close, stat, list, find, room
+  EXPECT_EQ(allowed, (std::vector<int>{1, 2, 3, 4, 7, 11, 12, 13, 14, 21, 26}));
+  EXPECT_EQ(code_of<CreateRequest>("writers/" + kId), StatusCode::permission_denied);
+  EXPECT_EQ(code_of<RemoveRequest>("sets/run/1.set"), StatusCode::permission_denied);
+  EXPECT_EQ(code_of<TouchRequest>("sets/run/1.set"), StatusCode::permission_denied);
   EXPECT_EQ(served(), before);
 }
 
@@ -292,16 +281,16 @@ TEST_F(WithAllRights, TheStoresHeaderIsMadeOnlyOnce) {
   EXPECT_EQ(backend.records().replace(path, as_bytes("nonsense")).code(), StatusCode::permission_denied);
   EXPECT_EQ(backend.records().publish(path, encode_store_header(other)).code(), StatusCode::already_exists);
   EXPECT_EQ(backend.remove(path).code(), StatusCode::permission_denied);
-  EXPECT_EQ(code_of(Message::resume, "varve.store"), StatusCode::permission_denied);
-  EXPECT_EQ(code_of(Message::create, "varve.store"), StatusCode::permission_denied);
+  EXPECT_EQ(code_of<ResumeRequest>("varve.store"), StatusCode::permission_denied);
+  EXPECT_EQ(code_of<CreateRequest>("varve.store"), StatusCode::permission_denied);
   for (const char* goal : {"varve.spread", "sets/run/9.set"})
-    EXPECT_EQ(code_of(Message::rename, "varve.store", goal, true), StatusCode::permission_denied) << goal;
+    EXPECT_EQ(code_of_rename("varve.store", goal, true), StatusCode::permission_denied) << goal;
   EXPECT_EQ(backend.read_record(path, 4096).value(), header);
   // A sealed arena, and who renames what over it.
   const std::string arena = "arenas/" + local()->list_arenas()->front().hex();
   test::write_file(server.options.folder + "/arenas/" + kId + ".part", "hostile");
-  EXPECT_EQ(code_of(Message::rename, "arenas/" + kId + ".part", arena + ".arena", true), StatusCode::already_exists);
-  EXPECT_EQ(code_of(Message::resume, arena + ".arena"), StatusCode::permission_denied);
+  EXPECT_EQ(code_of_rename("arenas/" + kId + ".part", arena + ".arena", true), StatusCode::already_exists);
+  EXPECT_EQ(code_of<ResumeRequest>(arena + ".arena"), StatusCode::permission_denied);
   EXPECT_TRUE(test::is_whole(*local()));
 }
 
@@ -335,10 +324,7 @@ TEST(Keys, GiveTheirOwnRights) {
   auto create = [&](const std::string& key, const std::string& path) {
     server.link_options.key_file = key;
     const auto link = server.connect();
-    Request request;
-    request.message = Message::create;
-    request.path = path;
-    return link->ask(request)->status.code();
+    return link->ask(CreateRequest{.path = path})->status.code();
   };
   auto refused = [&](const std::string& key) {
     LinkOptions how = server.link_options;

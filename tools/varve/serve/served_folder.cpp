@@ -21,12 +21,6 @@ namespace {
 constexpr size_t kFilesMax = 2048;  // of one client
 }
 
-Reply OpenFiles::unknown() {
-  Reply reply;
-  reply.outcome = Outcome::unknown_handle;
-  return reply;
-}
-
 void OpenFiles::begin_connection(const UniqueId& client) {
   const MutexLock lock(mutex_);
   ++clients_[client].connections;
@@ -138,12 +132,12 @@ Status failure(int error, std::string_view what) {
   return Status::from_errno(error, what, "");
 }
 
-Result<ServedFolder::Found> look(int descriptor, const char* name, int flags) {
+Result<FoundFile> look(int descriptor, const char* name, int flags) {
   struct statx found {};
   if (::statx(descriptor, name, flags | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &found) != 0)
     return failure(errno, "get the status of the file");
   auto nanoseconds = [](const statx_timestamp& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
-  ServedFolder::Found result;
+  FoundFile result;
   result.status.bytes = found.stx_size;
   result.status.allocated_bytes = found.stx_blocks * 512;
   result.status.modified_ns = nanoseconds(found.stx_mtime);
@@ -195,7 +189,7 @@ Result<ServedFolder::Place> ServedFolder::place_of(const std::string& path) cons
 
 Result<ServedFolder::OpenFile> ServedFolder::opened(const std::string& path, UniqueFd descriptor, bool direct) const {
   OpenFile file;
-  VARVE_ASSIGN(const Found found, look(descriptor.get(), "", AT_EMPTY_PATH));
+  VARVE_ASSIGN(const FoundFile found, look(descriptor.get(), "", AT_EMPTY_PATH));
   file.identity = found.identity;
   file.bytes = found.status.bytes;
   struct stat status {};
@@ -230,7 +224,7 @@ Status ServedFolder::create_directory(const std::string& path) const {
   if (::mkdirat(place.folder.get(), place.name.c_str(), 0777) == 0) return {};
   const int error = errno;
   if (error == EEXIST) {
-    const Result<Found> found = look(place.folder.get(), place.name.c_str(), 0);
+    const Result<FoundFile> found = look(place.folder.get(), place.name.c_str(), 0);
     if (found.ok() && found->status.is_directory) return {};
   }
   return failure(error, "create the directory");
@@ -289,7 +283,7 @@ Result<uint64_t> ServedFolder::free_bytes(const std::string& path) const {
   return uint64_t{facts.f_bavail} * facts.f_frsize;
 }
 
-Result<ServedFolder::Found> ServedFolder::stat(const std::string& path) const {
+Result<FoundFile> ServedFolder::stat(const std::string& path) const {
   if (path.empty() && rule_(path)) return look(root_.get(), "", AT_EMPTY_PATH);
   VARVE_ASSIGN(const Place place, place_of(path));
   return look(place.folder.get(), place.name.c_str(), 0);
@@ -309,7 +303,7 @@ Result<std::vector<DirectoryEntry>> ServedFolder::list(const std::string& path) 
     if (name == "." || name == "..") continue;
     bool is_directory = entry->d_type == DT_DIR;
     if (entry->d_type == DT_UNKNOWN) {
-      const Result<Found> found = look(::dirfd(directory.get()), entry->d_name, 0);
+      const Result<FoundFile> found = look(::dirfd(directory.get()), entry->d_name, 0);
       if (found.status().code() == StatusCode::not_found) continue;  // removed since
       VARVE_TRY(found.status());
       is_directory = found->status.is_directory;

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file_system.h"
@@ -25,12 +26,12 @@ class OpenFiles {
         : file_(std::move(file)), descriptor_(descriptor), written_(written) {}
     int descriptor() const { return descriptor_; }
     bool written() const { return written_; }
-    /// Calls `act(File&)`, or returns unknown_handle if the file was taken over meanwhile.
+    /// Returns `act(File&)`, or unknown_handle if the file was taken over meanwhile.
     template <class Act>
-    Reply use(const Act& act) {
+    auto use(const Act& act) -> decltype(act(std::declval<File&>())) {
       if (!written_) return act(*file_);
       const MutexLock lock(mutex_);
-      if (revoked_) return unknown();
+      if (revoked_) return Outcome::unknown_handle;
       return act(*file_);
     }
     void revoke() {
@@ -45,7 +46,6 @@ class OpenFiles {
     Mutex mutex_;  ///< orders what is done to a file that is being written
     bool revoked_ VARVE_GUARDED_BY(mutex_) = false;
   };
-  static Reply unknown();
 
   void begin_connection(const UniqueId& client);
   void end_connection(const UniqueId& client);
@@ -110,11 +110,7 @@ class ServedFolder {
   Status touch(const std::string& path) const;
   Result<std::vector<DirectoryEntry>> list(const std::string& path) const;
   Result<uint64_t> free_bytes(const std::string& path) const;
-  struct Found {
-    FileStatus status;
-    FileIdentity identity;
-  };
-  Result<Found> stat(const std::string& path) const;
+  Result<FoundFile> stat(const std::string& path) const;
 
  private:
   ServedFolder(std::string path, UniqueFd root, PathRule rule)

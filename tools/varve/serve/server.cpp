@@ -31,20 +31,19 @@ Status Connection::run(Deadline hello_by) {
     VARVE_ASSIGN(const Wire::Head head, received);
     if (head.closed) return {};
     VARVE_TRY(serve_one(head));
-    if (head.header.message == static_cast<uint8_t>(Message::goodbye)) return {};
-    if (head.header.message == static_cast<uint8_t>(Message::hello) && !handler_.greeted()) return {};  // turned away
+    if (head.header.message == GoodbyeRequest::kMessage.number) return {};
+    if (head.header.message == HelloRequest::kMessage.number && !handler_.greeted()) return {};  // turned away
   }
 }
 
 void Connection::refuse_version() {
   WireHeader hello;
-  hello.message = static_cast<uint8_t>(Message::hello);
+  hello.message = HelloRequest::kMessage.number;
   hello.request = 1;
-  Reply reply;
-  reply.outcome = Outcome::failed;
-  reply.status = Status::unsupported(fmt::format("the server speaks version {} of the protocol", kWireVersion), "",
-                                     "use the same Varve on both sides");
-  send(hello, Message::hello, reply, {}, false).ignore("the connection ends in any case");
+  const Reply<ServerFacts> reply =
+      Status::unsupported(fmt::format("the server speaks version {} of the protocol", kWireVersion), "",
+                          "use the same Varve on both sides");
+  send(hello, encode_fields(reply)).ignore("the connection ends in any case");
 }
 
 Status Connection::serve_one(const Wire::Head& head) {
@@ -58,45 +57,35 @@ Status Connection::serve_one(const Wire::Head& head) {
     data = {into, header.data_bytes};
     VARVE_TRY(wire_.receive_data(header, data, deadline()));
   }
-  if (!message_of(header.message)) {
-    Reply unknown;
-    unknown.outcome = Outcome::failed;
-    unknown.status =
-        Status::unsupported("this server does not know that request", "", "use the same Varve on both sides");
-    return send(header, Message::ping, unknown, {}, false);
-  }
-  VARVE_ASSIGN(const Request request, decode_request(header, head.fields));
-  auto alive = [&] { return send(header, Message::ping, Reply{}, {}, true).ok(); };
-  return answer(header, handler_.handle(request, data, alive), request.message);
+  const Result<Request> request = decode_request(header, head.fields);
+  if (request.status().code() == StatusCode::unsupported)
+    return send(header, encode_fields(Reply<NoFields>(request.status())));
+  VARVE_TRY(request.status());
+  auto alive = [&] { return send(header, encode_fields(Reply<NoFields>()), {}, true).ok(); };
+  return answer(header, handler_.handle(*request, data, alive));
 }
 
-Status Connection::answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message) {
-  if (message == Message::list && answer.reply.outcome == Outcome::done) return answer_list(to, answer);
-  return send(to, message, answer.reply, answer.data, false, handler_.descriptor_of(message, answer.reply));
-}
-
-Status Connection::answer_list(const WireHeader& to, const RequestHandler::Answer& answer) {
+Status Connection::answer(const WireHeader& to, const RequestHandler::Answer& answer) {
   constexpr size_t entry_bytes_max = 300;
-  ByteVector data;
+  ByteVector entries;
   for (const DirectoryEntry& entry : answer.entries) {
-    if (data.size() + entry_bytes_max > kWireDataBytesMax) {
-      VARVE_TRY(send(to, Message::list, answer.reply, data, true));
-      data.clear();
+    if (entries.size() + entry_bytes_max > kWireDataBytesMax) {
+      VARVE_TRY(send(to, answer.fields, entries, true));
+      entries.clear();
     }
-    append_entry(data, entry);
+    append_entry(entries, entry);
   }
-  return send(to, Message::list, answer.reply, data, false);
+  return send(to, answer.fields, entries.empty() ? answer.data : entries, false,
+              answer.file ? answer.file->descriptor() : -1);
 }
 
-Status Connection::send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more,
-                        const std::shared_ptr<OpenFiles::OpenFile>& file) {
+Status Connection::send(const WireHeader& to, ByteSpan fields, ByteSpan data, bool more, int descriptor) {
   WireHeader header;
   header.message = to.message;
   header.request = to.request;
   header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
-  const ByteVector fields = encode_reply_fields(message, reply);
   const MutexLock lock(sending_);
-  return wire_.send_with(file ? file->descriptor() : -1, header, fields, data, deadline());
+  return wire_.send_with(descriptor, header, fields, data, deadline());
 }
 
 namespace {
@@ -134,8 +123,8 @@ Status Server::begin() {
     VARVE_TRY(Location::parse(options_.next).status());
     next_ = std::make_unique<NextLevel>(options_.folder, options_.next,
                                         ReachOptions{options_.key_files.all, options_.s3_endpoint});
-    store_->transfer = [this](const Request& request, const SignOfLife& alive) {
-      return next_->transfer(request, alive);
+    store_->transfer = [this](TransferDirection direction, const SetTransfer& what, const SignOfLife& alive) {
+      return next_->transfer(direction, what, alive);
     };
   }
   gather_ = std::make_unique<GatherService>(options_.folder, options_.gather, options_.log);

@@ -43,10 +43,8 @@ class Connection {
   /// Lets a client of another version know, after which nothing of what it sends can be understood.
   void refuse_version();
   Status serve_one(const Wire::Head& head);
-  Status answer(const WireHeader& to, const RequestHandler::Answer& answer, Message message);
-  Status answer_list(const WireHeader& to, const RequestHandler::Answer& answer);
-  Status send(const WireHeader& to, Message message, const Reply& reply, ByteSpan data, bool more,
-              const std::shared_ptr<OpenFiles::OpenFile>& file = nullptr);
+  Status answer(const WireHeader& to, const RequestHandler::Answer& answer);
+  Status send(const WireHeader& to, ByteSpan fields, ByteSpan data = {}, bool more = false, int descriptor = -1);
 
   const ConnectionLimits limits_;
   const std::function<void(bool)> rests_;

@@ -51,9 +51,10 @@ class RawClient {
   const UniqueFd socket_;
 };
 
-ByteVector frame(Message message, ByteSpan fields, ByteSpan data = {}) {
+template <class Message>
+ByteVector frame(ByteSpan fields, ByteSpan data = {}) {
   WireHeader header;
-  header.message = static_cast<uint8_t>(message);
+  header.message = Message::kMessage.number;
   header.request = 1;
   header.fields_bytes = static_cast<uint32_t>(fields.size());
   header.data_bytes = static_cast<uint32_t>(data.size());
@@ -67,21 +68,15 @@ ByteVector frame(Message message, ByteSpan fields, ByteSpan data = {}) {
   return bytes;
 }
 
-ByteVector hello() {
-  Request request;
-  request.message = Message::hello;
-  request.client = UniqueId::random().value();
-  return frame(Message::hello, encode_request_fields(request));
-}
+ByteVector hello() { return frame<HelloRequest>(encode_fields(HelloRequest{UniqueId::random().value()})); }
 
 TEST(Server, EndsConnectionsThatSendGarbage) {
   TestServer server;
   const ByteVector fields(UniqueId().bytes.size());
   ByteVector wrong_crc = hello();
   wrong_crc.back() ^= std::byte{1};
-  for (const ByteVector& bytes :
-       {ByteVector(4000, std::byte{'G'}), wrong_crc, frame(Message::read, fields), frame(Message::hello, ByteVector(3)),
-        frame(Message::write, fields, ByteVector(1000))}) {
+  for (const ByteVector& bytes : {ByteVector(4000, std::byte{'G'}), wrong_crc, frame<ReadRequest>(fields),
+                                  frame<HelloRequest>(ByteVector(3)), frame<WriteRequest>(fields, ByteVector(1000))}) {
     RawClient client(server);
     client.send(bytes);
     if (bytes.size() < 200) client.send(ByteVector(200));
@@ -102,7 +97,7 @@ TEST(Server, TellsAClientOfAnotherVersionWhichOneItSpeaks) {
   const auto header = decode_wire_header(reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*answer.data()));
   ASSERT_TRUE(header.ok()) << header.status().to_string();
   EXPECT_TRUE(header->has(WireHeader::kReply));
-  const auto reply = decode_reply(Message::hello, ByteSpan(answer).subspan(kWireHeaderBytes));
+  const auto reply = decode_fields<ReplyTo<HelloRequest>>(ByteSpan(answer).subspan(kWireHeaderBytes));
   ASSERT_TRUE(reply.ok()) << reply.status().to_string();
   EXPECT_EQ(reply->status.code(), StatusCode::unsupported);
 }
@@ -130,7 +125,7 @@ TEST(Server, DoesNotWaitForThoseWhoSayAnythingButHello) {
   const auto begin = std::chrono::steady_clock::now();
   std::thread sender([&] {
     while (!ended && seconds_since(begin) < 5) {
-      client.send(frame(Message::ping, {}));
+      client.send(frame<PingRequest>({}));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   });
@@ -148,7 +143,7 @@ TEST(Server, EndsConnectionsThatStopInTheMiddleOfAMessage) {
   RawClient client(server);
   client.send(hello());
   std::this_thread::sleep_for(std::chrono::milliseconds(400));  // who is idle may stay …
-  client.send(ByteSpan(frame(Message::ping, {})).first(7));     // … but not with half a message
+  client.send(ByteSpan(frame<PingRequest>({})).first(7));       // … but not with half a message
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_TRUE(client.is_ended());
   EXPECT_LT(seconds_since(begin), 3);
@@ -161,8 +156,7 @@ TEST(Server, LetsClientsBeIdle) {
   server.start();
   const auto link = server.connect();
   std::this_thread::sleep_for(std::chrono::milliseconds(400));
-  Request ping;
-  const auto reply = link->ask(ping);
+  const auto reply = link->ask(PingRequest());
   ASSERT_TRUE(reply.ok());
   EXPECT_EQ(reply->outcome, Outcome::done);
 }
@@ -210,7 +204,7 @@ TEST(Server, ServesMoreClientsInTurnThanItTakesConnections) {
   for (int round = 0; round < 2; ++round) {
     for (size_t i = 0; i < files.size(); ++i) {
       EXPECT_TRUE(files[i]->write_at(static_cast<uint64_t>(round), as_bytes("x")).ok()) << i;
-      EXPECT_TRUE(links[i]->ask(Request()).ok()) << i;
+      EXPECT_TRUE(links[i]->ask(PingRequest()).ok()) << i;
     }
   }
   for (const auto& file : files) EXPECT_TRUE(file->sync().ok());
@@ -228,8 +222,7 @@ TEST(Server, LetsNoClientWaitBehindThoseWhoSayNothing) {
   for (int i = 0; i < 20; ++i) silent.emplace_back(server);
   EXPECT_TRUE(silent.front().is_ended()) << "the oldest makes room";
   EXPECT_NE(server.connect(), nullptr);
-  Request ping;
-  EXPECT_TRUE(before->ask(ping).ok()) << "who has said hello stays";
+  EXPECT_TRUE(before->ask(PingRequest()).ok()) << "who has said hello stays";
 }
 
 TEST(Server, KeepsNothingOfConnectionsThatHaveEnded) {
@@ -358,49 +351,36 @@ TEST(Server, RefusesAKeyThatOthersCanRead) {
 }
 #endif
 
+/// With the token and the flag that a test wants.
+template <class Message>
+ReplyTo<Message> ask_once(ServerLink& link, const Message& request, bool again) {
+  ReplyTo<Message> reply;
+  EXPECT_TRUE(link.with_connection([&](ServerConnection& connection, bool) -> Status {
+                    VARVE_ASSIGN(reply, connection.ask(request, {.again = again}));
+                    return {};
+                  })
+                  .ok());
+  return reply;
+}
+
 TEST(Server, DoesNotRepeatWhatItHasDone) {
   TestServer server;
   const auto link = server.connect();
   RemoteFileSystem fs(*link);
   ASSERT_TRUE(write_file_durably(fs, fs.root() + "/a", as_bytes("text")).ok());
-  Request rename;
-  rename.message = Message::rename;
+  RenameRequest rename{.token = UniqueId::random().value(), .path = "a", .to = "b"};
+  auto ask = [&](bool again) { return ask_once(*link, rename, again).outcome; };
+  EXPECT_EQ(ask(false), Outcome::done);
+  EXPECT_EQ(ask(true), Outcome::done);  // known by its token
   rename.token = UniqueId::random().value();
-  rename.path = "a";
-  rename.to = "b";
-  auto ask = [&](const Request& request) {
-    Reply reply;
-    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
-                      Request copy = request;
-                      VARVE_ASSIGN(reply, connection.ask(copy));
-                      return {};
-                    })
-                    .ok());
-    return reply;
-  };
-  EXPECT_EQ(ask(rename).outcome, Outcome::done);
-  rename.again = true;
-  EXPECT_EQ(ask(rename).outcome, Outcome::done);  // known by its token
-  rename.token = UniqueId::random().value();
-  EXPECT_EQ(ask(rename).outcome, Outcome::cannot_tell);  // another one, of a file whose identity is not known
+  EXPECT_EQ(ask(true), Outcome::cannot_tell);  // another one, of a file whose identity is not known
 }
 
 TEST(Server, TakesNoSecondSyncOfAFolderForTheSuccessOfOneThatFailed) {
   TestServer server;
   const auto link = server.connect();
   server.server->store().syncs.note_failure("", Status::io_error("no sync"));  // and the answer is lost
-  auto sync = [&](bool again) {
-    Reply reply;
-    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
-                      Request request;
-                      request.message = Message::sync_directory;
-                      request.again = again;
-                      VARVE_ASSIGN(reply, connection.ask(request));
-                      return {};
-                    })
-                    .ok());
-    return reply.status.code();
-  };
+  auto sync = [&](bool again) { return ask_once(*link, SyncDirectoryRequest(), again).status.code(); };
   EXPECT_EQ(sync(true), StatusCode::io_error);
   EXPECT_EQ(sync(true), StatusCode::io_error);
   EXPECT_EQ(sync(false), StatusCode::ok) << "of what has been changed since";
@@ -412,28 +392,13 @@ TEST(Server, KnowsARenamedFileAgainAfterARestart) {
   const auto link = server.connect();
   RemoteFileSystem fs(*link);
   ASSERT_TRUE(write_file_durably(fs, fs.root() + "/a", as_bytes("text")).ok());
-  Request stat;
-  stat.message = Message::stat;
-  stat.path = "a";
-  const Reply found = link->ask(stat).value();
+  const FoundFile found = link->ask(StatRequest{"a"})->fields;
   if (!found.identity.certain()) GTEST_SKIP() << "the file system does not say when files were made";
   // Renamed by a server that is gone, without an answer.
   std::filesystem::rename(server.options.folder + "/a", server.options.folder + "/b");
   auto ask_again = [&](const FileIdentity& identity) {
-    Reply reply;
-    EXPECT_TRUE(link->with_connection([&](ServerConnection& connection, bool) -> Status {
-                      Request rename;
-                      rename.message = Message::rename;
-                      rename.again = true;
-                      rename.token = UniqueId::random().value();
-                      rename.path = "a";
-                      rename.to = "b";
-                      rename.identity = identity;
-                      VARVE_ASSIGN(reply, connection.ask(rename));
-                      return {};
-                    })
-                    .ok());
-    return reply;
+    return ask_once(
+        *link, RenameRequest{.token = UniqueId::random().value(), .path = "a", .to = "b", .identity = identity}, true);
   };
   EXPECT_EQ(ask_again(found.identity).outcome, Outcome::done);
   FileIdentity another = found.identity;
@@ -448,25 +413,16 @@ TEST(Server, KnowsARenamedFileAgainAfterARestart) {
 TEST(Server, LetsNobodyWriteToAFileThatAnotherConnectionHasTakenOver) {
   TestServer server;
   const auto link = server.connect();
-  Request create;
-  create.message = Message::create;
-  create.token = UniqueId::random().value();
-  create.path = "a";
+  const UniqueId writer = UniqueId::random().value();
   auto first = link->take_own().value();
-  const Reply created = first->ask(create).value();
+  const auto created = first->ask(CreateRequest{writer, "a"}).value();
   ASSERT_EQ(created.outcome, Outcome::done);
   auto second = link->take_own().value();
-  Request resume = create;
-  resume.message = Message::resume;
-  resume.identity = created.identity;
-  const Reply resumed = second->ask(resume).value();
+  const auto resumed = second->ask(ResumeRequest{writer, "a", false, created.fields.identity}).value();
   ASSERT_EQ(resumed.outcome, Outcome::done);
-  Request write;
-  write.message = Message::write;
-  write.handle = created.handle;
-  EXPECT_EQ(first->ask(write, as_bytes("late"))->outcome, Outcome::unknown_handle);
-  write.handle = resumed.handle;
-  EXPECT_EQ(second->ask(write, as_bytes("text"))->outcome, Outcome::done);
+  EXPECT_EQ(first->ask(WriteRequest{created.fields.handle}, {.data = as_bytes("late")})->outcome,
+            Outcome::unknown_handle);
+  EXPECT_EQ(second->ask(WriteRequest{resumed.fields.handle}, {.data = as_bytes("text")})->outcome, Outcome::done);
 }
 
 TEST(Server, GoesOnWhenARequestRunsOutOfMemory) {
@@ -479,21 +435,18 @@ TEST(Server, GoesOnWhenARequestRunsOutOfMemory) {
   };
   server.start();
   std::atomic<int> tries{0};
-  server.server->store().transfer = [&](const Request&, const SignOfLife&) {
+  server.server->store().transfer = [&](TransferDirection, const SetTransfer&, const SignOfLife&) {
     if (++tries == 1) throw std::bad_alloc();
-    return Reply();
+    return TransferNumbers();
   };
   const auto link = server.connect();
   const auto other = server.connect();
-  Request push;
-  push.message = Message::push;
-  const Result<Reply> pushed = link->ask(push);  // which repeats it over another connection
+  const auto pushed = link->ask(PushRequest());  // which repeats it over another connection
   ASSERT_TRUE(pushed.ok()) << pushed.status().to_string();
   EXPECT_EQ(pushed->outcome, Outcome::done);
   EXPECT_EQ(tries, 2);
   EXPECT_GE(told, 1);
-  Request ping;
-  EXPECT_TRUE(other->ask(ping).ok());
+  EXPECT_TRUE(other->ask(PingRequest()).ok());
 }
 
 TEST(Server, StopsWhileClientsAreConnected) {
@@ -542,10 +495,9 @@ Status opening_of(const std::string& path, const LinkOptions& options = {}) {
 TEST(Client, RefusesWhatMakesNoSense) {
   TestServer place;
   const std::string path = place.work() + "/hostile";
-  Reply reply;
-  ByteVector fields = encode_reply_fields(Message::hello, reply);
+  const ByteVector fields = encode_fields(ReplyTo<HelloRequest>());
   auto answer = [&](uint8_t flags, uint64_t number, ByteSpan data) {
-    ByteVector bytes = frame(Message::hello, fields, data);
+    ByteVector bytes = frame<HelloRequest>(fields, data);
     WireHeader header = decode_wire_header(reinterpret_cast<std::byte(&)[kWireHeaderBytes]>(*bytes.data())).value();
     header.flags = flags;
     header.request = number;
@@ -601,8 +553,7 @@ TEST(Client, HasNoMoreConnectionsForRequestsThanTheServerTakes) {
                         for (int max = at_once_max; now > max && !at_once_max.compare_exchange_weak(max, now);)
                           continue;
                         std::this_thread::sleep_for(std::chrono::milliseconds(20));
-                        Request ping;
-                        const Status pinged = connection.ask(ping).status();
+                        const Status pinged = connection.ping();
                         --at_once;
                         return pinged;
                       })
