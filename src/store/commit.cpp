@@ -76,10 +76,15 @@ bool WriterLease::is_plain(std::string_view text) {
 }
 
 Result<bool> WriterLease::give_up(const Store& store, const std::string& lease_name, double silent_seconds) {
-  Backend& backend = store.backend();
-  const std::string path = join_path(store.writers_path(), lease_name);
+  return give_up(store.backend(), join_path(store.writers_path(), lease_name), silent_seconds);
+}
+
+Result<bool> WriterLease::give_up(Backend& backend, const std::string& path, double silent_seconds) {
   if (backend.records().late_commit_seconds() == 0) {
-    VARVE_TRY(backend.remove_if_there(path));
+    const Status removed = backend.remove_if_there(path);
+    // A server says so whose store is in a bucket, where the lease may become a set yet.
+    if (removed.code() == StatusCode::busy) return false;
+    VARVE_TRY(removed);
     return true;
   }
   const Result<ByteVector> raw = backend.read_record(path, kSetRecordBytesMax);

@@ -44,6 +44,8 @@ class WriterLease {
   /// Takes the lease of a writer away that was silent for so long, so that it can commit nothing any more. False: it
   /// may have committed, or do so yet, and its lease stays (Records::late_commit_seconds()).
   static Result<bool> give_up(const Store& store, const std::string& lease_name, double silent_seconds);
+  /// The same of a lease by its whole name.
+  static Result<bool> give_up(Backend& backend, const std::string& path, double silent_seconds);
   /// Whether a lease that says this says nothing but whose it is, or not even that yet; else what will be committed.
   static bool is_plain(std::string_view text);
 

@@ -13,7 +13,7 @@ import uuid
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cli"))
 
 import test_concurrency  # noqa: E402
-from support import EXISTS, FAILURE, NIGHTLY, NOT_FOUND, SAMPLE, SUCCESS, USAGE, ProgramTest, snapshot  # noqa: E402
+from support import EXISTS, FAILURE, NIGHTLY, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, ProgramTest, snapshot  # noqa: E402
 
 FOLDER = pathlib.Path(os.environ.get("VARVE_S3_TEST_FOLDER", "/nowhere"))
 HEAT = os.environ.get("VARVE_TEST_HEAT", "")
@@ -165,6 +165,43 @@ class KilledInABucket(test_concurrency.KilledAtOnce, InABucket):
         self.saved["after@1"] = snapshot(self.folder)
         self.varve("prune", "--keep-last", "1", "--wait", "0")
         self.assertLessEqual({"kept@1", "after@1"}, self.check_all_sets())
+
+
+class AServer(InABucket):
+    """Clients that know the server, and nothing of the bucket."""
+
+    def setUp(self):
+        super().setUp()
+        self.bucket, self.store = self.store, f"unix:{self.work}/socket"
+        self.start_server()
+        self.service = {}
+
+    def start_server(self):
+        known = {**super().environment(), **service()}
+        self.server = subprocess.Popen([PROGRAM, "serve", "--listen", self.store, self.bucket], env=known,
+                                       stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.stop_server)
+        self.assertIn("serving s3://", self.server.stdout.readline())
+
+    def stop_server(self):
+        if self.server.poll() is None:
+            self.server.kill()
+        self.server.wait()
+        self.server.stdout.close()
+
+    def test_gives_them_the_store_also_when_it_was_killed(self):
+        self.varve("save", SAMPLE / "DD0005", "--job", "run", "--step", 5)
+        self.stop_server()
+        self.start_server()
+        again = self.facts("save", SAMPLE / "DD0005", "--job", "run", "--step", 6)
+        self.assertEqual(again["record"]["new_bytes"], 0)
+        self.varve("save", SAMPLE / "DD0006", "--job", "run", "--step", 7)
+        self.assert_restores("run@7", SAMPLE / "DD0006")
+        self.varve("drop", "run@5")
+        self.varve("prune", "--keep-last", 1, "--wait", 0)
+        self.assertEqual([record["name"] for record in self.facts("list")["sets"]], ["run@7"])
+        self.assert_restores("run@7", SAMPLE / "DD0006")
+        self.assert_whole()
 
 
 # The bases are tests of stores in folders.

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "backend/folder_backend.h"
 #include "cli/command.h"
 #include "cli/process.h"
 #include "cli/text.h"
 #include "core/sync.h"
 #include "serve/rights.h"
 #include "serve/server.h"
+#include "service/location.h"
 
 namespace varve::cli {
 
@@ -24,7 +26,9 @@ class ServeCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.text("--listen", "ADDRESS", listen_, "the address for clients: unix:/path or tcp://host:port");
-    arguments.text("--dir", "DIR", folder_, "the store's folder; if it is missing or empty, a store is made there");
+    arguments.optional_positional("STORE", store_, "the store, if it is in a bucket: s3://bucket/prefix");
+    arguments.text("--dir", "DIR", folder_,
+                   "the store's folder, or s3://bucket/prefix; if nothing is there, a store is made");
     arguments.text(
         "--key-file", "FILE", key_file_,
         "the key of TCP clients that may do everything (default: $VARVE_KEY_FILE, if no other key is given)");
@@ -36,7 +40,8 @@ class ServeCommand final : public Command {
     arguments.text("--new-key", "FILE", new_key_, "make a file with a new key, and exit");
     arguments.text("--next", "STORE", next_, std::string("the next level, for varve push --to next: ") + kStoreForms);
     arguments.text("--s3-endpoint", "URL", s3_endpoint_,
-                   "the service that has the bucket of --next (default: $VARVE_S3_ENDPOINT, $AWS_ENDPOINT_URL_S3)");
+                   "the service that has the buckets of the store and of --next (default: $VARVE_S3_ENDPOINT, "
+                   "$AWS_ENDPOINT_URL_S3)");
     arguments.memory("--memory", memory_bytes_,
                      "memory to use at most, about, for putting together sets of several nodes (default: 512MiB)");
     arguments.count("--connections", "N", connections_, "connections at a time (default: 256)");
@@ -49,13 +54,19 @@ class ServeCommand final : public Command {
         "  varve save --store unix:/run/varve/store.sock output\n"
         "  varve serve --new-key secret\n"
         "  varve serve --listen tcp://0.0.0.0:7070 --key-file secret --dir /nvme/store\n"
-        "  varve serve --listen tcp://0.0.0.0:7070 --key-file admin --append-key-file jobs --dir /nvme/store\n");
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file admin --append-key-file jobs --dir /nvme/store\n"
+        "  varve serve --listen tcp://0.0.0.0:7070 --key-file secret s3://checkpoints/me\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     if (!new_key_.empty()) return make_key(session);
     if (listen_.empty()) return Status::invalid_argument("listen where?", "", "give --listen unix:/path");
-    if (folder_.empty()) return Status::invalid_argument("serve which folder?", "", "give --dir DIR");
+    if (!store_.empty() && !folder_.empty())
+      return Status::invalid_argument("two stores are named", store_, "one server serves one store");
+    const std::string& place = store_.empty() ? folder_ : store_;
+    if (place.empty()) return Status::invalid_argument("serve which folder?", "", "give --dir DIR");
+    const bool in_bucket = place.starts_with(kBucketPrefix);
+    if (!store_.empty() && !in_bucket) return Status::invalid_argument("this is no bucket", store_, "give --dir DIR");
     ServerOptions options;
     VARVE_ASSIGN(options.listen, ServerAddress::parse(listen_));
     options.folder = folder_;
@@ -64,15 +75,20 @@ class ServeCommand final : public Command {
     if (const char* environment = std::getenv("VARVE_KEY_FILE"); !names_a_key && environment != nullptr)
       options.key_files.all = environment;
     VARVE_TRY(take_rights(options));
-    options.next = next_;
-    options.s3_endpoint = s3_endpoint_;
+    options.next = {next_, s3_endpoint_};
     if (connections_ > 0) options.connections_max = connections_;
     options.gather.memory_bytes = memory_bytes_;
     if (log_) options.log = [](const std::string& line) { fmt::print(stderr, "varve serve: {}\n", line); };
-    VARVE_TRY(make_store());
+    std::unique_ptr<StorePlace> bucket;
+    if (!in_bucket) {
+      VARVE_TRY(make_store());
+    } else {
+      VARVE_ASSIGN(bucket, open_bucket(place));
+      options.backend = &bucket->backend();
+    }
     note_interrupts();
     VARVE_ASSIGN(const std::unique_ptr<Server> server, Server::start(std::move(options)));
-    session.print(fmt::format("serving {} at {}\n", quote_name(folder_), server->address().to_string()));
+    session.print(fmt::format("serving {} at {}\n", quote_name(place), server->address().to_string()));
     VARVE_TRY(session.finish_printing());
     while (!interrupted()) sleep_for(std::chrono::milliseconds(50));
     server->stop();
@@ -101,6 +117,22 @@ class ServeCommand final : public Command {
     return ExitCode::success;
   }
 
+  /// A store is made there if there is nothing.
+  Result<std::unique_ptr<StorePlace>> open_bucket(const std::string& bucket) const {
+    if (place_)
+      return Status::unsupported("a store in a bucket cannot be one of several places of a store", bucket,
+                                 "leave --place away");
+    VARVE_ASSIGN(std::unique_ptr<StorePlace> place, open_location(bucket, {.reach = {{}, s3_endpoint_}}));
+    Status there = open_store(*place).status();
+    if (there.code() == StatusCode::not_found) {
+      const Status made = create_store(*place);
+      if (!made.ok() && made.code() != StatusCode::already_exists) return made;
+      there = open_store(*place).status();
+    }
+    VARVE_TRY(there);
+    return place;
+  }
+
   Status make_store() const {
     FileSystem& fs = posix_file_system();
     const Result<std::vector<DirectoryEntry>> entries = fs.list(folder_);
@@ -120,7 +152,8 @@ class ServeCommand final : public Command {
     return Store::open(fs, folder_).status();
   }
 
-  std::string listen_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_, s3_endpoint_;
+  std::string listen_, store_, folder_, key_file_, append_key_file_, read_key_file_, rights_, new_key_, next_,
+      s3_endpoint_;
   uint64_t memory_bytes_ = 512_MiB;
   uint32_t connections_ = 0;
   bool log_ = false;

@@ -13,11 +13,13 @@ namespace {
 constexpr std::chrono::seconds kPatience(5);
 /// How many look-ups ahead memory is fetched (bench/index_bench.cpp).
 constexpr size_t kAhead = 16;
+/// How often arenas that others brought are looked for, where nothing shows that they came.
+constexpr std::chrono::seconds kLookEvery(5);
 constexpr uint64_t kHeldIndexBytes = 256_MiB;
 }  // namespace
 
-ChunkService::ChunkService(std::string store_path, uint64_t memory_bytes)
-    : store_path_(std::move(store_path)), memory_bytes_(memory_bytes) {}
+ChunkService::ChunkService(Backend& store, std::string folder, uint64_t memory_bytes)
+    : backend_(store), folder_(std::move(folder)), memory_bytes_(memory_bytes) {}
 
 ChunkService::~ChunkService() {
   {
@@ -60,8 +62,12 @@ void ChunkService::want() {
 }
 
 int64_t ChunkService::changed_ns(const SnapshotPointer& snapshot) const {
+  if (folder_.empty()) {
+    const auto looks = MonotonicClock::now().time_since_epoch() / kLookEvery;
+    return static_cast<int64_t>(looks) + 1;
+  }
   const char* const watched = snapshot ? snapshot->watched() : "arenas";
-  const Result<FileStatus> status = posix_file_system().stat(join_path(store_path_, watched));
+  const Result<FileStatus> status = posix_file_system().stat(join_path(folder_, watched));
   return status.ok() ? status->modified_ns : 0;
 }
 
@@ -83,10 +89,10 @@ ChunkService::SnapshotPointer ChunkService::current() {
 }
 
 Result<ChunkService::SnapshotPointer> ChunkService::open(const SnapshotPointer& old) const {
-  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(folder_));
+  VARVE_ASSIGN(const std::optional<SpreadMember> member, read_spread_member(backend_));
   if (member && member->count > 1) return open_place(old);
   auto snapshot = std::make_shared<Snapshot>();
-  VARVE_ASSIGN(snapshot->store, Store::open(posix_file_system(), store_path_));
+  VARVE_ASSIGN(snapshot->store, Store::open(backend_));
   VARVE_ASSIGN(snapshot->arenas, snapshot->store->list_arenas());
   // Most changes of the folder are arenas that are being written.
   if (old && !old->runs && old->arenas == snapshot->arenas) return old;
@@ -96,12 +102,12 @@ Result<ChunkService::SnapshotPointer> ChunkService::open(const SnapshotPointer& 
 }
 
 Result<ChunkService::SnapshotPointer> ChunkService::open_place(const SnapshotPointer& old) const {
-  const std::string path = store_header_path(store_path_);
-  VARVE_ASSIGN(const ByteVector raw, read_file(posix_file_system(), path, 4096));
+  const std::string path = store_header_path(backend_.root());
+  VARVE_ASSIGN(const ByteVector raw, backend_.read_record(path, 4096));
   VARVE_ASSIGN(const StoreHeader header, decode_store_header(raw, path));
   auto snapshot = std::make_shared<Snapshot>();
   // How many places there are, the first one tells, and the clients that have asked it.
-  snapshot->runs.emplace(folder_, join_path(store_path_, "index"), header.store,
+  snapshot->runs.emplace(backend_, join_path(backend_.root(), "index"), header.store,
                          IndexFolder::Options{.scope = std::nullopt, .held_bytes = kHeldIndexBytes});
   VARVE_TRY(snapshot->runs->list());
   if (old && old->runs && old->runs->listed() == snapshot->runs->listed()) return old;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "backend/folder_backend.h"
+#include "backend/backend.h"
 #include "core/sync.h"
 #include "store/chunk_index.h"
 
@@ -18,8 +18,10 @@ namespace varve {
 /// (chunk_index.h); the server merges it, meanwhile answering from what there was. Thread-safe.
 class ChunkService final : public ChunkLookup {
  public:
-  /// `memory_bytes` bounds what indexing arenas holds.
-  ChunkService(std::string store_path, uint64_t memory_bytes);
+  /// `store`, which outlives it, has the store. `folder` is where that lies, if it is a folder: its times show that
+  /// there may be more to know. Empty: that is looked for every few seconds. `memory_bytes` bounds what indexing arenas
+  /// holds.
+  ChunkService(Backend& store, std::string folder, uint64_t memory_bytes);
   ~ChunkService() override;
   ChunkService(const ChunkService&) = delete;
   ChunkService& operator=(const ChunkService&) = delete;
@@ -62,8 +64,8 @@ class ChunkService final : public ChunkLookup {
   void run();
   int64_t changed_ns(const SnapshotPointer& snapshot) const;
 
-  const std::string store_path_;
-  mutable FolderBackend folder_{posix_file_system(), store_path_};
+  Backend& backend_;
+  const std::string folder_;
   const uint64_t memory_bytes_;
   Mutex mutex_;
   ConditionVariable changed_;

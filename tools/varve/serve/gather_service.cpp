@@ -110,10 +110,9 @@ Result<TransferNumbers> NextLevel::copy(TransferDirection direction, const SetTr
   }
   VARVE_ASSIGN(const std::unique_ptr<StorePlace> next, open_location(location_, {.reach = reach_}));
   const bool push = direction == TransferDirection::push;
-  FolderBackend folder(posix_file_system(), store_path_);
   std::optional<ThrottledBackend> slow;
-  if (what.bytes_per_second > 0) slow.emplace(push ? next->backend() : folder, what.bytes_per_second);
-  VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(slow && !push ? static_cast<Backend&>(*slow) : folder));
+  if (what.bytes_per_second > 0) slow.emplace(push ? next->backend() : backend_, what.bytes_per_second);
+  VARVE_ASSIGN(const std::unique_ptr<Store> own, Store::open(slow && !push ? static_cast<Backend&>(*slow) : backend_));
   VARVE_ASSIGN(const std::unique_ptr<Store> other, open_store(*next, slow && push ? &*slow : nullptr));
   const Store& from = push ? *own : *other;
   const Store& to = push ? *other : *own;
@@ -341,7 +340,7 @@ Status GatherService::save(const SetName& name, Gathering& gathering) {
   SaveOptions options = gathering.members.front().offer.files.options;
   options.memory_bytes = limits_.memory_bytes;
   VARVE_TRY(check_save_options(options));
-  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(posix_file_system(), store_path_));
+  VARVE_ASSIGN(const std::unique_ptr<Store> store, Store::open(backend_));
   VARVE_TRY(Catalog(*store).check_is_new(name));
   std::deque<NodeSource> groups;
   std::vector<Source*> sources;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.h"
 #include "core/bytes.h"
 #include "core/clock.h"
 #include "core/progress.h"
@@ -61,8 +62,9 @@ class ServerLink;
 /// Copies sets between a server's store and that of its next level, for clients who ask for it. One at a time.
 class NextLevel {
  public:
-  NextLevel(std::string store_path, std::string location, ReachOptions reach)
-      : store_path_(std::move(store_path)), location_(std::move(location)), reach_(std::move(reach)) {}
+  /// `store` has the server's store, and outlives it.
+  NextLevel(Backend& store, std::string location, ReachOptions reach)
+      : backend_(store), location_(std::move(location)), reach_(std::move(reach)) {}
 
   /// Carries out a push or pull; calls `alive` every few seconds meanwhile, from another thread. busy: another one is
   /// at work.
@@ -73,7 +75,8 @@ class NextLevel {
  private:
   Result<TransferNumbers> copy(TransferDirection direction, const SetTransfer& what) VARVE_REQUIRES(mutex_);
 
-  const std::string store_path_, location_;
+  Backend& backend_;
+  const std::string location_;
   const ReachOptions reach_;
   Mutex mutex_;  ///< held by the transfer at work
   std::atomic<bool> stopping_{false};
@@ -145,9 +148,10 @@ struct NodeOffer {
 /// Thread-safe.
 class GatherService {
  public:
-  GatherService(std::string store_path, const GatherLimits& limits, std::function<void(const std::string&)> log,
+  /// `store` has the server's store, and outlives it.
+  GatherService(Backend& store, const GatherLimits& limits, std::function<void(const std::string&)> log,
                 const Clock& clock = steady_clock())
-      : store_path_(std::move(store_path)), limits_(limits), log_(std::move(log)), clock_(clock) {}
+      : backend_(store), limits_(limits), log_(std::move(log)), clock_(clock) {}
   ~GatherService();  ///< stop()
   GatherService(const GatherService&) = delete;
   GatherService& operator=(const GatherService&) = delete;
@@ -185,7 +189,7 @@ class GatherService {
   Status save(const SetName& name, Gathering& gathering) VARVE_REQUIRES(saving_);
   void reap() VARVE_REQUIRES(mutex_);
 
-  const std::string store_path_;
+  Backend& backend_;
   const GatherLimits limits_;
   const std::function<void(const std::string&)> log_;
   const Status no_memory_ = Status::resource_limit("the server is out of memory");  ///< there is none to say so then

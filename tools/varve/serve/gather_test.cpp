@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "backend/folder_backend.h"
 #include "core/clock.h"
 #include "core/memory_file_system.h"
 #include "engine/inspect.h"
@@ -200,7 +201,8 @@ TEST_F(Gathering, CountsTheMemoryThatOffersTake) {
 }
 
 TEST_F(Gathering, TakesNoMoreOffersThanThereIsMemoryFor) {
-  GatherService service(server.options.folder, {.offers_bytes_max = 4_MiB}, [](const std::string&) {});
+  FolderBackend folder(posix_file_system(), server.options.folder);
+  GatherService service(folder, {.offers_bytes_max = 4_MiB}, [](const std::string&) {});
   auto offer = [&](OfferIntake& intake, const ByteVector& raw, int step) {
     const OfferRequest request{"run@" + std::to_string(step), "n", 2, 0, raw.size()};
     return intake.offer(request, raw).code();
@@ -224,8 +226,9 @@ TEST_F(Gathering, TakesNoMoreOffersThanThereIsMemoryFor) {
 
 TEST_F(Gathering, GivesTheRoomOfAnOfferThatStoppedHalfwayToOthersInTheEnd) {
   ManualClock clock;
+  FolderBackend folder(posix_file_system(), server.options.folder);
   GatherService service(
-      server.options.folder, {.offers_bytes_max = 4_MiB, .offer_seconds = 300}, [](const std::string&) {}, clock);
+      folder, {.offers_bytes_max = 4_MiB, .offer_seconds = 300}, [](const std::string&) {}, clock);
   const ByteVector piece(1000), whole = large_offer(100, 1);
   auto offer = [](OfferIntake& intake, uint64_t offset, uint64_t bytes, ByteSpan data) {
     return intake.offer(OfferRequest{"run@1", "n", 2, offset, bytes}, data).code();

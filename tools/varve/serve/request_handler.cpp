@@ -121,10 +121,11 @@ Reply<ServerFacts> RequestHandler::act(const HelloRequest& request, Exchange&) {
   return ServerFacts{store_.server, store_.boot, store_.connections_max};
 }
 
-Reply<OpenedFile> RequestHandler::open(Result<ServedFolder::OpenFile> file, const UniqueId* writer) {
+Reply<OpenedFile> RequestHandler::open(Result<ServedFile> file, const UniqueId* writer) {
   VARVE_TRY(file.status());
-  VARVE_ASSIGN(const uint64_t handle, store_.files.add(client_, std::move(file->file), file->descriptor, writer));
-  return OpenedFile{handle, file->bytes, file->identity};
+  OpenedFile opened{.bytes = file->bytes, .identity = file->identity};
+  VARVE_ASSIGN(opened.handle, store_.files.add(client_, *std::move(file), writer));
+  return opened;
 }
 
 Reply<OpenedFile> RequestHandler::act(const OpenRequest& request, Exchange&) {
@@ -134,7 +135,7 @@ Reply<OpenedFile> RequestHandler::act(const OpenRequest& request, Exchange&) {
 Reply<OpenedFile> RequestHandler::act(const CreateRequest& request, Exchange& exchange) {
   if (is_index_run(request.path)) return not_to_be_written();
   const MutexLock lock(store_.own.changing());
-  Result<ServedFolder::OpenFile> file = store_.folder.create(request.path, request.direct);
+  Result<ServedFile> file = store_.folder.create(request.path, request.direct);
   if (exchange.again && rights_ == Rights::all && file.status().code() == StatusCode::already_exists)
     file = adopt(request, file.status());
   const StoreName name = store_name_of(request.path);
@@ -281,7 +282,7 @@ Status RequestHandler::check_own(const std::string& path) const {
 
 Result<ByteVector> RequestHandler::read_small(const std::string& path) const {
   constexpr uint64_t bytes_max = 4096;
-  VARVE_ASSIGN(const ServedFolder::OpenFile open, store_.folder.open_read(path));
+  VARVE_ASSIGN(const ServedFile open, store_.folder.open_read(path));
   if (open.bytes > bytes_max) return Status::corrupt("larger than it can be");
   ByteVector bytes(open.bytes);
   VARVE_ASSIGN(const size_t got, open.file->read_at(0, bytes));
@@ -309,7 +310,7 @@ Status RequestHandler::check_new_header(const RenameRequest& request) const {
   return {};
 }
 
-Result<ServedFolder::OpenFile> RequestHandler::adopt(const CreateRequest& request, const Status& taken) {
+Result<ServedFile> RequestHandler::adopt(const CreateRequest& request, const Status& taken) {
   // Sent before, to a server that is gone. Names of new files hold a random id of their writer's, so that an empty file
   // of that name is that request's. Marks alone are named after what they mark, and any prune may have made one.
   if (request.path.starts_with("condemned/")) return taken;
@@ -319,7 +320,7 @@ Result<ServedFolder::OpenFile> RequestHandler::adopt(const CreateRequest& reques
 }
 
 Reply<NoFields> RequestHandler::remove(const std::string& path, bool again,
-                                       Status (ServedFolder::*from_folder)(const std::string&) const) {
+                                       Status (ServedFiles::*from_folder)(const std::string&)) {
   const MutexLock lock(store_.own.changing());
   if (rights_ != Rights::all) {
     // Parts of a set that is there are of no use to anybody: who completes it takes them away.
@@ -338,11 +339,11 @@ Reply<NoFields> RequestHandler::remove(const std::string& path, bool again,
 }
 
 Reply<NoFields> RequestHandler::act(const RemoveRequest& request, Exchange& exchange) {
-  return remove(request.path, exchange.again, &ServedFolder::remove);
+  return remove(request.path, exchange.again, &ServedFiles::remove);
 }
 
 Reply<NoFields> RequestHandler::act(const RemoveDirectoryRequest& request, Exchange& exchange) {
-  return remove(request.path, exchange.again, &ServedFolder::remove_directory);
+  return remove(request.path, exchange.again, &ServedFiles::remove_directory);
 }
 
 Status RequestHandler::check_new_name(const RenameRequest& request) const {
@@ -396,7 +397,9 @@ Reply<NoFields> RequestHandler::was_renamed(const RenameRequest& request, const 
   if (source.status().code() != StatusCode::not_found) return Outcome::cannot_tell;
   if (target.status().code() == StatusCode::not_found) return failure;
   if (!target.ok() || !request.identity.certain()) return Outcome::cannot_tell;
-  return target->identity == request.identity ? Status() : failure;
+  const Result<bool> same = store_.folder.is_same(request.to, request.identity);
+  if (!same.ok()) return Outcome::cannot_tell;
+  return *same ? Status() : failure;
 }
 
 }  // namespace varve

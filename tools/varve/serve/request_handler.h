@@ -74,9 +74,9 @@ class FolderSyncs {
 
 /// What all connections of a server work on.
 struct ServedStore {
-  explicit ServedStore(ServedFolder& served) : folder(served) {}
+  explicit ServedStore(ServedFiles& served) : folder(served) {}
 
-  ServedFolder& folder;
+  ServedFiles& folder;
   OpenFiles files;
   OwnNames own;
   FolderSyncs syncs;
@@ -164,11 +164,10 @@ class RequestHandler {
   Reply<ByteCount> act(const RoomRequest& request, Exchange& exchange);
 
   /// `writer`: of a file that is being written.
-  Reply<OpenedFile> open(Result<ServedFolder::OpenFile> file, const UniqueId* writer);
+  Reply<OpenedFile> open(Result<ServedFile> file, const UniqueId* writer);
   /// The file that an earlier try of a `create` has made; `taken` if it may be another's.
-  Result<ServedFolder::OpenFile> adopt(const CreateRequest& request, const Status& taken);
-  Reply<NoFields> remove(const std::string& path, bool again,
-                         Status (ServedFolder::*from_folder)(const std::string&) const);
+  Result<ServedFile> adopt(const CreateRequest& request, const Status& taken);
+  Reply<NoFields> remove(const std::string& path, bool again, Status (ServedFiles::*from_folder)(const std::string&));
   /// A rename that gives the store its header, or says which place of a store this is: only what fits may get that
   /// name.
   Status check_new_header(const RenameRequest& request) const;

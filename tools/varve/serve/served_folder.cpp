@@ -35,13 +35,13 @@ void OpenFiles::end_connection(const UniqueId& client) {
   clients_.erase(found);
 }
 
-Result<uint64_t> OpenFiles::add(const UniqueId& client, std::unique_ptr<File> file, int descriptor,
-                                const UniqueId* writer) {
+Result<uint64_t> OpenFiles::add(const UniqueId& client, ServedFile file, const UniqueId* writer) {
   const MutexLock lock(mutex_);
   Client& owner = clients_[client];
   if (owner.files.size() >= kFilesMax) return Status::resource_limit("this client has too many files open");
   const uint64_t handle = next_handle_++;
-  owner.files.emplace(handle, std::make_shared<OpenFile>(std::move(file), descriptor, writer != nullptr));
+  owner.files.emplace(
+      handle, std::make_shared<OpenFile>(std::move(file.file), file.descriptor, file.identity, writer != nullptr));
   if (writer != nullptr) owner.writers[*writer] = handle;
   return handle;
 }
@@ -88,10 +88,8 @@ std::vector<std::shared_ptr<OpenFiles::OpenFile>> OpenFiles::writers_of(const Fi
   std::vector<std::shared_ptr<OpenFile>> writers;
   for (const auto& [id, client] : clients_) {
     for (const auto& [handle, open] : client.files) {
-      struct stat status {};
-      if (!open->written() || ::fstat(open->descriptor(), &status) != 0) continue;
-      const uint64_t device = uint64_t{major(status.st_dev)} << 32 | minor(status.st_dev);
-      if (device == file.device && status.st_ino == file.inode) writers.push_back(open);
+      const FileIdentity& identity = open->identity();
+      if (open->written() && identity.device == file.device && identity.inode == file.inode) writers.push_back(open);
     }
   }
   return writers;
@@ -187,8 +185,8 @@ Result<ServedFolder::Place> ServedFolder::place_of(const std::string& path) cons
   return place;
 }
 
-Result<ServedFolder::OpenFile> ServedFolder::opened(const std::string& path, UniqueFd descriptor, bool direct) const {
-  OpenFile file;
+Result<ServedFile> ServedFolder::opened(const std::string& path, UniqueFd descriptor, bool direct) const {
+  ServedFile file;
   VARVE_ASSIGN(const FoundFile found, look(descriptor.get(), "", AT_EMPTY_PATH));
   file.identity = found.identity;
   file.bytes = found.status.bytes;
@@ -200,25 +198,24 @@ Result<ServedFolder::OpenFile> ServedFolder::opened(const std::string& path, Uni
   return file;
 }
 
-Result<ServedFolder::OpenFile> ServedFolder::open_read(const std::string& path) const {
+Result<ServedFile> ServedFolder::open_read(const std::string& path) {
   VARVE_ASSIGN(UniqueFd descriptor, open_beneath(path, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, "open the file"));
   return opened(path, std::move(descriptor), false);
 }
 
-Result<ServedFolder::OpenFile> ServedFolder::create(const std::string& path, bool direct) const {
+Result<ServedFile> ServedFolder::create(const std::string& path, bool direct) {
   VARVE_ASSIGN(UniqueFd descriptor, open_beneath(path, O_RDWR | O_CREAT | O_EXCL, 0666, "create the file"));
   return opened(path, std::move(descriptor), direct);
 }
 
-Result<ServedFolder::OpenFile> ServedFolder::open_again(const std::string& path, bool direct,
-                                                        const FileIdentity& identity) const {
+Result<ServedFile> ServedFolder::open_again(const std::string& path, bool direct, const FileIdentity& identity) {
   VARVE_ASSIGN(UniqueFd descriptor, open_beneath(path, O_RDWR | O_NONBLOCK | O_NOCTTY, 0, "open the file"));
-  VARVE_ASSIGN(OpenFile file, opened(path, std::move(descriptor), direct));
+  VARVE_ASSIGN(ServedFile file, opened(path, std::move(descriptor), direct));
   if (file.identity != identity) return Status::not_found("another file has that name now");
   return file;
 }
 
-Status ServedFolder::create_directory(const std::string& path) const {
+Status ServedFolder::create_directory(const std::string& path) {
   if (path.empty() && rule_(path)) return {};
   VARVE_ASSIGN(const Place place, place_of(path));
   if (::mkdirat(place.folder.get(), place.name.c_str(), 0777) == 0) return {};
@@ -230,7 +227,7 @@ Status ServedFolder::create_directory(const std::string& path) const {
   return failure(error, "create the directory");
 }
 
-Status ServedFolder::rename(const std::string& from, const std::string& to, bool replace) const {
+Status ServedFolder::rename(const std::string& from, const std::string& to, bool replace) {
   VARVE_ASSIGN(const Place source, place_of(from));
   VARVE_ASSIGN(const Place target, place_of(to));
   const int source_folder = source.folder.get(), target_folder = target.folder.get();
@@ -250,18 +247,18 @@ Status ServedFolder::rename(const std::string& from, const std::string& to, bool
   return failure(errno, "rename the file");
 }
 
-Status ServedFolder::remove(const std::string& path) const {
+Status ServedFolder::remove(const std::string& path) {
   VARVE_ASSIGN(const Place place, place_of(path));
   return ::unlinkat(place.folder.get(), place.name.c_str(), 0) == 0 ? Status() : failure(errno, "remove the file");
 }
 
-Status ServedFolder::remove_directory(const std::string& path) const {
+Status ServedFolder::remove_directory(const std::string& path) {
   VARVE_ASSIGN(const Place place, place_of(path));
   return ::unlinkat(place.folder.get(), place.name.c_str(), AT_REMOVEDIR) == 0 ? Status()
                                                                                : failure(errno, "remove the directory");
 }
 
-Status ServedFolder::sync_directory(const std::string& path) const {
+Status ServedFolder::sync_directory(const std::string& path) {
   VARVE_ASSIGN(const UniqueFd descriptor, open_beneath(path, O_RDONLY | O_DIRECTORY, 0, "open the directory"));
   int failed = ::fsync(descriptor.get());
   while (failed != 0 && errno == EINTR) failed = ::fsync(descriptor.get());
@@ -269,27 +266,32 @@ Status ServedFolder::sync_directory(const std::string& path) const {
   return {};
 }
 
-Status ServedFolder::touch(const std::string& path) const {
+Status ServedFolder::touch(const std::string& path) {
   VARVE_ASSIGN(const Place place, place_of(path));
   return ::utimensat(place.folder.get(), place.name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) == 0
              ? Status()
              : failure(errno, "set the modification time of the file");
 }
 
-Result<uint64_t> ServedFolder::free_bytes(const std::string& path) const {
+Result<uint64_t> ServedFolder::free_bytes(const std::string& path) {
   VARVE_ASSIGN(const UniqueFd descriptor, open_beneath(path, O_RDONLY | O_DIRECTORY, 0, "open the directory"));
   struct statvfs facts {};
   if (::fstatvfs(descriptor.get(), &facts) != 0) return failure(errno, "see how much room is left");
   return uint64_t{facts.f_bavail} * facts.f_frsize;
 }
 
-Result<FoundFile> ServedFolder::stat(const std::string& path) const {
+Result<FoundFile> ServedFolder::stat(const std::string& path) {
   if (path.empty() && rule_(path)) return look(root_.get(), "", AT_EMPTY_PATH);
   VARVE_ASSIGN(const Place place, place_of(path));
   return look(place.folder.get(), place.name.c_str(), 0);
 }
 
-Result<std::vector<DirectoryEntry>> ServedFolder::list(const std::string& path) const {
+Result<bool> ServedFolder::is_same(const std::string& path, const FileIdentity& identity) {
+  VARVE_ASSIGN(const FoundFile found, stat(path));
+  return found.identity == identity;
+}
+
+Result<std::vector<DirectoryEntry>> ServedFolder::list(const std::string& path) {
   VARVE_ASSIGN(UniqueFd descriptor, open_beneath(path, O_RDONLY | O_DIRECTORY, 0, "open the directory"));
   const std::unique_ptr<DIR, DirectoryCloser> directory(::fdopendir(descriptor.get()));
   if (!directory) return failure(errno, "open the directory");

@@ -13,6 +13,14 @@
 
 namespace varve {
 
+/// A file of a store that a server has opened.
+struct ServedFile {
+  std::unique_ptr<File> file;
+  int descriptor = -1;  ///< of `file`, which owns it; -1: it has none
+  FileIdentity identity;
+  uint64_t bytes = 0;
+};
+
 /// The files that the clients of a server have open. A client's connections share its files; they are closed when its
 /// last connection ends. A file that is being written belongs to one writer, known by a token: when that one comes back
 /// over another connection, whatever the old one still sends is refused. Thread-safe.
@@ -21,10 +29,11 @@ class OpenFiles {
   /// A file, in use by one request at a time if it is being written.
   class OpenFile {
    public:
-    /// `descriptor`: of `file`, which owns it.
-    OpenFile(std::unique_ptr<File> file, int descriptor, bool written)
-        : file_(std::move(file)), descriptor_(descriptor), written_(written) {}
+    /// `descriptor`: of `file`, which owns it; -1: it has none.
+    OpenFile(std::unique_ptr<File> file, int descriptor, const FileIdentity& identity, bool written)
+        : file_(std::move(file)), descriptor_(descriptor), identity_(identity), written_(written) {}
     int descriptor() const { return descriptor_; }
+    const FileIdentity& identity() const { return identity_; }
     bool written() const { return written_; }
     /// Returns `act(File&)`, or unknown_handle if the file was taken over meanwhile.
     template <class Act>
@@ -42,6 +51,7 @@ class OpenFiles {
    private:
     const std::unique_ptr<File> file_;
     const int descriptor_;
+    const FileIdentity identity_;
     const bool written_;
     Mutex mutex_;  ///< orders what is done to a file that is being written
     bool revoked_ VARVE_GUARDED_BY(mutex_) = false;
@@ -51,7 +61,7 @@ class OpenFiles {
   void end_connection(const UniqueId& client);
 
   /// resource_limit: the client has too many. `writer` of a file that is being written: see take_over().
-  Result<uint64_t> add(const UniqueId& client, std::unique_ptr<File> file, int descriptor, const UniqueId* writer);
+  Result<uint64_t> add(const UniqueId& client, ServedFile file, const UniqueId* writer);
   /// Null: there is none of that number.
   std::shared_ptr<OpenFile> find(const UniqueId& client, uint64_t handle);
   void close(const UniqueId& client, uint64_t handle);
@@ -81,36 +91,53 @@ class OpenFiles {
 /// Which paths a server lets its clients name.
 using PathRule = bool (*)(std::string_view path);
 
-/// The folder that a server serves. Paths are relative to it; none leads out of it, also not by symbolic links, which
-/// are not followed at all. One process at a time has it. Failures name no subject: the client knows what it asked for.
-/// Thread-safe.
-class ServedFolder {
+/// The files of a store that a server serves, wherever they lie. Paths are relative to the store's root. What each
+/// does, and what is durable when, is what FileSystem says of the operation of that name. Failures name no subject: the
+/// client knows what it asked for. Thread-safe.
+class ServedFiles {
+ public:
+  virtual ~ServedFiles() = default;
+
+  virtual Result<ServedFile> open_read(const std::string& path) = 0;
+  virtual Result<ServedFile> create(const std::string& path, bool direct) = 0;
+  /// Opens a file for writing that was created before. not_found: another file is there now.
+  virtual Result<ServedFile> open_again(const std::string& path, bool direct, const FileIdentity& identity) = 0;
+
+  virtual Status create_directory(const std::string& path) = 0;
+  virtual Status rename(const std::string& from, const std::string& to, bool replace) = 0;
+  virtual Status remove(const std::string& path) = 0;
+  virtual Status remove_directory(const std::string& path) = 0;
+  virtual Status sync_directory(const std::string& path) = 0;
+  virtual Status touch(const std::string& path) = 0;
+  virtual Result<uint64_t> free_bytes(const std::string& path) = 0;
+  virtual Result<FoundFile> stat(const std::string& path) = 0;
+  virtual Result<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
+  /// Whether the file at `path` is the one of which stat() said `identity`, maybe when it had another name.
+  virtual Result<bool> is_same(const std::string& path, const FileIdentity& identity) = 0;
+};
+
+/// A folder that a server serves. No path leads out of it, also not by symbolic links, which are not followed at all.
+/// One process at a time has it. Thread-safe.
+class ServedFolder final : public ServedFiles {
  public:
   /// Makes the folder (not those above it) if it is missing. busy: another server has it.
   static Result<std::unique_ptr<ServedFolder>> open(const std::string& path, PathRule rule);
 
   const std::string& path() const { return path_; }
 
-  struct OpenFile {
-    std::unique_ptr<File> file;
-    int descriptor = -1;  ///< of `file`, which owns it
-    FileIdentity identity;
-    uint64_t bytes = 0;
-  };
-  Result<OpenFile> open_read(const std::string& path) const;
-  Result<OpenFile> create(const std::string& path, bool direct) const;
-  /// Opens a file for writing that was created before. not_found: another file is there now.
-  Result<OpenFile> open_again(const std::string& path, bool direct, const FileIdentity& identity) const;
-
-  Status create_directory(const std::string& path) const;
-  Status rename(const std::string& from, const std::string& to, bool replace) const;
-  Status remove(const std::string& path) const;
-  Status remove_directory(const std::string& path) const;
-  Status sync_directory(const std::string& path) const;
-  Status touch(const std::string& path) const;
-  Result<std::vector<DirectoryEntry>> list(const std::string& path) const;
-  Result<uint64_t> free_bytes(const std::string& path) const;
-  Result<FoundFile> stat(const std::string& path) const;
+  Result<ServedFile> open_read(const std::string& path) override;
+  Result<ServedFile> create(const std::string& path, bool direct) override;
+  Result<ServedFile> open_again(const std::string& path, bool direct, const FileIdentity& identity) override;
+  Status create_directory(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to, bool replace) override;
+  Status remove(const std::string& path) override;
+  Status remove_directory(const std::string& path) override;
+  Status sync_directory(const std::string& path) override;
+  Status touch(const std::string& path) override;
+  Result<uint64_t> free_bytes(const std::string& path) override;
+  Result<FoundFile> stat(const std::string& path) override;
+  Result<std::vector<DirectoryEntry>> list(const std::string& path) override;
+  Result<bool> is_same(const std::string& path, const FileIdentity& identity) override;
 
  private:
   ServedFolder(std::string path, UniqueFd root, PathRule rule)
@@ -122,7 +149,7 @@ class ServedFolder {
   };
   Result<Place> place_of(const std::string& path) const;
   Result<UniqueFd> open_beneath(const std::string& path, int flags, unsigned mode, std::string_view what) const;
-  Result<OpenFile> opened(const std::string& path, UniqueFd descriptor, bool direct) const;
+  Result<ServedFile> opened(const std::string& path, UniqueFd descriptor, bool direct) const;
 
   const std::string path_;
   const UniqueFd root_;  ///< holds the lock

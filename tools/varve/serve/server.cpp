@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "backend/folder_backend.h"
 #include "core/clock.h"
 #include "core/guarded.h"
 #include "core/sync.h"
+#include "serve/served_backend.h"
 #include "service/location.h"
 #include "service/socket.h"
 
@@ -114,20 +116,21 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
 Server::~Server() { stop(); }
 
 Status Server::begin() {
-  VARVE_ASSIGN(folder_, ServedFolder::open(options_.folder, options_.rule));
-  chunks_ = std::make_unique<ChunkService>(options_.folder, options_.index_memory_bytes);
-  store_ = std::make_unique<ServedStore>(*folder_);
+  VARVE_TRY(open_place());
+  const std::string folder = place_.own ? options_.folder : std::string();
+  chunks_ = std::make_unique<ChunkService>(*place_.backend, folder, options_.index_memory_bytes);
+  store_ = std::make_unique<ServedStore>(*place_.files);
   store_->chunks = chunks_.get();
   store_->committed = [this] { chunks_->keep_up(); };
-  if (!options_.next.empty()) {
-    VARVE_TRY(Location::parse(options_.next).status());
-    next_ = std::make_unique<NextLevel>(options_.folder, options_.next,
-                                        ReachOptions{options_.key_files.all, options_.s3_endpoint});
+  if (!options_.next.location.empty()) {
+    VARVE_TRY(Location::parse(options_.next.location).status());
+    next_ = std::make_unique<NextLevel>(*place_.backend, options_.next.location,
+                                        ReachOptions{options_.key_files.all, options_.next.s3_endpoint});
     store_->transfer = [this](TransferDirection direction, const SetTransfer& what, const SignOfLife& alive) {
       return next_->transfer(direction, what, alive);
     };
   }
-  gather_ = std::make_unique<GatherService>(options_.folder, options_.gather, options_.log);
+  gather_ = std::make_unique<GatherService>(*place_.backend, options_.gather, options_.log);
   store_->gather = gather_.get();
   store_->connections_max = options_.connections_max;
   VARVE_ASSIGN(store_->server, UniqueId::random());
@@ -136,6 +139,18 @@ Status Server::begin() {
   if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
   VARVE_TRY(listen());
   VARVE_ASSIGN(acceptor_, start_thread([this] { accept_clients(); }));
+  return {};
+}
+
+Status Server::open_place() {
+  if (options_.backend != nullptr) {
+    place_.backend = options_.backend;
+    place_.files = std::make_unique<ServedBackend>(*place_.backend);
+    return {};
+  }
+  VARVE_ASSIGN(place_.files, ServedFolder::open(options_.folder, options_.rule));
+  place_.own = std::make_unique<FolderBackend>(posix_file_system(), options_.folder);
+  place_.backend = place_.own.get();
   return {};
 }
 

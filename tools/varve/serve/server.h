@@ -60,13 +60,19 @@ struct KeyFiles {
   std::string all, append, read;
 };
 
+struct ServedNextLevel {
+  std::string location;     ///< of the store that push and pull go to; empty: none
+  std::string s3_endpoint;  ///< that has it, if it is in a bucket
+};
+
 struct ServerOptions {
-  ServerAddress listen;                  ///< port 0: any free one, see Server::address()
-  std::string folder;                    ///< of the store
-  KeyFiles key_files;                    ///< `all` is also shown to `next`
-  Rights socket_rights = Rights::all;    ///< of those who come over a Unix socket
-  std::string next;                      ///< location of the store that push and pull go to; empty: none
-  std::string s3_endpoint;               ///< of `next`, if that is in a bucket
+  ServerAddress listen;  ///< port 0: any free one, see Server::address()
+  std::string folder;    ///< of the store
+  /// Has the store instead, and outlives the server. Null: the folder has it.
+  Backend* backend = nullptr;
+  KeyFiles key_files;                  ///< `all` is also shown to `next`
+  Rights socket_rights = Rights::all;  ///< of those who come over a Unix socket
+  ServedNextLevel next;
   size_t connections_max = 256;          ///< of clients that have said hello
   double idle_seconds = 1;               ///< a connection that rests as long ends if another one needs its place
   size_t strangers_max = 64;             ///< connections that have not yet: when one more comes, the oldest ends
@@ -79,8 +85,8 @@ struct ServerOptions {
   std::function<void(const std::string&)> log = [](const std::string&) {};
 };
 
-/// Serves the folder of a store to clients (PROTOCOL.md). What was acknowledged is in the folder's file system: a
-/// server that was killed is simply started again.
+/// Serves a store to clients (PROTOCOL.md). What was acknowledged as durable is in the folder's file system, or in the
+/// backend: a server that was killed is simply started again.
 class Server {
  public:
   /// Listens when it returns. busy: another server has the folder or the address.
@@ -109,6 +115,7 @@ class Server {
 
   explicit Server(ServerOptions options) : options_(std::move(options)) {}
   Status begin();
+  Status open_place();
   Status listen();
   void accept_clients();
   void take_in(UniqueFd socket);
@@ -133,8 +140,15 @@ class Server {
   void reap();
   void wake();
 
+  /// Where the store lies.
+  struct ServedPlace {
+    std::unique_ptr<Backend> own;  ///< of a folder
+    Backend* backend = nullptr;
+    std::unique_ptr<ServedFiles> files;
+  };
+
   ServerOptions options_;
-  std::unique_ptr<ServedFolder> folder_;
+  ServedPlace place_;
   std::unique_ptr<ChunkService> chunks_;
   std::unique_ptr<NextLevel> next_;
   std::unique_ptr<GatherService> gather_;
