@@ -158,6 +158,17 @@ int varve_unprotect(varve_session* session, const char* name) {
   });
 }
 
+int varve_redistribute(varve_session* session, const char* name, int how) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    switch (how) {
+      case VARVE_REDISTRIBUTE_NONE: return to.session.redistribute(name, varve::Redistribution::none);
+      case VARVE_REDISTRIBUTE_SAME: return to.session.redistribute(name, varve::Redistribution::same);
+      default: return Status::invalid_argument("there is no such way to redistribute a variable", name);
+    }
+  });
+}
+
 int varve_make_grid(varve_session* session, const char* name, uint64_t bytes, void** grid) {
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(name, "name"));

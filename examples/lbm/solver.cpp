@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace lbm {
@@ -211,20 +212,28 @@ std::vector<float> Solver::plane() const {
 }
 
 uint64_t Solver::checksum() const {
-  uint64_t sum = 0xcbf29ce484222325;
+  // A sum over all cells, each with its place in the whole: the same however the cells are divided among ranks.
+  auto mixed = [](uint64_t bits) {
+    bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+    bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+    return bits ^ (bits >> 31);
+  };
+  const auto offset = ranks_.offset();
+  uint64_t sum = 0;
   for (int q = 0; q < kPopulations; ++q) {
     for (int64_t z = 0; z < cells_[2]; ++z) {
       for (int64_t y = 0; y < cells_[1]; ++y) {
         for (int64_t x = 0; x < cells_[0]; ++x) {
-          sum = (sum ^ std::bit_cast<uint64_t>(current_[at(q, x, y, z)])) * 0x100000001b3;
-          sum ^= sum >> 29;
+          uint64_t place = static_cast<uint64_t>(q);
+          for (const int64_t part : {z + offset[2], y + offset[1], x + offset[0]})
+            place = place << 20 ^ static_cast<uint64_t>(part);
+          sum += mixed(std::bit_cast<uint64_t>(current_[at(q, x, y, z)]) + mixed(place + 1));
         }
       }
     }
   }
-  uint64_t all = 0;
-  for (uint64_t part : ranks_.gather(sum)) all = (all ^ part) * 0x9e3779b97f4a7c15 + (all >> 31);
-  return all;
+  const std::vector<uint64_t> parts = ranks_.gather(sum);
+  return std::accumulate(parts.begin(), parts.end(), uint64_t{0});
 }
 
 }  // namespace lbm

@@ -53,6 +53,14 @@ struct ArrayShape {
   }
 };
 
+/// What a restart with another number of ranks does with a variable that does not say where its part lies in a whole
+/// (ArrayShape::global_cells).
+enum class Redistribution {
+  none,    ///< what several ranks saved alike, and a lone rank's scalars, come back everywhere; the rest is refused
+  same,    ///< what one rank saved, and all others alike, comes back everywhere
+  evenly,  ///< of a vector each rank gets as many elements as the others, or one more, in the order of ranks
+};
+
 /// What to do when a checkpoint is due and the one before is not persistent yet.
 enum class WhenBusy {
   wait,       ///< the program waits for it
@@ -180,6 +188,10 @@ class Session {
   /// restart(), on the calling thread.
   Status protect(std::string_view name, std::function<Status(std::vector<std::byte>&)> save,
                  std::function<Status(std::span<const std::byte>)> load);
+  /// Says what becomes of a protected variable where restart() finds a checkpoint of another number of ranks. Vectors
+  /// that belong together (positions and speeds of the same particles) stay together, as all are divided alike.
+  /// not_found if it is not protected; invalid_argument if it is no vector, and would be divided.
+  Status redistribute(std::string_view name, Redistribution how);
   /// not_found if it is not protected.
   Status unprotect(std::string_view name);
 
@@ -202,8 +214,9 @@ class Session {
 
   /// Loads the newest set that is complete and intact on all ranks, from memory or the store, into what is protected,
   /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
-  /// all ranks take the next older one, and warnings() says so. invalid_argument: it was made by another number of
-  /// ranks, or a variable has another type or size there; nothing is written then. corrupt: there are some, but none is
+  /// all ranks take the next older one, and warnings() says so. invalid_argument: a variable has another type or size
+  /// there, or the set was made by another number of ranks and does not say what of it is whose now (Redistribution);
+  /// nothing is written then. corrupt: there are some, but none is
   /// whole. io_error: no level that can be reached has one. Makes the memory for checkpoints, too, so that the first
   /// one takes no longer than the others; call it also where nothing can be there to restart from. What was in memory
   /// alone begins to go to the store, as by checkpoint(), since the program may end without another one. Before the

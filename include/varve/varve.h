@@ -200,6 +200,12 @@ int varve_protect_callbacks(varve_session* session, const char* name, varve_save
                             varve_load_function load, void* context);
 int varve_unprotect(varve_session* session, const char* name);
 
+/* What a restart with another number of ranks does with a variable that does not say where its part lies in a whole
+ * (varve_shape.global_cells). NONE, the default: what several ranks saved alike, and a lone rank's scalars, come back
+ * everywhere; the rest is refused. SAME: what one rank saved, and all others alike, comes back everywhere. */
+enum { VARVE_REDISTRIBUTE_NONE = 0, VARVE_REDISTRIBUTE_SAME = 1 };
+int varve_redistribute(varve_session* session, const char* name, int how);
+
 /* Memory for a grid that can be lent: zeroed, owned by the session until its end. Make all grids of a name with the
  * same size. */
 int varve_make_grid(varve_session* session, const char* name, uint64_t bytes, void** grid);
@@ -210,6 +216,8 @@ int varve_lend(varve_session* session, const char* name, void** grid);
 /* Loads the newest set that is complete and intact on all ranks into what is protected, and puts its step into *step.
  * *restarted (may be NULL) says whether there was one; if not, *step stays as it is. Makes the memory for checkpoints,
  * too, so that the first one takes no longer than the others. What was in memory alone begins to go to the store.
+ * VARVE_INVALID_ARGUMENT: a variable has another type or size there, or the set was made by another number of ranks and
+ * does not say what of it is whose now (varve_redistribute()); nothing is loaded then.
  * VARVE_IO_ERROR: no level that can be reached has one. Collective. */
 int varve_restart(varve_session* session, uint64_t* step, int* restarted);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/quantity.h"
 #include "hash/score.h"
 #include "layout/layout.h"
 
@@ -132,6 +133,14 @@ Status check_variable_name(std::string_view name) {
 }
 
 std::string image_file_name(uint32_t rank) { return fmt::format("rank-{:06}.varve", rank); }
+
+std::optional<uint32_t> rank_of_image(std::string_view file_name) {
+  const size_t dash = file_name.find('-'), dot = file_name.rfind('.');
+  if (dash == std::string_view::npos || dot == std::string_view::npos || dot < dash) return std::nullopt;
+  const Result<uint64_t> rank = parse_number(file_name.substr(dash + 1, dot - dash - 1), UINT32_MAX);
+  if (!rank.ok() || image_file_name(static_cast<uint32_t>(*rank)) != file_name) return std::nullopt;
+  return static_cast<uint32_t>(*rank);
+}
 
 Result<ImageTable> plan_image(std::vector<ImageVariable> variables) {
   ImageTable table{.variables = std::move(variables), .header_bytes = 0, .image_bytes = 0};

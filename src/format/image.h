@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/bytes.h"
@@ -45,6 +47,9 @@ bool element_type_is_possible(const ElementType& type);
 
 /// The image's file of a rank in a set: "rank-000007.varve".
 std::string image_file_name(uint32_t rank);
+
+/// The rank whose image has this name; none: it is no image's.
+std::optional<uint32_t> rank_of_image(std::string_view file_name);
 
 /// Gives the variables, which are in the order of their names and have shape and bytes, their places. resource_limit:
 /// the image or its table would be too large.

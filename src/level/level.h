@@ -18,6 +18,7 @@
 #include "level/stored_image.h"
 #include "service/location.h"
 #include "snapshot/snapshot_reader.h"
+#include "snapshot/variable_table.h"
 #include "varve/communicator.h"
 #include "varve/session.h"
 #include "varve/status.h"
@@ -29,6 +30,8 @@ struct MemoryStep {
   UniqueId run;
   uint64_t step = 0;
   uint32_t rank_count = 0;  ///< of that run
+  /// If that is another number than this run has: the rank's node has the snapshots of all of them.
+  bool all_ranks = false;
   bool operator==(const MemoryStep&) const = default;
 };
 
@@ -96,6 +99,12 @@ struct NewSet {
   uint64_t number = 0;      ///< SetRecord::number
   bool everywhere = false;  ///< it goes to all levels, whatever their turn is
   Status outcome{};         ///< OK: it is complete there
+};
+
+/// What a rank wants back at a restart.
+struct RankWish {
+  uint32_t rank = 0, rank_count = 1;
+  std::vector<WantedVariable> variables{};  ///< in the order of their names
 };
 
 /// A rank's part of a checkpoint, at one level. One thread at a time.
@@ -171,8 +180,9 @@ class Level {
   /// Checkpoints of this rank that are no sets of a store.
   virtual std::vector<MemoryStep> snapshots() const { return {}; }
   /// This rank's part of a candidate of this level, as far as a glance tells that it is there. corrupt, not_found,
-  /// io_error: it cannot be used.
-  virtual Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) = 0;
+  /// io_error: it cannot be used. Where it was made by another number of ranks, or divided in another way, it is put
+  /// together for `wish` from what those had (ReshapedImage).
+  virtual Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) = 0;
   /// What is known now of a set, here (`at` is this level) or at another one.
   virtual void note_found(const Level& /*at*/, uint64_t /*step*/, Found /*found*/) {}
 

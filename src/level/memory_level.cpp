@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 
 #include "level/levels.h"
+#include "level/reshaped_image.h"
 #include "snapshot/snapshot_reader.h"
 #include "store/catalog.h"
 
@@ -34,25 +36,59 @@ class SnapshotImage final : public RankImage {
   const std::unique_ptr<SnapshotReader> reader_;
 };
 
+/// What all ranks of a dead run have left on this node.
+class LeftParts final : public CheckpointParts {
+ public:
+  /// `readers`: one of each rank, in their order.
+  explicit LeftParts(std::vector<std::unique_ptr<SnapshotReader>> readers) : readers_(std::move(readers)) {}
+  uint32_t rank_count() const override { return static_cast<uint32_t>(readers_.size()); }
+  const ImageTable& table(uint32_t rank) const override { return readers_[rank]->image(); }
+  Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) override {
+    return readers_[rank]->read(offset, into);
+  }
+
+ private:
+  const std::vector<std::unique_ptr<SnapshotReader>> readers_;
+};
+
 class MemoryLevel final : public Level {
  public:
   MemoryLevel(const LevelSpec& spec, LevelWorld& world, const Levels& all) : Level(spec, world), all_(all) {}
 
+  /// Of runs of other numbers of ranks, with whether all of it is here.
   std::vector<MemoryStep> snapshots() const override {
     std::vector<MemoryStep> steps;
-    for (const LeftSnapshot& left : world_.left_runs.of_rank(world_.ranks.rank()))
-      steps.push_back({left.owner.run, left.step, left.rank_count});
+    for (const LeftSnapshot& left : world_.left_runs.snapshots) {
+      MemoryStep step{left.owner.run, left.step, left.rank_count};
+      if (left.rank_count != world_.ranks.rank_count()) {
+        step.all_ranks = left_of(step.run, step.step).size() == step.rank_count;
+        if (std::find(steps.begin(), steps.end(), step) != steps.end()) continue;
+      } else if (left.owner.rank != world_.ranks.rank()) {
+        continue;
+      }
+      steps.push_back(step);
+    }
     return steps;
   }
 
-  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override {
-    const std::vector<LeftSnapshot> all = world_.left_runs.of_rank(world_.ranks.rank());
-    const auto left = std::find_if(all.begin(), all.end(), [&](const LeftSnapshot& snapshot) {
-      return snapshot.owner.run == candidate.memory_run && snapshot.step == candidate.step;
-    });
-    if (left == all.end()) return Status::not_found("this rank has no such snapshot in memory");
-    VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, left->open_verified());
-    return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader)));
+  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override {
+    const std::map<uint32_t, LeftSnapshot> left = left_of(*candidate.memory_run, candidate.step);
+    if (left.empty()) return Status::not_found("this rank has no such snapshot in memory");
+    const uint32_t rank_count = left.begin()->second.rank_count;
+    if (rank_count == wish.rank_count) {
+      const auto own = left.find(wish.rank);
+      if (own == left.end()) return Status::not_found("this rank has no such snapshot in memory");
+      VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, own->second.open_verified());
+      if (is_same_part(wish, rank_count, reader->image()))
+        return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader)));
+    }
+    if (left.size() != rank_count)
+      return Status::not_found("this node's memory has only some of the ranks that made the snapshot");
+    std::vector<std::unique_ptr<SnapshotReader>> readers;
+    for (const auto& [rank, snapshot] : left) {
+      VARVE_ASSIGN(readers.emplace_back(), snapshot.open_verified());
+    }
+    return ReshapedImage::plan(wish, std::make_unique<LeftParts>(std::move(readers)), world_.work.load_threads);
   }
 
   LevelProgress progress(const RunNews& run) const override { return {.level = name(), .newest = run.newest_snapshot}; }
@@ -83,6 +119,15 @@ class MemoryLevel final : public Level {
   }
 
  private:
+  /// What is here of a run's step, by rank.
+  std::map<uint32_t, LeftSnapshot> left_of(const UniqueId& run, uint64_t step) const {
+    std::map<uint32_t, LeftSnapshot> left;
+    for (const LeftSnapshot& snapshot : world_.left_runs.snapshots) {
+      if (snapshot.owner.run == run && snapshot.step == step) left.emplace(snapshot.owner.rank, snapshot);
+    }
+    return left;
+  }
+
   const Levels& all_;
 };
 }  // namespace

@@ -77,7 +77,7 @@ Status RedundancyLevel::restore() {
   return parent;
 }
 
-Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate&) {
+Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate&, const RankWish&) {
   return Status::not_found("redundancy has no sets of its own", name());
 }
 

@@ -24,7 +24,7 @@ class RedundancyLevel final : public Level {
   /// Rebuilds what nodes have lost; says so among the warnings. Before the stores are opened.
   Status prepare_on_node() override;
   /// It has no sets of its own.
-  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override;
+  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override;
   void note_found(const Level& at, uint64_t step, Found found) override;
   /// Protects the set, once it was saved on this node, or was not. What fails is recorded.
   void accept(const NewSet& set) override;

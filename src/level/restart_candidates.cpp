@@ -15,7 +15,7 @@
 namespace varve {
 
 namespace {
-constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4;
+constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 1;
 
 ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
   ByteVector bytes;
@@ -25,6 +25,7 @@ ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
     out.bytes(step.run.bytes);
     out.le64(step.step);
     out.le32(step.rank_count);
+    out.u8(step.all_ranks ? 1 : 0);
   }
   return bytes;
 }
@@ -38,6 +39,8 @@ Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
     std::copy(run.begin(), run.end(), step.run.bytes.begin());
     VARVE_ASSIGN(step.step, in.le64());
     VARVE_ASSIGN(step.rank_count, in.le32());
+    VARVE_ASSIGN(const uint8_t all_ranks, in.u8());
+    step.all_ranks = all_ranks != 0;
   }
   return memory;
 }
@@ -76,11 +79,11 @@ bool has(const std::vector<MemoryStep>& memory, const MemoryStep& step) {
   return std::find(memory.begin(), memory.end(), step) != memory.end();
 }
 
-/// Of a rank's steps, those that all ranks have.
+/// Of a rank's steps, those that all ranks can restart from.
 std::vector<MemoryStep> common_steps(const std::vector<std::vector<MemoryStep>>& memory_by_rank) {
   std::vector<MemoryStep> common;
   for (const MemoryStep& step : memory_by_rank.front()) {
-    const bool all = step.rank_count == memory_by_rank.size() &&
+    const bool all = (step.rank_count == memory_by_rank.size() || step.all_ranks) &&
                      std::all_of(memory_by_rank.begin(), memory_by_rank.end(),
                                  [&](const std::vector<MemoryStep>& memory) { return has(memory, step); });
     if (all) common.push_back(step);
@@ -88,12 +91,13 @@ std::vector<MemoryStep> common_steps(const std::vector<std::vector<MemoryStep>>&
   return common;
 }
 
-/// The newest step that a run of another number of ranks left.
-std::optional<MemoryStep> newest_foreign(const std::vector<std::vector<MemoryStep>>& memory_by_rank) {
+/// The newest step that a run of another number of ranks left on several nodes, so that no rank sees all of it.
+std::optional<MemoryStep> newest_foreign(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
+                                         const std::vector<MemoryStep>& common) {
   std::optional<MemoryStep> newest;
   for (const std::vector<MemoryStep>& memory : memory_by_rank) {
     for (const MemoryStep& step : memory) {
-      if (step.rank_count == memory_by_rank.size()) continue;
+      if (step.rank_count == memory_by_rank.size() || has(common, step)) continue;
       if (!newest || step.step > newest->step) newest = step;
     }
   }
@@ -108,7 +112,8 @@ std::string RestartCandidate::to_string() const {
 Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
                                                          const std::vector<StoreSteps>& stores) {
   std::vector<RestartCandidate> candidates;
-  for (const MemoryStep& step : common_steps(memory_by_rank)) candidates.push_back({step.step, step.run, 0, "memory"});
+  const std::vector<MemoryStep> common = common_steps(memory_by_rank);
+  for (const MemoryStep& step : common) candidates.push_back({step.step, step.run, 0, "memory"});
   for (const StoreSteps& store : stores) {
     for (const uint64_t step : store.steps) candidates.push_back({step, std::nullopt, store.level, store.place});
   }
@@ -118,10 +123,11 @@ Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::
     if (a.level != b.level) return a.level < b.level;
     return a.memory_run < b.memory_run;
   });
-  const std::optional<MemoryStep> foreign = newest_foreign(memory_by_rank);
+  const std::optional<MemoryStep> foreign = newest_foreign(memory_by_rank, common);
   if (foreign && (candidates.empty() || foreign->step > candidates.front().step)) {
     return Status::invalid_argument(
-        fmt::format("the newest checkpoint, step {}, is in memory and was made by {} ranks; this run has {}",
+        fmt::format("the newest checkpoint, step {}, is in the memory of several nodes and was made by {} ranks; this "
+                    "run has {}",
                     foreign->step, foreign->rank_count, memory_by_rank.size()),
         {}, "start as many ranks as before");
   }

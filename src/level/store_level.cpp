@@ -7,6 +7,7 @@
 #include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/levels.h"
+#include "level/reshaped_image.h"
 #include "level/stored_image.h"
 #include "service/location.h"
 #include "store/catalog.h"
@@ -21,11 +22,15 @@ class StoreLevel::Image final : public RankImage {
   Image(StoreLevel& level, const Store& store) : level_(level), store_(store), stored_(store, level.world_.clock) {}
   ~Image() override { store_.drop_arena_cache(); }
 
-  Status open(uint64_t step) {
+  /// How many ranks the run had that made the set.
+  Result<uint64_t> rank_count_of(const SetRecord& record) {
+    if (!level_.spec_.is_of_node()) return record.rank_count;
+    VARVE_TRY(and_condemn(stored_.find_origin(record, level_.world_.seat.group_of_node)));
+    return stored_.origin().rank_count;
+  }
+  Status open(const SetRecord& record) {
     const LevelWorld& world = level_.world_;
     const uint32_t rank = world.ranks.rank(), rank_count = world.ranks.rank_count();
-    PatientReads reads(store_, world.clock);
-    VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(store_).read({world.job, step}); }));
     return and_condemn(level_.spec_.is_of_node()
                            ? stored_.open_of_node(record, rank, rank_count, world.seat.group_of_node)
                            : stored_.open(record, rank, rank_count, world.seat.group));
@@ -50,15 +55,46 @@ class StoreLevel::Image final : public RankImage {
   StoredImage stored_;
 };
 
-Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& candidate) {
+/// What all ranks have saved in a set. Each rank's image has readers of its own.
+class StoreLevel::Parts final : public CheckpointParts {
+ public:
+  Parts(StoreLevel& level, const Store& store, std::vector<std::unique_ptr<StoredImage>> images)
+      : level_(level), store_(store), images_(std::move(images)) {}
+  ~Parts() override { store_.drop_arena_cache(); }
+
+  uint32_t rank_count() const override { return static_cast<uint32_t>(images_.size()); }
+  const ImageTable& table(uint32_t rank) const override { return images_[rank]->image(); }
+  Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) override {
+    const Status outcome = images_[rank]->read(offset, into);
+    if (!outcome.ok()) images_[rank]->verify(1, 0).ignore("it only tells where the damage is");
+    return outcome;
+  }
+  void note_faults() override {
+    for (const auto& image : images_) level_.condemn_damaged(image->faults());
+  }
+
+ private:
+  StoreLevel& level_;
+  const Store& store_;
+  std::vector<std::unique_ptr<StoredImage>> images_;
+};
+
+Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& candidate, const RankWish& wish) {
   const Result<const Store*> opened = access_.store();
   if (!opened.ok()) {
     // Out of reach for this rank, it may be whole all the same.
     return opened.status().with_code(StatusCode::io_error);
   }
+  PatientReads reads(**opened, world_.clock);
+  VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(**opened).read({world_.job, candidate.step}); }));
   auto image = std::make_unique<Image>(*this, **opened);
-  VARVE_TRY(image->open(candidate.step));
-  return std::unique_ptr<RankImage>(std::move(image));
+  VARVE_ASSIGN(const uint64_t rank_count, image->rank_count_of(record));
+  if (rank_count == wish.rank_count) {
+    VARVE_TRY(image->open(record));
+    if (is_same_part(wish, wish.rank_count, image->table())) return std::unique_ptr<RankImage>(std::move(image));
+  }
+  VARVE_ASSIGN(auto images, StoredImage::open_all(**opened, world_.clock, record, spec_.is_of_node()));
+  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, **opened, std::move(images)), world_.work.load_threads);
 }
 
 void StoreLevel::condemn_damaged(const CopyFaults& faults) {

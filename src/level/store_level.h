@@ -48,7 +48,7 @@ class StoreLevel : public Level {
   Status prepare_on_node() override { return access_.prepare_on_node(); }
   Status open() override { return access_.open(); }
 
-  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate) override;
+  Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override;
   /// Makes a set whole again from the others, if this rank does it for all who share the level.
   Status mend(uint64_t step, std::span<StoreLevel* const> all);
   void note_found(const Level& at, uint64_t step, Found found) override;
@@ -72,6 +72,7 @@ class StoreLevel : public Level {
 
  private:
   class Image;
+  class Parts;
 
   void condemn_damaged(const CopyFaults& faults);
 

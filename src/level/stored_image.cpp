@@ -70,6 +70,43 @@ Status StoredImage::open_of_node(const SetRecord& record, uint32_t rank, uint32_
   return open_found(found);
 }
 
+Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
+                                                                        const SetRecord& record, bool of_node) {
+  StoredImage looking(store, clock);
+  if (of_node) VARVE_TRY(looking.find_origin(record, 0));
+  const uint64_t rank_count = of_node ? looking.origin_.rank_count : record.rank_count;
+  std::map<uint32_t, std::unique_ptr<StoredImage>> found;
+  for (const GroupRecord& group : record.groups) {
+    VARVE_ASSIGN(const Root root, looking.read_root(group));
+    for (const LeafLink& link : root.leaves) {
+      VARVE_ASSIGN(Leaf leaf, looking.read_leaf(link));
+      const std::vector<TreeFile> files = std::exchange(leaf.files, {});
+      for (const TreeFile& file : files) {
+        const std::optional<uint32_t> rank = rank_of_image(file.path);
+        if (!rank || *rank >= rank_count || file.type != FileType::regular) continue;
+        auto& image = found[*rank] = std::make_unique<StoredImage>(store, clock);
+        image->leaf_ = leaf;
+        image->leaf_.files.push_back(file);
+        image->origin_ = looking.origin_;
+        VARVE_TRY(image->read_table());
+      }
+    }
+  }
+  if (found.size() == rank_count) {
+    std::vector<std::unique_ptr<StoredImage>> images;
+    for (auto& [rank, image] : found) images.push_back(std::move(image));
+    return images;
+  }
+  if (of_node) {
+    return Status::invalid_argument(
+        fmt::format("this node's store has {} of the {} ranks that made the set", found.size(), rank_count),
+        record.name.to_string(), "start as many ranks as before, or from a store that all nodes share");
+  }
+  return Status::invalid_argument(
+      fmt::format("the set has {} of {} ranks: it was not made by a session", found.size(), rank_count),
+      record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
+}
+
 /// A set has one run's parts only, so any group's origin will do.
 Status StoredImage::find_origin(const SetRecord& record, uint32_t group) {
   for (size_t i = 0; i < record.groups.size(); ++i) {

@@ -66,8 +66,16 @@ class StoredImage {
   /// The same in the store of a rank's own node, where a set has only the ranks of that node. not_found: the rank was
   /// on another node when the set was made.
   Status open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
-  /// Which run made the set, after open_of_node().
+  /// Finds which run made a set of a node's own store: open_of_node() does so itself. invalid_argument: the set was not
+  /// made by a session.
+  Status find_origin(const SetRecord& record, uint32_t group);
+  /// Which run made the set, after either.
   const SetOrigin& origin() const { return origin_; }
+
+  /// The images of all ranks, in their order, whatever run asks. `of_node`: what a store of one node's own has; it is
+  /// to have all ranks of the run. invalid_argument: they are not all in this set, or it was not made by a session.
+  static Result<std::vector<std::unique_ptr<StoredImage>>> open_all(const Store& store, Clock& clock,
+                                                                    const SetRecord& record, bool of_node);
 
   const ImageTable& image() const { return image_; }
 
@@ -90,7 +98,6 @@ class StoredImage {
   struct PackUse;
 
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
-  Status find_origin(const SetRecord& record, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
   Status open_found(const Status& found);
   Status read_table();

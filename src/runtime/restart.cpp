@@ -145,7 +145,7 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
 
 Status RankRestart::look(const RestartCandidate& candidate) {
   image_.reset();
-  VARVE_ASSIGN(image_, levels_.at(candidate.level).image(candidate));
+  VARVE_ASSIGN(image_, levels_.at(candidate.level).image(candidate, wish_));
   return variables_.check_loadable(image_->table());
 }
 
@@ -198,7 +198,7 @@ void note_findings(Levels& levels, const RestartDecision& decision) {
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables) {
   RunRestart restart;
   VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
-  RankRestart side(levels, variables);
+  RankRestart side(levels, variables, world.ranks);
   Result<RestartDecision> decision = restart_from_newest(world.ranks, candidates, side);
   levels.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;

@@ -60,7 +60,8 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
 /// A rank's side of a restart, from whatever level.
 class RankRestart final : public RestartSide {
  public:
-  RankRestart(Levels& levels, VariableTable& variables) : levels_(levels), variables_(variables) {}
+  RankRestart(Levels& levels, VariableTable& variables, const Communicator& ranks)
+      : levels_(levels), variables_(variables), wish_{ranks.rank(), ranks.rank_count(), variables.wanted()} {}
 
   Status look(const RestartCandidate& candidate) override;
   Status check() override;
@@ -71,6 +72,7 @@ class RankRestart final : public RestartSide {
  private:
   Levels& levels_;
   VariableTable& variables_;
+  const RankWish wish_;
   std::unique_ptr<RankImage> image_;  ///< what was looked at last
 };
 

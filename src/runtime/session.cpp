@@ -104,6 +104,10 @@ Status Session::protect_vector(std::string_view name, ElementType type,
       [&](RunSession& run) { return run.variables().protect_vector(name, type, std::move(bytes), std::move(resize)); });
 }
 
+Status Session::redistribute(std::string_view name, Redistribution how) {
+  return impl_->with([&](RunSession& run) { return run.variables().redistribute(name, how); });
+}
+
 Status Session::unprotect(std::string_view name) {
   return impl_->with([&](RunSession& run) { return run.variables().unprotect(name); });
 }

@@ -122,6 +122,7 @@ struct VariableTable::Entry {
   uint64_t array_bytes = 0;          ///< of the whole array, ghost cells included; only such can be lent
   std::optional<LentGrid> lent;      ///< for the next checkpoint
   bool own_memory_is_stale = false;  ///< it was lent before
+  Redistribution redistribution = Redistribution::none;
 
   bool is_array() const { return !vector_bytes && !object_save && !image.shape.empty(); }
   bool any_size() const { return vector_bytes || object_save; }
@@ -279,6 +280,7 @@ Status VariableTable::put(std::string_view name, EntryPointer entry) {
           name, fmt::format("it is protected already, as {}, not {}", old.image.type.name(), entry->image.type.name()));
     }
     if (old.lent) return name_mistake(name, "it has been lent for the next checkpoint");
+    entry->redistribution = old.redistribution;
   }
   entry->image.name = name;
   changed_ = true;
@@ -342,6 +344,15 @@ Status VariableTable::unprotect(std::string_view name) {
   if (found->second->lent) return name_mistake(name, "it has been lent for the next checkpoint");
   entries_.erase(found);
   changed_ = true;
+  return {};
+}
+
+Status VariableTable::redistribute(std::string_view name, Redistribution how) {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
+  if (how == Redistribution::evenly && !found->second->vector_bytes)
+    return name_mistake(name, "only a vector's elements can be divided");
+  found->second->redistribution = how;
   return {};
 }
 
@@ -413,6 +424,13 @@ Status VariableTable::refresh() {
   }
   if (places_changed && image_number_ == number_before) ++image_number_;
   return {};
+}
+
+std::vector<WantedVariable> VariableTable::wanted() const {
+  std::vector<WantedVariable> all;
+  for (const auto& [name, entry] : entries_)
+    all.push_back({entry->image, entry->any_size(), entry->redistribution});
+  return all;
 }
 
 Status VariableTable::check_loadable(const ImageTable& image) const {

@@ -67,6 +67,13 @@ struct VariableMemory {
   std::optional<uint32_t> lent_grid;  ///< they are in this grid, and need no copy
 };
 
+/// A variable as a rank wants it back.
+struct WantedVariable {
+  ImageVariable variable;      ///< without its place; the shape of what has any size does not count
+  bool any_size = false;       ///< a vector or an object
+  Redistribution redistribution = Redistribution::none;
+};
+
 /// Reads bytes of an image from `offset` on; fills all of `into` or fails.
 using ImageRead = std::function<Status(uint64_t offset, MutableByteSpan into)>;
 
@@ -96,6 +103,9 @@ class VariableTable {
   /// After a checkpoint took the grids, or was left out: returns those that were lent, which are not any longer.
   std::vector<uint32_t> take_lent();
 
+  /// What becomes of it at a restart with another number of ranks. not_found: it is not protected.
+  Status redistribute(std::string_view name, Redistribution how);
+
   bool empty() const { return entries_.empty(); }
 
   /// Looks where everything is now and how large: asks the vectors, runs the objects' save callbacks. Returns the
@@ -110,6 +120,8 @@ class VariableTable {
   /// Grows when image() changes, or which of the variables are lent.
   uint64_t image_number() const { return image_number_; }
 
+  /// All that is protected, as it is now, in the order of names. Asks neither vectors nor callbacks.
+  std::vector<WantedVariable> wanted() const;
   /// Whether what an image holds can be loaded: the same names, types and shapes (vectors and objects may have any
   /// size). invalid_argument naming the variable and both sides. Writes nothing.
   Status check_loadable(const ImageTable& image) const;

@@ -430,6 +430,7 @@ TEST(ASession, RefusesAnotherNumberOfRanksAndHarmsNothing) {
     open_with(count, [&](uint32_t rank, Session& session, Model& model) {
       const Status refused = session.restart().status();
       EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
+      EXPECT_NE(refused.to_string().find("variable 'field'"), std::string::npos) << refused.to_string();
       EXPECT_NE(refused.to_string().find("4 ranks"), std::string::npos) << refused.to_string();
       EXPECT_NE(refused.to_string().find("has " + std::to_string(count)), std::string::npos) << refused.to_string();
       EXPECT_EQ(model, Model(rank, kCells));

@@ -1,0 +1,83 @@
+#include "core/cell_box.h"
+
+#include <algorithm>
+
+namespace varve {
+
+bool CellBox::empty() const { return std::find(cells.begin(), cells.end(), 0) != cells.end(); }
+
+uint64_t CellBox::cell_count() const {
+  uint64_t count = 1;
+  for (const uint64_t extent : cells) count *= extent;
+  return count;
+}
+
+bool lies_in(const CellBox& box, const std::vector<uint64_t>& cells) {
+  if (box.offset.size() != cells.size() || box.cells.size() != cells.size()) return false;
+  for (size_t d = 0; d < cells.size(); ++d) {
+    if (box.cells[d] > cells[d] || box.offset[d] > cells[d] - box.cells[d]) return false;
+  }
+  return true;
+}
+
+std::optional<CellBox> overlap(const CellBox& a, const CellBox& b) {
+  CellBox both;
+  for (size_t d = 0; d < a.cells.size(); ++d) {
+    const uint64_t begin = std::max(a.offset[d], b.offset[d]);
+    const uint64_t end = std::min(a.offset[d] + a.cells[d], b.offset[d] + b.cells[d]);
+    if (begin >= end) return std::nullopt;
+    both.offset.push_back(begin);
+    both.cells.push_back(end - begin);
+  }
+  return both;
+}
+
+std::vector<CellBox> without(const CellBox& box, const CellBox& hole) {
+  const std::optional<CellBox> common = overlap(box, hole);
+  if (!common) return {box};
+  std::vector<CellBox> rest;
+  CellBox middle = box;  // what is cut in the dimensions from here on
+  for (size_t d = 0; d < box.cells.size(); ++d) {
+    const uint64_t begin = middle.offset[d], end = begin + middle.cells[d];
+    const uint64_t cut_begin = common->offset[d], cut_end = cut_begin + common->cells[d];
+    for (const auto& [from, to] : {std::pair(begin, cut_begin), std::pair(cut_end, end)}) {
+      if (from == to) continue;
+      CellBox& slab = rest.emplace_back(middle);
+      slab.offset[d] = from;
+      slab.cells[d] = to - from;
+    }
+    middle.offset[d] = cut_begin;
+    middle.cells[d] = cut_end - cut_begin;
+  }
+  return rest;
+}
+
+uint64_t cell_ordinal(const CellBox& box, const std::vector<uint64_t>& cell) {
+  uint64_t ordinal = 0;
+  for (size_t d = 0; d < cell.size(); ++d) ordinal = ordinal * box.cells[d] + (cell[d] - box.offset[d]);
+  return ordinal;
+}
+
+Status for_each_cell_run(const CellBox& part, const CellBox& from, const CellBox& to,
+                         const std::function<Status(const CellRun&)>& visit) {
+  if (part.empty()) return {};
+  // Runs go along the dimensions from `joined` on.
+  size_t joined = part.cells.size();
+  uint64_t run_cells = 1;
+  while (joined > 0) {
+    run_cells *= part.cells[--joined];
+    if (part.cells[joined] != from.cells[joined] || part.cells[joined] != to.cells[joined]) break;
+  }
+  std::vector<uint64_t> cell = part.offset;
+  while (true) {
+    VARVE_TRY(visit({cell_ordinal(from, cell), cell_ordinal(to, cell), run_cells}));
+    size_t d = joined;
+    for (; d > 0; --d) {
+      if (++cell[d - 1] < part.offset[d - 1] + part.cells[d - 1]) break;
+      cell[d - 1] = part.offset[d - 1];
+    }
+    if (d == 0) return {};
+  }
+}
+
+}  // namespace varve

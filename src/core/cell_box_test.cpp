@@ -1,0 +1,87 @@
+#include "core/cell_box.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <numeric>
+#include <set>
+
+namespace varve {
+namespace {
+
+std::vector<uint64_t> ordinals_of(const CellBox& box, const CellBox& whole) {
+  std::vector<uint64_t> ordinals;
+  EXPECT_TRUE(for_each_cell_run(box, whole, box, [&](const CellRun& run) {
+                for (uint64_t i = 0; i < run.cells; ++i) ordinals.push_back(run.from + i);
+                return Status();
+              }).ok());
+  return ordinals;
+}
+
+CellBox some_box(const std::vector<uint64_t>& cells) {
+  CellBox box;
+  for (const uint64_t extent : cells) {
+    box.offset.push_back(*rc::gen::inRange<uint64_t>(0, extent + 1));
+    box.cells.push_back(*rc::gen::inRange<uint64_t>(0, extent - box.offset.back() + 1));
+  }
+  return box;
+}
+
+std::vector<uint64_t> some_array() {
+  const auto dimensions = *rc::gen::inRange<size_t>(0, 5);
+  return *rc::gen::container<std::vector<uint64_t>>(dimensions, rc::gen::inRange<uint64_t>(1, 6));
+}
+
+TEST(CellBox, LiesInAnArrayOnlyIfAllOfItDoes) {
+  EXPECT_TRUE(lies_in({{1, 2}, {3, 4}}, {4, 6}));
+  EXPECT_FALSE(lies_in({{1, 3}, {3, 4}}, {4, 6}));
+  EXPECT_FALSE(lies_in({{UINT64_MAX, 0}, {3, 4}}, {4, 6}));
+  EXPECT_FALSE(lies_in({{1}, {3}}, {4, 6}));
+}
+
+RC_GTEST_PROP(CellBox, WithoutAHoleHasEachOtherCellOnce, ()) {
+  const std::vector<uint64_t> array = some_array();
+  const CellBox whole{std::vector<uint64_t>(array.size(), 0), array};
+  const CellBox box = some_box(array), hole = some_box(array);
+  const std::vector<uint64_t> of_box = ordinals_of(box, whole), of_hole = ordinals_of(hole, whole);
+  const std::set<uint64_t> holes(of_hole.begin(), of_hole.end());
+  std::multiset<uint64_t> wanted, got;
+  for (const uint64_t cell : of_box) {
+    if (!holes.contains(cell)) wanted.insert(cell);
+  }
+  for (const CellBox& rest : without(box, hole)) {
+    RC_ASSERT(!overlap(rest, hole));
+    for (const uint64_t cell : ordinals_of(rest, whole)) got.insert(cell);
+  }
+  RC_ASSERT(got == wanted);
+}
+
+RC_GTEST_PROP(CellBox, RunsBringEachCellToItsPlace, ()) {
+  const std::vector<uint64_t> array = some_array();
+  const CellBox whole{std::vector<uint64_t>(array.size(), 0), array};
+  const CellBox from = some_box(array), to = some_box(array);
+  const std::optional<CellBox> part = overlap(from, to);
+  std::vector<uint64_t> values(whole.cell_count());
+  std::iota(values.begin(), values.end(), 1);
+  auto cut = [&](const CellBox& box) {
+    std::vector<uint64_t> cut_out;
+    for (const uint64_t cell : ordinals_of(box, whole)) cut_out.push_back(values[cell]);
+    return cut_out;
+  };
+  const std::vector<uint64_t> source = cut(from), wanted = cut(to);
+  std::vector<uint64_t> target(to.cell_count(), 0);
+  if (part) {
+    const Status copied = for_each_cell_run(*part, from, to, [&](const CellRun& run) {
+      std::copy_n(source.begin() + static_cast<std::ptrdiff_t>(run.from), run.cells,
+                  target.begin() + static_cast<std::ptrdiff_t>(run.to));
+      return Status();
+    });
+    RC_ASSERT(copied.ok());
+  }
+  const std::vector<uint64_t> of_part = part ? cut(*part) : std::vector<uint64_t>();
+  const std::set<uint64_t> common(of_part.begin(), of_part.end());
+  for (size_t i = 0; i < wanted.size(); ++i) RC_ASSERT(target[i] == (common.contains(wanted[i]) ? wanted[i] : 0));
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cell_box.h"
+#include "format/image.h"
+#include "level/level.h"
+#include "snapshot/variable_table.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// What all ranks of a run have of one checkpoint, at one level.
+class CheckpointParts {
+ public:
+  virtual ~CheckpointParts() = default;
+  /// Of the run that made it.
+  virtual uint32_t rank_count() const = 0;
+  virtual const ImageTable& table(uint32_t rank) const = 0;
+  /// Bytes of a rank's image, checked. Any thread, but of one rank one at a time.
+  virtual Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) = 0;
+  /// What could not be had is told where it belongs: nothing new should rest on what is damaged.
+  virtual void note_faults() {}
+};
+
+/// Whether a rank can go on with what one rank has saved: an image of a run of as many ranks, in which each of the
+/// rank's variables lies where it does now.
+bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& table);
+
+/// What a rank wants of a checkpoint, taken from the parts of the ranks that made it, however many these were:
+///
+/// - Of a variable that says where it lies in the whole (ImageVariable::global_shape), the cells that the rank has now,
+///   each from the lowest rank that saved it.
+/// - Of anything else, if the run has as many ranks as the one before, what the rank of the same number saved.
+/// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks.
+/// - Of the rest, what all ranks have saved alike, as Redistribution says.
+///
+/// All of it is read by check(), and kept until it is loaded.
+class ReshapedImage final : public RankImage {
+ public:
+  /// invalid_argument: a variable is not in the checkpoint, or of another type or whole shape there, or what the ranks
+  /// saved of it differs and it does not say how it is to be divided; corrupt: the parts are not all there.
+  static Result<std::unique_ptr<RankImage>> plan(const RankWish& wish, std::unique_ptr<CheckpointParts> parts,
+                                                 size_t threads);
+
+  const ImageTable& table() const override { return table_; }
+  Status check() override;
+  Status read(uint64_t offset, MutableByteSpan into) override;
+
+ private:
+  /// Cells of a variable that one rank has.
+  struct Source {
+    uint32_t rank = 0;
+    CellBox part;             ///< of the whole array
+    CellBox from;             ///< what the rank has of it
+    uint64_t from_offset = 0;  ///< of that in the rank's image
+    CellBox to;               ///< what is wanted
+    size_t variable = 0;      ///< its ordinal
+  };
+  class Planner;
+
+  ReshapedImage(std::unique_ptr<CheckpointParts> parts, size_t threads) : parts_(std::move(parts)), threads_(threads) {}
+  Status fetch(const Source& source);
+
+  const std::unique_ptr<CheckpointParts> parts_;
+  const size_t threads_;
+  ImageTable table_;
+  std::vector<Source> sources_;  ///< by rank
+  Buffer image_;                 ///< once it was checked
+};
+
+}  // namespace varve
