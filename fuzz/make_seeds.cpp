@@ -52,7 +52,7 @@ void make_descriptions(const files::path& folder) {
 void make_layouts(const files::path& folder) {
   OfferedFiles offered;
   SaveOptions options;
-  options.group_size = 4;
+  options.ranks.group_size = 4;
   const auto groups = split_into_groups(find_files(sample("DD0006"), "", null_progress()).value(), options);
   Seeds offers(folder, "offers"), layouts(folder, "layout_codec");
   for (const auto& group : groups) {
@@ -83,7 +83,7 @@ void make_store(const files::path& folder) {
     test::write_file(saved / "notes/readme", "step " + std::to_string(step));
     if (step == 1) files::create_symlink("readme", saved / "notes/link");
     SaveOptions options = test::save_options("run", step);
-    options.group_size = 1;
+    options.ranks.group_size = 1;
     options.pack_bytes = 64_KiB;
     const Status done = save_folder(*store, saved.path(), options, test::layout_service()).status();
     if (!done.ok()) throw std::runtime_error(done.to_string());

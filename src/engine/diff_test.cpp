@@ -29,7 +29,7 @@ struct Diff : testing::Test {
   void save(uint64_t step, const ByteVector& bytes, const std::string& type) {
     test::write_file(folder / "x", bytes);
     SaveOptions options = test::save_options("run", step);
-    options.layouts.raw = RawDescription{ElementType::parse(type).value(), {}};
+    options.variables.layouts.raw = RawDescription{ElementType::parse(type).value(), {}};
     const Result<SaveReport> saved = save_folder(*store, folder.path(), options, test::layout_service());
     ASSERT_TRUE(saved.ok()) << saved.status().to_string();
   }

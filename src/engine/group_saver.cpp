@@ -340,7 +340,7 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
 
 /// All references of a file are in one leaf, which is bounded.
 bool GroupSaver::may_refer(const Stream& stream, const Reference& next) {
-  if (reference_counts_[stream.file] < context_.options.references_max || continues(stream.references, next))
+  if (reference_counts_[stream.file] < context_.options.tree.references_max || continues(stream.references, next))
     return true;
   if (stored_anew_.insert(stream.file).second) {
     context_.progress.warning(
@@ -357,7 +357,7 @@ Status GroupSaver::refer(Stream& stream, const Reference& next) {
   }
   stream.references.push_back(next);
   // Its leaf is written last. What that could not hold is refused before more is saved for nothing.
-  const uint64_t references_max = context_.options.references_max;
+  const uint64_t references_max = context_.options.tree.references_max;
   if (++reference_counts_[stream.file] <= references_max + references_max / 2) return {};
   return Status::resource_limit("a file is in more pieces than a set can hold; nothing was committed",
                                 group_.files[stream.file].path, Remedy::make_chunks_larger);
@@ -467,7 +467,7 @@ Result<GroupOutcome> save_group(const SaveContext& context, Source& source, uint
   VARVE_TRY(saver.store_chunks());
   VARVE_TRY(source.check_unchanged());
   GroupOutcome outcome = saver.take_outcome();
-  TreeWriter tree(group, packs, context.store.score(), arenas, context.options.node_bytes_max);
+  TreeWriter tree(group, packs, context.store.score(), arenas, context.options.tree.node_bytes_max);
   VARVE_ASSIGN(const NodeLink root, tree.write());
   VARVE_TRY(arenas.seal());
   outcome.record.root = root.score;

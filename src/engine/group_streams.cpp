@@ -59,7 +59,7 @@ class Describer {
   /// One that goes with the skeleton.
   bool is_small(const Variable& variable, uint64_t file_bytes) const {
     const uint64_t bytes = variable.stored_bytes();
-    return bytes < options_.small_bytes && bytes < file_bytes;
+    return bytes < options_.variables.small_bytes && bytes < file_bytes;
   }
 
   bool fits_into_leaf(const Layout& layout, uint64_t file_bytes) const {
@@ -69,7 +69,7 @@ class Describer {
     for (const Variable& variable : layout.variables) {
       if (is_small(variable, file_bytes)) continue;
       described += described_bytes(variable);
-      if (many) classes.insert(options_.match.class_key(variable, false));
+      if (many) classes.insert(options_.variables.match.class_key(variable, false));
     }
     return described <= kLayoutBytesMax && classes.size() <= kClassesPerFileMax;
   }
@@ -133,7 +133,7 @@ class Describer {
     const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
     stream.class_id = class_id(!aware_      ? "file_BYTES"
                                : small_file ? "small-files_BYTES"
-                                            : options_.match.class_key(variable, opaque_file));
+                                            : options_.variables.match.class_key(variable, opaque_file));
     file.class_of.push_back(stream.class_id);
     const ElementType type = storage_type(variable);
     if (type.bytes <= kTypedElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;

@@ -58,7 +58,7 @@ Result<SaveReport> save_new(const Store& store, const std::string& folder, std::
   std::deque<FolderSource> folders;
   std::vector<Source*> sources;
   for (std::vector<SourceFile>& group : split_into_groups(std::move(files), options)) {
-    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.layouts));
+    sources.push_back(&folders.emplace_back(folder, std::move(group), layouts, options.variables.layouts));
   }
   return save_groups(store, sources, name, options, progress, publish);
 }
@@ -70,7 +70,7 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   // Before the folder is gone through.
   VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
   VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
-  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.rank_regex, progress));
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.ranks.rank_regex, progress));
   return save_new(store, folder, std::move(files), name, options, layouts, progress,
                   [&](WriterLease& lease, const SetRecord& record) -> Status {
                     VARVE_TRY(check_unchanged(folder, self));
@@ -115,9 +115,9 @@ SetRecord describe(const std::vector<Source*>& sources, const SetName& name, con
   record.scheme = scheme_name(options.scheme);
   record.policy = options.codec.name();
   record.chunker = chunker_name(options.chunker);
-  record.match = options.match.text();
-  record.run = options.run;
-  record.run_ranks = options.run_ranks;
+  record.match = options.variables.match.text();
+  record.run = options.made_by.run;
+  record.run_ranks = options.made_by.run_ranks;
   std::set<int64_t> ranks;
   for (const Source* source : sources) {
     for (const SourceFile& file : source->files()) {
@@ -154,7 +154,8 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
     if (i == 0) {
       VARVE_ASSIGN(lease, WriterLease::acquire(store));
     } else {
-      VARVE_ASSIGN(report.record.number, options.number ? *options.number : Catalog(store).next_number(name.job));
+      VARVE_ASSIGN(report.record.number,
+                   options.made_by.number ? *options.made_by.number : Catalog(store).next_number(name.job));
     }
     return {};
   }));
@@ -202,7 +203,7 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
 }  // namespace
 
 Status check_save_options(const SaveOptions& options) {
-  if (options.group_size == 0) return Status::invalid_argument("a group has at least one rank", "group_size 0");
+  if (options.ranks.group_size == 0) return Status::invalid_argument("a group has at least one rank", "group_size 0");
   if (options.pack_bytes < 64_KiB || options.pack_bytes > kPackBytesMax / 4) {
     return Status::invalid_argument("packs have 64 KiB to 16 MiB", std::to_string(options.pack_bytes));
   }
@@ -223,8 +224,8 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
     if (file.rank >= 0) ranks.insert(file.rank);
   }
   const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
-  size_t group_size = options.group_size;
-  if (options.smaller_groups)
+  size_t group_size = options.ranks.group_size;
+  if (options.ranks.smaller_groups)
     group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
   std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
   for (SourceFile& file : files) {
@@ -374,7 +375,7 @@ class TogetherSaver {
     VARVE_TRY(Catalog(store_).check_is_new(plan_.name, {Remedy::choose_another_step, plan_.name.to_string()}));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
     VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
-    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.rank_regex, progress_));
+    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.ranks.rank_regex, progress_));
     plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
     return {};
   }
@@ -397,7 +398,7 @@ class TogetherSaver {
       const uint32_t process = shares.take(bytes_of(files));
       has_part[process] = true;
       if (process != ranks_.rank()) continue;
-      sources_.push_back(&folders_.emplace_back(folder_, std::move(files), layouts_, options_.layouts));
+      sources_.push_back(&folders_.emplace_back(folder_, std::move(files), layouts_, options_.variables.layouts));
     }
     const auto own = has_part.begin() + static_cast<ptrdiff_t>(ranks_.rank());
     part_ = {plan_.name, plan_.run, static_cast<uint32_t>(std::count(has_part.begin(), own, true)),

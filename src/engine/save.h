@@ -23,31 +23,51 @@
 
 namespace varve {
 
-struct SaveOptions {
-  std::string job;               ///< empty: the name of the folder that holds the saved one
-  std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
-  uint32_t group_size = 32;      ///< ranks whose data are laid together in one arena
-  bool smaller_groups = false;   ///< rather than leave one of several processes without a group
-  Scheme scheme = Scheme::aware;
-  uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
-  CodecPolicy codec;
-  ChunkerOptions chunker;
-  MatchRule match;
+/// Which ranks are laid together.
+struct RankGrouping {
+  std::string rank_regex;       ///< empty: find ranks by the numbers in the names
+  uint32_t group_size = 32;     ///< ranks whose data are laid together in one arena
+  bool smaller_groups = false;  ///< rather than leave one of several processes without a group
+};
+
+/// How variables are found, and which of them are alike.
+struct VariableRules {
   LayoutReadOptions layouts;
-  std::string rank_regex;           ///< empty: find ranks by the numbers in the names
-  uint64_t memory_bytes = 512_MiB;  ///< what the engine holds at most, about
-  uint32_t thread_count = 0;        ///< 0: as many as processors
-  uint64_t pack_bytes = 1_MiB;      ///< raw bytes of a pack
-  uint64_t small_bytes = 100;       ///< variables below it go with the skeleton (mcrEngine, section VI)
+  MatchRule match;
+  uint64_t small_bytes = 100;  ///< variables below it go with the skeleton (mcrEngine, section VI)
+};
+
+/// What the tree of a group may hold.
+struct TreeLimits {
   /// References of one file to what is in pieces, in the store or in the file: beyond, it is stored anew. A file of
   /// half as many more is refused.
   uint64_t references_max = 8'000'000;
   uint64_t node_bytes_max = kPackBytesMax;  ///< a longer leaf is cut into pieces
-  bool direct_io = true;                    ///< bypass the page cache when writing arenas
-  std::optional<uint64_t> number{};         ///< SetRecord::number; none: the job's next one in the store
-  UniqueId run{};                           ///< SetRecord::run
-  uint64_t run_ranks = 0;                   ///< SetRecord::run_ranks
-  std::set<ArenaId> avoided_arenas;         ///< nothing that is in them is referred to, but stored anew
+};
+
+/// What a set's record says of the run that made it.
+struct RunOfSet {
+  std::optional<uint64_t> number{};  ///< SetRecord::number; none: the job's next one in the store
+  UniqueId run{};                    ///< SetRecord::run
+  uint64_t run_ranks = 0;            ///< SetRecord::run_ranks
+};
+
+struct SaveOptions {
+  std::string job;               ///< empty: the name of the folder that holds the saved one
+  std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
+  RankGrouping ranks;
+  VariableRules variables;
+  Scheme scheme = Scheme::aware;
+  uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
+  CodecPolicy codec;
+  ChunkerOptions chunker;
+  uint64_t pack_bytes = 1_MiB;  ///< raw bytes of a pack
+  TreeLimits tree;
+  uint64_t memory_bytes = 512_MiB;  ///< what the engine holds at most, about
+  uint32_t thread_count = 0;        ///< 0: as many as processors
+  bool direct_io = true;            ///< bypass the page cache when writing arenas
+  RunOfSet made_by;
+  std::set<ArenaId> avoided_arenas;  ///< nothing that is in them is referred to, but stored anew
 };
 
 struct SaveReport {

@@ -66,7 +66,7 @@ struct SavePart : testing::Test {
   }
   static SaveOptions options() {
     SaveOptions options = test::save_options("", 0);
-    options.small_bytes = 0;
+    options.variables.small_bytes = 0;
     return options;
   }
   Result<SetRecord> save(Source& source, const PartName& name) { return save_part(*store, source, name, options()); }

@@ -59,7 +59,7 @@ TEST_F(SaveRestore, StoresAFileAnewWhoseContentsAreInTooManyPieces) {
     std::vector<std::string> subjects;
   } warnings;
   SaveOptions options = test::save_options("run", 7);
-  options.references_max = 8;
+  options.tree.references_max = 8;
   const Result<SaveReport> saved = save_folder(*store, source, options, test::layout_service(), warnings);
   ASSERT_TRUE(saved.ok()) << saved.status().to_string();
   EXPECT_LE(saved->known_bytes, 8 * block);
@@ -98,10 +98,10 @@ TEST_F(SaveRestore, RefusesOptionsThatMakeNoSense) {
     change(options);
     return save_folder(*store, source, options, test::layout_service()).status().code();
   };
-  EXPECT_EQ(code_with([](SaveOptions& o) { o.group_size = 0; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.ranks.group_size = 0; }), StatusCode::invalid_argument);
   EXPECT_EQ(code_with([](SaveOptions& o) { o.pack_bytes = 1; }), StatusCode::invalid_argument);
   EXPECT_EQ(code_with([](SaveOptions& o) { o.pack_bytes = 1_GiB; }), StatusCode::invalid_argument);
-  EXPECT_EQ(code_with([](SaveOptions& o) { o.rank_regex = "("; }), StatusCode::invalid_argument);
+  EXPECT_EQ(code_with([](SaveOptions& o) { o.ranks.rank_regex = "("; }), StatusCode::invalid_argument);
   EXPECT_EQ(code_with([](SaveOptions& o) { o.chunker.bytes_average = 7; }), StatusCode::invalid_argument);
   EXPECT_EQ(code_with([](SaveOptions& o) { o.step = 7; }), StatusCode::already_exists);
   EXPECT_EQ(
@@ -121,7 +121,7 @@ TEST_F(SaveRestore, SavesTheSameFolderAgainForNextToNothing) {
 
 TEST_F(SaveRestore, MakesAGroupOfSoManyRanks) {
   SaveOptions options = test::save_options("run", 7);
-  options.group_size = 2;
+  options.ranks.group_size = 2;
   for (int rank = 0; rank < 5; ++rank) test::write_file(source + "/rank" + std::to_string(rank), std::to_string(rank));
   const Result<SaveReport> saved = save_folder(*store, source, options, test::layout_service());
   ASSERT_TRUE(saved.ok());

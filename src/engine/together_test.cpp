@@ -70,7 +70,7 @@ struct Together : testing::TestWithParam<uint32_t> {
   }
   Status save(const Store& store, Communicator& ranks, bool smaller_groups = true, uint64_t step = 7) {
     SaveOptions options = test::save_options("run", step);
-    options.smaller_groups = smaller_groups;
+    options.ranks.smaller_groups = smaller_groups;
     const Result<SaveReport> report =
         save_folder_together(store, source.path(), options, test::layout_service(), ranks);
     EXPECT_TRUE(!report.ok() || report->record.name == (SetName{"run", step}));

@@ -508,7 +508,7 @@ struct Recoding : Transferring {
       test::write_file(folder / ("rank" + std::to_string(rank) + ".dat"), smooth_field(200, rank + 1));
     test::write_file(folder / "notes.txt", test::random_bytes(3000, 9));
     SaveOptions options = test::save_options("run", 1);
-    options.layouts.raw = parse_raw_description("f64:200,200").value();
+    options.variables.layouts.raw = parse_raw_description("f64:200,200").value();
     options.codec = CodecPolicy::parse("zstd:1").value();
     ASSERT_TRUE(save_folder(*from, folder.path(), options, test::layout_service()).ok());
     saved = test::snapshot_of(folder.path());
@@ -550,7 +550,7 @@ TEST_F(Recoding, IsAsGoodAsIfTheSetHadBeenSavedThatWay) {
   MemoryFileSystem fs;
   const auto store = new_store(fs);
   SaveOptions options = test::save_options("run", 1);
-  options.layouts.raw = parse_raw_description("f64:200,200").value();
+  options.variables.layouts.raw = parse_raw_description("f64:200,200").value();
   options.codec = CodecPolicy::parse("best").value();
   const Result<SaveReport> direct = save_folder(*store, folder.path(), options, test::layout_service());
   ASSERT_TRUE(direct.ok());
@@ -585,7 +585,7 @@ TEST_F(Recoding, OnSeveralThreadsIsTheSame) {
 TEST_F(Recoding, WorksOnPacksThatWereThinned) {
   test::write_file(folder / "rank0.dat", smooth_field(200, 5));
   SaveOptions options = test::save_options("run", 2);
-  options.layouts.raw = parse_raw_description("f64:200,200").value();
+  options.variables.layouts.raw = parse_raw_description("f64:200,200").value();
   options.codec = CodecPolicy::parse("zstd:1").value();
   ASSERT_TRUE(save_folder(*from, folder.path(), options, test::layout_service()).ok());
   ASSERT_TRUE(Catalog(*from).remove({"run", 1}).ok());

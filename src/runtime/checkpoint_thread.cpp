@@ -245,7 +245,7 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& 
   auto save_metered = [&] {
     const ProcessorMeter::Scope metered(&meter);
     SaveOptions options = duty_.save;
-    options.number = levels.number;
+    options.made_by.number = levels.number;
     options.avoided_arenas = notes_.avoided();
     return save_part(store_, source, duty_.group.part_of(step), options, progress_);
   };

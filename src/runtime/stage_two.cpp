@@ -68,9 +68,9 @@ CheckpointDuty StageTwo::make_duty() const {
   duty.save.codec = settings_.saving.codec;
   duty.save.memory_bytes = settings_.saving.memory_bytes;
   duty.save.thread_count = worker_count(settings_, stage_one_);
-  duty.save.small_bytes = 0;  // each variable keeps its description
-  duty.save.run = world_.run;
-  duty.save.run_ranks = world_.ranks.rank_count();
+  duty.save.variables.small_bytes = 0;  // each variable keeps its description
+  duty.save.made_by.run = world_.run;
+  duty.save.made_by.run_ranks = world_.ranks.rank_count();
   duty.retention = nearest_rules(levels_);
   duty.wait_seconds = settings_.snapshots.wait_limit;
   duty.group_name = [&plan, of_node = world_.has_node_level](uint32_t ordinal) {

@@ -247,7 +247,7 @@ struct Failing : InABucket {
 TEST_F(Failing, OfSeveralArenasCommitsNothing) {
   const auto store = Store::open(*own).value();
   SaveOptions options = test::save_options("run", 1);
-  options.group_size = 1;
+  options.ranks.group_size = 1;
   options.thread_count = 4;
   refuse(HttpMethod::put, "/arenas/", 1);
   EXPECT_FALSE(save_folder(*store, folder.path(), options, test::layout_service()).ok());

@@ -46,7 +46,7 @@ struct AtOnce : testing::TestWithParam<bool> {
       const SetName name{"job" + std::to_string(writer), static_cast<uint64_t>(round)};
       const uint64_t i = random() % kSourceCount;
       SaveOptions options = test::save_options(name.job, name.step);
-      options.group_size = 1;
+      options.ranks.group_size = 1;
       options.thread_count = 2;
       const Status saved = save_folder(*store, source(i), options, test::layout_service()).status();
       if (saved.code() == StatusCode::busy) continue;  // given up for dead three times
@@ -68,7 +68,7 @@ struct AtOnce : testing::TestWithParam<bool> {
       const SetName name{"job" + std::to_string(writer), static_cast<uint64_t>(round)};
       const uint64_t i = random() % kSourceCount;
       SaveOptions options = test::save_options(name.job, name.step);
-      options.group_size = 1;
+      options.ranks.group_size = 1;
       const auto groups = split_into_groups(find_files(source(i), "", null_progress()).value(), options);
       const auto count = static_cast<uint32_t>(groups.size());
       std::vector<std::thread> members;

@@ -51,7 +51,7 @@ class Sources {
   /// Saves a folder under another name or its own.
   Status save(const Store& store, uint64_t folder, const std::string& job, uint64_t step) const {
     SaveOptions options = test::save_options(job, step);
-    options.group_size = size_.group_size;
+    options.ranks.group_size = size_.group_size;
     options.pack_bytes = size_.pack_bytes;
     return save_folder(store, of(folder), options, test::layout_service()).status();
   }
@@ -157,8 +157,8 @@ struct Interrupted : testing::Test {
       const Store& store, uint64_t step, IfExists if_exists,
       const std::function<Status()>& between = [] { return Status(); }) {
     SaveOptions options = test::save_options("run", step);
-    options.group_size = 1;
-    VARVE_ASSIGN(auto files, find_files(sources->of(step), options.rank_regex, null_progress()));
+    options.ranks.group_size = 1;
+    VARVE_ASSIGN(auto files, find_files(sources->of(step), options.ranks.rank_regex, null_progress()));
     const auto groups = split_into_groups(std::move(files), options);
     for (uint32_t ordinal = 0; ordinal < groups.size(); ++ordinal) {
       FolderSource source(sources->of(step), groups[ordinal], test::layout_service(), {});

@@ -36,7 +36,7 @@ ByteVector bytes_in_pieces(uint64_t pieces, uint64_t seed) {
 SaveOptions cutting(const std::string& job, uint64_t step, uint64_t node_bytes_max) {
   SaveOptions options = test::save_options(job, step);
   options.chunker = {.kind = ChunkerKind::fixed, .bytes_average = kChunkBytes};
-  options.node_bytes_max = node_bytes_max;
+  options.tree.node_bytes_max = node_bytes_max;
   return options;
 }
 
@@ -155,7 +155,7 @@ TEST_F(LongLeaf, OfTooManyPiecesIsRefusedBeforeTheRestIsSaved) {
   const ByteVector bytes = bytes_in_pieces(9000, 3);
   test::write_file(large.path() + "/rank0.dat", bytes);
   SaveOptions options = cutting("run", 3, 1000);
-  options.references_max = 100;
+  options.tree.references_max = 100;
   const Status refused = save_folder(*store, large.path(), options, test::layout_service(), progress).status();
   EXPECT_EQ(refused.code(), StatusCode::resource_limit) << refused.to_string();
   EXPECT_LT(progress.done, bytes.size() / 2);

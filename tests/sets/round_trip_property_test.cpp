@@ -61,11 +61,11 @@ SaveOptions arbitrary_options(uint64_t step) {
   way.chunker =
       *rc::gen::element<std::string>("fixed:64", "fixed:1000", "fixed:8192", "gear:256", "gear:4096", "rabin:512");
   SaveOptions options = test::options_of(way, "job", step);
-  options.group_size = *rc::gen::inRange<uint32_t>(1, 5);
+  options.ranks.group_size = *rc::gen::inRange<uint32_t>(1, 5);
   options.block_bytes = *rc::gen::inRange<uint64_t>(1, 100'000);
   options.pack_bytes = *rc::gen::inRange<uint64_t>(64_KiB, 256_KiB);
-  options.small_bytes = *rc::gen::inRange<uint64_t>(0, 1000);
-  options.match = MatchRule::parse(*rc::gen::element<std::string>("digits", "exact", "Group[0-9]")).value();
+  options.variables.small_bytes = *rc::gen::inRange<uint64_t>(0, 1000);
+  options.variables.match = MatchRule::parse(*rc::gen::element<std::string>("digits", "exact", "Group[0-9]")).value();
   options.thread_count = *rc::gen::inRange<uint32_t>(1, 4);
   return options;
 }

@@ -24,7 +24,7 @@ class SeriesFolder {
 
   static StudySeries open_at(const std::string& path, const std::string& raw = {}) {
     SaveOptions options;
-    if (!raw.empty()) options.layouts.raw = parse_raw_description(raw).value();
+    if (!raw.empty()) options.variables.layouts.raw = parse_raw_description(raw).value();
     const Result<std::vector<SetPlace>> places = find_series({path});
     EXPECT_TRUE(places.ok()) << places.status().to_string();
     Result<StudySeries> series = open_series(*places, options, layout_service(), null_progress());

@@ -28,13 +28,13 @@ void declare_rank_regex(Arguments& arguments, std::string& into, const std::stri
 }
 
 void SaveArguments::declare_grouping(Arguments& arguments) {
-  declare_rank_regex(arguments, options.rank_regex,
+  declare_rank_regex(arguments, options.ranks.rank_regex,
                      "regular expression whose first group is the rank in a file's path (default: the number that "
                      "differs among files)");
   arguments.count("--group-size", "G", group_size_,
                   "ranks whose data are laid together (default: 32; fewer if several processes save)");
   auto take_raw = [this](const std::string& text) -> Status {
-    VARVE_ASSIGN(options.layouts.raw, parse_raw_description(text));
+    VARVE_ASSIGN(options.variables.layouts.raw, parse_raw_description(text));
     return {};
   };
   arguments.value(
@@ -66,7 +66,7 @@ void SaveArguments::declare_shrinking(Arguments& arguments) {
                   "one codec chain for all data, e.g. store (no compression), lorenzo+shuffle+zstd:1, or paper "
                   "(mcrEngine's choice)");
   auto take_match = [this](const std::string& text) -> Status {
-    VARVE_ASSIGN(options.match, MatchRule::parse(text));
+    VARVE_ASSIGN(options.variables.match, MatchRule::parse(text));
     return {};
   };
   arguments.value(
@@ -84,8 +84,8 @@ void SaveArguments::declare_shrinking(Arguments& arguments) {
 Result<SaveOptions> SaveArguments::take(bool several) const {
   if (effort_given_ && codec_given_) return Status::invalid_argument("--effort and --codec exclude one another");
   SaveOptions taken = options;
-  taken.smaller_groups = several && group_size_ == 0;
-  if (group_size_ > 0) taken.group_size = group_size_;
+  taken.ranks.smaller_groups = several && group_size_ == 0;
+  if (group_size_ > 0) taken.ranks.group_size = group_size_;
   return taken;
 }
 

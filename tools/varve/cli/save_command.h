@@ -5,7 +5,7 @@
 
 namespace varve::cli {
 
-/// --rank-regex, as SaveOptions::rank_regex.
+/// --rank-regex, as RankGrouping::rank_regex.
 void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help);
 
 /// The options that say how a set is stored, for all commands that save sets.

@@ -290,14 +290,14 @@ class StudyCommand final : public Command {
     arguments.memory("--memory", options_.memory_bytes, "memory to use at most, about (default: 512MiB)");
     arguments.threads(options_.thread_count, "threads (default: one per processor)");
     arguments.count("--group-size", "G", options_.group_size, "ranks whose data are laid together (default: 32)");
-    declare_rank_regex(arguments, save_.rank_regex, "how a file's path tells its rank, as in save");
+    declare_rank_regex(arguments, save_.ranks.rank_regex, "how a file's path tells its rank, as in save");
     auto take_match = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(save_.match, MatchRule::parse(text));
+      VARVE_ASSIGN(save_.variables.match, MatchRule::parse(text));
       return {};
     };
     arguments.value("--match", "RULE", take_match, "which variables mean the same, as in save");
     auto take_raw = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(save_.layouts.raw, parse_raw_description(text));
+      VARVE_ASSIGN(save_.variables.layouts.raw, parse_raw_description(text));
       return {};
     };
     arguments.value("--raw", "TYPE:NX,NY,NZ", take_raw, "what files of unknown format hold, as in save");

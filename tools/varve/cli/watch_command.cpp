@@ -260,7 +260,7 @@ class WatchCommand final : public Command {
     }
     VARVE_ASSIGN(SaveOptions saving, saving_.take(false));
     if (saving.thread_count == 0) saving.thread_count = 1;
-    options_.rank_regex = saving.rank_regex;
+    options_.rank_regex = saving.ranks.rank_regex;
     // It forks, so it comes before any thread.
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start());
     Target target;
@@ -272,7 +272,7 @@ class WatchCommand final : public Command {
     duty.save = [&](const FoundSet& set, const SetName& name, ProgressSink& progress) -> Result<SaveReport> {
       up_to_date_.erase(name.job);
       if (node_count_ == 0) return save_files(*target.store, set.folder, set.files, name, saving, *layouts, progress);
-      FolderSource source(set.folder, set.files, *layouts, saving.layouts);
+      FolderSource source(set.folder, set.files, *layouts, saving.variables.layouts);
       const SetOffer offer{name, node_name(), node_count_, saving};
       VARVE_TRY(offer_set(*target.place->servers().front(), offer, source, progress));
       SaveReport report;

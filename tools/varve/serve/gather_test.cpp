@@ -57,7 +57,7 @@ struct Gathering : testing::Test {
     set.name = {"run", 7};
     set.node = name;
     set.node_count = nodes;
-    set.options.group_size = 3;
+    set.options.ranks.group_size = 3;
     return offer_set(*link, set, source);
   }
   std::vector<Status> offer_all(size_t nodes) {
@@ -90,7 +90,7 @@ TEST_F(Gathering, StoresWhatASaveOfAllFilesStores) {
   SaveOptions options;
   options.job = "run";
   options.step = 7;
-  options.group_size = 3;
+  options.ranks.group_size = 3;
   const auto saved = save_folder(*beside, folders / "all", options, test::layout_service());
   ASSERT_TRUE(saved.ok());
   const uint64_t gathered = Catalog(*store()).read({"run", 7})->stored_bytes();
@@ -257,7 +257,7 @@ TEST_F(Gathering, ReadsOffersBackAndRefusesDamagedOnes) {
   write_ranks(1, 5, 100);
   std::filesystem::create_symlink("data.0", node(0) + "/out/link");
   OfferedFiles offered;
-  offered.options.group_size = 5;
+  offered.options.ranks.group_size = 5;
   offered.files = scan_source_tree(node(0), null_progress()).value();
   FolderSource source(node(0), offered.files, test::layout_service(), {});
   offered.layouts = source.layouts(null_progress()).value();

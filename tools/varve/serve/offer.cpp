@@ -14,9 +14,9 @@ void put_options(ByteWriter& out, const SaveOptions& options) {
   out.text(scheme_name(options.scheme));
   out.text(options.codec.name());
   out.text(chunker_name(options.chunker));
-  out.text(options.match.text());
+  out.text(options.variables.match.text());
   for (const uint64_t number :
-       {options.block_bytes, uint64_t{options.group_size}, options.pack_bytes, options.small_bytes})
+       {options.block_bytes, uint64_t{options.ranks.group_size}, options.pack_bytes, options.variables.small_bytes})
     out.varint(number);
 }
 
@@ -29,14 +29,14 @@ Result<SaveOptions> get_options(ByteReader& in) {
   VARVE_ASSIGN(const std::string_view chunker, in.text());
   VARVE_ASSIGN(options.chunker, parse_chunker(chunker));
   VARVE_ASSIGN(const std::string_view match, in.text());
-  VARVE_ASSIGN(options.match, MatchRule::parse(std::string(match)));
+  VARVE_ASSIGN(options.variables.match, MatchRule::parse(std::string(match)));
   VARVE_ASSIGN(options.block_bytes, in.varint());
   VARVE_ASSIGN(const uint64_t group_size, in.varint());
   VARVE_ASSIGN(options.pack_bytes, in.varint());
-  VARVE_ASSIGN(options.small_bytes, in.varint());
+  VARVE_ASSIGN(options.variables.small_bytes, in.varint());
   if (group_size == 0 || group_size > kGroupSizeMax || options.block_bytes > 1_GiB)
     return Status::corrupt("impossible options of a set");
-  options.group_size = static_cast<uint32_t>(group_size);
+  options.ranks.group_size = static_cast<uint32_t>(group_size);
   return options;
 }
 

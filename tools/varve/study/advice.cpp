@@ -25,7 +25,7 @@ class Adviser {
       : series_(series), options_(options), progress_(progress) {
     plan_ = SamplePlan::of(series, options.sample_bytes, options.group_size);
     base_ = series.options;
-    base_.group_size = options.group_size;
+    base_.ranks.group_size = options.group_size;
     base_.memory_bytes = options.memory_bytes;
     base_.thread_count = options.thread_count;
   }

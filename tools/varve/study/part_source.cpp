@@ -119,7 +119,7 @@ std::vector<std::vector<uint32_t>> groups_of(const StudySet& set, uint32_t group
   for (uint32_t i = 0; i < set.files.size(); ++i) ordinals.emplace(set.files[i].path, i);
   std::vector<std::vector<uint32_t>> groups;
   SaveOptions options;
-  options.group_size = group_size;
+  options.ranks.group_size = group_size;
   for (const std::vector<SourceFile>& files : split_into_groups(set.files, options)) {
     groups.emplace_back();
     for (const SourceFile& file : files) groups.back().push_back(ordinals.at(file.path));

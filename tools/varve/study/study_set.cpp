@@ -106,8 +106,8 @@ Result<StudySet> open_set(const SetPlace& place, const SaveOptions& options, Lay
   set.label = place.label;
   VARVE_ASSIGN(set.files, scan_source_tree(place.folder, progress));
   if (!place.file.empty()) std::erase_if(set.files, [&](const SourceFile& file) { return file.path != place.file; });
-  VARVE_TRY(assign_ranks(set.files, options.rank_regex));
-  FolderSource source(place.folder, set.files, layouts, options.layouts);
+  VARVE_TRY(assign_ranks(set.files, options.ranks.rank_regex));
+  FolderSource source(place.folder, set.files, layouts, options.variables.layouts);
   VARVE_ASSIGN(set.group, describe_streams(source, options, progress));
   if (set.group.raw_bytes == 0) return Status::invalid_argument("a set without a byte cannot be studied", place.folder);
   // The files are copied, since a set may be moved.

@@ -67,7 +67,7 @@ class TrialSaver {
     std::vector<std::unique_ptr<PartSource>> parts;
     std::vector<Source*> sources;
     uint64_t saved_bytes = 0;
-    for (const std::vector<uint32_t>& files : groups_of(set, options_.group_size)) {
+    for (const std::vector<uint32_t>& files : groups_of(set, options_.ranks.group_size)) {
       parts.push_back(std::make_unique<PartSource>(set, plan_, files));
       sources.push_back(parts.back().get());
       saved_bytes += parts.back()->bytes();

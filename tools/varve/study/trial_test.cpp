@@ -69,7 +69,7 @@ TEST(TrialSave, AgreesWithARealSaveOfConstructedSeries) {
   SaveOptions options = series.options;
   options.chunker = parse_chunker("gear:8192").value();
   options.codec = CodecPolicy::parse("best").value();
-  options.group_size = 2;
+  options.ranks.group_size = 2;
   expect_agreement(folder.path(), series, options);
 }
 

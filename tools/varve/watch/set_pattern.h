@@ -62,7 +62,7 @@ struct FoundSet {
 /// removal has left without (put_back_unremoved()). One thread at a time.
 class SetFinder {
  public:
-  /// `rank_regex` as SaveOptions::rank_regex; of use if the pattern has no {rank}.
+  /// `rank_regex` as RankGrouping::rank_regex; of use if the pattern has no {rank}.
   SetFinder(std::string folder, SetPattern pattern, std::string rank_regex)
       : folder_(std::move(folder)), pattern_(std::move(pattern)), rank_regex_(std::move(rank_regex)) {}
 

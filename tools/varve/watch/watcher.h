@@ -16,7 +16,7 @@ struct WatchOptions {
   std::vector<std::string> folders;
   SetPattern pattern;
   std::string job;         ///< of all sets; empty: the name of the watched folder
-  std::string rank_regex;  ///< SaveOptions::rank_regex
+  std::string rank_regex;  ///< RankGrouping::rank_regex
   Completeness completeness;
   double quiet_seconds = 10;   ///< how long nothing must have changed
   double rescan_seconds = 60;  ///< how often everything is looked at, whatever the system tells of changes
