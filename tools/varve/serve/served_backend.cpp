@@ -383,7 +383,8 @@ class SmallDraft final : public ContentsDraft {
   }
 
   Status become(const std::string& name, IfExists if_exists) VARVE_REQUIRES(mutex) override {
-    VARVE_TRY(if_exists == IfExists::replace ? backend_.records().replace(name, contents_) : backend_.records().publish(name, contents_));
+    VARVE_TRY(if_exists == IfExists::replace ? backend_.records().replace(name, contents_)
+                                             : backend_.records().publish(name, contents_));
     if (stored_) backend_.remove_if_there(name_).ignore("a leftover draft is harmless");
     return {};
   }
@@ -659,7 +660,8 @@ Status ServedBackend::rename_small(const std::string& from, const std::string& t
     VARVE_TRY(contents.status());
     // The second time it is this one's own.
     const bool may_replace = tries > 0 || if_exists == IfExists::replace;
-    VARVE_TRY(may_replace ? backend_.records().replace(full(to), *contents) : backend_.records().publish(full(to), *contents));
+    VARVE_TRY(may_replace ? backend_.records().replace(full(to), *contents)
+                          : backend_.records().publish(full(to), *contents));
     VARVE_TRY(backend_.records().remove_unchanged(full(from), *contents));
     const Status there = backend_.status(full(from)).status();
     if (there.code() == StatusCode::not_found) return {};
