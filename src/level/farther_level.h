@@ -96,7 +96,7 @@ class LevelPush {
   ProgressSink* progress_;  ///< that, or the caller's
   Retention retention_;
   const Store* to_ = nullptr;  ///< once it was reached; the thread's, until it has ended
-  WaitingParts parts_;       ///< the thread's, until it has ended
+  WaitingParts parts_;         ///< the thread's, until it has ended
   PushQueue queue_;
   Thread thread_;
 };

@@ -35,8 +35,9 @@ CellBox global_box(const ImageVariable& variable) {
 }
 
 const ImageVariable* find_variable(const ImageTable& table, const std::string& name) {
-  const auto found = std::lower_bound(table.variables.begin(), table.variables.end(), name,
-                                      [](const ImageVariable& at, const std::string& wanted) { return at.name < wanted; });
+  const auto found =
+      std::lower_bound(table.variables.begin(), table.variables.end(), name,
+                       [](const ImageVariable& at, const std::string& wanted) { return at.name < wanted; });
   return found != table.variables.end() && found->name == name ? &*found : nullptr;
 }
 
@@ -115,9 +116,10 @@ class ReshapedImage::Planner {
     if (!wanted.empty()) missing.push_back(wanted);
     for (const auto& [rank, part] : saved) {
       if (part->global_shape.empty()) {
-        return of_variable(variable.name, fmt::format("rank {} has not said, when it saved it, where its part lies in "
-                                                      "the whole",
-                                                      rank),
+        return of_variable(variable.name,
+                           fmt::format("rank {} has not said, when it saved it, where its part lies in "
+                                       "the whole",
+                                       rank),
                            "start as many ranks as before, and save it once with ArrayShape::global_cells");
       }
       const CellBox has = global_box(*part);
@@ -134,8 +136,8 @@ class ReshapedImage::Planner {
       missing = std::move(still_missing);
     }
     if (missing.empty()) return {};
-    return of_variable(variable.name,
-                       fmt::format("no rank has saved its cells from ({}) on", fmt::join(missing.front().offset, ", ")));
+    return of_variable(variable.name, fmt::format("no rank has saved its cells from ({}) on",
+                                                  fmt::join(missing.front().offset, ", ")));
   }
 
   /// As many ranks as before: what the same rank had.
@@ -206,12 +208,13 @@ class ReshapedImage::Planner {
   }
 
   Status divided_how(const std::string& name, bool any_size) const {
-    return of_variable(name,
-                       fmt::format("the checkpoint is of {} ranks, this run has {}, and nothing says what of it is whose",
-                                   parts_.rank_count(), wish_.rank_count),
-                       any_size ? "call Session::redistribute() for it, or start as many ranks as before"
-                                : "protect it with ArrayShape::global_cells and global_offset, or start as many ranks "
-                                  "as before");
+    return of_variable(
+        name,
+        fmt::format("the checkpoint is of {} ranks, this run has {}, and nothing says what of it is whose",
+                    parts_.rank_count(), wish_.rank_count),
+        any_size ? "call Session::redistribute() for it, or start as many ranks as before"
+                 : "protect it with ArrayShape::global_cells and global_offset, or start as many ranks "
+                   "as before");
   }
 
   const RankWish& wish_;

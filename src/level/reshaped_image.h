@@ -54,11 +54,11 @@ class ReshapedImage final : public RankImage {
   /// Cells of a variable that one rank has.
   struct Source {
     uint32_t rank = 0;
-    CellBox part;             ///< of the whole array
-    CellBox from;             ///< what the rank has of it
+    CellBox part;              ///< of the whole array
+    CellBox from;              ///< what the rank has of it
     uint64_t from_offset = 0;  ///< of that in the rank's image
-    CellBox to;               ///< what is wanted
-    size_t variable = 0;      ///< its ordinal
+    CellBox to;                ///< what is wanted
+    size_t variable = 0;       ///< its ordinal
   };
   class Planner;
 

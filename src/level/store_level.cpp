@@ -94,7 +94,8 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
     if (is_same_part(wish, wish.rank_count, image->table())) return std::unique_ptr<RankImage>(std::move(image));
   }
   VARVE_ASSIGN(auto images, StoredImage::open_all(**opened, world_.clock, record, spec_.is_of_node()));
-  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, **opened, std::move(images)), world_.work.load_threads);
+  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, **opened, std::move(images)),
+                             world_.work.load_threads);
 }
 
 void StoreLevel::condemn_damaged(const CopyFaults& faults) {

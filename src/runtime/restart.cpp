@@ -8,6 +8,7 @@
 #include <span>
 
 #include "comm/agreement.h"
+#include "core/guarded.h"
 
 namespace varve {
 
@@ -143,14 +144,19 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
   return decision;
 }
 
+// A rank that has no memory left says so to the others, who wait for what it finds.
+
 Status RankRestart::look(const RestartCandidate& candidate) {
-  image_.reset();
-  VARVE_ASSIGN(image_, levels_.at(candidate.level).image(candidate, wish_));
-  return variables_.check_loadable(image_->table());
+  return run_guarded([&]() -> Status {
+    image_.reset();
+    VARVE_ASSIGN(image_, levels_.at(candidate.level).image(candidate, wish_));
+    return variables_.check_loadable(image_->table());
+  });
 }
 
 Status RankRestart::check() {
-  return image_ ? image_->check() : Status::internal("nothing was looked at before it was checked");
+  if (!image_) return Status::internal("nothing was looked at before it was checked");
+  return run_guarded([this] { return image_->check(); });
 }
 
 Status RankRestart::load() {

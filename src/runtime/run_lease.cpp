@@ -28,7 +28,8 @@ Status RunLease::take(StoreLevel& level) {
     terms.run = world_.run;
     terms.take_over = settings_.take_over;
     terms.notice = notice_;
-    Result<std::unique_ptr<JobLease>> lease = JobLease::acquire(*level.access().opened(), std::move(terms), world_.clock);
+    Result<std::unique_ptr<JobLease>> lease =
+        JobLease::acquire(*level.access().opened(), std::move(terms), world_.clock);
     taken = lease.status();
     if (lease.ok()) lease_ = std::move(*lease);
   }
@@ -43,8 +44,8 @@ Status RunLease::take(StoreLevel& level) {
 
 std::function<Status()> RunLease::guard() const {
   // A far server that does not answer must not hold up what is saved near: there, rank 0 alone looks.
-  const bool looks =
-      level_ != nullptr && level_->access().is_at_work() && (level_->access().is_nearest() || !level_->spec().is_on_servers());
+  const bool looks = level_ != nullptr && level_->access().is_at_work() &&
+                     (level_->access().is_nearest() || !level_->spec().is_on_servers());
   return [this, store = looks ? level_->access().opened() : nullptr] {
     if (lease_) return lease_->check();
     return store != nullptr ? check_job_lease(*store, settings_.job, world_.run) : Status();

@@ -77,7 +77,8 @@ RankSeat seat_of(const GroupPlan& plan, uint32_t rank) {
 
 Status StageOne::open(const SessionEnvironment& environment, const Levels& levels) {
   const StoreLevel& nearest = levels.nearest();
-  family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.access().path(), world_.node);
+  family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.access().path(),
+                       world_.node);
   VARVE_ASSIGN(const std::vector<std::string> spill_folders,
                choose_spill_folders(settings_.snapshots.spill_folder, environment.sources, world_, levels));
   family_.spill_folders = spill_folders;

@@ -428,8 +428,7 @@ Status VariableTable::refresh() {
 
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
-  for (const auto& [name, entry] : entries_)
-    all.push_back({entry->image, entry->any_size(), entry->redistribution});
+  for (const auto& [name, entry] : entries_) all.push_back({entry->image, entry->any_size(), entry->redistribution});
   return all;
 }
 

@@ -69,8 +69,8 @@ struct VariableMemory {
 
 /// A variable as a rank wants it back.
 struct WantedVariable {
-  ImageVariable variable;      ///< without its place; the shape of what has any size does not count
-  bool any_size = false;       ///< a vector or an object
+  ImageVariable variable;  ///< without its place; the shape of what has any size does not count
+  bool any_size = false;   ///< a vector or an object
   Redistribution redistribution = Redistribution::none;
 };
 

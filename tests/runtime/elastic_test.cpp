@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-#include <rapidcheck/gtest.h>
 
 #include <atomic>
 #include <filesystem>
