@@ -28,12 +28,11 @@ class StoreLevel::Image final : public RankImage {
     VARVE_TRY(and_condemn(stored_.find_origin(record, level_.world_.seat.group_of_node)));
     return stored_.origin().rank_count;
   }
+  /// After that.
   Status open(const SetRecord& record) {
     const LevelWorld& world = level_.world_;
-    const uint32_t rank = world.ranks.rank(), rank_count = world.ranks.rank_count();
-    return and_condemn(level_.spec_.is_of_node()
-                           ? stored_.open_of_node(record, rank, rank_count, world.seat.group_of_node)
-                           : stored_.open(record, rank, rank_count, world.seat.group));
+    const uint32_t group = level_.spec_.is_of_node() ? world.seat.group_of_node : world.seat.group;
+    return and_condemn(stored_.open(record, world.ranks.rank(), group));
   }
   const ImageTable& table() const override { return stored_.image(); }
   Status check() override {

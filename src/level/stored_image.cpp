@@ -47,27 +47,16 @@ struct StoredImage::PackUse {
   std::vector<Range> ranges;
 };
 
-namespace {
-Status other_ranks(const SetName& name, uint64_t of_set, uint32_t of_run) {
-  return Status::invalid_argument(fmt::format("the set was made by {} ranks, and this run has {}", of_set, of_run),
-                                  name.to_string(), "start as many ranks as before");
-}
-}  // namespace
-
-Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
-  if (record.rank_count != rank_count) return other_ranks(record.name, record.rank_count, rank_count);
-  return open_found(find(record, rank, group));
-}
-
-Status StoredImage::open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group) {
-  VARVE_TRY(find_origin(record, group));
-  if (origin_.rank_count != rank_count) return other_ranks(record.name, origin_.rank_count, rank_count);
+Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t group) {
   const Status found = find(record, rank, group);
-  if (found.code() == StatusCode::invalid_argument) {
+  if (found.code() == StatusCode::invalid_argument && origin_ != SetOrigin{}) {
     return Status::not_found(fmt::format("rank {} was on another node when the set was made", rank),
                              record.name.to_string());
   }
-  return open_found(found);
+  VARVE_TRY(found);
+  const Status table = read_table();
+  if (!table.ok()) verify(1, 0).ignore("it only tells where the damage is");
+  return table;
 }
 
 Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
@@ -99,7 +88,7 @@ Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const St
   }
   if (of_node) {
     return Status::invalid_argument(
-        fmt::format("this node's store has {} of the {} ranks that made the set", found.size(), rank_count),
+        fmt::format("the set was made by {} ranks, and this node's store has {} of them", rank_count, found.size()),
         record.name.to_string(), "start as many ranks as before, or from a store that all nodes share");
   }
   return Status::invalid_argument(
@@ -137,13 +126,6 @@ Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
   VARVE_TRY(reads_([&] { return reader.read(leaf, file->streams.front(), 0, text); }));
   VARVE_ASSIGN(const SetOrigin origin, SetOrigin::parse(as_text(text)));
   return std::optional(origin);
-}
-
-Status StoredImage::open_found(const Status& found) {
-  VARVE_TRY(found);
-  const Status table = read_table();
-  if (!table.ok()) verify(1, 0).ignore("it only tells where the damage is");
-  return table;
 }
 
 Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group) {

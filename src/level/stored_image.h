@@ -60,17 +60,16 @@ class StoredImage {
  public:
   StoredImage(const Store& store, Clock& clock) : store_(store), reads_(store, clock), streams_(store) {}
 
-  /// Finds the image and reads its table. `group`: where to look first, the ordinal of the rank's group.
-  /// invalid_argument: the set is of another number of ranks, or has no image of this rank; corrupt.
-  Status open(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
-  /// The same in the store of a rank's own node, where a set has only the ranks of that node. not_found: the rank was
-  /// on another node when the set was made.
-  Status open_of_node(const SetRecord& record, uint32_t rank, uint32_t rank_count, uint32_t group);
-  /// Finds which run made a set of a node's own store: open_of_node() does so itself. invalid_argument: the set was not
-  /// made by a session.
+  /// Finds which run made a set of a node's own store, which has only the ranks of that node. invalid_argument: it was
+  /// not made by a session.
   Status find_origin(const SetRecord& record, uint32_t group);
-  /// Which run made the set, after either.
+  /// After it.
   const SetOrigin& origin() const { return origin_; }
+
+  /// Finds a rank's image and reads its table. `group`: where to look first, the ordinal of the rank's group.
+  /// invalid_argument: the set has no image of this rank, or, after find_origin(), not_found: the rank was on another
+  /// node when the set was made. corrupt.
+  Status open(const SetRecord& record, uint32_t rank, uint32_t group);
 
   /// The images of all ranks, in their order, whatever run asks. `of_node`: what a store of one node's own has; it is
   /// to have all ranks of the run. invalid_argument: they are not all in this set, or it was not made by a session.
@@ -99,7 +98,6 @@ class StoredImage {
 
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
-  Status open_found(const Status& found);
   Status read_table();
   std::vector<PackUse> pack_uses() const;
   Status check_pack(const PackUse& use);

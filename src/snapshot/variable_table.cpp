@@ -391,17 +391,6 @@ std::vector<uint32_t> VariableTable::take_lent() {
   return taken;
 }
 
-Status VariableTable::replan() {
-  std::vector<ImageVariable> variables;
-  variables.reserve(entries_.size());
-  for (const auto& [name, entry] : entries_) variables.push_back(entry->image);
-  VARVE_ASSIGN(image_, plan_image(std::move(variables)));
-  image_header_ = encode_image_header(image_);
-  ++image_number_;
-  changed_ = false;
-  return {};
-}
-
 Status VariableTable::refresh() {
   for (const auto& [name, entry] : entries_) {
     const uint64_t bytes_before = entry->image.bytes;
@@ -409,7 +398,15 @@ Status VariableTable::refresh() {
     if (entry->image.bytes != bytes_before) changed_ = true;
   }
   const uint64_t number_before = image_number_;
-  if (changed_) VARVE_TRY(replan());
+  if (changed_) {
+    std::vector<ImageVariable> variables;
+    variables.reserve(entries_.size());
+    for (const auto& [name, entry] : entries_) variables.push_back(entry->image);
+    VARVE_ASSIGN(image_, plan_image(std::move(variables)));
+    image_header_ = encode_image_header(image_);
+    ++image_number_;
+    changed_ = false;
+  }
 
   memory_.resize(entries_.size());
   size_t at = 0;

@@ -138,7 +138,6 @@ class VariableTable {
   using EntryPointer = std::unique_ptr<Entry, EntryDeleter>;
 
   Status put(std::string_view name, EntryPointer entry);
-  Status replan();
 
   std::map<std::string, EntryPointer, std::less<>> entries_;
   bool changed_ = true;  ///< what is protected, since the last plan
