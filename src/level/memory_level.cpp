@@ -62,6 +62,8 @@ class MemoryLevel final : public Level {
       MemoryStep step{left.owner.run, left.step, left.rank_count};
       if (left.rank_count != world_.ranks.rank_count()) {
         step.all_ranks = left_of(step.run, step.step).size() == step.rank_count;
+        // What some ranks lack is no checkpoint, unless these were on other nodes.
+        if (!step.all_ranks && left.ranks_here == left.rank_count) continue;
         if (std::find(steps.begin(), steps.end(), step) != steps.end()) continue;
       } else if (left.owner.rank != world_.ranks.rank()) {
         continue;

@@ -305,6 +305,7 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
                             "wait for its end, or give this one another job name");
       }
       ours = ours || seen.ours;
+      for (LeftSnapshot& snapshot : seen.snapshots) snapshot.ranks_here = ranks.size();
       std::move(seen.snapshots.begin(), seen.snapshots.end(), std::back_inserter(left.snapshots));
     }
     if (ours) left.runs.push_back(run);

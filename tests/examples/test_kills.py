@@ -37,6 +37,16 @@ class Kill(ExampleTest):
     def test_with_a_group_for_each_rank_changes_nothing(self):
         self.check(MANY_RANKS, "async", VARVE_GROUP="rank")
 
+    @unittest.skipIf(MANY_RANKS == 1, "without MPI there is one rank")
+    def test_between_runs_of_other_numbers_of_ranks_changes_nothing(self):
+        expected = self.state(self.run_to_end("whole", MANY_RANKS, *FLOW, "--mode", "none"))
+        command = (*FLOW, "--mode", "async")
+        for ranks, step in ((4, 200), (3, 400), (7, 600), (1, 800)):
+            self.run_and_kill("killed", ranks, f"checkpoint of step {step}", *command)
+        out = self.run_to_end("killed", 5, *command)
+        self.assertGreaterEqual(int(found(r"^going on from step (\d+)$", out)), 600)
+        self.assertEqual(self.state(out), expected)
+
     def test_of_checkpoints_that_were_waited_for_changes_nothing(self):
         self.check(RANK_COUNTS[min(1, len(RANK_COUNTS) - 1)], "sync")
 

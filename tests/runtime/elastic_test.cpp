@@ -183,6 +183,29 @@ TEST(AnElasticRestart, TakesWhatAKilledRunLeftInMemory) {
   }
 }
 
+TEST(AnElasticRestart, PassesOverWhatOnlySomeRanksOfAKilledRunHadInMemory) {
+  std::mt19937 random(4);
+  const std::vector<uint64_t> whole{20, 30};
+  const SessionPlace place;
+  const WholeRun first{place.options(), whole, divide(whole, 4, random), 1};
+  run_and_kill([&] {
+    std::atomic<uint32_t> made = 0;
+    first.each([&](Session& session, Part& part, uint32_t rank) {
+      ASSERT_TRUE(session.restart().ok());
+      part.set(3, rank);
+      ASSERT_TRUE(session.checkpoint(3, Persistence::now).ok());
+      part.set(4, rank);
+      if (rank != 2) {
+        ASSERT_TRUE(session.checkpoint(4).ok());
+        ++made;
+      }
+      while (made < first.rank_count() - 1) std::this_thread::yield();
+      ::kill(::getpid(), SIGKILL);
+    });
+  });
+  WholeRun{place.options(), whole, divide(whole, 3, random), 1}.expect(3, 4);
+}
+
 /// What a restart of `ranks` ranks says, after another number of them has saved; `declare` protects.
 template <class Declare>
 Status said_after(uint32_t before, uint32_t after, const Declare& declare) {
