@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ class CheckpointParts {
   virtual const ImageTable& table(uint32_t rank) const = 0;
   /// Bytes of a rank's image, checked. Any thread, but of one rank one at a time.
   virtual Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) = 0;
+  /// As RankImage::origin().
+  virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// What could not be had is told where it belongs: nothing new should rest on what is damaged.
   virtual void note_faults() {}
 };
@@ -49,6 +52,7 @@ class ReshapedImage final : public RankImage {
   const ImageTable& table() const override { return table_; }
   Status check() override;
   Status read(uint64_t offset, MutableByteSpan into) override;
+  std::optional<SetOrigin> origin() const override { return parts_->origin(); }
 
  private:
   /// Cells of a variable that one rank has.

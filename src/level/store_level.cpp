@@ -68,6 +68,9 @@ class StoreLevel::Parts final : public CheckpointParts {
     if (!outcome.ok()) images_[rank]->verify(1, 0).ignore("it only tells where the damage is");
     return outcome;
   }
+  std::optional<SetOrigin> origin() const override {
+    return level_.spec_.is_of_node() ? std::optional(images_.front()->origin()) : std::nullopt;
+  }
   void note_faults() override {
     for (const auto& image : images_) level_.condemn_damaged(image->faults());
   }

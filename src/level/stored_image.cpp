@@ -81,7 +81,7 @@ Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const St
       }
     }
   }
-  if (found.size() == rank_count) {
+  if (found.size() == rank_count && rank_count > 0) {
     std::vector<std::unique_ptr<StoredImage>> images;
     for (auto& [rank, image] : found) images.push_back(std::move(image));
     return images;
