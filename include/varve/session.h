@@ -215,12 +215,13 @@ class Session {
   /// Loads the newest set that is complete and intact on all ranks, from memory or the store, into what is protected,
   /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
   /// all ranks take the next older one, and warnings() says so. invalid_argument: a variable has another type or size
-  /// there, or the set was made by another number of ranks and does not say what of it is whose now (Redistribution);
-  /// nothing is written then. corrupt: there are some, but none is
-  /// whole. io_error: no level that can be reached has one. Makes the memory for checkpoints, too, so that the first
-  /// one takes no longer than the others; call it also where nothing can be there to restart from. What was in memory
-  /// alone begins to go to the store, as by checkpoint(), since the program may end without another one. Before the
-  /// first checkpoint. Collective.
+  /// there, or the set was made by another number of ranks and does not say what of it is whose now (Redistribution).
+  /// corrupt: there are some, but none is whole. io_error: no level that can be reached has one. A set is read straight
+  /// into what is protected, and checked on the way: an error after that says that what is protected is neither old nor
+  /// new, so that a program that would begin anew sets it up again. Has the memory for checkpoints made behind the
+  /// program's back, too, so that the first one takes no longer than the others; call it also where nothing can be
+  /// there to restart from. What was in memory alone begins to go to the store, as by checkpoint(), since the program
+  /// may end without another one. Before the first checkpoint. Collective.
   Result<std::optional<uint64_t>> restart();
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a

@@ -214,11 +214,13 @@ int varve_make_grid(varve_session* session, const char* name, uint64_t bytes, vo
 int varve_lend(varve_session* session, const char* name, void** grid);
 
 /* Loads the newest set that is complete and intact on all ranks into what is protected, and puts its step into *step.
- * *restarted (may be NULL) says whether there was one; if not, *step stays as it is. Makes the memory for checkpoints,
- * too, so that the first one takes no longer than the others. What was in memory alone begins to go to the store.
- * VARVE_INVALID_ARGUMENT: a variable has another type or size there, or the set was made by another number of ranks and
- * does not say what of it is whose now (varve_redistribute()); nothing is loaded then.
- * VARVE_IO_ERROR: no level that can be reached has one. Collective. */
+ * *restarted (may be NULL) says whether there was one; if not, *step stays as it is. Has the memory for checkpoints
+ * made behind the program's back, too, so that the first one takes no longer than the others. What was in memory alone
+ * begins to go to the store. VARVE_INVALID_ARGUMENT: a variable has another type or size there, or the set was made by
+ * another number of ranks and does not say what of it is whose now (varve_redistribute()). VARVE_CORRUPT: there are
+ * some, but none is whole. VARVE_IO_ERROR: no level that can be reached has one. A set is read straight into what is
+ * protected, and checked on the way: an error after that says that what is protected is neither old nor new.
+ * Collective. */
 int varve_restart(varve_session* session, uint64_t* step, int* restarted);
 
 /* 1: a checkpoint should be made at this step; 0: no. The same on all ranks. Collective. */

@@ -33,6 +33,16 @@ struct ImageTable {
   bool operator==(const ImageTable&) const = default;
 };
 
+/// Where the bytes of an image go, which come in any order. Any number of threads, for bytes apart from each other.
+class ImageTarget {
+ public:
+  virtual ~ImageTarget() = default;
+  /// Bytes of the image from `offset` on. What is nobody's is dropped.
+  virtual void put(uint64_t offset, ByteSpan bytes) = 0;
+  /// The memory of these bytes, if they lie together there: who fills it need not put() them. Else empty.
+  virtual MutableByteSpan memory(uint64_t /*offset*/, uint64_t /*bytes*/) { return {}; }
+};
+
 inline constexpr uint64_t kImageAlignmentBytes = 64;
 inline constexpr uint64_t kImageTableBytesMax = 1_GiB;
 /// As much of an image as image_header_bytes() needs.

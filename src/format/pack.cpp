@@ -116,7 +116,8 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score) {
   return meta;
 }
 
-Result<Pack> Pack::decode(PackMeta meta, Buffer storage, ByteSpan body, const ScoreFunction& score) {
+Result<Pack> Pack::decode(PackMeta meta, Buffer storage, ByteSpan body, const ScoreFunction& score,
+                          MutableByteSpan room) {
   if (!meta.needs.empty()) {
     return Status::unsupported("a pack's decoding needs other packs", meta.class_key, "use a newer Varve");
   }
@@ -127,9 +128,12 @@ Result<Pack> Pack::decode(PackMeta meta, Buffer storage, ByteSpan body, const Sc
     pack.storage_ = std::move(storage);
     pack.raw_ = body;
   } else {
-    pack.storage_ = Buffer(held_bytes);
-    VARVE_TRY(decode_chain(meta.recipe, body, pack.storage_));
-    pack.raw_ = pack.storage_;
+    if (room.size() != held_bytes) {
+      pack.storage_ = Buffer(held_bytes);
+      room = pack.storage_;
+    }
+    VARVE_TRY(decode_chain(meta.recipe, body, room));
+    pack.raw_ = room;
   }
   std::vector<bool> held = meta.held();
   pack.places_.reserve(meta.chunks.size());

@@ -53,8 +53,10 @@ Result<PackMeta> decode_pack_meta(ByteSpan raw, const ScoreFunction& score);
 /// it only after their chunk was checked against its score. One thread at a time.
 class Pack {
  public:
-  /// Decodes `body`, which lies in `storage`; corrupt if it does not decode to the declared size.
-  static Result<Pack> decode(PackMeta meta, Buffer storage, ByteSpan body, const ScoreFunction& score);
+  /// Decodes `body`, which lies in `storage`; corrupt if it does not decode to the declared size. `room`: memory that
+  /// outlives the pack, in which it may lie if that is exactly as large as what it holds.
+  static Result<Pack> decode(PackMeta meta, Buffer storage, ByteSpan body, const ScoreFunction& score,
+                             MutableByteSpan room = {});
 
   const PackMeta& meta() const { return meta_; }
   /// The bytes [offset, offset + bytes) of the pack, verified; corrupt if they leave it, or a chunk among them is
@@ -91,7 +93,7 @@ class Pack {
   ScoreFunction score_;
   PackMeta meta_;
   Buffer storage_;
-  ByteSpan raw_;  ///< of the chunks that the body holds; in storage_
+  ByteSpan raw_;  ///< of the chunks that the body holds; in storage_, or in the room that was given
   std::vector<ChunkPlace> places_;
 };
 

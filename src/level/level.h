@@ -112,9 +112,8 @@ class RankImage {
  public:
   virtual ~RankImage() = default;
   virtual const ImageTable& table() const = 0;
-  /// Whether all of it is what its checksums say.
-  virtual Status check() = 0;
-  virtual Status read(uint64_t offset, MutableByteSpan into) = 0;
+  /// Puts all of it where it belongs, and checks it on the way: after a failure some of it is there.
+  virtual Status load(ImageTarget& target) = 0;
   /// The run that made it, if not all ranks have it from one set: only parts of one run belong together.
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
 };

@@ -27,13 +27,14 @@ SegmentFamily job_memory(const std::string& shared_memory, const std::string& jo
 namespace {
 class SnapshotImage final : public RankImage {
  public:
-  explicit SnapshotImage(std::unique_ptr<SnapshotReader> reader) : reader_(std::move(reader)) {}
+  SnapshotImage(std::unique_ptr<SnapshotReader> reader, size_t threads)
+      : reader_(std::move(reader)), threads_(threads) {}
   const ImageTable& table() const override { return reader_->image(); }
-  Status check() override { return {}; }  // it was verified when it was opened
-  Status read(uint64_t offset, MutableByteSpan into) override { return reader_->read(offset, into); }
+  Status load(ImageTarget& target) override { return reader_->load(threads_, target); }
 
  private:
   const std::unique_ptr<SnapshotReader> reader_;
+  const size_t threads_;
 };
 
 /// What all ranks of a dead run have left on this node.
@@ -45,6 +46,17 @@ class LeftParts final : public CheckpointParts {
   const ImageTable& table(uint32_t rank) const override { return readers_[rank]->image(); }
   Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) override {
     return readers_[rank]->read(offset, into);
+  }
+  Status load(uint32_t rank, std::span<const Extent> wanted, ImageTarget& target) override {
+    for (const Extent& extent : wanted) {
+      for (uint64_t done = 0; done < extent.bytes;) {
+        const ByteSpan bytes = readers_[rank]->view(extent.offset + done, extent.bytes - done);
+        if (bytes.empty()) return Status::corrupt("bytes past the end of a snapshot's image were asked for");
+        target.put(extent.offset + done, bytes);
+        done += bytes.size();
+      }
+    }
+    return {};
   }
 
  private:
@@ -80,9 +92,9 @@ class MemoryLevel final : public Level {
     if (rank_count == wish.rank_count) {
       const auto own = left.find(wish.rank);
       if (own == left.end()) return Status::not_found("this rank has no such snapshot in memory");
-      VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, own->second.open_verified());
+      VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, own->second.open());
       if (is_same_part(wish, rank_count, reader->image()))
-        return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader)));
+        return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader), world_.work.load_threads));
     }
     if (left.size() != rank_count)
       return Status::not_found("this node's memory has only some of the ranks that made the snapshot");

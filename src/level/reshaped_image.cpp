@@ -14,10 +14,8 @@
 namespace varve {
 
 namespace {
-/// Cells that are not far from each other are read together with what is between them.
-constexpr uint64_t kFetchBytes = 4_MiB;
-/// Runs from here on are read right to their place.
-constexpr uint64_t kLongRunBytes = 64_KiB;
+/// What two ranks have is compared in pieces of so many bytes.
+constexpr uint64_t kCompareBytes = 64_KiB;
 
 std::string text_of(const std::vector<uint64_t>& shape) {
   return shape.empty() ? "a scalar" : fmt::format("{}", fmt::join(shape, " x "));
@@ -197,7 +195,7 @@ class ReshapedImage::Planner {
 
   Status compare(const ImageVariable& first, uint32_t rank, const ImageVariable& other, bool any_size) {
     if (rank == 0) return {};
-    ByteVector window(std::min(first.bytes, kLongRunBytes)), of_other(window.size());
+    ByteVector window(std::min(first.bytes, kCompareBytes)), of_other(window.size());
     for (uint64_t at = 0; at < first.bytes; at += window.size()) {
       const uint64_t bytes = std::min<uint64_t>(window.size(), first.bytes - at);
       VARVE_TRY(parts_.read(0, first.offset + at, MutableByteSpan(window).first(bytes)));
@@ -231,54 +229,104 @@ Result<std::unique_ptr<RankImage>> ReshapedImage::plan(const RankWish& wish, std
   return std::unique_ptr<RankImage>(std::move(image));
 }
 
-Status ReshapedImage::check() {
-  image_ = Buffer(table_.image_bytes);
+/// Takes bytes of an old rank's image, and puts what is wanted of them where it belongs in the new one.
+class ReshapedImage::FromRank final : public ImageTarget {
+ public:
+  /// `sources`: those of the rank.
+  FromRank(const ImageTable& table, std::span<const Source> sources, ImageTarget& target)
+      : table_(table), sources_(sources), target_(target) {}
+
+  /// Where the wanted cells are in the rank's image, about: from the first to the last of each variable.
+  std::vector<Extent> wanted() const {
+    std::vector<Extent> extents;
+    for (const Source& source : sources_) {
+      const uint64_t element = element_bytes(source);
+      std::vector<uint64_t> last = source.part.offset;
+      for (size_t d = 0; d < last.size(); ++d) last[d] += source.part.cells[d] - 1;
+      const uint64_t begin = source.from_offset + cell_ordinal(source.from, source.part.offset) * element;
+      const uint64_t end = source.from_offset + (cell_ordinal(source.from, last) + 1) * element;
+      extents.push_back({begin, end - begin});
+    }
+    std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+    std::vector<Extent> apart;
+    for (const Extent& extent : extents) {
+      if (apart.empty() || apart.back().offset + apart.back().bytes < extent.offset) {
+        apart.push_back(extent);
+      } else {
+        Extent& before = apart.back();
+        before.bytes = std::max(before.offset + before.bytes, extent.offset + extent.bytes) - before.offset;
+      }
+    }
+    return apart;
+  }
+
+  void put(uint64_t offset, ByteSpan bytes) override {
+    for (const Source& source : sources_) {
+      const uint64_t element = element_bytes(source), of_variable = source.from.cell_count() * element;
+      const uint64_t begin = std::max(offset, source.from_offset);
+      const uint64_t end = std::min(offset + bytes.size(), source.from_offset + of_variable);
+      if (begin >= end) continue;
+      put_cells(source, element, begin - source.from_offset, bytes.subspan(begin - offset, end - begin));
+    }
+  }
+
+ private:
+  uint64_t element_bytes(const Source& source) const { return table_.variables[source.variable].type.bytes; }
+
+  /// `bytes` of what the rank has of the variable, from byte `begin` of it on.
+  void put_cells(const Source& source, uint64_t element, uint64_t begin, ByteSpan bytes) {
+    const uint64_t end = begin + bytes.size();
+    const std::optional<CellBox> near =
+        overlap(source.part, cells_around(source.from, begin / element, (end - 1) / element));
+    if (!near) return;
+    const uint64_t to = table_.variables[source.variable].offset;
+    for_each_cell_run(*near, source.from, source.to, [&](const CellRun& run) {
+      const uint64_t run_begin = std::max(begin, run.from * element);
+      const uint64_t run_end = std::min(end, (run.from + run.cells) * element);
+      if (run_begin < run_end) {
+        target_.put(to + run.to * element + (run_begin - run.from * element),
+                    bytes.subspan(run_begin - begin, run_end - run_begin));
+      }
+      return Status();
+    }).ignore("what is visited cannot fail");
+  }
+
+  /// A box with all cells of `box` from one ordinal to another, and not many more.
+  static CellBox cells_around(const CellBox& box, uint64_t first, uint64_t last) {
+    CellBox around = box;
+    uint64_t stride = box.cell_count();
+    for (size_t d = 0; d < box.cells.size(); ++d) {
+      stride /= box.cells[d];
+      const uint64_t from = first / stride, to = last / stride;
+      around.offset[d] = box.offset[d] + from;
+      around.cells[d] = to - from + 1;
+      if (from != to) break;
+      first -= from * stride;
+      last -= to * stride;
+    }
+    return around;
+  }
+
+  const ImageTable& table_;
+  const std::span<const Source> sources_;
+  ImageTarget& target_;
+};
+
+Status ReshapedImage::load(ImageTarget& target) {
   // What one rank has is read by one thread: its packs are decoded once.
-  std::vector<std::pair<size_t, size_t>> of_rank;
+  std::vector<std::span<const Source>> of_rank;
   for (size_t begin = 0; begin < sources_.size();) {
     size_t end = begin;
     while (end < sources_.size() && sources_[end].rank == sources_[begin].rank) ++end;
-    of_rank.emplace_back(begin, end);
+    of_rank.push_back(std::span(sources_).subspan(begin, end - begin));
     begin = end;
   }
-  const Status fetched = parallel_for(of_rank.size(), threads_, [&](size_t i) -> Status {
-    for (size_t source = of_rank[i].first; source < of_rank[i].second; ++source) VARVE_TRY(fetch(sources_[source]));
-    return {};
+  const Status loaded = parallel_for(of_rank.size(), threads_, [&](size_t i) -> Status {
+    FromRank from(table_, of_rank[i], target);
+    return parts_->load(of_rank[i].front().rank, from.wanted(), from);
   });
   parts_->note_faults();
-  if (!fetched.ok()) image_ = Buffer();
-  return fetched;
-}
-
-Status ReshapedImage::fetch(const Source& source) {
-  const ImageVariable& variable = table_.variables[source.variable];
-  const uint64_t element = variable.type.bytes;
-  std::byte* const into = image_.data() + variable.offset;
-  ByteVector near;  // of the rank's image, from `near_at` on
-  uint64_t near_at = 0;
-  std::vector<uint64_t> last = source.part.offset;
-  for (size_t d = 0; d < last.size(); ++d) last[d] += source.part.cells[d] - 1;
-  const uint64_t part_end = source.from_offset + (cell_ordinal(source.from, last) + 1) * element;
-  return for_each_cell_run(source.part, source.from, source.to, [&](const CellRun& run) -> Status {
-    const uint64_t at = source.from_offset + run.from * element, bytes = run.cells * element;
-    const MutableByteSpan target(into + run.to * element, bytes);
-    if (bytes >= kLongRunBytes) return parts_->read(source.rank, at, target);
-    if (at < near_at || at + bytes > near_at + near.size()) {
-      near.resize(std::min(kFetchBytes, part_end - at));
-      near_at = at;
-      VARVE_TRY(parts_->read(source.rank, at, near));
-    }
-    std::memcpy(target.data(), near.data() + (at - near_at), bytes);
-    return {};
-  });
-}
-
-Status ReshapedImage::read(uint64_t offset, MutableByteSpan into) {
-  if (image_.size() == 0 && !into.empty()) return Status::internal("nothing was checked before it was read");
-  if (offset > image_.size() || into.size() > image_.size() - offset)
-    return Status::corrupt("bytes past the end of an image were asked for");
-  std::copy_n(image_.data() + offset, into.size(), into.begin());
-  return {};
+  return loaded;
 }
 
 }  // namespace varve

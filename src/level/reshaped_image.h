@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ class CheckpointParts {
   virtual const ImageTable& table(uint32_t rank) const = 0;
   /// Bytes of a rank's image, checked. Any thread, but of one rank one at a time.
   virtual Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) = 0;
+  /// Puts at least these bytes of a rank's image, which are in order and apart, into `target`, checked. As read().
+  virtual Status load(uint32_t rank, std::span<const Extent> wanted, ImageTarget& target) = 0;
   /// As RankImage::origin().
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// What could not be had is told where it belongs: nothing new should rest on what is damaged.
@@ -40,8 +43,6 @@ bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& t
 /// - Of anything else, if the run has as many ranks as the one before, what the rank of the same number saved.
 /// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks.
 /// - Of the rest, what all ranks have saved alike, as Redistribution says.
-///
-/// All of it is read by check(), and kept until it is loaded.
 class ReshapedImage final : public RankImage {
  public:
   /// invalid_argument: a variable is not in the checkpoint, or of another type or whole shape there, or what the ranks
@@ -50,8 +51,7 @@ class ReshapedImage final : public RankImage {
                                                  size_t threads);
 
   const ImageTable& table() const override { return table_; }
-  Status check() override;
-  Status read(uint64_t offset, MutableByteSpan into) override;
+  Status load(ImageTarget& target) override;
   std::optional<SetOrigin> origin() const override { return parts_->origin(); }
 
  private:
@@ -65,15 +65,14 @@ class ReshapedImage final : public RankImage {
     size_t variable = 0;       ///< its ordinal
   };
   class Planner;
+  class FromRank;
 
   ReshapedImage(std::unique_ptr<CheckpointParts> parts, size_t threads) : parts_(std::move(parts)), threads_(threads) {}
-  Status fetch(const Source& source);
 
   const std::unique_ptr<CheckpointParts> parts_;
   const size_t threads_;
   ImageTable table_;
   std::vector<Source> sources_;  ///< by rank
-  Buffer image_;                 ///< once it was checked
 };
 
 }  // namespace varve

@@ -14,6 +14,11 @@
 
 namespace varve {
 
+namespace {
+/// More threads of a rank than it has processors, so that some packs are read while others are decoded.
+constexpr size_t kReadsAhead = 2;
+}  // namespace
+
 /// Arenas that it finds damaged are condemned, so that the run, which will compute the same again, does not refer to
 /// them: a whole arena for one pack, since marks are of arenas, and since a prune brings what is whole in one to
 /// safety. What could not be read is not condemned, as it may be whole.
@@ -35,10 +40,9 @@ class StoreLevel::Image final : public RankImage {
     return and_condemn(stored_.open(record, world.ranks.rank(), group));
   }
   const ImageTable& table() const override { return stored_.image(); }
-  Status check() override {
-    return and_condemn(stored_.verify(level_.world_.work.load_threads, level_.world_.work.memory_bytes));
+  Status load(ImageTarget& target) override {
+    return and_condemn(stored_.load(level_.world_.work.load_threads + kReadsAhead, target));
   }
-  Status read(uint64_t offset, MutableByteSpan into) override { return stored_.read(offset, into); }
   std::optional<SetOrigin> origin() const override {
     return level_.spec_.is_of_node() ? std::optional(stored_.origin()) : std::nullopt;
   }
@@ -65,8 +69,11 @@ class StoreLevel::Parts final : public CheckpointParts {
   const ImageTable& table(uint32_t rank) const override { return images_[rank]->image(); }
   Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) override {
     const Status outcome = images_[rank]->read(offset, into);
-    if (!outcome.ok()) images_[rank]->verify(1, 0).ignore("it only tells where the damage is");
+    if (!outcome.ok()) images_[rank]->find_faults();
     return outcome;
+  }
+  Status load(uint32_t rank, std::span<const Extent> wanted, ImageTarget& target) override {
+    return images_[rank]->load(1, wanted, target);
   }
   std::optional<SetOrigin> origin() const override {
     return level_.spec_.is_of_node() ? std::optional(images_.front()->origin()) : std::nullopt;
@@ -97,7 +104,7 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
   }
   VARVE_ASSIGN(auto images, StoredImage::open_all(**opened, world_.clock, record, spec_.is_of_node()));
   return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, **opened, std::move(images)),
-                             world_.work.load_threads);
+                             world_.work.load_threads + kReadsAhead);
 }
 
 void StoreLevel::condemn_damaged(const CopyFaults& faults) {

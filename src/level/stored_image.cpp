@@ -15,6 +15,7 @@ namespace varve {
 namespace {
 constexpr std::string_view kRun = "run ", kRanks = "\nranks ", kPrefix = "origin-", kSuffix = ".varve";
 constexpr size_t kRunDigits = 32;
+constexpr uint64_t kPatternWindowBytes = 64_KiB;
 }  // namespace
 
 std::string SetOrigin::text() const { return fmt::format("{}{}{}{}\n", kRun, run.hex(), kRanks, rank_count); }
@@ -55,7 +56,7 @@ Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t group)
   }
   VARVE_TRY(found);
   const Status table = read_table();
-  if (!table.ok()) verify(1, 0).ignore("it only tells where the damage is");
+  if (!table.ok()) find_faults();
   return table;
 }
 
@@ -177,10 +178,6 @@ Status StoredImage::read(uint64_t offset, MutableByteSpan into) {
   if (offset > file.bytes || into.size() > file.bytes - offset) {
     return Status::corrupt("bytes past the end of an image were asked for", file.path);
   }
-  if (kept_.size() > 0) {
-    std::copy_n(kept_.data() + offset, into.size(), into.begin());
-    return {};
-  }
   auto after = [](uint64_t at, const Piece& piece) { return at < piece.offset; };
   auto piece = std::upper_bound(pieces_.begin(), pieces_.end(), offset, after);
   while (!into.empty()) {
@@ -197,14 +194,35 @@ Status StoredImage::read(uint64_t offset, MutableByteSpan into) {
   return {};
 }
 
-std::vector<StoredImage::PackUse> StoredImage::pack_uses() const {
+void StoredImage::for_each_piece(size_t stream, Extent bytes, const std::function<void(const Extent&)>& visit) const {
+  const std::vector<Piece>& pieces = pieces_of_stream_[stream];
+  auto after = [](uint64_t at, const Piece& piece) { return at < piece.stream_offset; };
+  auto piece = std::upper_bound(pieces.begin(), pieces.end(), bytes.offset, after);
+  while (bytes.bytes > 0) {
+    const Piece& here = *std::prev(piece);
+    const uint64_t skip = bytes.offset - here.stream_offset;
+    const uint64_t part = std::min(bytes.bytes, here.bytes - skip);
+    visit({here.offset + skip, part});
+    bytes.offset += part;
+    bytes.bytes -= part;
+    ++piece;
+  }
+}
+
+std::vector<StoredImage::PackUse> StoredImage::pack_uses(const std::function<bool(const Extent&)>& is_wanted) const {
   const TreeFile& file = leaf_.files.front();
   std::map<uint32_t, size_t> place_of;
   std::vector<PackUse> uses;
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
     uint64_t at = 0;
     for (const Reference& reference : file.streams[stream]) {
+      bool wanted = false;
       if (reference.pack != Reference::kPattern) {
+        for_each_piece(stream, {at, reference.bytes}, [&](const Extent& in_image) {
+          wanted = wanted || is_wanted(in_image);
+        });
+      }
+      if (wanted) {
         const auto [place, added] = place_of.emplace(reference.pack, uses.size());
         if (added) uses.push_back({reference.pack, {}});
         uses[place->second].ranges.push_back({{reference.offset, reference.bytes}, stream, at});
@@ -215,30 +233,30 @@ std::vector<StoredImage::PackUse> StoredImage::pack_uses() const {
   return uses;
 }
 
-void StoredImage::keep(size_t stream, uint64_t stream_offset, ByteSpan bytes) {
-  const std::vector<Piece>& pieces = pieces_of_stream_[stream];
-  auto after = [](uint64_t at, const Piece& piece) { return at < piece.stream_offset; };
-  auto piece = std::upper_bound(pieces.begin(), pieces.end(), stream_offset, after);
-  while (!bytes.empty()) {
-    const Piece& here = *std::prev(piece);
-    const uint64_t skip = stream_offset - here.stream_offset;
-    const size_t part = std::min<uint64_t>(bytes.size(), here.bytes - skip);
-    std::copy_n(bytes.begin(), part, kept_.data() + here.offset + skip);
-    bytes = bytes.subspan(part);
-    stream_offset += part;
-    ++piece;
-  }
-}
-
-Status StoredImage::check_pack(const PackUse& use) {
+Status StoredImage::load_pack(const PackUse& use, ImageTarget& target) {
   std::vector<Extent> extents;
   for (const PackUse::Range& range : use.ranges) extents.push_back(range.in_pack);
-  VARVE_ASSIGN(Pack pack, reads_([&] { return varve::read_pack(store_, leaf_.packs[use.pack], extents); }));
+  const MutableByteSpan place = place_of(use, target);
+  VARVE_ASSIGN(Pack pack, reads_([&] { return varve::read_pack(store_, leaf_.packs[use.pack], extents, place); }));
   for (const PackUse::Range& range : use.ranges) {
-    VARVE_ASSIGN(const ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
-    if (kept_.size() > 0) keep(range.stream, range.stream_offset, bytes);
+    VARVE_ASSIGN(ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
+    if (bytes.data() == place.data()) continue;
+    for_each_piece(range.stream, {range.stream_offset, bytes.size()}, [&](const Extent& in_image) {
+      target.put(in_image.offset, bytes.first(in_image.bytes));
+      bytes = bytes.subspan(in_image.bytes);
+    });
   }
   return {};
+}
+
+MutableByteSpan StoredImage::place_of(const PackUse& use, ImageTarget& target) const {
+  const PackUse::Range& first = use.ranges.front();
+  if (use.ranges.size() != 1 || first.in_pack.offset != 0) return {};
+  MutableByteSpan place;
+  for_each_piece(first.stream, {first.stream_offset, first.in_pack.bytes}, [&](const Extent& in_image) {
+    if (in_image.bytes == first.in_pack.bytes) place = target.memory(in_image.offset, in_image.bytes);
+  });
+  return place;
 }
 
 Result<Root> StoredImage::read_root(const GroupRecord& group) {
@@ -259,41 +277,69 @@ void StoredImage::note_faults(const CopyFaults& faults) {
   faults_.unreadable.insert(faults.unreadable.begin(), faults.unreadable.end());
 }
 
-void StoredImage::keep_patterns() {
+void StoredImage::load_patterns(ImageTarget& target) const {
   const TreeFile& file = leaf_.files.front();
+  ByteVector window;
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
     uint64_t at = 0;
     for (const Reference& reference : file.streams[stream]) {
       if (reference.pack == Reference::kPattern) {
-        ByteVector pattern(reference.bytes);
-        fill_pattern(reference.offset, 0, pattern);
-        keep(stream, at, pattern);
+        uint64_t done = 0;  // of the pattern
+        for_each_piece(stream, {at, reference.bytes}, [&](const Extent& in_image) {
+          for (uint64_t put = 0; put < in_image.bytes; put += window.size()) {
+            window.resize(std::min(kPatternWindowBytes, in_image.bytes - put));
+            fill_pattern(reference.offset, done + put, window);
+            target.put(in_image.offset + put, window);
+          }
+          done += in_image.bytes;
+        });
       }
       at += reference.bytes;
     }
   }
 }
 
-Status StoredImage::verify(size_t thread_count, uint64_t kept_bytes_max) {
-  const TreeFile& file = leaf_.files.front();
-  if (file.bytes <= kept_bytes_max) kept_ = Buffer(file.bytes);
-  const std::vector<PackUse> uses = pack_uses();
+Status StoredImage::load_packs(size_t thread_count, const std::vector<PackUse>& uses, ImageTarget& target) {
   const Status finished = parallel_for(uses.size(), thread_count, [&](size_t i) -> Status {
-    const Status checked = check_pack(uses[i]);
-    if (checked.ok()) return {};
+    const Status loaded = load_pack(uses[i], target);
+    if (loaded.ok()) return {};
     note_faults(faults_of_pack(store_, leaf_.packs[uses[i].pack]));
     const MutexLock lock(mutex_);
     // An image of which some cannot be read may be whole tomorrow, but not one of which some is damaged.
-    if (first_failure_.ok() || checked.code() == StatusCode::corrupt) first_failure_ = checked;
+    if (first_failure_.ok() || loaded.code() == StatusCode::corrupt) first_failure_ = loaded;
     return {};
   });
-  const Status outcome = finished.ok() ? first_failure_ : finished;
-  if (!outcome.ok()) {
-    kept_ = Buffer();
-  } else if (kept_.size() > 0) {
-    keep_patterns();
-  }
-  return outcome;
+  VARVE_TRY(finished);
+  const MutexLock lock(mutex_);
+  return first_failure_;
+}
+
+Status StoredImage::load(size_t thread_count, ImageTarget& target) {
+  load_patterns(target);
+  return load_packs(thread_count, pack_uses([](const Extent&) { return true; }), target);
+}
+
+Status StoredImage::load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target) {
+  const auto is_wanted = [&](const Extent& bytes) {
+    const auto next = std::upper_bound(wanted.begin(), wanted.end(), bytes.offset, [](uint64_t at, const Extent& extent) {
+      return at < extent.offset + extent.bytes;
+    });
+    return next != wanted.end() && next->offset < bytes.offset + bytes.bytes;
+  };
+  load_patterns(target);
+  return load_packs(thread_count, pack_uses(is_wanted), target);
+}
+
+namespace {
+class NowhereTarget final : public ImageTarget {
+ public:
+  void put(uint64_t, ByteSpan) override {}
+};
+}  // namespace
+
+void StoredImage::find_faults() {
+  NowhereTarget nowhere;
+  load_packs(1, pack_uses([](const Extent&) { return true; }), nowhere).ignore("the faults are what is asked for");
 }
 
 }  // namespace varve

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,13 +80,17 @@ class StoredImage {
 
   const ImageTable& image() const { return image_; }
 
-  /// Decodes all of it and checks every chunk against its score, on up to `thread_count` threads; each pack is read
-  /// once. An image of at most `kept_bytes_max` is kept for read(). Looks at all even if some is damaged.
-  Status verify(size_t thread_count, uint64_t kept_bytes_max);
+  /// Puts all of it into `target`, every chunk checked against its score, on up to `thread_count` threads; each pack is
+  /// read once. Looks at all even if some is damaged, and what is whole is there then.
+  Status load(size_t thread_count, ImageTarget& target);
+  /// The same of the packs that hold some of these bytes, which are in order and apart: at least them.
+  Status load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target);
   /// Bytes of the image, checked as well.
   Status read(uint64_t offset, MutableByteSpan into);
+  /// Looks at all of it, for faults().
+  void find_faults();
 
-  /// What open() and verify() could not have: nothing new should refer to these arenas.
+  /// What open(), load() and find_faults() could not have: nothing new should refer to these arenas.
   const CopyFaults& faults() const { return faults_; }
 
  private:
@@ -99,13 +105,18 @@ class StoredImage {
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
   Status read_table();
-  std::vector<PackUse> pack_uses() const;
-  Status check_pack(const PackUse& use);
+  /// `is_wanted`: which bytes of the image.
+  std::vector<PackUse> pack_uses(const std::function<bool(const Extent&)>& is_wanted) const;
+  Status load_pack(const PackUse& use, ImageTarget& target);
+  /// Where the pack lies in the end, if that is in one piece.
+  MutableByteSpan place_of(const PackUse& use, ImageTarget& target) const;
+  Status load_packs(size_t thread_count, const std::vector<PackUse>& uses, ImageTarget& target);
   Result<Root> read_root(const GroupRecord& group);
   Result<Leaf> read_leaf(const LeafLink& link);
   void note_faults(const CopyFaults& faults);
-  void keep_patterns();
-  void keep(size_t stream, uint64_t stream_offset, ByteSpan bytes);
+  void load_patterns(ImageTarget& target) const;
+  /// Calls `visit` for the bytes of a stream, as they lie in the image.
+  void for_each_piece(size_t stream, Extent bytes, const std::function<void(const Extent&)>& visit) const;
 
   const Store& store_;
   PatientReads reads_;
@@ -115,7 +126,6 @@ class StoredImage {
   std::vector<std::vector<Piece>> pieces_of_stream_;
   ImageTable image_;
   SetOrigin origin_;
-  Buffer kept_;  ///< the whole image, or nothing
   Mutex mutex_;
   CopyFaults faults_ VARVE_GUARDED_BY(mutex_);
   Status first_failure_ VARVE_GUARDED_BY(mutex_);

@@ -34,14 +34,17 @@ Status check_origins(Communicator& ranks, const std::optional<SetOrigin>& origin
   return Status::corrupt("what the nodes have of it was made by different runs");
 }
 
-/// What is wrong with a candidate. All ranks look before one of them reads it all. Collective.
+/// Of an error after which a variable may have any content.
+constexpr const char* kUndefined = "what is protected is now neither old nor new";
+
+/// What is wrong with a candidate, as far as a glance tells. Collective.
 Result<std::vector<RankFailure>> examine(Communicator& ranks, const RestartCandidate& candidate, RestartSide& side) {
   VARVE_ASSIGN(std::vector<RankFailure> failures, gather_failures(ranks, side.look(candidate)));
   if (!failures.empty()) return failures;
   const Status together = check_origins(ranks, side.origin());
   if (together.code() == StatusCode::corrupt) return std::vector<RankFailure>{{0, together}};
   VARVE_TRY(together);
-  return gather_failures(ranks, side.check());
+  return failures;
 }
 
 /// A restart on its way.
@@ -67,21 +70,25 @@ class Restart {
     return {};
   }
   bool done() const { return decision_.taken.has_value(); }
+  /// Whether some of what is protected has been written.
+  bool touched() const { return touched_; }
   RestartDecision take_decision() && { return std::move(decision_); }
 
  private:
   /// Whether the candidate was taken. `first`: it was not tried before.
   Result<bool> try_one(const RestartCandidate& candidate, bool first) {
-    VARVE_ASSIGN(const std::vector<RankFailure> failures, examine(ranks_, candidate, side_));
+    VARVE_ASSIGN(std::vector<RankFailure> failures, examine(ranks_, candidate, side_));
+    if (failures.empty()) {
+      touched_ = true;
+      VARVE_ASSIGN(failures, gather_failures(ranks_, side_.load()));
+    }
     const auto refusal = std::find_if(failures.begin(), failures.end(),
                                       [](const RankFailure& failure) { return !is_damage(failure.what); });
     if (refusal != failures.end()) {
       return on_rank(ranks_, *refusal).with_context(fmt::format("cannot restart from {}", candidate.to_string()));
     }
     if (failures.empty()) {
-      VARVE_TRY(agree(ranks_, side_.load())
-                    .with_context(fmt::format("{} could not be loaded, and what is protected is now undefined",
-                                              candidate.to_string())));
+      VARVE_TRY(agree(ranks_, side_.finish()).with_context(fmt::format("{} could not be loaded", candidate.to_string())));
       decision_.taken = candidate;
       return true;
     }
@@ -118,29 +125,41 @@ class Restart {
   Communicator& ranks_;
   RestartSide& side_;
   RestartDecision decision_;
+  bool touched_ = false;
 };
-}  // namespace
 
-Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
-                                            RestartSide& side) {
-  Restart restart(ranks, side);
+/// Tries all candidates, the newest step first.
+Status try_all(Restart& restart, const std::vector<RestartCandidate>& candidates) {
   for (size_t begin = 0; begin < candidates.size() && !restart.done();) {
     size_t end = begin;
     while (end < candidates.size() && candidates[end].step == candidates[begin].step) ++end;
     VARVE_TRY(restart.try_step(std::span(candidates).subspan(begin, end - begin)));
     begin = end;
   }
-  RestartDecision decision = std::move(restart).take_decision();
-  if (!decision.taken && !decision.warnings.empty()) {
-    const Status& newest = decision.warnings.front();
-    if (!decision.unreadable.empty()) {
-      return Status::io_error(
-          fmt::format("no checkpoint could be loaded, and some could not be read; {}", newest.message()),
-          std::string(newest.subject()), Remedy::try_again_or_drop_sets);
-    }
-    return Status::corrupt(fmt::format("no checkpoint is whole; {}", newest.message()), std::string(newest.subject()),
-                           Remedy::verify_or_drop_sets);
+  return {};
+}
+
+/// What is wrong if none of those that there are could be taken.
+Status none_is_whole(const RestartDecision& decision) {
+  const Status& newest = decision.warnings.front();
+  if (!decision.unreadable.empty()) {
+    return Status::io_error(
+        fmt::format("no checkpoint could be loaded, and some could not be read; {}", newest.message()),
+        std::string(newest.subject()), Remedy::try_again_or_drop_sets);
   }
+  return Status::corrupt(fmt::format("no checkpoint is whole; {}", newest.message()), std::string(newest.subject()),
+                         Remedy::verify_or_drop_sets);
+}
+}  // namespace
+
+Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
+                                            RestartSide& side) {
+  Restart restart(ranks, side);
+  Status outcome = try_all(restart, candidates);
+  const bool is_undefined = restart.touched() && !restart.done();
+  RestartDecision decision = std::move(restart).take_decision();
+  if (outcome.ok() && !decision.taken && !decision.warnings.empty()) outcome = none_is_whole(decision);
+  if (!outcome.ok()) return is_undefined ? outcome.with_context(kUndefined) : outcome;
   return decision;
 }
 
@@ -154,16 +173,16 @@ Status RankRestart::look(const RestartCandidate& candidate) {
   });
 }
 
-Status RankRestart::check() {
-  if (!image_) return Status::internal("nothing was looked at before it was checked");
-  return run_guarded([this] { return image_->check(); });
+Status RankRestart::load() {
+  if (!image_) return Status::internal("nothing was looked at before it was loaded");
+  touched_ = true;
+  return run_guarded([this]() -> Status {
+    VARVE_ASSIGN(ImageTarget * target, variables_.begin_load(image_->table()));
+    return image_->load(*target);
+  });
 }
 
-Status RankRestart::load() {
-  if (!image_) return Status::internal("nothing was checked before it was loaded");
-  return variables_.load(image_->table(),
-                         [this](uint64_t offset, MutableByteSpan into) { return image_->read(offset, into); });
-}
+Status RankRestart::finish() { return variables_.finish_load(); }
 
 Status RankRestart::mend(const RestartCandidate& candidate) {
   StoreLevel* const store = levels_.at(candidate.level).as_store();
@@ -209,7 +228,8 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   levels.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
   if (found_none) VARVE_TRY(check_all_were_reached(levels));
-  if (decision.status().code() == StatusCode::corrupt) {
+  // Where something was loaded it was whole somewhere, and the program's own beginning is gone.
+  if (decision.status().code() == StatusCode::corrupt && !side.touched()) {
     VARVE_ASSIGN(restart.begins_anew, never_were_whole(levels, candidates));
     if (restart.begins_anew) {
       world.warnings.add(

@@ -23,13 +23,14 @@ class RestartSide {
   /// not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart; invalid_argument: it
   /// is of another number of ranks, or does not fit.
   virtual Status look(const RestartCandidate& candidate) = 0;
-  /// Whether all of what was looked at last is what its checksums say. After all ranks have looked; outcomes as above.
-  virtual Status check() = 0;
+  /// Puts what was looked at last where it belongs, and checks all of it on the way. After all ranks have looked;
+  /// outcomes as above. From its begin on what is protected is neither old nor new.
+  virtual Status load() = 0;
   /// The run that made what was looked at last, if not all ranks have it from one set: only parts of one run belong
   /// together. On all ranks or on none.
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
-  /// Puts what was checked last where it belongs.
-  virtual Status load() = 0;
+  /// All ranks have loaded it: has the program take it over.
+  virtual Status finish() = 0;
   /// Has this rank's part in making a set of a store whole again, in place, from wherever there are whole copies of
   /// what is damaged. OK also if others have it all to do. After it look() may find the set whole.
   virtual Status mend(const RestartCandidate& candidate) = 0;
@@ -47,13 +48,14 @@ struct RestartDecision {
   std::vector<Status> warnings;          ///< what was wrong with all these, and on which ranks
 };
 
-/// Takes the first of `candidates` (the same on all ranks) that all ranks can use, and loads it on all. Of a step of
-/// which none can be used, the damaged sets are mended, if possible, before an older step is looked at; those of the
-/// step that is taken, afterwards. Collective.
+/// Takes the first of `candidates` (the same on all ranks) that all ranks can use, and loads it on all. Each is read
+/// once, straight to where it belongs; one that turns out to be damaged on the way is followed by the next, which takes
+/// its place everywhere. Of a step of which none can be used, the damaged sets are mended, if possible, before an older
+/// step is looked at; those of the step that is taken, afterwards. Collective.
 ///
-/// invalid_argument ...: a rank refused one; nothing was loaded. corrupt: there are some, but none is whole on all
-/// ranks; io_error: the same, but some could not be read, and may be whole. A rank that fails to load what it has
-/// checked makes the restart fail on all: what is protected is then neither old nor new.
+/// invalid_argument ...: a rank refused one. corrupt: there are some, but none is whole on all ranks; io_error: the
+/// same, but some could not be read, and may be whole. Where a rank had begun to load one when it failed, the error
+/// says that what is protected is neither old nor new.
 Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
                                             RestartSide& side);
 
@@ -64,16 +66,20 @@ class RankRestart final : public RestartSide {
       : levels_(levels), variables_(variables), wish_{ranks.rank(), ranks.rank_count(), variables.wanted()} {}
 
   Status look(const RestartCandidate& candidate) override;
-  Status check() override;
-  std::optional<SetOrigin> origin() const override { return image_ ? image_->origin() : std::nullopt; }
   Status load() override;
+  std::optional<SetOrigin> origin() const override { return image_ ? image_->origin() : std::nullopt; }
+  Status finish() override;
   Status mend(const RestartCandidate& candidate) override;
+
+  /// Whether some of what is protected has been written; the same on all ranks.
+  bool touched() const { return touched_; }
 
  private:
   Levels& levels_;
   VariableTable& variables_;
   const RankWish wish_;
   std::unique_ptr<RankImage> image_;  ///< what was looked at last
+  bool touched_ = false;
 };
 
 /// What a run goes on from.

@@ -53,26 +53,27 @@ TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
                                              "step 7 in far", "step 5 in far"}));
 }
 
-/// A rank's checks and loads, as a test wants them.
+/// What a rank finds and does, as a test wants them.
 struct FakeSide final : RestartSide {
   std::map<uint64_t, Status> outcome_of, glance_of;
   std::optional<uint32_t> level_damaged;
-  uint32_t checks = 0;
-  Status load_outcome;
-  std::optional<uint64_t> checked, loaded;
+  uint32_t loads = 0;
+  Status finish_outcome;
+  std::optional<uint64_t> looked, loaded;
   std::map<uint64_t, SetOrigin> origin_of;
 
   Status look(const RestartCandidate& candidate) override {
-    checked = candidate.step;
+    looked = candidate.step;
     if (level_damaged == candidate.level) return Status::corrupt("damaged at this level");
     return glance_of[candidate.step];
   }
-  Status check() override {
-    ++checks;
-    return outcome_of[*checked];
+  Status load() override {
+    ++loads;
+    loaded.reset();
+    return outcome_of[*looked];
   }
   std::optional<SetOrigin> origin() const override {
-    const auto found = origin_of.find(checked.value_or(0));
+    const auto found = origin_of.find(looked.value_or(0));
     return found == origin_of.end() ? std::nullopt : std::optional(found->second);
   }
   std::map<uint64_t, Status> mending_of;  ///< of those that can be mended: what comes of it
@@ -84,9 +85,9 @@ struct FakeSide final : RestartSide {
     if (found->second.ok()) outcome_of[candidate.step] = glance_of[candidate.step] = {};
     return found->second;
   }
-  Status load() override {
-    if (load_outcome.ok()) loaded = checked;
-    return load_outcome;
+  Status finish() override {
+    if (finish_outcome.ok()) loaded = looked;
+    return finish_outcome;
   }
 };
 
@@ -165,7 +166,7 @@ TEST(Restart, ReadsNothingOfWhatAnotherRankLacks) {
   for (uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(outcome.decisions[rank].value().taken->step, 20u);
     EXPECT_EQ(outcome.decisions[rank].value().damaged, (Candidates{{30, {}}}));
-    EXPECT_EQ(outcome.sides[rank].checks, 1u);
+    EXPECT_EQ(outcome.sides[rank].loads, 1u);
   }
 }
 
@@ -225,13 +226,28 @@ TEST(Restart, DoesNotMixWhatDifferentRunsMade) {
   }
 }
 
-TEST(Restart, FailsOnAllRanksAndLoadsNothingIfOneRefuses) {
+TEST(Restart, FailsOnAllRanksAndTouchesNothingIfOneRefuses) {
   const Outcome outcome = restart(3, kThree, [](uint32_t rank, FakeSide& side) {
-    if (rank == 0) side.outcome_of[30] = Status::corrupt("damaged");
-    if (rank == 1) side.outcome_of[20] = Status::invalid_argument("'density' has another size");
+    if (rank == 0) side.glance_of[30] = Status::corrupt("damaged");
+    if (rank == 1) side.glance_of[20] = Status::invalid_argument("'density' has another size");
   });
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(outcome.decisions[rank].status().code(), StatusCode::invalid_argument);
+    const Status& refused = outcome.decisions[rank].status();
+    EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
+    EXPECT_EQ(refused.to_string().find("neither old nor new"), std::string::npos);
+    EXPECT_EQ(outcome.sides[rank].loads, 0u);
+  }
+}
+
+TEST(Restart, SaysSoIfWhatIsProtectedIsWrittenWhenItFails) {
+  const Outcome outcome = restart(2, {{30, {}}, {20, {}}}, [](uint32_t rank, FakeSide& side) {
+    if (rank == 0) side.outcome_of[30] = Status::corrupt("damaged");
+    side.glance_of[20] = Status::corrupt("damaged, too");
+  });
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const Status& failed = outcome.decisions[rank].status();
+    EXPECT_EQ(failed.code(), StatusCode::corrupt);
+    EXPECT_NE(failed.to_string().find("neither old nor new"), std::string::npos);
     EXPECT_FALSE(outcome.sides[rank].loaded);
   }
 }
@@ -243,9 +259,9 @@ TEST(Restart, FailsIfThereAreCheckpointsButNoneIsWhole) {
   EXPECT_EQ(outcome.decisions[1].status().code(), StatusCode::corrupt);
 }
 
-TEST(Restart, FailsOnAllRanksIfOneCannotLoadWhatItHasChecked) {
+TEST(Restart, FailsOnAllRanksIfOneCannotTakeOverWhatAllHaveLoaded) {
   const Outcome outcome = restart(2, kThree, [](uint32_t rank, FakeSide& side) {
-    if (rank == 1) side.load_outcome = Status::io_error("the disk went away");
+    if (rank == 1) side.finish_outcome = Status::io_error("the disk went away");
   });
   EXPECT_EQ(outcome.decisions[0].status().code(), StatusCode::io_error);
   EXPECT_EQ(outcome.decisions[1].status().code(), StatusCode::io_error);

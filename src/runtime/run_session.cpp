@@ -138,14 +138,13 @@ Result<std::optional<uint64_t>> RunSession::go_on_from_newest() {
   left_.note_useful(restart.in_memory_alone);
   if (restart.begins_anew) sets_.go_on_from(1);
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
-  // What is wrong with the variables is an error of the first checkpoint.
-  const Status reserved = stage_one_.reserve();
+  stage_one_.reserve();
   if (!restart.taken) return std::optional<uint64_t>();
   const uint64_t step = restart.taken->step;
   course_.restart_at(step);
   if (!restart.in_memory_alone) sets_.note_restarted(step);
   if (levels_.at(restart.taken->level).spec().is_of_node()) job_sets_.note_complete(step);
-  if (restart.in_memory_alone && reserved.ok()) {
+  if (restart.in_memory_alone) {
     // It goes to the store at once. Some nodes' own stores may have it.
     if (world_.has_node_level) levels_.note_found(levels_.nearest(), step, Found::damaged);
     const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);

@@ -122,12 +122,16 @@ Status StageOne::make_memory(const SessionEnvironment& environment, const std::s
   return {};
 }
 
-Status StageOne::reserve() {
-  Status reserved = variables_.empty() ? Status() : memory_->reserve(variables_);
-  // It will be shown instead.
-  if (SnapshotMemory::lacks_room(reserved)) reserved = {};
-  Communicator& ranks = world_.ranks;
+void StageOne::reserve() {
+  has_reserved_ = true;
+  if (variables_.empty()) return;
+  memory_->reserve(variables_).ignore("what is wrong with the variables is an error of the first checkpoint");
+}
+
+Status StageOne::tell_shortage() {
+  has_reserved_ = false;
   const Status shortage = memory_->take_shortage();
+  Communicator& ranks = world_.ranks;
   VARVE_ASSIGN(const std::vector<RankFailure> shortages, gather_failures(ranks, shortage));
   if (ranks.rank() == 0 && !shortages.empty()) {
     const RankFailure& first = shortages.front();
@@ -135,12 +139,13 @@ Status StageOne::reserve() {
   } else if (!shortage.ok()) {
     world_.warnings.add(shortage);
   }
-  return agree(ranks, reserved);
+  return {};
 }
 
 // One checkpoint
 
 Result<bool> StageOne::take_slot(Persistence persistence) {
+  if (has_reserved_) VARVE_TRY(tell_shortage());
   if (settings_.snapshots.when_busy == WhenBusy::skip && persistence == Persistence::later) {
     // Together: a set of which one rank leaves out its part is never complete.
     std::array<uint64_t, 1> busy = {memory_->has_free_slot() ? uint64_t{0} : uint64_t{1}};

@@ -74,9 +74,9 @@ class StageOne {
     return bounded_limit(std::chrono::duration<double>(settings_.snapshots.wait_limit));
   }
 
-  /// Makes the memory for checkpoints, and says what is short. Collective.
-  Status reserve();
-  /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks.
+  /// Has the memory for checkpoints made behind the program's back. What is short is told by the first checkpoint.
+  void reserve();
+  /// Whether the checkpoint is to be made: there is a free slot then. The same on all ranks. Collective.
   Result<bool> take_slot(Persistence persistence);
   /// It is not to be made.
   void skip(uint64_t step);
@@ -88,6 +88,7 @@ class StageOne {
  private:
   Status make_memory(const SessionEnvironment& environment, const std::string& folder, bool restartable);
   Status fill(uint64_t step);
+  Status tell_shortage();
 
   const Settings& settings_;
   LevelWorld& world_;
@@ -98,6 +99,7 @@ class StageOne {
   VariableTable variables_;
   std::unique_ptr<SnapshotMemory> memory_;
   bool has_copied_ = false;
+  bool has_reserved_ = false;  ///< and has not told yet what is short
 };
 
 }  // namespace varve

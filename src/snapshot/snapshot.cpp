@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "core/guarded.h"
+#include "core/process.h"
 #include "core/sync.h"
 
 namespace varve {
@@ -183,11 +185,21 @@ Result<std::unique_ptr<SnapshotMemory>> SnapshotMemory::create(const SegmentOwne
 }
 
 SnapshotMemory::~SnapshotMemory() {
-  // A process that was forked from ours has a copy of this object, but not the files.
-  if (::getpid() == creator_pid_) remove_files().ignore("what is left is removed by the next run");
+  // A process that was forked from ours has a copy of this object, but neither its threads nor the files.
+  if (::getpid() != creator_pid_) {
+    (void)new Thread(std::move(reserving_));  // there is nothing to join here
+    return;
+  }
+  remove_files().ignore("what is left is removed by the next run");
+}
+
+Result<std::byte*> SnapshotMemory::make_grid(std::string_view name, uint64_t bytes) {
+  settle();
+  return grids_.make(name, bytes);
 }
 
 Status SnapshotMemory::remove_files() {
+  settle();
   if (!group_.own().valid()) return {};
   Status first;
   for (const Status& removed : {grids_.unlink(), slots_.unlink(), group_.own().unlink()}) {
@@ -213,11 +225,26 @@ Status SnapshotMemory::reserve(VariableTable& variables) {
   const SlotDescription expected = describe(owner_, variables, [&](size_t variable) {
     return grids_.find(variables.image().variables[variable].name, variables.memory()[variable].base);
   });
-  for (uint32_t i = 0; i < slots_.count(); ++i) {
-    const Status made = slots_.at(i).usable ? slots_.make_room(i, expected.segment_bytes()) : Status();
-    if (made.code() != StatusCode::busy) VARVE_TRY(made);
+  settle();
+  const auto make_room = [this, bytes = expected.segment_bytes()] {
+    for (uint32_t i = 0; i < slots_.count(); ++i) {
+      if (slots_.at(i).usable) slots_.make_room(i, bytes).ignore("the first fill() tries again, and tells");
+    }
+  };
+  const BlockedSignals blocked;
+  Result<Thread> thread = start_thread([make_room] {
+    run_guarded(make_room).ignore("the first fill() tries again, and tells");
+  });
+  if (thread.ok()) {
+    reserving_ = std::move(*thread);
+  } else {
+    make_room();
   }
   return {};
+}
+
+void SnapshotMemory::settle() {
+  if (reserving_.joinable()) reserving_.join();
 }
 
 void SnapshotMemory::publish(SnapshotSlot& slot, uint32_t index, VariableTable& variables) {
@@ -237,6 +264,7 @@ void SnapshotMemory::publish(SnapshotSlot& slot, uint32_t index, VariableTable& 
 }
 
 Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
+  settle();
   const std::optional<uint32_t> index = slots_.find_free();
   if (!index) return Status::busy("all snapshots wait to be written");
   VARVE_TRY(variables.refresh());
@@ -254,11 +282,22 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   return {};
 }
 
-Status SnapshotMemory::wait_for_free_slot(std::chrono::nanoseconds limit) const {
+bool SnapshotMemory::has_free_slot() {
+  settle();
+  return slots_.find_free().has_value();
+}
+
+Status SnapshotMemory::take_shortage() {
+  settle();
+  return slots_.take_shortage();
+}
+
+Status SnapshotMemory::wait_for_free_slot(std::chrono::nanoseconds limit) {
   return group_.wait_until([this] { return has_free_slot(); }, limit, "the checkpoint before");
 }
 
 Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono::nanoseconds limit) {
+  settle();
   const std::optional<uint32_t> index = slots_.find_free();
   if (!index) return Status::busy("all snapshots wait to be written");
   VARVE_TRY(variables.refresh());
@@ -291,6 +330,7 @@ void SnapshotMemory::skip(VariableTable& variables) {
 
 Result<std::byte*> SnapshotMemory::lend(std::string_view name, std::byte* data, VariableTable& variables,
                                         std::chrono::nanoseconds limit) {
+  settle();
   const std::optional<uint32_t> index = grids_.find(name, data);
   if (!index) return Status::invalid_argument("this memory is not from make_grid()", fmt::format("grid '{}'", name));
   if (grids_.at(*index).use != GridPool::Use::program) {

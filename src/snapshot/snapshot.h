@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/sync.h"
 #include "snapshot/control_block.h"
 #include "snapshot/image_copy.h"
 #include "snapshot/shared_segment.h"
@@ -71,13 +72,16 @@ class SnapshotMemory {
 
   GroupLink& group() { return group_; }
 
-  /// Makes memory for snapshots of what is protected now, so that the first checkpoint need not. What lies in a grid
-  /// will be lent, it supposes.
+  /// Has memory made for snapshots of what is protected now, behind the program's back, so that the first checkpoint
+  /// need not: to make it takes as long as to fill it. What lies in a grid will be lent, it supposes. What goes wrong is
+  /// told by the first fill(); this fails as VariableTable::refresh() does.
   Status reserve(VariableTable& variables);
+  /// Waits for what reserve() has begun, as all below does.
+  void settle();
 
-  bool has_free_slot() const { return slots_.find_free().has_value(); }
+  bool has_free_slot();
   /// As GroupLink::wait_until().
-  Status wait_for_free_slot(std::chrono::nanoseconds limit) const;
+  Status wait_for_free_slot(std::chrono::nanoseconds limit);
 
   /// Stage 1: refresh()es the table, copies all of it that is not lent into a free slot, and publishes it. No
   /// allocation, hash or system call per variable unless something changed its size. busy: no slot is free (the lent
@@ -90,13 +94,13 @@ class SnapshotMemory {
   Status show(uint64_t step, VariableTable& variables, std::chrono::nanoseconds limit);
   static bool lacks_room(const Status& failure) { return SharedSegment::lacks_room(failure); }
   /// What memory was too short for since this was asked last; OK: nothing.
-  Status take_shortage() { return slots_.take_shortage(); }
+  Status take_shortage();
   /// The checkpoint is left out: what was lent for it is lent no longer.
   void skip(VariableTable& variables);
 
   /// Session::make_grid() and lend(). lend() gives back only a grid that no snapshot refers to, or whose drain has
   /// ended; then that snapshot cannot be restarted from memory any more.
-  Result<std::byte*> make_grid(std::string_view name, uint64_t bytes) { return grids_.make(name, bytes); }
+  Result<std::byte*> make_grid(std::string_view name, uint64_t bytes);
   Result<std::byte*> lend(std::string_view name, std::byte* grid, VariableTable& variables,
                           std::chrono::nanoseconds limit);
 
@@ -117,6 +121,7 @@ class SnapshotMemory {
   const SegmentOwner owner_;
   const SnapshotOptions options_;
   const int creator_pid_;
+  Thread reserving_;  ///< has the slots as long as it runs
   GroupLink group_;
   GridPool grids_;
   SnapshotSlots slots_;

@@ -51,10 +51,8 @@ std::vector<uint64_t> steps_found(const test::SegmentFolder& folder, const Uniqu
     const Result<std::unique_ptr<SnapshotReader>> reader = snapshot.open_verified();
     EXPECT_TRUE(reader.ok()) << reader.status().to_string();
     Program program;
-    EXPECT_TRUE(program.table
-                    .load((*reader)->image(),
-                          [&](uint64_t offset, MutableByteSpan into) { return (*reader)->read(offset, into); })
-                    .ok());
+    const Result<ImageTarget*> target = program.table.begin_load((*reader)->image());
+    EXPECT_TRUE(target.ok() && (*reader)->load(1, **target).ok() && program.table.finish_load().ok());
     EXPECT_TRUE(std::all_of(program.field.begin(), program.field.end(), [&](uint64_t value) {
       return value == snapshot.step;
     })) << "a torn snapshot";

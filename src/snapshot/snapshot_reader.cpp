@@ -14,8 +14,10 @@
 #include <utility>
 
 #include "core/process.h"
+#include "core/thread_pool.h"
 #include "hash/score.h"
 #include "snapshot/control_block.h"
+#include "snapshot/image_copy.h"
 
 namespace varve {
 
@@ -147,17 +149,50 @@ std::string SnapshotReader::variable_at(uint64_t offset) const {
 
 Status SnapshotReader::verify() const {
   Buffer scratch(kSnapshotBlockBytes);
-  const std::byte* const crcs = slot_.data() + description_.crcs_offset;
   for (size_t i = 0; i < description_.parts.size(); ++i) {
-    const SlotPart& part = description_.parts[i];
-    for (uint64_t block = 0; block < part.block_count(); ++block) {
-      const auto expected = load_le<uint32_t>(crcs + (mapped_[i].first_crc + block) * sizeof(uint32_t));
-      if (block_crc(i, block, scratch) == expected) continue;
-      return Status::corrupt("a snapshot in memory does not match its checksums",
-                             variable_at(part.image_offset + block * kSnapshotBlockBytes));
+    for (uint64_t block = 0; block < description_.parts[i].block_count(); ++block) {
+      VARVE_TRY(check_crc(i, block, block_crc(i, block, scratch)));
     }
   }
   return {};
+}
+
+Status SnapshotReader::check_crc(size_t part, uint64_t block, uint32_t crc) const {
+  const std::byte* const crcs = slot_.data() + description_.crcs_offset;
+  if (crc == load_le<uint32_t>(crcs + (mapped_[part].first_crc + block) * sizeof(uint32_t))) return {};
+  return Status::corrupt("a snapshot in memory does not match its checksums",
+                         variable_at(description_.parts[part].image_offset + block * kSnapshotBlockBytes));
+}
+
+Status SnapshotReader::load(size_t thread_count, ImageTarget& target) const {
+  return parallel_for(description_.crc_count, thread_count, [&](size_t number) {
+    // Blocks are numbered as their checksums are.
+    const auto next = std::upper_bound(mapped_.begin(), mapped_.end(), number,
+                                       [](uint64_t at, const MappedPart& part) { return at < part.first_crc; });
+    const auto part = static_cast<size_t>(next - mapped_.begin()) - 1;
+    return load_block(part, number - mapped_[part].first_crc, target);
+  });
+}
+
+Status SnapshotReader::load_block(size_t index, uint64_t block, ImageTarget& target) const {
+  const SlotPart& part = description_.parts[index];
+  const uint64_t begin = block * kSnapshotBlockBytes, at = part.image_offset + begin;
+  const uint64_t bytes = std::min(kSnapshotBlockBytes, part.region.bytes() - begin);
+  if (!part.region.dense()) {
+    Buffer dense(bytes);
+    const uint32_t crc = block_crc(index, block, dense);
+    target.put(at, dense);
+    return check_crc(index, block, crc);
+  }
+  const ByteSpan from(mapped_[index].base + part.region.first_byte + begin, bytes);
+  const MutableByteSpan to = target.memory(at, bytes);
+  if (!to.empty()) {
+    const uint32_t crc = copy_with_crc(to.data(), from, 0);
+    store_fence();
+    return check_crc(index, block, crc);
+  }
+  target.put(at, from);
+  return check_crc(index, block, crc32c(from));
 }
 
 bool SnapshotReader::has_lent_grids() const {
@@ -276,11 +311,16 @@ Status remove_spilled(const SegmentFamily& family, const std::vector<UniqueId>& 
 
 }  // namespace
 
-Result<std::unique_ptr<SnapshotReader>> LeftSnapshot::open_verified() const {
+Result<std::unique_ptr<SnapshotReader>> LeftSnapshot::open() const {
   VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, SnapshotReader::open(owner, slot, SharedSegment::Access::read));
   if (reader->step() != step || reader->fill_number() != fill_number) {
     return Status::corrupt("a snapshot is not the one that its control segment announces", owner.slot_path(slot));
   }
+  return reader;
+}
+
+Result<std::unique_ptr<SnapshotReader>> LeftSnapshot::open_verified() const {
+  VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, open());
   VARVE_TRY(reader->verify());
   return reader;
 }

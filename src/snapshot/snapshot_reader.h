@@ -38,6 +38,9 @@ class SnapshotReader {
 
   /// Whether every block has its checksum. corrupt naming the first variable that is damaged.
   Status verify() const;
+  /// Puts all of the image where it belongs, on up to `thread_count` threads, and checks it on the way: corrupt as
+  /// verify() says, when some of it is there already.
+  Status load(size_t thread_count, ImageTarget& target) const;
   /// The checkpoint thread's: sums the lent grids, which stage 1 left out. Opened with read_write only.
   void sum_lent_grids();
   bool has_lent_grids() const;
@@ -59,6 +62,8 @@ class SnapshotReader {
   Status read_table();
   size_t part_at(uint64_t offset) const;
   uint32_t block_crc(size_t part, uint64_t block, MutableByteSpan scratch) const;
+  Status check_crc(size_t part, uint64_t block, uint32_t crc) const;
+  Status load_block(size_t part, uint64_t block, ImageTarget& target) const;
   std::string variable_at(uint64_t offset) const;
 
   const SegmentOwner owner_;
@@ -80,7 +85,9 @@ struct LeftSnapshot {
   uint64_t step = 0;
   uint64_t fill_number = 0;
 
-  /// Opens and verifies it: corrupt unless all of it is intact.
+  /// corrupt: it is not what it says. Its blocks are still to be checked.
+  Result<std::unique_ptr<SnapshotReader>> open() const;
+  /// The same, and verifies it.
   Result<std::unique_ptr<SnapshotReader>> open_verified() const;
 };
 

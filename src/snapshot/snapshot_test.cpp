@@ -65,8 +65,9 @@ struct Program {
 };
 
 Status load(Program& program, const SnapshotReader& reader) {
-  return program.table.load(reader.image(),
-                            [&](uint64_t offset, MutableByteSpan into) { return reader.read(offset, into); });
+  VARVE_ASSIGN(ImageTarget * target, program.table.begin_load(reader.image()));
+  VARVE_TRY(reader.load(2, *target));
+  return program.table.finish_load();
 }
 
 ByteVector read_all(const SnapshotReader& reader) {
@@ -190,6 +191,7 @@ TEST(Snapshot, FindsTheMemoryThatWasReservedForIt) {
   const auto memory = make_memory(owner, 2);
   const auto view = *SnapshotView::open(owner);
   ASSERT_TRUE(memory->reserve(program.table).ok());
+  memory->settle();
   const std::array<uintmax_t, 2> reserved = {std::filesystem::file_size(owner.slot_path(0)),
                                              std::filesystem::file_size(owner.slot_path(1))};
   for (uint64_t step = 1; step <= 2; ++step) {

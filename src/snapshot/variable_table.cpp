@@ -128,8 +128,8 @@ struct VariableTable::Entry {
   bool any_size() const { return vector_bytes || object_save; }
   /// Looks where it is now and how large: VariableTable::refresh().
   Status refresh();
-  /// VariableTable::load() of what the image has of it.
-  Status load(const ImageVariable& saved, const ImageRead& read);
+  /// Of a vector or an object: memory for as many bytes as were saved.
+  Result<MutableByteSpan> resize(const ImageVariable& saved);
 };
 
 void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry; }
@@ -234,37 +234,86 @@ Status VariableTable::Entry::refresh() {
   return {};
 }
 
-Status VariableTable::Entry::load(const ImageVariable& saved, const ImageRead& read) {
-  if (object_load) {
-    ByteVector bytes;
-    return guarded(image.name, [&] {
-      bytes.resize(saved.bytes);
-      VARVE_TRY(read(saved.offset, bytes));
-      return object_load(bytes);
-    });
-  }
-  if (vector_resize) {
-    MutableByteSpan into;
-    VARVE_TRY(guarded(image.name, [&] {
+Result<MutableByteSpan> VariableTable::Entry::resize(const ImageVariable& saved) {
+  MutableByteSpan into;
+  VARVE_TRY(guarded(image.name, [&] {
+    if (object_load) {
+      object.resize(saved.bytes);
+      into = object;
+    } else {
       into = vector_resize(saved.bytes / saved.type.bytes);
-      return Status();
-    }));
-    if (into.size() != saved.bytes) return name_mistake(image.name, "its resize callback gave another size");
-    return read(saved.offset, into);
-  }
-  const StridedRegion& region = memory.region;
-  own_memory_is_stale = false;
-  if (region.dense()) {
-    return read(saved.offset, {memory.base + region.first_byte, static_cast<size_t>(saved.bytes)});
-  }
-  Buffer dense(std::min<uint64_t>(saved.bytes, 1_MiB));
-  for (uint64_t done = 0; done < saved.bytes; done += dense.size()) {
-    const MutableByteSpan piece(dense.data(), std::min<uint64_t>(dense.size(), saved.bytes - done));
-    VARVE_TRY(read(saved.offset + done, piece));
-    scatter(memory.base, region, done, piece);
-  }
-  return {};
+    }
+    return Status();
+  }));
+  if (into.size() != saved.bytes) return name_mistake(image.name, "its resize callback gave another size");
+  return into;
 }
+
+/// An image on its way into what is protected.
+class VariableTable::Loading final : public ImageTarget {
+ public:
+  Status add(Entry& entry, const ImageVariable& saved) {
+    Place place{saved.offset, saved.bytes, entry.memory.base, entry.memory.region, &entry};
+    if (entry.any_size()) {
+      VARVE_ASSIGN(const MutableByteSpan into, entry.resize(saved));
+      place.base = into.data();
+      place.region = dense_region(into.size());
+    }
+    entry.own_memory_is_stale = false;
+    places_.push_back(std::move(place));
+    return {};
+  }
+
+  void put(uint64_t offset, ByteSpan bytes) override {
+    for (size_t i = first_at(offset); i < places_.size() && !bytes.empty(); ++i) {
+      const Place& place = places_[i];
+      const uint64_t nobodys = place.offset > offset ? std::min<uint64_t>(place.offset - offset, bytes.size()) : 0;
+      offset += nobodys;
+      bytes = bytes.subspan(nobodys);
+      const uint64_t here = std::min<uint64_t>(bytes.size(), place.offset + place.bytes - offset);
+      if (here > 0) scatter(place.base, place.region, offset - place.offset, bytes.first(here));
+      offset += here;
+      bytes = bytes.subspan(here);
+    }
+  }
+
+  MutableByteSpan memory(uint64_t offset, uint64_t bytes) override {
+    const size_t i = first_at(offset);
+    if (i == places_.size() || !places_[i].region.dense()) return {};
+    const Place& place = places_[i];
+    if (offset < place.offset || bytes > place.offset + place.bytes - offset) return {};
+    return {place.base + place.region.first_byte + (offset - place.offset), static_cast<size_t>(bytes)};
+  }
+
+  Status finish() const {
+    for (const Place& place : places_) {
+      Entry& entry = *place.entry;
+      if (!entry.object_load) continue;
+      VARVE_TRY(guarded(entry.image.name, [&] { return entry.object_load(entry.object); })
+                    .with_context(fmt::format("while '{}' was loaded", entry.image.name)));
+    }
+    return {};
+  }
+
+ private:
+  struct Place {
+    uint64_t offset = 0, bytes = 0;  ///< in the image
+    std::byte* base = nullptr;
+    StridedRegion region;
+    Entry* entry = nullptr;
+  };
+  /// The first place that does not end before `offset`.
+  size_t first_at(uint64_t offset) const {
+    const auto found = std::upper_bound(places_.begin(), places_.end(), offset, [](uint64_t at, const Place& place) {
+      return at < place.offset + place.bytes;
+    });
+    return static_cast<size_t>(found - places_.begin());
+  }
+
+  std::vector<Place> places_;  ///< in the order of the image
+};
+
+void VariableTable::LoadingDeleter::operator()(Loading* loading) const { delete loading; }
 
 Status VariableTable::put(std::string_view name, EntryPointer entry) {
   VARVE_TRY(check_variable_name(name));
@@ -452,15 +501,23 @@ Status VariableTable::check_loadable(const ImageTable& image) const {
   return name_mistake(entry->first, "it is protected, but is not in the checkpoint");
 }
 
-Status VariableTable::load(const ImageTable& image, const ImageRead& read) {
+Result<ImageTarget*> VariableTable::begin_load(const ImageTable& image) {
   VARVE_TRY(check_loadable(image));
+  loading_.reset(new Loading);
   auto entry = entries_.begin();
   for (const ImageVariable& variable : image.variables) {
-    const Status status = entry->second->load(variable, read);
-    if (!status.ok()) return status.with_context(fmt::format("while '{}' was loaded", variable.name));
+    VARVE_TRY(
+        loading_->add(*entry->second, variable).with_context(fmt::format("while '{}' was loaded", variable.name)));
     ++entry;
   }
-  return {};
+  return loading_.get();
+}
+
+Status VariableTable::finish_load() {
+  if (!loading_) return Status::internal("nothing is being loaded");
+  const Status finished = loading_->finish();
+  loading_.reset();
+  return finished;
 }
 
 }  // namespace varve

@@ -74,9 +74,6 @@ struct WantedVariable {
   Redistribution redistribution = Redistribution::none;
 };
 
-/// Reads bytes of an image from `offset` on; fills all of `into` or fails.
-using ImageRead = std::function<Status(uint64_t offset, MutableByteSpan into)>;
-
 /// What a program protects, and the rules about it. One thread at a time.
 ///
 /// Rules (invalid_argument unless said): a name is one (check_variable_name()); protecting it again takes the place of
@@ -125,13 +122,19 @@ class VariableTable {
   /// Whether what an image holds can be loaded: the same names, types and shapes (vectors and objects may have any
   /// size). invalid_argument naming the variable and both sides. Writes nothing.
   Status check_loadable(const ImageTable& image) const;
-  /// Puts an image's bytes into what is protected: check_loadable() first; then resizes vectors, reads, and runs load
-  /// callbacks, in the order of names. The caller has verified the bytes; a failure on the way leaves what was loaded
-  /// before it loaded, and says so.
-  Status load(const ImageTable& image, const ImageRead& read);
+  /// Makes what is protected ready to take an image's bytes: check_loadable() first, then resizes vectors. From here on
+  /// it is neither as it was nor as it was saved. What is returned is good until the next call of this or of
+  /// finish_load().
+  Result<ImageTarget*> begin_load(const ImageTable& image);
+  /// All bytes are there, and right: runs the load callbacks, in the order of names.
+  Status finish_load();
 
  private:
   struct Entry;
+  class Loading;
+  struct LoadingDeleter {
+    void operator()(Loading* loading) const;
+  };
   struct EntryDeleter {
     void operator()(Entry* entry) const;
   };
@@ -145,6 +148,7 @@ class VariableTable {
   ByteVector image_header_;
   std::vector<VariableMemory> memory_;
   uint64_t image_number_ = 0;
+  std::unique_ptr<Loading, LoadingDeleter> loading_;  ///< between begin_load() and finish_load()
 };
 
 }  // namespace varve

@@ -29,12 +29,23 @@ ByteVector image_of(VariableTable& table) {
   return image;
 }
 
-Status load(VariableTable& table, const ByteVector& image) {
+/// In pieces of so many bytes, the last one first.
+Status load(VariableTable& table, const ByteVector& image, uint64_t piece_bytes = 100) {
   VARVE_ASSIGN(const ImageTable decoded, decode_image_header(image, image.size()));
-  return table.load(decoded, [&](uint64_t offset, MutableByteSpan into) {
-    std::copy_n(image.begin() + static_cast<long>(offset), into.size(), into.begin());
-    return Status();
-  });
+  VARVE_ASSIGN(ImageTarget * target, table.begin_load(decoded));
+  const uint64_t pieces = (image.size() + piece_bytes - 1) / piece_bytes;
+  for (uint64_t piece = pieces; piece-- > 0;) {
+    const uint64_t at = piece * piece_bytes;
+    const ByteSpan bytes = ByteSpan(image).subspan(at, std::min<uint64_t>(piece_bytes, image.size() - at));
+    const MutableByteSpan memory = target->memory(at, bytes.size());
+    if (memory.empty()) {
+      target->put(at, bytes);
+    } else {
+      EXPECT_EQ(memory.size(), bytes.size());
+      std::copy(bytes.begin(), bytes.end(), memory.begin());
+    }
+  }
+  return table.finish_load();
 }
 
 #define EXPECT_INVALID(expression) EXPECT_EQ((expression).code(), StatusCode::invalid_argument)
@@ -124,18 +135,20 @@ TEST(VariableTable, BringsEverythingBackAndLeavesGhostCellsAlone) {
   const ByteVector image = image_of(program.table);
   const std::vector<double> before = program.field;
 
-  std::fill(program.field.begin(), program.field.end(), -1);
-  program.list = {9};
-  program.step = 0;
-  program.text.clear();
-  ASSERT_TRUE(load(program.table, image).ok());
-  EXPECT_EQ(program.list, (std::vector<double>{1, 2, 3}));
-  EXPECT_EQ(program.step, 42);
-  EXPECT_EQ(program.text, "object");
-  for (size_t row = 0; row < 12; ++row) {
-    for (size_t column = 0; column < 20; ++column) {
-      const bool ghost = row < 2 || row >= 10 || column < 2 || column >= 18;
-      EXPECT_EQ(program.field[row * 20 + column], ghost ? -1 : before[row * 20 + column]);
+  for (const uint64_t piece_bytes : {1, 7, 64, 100, 1'000'000}) {
+    std::fill(program.field.begin(), program.field.end(), -1);
+    program.list = {9};
+    program.step = 0;
+    program.text.clear();
+    ASSERT_TRUE(load(program.table, image, piece_bytes).ok());
+    EXPECT_EQ(program.list, (std::vector<double>{1, 2, 3}));
+    EXPECT_EQ(program.step, 42);
+    EXPECT_EQ(program.text, "object");
+    for (size_t row = 0; row < 12; ++row) {
+      for (size_t column = 0; column < 20; ++column) {
+        const bool ghost = row < 2 || row >= 10 || column < 2 || column >= 18;
+        EXPECT_EQ(program.field[row * 20 + column], ghost ? -1 : before[row * 20 + column]);
+      }
     }
   }
 }

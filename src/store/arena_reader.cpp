@@ -203,7 +203,7 @@ Result<PackMeta> ArenaReader::read_pack_meta(size_t ordinal) const {
   return meta;
 }
 
-Result<Pack> ArenaReader::read_pack(size_t ordinal) const {
+Result<Pack> ArenaReader::read_pack(size_t ordinal, MutableByteSpan room) const {
   const FrameEntry& entry = index_.packs[ordinal];
   VARVE_ASSIGN(RawFrame parts, frames_.read(FrameKind::pack, entry, ArenaFrames::Part::unchecked_body));
   Result<PackMeta> meta = decode_pack_meta(parts.meta, score_);
@@ -212,7 +212,7 @@ Result<Pack> ArenaReader::read_pack(size_t ordinal) const {
     return frames_.at(Status::corrupt("a pack is not what the arena's index says"), entry.offset);
   // Where the body is the chunks themselves, these are checked one by one before they are used, and only these.
   if (!recipe_is_store(meta->recipe)) VARVE_TRY(frames_.check_body(parts, entry));
-  Result<Pack> pack = Pack::decode(std::move(*meta), std::move(parts.storage), parts.body, score_);
+  Result<Pack> pack = Pack::decode(std::move(*meta), std::move(parts.storage), parts.body, score_, room);
   if (!pack.ok()) return frames_.at(pack.status(), entry.offset);
   return pack;
 }

@@ -74,7 +74,8 @@ class ArenaReader {
   std::optional<size_t> find_node(const Score& score) const;
 
   Result<PackMeta> read_pack_meta(size_t ordinal) const;
-  Result<Pack> read_pack(size_t ordinal) const;
+  /// `room`: as Pack::decode().
+  Result<Pack> read_pack(size_t ordinal, MutableByteSpan room = {}) const;
   /// A node's content, verified.
   Result<ByteVector> read_node(size_t ordinal) const;
 

@@ -25,8 +25,9 @@ Result<std::vector<StoredCopy>> find_pack_copies(const Store& store, const Score
 Status check_pack_is_there(const Store& store, const PackLink& link);
 
 /// A pack in which all of `ranges` are there, verified: from one arena, or put together from all that have a copy.
-/// corrupt if no arena has the pack, or some chunk is whole in no copy.
-Result<Pack> read_pack(const Store& store, const PackLink& link, std::span<const Extent> ranges);
+/// corrupt if no arena has the pack, or some chunk is whole in no copy. `room`: as Pack::decode().
+Result<Pack> read_pack(const Store& store, const PackLink& link, std::span<const Extent> ranges,
+                       MutableByteSpan room = {});
 /// The content of a tree node, as read_pack() does.
 Result<ByteVector> read_node(const Store& store, const Score& score, const ArenaId& hint);
 Result<Root> read_root(const Store& store, const Score& score, const ArenaId& hint);
