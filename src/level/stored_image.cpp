@@ -218,9 +218,8 @@ std::vector<StoredImage::PackUse> StoredImage::pack_uses(const std::function<boo
     for (const Reference& reference : file.streams[stream]) {
       bool wanted = false;
       if (reference.pack != Reference::kPattern) {
-        for_each_piece(stream, {at, reference.bytes}, [&](const Extent& in_image) {
-          wanted = wanted || is_wanted(in_image);
-        });
+        for_each_piece(stream, {at, reference.bytes},
+                       [&](const Extent& in_image) { wanted = wanted || is_wanted(in_image); });
       }
       if (wanted) {
         const auto [place, added] = place_of.emplace(reference.pack, uses.size());
@@ -321,9 +320,9 @@ Status StoredImage::load(size_t thread_count, ImageTarget& target) {
 
 Status StoredImage::load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target) {
   const auto is_wanted = [&](const Extent& bytes) {
-    const auto next = std::upper_bound(wanted.begin(), wanted.end(), bytes.offset, [](uint64_t at, const Extent& extent) {
-      return at < extent.offset + extent.bytes;
-    });
+    const auto next =
+        std::upper_bound(wanted.begin(), wanted.end(), bytes.offset,
+                         [](uint64_t at, const Extent& extent) { return at < extent.offset + extent.bytes; });
     return next != wanted.end() && next->offset < bytes.offset + bytes.bytes;
   };
   load_patterns(target);

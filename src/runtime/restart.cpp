@@ -88,7 +88,8 @@ class Restart {
       return on_rank(ranks_, *refusal).with_context(fmt::format("cannot restart from {}", candidate.to_string()));
     }
     if (failures.empty()) {
-      VARVE_TRY(agree(ranks_, side_.finish()).with_context(fmt::format("{} could not be loaded", candidate.to_string())));
+      VARVE_TRY(
+          agree(ranks_, side_.finish()).with_context(fmt::format("{} could not be loaded", candidate.to_string())));
       decision_.taken = candidate;
       return true;
     }

@@ -232,9 +232,8 @@ Status SnapshotMemory::reserve(VariableTable& variables) {
     }
   };
   const BlockedSignals blocked;
-  Result<Thread> thread = start_thread([make_room] {
-    run_guarded(make_room).ignore("the first fill() tries again, and tells");
-  });
+  Result<Thread> thread =
+      start_thread([make_room] { run_guarded(make_room).ignore("the first fill() tries again, and tells"); });
   if (thread.ok()) {
     reserving_ = std::move(*thread);
   } else {

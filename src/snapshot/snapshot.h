@@ -73,8 +73,8 @@ class SnapshotMemory {
   GroupLink& group() { return group_; }
 
   /// Has memory made for snapshots of what is protected now, behind the program's back, so that the first checkpoint
-  /// need not: to make it takes as long as to fill it. What lies in a grid will be lent, it supposes. What goes wrong is
-  /// told by the first fill(); this fails as VariableTable::refresh() does.
+  /// need not: to make it takes as long as to fill it. What lies in a grid will be lent, it supposes. What goes wrong
+  /// is told by the first fill(); this fails as VariableTable::refresh() does.
   Status reserve(VariableTable& variables);
   /// Waits for what reserve() has begun, as all below does.
   void settle();

@@ -289,8 +289,9 @@ class VariableTable::Loading final : public ImageTarget {
     for (const Place& place : places_) {
       Entry& entry = *place.entry;
       if (!entry.object_load) continue;
-      VARVE_TRY(guarded(entry.image.name, [&] { return entry.object_load(entry.object); })
-                    .with_context(fmt::format("while '{}' was loaded", entry.image.name)));
+      VARVE_TRY(guarded(entry.image.name, [&] {
+                  return entry.object_load(entry.object);
+                }).with_context(fmt::format("while '{}' was loaded", entry.image.name)));
     }
     return {};
   }

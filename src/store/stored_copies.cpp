@@ -77,8 +77,7 @@ Result<std::vector<StoredCopy>> find_pack_copies(const Store& store, const Score
   return find_copies(store, score, hint, all, [&](const ArenaReader& reader) { return reader.find_pack(score); });
 }
 
-Result<Pack> read_pack(const Store& store, const PackLink& link, std::span<const Extent> ranges,
-                       MutableByteSpan room) {
+Result<Pack> read_pack(const Store& store, const PackLink& link, std::span<const Extent> ranges, MutableByteSpan room) {
   std::optional<Pack> united;  // of all copies so far, none of which had everything
   auto read = [&](const StoredCopy& place) -> Result<Pack> {
     // What was found so far may lie in the room.
