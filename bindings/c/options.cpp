@@ -28,6 +28,7 @@ Status say(std::optional<WhenBusy>& option, int when_busy) {
     case VARVE_BUSY_WAIT: option = WhenBusy::wait; return {};
     case VARVE_BUSY_SKIP: option = WhenBusy::skip; return {};
     case VARVE_BUSY_TWO_SLOTS: option = WhenBusy::two_slots; return {};
+    case VARVE_BUSY_AUTOMATIC: option = WhenBusy::automatic; return {};
     default: return Status::invalid_argument("an option is no varve_when_busy", "when_busy");
   }
 }

@@ -66,6 +66,7 @@ enum class WhenBusy {
   wait,       ///< the program waits for it
   skip,       ///< the new checkpoint is left out
   two_slots,  ///< memory for a second snapshot; the program waits only if both are taken
+  automatic,  ///< memory for a second snapshot once it is wanted, where there is plenty; else the program waits
 };
 
 /// What a session can be told. An empty option is taken from elsewhere, in this order: the environment variable
@@ -92,7 +93,7 @@ struct SessionOptions {
   std::optional<double> every_seconds{};   ///< due() every so many seconds
   /// Seconds, of the whole job; due() by Daly's formula if neither of the above is given; default 24 hours.
   std::optional<double> mean_time_between_failures{};
-  std::optional<WhenBusy> when_busy{};  ///< default wait
+  std::optional<WhenBusy> when_busy{};  ///< default automatic
   /// Seconds that a call waits at most for others, or for the store, before it says who is missing; default 30 minutes.
   std::optional<double> wait_limit{};
   std::optional<uint64_t> keep_last{};  ///< sets of this job; older ones go when a newer is complete; default: all stay

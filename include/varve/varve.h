@@ -66,7 +66,8 @@ enum varve_when_busy {
   VARVE_BUSY_DEFAULT = 0,
   VARVE_BUSY_WAIT = 1,     /* the program waits for it */
   VARVE_BUSY_SKIP = 2,     /* the new checkpoint is left out */
-  VARVE_BUSY_TWO_SLOTS = 3 /* memory for a second snapshot; the program waits only if both are taken */
+  VARVE_BUSY_TWO_SLOTS = 3, /* memory for a second snapshot; the program waits only if both are taken */
+  VARVE_BUSY_AUTOMATIC = 4  /* memory for a second snapshot once it is wanted, where there is plenty; else it waits */
 };
 
 enum varve_persistence {

@@ -71,6 +71,10 @@ bool is_process_gone(uint32_t number);
 /// Lets this program have as many files open as its user may: the usual soft limit is for programs that use select().
 void raise_descriptor_limit();
 
+/// How much more memory the programs of this machine may take, as far as the system says: what is free or can be freed,
+/// and what the limits of the control groups of this process leave. 0 if nobody knows.
+uint64_t available_memory_bytes();
+
 /// `wanted`, or less where this process may have few files open: at most one in `share` of those. At least 4.
 size_t descriptors_for(size_t wanted, size_t share);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/checkpoint_duty.h"
 #include "runtime/report.h"
 
 namespace varve {
@@ -135,6 +136,23 @@ TEST(AutomaticCadence, LearnsFromEachCheckpoint) {
   cadence.note_checkpoint(1, 100);
   for (uint64_t step = 2; step < 40; ++step) cadence.note_checkpoint(step, 1);
   EXPECT_NEAR(*cadence.interval_seconds(), best_interval_seconds(1, kDay), 0.1);
+}
+
+TEST(DrainPace, HasTimeOnlyAfterACheckpointThatWasWrittenEarly) {
+  DrainPace pace;
+  EXPECT_FALSE(pace.begin(100)) << "of the first nobody knows";
+  pace.end(102);
+  EXPECT_TRUE(pace.begin(110)) << "a fifth of the time";
+  pace.end(114);
+  EXPECT_TRUE(pace.begin(120)) << "it took longer since it was out of the way";
+  pace.end(126);
+  EXPECT_FALSE(pace.begin(130)) << "more than half of the time";
+  pace.end(133);
+  EXPECT_FALSE(pace.begin(140)) << "not in a hurry, and yet more than a quarter";
+  pace.end(142);
+  EXPECT_TRUE(pace.begin(150));
+  pace.end(165);
+  EXPECT_FALSE(pace.begin(160)) << "the next one came before it was written";
 }
 
 }  // namespace

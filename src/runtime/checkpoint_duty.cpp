@@ -2,6 +2,17 @@
 
 namespace varve {
 
+bool DrainPace::begin(double begin_seconds) {
+  // At low priority it takes longer, which is what it is for.
+  constexpr double kLittle = 0.25, kHalf = 0.5;
+  if (last_begin_) {
+    const double between = begin_seconds - *last_begin_, taken = last_end_ - *last_begin_;
+    has_time_ = taken < (has_time_ ? kHalf : kLittle) * between;
+  }
+  last_begin_ = begin_seconds;
+  return has_time_;
+}
+
 void CheckpointNotes::note_begin(uint64_t step, const Begin& begin) {
   const MutexLock lock(mutex_);
   begun_[step] = begin;

@@ -55,11 +55,28 @@ struct CheckpointDuty {
   /// What a set may do to one of its step that is there.
   std::function<IfExists(uint64_t step)> policy_for;
   std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
-  std::function<void()> prepare_thread;            ///< run first on the thread: priority, place
+  std::function<void()> prepare_thread;            ///< run first on the thread: its place
+  std::function<void()> get_out_of_way;            ///< on a thread that has time: low priority. None: never
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
   /// nobody had a snapshot, with the next one.
   std::function<void(const NewSet&)> accept;
+};
+
+/// Whether stage 2 has time to spare, so that it may leave the processors to the program: if the last checkpoint was
+/// written long before this one began. What is late is not put off further, since the program would wait for a thread
+/// that it starves. One thread at a time.
+class DrainPace {
+ public:
+  /// A checkpoint that began then, by the clock, is going to be written. Whether there is time.
+  bool begin(double begin_seconds);
+  /// It was written.
+  void end(double end_seconds) { last_end_ = end_seconds; }
+
+ private:
+  bool has_time_ = false;
+  std::optional<double> last_begin_;
+  double last_end_ = 0;
 };
 
 /// What the program's thread tells a checkpoint thread meanwhile. Thread-safe.

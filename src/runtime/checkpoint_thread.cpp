@@ -207,7 +207,7 @@ void CheckpointThread::drain(uint64_t step) {
   DrainReport report;
   report.step = step;
   report.begin_seconds = begin.seconds;
-  Result<SetRecord> part = run_guarded([&] { return save(step, begin.levels, report); });
+  Result<SetRecord> part = save_at_its_pace(step, begin, report);
   report.outcome = part.status();
   // The slots are free for the next snapshot from here on, whether other groups are done or not.
   warnings_.add(snapshots_.give_back(step, report.outcome));
@@ -218,6 +218,27 @@ void CheckpointThread::drain(uint64_t step) {
   }
   published_.add(std::move(report), begin.levels, std::move(*part));
   look_at_published();
+}
+
+Result<SetRecord> CheckpointThread::save_at_its_pace(uint64_t step, const CheckpointNotes::Begin& begin,
+                                                     DrainReport& report) {
+  Result<SetRecord> part = Status::internal("it was not saved");
+  const auto work = [&] { part = run_guarded([&] { return save(step, begin.levels, report); }); };
+  // A thread can lower its priority, and that of those that it starts, but not raise it again.
+  Result<Thread> thread = Status::internal("there is none");
+  if (pace_.begin(begin.seconds) && duty_.get_out_of_way) {
+    thread = start_thread([&] {
+      duty_.get_out_of_way();
+      work();
+    });
+  }
+  if (thread.ok()) {
+    thread->join();
+  } else {
+    work();
+  }
+  pace_.end(clock_.seconds());
+  return part;
 }
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels, DrainReport& report) {

@@ -121,6 +121,7 @@ class CheckpointThread {
   void lose_step(uint64_t step, const Status& why);
   void drain(uint64_t step);
   void leave_in_memory(uint64_t step);
+  Result<SetRecord> save_at_its_pace(uint64_t step, const CheckpointNotes::Begin& begin, DrainReport& report);
   Result<SetRecord> save(uint64_t step, const LevelDuty& levels, DrainReport& report);
   Result<SetRecord> save_images(uint64_t step, const LevelDuty& levels, DrainReport& report);
   void look_at_published();
@@ -138,6 +139,7 @@ class CheckpointThread {
   GroupProgress progress_;
   OlderSets older_sets_;
   PublishedParts published_;
+  DrainPace pace_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   bool ended_ VARVE_GUARDED_BY(mutex_) = false;

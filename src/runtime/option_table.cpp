@@ -33,6 +33,7 @@ Said said(const SessionOptions& code) {
       case WhenBusy::wait: return "wait";
       case WhenBusy::skip: return "skip";
       case WhenBusy::two_slots: return "two_slots";
+      case WhenBusy::automatic: return "automatic";
     }
     return "unknown";
   } else {
@@ -136,13 +137,15 @@ Status take_memory(Settings& settings, const std::string& text) {
 }
 
 Status take_when_busy(Settings& settings, const std::string& text) {
-  for (const auto& [name, policy] :
-       {std::pair("wait", WhenBusy::wait), {"skip", WhenBusy::skip}, {"two_slots", WhenBusy::two_slots}}) {
+  for (const auto& [name, policy] : {std::pair("automatic", WhenBusy::automatic),
+                                     {"wait", WhenBusy::wait},
+                                     {"skip", WhenBusy::skip},
+                                     {"two_slots", WhenBusy::two_slots}}) {
     if (text != name) continue;
     settings.snapshots.when_busy = policy;
     return {};
   }
-  return Status::invalid_argument("wait, skip or two_slots is wanted", text);
+  return Status::invalid_argument("automatic, wait, skip or two_slots is wanted", text);
 }
 
 Status take_write_rate(Settings& settings, const std::string& text) {
@@ -210,7 +213,7 @@ const std::array kRules = {
                [](S& s, T t) { return take_optional_seconds(s.cadence.every_seconds, t); }},
     OptionRule{"mean_time_between_failures", duration, "24h", said<&O::mean_time_between_failures>,
                [](S& s, T t) { return take_seconds(s.cadence.mean_time_between_failures, t); }},
-    OptionRule{"when_busy", word, "wait", said<&O::when_busy>, take_when_busy},
+    OptionRule{"when_busy", word, "automatic", said<&O::when_busy>, take_when_busy},
     OptionRule{"wait_limit", duration, "30min", said<&O::wait_limit>,
                [](S& s, T t) { return take_seconds(s.snapshots.wait_limit, t); }},
     OptionRule{"keep_last", number, "none", said<&O::keep_last>,

@@ -73,7 +73,7 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
              .node = environment.sources.node(),
              .shared_memory = settings_.snapshots.shared_memory,
              .work = {.memory_bytes = settings_.saving.memory_bytes,
-                      .prepare_thread = [this] { stage_two_.place_thread(); }}},
+                      .prepare_thread = [this] { stage_two_.place_thread(/*out_of_way=*/true); }}},
       levels_(settings_.levels, world_),
       lease_(settings_, world_, levels_, notice_of(warnings_, settings_, *ranks_)),
       stage_one_(settings_, world_, notice_of(warnings_, settings_, *ranks_)),

@@ -43,7 +43,7 @@ struct EffectiveOption {
 struct SnapshotRule {
   std::string shared_memory;  ///< the folder
   std::string spill_folder;   ///< for what has no room there; or "auto", or "none"
-  WhenBusy when_busy = WhenBusy::wait;
+  WhenBusy when_busy = WhenBusy::automatic;
   double wait_limit = 0;  ///< seconds: for stage 2, and of that for other groups
 };
 

@@ -112,7 +112,10 @@ Status StageOne::make_memory(const SessionEnvironment& environment, const std::s
 
   SnapshotOptions options;
   options.rank_count = ranks.rank_count();
-  options.slots = settings_.snapshots.when_busy == WhenBusy::two_slots ? 2 : 1;
+  const WhenBusy when_busy = settings_.snapshots.when_busy;
+  options.slots = when_busy == WhenBusy::two_slots || when_busy == WhenBusy::automatic ? 2 : 1;
+  options.second_is_extra = when_busy == WhenBusy::automatic;
+  options.machine_rank_count = plan_.node_rank_count;
   options.copy_threads = std::max(1u, processor_count() / plan_.node_rank_count);
   options.restartable = restartable;
   Result<std::unique_ptr<SnapshotMemory>> memory = SnapshotMemory::create(owner_of(ranks.rank()), options);

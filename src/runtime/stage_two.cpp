@@ -81,7 +81,10 @@ CheckpointDuty StageTwo::make_duty() const {
   for (const RankGroup& group : plan.groups) {
     if (group.leader() != world_.ranks.rank()) duty.siblings.push_back(stage_one_.owner_of(group.leader()));
   }
-  duty.prepare_thread = world_.work.prepare_thread;
+  duty.prepare_thread = [this] { place_thread(false); };
+  if (settings_.saving.low_priority && stage_one_.free_processors().empty()) {
+    duty.get_out_of_way = [this] { place_thread(true); };
+  }
   duty.accept = [this](const NewSet& set) { levels_.accept(set); };
   return duty;
 }
@@ -94,8 +97,9 @@ Status StageTwo::start(Status before) {
   return before.ok() ? started : before;
 }
 
-void StageTwo::place_thread() const {
-  const Status placed = place_calling_thread(stage_one_.free_processors(), settings_.saving.low_priority);
+void StageTwo::place_thread(bool out_of_way) const {
+  const bool low = out_of_way && settings_.saving.low_priority;
+  const Status placed = place_calling_thread(stage_one_.free_processors(), low);
   if (!placed.ok()) world_.warnings.add(placed.with_context("the checkpoint thread may get in the program's way"));
 }
 

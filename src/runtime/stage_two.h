@@ -25,8 +25,9 @@ class StageTwo {
   Status attach(std::function<Status()> may_save, std::function<void(const DrainReport&)> report);
   /// `before`: what has failed already, and is returned. A thread does not begin then.
   Status start(Status before);
-  /// On each thread beside the program, before it works: it is to be out of the way.
-  void place_thread() const;
+  /// On each thread beside the program, before it works: where it is to be, and, unless somebody may wait for it, out
+  /// of the program's way.
+  void place_thread(bool out_of_way) const;
 
   bool leads_group() const { return thread_ != nullptr; }
   // As of CheckpointThread, if it is here

@@ -166,8 +166,8 @@ SnapshotMemory::SnapshotMemory(SegmentOwner owner, SnapshotOptions options)
     : owner_(std::move(owner)),
       options_(std::move(options)),
       creator_pid_(::getpid()),
-      grids_(owner_, options_.slots),
-      slots_(owner_, options_.slots, group_.own(), grids_),
+      grids_(owner_, options_.second_is_extra ? 1 : options_.slots),
+      slots_(owner_, options_.slots, options_.second_is_extra, group_.own(), grids_),
       team_(options_.copy_threads) {}
 
 Result<std::unique_ptr<SnapshotMemory>> SnapshotMemory::create(const SegmentOwner& owner,
@@ -187,7 +187,7 @@ Result<std::unique_ptr<SnapshotMemory>> SnapshotMemory::create(const SegmentOwne
 SnapshotMemory::~SnapshotMemory() {
   // A process that was forked from ours has a copy of this object, but neither its threads nor the files.
   if (::getpid() != creator_pid_) {
-    (void)new Thread(std::move(reserving_));  // there is nothing to join here
+    (void)new Thread(std::move(beside_));  // there is nothing to join here
     return;
   }
   remove_files().ignore("what is left is removed by the next run");
@@ -226,24 +226,49 @@ Status SnapshotMemory::reserve(VariableTable& variables) {
     return grids_.find(variables.image().variables[variable].name, variables.memory()[variable].base);
   });
   settle();
-  const auto make_room = [this, bytes = expected.segment_bytes()] {
+  last_fill_ = MonotonicClock::now();
+  begin_beside([this, bytes = expected.segment_bytes()] {
     for (uint32_t i = 0; i < slots_.count(); ++i) {
-      if (slots_.at(i).usable) slots_.make_room(i, bytes).ignore("the first fill() tries again, and tells");
+      if (slots_.at(i).usable && slots_.is_in_use(i)) {
+        slots_.make_room(i, bytes).ignore("the first fill() tries again, and tells");
+      }
     }
-  };
-  const BlockedSignals blocked;
-  Result<Thread> thread =
-      start_thread([make_room] { run_guarded(make_room).ignore("the first fill() tries again, and tells"); });
-  if (thread.ok()) {
-    reserving_ = std::move(*thread);
-  } else {
-    make_room();
-  }
+  });
   return {};
 }
 
+void SnapshotMemory::begin_beside(const std::function<void()>& work) {
+  const auto guarded = [work] { run_guarded(work).ignore("it is made when it is needed, then"); };
+  const BlockedSignals blocked;
+  Result<Thread> thread = start_thread(guarded);
+  if (thread.ok()) beside_ = std::move(*thread);
+}
+
+void SnapshotMemory::foresee_second(uint32_t filled) {
+  const Moment now = MonotonicClock::now();
+  const std::chrono::nanoseconds half = (now - last_fill_) / 2;
+  last_fill_ = now;
+  if (!options_.second_is_extra || slots_.count() < 2 || slots_.is_in_use(1)) return;
+  begin_beside([this, filled, half] {
+    {
+      const MutexLock lock(beside_mutex_);
+      const auto is_wanted_back = [this]() VARVE_REQUIRES(beside_mutex_) { return is_wanted_back_; };
+      if (beside_bell_.wait_for(beside_mutex_, half, is_wanted_back)) return;
+    }
+    if (slot(filled).state != SlotState::drained) slots_.make_second(options_.machine_rank_count);
+  });
+}
+
 void SnapshotMemory::settle() {
-  if (reserving_.joinable()) reserving_.join();
+  if (!beside_.joinable()) return;
+  const auto want_back = [this](bool wanted) {
+    const MutexLock lock(beside_mutex_);
+    is_wanted_back_ = wanted;
+  };
+  want_back(true);
+  beside_bell_.notify_all();
+  beside_.join();
+  want_back(false);
 }
 
 void SnapshotMemory::publish(SnapshotSlot& slot, uint32_t index, VariableTable& variables) {
@@ -278,6 +303,7 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   options_.after_step("copied");
   publish(slot, *index, variables);  // the commit point of the memory level
   group_.ring();
+  foresee_second(*index);
   return {};
 }
 

@@ -50,9 +50,13 @@ class GroupLink {
 
 struct SnapshotOptions {
   uint32_t rank_count = 1;
-  uint32_t slots = 1;         ///< 1 or 2
-  uint32_t copy_threads = 1;  ///< of stage 1, the caller's among them
-  bool restartable = true;    ///< the family's folder is a memory, from which a later run may restart
+  uint32_t slots = 1;  ///< 1 or 2
+  /// Of two slots the second is made only when it is wanted: when half of the time to the next checkpoint is over, as
+  /// far as that can be foreseen, and the first is not written yet. And only where there is plenty of memory.
+  bool second_is_extra = false;
+  uint32_t machine_rank_count = 1;  ///< ranks that share the memory
+  uint32_t copy_threads = 1;        ///< of stage 1, the caller's among them
+  bool restartable = true;          ///< the family's folder is a memory, from which a later run may restart
   /// For tests: called between the steps of a fill, with the name of the one that ended.
   std::function<void(std::string_view)> after_step = [](std::string_view) {};
 };
@@ -76,7 +80,7 @@ class SnapshotMemory {
   /// need not: to make it takes as long as to fill it. What lies in a grid will be lent, it supposes. What goes wrong
   /// is told by the first fill(); this fails as VariableTable::refresh() does.
   Status reserve(VariableTable& variables);
-  /// Waits for what reserve() has begun, as all below does.
+  /// Waits for what is being done behind the program's back, as all below does.
   void settle();
 
   bool has_free_slot();
@@ -114,6 +118,10 @@ class SnapshotMemory {
 
  private:
   SnapshotMemory(SegmentOwner owner, SnapshotOptions options);
+  /// `work` has the slots, on a thread of its own, until settle().
+  void begin_beside(const std::function<void()>& work);
+  /// Foresees a second slot, after a fill.
+  void foresee_second(uint32_t filled);
   /// Lays the slot out for what is protected now, with room for it.
   Status describe_slot(SnapshotSlot& slot, uint32_t index, const VariableTable& variables);
   void publish(SnapshotSlot& slot, uint32_t index, VariableTable& variables);
@@ -121,7 +129,11 @@ class SnapshotMemory {
   const SegmentOwner owner_;
   const SnapshotOptions options_;
   const int creator_pid_;
-  Thread reserving_;  ///< has the slots as long as it runs
+  Thread beside_;  ///< has the slots as long as it runs
+  Mutex beside_mutex_;
+  ConditionVariable beside_bell_;
+  bool is_wanted_back_ VARVE_GUARDED_BY(beside_mutex_) = false;
+  Moment last_fill_ = MonotonicClock::now();  ///< or the begin
   GroupLink group_;
   GridPool grids_;
   SnapshotSlots slots_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <span>
 
 #include "core/process.h"
@@ -108,6 +109,7 @@ std::optional<uint32_t> SnapshotSlots::find_free() const {
 
 /// One that was given up may be had again when there is room: it may have been short for a moment only.
 bool SnapshotSlots::may_be_used(uint32_t index) const {
+  if (!is_in_use(index)) return false;
   if (slots_[index].usable) return true;
   uint64_t bytes = kRoomToSpareBytes;
   for (const SnapshotSlot& other : slots_) bytes += other.memory.size();
@@ -193,7 +195,7 @@ Status SnapshotSlots::make_in_memory(uint32_t index, uint64_t bytes) {
 /// Gives one of two slots up for the other. busy: this one, so that the other must be waited for.
 Status SnapshotSlots::do_with_one(uint32_t index, uint64_t bytes, const Status& why) {
   for (uint32_t other = 0; other < count(); ++other) {
-    if (other == index || !slots_[other].usable) continue;
+    if (other == index || !slots_[other].usable || !is_in_use(other)) continue;
     note_shortage(why, "there is one snapshot instead of two");
     const SlotState state = control_.slot(other).state;
     const bool in_use = state != SlotState::empty && state != SlotState::drained;
@@ -204,6 +206,16 @@ Status SnapshotSlots::do_with_one(uint32_t index, uint64_t bytes, const Status& 
     return make_in_memory(index, bytes);
   }
   return why;
+}
+
+void SnapshotSlots::make_second(uint32_t rank_count) {
+  // Of what there is, a quarter: the program may want some, too.
+  constexpr uint64_t kShare = 4;
+  const uint64_t bytes = slots_[0].memory.size();
+  const uint64_t most = std::min(free_bytes_of(owner_.family.folder), available_memory_bytes()) / kShare;
+  if (slots_.size() < 2 || is_in_use(1) || slots_[0].spilled || bytes > most / std::max(rank_count, 1u)) return;
+  Result<SharedSegment> made = SharedSegment::create(owner_.slot_path(1), bytes);
+  if (made.ok()) slots_[1].memory = std::move(*made);
 }
 
 Status SnapshotSlots::spill(uint32_t index, uint64_t bytes, const Status& why) {

@@ -74,9 +74,10 @@ struct SnapshotSlot {
 /// again. One thread at a time.
 class SnapshotSlots {
  public:
-  /// `control`, which has the slots' states, and `grids` outlive it.
-  SnapshotSlots(SegmentOwner owner, uint32_t count, const ControlBlock& control, GridPool& grids)
-      : owner_(std::move(owner)), control_(control), grids_(grids), slots_(count) {}
+  /// `control`, which has the slots' states, and `grids` outlive it. With `second_is_extra` the first slot alone is
+  /// used until somebody has made room for the second.
+  SnapshotSlots(SegmentOwner owner, uint32_t count, bool second_is_extra, const ControlBlock& control, GridPool& grids)
+      : owner_(std::move(owner)), second_is_extra_(second_is_extra), control_(control), grids_(grids), slots_(count) {}
 
   uint32_t count() const { return static_cast<uint32_t>(slots_.size()); }
   SnapshotSlot& at(uint32_t slot) { return slots_[slot]; }
@@ -93,6 +94,11 @@ class SnapshotSlots {
   /// Makes a free slot at least that large. busy: it was given up for the other one, which must be waited for;
   /// SharedSegment::lacks_room(): there is no room anywhere. Then it is empty; so is a slot that had to make room.
   Status make_room(uint32_t slot, uint64_t bytes);
+  /// Whether that slot is used at all.
+  bool is_in_use(uint32_t slot) const { return slot == 0 || !second_is_extra_ || slots_[slot].memory.valid(); }
+  /// Makes the second slot as large as the first, if that leaves plenty of memory to all: so many ranks of this machine
+  /// may do the same.
+  void make_second(uint32_t rank_count);
   /// What make_room() lacked since this was asked last; OK: nothing.
   Status take_shortage() { return std::exchange(shortage_, Status()); }
 
@@ -113,6 +119,7 @@ class SnapshotSlots {
   void note_shortage(const Status& why, std::string_view consequence);
 
   const SegmentOwner owner_;
+  const bool second_is_extra_;
   const ControlBlock& control_;
   GridPool& grids_;
   std::vector<SnapshotSlot> slots_;

@@ -205,6 +205,51 @@ TEST(Snapshot, FindsTheMemoryThatWasReservedForIt) {
   for (uint32_t slot : {0U, 1U}) EXPECT_EQ(std::filesystem::file_size(owner.slot_path(slot)), reserved[slot]);
 }
 
+TEST(Snapshot, GetsASecondSlotOnceTheFirstIsLate) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  Program program;
+  SnapshotOptions options{.slots = 2, .second_is_extra = true};
+  const auto memory = *SnapshotMemory::create(owner, options);
+  const auto view = *SnapshotView::open(owner);
+  ASSERT_TRUE(memory->reserve(program.table).ok());
+  memory->settle();
+  EXPECT_FALSE(std::filesystem::exists(owner.slot_path(1))) << "nobody wants it yet";
+
+  program.advance_to(1);
+  ASSERT_TRUE(memory->fill(1, program.table).ok());
+  for (int i = 0; i < 10'000 && !std::filesystem::exists(owner.slot_path(1)); ++i) std::this_thread::sleep_for(1ms);
+  ASSERT_TRUE(std::filesystem::exists(owner.slot_path(1))) << "the first is not written";
+  ASSERT_TRUE(memory->has_free_slot());
+  program.advance_to(2);
+  ASSERT_TRUE(memory->fill(2, program.table).ok());
+  EXPECT_FALSE(memory->has_free_slot());
+  EXPECT_EQ(view->full_steps(), (std::vector<uint64_t>{1, 2}));
+  for (const uint64_t step : {1, 2}) {
+    const Result<const SnapshotReader*> reader = view->begin_drain(step);
+    ASSERT_TRUE(reader.ok() && load(program, **reader).ok());
+    EXPECT_TRUE(program.is_at(step));
+    view->end_drain({});
+  }
+}
+
+TEST(Snapshot, NeedsNoSecondSlotIfTheFirstIsWrittenInTime) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  Program program;
+  const auto memory = *SnapshotMemory::create(owner, {.slots = 2, .second_is_extra = true});
+  const auto view = *SnapshotView::open(owner);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    program.advance_to(step);
+    std::this_thread::sleep_for(300ms);
+    ASSERT_TRUE(memory->fill(step, program.table).ok());
+    ASSERT_TRUE(view->begin_drain(step).ok());
+    view->end_drain({});
+  }
+  memory->settle();
+  EXPECT_FALSE(std::filesystem::exists(owner.slot_path(1)));
+}
+
 TEST(Snapshot, OfNothingIsASnapshotToo) {
   const test::SegmentFolder folder;
   VariableTable table;
