@@ -1,8 +1,14 @@
 #include "core/cell_box.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace varve {
+
+namespace {
+/// More than any division of an array among ranks leaves on the way.
+constexpr size_t kMissingBoxesMax = 100'000;
+}  // namespace
 
 bool CellBox::empty() const { return std::find(cells.begin(), cells.end(), 0) != cells.end(); }
 
@@ -52,6 +58,27 @@ std::vector<CellBox> without(const CellBox& box, const CellBox& hole) {
   return rest;
 }
 
+Result<CellShares> share_cells(const CellBox& wanted, std::span<const CellBox> boxes) {
+  CellShares found;
+  if (!wanted.empty()) found.missing.push_back(wanted);
+  for (size_t i = 0; i < boxes.size() && !found.missing.empty(); ++i) {
+    if (!overlap(wanted, boxes[i])) continue;
+    std::vector<CellBox> still_missing;
+    for (CellBox& box : found.missing) {
+      if (std::optional<CellBox> common = overlap(box, boxes[i])) {
+        found.shares.push_back({i, std::move(*common)});
+        for (CellBox& rest : without(box, boxes[i])) still_missing.push_back(std::move(rest));
+      } else {
+        still_missing.push_back(std::move(box));
+      }
+    }
+    found.missing = std::move(still_missing);
+    if (found.missing.size() > kMissingBoxesMax)
+      return Status::resource_limit("the parts of an array lie across each other in too many pieces");
+  }
+  return found;
+}
+
 uint64_t cell_ordinal(const CellBox& box, const std::vector<uint64_t>& cell) {
   uint64_t ordinal = 0;
   for (size_t d = 0; d < cell.size(); ++d) ordinal = ordinal * box.cells[d] + (cell[d] - box.offset[d]);
@@ -75,6 +102,32 @@ Status for_each_cell_run(const CellBox& part, const CellBox& from, const CellBox
     for (; d > 0; --d) {
       if (++cell[d - 1] < part.offset[d - 1] + part.cells[d - 1]) break;
       cell[d - 1] = part.offset[d - 1];
+    }
+    if (d == 0) return {};
+  }
+}
+
+Status for_each_slab(const CellBox& box, uint64_t cells_max, const std::function<Status(const CellBox&)>& visit) {
+  if (box.empty()) return {};
+  // The dimensions behind `cut` are whole in each slab, those before it have one cell.
+  size_t cut = box.cells.size();
+  uint64_t row_cells = 1;  // in what is behind `cut`
+  while (cut > 0 && row_cells * box.cells[cut - 1] <= cells_max) row_cells *= box.cells[--cut];
+  if (cut == 0) return visit(box);
+  --cut;
+  const uint64_t thickness = cells_max / row_cells;
+  CellBox slab = box;
+  std::fill_n(slab.cells.begin(), cut, uint64_t{1});
+  while (true) {
+    const uint64_t end = box.offset[cut] + box.cells[cut];
+    for (slab.offset[cut] = box.offset[cut]; slab.offset[cut] < end; slab.offset[cut] += slab.cells[cut]) {
+      slab.cells[cut] = std::min(thickness, end - slab.offset[cut]);
+      VARVE_TRY(visit(slab));
+    }
+    size_t d = cut;
+    for (; d > 0; --d) {
+      if (++slab.offset[d - 1] < box.offset[d - 1] + box.cells[d - 1]) break;
+      slab.offset[d - 1] = box.offset[d - 1];
     }
     if (d == 0) return {};
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "varve/status.h"
@@ -30,6 +31,20 @@ std::optional<CellBox> overlap(const CellBox& a, const CellBox& b);
 /// The cells of `box` that are not in `hole`, as boxes without common cells.
 std::vector<CellBox> without(const CellBox& box, const CellBox& hole);
 
+/// Cells that are taken from one of several boxes.
+struct CellShare {
+  size_t box = 0;  ///< its ordinal
+  CellBox cells;
+};
+/// Where cells come from.
+struct CellShares {
+  std::vector<CellShare> shares;  ///< in the order of the boxes; without common cells
+  std::vector<CellBox> missing;   ///< what no box has
+};
+/// Each cell of `wanted` from the first of `boxes`, all of the same dimensions, that has it. resource_limit: the boxes
+/// lie across each other so that what is left comes to too many pieces.
+Result<CellShares> share_cells(const CellBox& wanted, std::span<const CellBox> boxes);
+
 /// Where a cell lies in an array that holds `box`, dense.
 uint64_t cell_ordinal(const CellBox& box, const std::vector<uint64_t>& cell);
 
@@ -43,5 +58,9 @@ struct CellRun {
 /// `part` has whole in both are joined to longer runs.
 Status for_each_cell_run(const CellBox& part, const CellBox& from, const CellBox& to,
                          const std::function<Status(const CellRun&)>& visit);
+
+/// Calls `visit`, until it fails, for boxes of at most `cells_max` cells, at least 1, that `box` consists of: those of
+/// each follow those of the one before in an array that holds `box`, dense.
+Status for_each_slab(const CellBox& box, uint64_t cells_max, const std::function<Status(const CellBox&)>& visit);
 
 }  // namespace varve

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -81,6 +82,61 @@ RC_GTEST_PROP(CellBox, RunsBringEachCellToItsPlace, ()) {
   const std::vector<uint64_t> of_part = part ? cut(*part) : std::vector<uint64_t>();
   const std::set<uint64_t> common(of_part.begin(), of_part.end());
   for (size_t i = 0; i < wanted.size(); ++i) RC_ASSERT(target[i] == (common.contains(wanted[i]) ? wanted[i] : 0));
+}
+
+RC_GTEST_PROP(CellBox, EachCellIsSharedOutToTheFirstBoxThatHasIt, ()) {
+  const std::vector<uint64_t> array = some_array();
+  const CellBox whole{std::vector<uint64_t>(array.size(), 0), array};
+  const CellBox wanted = some_box(array);
+  std::vector<CellBox> boxes(*rc::gen::inRange<size_t>(0, 6));
+  for (CellBox& box : boxes) box = some_box(array);
+  std::map<uint64_t, size_t> expected, got;
+  for (const uint64_t cell : ordinals_of(wanted, whole)) expected[cell] = boxes.size();
+  for (size_t i = boxes.size(); i-- > 0;) {
+    for (const uint64_t cell : ordinals_of(boxes[i], whole)) {
+      if (expected.contains(cell)) expected[cell] = i;
+    }
+  }
+  const CellShares found = share_cells(wanted, boxes).value();
+  size_t cells = 0;
+  auto note = [&](const CellBox& box, size_t from) {
+    for (const uint64_t cell : ordinals_of(box, whole)) {
+      got[cell] = from;
+      ++cells;
+    }
+  };
+  for (const CellShare& share : found.shares) note(share.cells, share.box);
+  for (const CellBox& missing : found.missing) note(missing, boxes.size());
+  RC_ASSERT(got == expected);
+  RC_ASSERT(cells == expected.size());
+}
+
+TEST(CellBox, BoxesThatLieAcrossEachOtherTooOftenAreALimit) {
+  const CellBox whole{{0, 0, 0, 0}, {38, 38, 38, 38}};
+  std::vector<CellBox> boxes;
+  for (size_t d = 0; d < 4; ++d) {
+    for (uint64_t i = 1; i < 38; i += 2) {
+      CellBox& slab = boxes.emplace_back(whole);
+      slab.offset[d] = i;
+      slab.cells[d] = 1;
+    }
+  }
+  EXPECT_EQ(share_cells(whole, boxes).status().code(), StatusCode::resource_limit);
+  boxes.resize(3 * boxes.size() / 4);
+  EXPECT_TRUE(share_cells(whole, boxes).ok());
+}
+
+RC_GTEST_PROP(CellBox, SlabsFollowEachOtherThroughTheBox, ()) {
+  const std::vector<uint64_t> array = some_array();
+  const CellBox box = some_box(array);
+  const uint64_t cells_max = *rc::gen::inRange<uint64_t>(1, 60);
+  uint64_t next = 0;
+  RC_ASSERT(for_each_slab(box, cells_max, [&](const CellBox& slab) {
+              RC_ASSERT(slab.cell_count() <= cells_max);
+              for (const uint64_t cell : ordinals_of(slab, box)) RC_ASSERT(cell == next++);
+              return Status();
+            }).ok());
+  RC_ASSERT(next == (box.empty() ? 0 : box.cell_count()));
 }
 
 }  // namespace

@@ -110,8 +110,8 @@ class ReshapedImage::Planner {
 
   Status plan_cells(const Saved& saved, size_t ordinal, const ImageVariable& variable) {
     const CellBox wanted = global_box(variable);
-    std::vector<CellBox> missing;
-    if (!wanted.empty()) missing.push_back(wanted);
+    std::vector<uint32_t> ranks;
+    std::vector<CellBox> boxes;
     for (const auto& [rank, part] : saved) {
       if (part->global_shape.empty()) {
         return of_variable(variable.name,
@@ -120,22 +120,22 @@ class ReshapedImage::Planner {
                                        rank),
                            "start as many ranks as before, and save it once with ArrayShape::global_cells");
       }
-      const CellBox has = global_box(*part);
-      if (part->global_shape != variable.global_shape || !lies_in(has, variable.global_shape)) {
+      ranks.push_back(rank);
+      boxes.push_back(global_box(*part));
+      if (part->global_shape != variable.global_shape || !lies_in(boxes.back(), variable.global_shape)) {
         return of_variable(variable.name, fmt::format("as a whole it is {} in the checkpoint, but protected as {}",
                                                       text_of(part->global_shape), text_of(variable.global_shape)));
       }
-      std::vector<CellBox> still_missing;
-      for (const CellBox& box : missing) {
-        if (const std::optional<CellBox> common = overlap(box, has))
-          image_.sources_.push_back({rank, *common, has, part->offset, wanted, ordinal});
-        for (CellBox& rest : without(box, has)) still_missing.push_back(std::move(rest));
-      }
-      missing = std::move(still_missing);
     }
-    if (missing.empty()) return {};
+    VARVE_ASSIGN(CellShares found, share_cells(wanted, boxes));
+    for (CellShare& share : found.shares) {
+      const uint32_t rank = ranks[share.box];
+      image_.sources_.push_back(
+          {rank, std::move(share.cells), boxes[share.box], saved.at(rank)->offset, wanted, ordinal});
+    }
+    if (found.missing.empty()) return {};
     return of_variable(variable.name, fmt::format("no rank has saved its cells from ({}) on",
-                                                  fmt::join(missing.front().offset, ", ")));
+                                                  fmt::join(found.missing.front().offset, ", ")));
   }
 
   /// As many ranks as before: what the same rank had.

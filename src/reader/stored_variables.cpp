@@ -1,0 +1,269 @@
+#include "reader/stored_variables.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "engine/inspect.h"
+#include "format/image.h"
+#include "level/stored_image.h"
+
+namespace varve {
+
+namespace {
+constexpr const char* kOtherNodes = "read it from a store that all nodes share, or from the other nodes' stores";
+
+Status of_set_variable(const std::string& name, std::string message, Hint hint = {}) {
+  return Status::invalid_argument(std::move(message), fmt::format("variable '{}'", name), std::move(hint));
+}
+
+std::string rank_text(const StoredPart& part) {
+  return part.rank < 0 ? fmt::format("'{}'", part.file->path) : fmt::format("rank {}", part.rank);
+}
+
+/// Bytes of a file of a leaf. The reader keeps packs for the next file.
+Status read_of_file(StreamReader& reader, const Leaf& leaf, const TreeFile& file, uint64_t bytes, ByteVector& into) {
+  into.resize(bytes);
+  const std::vector<Reference> references = FileReferences(file).of({{0, bytes}});
+  return reader.read(leaf, references, 0, into);
+}
+
+/// The bytes of the tiles that a variable's array is divided into, if they are all there.
+bool is_all_tiles(const Variable& variable) {
+  if (variable.run_shape.size() != variable.shape.size()) return false;
+  uint64_t tiles = 1;
+  for (size_t d = 0; d < variable.shape.size(); ++d) {
+    const uint64_t tile = variable.run_shape[d];
+    if (tile == 0) return false;
+    const uint64_t count = variable.shape[d] / tile + (variable.shape[d] % tile != 0 ? 1 : 0);
+    if (__builtin_mul_overflow(tiles, count, &tiles)) return false;
+  }
+  const std::optional<uint64_t> tile_bytes = array_bytes(variable.run_shape, variable.type.bytes);
+  // Readers list tiles in the order of the array only if none is missing.
+  return tiles == variable.extents.size() && tile_bytes &&
+         std::all_of(variable.extents.begin(), variable.extents.end(),
+                     [&](const Extent& extent) { return extent.bytes == *tile_bytes; });
+}
+/// Whether its bytes, one extent after another, are its array: those of whole rows, if there are several.
+bool is_dense(const Variable& variable) {
+  if (array_bytes(variable.shape, variable.type.bytes) != variable.stored_bytes()) return false;
+  const std::vector<uint64_t>& shape = variable.shape;
+  const std::vector<uint64_t>& run = variable.run_shape;
+  if (run.empty()) return true;
+  if (run.size() != shape.size())
+    return run.size() + 1 == shape.size() && std::equal(run.begin(), run.end(), shape.begin() + 1);
+  return is_all_tiles(variable) && std::equal(run.begin() + 1, run.end(), shape.begin() + 1);
+}
+}  // namespace
+
+CellBox StoredPart::global_box() const {
+  CellBox box{global_offset, shape};
+  if (box.offset.empty()) box.offset.resize(shape.size(), 0);
+  return box;
+}
+
+/// Goes through the leaves of a set's tree.
+class StoredVariables::Collector {
+ public:
+  Collector(const Store& store, StoredVariables& found) : store_(store), reader_(store), found_(found) {}
+
+  Status add(const std::shared_ptr<const Leaf>& leaf) {
+    for (const TreeFile& file : leaf->files) {
+      if (file.type != FileType::regular) continue;
+      VARVE_ASSIGN(const bool known, add_origin(*leaf, file));
+      if (known) continue;
+      VARVE_ASSIGN(const bool image, add_image(leaf, file));
+      if (!image) add_file(leaf, file);
+    }
+    return {};
+  }
+
+  void finish(const SetRecord& record) {
+    found_.set_ = record.name;
+    found_.ranks_here_ = images_ > 0 ? images_ : static_cast<uint32_t>(record.rank_count);
+    found_.rank_count_ = origin_ ? origin_->rank_count
+                                 : static_cast<uint32_t>(std::max<uint64_t>(record.rank_count, found_.ranks_here_));
+    found_.has_all_ranks_ = images_ == 0 || found_.ranks_here_ >= found_.rank_count_;
+    for (auto& [name, parts] : of_images_) {
+      std::stable_sort(parts.begin(), parts.end(),
+                       [](const StoredPart& a, const StoredPart& b) { return a.rank < b.rank; });
+      found_.variables_.push_back(make_one(name, std::move(parts)));
+    }
+    for (auto& [name, part] : of_files_) {
+      StoredVariable variable{std::move(name), part.type, {}, part.shape, {}};
+      variable.parts.push_back(std::move(part));
+      found_.variables_.push_back(std::move(variable));
+    }
+    std::stable_sort(found_.variables_.begin(), found_.variables_.end(),
+                     [](const StoredVariable& a, const StoredVariable& b) { return a.name < b.name; });
+  }
+
+ private:
+  Result<bool> add_origin(const Leaf& leaf, const TreeFile& file) {
+    if (!SetOrigin::is_file_name(file.path) || file.bytes > SetOrigin::kBytesMax) return false;
+    ByteVector text;
+    VARVE_TRY(read_of_file(reader_, leaf, file, file.bytes, text));
+    const Result<SetOrigin> origin = SetOrigin::parse(as_text(text));
+    if (!origin.ok()) return false;  // a file that only is called so
+    origin_ = *origin;
+    return true;
+  }
+
+  Result<bool> add_image(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file) {
+    const std::optional<uint32_t> rank = rank_of_image(file.path);
+    if (!rank || file.bytes < kImagePrefixBytes) return false;
+    ByteVector header;
+    VARVE_TRY(read_of_file(reader_, *leaf, file, kImagePrefixBytes, header));
+    const Result<uint64_t> header_bytes = image_header_bytes(header, file.bytes);
+    if (header_bytes.status().code() == StatusCode::corrupt) return false;  // as above
+    VARVE_TRY(header_bytes.status());
+    VARVE_TRY(read_of_file(reader_, *leaf, file, *header_bytes, header));
+    Result<ImageTable> table = decode_image_header(header, file.bytes);
+    if (!table.ok()) return table.status().with_subject(file.path);
+    add_variables(*rank, leaf, file, std::move(*table));
+    ++images_;
+    return true;
+  }
+
+  void add_variables(uint32_t rank, const std::shared_ptr<const Leaf>& leaf, const TreeFile& file, ImageTable table) {
+    std::map<uint64_t, size_t> stream_at;  // of variables that are not small, by offset
+    for (size_t i = 0; i < file.layout.variables.size(); ++i) {
+      const std::vector<Extent>& extents = file.layout.variables[i].extents;
+      if (extents.size() == 1) stream_at.emplace(extents.front().offset, i + 1);
+    }
+    for (ImageVariable& variable : table.variables) {
+      StoredPart part{.rank = rank,
+                      .type = variable.type,
+                      .shape = std::move(variable.shape),
+                      .global_shape = std::move(variable.global_shape),
+                      .global_offset = std::move(variable.global_offset),
+                      .tile = {},
+                      .leaf = leaf,
+                      .file = &file};
+      const auto stream = stream_at.find(variable.offset);
+      const bool alone = stream != stream_at.end() &&
+                         file.layout.variables[stream->second - 1].extents.front().bytes == variable.bytes;
+      if (alone) part.stream = stream->second;
+      if (!alone && variable.bytes > 0) part.extents = {{variable.offset, variable.bytes}};
+      of_images_[std::move(variable.name)].push_back(std::move(part));
+    }
+  }
+
+  void add_file(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file) {
+    for (size_t i = 0; i < file.layout.variables.size(); ++i) add_variable(leaf, file, file.layout.variables[i], i + 1);
+    for (const Variable& small : file.small_variables) add_variable(leaf, file, small, 0);
+  }
+
+  void add_variable(const std::shared_ptr<const Leaf>& leaf, const TreeFile& file, const Variable& variable,
+                    size_t stream) {
+    StoredPart part{.rank = file.rank,
+                    .type = variable.type,
+                    .shape = variable.shape,
+                    .global_shape = {},
+                    .global_offset = {},
+                    .tile = {},
+                    .encoded = variable.encoded,
+                    .leaf = leaf,
+                    .file = &file,
+                    .stream = stream};
+    if (stream == 0) part.extents = variable.extents;
+    if (!is_dense(variable)) {
+      part.encoded |= !is_all_tiles(variable);
+      part.tile = variable.run_shape;
+    }
+    of_files_.emplace_back(file.path + ":" + variable.name, std::move(part));
+  }
+
+  StoredVariable make_one(const std::string& name, std::vector<StoredPart> parts) const {
+    const StoredPart& first = parts.front();
+    StoredVariable variable{name, first.type, {}, first.global_shape, {}};
+    if (parts.size() == 1 && first.global_shape.empty() && found_.has_all_ranks_) {
+      variable.shape = first.shape;
+    } else {
+      variable.one_array = check_one(name, parts);
+    }
+    variable.parts = std::move(parts);
+    return variable;
+  }
+
+  static Status check_one(const std::string& name, const std::vector<StoredPart>& parts) {
+    const StoredPart& first = parts.front();
+    for (const StoredPart& part : parts) {
+      if (part.global_shape.empty()) {
+        return of_set_variable(
+            name, fmt::format("{} has not said, when it saved it, where its part lies in the whole", rank_text(part)),
+            "read what one rank has of it, or save it with ArrayShape::global_cells");
+      }
+      if (part.type != first.type || part.global_shape != first.global_shape) {
+        return of_set_variable(
+            name,
+            fmt::format("{} and {} do not say the same of its type and whole shape", rank_text(first), rank_text(part)),
+            "read what one rank has of it");
+      }
+      if (!lies_in(part.global_box(), part.global_shape) || !array_bytes(part.global_shape, part.type.bytes)) {
+        return of_set_variable(name, fmt::format("what {} has of it does not lie in the whole", rank_text(part)),
+                               "read what one rank has of it");
+      }
+    }
+    return {};
+  }
+
+  const Store& store_;
+  StreamReader reader_;
+  StoredVariables& found_;
+  std::optional<SetOrigin> origin_;
+  uint32_t images_ = 0;
+  std::map<std::string, std::vector<StoredPart>> of_images_;
+  std::vector<std::pair<std::string, StoredPart>> of_files_;
+};
+
+Result<StoredVariables> StoredVariables::read(const Store& store, const SetRecord& record) {
+  StoredVariables found;
+  Collector collector(store, found);
+  VARVE_TRY(for_each_leaf(store, record,
+                          [&](const Leaf& leaf) { return collector.add(std::make_shared<const Leaf>(leaf)); }));
+  collector.finish(record);
+  return found;
+}
+
+const StoredVariable* StoredVariables::find(std::string_view name) const {
+  const auto found =
+      std::lower_bound(variables_.begin(), variables_.end(), name,
+                       [](const StoredVariable& at, std::string_view wanted) { return at.name < wanted; });
+  return found != variables_.end() && found->name == name ? &*found : nullptr;
+}
+
+Result<const StoredVariable*> StoredVariables::get(std::string_view name) const {
+  const StoredVariable* const found = find(name);
+  if (found != nullptr) return found;
+  return Status::not_found("the set has no such variable", set_.to_string() + ":" + std::string(name),
+                           {Remedy::list_variables, set_.to_string()});
+}
+
+Result<const StoredPart*> StoredVariables::part_of(const StoredVariable& variable, uint64_t rank) const {
+  for (const StoredPart& part : variable.parts) {
+    if (part.rank >= 0 && static_cast<uint64_t>(part.rank) == rank) return &part;
+  }
+  const std::string subject = fmt::format("variable '{}'", variable.name);
+  if (has_all_ranks_) return Status::not_found(fmt::format("rank {} has saved nothing of it", rank), subject);
+  return Status::not_found(fmt::format("rank {} is on another node: the set was made by {} ranks, and this store has "
+                                       "{} of them",
+                                       rank, rank_count_, ranks_here_),
+                           subject, kOtherNodes);
+}
+
+Status StoredVariables::missing(const StoredVariable& variable, const CellBox& first_missing) const {
+  const std::string first = fmt::format("{}", fmt::join(first_missing.offset, ", "));
+  const std::string subject = fmt::format("variable '{}'", variable.name);
+  if (has_all_ranks_) return Status::not_found(fmt::format("no rank has saved its cells from ({}) on", first), subject);
+  return Status::not_found(
+      fmt::format("its cells from ({}) on are on another node: the set was made by {} ranks, and this store has {} of "
+                  "them",
+                  first, rank_count_, ranks_here_),
+      subject, kOtherNodes);
+}
+
+}  // namespace varve

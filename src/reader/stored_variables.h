@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/cell_box.h"
+#include "engine/source.h"
+#include "format/set_record.h"
+#include "format/tree.h"
+#include "layout/layout.h"
+#include "store/store.h"
+#include "varve/element_type.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// What one file of a set has of a variable: an array, whose bytes lie in a stream of the file, or anywhere in it.
+struct StoredPart {
+  int64_t rank = -1;  ///< of the process that saved it; -1 if it belongs to none
+  ElementType type;
+  std::vector<uint64_t> shape;          ///< slowest dimension first
+  std::vector<uint64_t> global_shape;   ///< of the whole; empty: not said
+  std::vector<uint64_t> global_offset;  ///< where it lies in that; empty: at its beginning
+  /// Of the arrays that its bytes consist of, one after another, which divide `shape` like tiles; empty: it is one.
+  std::vector<uint64_t> tile;
+  bool encoded = false;  ///< nobody here knows which bytes are which cell
+
+  std::shared_ptr<const Leaf> leaf;
+  const TreeFile* file = nullptr;  ///< of the leaf
+  size_t stream = 0;               ///< that has its bytes; 0: they are in `extents` of the file
+  std::vector<Extent> extents{};
+
+  /// Which cells of the whole it has.
+  CellBox global_box() const;
+  /// In its own array.
+  CellBox own_box() const { return {std::vector<uint64_t>(shape.size(), 0), shape}; }
+};
+
+/// A variable of a set, with what each rank has of it.
+struct StoredVariable {
+  std::string name;
+  ElementType type;
+  /// OK: the parts are one array of `shape`, so far as they are there. Else why not; then each is an array of its own.
+  Status one_array;
+  std::vector<uint64_t> shape;
+  std::vector<StoredPart> parts;  ///< lowest rank first
+};
+
+/// The variables of a set, without their bytes.
+///
+/// In a set that a session made, a variable has the name by which it was protected, and a part of each rank that
+/// protected it. In any other set, each variable of each file is one of its own, "PATH:NAME"; small ones that are only
+/// counted are not there. Immutable, so it may be read by several threads.
+class StoredVariables {
+ public:
+  /// Reads the set's tree and what the images in it say of themselves; keeps the tree in memory. Fails if anything of
+  /// these cannot be read.
+  static Result<StoredVariables> read(const Store& store, const SetRecord& record);
+
+  /// By name; names may repeat in files.
+  const std::vector<StoredVariable>& all() const { return variables_; }
+  /// The first of this name; null if there is none.
+  const StoredVariable* find(std::string_view name) const;
+  /// The same, but not_found says where to look.
+  Result<const StoredVariable*> get(std::string_view name) const;
+  /// What a rank has of one of them; not_found: nothing.
+  Result<const StoredPart*> part_of(const StoredVariable& variable, uint64_t rank) const;
+
+  const SetName& set() const { return set_; }
+  /// Of the run that made the set, on all nodes; else how many ranks its files are of.
+  uint32_t rank_count() const { return rank_count_; }
+  /// Whether the set has what all ranks saved: in a store of a node's own, only those of that node are.
+  bool has_all_ranks() const { return has_all_ranks_; }
+
+  /// Why cells are missing, from the first of them on.
+  Status missing(const StoredVariable& variable, const CellBox& first_missing) const;
+
+ private:
+  class Collector;
+
+  SetName set_;
+  uint32_t rank_count_ = 0, ranks_here_ = 0;
+  bool has_all_ranks_ = true;
+  std::vector<StoredVariable> variables_;
+};
+
+}  // namespace varve

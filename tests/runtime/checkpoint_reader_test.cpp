@@ -1,0 +1,336 @@
+#include "varve/checkpoint_reader.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <filesystem>
+#include <numeric>
+#include <random>
+
+#include "core/cell_box.h"
+#include "runtime/cluster.h"
+#include "runtime/ranks.h"
+#include "sets/folders.h"
+#include "store/catalog.h"
+
+// A program that reads what a session saved, without one of its own.
+
+namespace varve {
+namespace {
+
+using test::run_ranks;
+using test::SessionPlace;
+
+/// What a cell of the whole has, by its ordinal.
+double value_of(uint64_t cell) { return static_cast<double>(cell) * 1.25 + 0.5; }
+
+std::vector<double> values_of(const CellBox& box, const std::vector<uint64_t>& whole) {
+  const CellBox all{std::vector<uint64_t>(whole.size(), 0), whole};
+  std::vector<double> values;
+  for_each_cell_run(box, all, box, [&](const CellRun& run) {
+    for (uint64_t i = 0; i < run.cells; ++i) values.push_back(value_of(run.from + i));
+    return Status();
+  }).ignore("it cannot fail");
+  return values;
+}
+
+/// Saves one set, step 5 of the job "run": each rank has a box of "field", its rank of "rank", as many "particles" as
+/// its rank, and what all have alike in "time".
+void save(const SessionOptions& options, const std::vector<uint64_t>& whole, const std::vector<CellBox>& boxes) {
+  run_ranks(static_cast<uint32_t>(boxes.size()), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), options);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    std::vector<double> field = values_of(boxes[rank], whole);
+    std::vector<uint32_t> particles(rank);
+    std::iota(particles.begin(), particles.end(), 100 * rank);
+    double time = 0.25;
+    ArrayShape shape;
+    shape.cells = boxes[rank].cells;
+    shape.global_cells = whole;
+    shape.global_offset = boxes[rank].offset;
+    ASSERT_TRUE(session->protect("field", std::span(field), shape).ok());
+    ASSERT_TRUE(session->protect("rank", rank).ok());
+    ASSERT_TRUE(session->protect("particles", particles).ok());
+    ASSERT_TRUE(session->protect("time", time).ok());
+    const Status saved = session->checkpoint(5, Persistence::now);
+    ASSERT_TRUE(saved.ok()) << saved.to_string();
+    EXPECT_TRUE(session->finish().ok());
+  });
+}
+
+/// Cuts an array into boxes, of which some may be empty.
+std::vector<CellBox> cut(const std::vector<uint64_t>& whole, size_t count, std::mt19937& random) {
+  std::vector<CellBox> boxes{{std::vector<uint64_t>(whole.size(), 0), whole}};
+  while (boxes.size() < count) {
+    CellBox& box = boxes[std::uniform_int_distribution<size_t>(0, boxes.size() - 1)(random)];
+    const size_t d = std::uniform_int_distribution<size_t>(0, whole.size() - 1)(random);
+    const uint64_t kept = std::uniform_int_distribution<uint64_t>(0, box.cells[d])(random);
+    CellBox rest = box;
+    rest.offset[d] += kept;
+    rest.cells[d] -= kept;
+    box.cells[d] = kept;
+    boxes.push_back(std::move(rest));
+  }
+  return boxes;
+}
+
+CellBox any_box(const std::vector<uint64_t>& whole, std::mt19937& random) {
+  CellBox box;
+  for (const uint64_t extent : whole) {
+    box.offset.push_back(std::uniform_int_distribution<uint64_t>(0, extent)(random));
+    box.cells.push_back(std::uniform_int_distribution<uint64_t>(0, extent - box.offset.back())(random));
+  }
+  return box;
+}
+
+SessionOptions options_of(const SessionPlace& place) {
+  SessionOptions options = place.options();
+  options.job = "run";
+  return options;
+}
+
+Result<CheckpointReader> open(const SessionPlace& place, std::string_view set = "run@5") {
+  return CheckpointReader::open(place.store, set, {.threads = 3});
+}
+
+TEST(CheckpointReader, BoxesAreThoseOfThePlainArrayHoweverItWasDivided) {
+  const auto seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int round = 0; round < 6; ++round) {
+    const size_t dimensions = 1 + static_cast<size_t>(round) % 4;
+    std::vector<uint64_t> whole;
+    for (size_t d = 0; d < dimensions; ++d)
+      whole.push_back(std::uniform_int_distribution<uint64_t>(1, dimensions == 1 ? 100'000 : 24)(random));
+    const size_t rank_count = std::uniform_int_distribution<size_t>(1, 7)(random);
+    std::vector<CellBox> boxes = cut(whole, rank_count, random);
+    // What ranks share is the same in both, as ghost cells that were saved are.
+    if (round % 2 == 0) boxes.push_back(any_box(whole, random));
+    const SessionPlace place;
+    SessionOptions options = options_of(place);
+    options.group = round % 3 == 0 ? "rank" : "node";
+    save(options, whole, boxes);
+    auto reader = open(place);
+    ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+    EXPECT_EQ(reader->values<double>("field").value(), values_of({std::vector<uint64_t>(dimensions, 0), whole}, whole));
+    for (int i = 0; i < 40; ++i) {
+      const CellBox box = any_box(whole, random);
+      const auto values = reader->values<double>("field", ArrayBox{box.offset, box.cells});
+      ASSERT_TRUE(values.ok()) << values.status().to_string();
+      EXPECT_EQ(*values, values_of(box, whole));
+    }
+    for (uint32_t rank = 0; rank < boxes.size(); ++rank)
+      EXPECT_EQ(reader->rank_values<double>("field", rank).value(), values_of(boxes[rank], whole)) << rank;
+  }
+}
+
+/// A set of three ranks, each with two rows of five.
+class ReaderOfASet : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (uint64_t rank = 0; rank < 3; ++rank) boxes_.push_back({{2 * rank, 0}, {2, 5}});
+    save(options_of(place_), whole_, boxes_);
+    auto opened = open(place_);
+    ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+    reader_.emplace(std::move(*opened));
+  }
+  Status read(const ArrayBox& box, size_t bytes) {
+    into_.assign(bytes, std::byte{7});
+    return reader_->read("field", box, into_);
+  }
+
+  SessionPlace place_;
+  const std::vector<uint64_t> whole_{6, 5};
+  std::vector<CellBox> boxes_;
+  std::optional<CheckpointReader> reader_;
+  std::vector<std::byte> into_;
+};
+
+TEST_F(ReaderOfASet, SaysWhatIsInIt) {
+  EXPECT_EQ(reader_->set(), "run@5");
+  EXPECT_EQ(reader_->step(), 5u);
+  EXPECT_EQ(reader_->rank_count(), 3u);
+  EXPECT_TRUE(reader_->has_all_ranks());
+  ASSERT_EQ(reader_->variables().size(), 4u);
+  const CheckpointVariable* const field = reader_->variable("field").value();
+  EXPECT_EQ(field->type, element_type_of<double>());
+  EXPECT_TRUE(field->is_one_array);
+  EXPECT_EQ(field->cells, whole_);
+  ASSERT_EQ(field->parts.size(), 3u);
+  EXPECT_EQ(field->parts[1].rank, 1);
+  EXPECT_EQ(field->parts[1].cells, (std::vector<uint64_t>{2, 5}));
+  EXPECT_EQ(field->parts[1].global_offset, (std::vector<uint64_t>{2, 0}));
+  const CheckpointVariable* const particles = reader_->variable("particles").value();
+  EXPECT_FALSE(particles->is_one_array);
+  EXPECT_EQ(particles->parts[2].cells, std::vector<uint64_t>{2});
+  EXPECT_EQ(reader_->variable("pressure").status().code(), StatusCode::not_found);
+}
+
+TEST_F(ReaderOfASet, TheNewestSetOfAJobNeedsNoStep) {
+  auto newest = open(place_, "run");
+  ASSERT_TRUE(newest.ok());
+  EXPECT_EQ(newest->set(), "run@5");
+  EXPECT_EQ(open(place_, "run@6").status().code(), StatusCode::not_found);
+  EXPECT_EQ(open(place_, "walk").status().code(), StatusCode::not_found);
+  EXPECT_EQ(CheckpointReader::open(place_.folder / "nothing", "run").status().code(), StatusCode::not_found);
+}
+
+TEST_F(ReaderOfASet, WhatSaysNothingOfAWholeIsReadByRank) {
+  EXPECT_EQ(reader_->rank_values<uint32_t>("rank", 2).value(), std::vector<uint32_t>{2});
+  EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 0).value(), std::vector<uint32_t>{});
+  EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 2).value(), (std::vector<uint32_t>{200, 201}));
+  EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 2, ArrayBox{{1}, {1}}).value(), std::vector<uint32_t>{201});
+  const Status whole = reader_->values<uint32_t>("particles").status();
+  EXPECT_EQ(whole.code(), StatusCode::invalid_argument);
+  EXPECT_NE(whole.to_string().find("rank 0 has not said"), std::string::npos) << whole.to_string();
+  EXPECT_NE(whole.hint().find("ArrayShape::global_cells"), std::string::npos);
+  EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 3).status().code(), StatusCode::not_found);
+}
+
+TEST_F(ReaderOfASet, ABoxThatDoesNotLieInTheArrayIsRefused) {
+  const uint64_t huge = UINT64_MAX;
+  for (const ArrayBox& box : std::vector<ArrayBox>{{{0, 0}, {7, 5}},
+                                                   {{6, 0}, {1, 1}},
+                                                   {{5, 4}, {1, 2}},
+                                                   {{huge, 0}, {1, 1}},
+                                                   {{1, 0}, {huge, 1}},
+                                                   {{0, 0}, {huge, huge}},
+                                                   {{0}, {1}},
+                                                   {{0, 0, 0}, {1, 1, 1}},
+                                                   {{0, 0}, {1}},
+                                                   {{}, {}}}) {
+    EXPECT_EQ(read(box, 8).code(), StatusCode::invalid_argument);
+    EXPECT_EQ(reader_->values<double>("field", box).status().code(), StatusCode::invalid_argument);
+    EXPECT_EQ(reader_->rank_values<double>("field", 0, box).status().code(), StatusCode::invalid_argument);
+  }
+  EXPECT_EQ(into_.front(), std::byte{7});
+}
+
+TEST_F(ReaderOfASet, MemoryOfAnotherSizeOrTypeIsRefused) {
+  EXPECT_EQ(read({{0, 0}, {1, 2}}, 15).code(), StatusCode::invalid_argument);
+  EXPECT_EQ(read({{0, 0}, {1, 2}}, 17).code(), StatusCode::invalid_argument);
+  EXPECT_TRUE(read({{0, 0}, {1, 2}}, 16).ok());
+  EXPECT_TRUE(read({{6, 5}, {0, 0}}, 0).ok());
+  EXPECT_EQ(reader_->values<float>("field").status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(reader_->values<uint64_t>("field").status().code(), StatusCode::invalid_argument);
+}
+
+TEST(CheckpointReader, CellsThatNoRankSavedAreAnErrorThatNamesTheFirst) {
+  const SessionPlace place;
+  save(options_of(place), {4, 4}, {{{0, 0}, {2, 4}}, {{3, 0}, {1, 4}}});
+  auto reader = open(place);
+  ASSERT_TRUE(reader.ok());
+  const Status missing = reader->values<double>("field").status();
+  EXPECT_EQ(missing.code(), StatusCode::not_found);
+  EXPECT_NE(missing.to_string().find("no rank has saved its cells from (2, 0) on"), std::string::npos)
+      << missing.to_string();
+  EXPECT_EQ(reader->values<double>("field", ArrayBox{{3, 1}, {1, 2}}).value(),
+            (std::vector<double>{value_of(13), value_of(14)}));
+}
+
+TEST(CheckpointReader, WhatSeveralRanksSavedIsTakenFromTheLowest) {
+  const SessionPlace place;
+  run_ranks(3, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), options_of(place));
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    std::vector<uint32_t> marks(4, rank);
+    ArrayShape shape;
+    shape.cells = {4};
+    shape.global_cells = {8};
+    shape.global_offset = {4 - 2 * rank};  // 4 to 7, 2 to 5, 0 to 3
+    ASSERT_TRUE(session->protect("marks", std::span(marks), shape).ok());
+    ASSERT_TRUE(session->checkpoint(5, Persistence::now).ok());
+    EXPECT_TRUE(session->finish().ok());
+  });
+  auto reader = open(place);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->values<uint32_t>("marks").value(), (std::vector<uint32_t>{2, 2, 1, 1, 0, 0, 0, 0}));
+  EXPECT_EQ(reader->values<uint32_t>("marks", ArrayBox{{1}, {2}}).value(), (std::vector<uint32_t>{2, 1}));
+}
+
+TEST(CheckpointReader, AScalarOfALoneRankIsAWhole) {
+  const SessionPlace place;
+  save(options_of(place), {3}, {{{0}, {3}}});
+  auto reader = open(place);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_EQ(reader->values<double>("time").value(), std::vector<double>{0.25});
+  EXPECT_TRUE(reader->variable("time").value()->is_one_array);
+}
+
+/// Flips a bit of the one place in the store's arenas that holds these bytes.
+void damage(const std::string& store, const std::vector<double>& values) {
+  const ByteSpan wanted = std::as_bytes(std::span(values));
+  size_t found = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(store + "/arenas")) {
+    if (!entry.is_regular_file()) continue;
+    ByteVector arena = read_file(posix_file_system(), entry.path().string(), 1_GiB).value();
+    const auto at = std::search(arena.begin(), arena.end(), wanted.begin(), wanted.end());
+    if (at == arena.end()) continue;
+    ++found;
+    *at ^= std::byte{1};
+    test::write_file(entry.path().string(), arena);
+  }
+  ASSERT_EQ(found, 1u);
+}
+
+TEST(CheckpointReader, DamageIsToldAndOnlyWherePacksAreWanted) {
+  const SessionPlace place;
+  SessionOptions options = options_of(place);
+  options.codec = "store";
+  const std::vector<uint64_t> whole{4, 1'500'000};
+  std::vector<CellBox> boxes;
+  for (uint64_t rank = 0; rank < 4; ++rank) boxes.push_back({{rank, 0}, {1, whole[1]}});
+  save(options, whole, boxes);
+  damage(place.store, values_of({{3, 1'400'000}, {1, 100}}, whole));
+  auto reader = open(place);
+  ASSERT_TRUE(reader.ok());
+  const Status damaged = reader->values<double>("field").status();
+  EXPECT_EQ(damaged.code(), StatusCode::corrupt) << damaged.to_string();
+  EXPECT_NE(damaged.to_string().find("variable 'field'"), std::string::npos) << damaged.to_string();
+  EXPECT_EQ(damaged.remedy(), Remedy::verify_and_replace_arena);
+  EXPECT_EQ(reader->values<double>("field", ArrayBox{{3, 1'399'990}, {1, 20}}).status().code(), StatusCode::corrupt);
+  const CellBox elsewhere{{0, 10}, {3, 1'000'000}};
+  EXPECT_EQ(reader->values<double>("field", ArrayBox{elsewhere.offset, elsewhere.cells}).value(),
+            values_of(elsewhere, whole));
+  // A column, of which each pack has some cells.
+  EXPECT_EQ(reader->values<double>("field", ArrayBox{{0, 5}, {4, 1}}).value(), values_of({{0, 5}, {4, 1}}, whole));
+}
+
+TEST(CheckpointReader, ANodesOwnStoreGivesWhatItHasAndSaysWhatItHasNot) {
+  test::Cluster cluster;
+  const std::vector<uint64_t> whole{12, 3};
+  run_ranks(cluster.rank_count(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = cluster.open(rank, std::move(ranks), "local:" + cluster.local);
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    const CellBox box{{2 * rank, 0}, {2, 3}};
+    std::vector<double> field = values_of(box, whole);
+    VariableTable& variables = (*session)->variables();
+    ASSERT_TRUE(variables
+                    .protect_array("field", element_type_of<double>(), field.data(), field.size(),
+                                   {box.cells, {}, {}, whole, box.offset})
+                    .ok());
+    ASSERT_TRUE(variables.protect_scalar("rank", element_type_of<uint32_t>(), &rank).ok());
+    const Status saved = (*session)->checkpoint(5, Persistence::now);
+    ASSERT_TRUE(saved.ok()) << saved.to_string();
+    test::Cluster::finish(**session);
+  });
+  const std::string store = cluster.node_path("b");
+  auto reader = CheckpointReader::open(store, Catalog(*test::store_at(store)).sets().value().front().to_string());
+  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  EXPECT_EQ(reader->rank_count(), 6u);
+  EXPECT_FALSE(reader->has_all_ranks());
+  const CellBox own{{4, 1}, {4, 2}};
+  EXPECT_EQ(reader->values<double>("field", ArrayBox{own.offset, own.cells}).value(), values_of(own, whole));
+  for (const Status& elsewhere :
+       {reader->values<double>("field").status(), reader->values<double>("field", ArrayBox{{3, 0}, {2, 1}}).status(),
+        reader->rank_values<uint32_t>("rank", 5).status()}) {
+    EXPECT_EQ(elsewhere.code(), StatusCode::not_found);
+    EXPECT_NE(elsewhere.to_string().find("made by 6 ranks, and this store has 2 of them"), std::string::npos)
+        << elsewhere.to_string();
+    EXPECT_FALSE(elsewhere.hint().empty());
+  }
+  EXPECT_EQ(reader->rank_values<uint32_t>("rank", 3).value(), std::vector<uint32_t>{3});
+}
+
+}  // namespace
+}  // namespace varve
