@@ -48,6 +48,13 @@ void make_descriptions(const files::path& folder) {
       {"name": "time", "type": "f64"}, {"name": "ids", "type": "u32be", "shape": [100], "offset": 9000}]})");
 }
 
+void make_boxes(const files::path& folder) {
+  Seeds seeds(folder, "box_text");
+  // The number of dimensions, and which extents they have.
+  for (const char* text : {"[2:5,:,7]", "temperature[:10]", "[1,2,3]", "[5:]", "[:]", "[-1]", "[0:2:1]", ""})
+    seeds.add(std::string("\3\3\2\3") + text);
+}
+
 /// One part of the sample's files, and what readers say of them.
 void make_layouts(const files::path& folder) {
   OfferedFiles offered;
@@ -216,6 +223,7 @@ int main(int argument_count, char** arguments) {
   const std::filesystem::path folder = arguments[1];
   std::filesystem::remove_all(folder);
   varve::make_descriptions(folder);
+  varve::make_boxes(folder);
   varve::make_layouts(folder);
   varve::make_store(folder);
   varve::make_packs(folder);

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+import subprocess
 import unittest
 import zlib
 
@@ -41,6 +42,23 @@ class Modes(ExampleTest):
             self.assertEqual(self.checksum(MANY_RANKS, mode, VARVE_GROUP="rank", VARVE_WHEN_BUSY="two_slots"),
                              found(r"^state after step 60: (\w+)$",
                                    self.run_to_end("whole", MANY_RANKS, *CAVITY, "--mode", "none")))
+
+
+class Profile(ExampleTest):
+    def test_is_the_same_from_any_number_of_ranks(self):
+        profiles = set()
+        for ranks in RANK_COUNTS:
+            self.run_to_end(f"run-{ranks}", ranks, *CAVITY, "--mode", "sync")
+            said = subprocess.run([os.environ["VARVE_PROFILE"], self.work / f"run-{ranks}-store"], check=True, text=True,
+                                  stdout=subprocess.PIPE).stdout.splitlines()
+            self.assertEqual(said[0], f"# lbm@60, of {ranks} ranks: z, speed along x")
+            profiles.add(tuple(said[1:]))
+        self.assertEqual(len(profiles), 1)
+        speeds = [float(line.split()[1]) for line in profiles.pop()]
+        self.assertEqual(len(speeds), 20)
+        # The lid draws what is below it along.
+        self.assertGreater(speeds[-1], 0.01)
+        self.assertEqual(max(speeds), speeds[-1])
 
 
 class Physics(ExampleTest):

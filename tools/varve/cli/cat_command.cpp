@@ -1,91 +1,90 @@
 #include <unistd.h>
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 
+#include "cli/chosen_array.h"
 #include "cli/command.h"
+#include "cli/set_argument.h"
+#include "core/sync.h"
 #include "engine/inspect.h"
 
 namespace varve::cli {
 
 namespace {
-struct FileOfSet {
-  std::string set, path;
-};
-
-/// "JOB@STEP:FILE". The name of a job has no '@' and no '/', that of a file may have any.
-std::optional<FileOfSet> parse_with_step(const std::string& text) {
-  const size_t at = text.find_first_of("@/");
-  if (at == 0 || at == std::string::npos || text[at] == '/') return {};
-  const size_t end = text.find_first_not_of("0123456789", at + 1);
-  if (end == std::string::npos || end == at + 1 || text[end] != ':' || end + 1 == text.size()) return {};
-  return FileOfSet{text.substr(0, end), text.substr(end + 1)};
-}
-
-/// "JOB:FILE" in all the ways in which it can be read, as both names may have colons.
-std::vector<FileOfSet> parse_without_step(const std::string& text) {
-  std::vector<FileOfSet> ways;
-  const size_t end = std::min(text.find_first_of("@/"), text.size() - 1);
-  for (size_t colon = text.find(':', 1); colon < end; colon = text.find(':', colon + 1))
-    ways.push_back({text.substr(0, colon), text.substr(colon + 1)});
-  return ways;
-}
-
-Result<FileOfSet> find_file_of_set(const Catalog& catalog, const std::string& text) {
-  VARVE_ASSIGN(const std::vector<std::string> jobs, catalog.jobs());
-  auto is_there = [&](const std::string& job) { return std::find(jobs.begin(), jobs.end(), job) != jobs.end(); };
-  const std::optional<FileOfSet> exact = parse_with_step(text);
-  if (exact && is_there(exact->set.substr(0, exact->set.find('@')))) return *exact;
-  const std::vector<FileOfSet> ways = parse_without_step(text);
-  std::vector<FileOfSet> found;
-  std::copy_if(ways.begin(), ways.end(), std::back_inserter(found),
-               [&](const FileOfSet& way) { return is_there(way.set); });
-  if (found.size() > 1) {
-    return Status::invalid_argument("this may mean a file of the job " + found[0].set + " or of " + found[1].set, text,
-                                    "write JOB@STEP:FILE");
-  }
-  if (found.size() == 1) return found[0];
-  // The set that is not there is named by who looks for it.
-  if (exact) return *exact;
-  return ways.front();
-}
-
 class CatCommand final : public Command {
  public:
   std::string_view name() const override { return "cat"; }
-  std::string_view summary() const override { return "write a file of a set, or one variable, to standard output"; }
+  std::string_view summary() const override {
+    return "write a file of a set, a variable, or a box of it, to standard output";
+  }
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET:FILE", file_, "JOB@STEP:FILE, or JOB:FILE for the job's newest set");
-    arguments.text("--variable", "NAME", variable_, "only this variable, as its bytes are in the file");
+    arguments.positional("SET:FILE", file_,
+                         "JOB@STEP:FILE, or JOB:FILE for the job's newest set; in place of the file a variable that "
+                         "a session saved, or FILE:VARIABLE, and a box of it, as in JOB@STEP:VARIABLE[0:10,:,5]");
+    arguments.text("--variable", "NAME", variable_, "only this variable of the file, as its bytes are there");
+    arguments.number("--rank", "RANK", rank_, "of a variable, only what this rank saved of it");
     arguments.examples(
         "  varve cat run@7:parameters.txt\n"
-        "  varve cat run@7:out.cpu0003 --variable /Density > density.bin\n");
+        "  varve cat run@7:out.cpu0003 --variable /Density > density.bin\n"
+        "  varve cat run@7:temperature > temperature.bin         what all ranks have of it, as one array\n"
+        "  varve cat 'run@7:temperature[0:10,:,5]' | od -t f8    some rows of one plane\n"
+        "  varve cat run@7:particles --rank 3 > particles.bin\n");
   }
 
   Result<ExitCode> run(Session& session) override {
-    if (!parse_with_step(file_) && parse_without_step(file_).empty()) {
+    if (!names_part_of_set(file_)) {
       return Status::invalid_argument("which file of which set?", file_,
                                       "write JOB@STEP:FILE, or JOB:FILE for the job's newest set");
     }
+    if (rank_ && !variable_.empty()) {
+      return Status::invalid_argument("--variable is of a file, which is of one rank, and takes no --rank", variable_,
+                                      "write JOB@STEP:VARIABLE");
+    }
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     const Catalog catalog(*store);
-    VARVE_ASSIGN(const FileOfSet wanted, find_file_of_set(catalog, file_));
-    VARVE_ASSIGN(SetName name, catalog.resolve(wanted.set));
+    VARVE_ASSIGN(const PartOfSet wanted, find_part_of_set(catalog, file_));
+    VARVE_ASSIGN(const SetName name, catalog.resolve(wanted.set));
     auto write = [&session](ByteSpan bytes) {
       session.print(as_text(bytes));
       return session.finish_printing();
     };
     // What goes to a terminal shows by itself how it goes on, and a bar would get between.
     ProgressSink& progress = ::isatty(STDOUT_FILENO) == 1 ? null_progress() : session.begin_progress();
-    VARVE_TRY(read_set_file(*store, name, wanted.path, variable_, write, progress));
+    Status no_file;
+    if (!rank_) {
+      no_file = read_set_file(*store, name, wanted.part, variable_, write, progress);
+      // Where there is no such file, a variable may be called so.
+      if (!variable_.empty() || no_file.remedy() != Remedy::list_files) VARVE_TRY(no_file);
+      if (no_file.ok()) return ExitCode::success;
+    }
+    VARVE_TRY(write_variable(*store, name, wanted.part, no_file, write, progress));
     return ExitCode::success;
   }
 
  private:
+  Status write_variable(const Store& store, const SetName& name, const std::string& text, const Status& no_file,
+                        const std::function<Status(ByteSpan)>& write, ProgressSink& progress) const {
+    const Catalog catalog(store);
+    VARVE_ASSIGN(const SetRecord record, catalog.read(name));
+    const Result<StoredVariables> variables = StoredVariables::read(store, record);
+    if (!variables.ok()) return catalog.unless_dropped(name, variables.status());
+    const Result<ChosenArray> chosen = ChosenArray::choose(*variables, text, rank_);
+    if (!no_file.ok() && chosen.status().remedy() == Remedy::list_variables) {
+      return Status::not_found("the set has no such file, and no such variable", name.to_string() + ":" + text,
+                               {Remedy::list_variables, name.to_string()});
+    }
+    VARVE_TRY(chosen.status());
+    VariableReader reader(store, *variables, processor_count());
+    progress.phase("reading");
+    progress.total(chosen->bytes());
+    return chosen->read(
+        reader, [&](const CellBox&, ByteSpan bytes) { return write(bytes); }, progress);
+  }
+
   std::string file_, variable_;
+  std::optional<uint64_t> rank_;
 };
 }  // namespace
 

@@ -48,6 +48,7 @@ std::unique_ptr<Command> make_levels_command();
 std::unique_ptr<Command> make_repair_command();
 std::unique_ptr<Command> make_rebalance_command();
 std::unique_ptr<Command> make_cat_command();
+std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_watch_command();
 std::unique_ptr<Command> make_status_command();

@@ -24,6 +24,7 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_diff_command());
   commands.push_back(make_stat_command());
   commands.push_back(make_cat_command());
+  commands.push_back(make_export_command());
   commands.push_back(make_verify_command());
   commands.push_back(make_drop_command());
   commands.push_back(make_prune_command());

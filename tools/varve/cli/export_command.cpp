@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "cli/array_file.h"
+#include "cli/chosen_array.h"
+#include "cli/command.h"
+#include "cli/set_argument.h"
+#include "cli/text.h"
+#include "core/file_system.h"
+#include "core/sync.h"
+#include "core/unique_id.h"
+#include "store/catalog.h"
+
+namespace varve::cli {
+
+namespace {
+/// A file under another name, which is gone unless it was put in its place.
+class DraftFile {
+ public:
+  explicit DraftFile(std::string path)
+      : path_(std::move(path)), draft_(fmt::format("{}.{}.draft", path_, ::getpid())) {}
+  DraftFile(const DraftFile&) = delete;
+  DraftFile& operator=(const DraftFile&) = delete;
+  ~DraftFile() {
+    if (made_) posix_file_system().remove(draft_).ignore("the failure that is told is another one");
+  }
+
+  Result<std::unique_ptr<ArrayFile>> create(ArrayFileKind kind) {
+    Result<std::unique_ptr<ArrayFile>> file = create_array_file(kind, draft_);
+    made_ = file.ok();
+    return file;
+  }
+  Status put_in_place(bool replace) {
+    FileSystem& files = posix_file_system();
+    VARVE_TRY(replace ? files.rename(draft_, path_) : files.rename_no_replace(draft_, path_));
+    made_ = false;
+    return files.sync_directory(parent_path(path_));
+  }
+
+ private:
+  const std::string path_, draft_;
+  bool made_ = false;
+};
+
+Status is_there(const std::string& path) {
+  return Status::already_exists("there is such a file", path, "name another one with --to, or give --force");
+}
+
+/// What a variable is called in an HDF5 file: its file is a group there, as are those of its own name.
+std::string name_in_file(const ChosenArray& array, bool of_rank) {
+  const StoredVariable& variable = array.variable();
+  const std::string& path = variable.parts.front().file->path;
+  std::string name = variable.name;
+  if (name.starts_with(path + ":")) name = path + "/" + name.substr(path.size() + 1);
+  return of_rank ? fmt::format("{}/rank-{:06}", name, array.part()->rank) : name;
+}
+
+struct NamedArray {
+  ChosenArray array;
+  std::string name;
+};
+
+class ExportCommand final : public Command {
+ public:
+  std::string_view name() const override { return "export"; }
+  std::string_view summary() const override { return "write variables of a set to an HDF5 or NumPy file"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("SET[:VARIABLE]", set_,
+                         "JOB@STEP, or JOB for its newest set, or one of its variables, which may have a box, as in "
+                         "JOB@STEP:VARIABLE[0:10,:,5]");
+    arguments.optional_positional_list("VARIABLE", names_, "more of them (default: all)");
+    arguments.text("--to", "FILE", to_, "the file, which ends with .h5, .hdf5 or .npy (one variable)");
+    arguments.number("--rank", "RANK", rank_, "only what this rank saved");
+    arguments.flag("--force", force_, "replace a file that is there");
+    arguments.examples(
+        "  varve export run@7 --to run7.h5                              all variables\n"
+        "  varve export run@7:temperature velocity --to run7.h5\n"
+        "  varve export 'run@7:temperature[0:10,:,5]' --to plane.npy    some rows of one plane\n"
+        "  varve export run@7:particles --rank 3 --to particles3.npy\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    if (to_.empty()) return Status::invalid_argument("no file is named", "", "give --to FILE.h5 or --to FILE.npy");
+    VARVE_ASSIGN(const ArrayFileKind kind, array_file_kind(to_));
+    if (!force_ && posix_file_system().stat(to_).ok()) return is_there(to_);
+    VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
+    const Catalog catalog(*store);
+    VARVE_ASSIGN(const SetName name, find_set(catalog));
+    VARVE_ASSIGN(const SetRecord record, catalog.read(name));
+    const Result<StoredVariables> variables = StoredVariables::read(*store, record);
+    if (!variables.ok()) return catalog.unless_dropped(name, variables.status());
+    VariableReader reader(*store, *variables, processor_count());
+    VARVE_ASSIGN(const std::vector<NamedArray> arrays, choose(session, *variables, reader));
+    if (arrays.empty()) {
+      return Status::not_found("there is nothing to export", name.to_string(),
+                               {Remedy::list_variables, name.to_string()});
+    }
+    if (kind == ArrayFileKind::npy && arrays.size() > 1) {
+      return Status::invalid_argument(
+          fmt::format("a .npy file holds one array, and {} are to be exported", arrays.size()), to_,
+          "name one variable, and a --rank if it is no whole, or write an .h5 file");
+    }
+    VARVE_TRY(write(kind, arrays, reader, session.begin_progress()));
+    session.end_progress();
+    print(session, name, arrays);
+    return ExitCode::success;
+  }
+
+ private:
+  Result<SetName> find_set(const Catalog& catalog) {
+    if (!names_part_of_set(set_)) return catalog.resolve(set_);
+    VARVE_ASSIGN(PartOfSet first, find_part_of_set(catalog, set_));
+    names_.insert(names_.begin(), std::move(first.part));
+    return catalog.resolve(first.set);
+  }
+
+  Result<std::vector<NamedArray>> choose(Session& session, const StoredVariables& variables,
+                                         const VariableReader& reader) const {
+    std::vector<NamedArray> arrays;
+    for (const std::string& text : names_) {
+      VARVE_ASSIGN(ChosenArray array, ChosenArray::choose(variables, text, rank_));
+      VARVE_TRY(array.check(reader));
+      arrays.push_back({array, name_in_file(array, false)});
+    }
+    if (!names_.empty()) return arrays;
+    for (const StoredVariable& variable : variables.all()) {
+      std::vector<NamedArray> of_variable;
+      if (!rank_ && variable.one_array.ok()) of_variable.push_back({ChosenArray(variable, nullptr), {}});
+      for (const StoredPart& part : variable.parts) {
+        const bool wanted =
+            rank_ ? part.rank >= 0 && static_cast<uint64_t>(part.rank) == *rank_ : !variable.one_array.ok();
+        if (wanted) of_variable.push_back({ChosenArray(variable, &part), {}});
+      }
+      for (NamedArray& one : of_variable) {
+        const Status readable = one.array.check(reader);
+        one.name = name_in_file(one.array, !rank_ && one.array.part() != nullptr);
+        if (readable.code() == StatusCode::unsupported) {
+          session.warn(readable.with_context("left out"));
+          continue;
+        }
+        VARVE_TRY(readable);
+        arrays.push_back(std::move(one));
+      }
+    }
+    return arrays;
+  }
+
+  Status write(ArrayFileKind kind, const std::vector<NamedArray>& arrays, VariableReader& reader,
+               ProgressSink& progress) const {
+    progress.phase("exporting");
+    uint64_t total = 0;
+    for (const NamedArray& one : arrays) total += one.array.bytes();
+    progress.total(total);
+    DraftFile draft(to_);
+    {
+      VARVE_ASSIGN(const std::unique_ptr<ArrayFile> file, draft.create(kind));
+      for (const NamedArray& one : arrays) {
+        VARVE_ASSIGN(const std::vector<std::string> path, hdf5_path(one.name));
+        VARVE_TRY(file->begin(path, one.array.type(), one.array.shape()));
+        VARVE_TRY(one.array.read(
+            reader, [&](const CellBox& cells, ByteSpan bytes) { return file->write(cells, bytes); }, progress));
+      }
+      VARVE_TRY(file->finish());
+    }
+    const Status placed = draft.put_in_place(force_);
+    return placed.code() == StatusCode::already_exists ? is_there(to_) : placed;
+  }
+
+  void print(Session& session, const SetName& name, const std::vector<NamedArray>& arrays) const {
+    uint64_t total = 0;
+    Json told = Json::array();
+    for (const NamedArray& one : arrays) {
+      total += one.array.bytes();
+      Json array{{"variable", one.array.variable().name},
+                 {"type", one.array.type().name()},
+                 {"shape", one.array.shape()},
+                 {"bytes", one.array.bytes()}};
+      if (one.array.part() != nullptr) array["rank"] = one.array.part()->rank;
+      told.push_back(std::move(array));
+    }
+    if (session.json()) {
+      session.print_facts(
+          Json{{"set", name.to_string()}, {"file", to_}, {"raw_bytes", total}, {"arrays", std::move(told)}});
+      return;
+    }
+    session.print(fmt::format("exported {}: {}, {} to {}\n", quote_name(name.to_string()),
+                              format_count(arrays.size(), "array", "arrays"), format_size(total), quote_name(to_)));
+  }
+
+  std::string set_, to_;
+  std::vector<std::string> names_;
+  std::optional<uint64_t> rank_;
+  bool force_ = false;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_export_command() { return std::make_unique<ExportCommand>(); }
+
+}  // namespace varve::cli
