@@ -68,7 +68,7 @@ CellBox StoredPart::global_box() const {
 /// Goes through the leaves of a set's tree.
 class StoredVariables::Collector {
  public:
-  Collector(const Store& store, StoredVariables& found) : store_(store), reader_(store), found_(found) {}
+  Collector(const Store& store, StoredVariables& found) : reader_(store), found_(found) {}
 
   Status add(const std::shared_ptr<const Leaf>& leaf) {
     for (const TreeFile& file : leaf->files) {
@@ -211,7 +211,6 @@ class StoredVariables::Collector {
     return {};
   }
 
-  const Store& store_;
   StreamReader reader_;
   StoredVariables& found_;
   std::optional<SetOrigin> origin_;
