@@ -21,6 +21,8 @@ class RangeReader {
   /// to kDirectAlignment (address, offset and size) may bypass the page cache.
   virtual Result<size_t> read_at(uint64_t offset, MutableByteSpan into) = 0;
   virtual Result<uint64_t> size() = 0;
+  /// A hint that these bytes will be read soon: who can have them fetched meanwhile does, and returns at once.
+  virtual void will_need(uint64_t /*offset*/, uint64_t /*bytes*/) {}
 };
 
 /// An open file. Positional reads and writes may come from several threads at once; closed by the destructor.
@@ -138,6 +140,7 @@ class ForwardingFile : public File {
   Status truncate(uint64_t bytes) override { return inner_->truncate(bytes); }
   Status sync() override { return inner_->sync(); }
   Result<uint64_t> size() override { return inner_->size(); }
+  void will_need(uint64_t offset, uint64_t bytes) override { inner_->will_need(offset, bytes); }
 
  private:
   const std::unique_ptr<File> inner_;

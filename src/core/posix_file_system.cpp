@@ -99,7 +99,8 @@ class PosixFile final : public File {
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override {
     const int descriptor = reader_.valid() ? reader_.get() : descriptor_.get();
     size_t done = 0;
-    if (into.size() >= kDirectReadBytesMin && is_direct_aligned(offset, into)) done = read_direct(offset, into);
+    const bool may_be_direct = into.size() >= kDirectReadBytesMin && is_direct_aligned(offset, into);
+    if (may_be_direct && !reads_ahead_) done = read_direct(offset, into);
     while (done < into.size()) {
       ssize_t got = retry_on_interrupt([&] {
         return ::pread(descriptor, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
@@ -155,6 +156,13 @@ class PosixFile final : public File {
     return static_cast<uint64_t>(status.st_size);
   }
 
+  void will_need(uint64_t offset, uint64_t bytes) override {
+    const int descriptor = reader_.valid() ? reader_.get() : descriptor_.get();
+    const int failed =
+        ::posix_fadvise(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+    if (failed == 0) reads_ahead_ = true;
+  }
+
  private:
   /// Reads past the page cache: what is read once would only push out what is needed again. Returns how much of `into`
   /// is filled, in whole blocks; 0 if all of it is cached or the file system cannot, and the caller goes the ordinary
@@ -184,6 +192,7 @@ class PosixFile final : public File {
   CacheProbe cache_probe_;     ///< of direct_reader_
   bool aligned_only_ = false;  ///< created with `direct`, whether or not the file system went along
   std::atomic<bool> poisoned_{false};
+  std::atomic<bool> reads_ahead_{false};  ///< into the page cache, which reads are not to go past
 };
 
 struct DirectoryCloser {

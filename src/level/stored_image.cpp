@@ -16,6 +16,8 @@ namespace {
 constexpr std::string_view kRun = "run ", kRanks = "\nranks ", kPrefix = "origin-", kSuffix = ".varve";
 constexpr size_t kRunDigits = 32;
 constexpr uint64_t kPatternWindowBytes = 64_KiB;
+/// So many packs, of about a megabyte, are on their way while others are decoded.
+constexpr size_t kPacksAhead = 8;
 }  // namespace
 
 std::string SetOrigin::text() const { return fmt::format("{}{}{}{}\n", kRun, run.hex(), kRanks, rank_count); }
@@ -298,8 +300,50 @@ void StoredImage::load_patterns(ImageTarget& target) const {
   }
 }
 
-Status StoredImage::load_packs(size_t thread_count, const std::vector<PackUse>& uses, ImageTarget& target) {
+/// Packs in the order in which they lie in their arenas, of which some are fetched while those before are decoded.
+class StoredImage::ReadOrder {
+ public:
+  ReadOrder(const Store& store, const Leaf& leaf, std::vector<PackUse>& uses) {
+    std::vector<std::pair<StoredCopy, PackUse>> placed;
+    for (PackUse& use : uses) {
+      const PackLink& link = leaf.packs[use.pack];
+      Result<std::vector<StoredCopy>> copies = find_pack_copies(store, link.score, link.hint);
+      // What is nowhere is told of by who reads it.
+      const bool found = copies.ok() && !copies->empty();
+      placed.emplace_back(found ? copies->front() : StoredCopy{}, std::move(use));
+    }
+    std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first.arena.get(), offset_of(a.first)) < std::pair(b.first.arena.get(), offset_of(b.first));
+    });
+    uses.clear();
+    for (auto& [copy, use] : placed) {
+      copies_.push_back(std::move(copy));
+      uses.push_back(std::move(use));
+    }
+  }
+
+  /// The pack of that number is read now.
+  void at(size_t number) {
+    const MutexLock lock(mutex_);
+    for (; next_ < std::min(copies_.size(), number + kPacksAhead); ++next_) {
+      if (copies_[next_].arena) copies_[next_].arena->will_read_pack(copies_[next_].ordinal);
+    }
+  }
+
+ private:
+  static uint64_t offset_of(const StoredCopy& copy) {
+    return copy.arena ? copy.arena->index().packs[copy.ordinal].offset : 0;
+  }
+
+  std::vector<StoredCopy> copies_;
+  Mutex mutex_;
+  size_t next_ VARVE_GUARDED_BY(mutex_) = 0;
+};
+
+Status StoredImage::load_packs(size_t thread_count, std::vector<PackUse> uses, ImageTarget& target) {
+  ReadOrder order(store_, leaf_, uses);
   const Status finished = parallel_for(uses.size(), thread_count, [&](size_t i) -> Status {
+    order.at(i);
     const Status loaded = load_pack(uses[i], target);
     if (loaded.ok()) return {};
     note_faults(faults_of_pack(store_, leaf_.packs[uses[i].pack]));

@@ -101,6 +101,7 @@ class StoredImage {
     uint64_t stream_offset = 0;
   };
   struct PackUse;
+  class ReadOrder;
 
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
@@ -110,7 +111,7 @@ class StoredImage {
   Status load_pack(const PackUse& use, ImageTarget& target);
   /// Where the pack lies in the end, if that is in one piece.
   MutableByteSpan place_of(const PackUse& use, ImageTarget& target) const;
-  Status load_packs(size_t thread_count, const std::vector<PackUse>& uses, ImageTarget& target);
+  Status load_packs(size_t thread_count, std::vector<PackUse> uses, ImageTarget& target);
   Result<Root> read_root(const GroupRecord& group);
   Result<Leaf> read_leaf(const LeafLink& link);
   void note_faults(const CopyFaults& faults);

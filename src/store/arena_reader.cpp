@@ -217,6 +217,11 @@ Result<Pack> ArenaReader::read_pack(size_t ordinal, MutableByteSpan room) const 
   return pack;
 }
 
+void ArenaReader::will_read_pack(size_t ordinal) const {
+  const FrameEntry& entry = index_.packs[ordinal];
+  frames_.file().will_need(entry.offset, kFrameHeaderBytes + entry.meta_bytes + entry.body_bytes);
+}
+
 Result<ByteVector> ArenaReader::read_node(size_t ordinal) const {
   const FrameEntry& entry = index_.nodes[ordinal];
   VARVE_ASSIGN(RawFrame parts, read_raw(FrameKind::node, ordinal));

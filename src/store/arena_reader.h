@@ -76,6 +76,8 @@ class ArenaReader {
   Result<PackMeta> read_pack_meta(size_t ordinal) const;
   /// `room`: as Pack::decode().
   Result<Pack> read_pack(size_t ordinal, MutableByteSpan room = {}) const;
+  /// A hint, as RangeReader::will_need().
+  void will_read_pack(size_t ordinal) const;
   /// A node's content, verified.
   Result<ByteVector> read_node(size_t ordinal) const;
 
