@@ -61,6 +61,12 @@ enum class Redistribution {
   evenly,  ///< of a vector each rank gets as many elements as the others, or one more, in the order of ranks
 };
 
+/// Which checkpoint restart() takes: {.at_most = 100}, {.exactly = 80}. The same on all ranks.
+struct RestartChoice {
+  std::optional<uint64_t> at_most{};  ///< the newest that is of this step or a lower one; none: the newest of all
+  std::optional<uint64_t> exactly{};  ///< of this step, or none: not_found
+};
+
 /// What to do when a checkpoint is due and the one before is not persistent yet.
 enum class WhenBusy {
   wait,       ///< the program waits for it
@@ -212,16 +218,26 @@ class Session {
     return std::span<T>(reinterpret_cast<T*>(memory), grid.size());
   }
 
-  /// Loads the newest set that is complete and intact on all ranks, from memory or the store, into what is protected,
-  /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
+  /// Loads the newest set that is complete and intact on all ranks, from memory or the store, or what `choice` says, into
+  /// what is protected, and returns its step; none: there is nothing to restart from. The newest is what was made last:
+  /// where a run has gone back to an older step and on from there, what it has made since. If a newer one is damaged or missing on any rank,
   /// all ranks take the next older one, and warnings() says so. invalid_argument: a variable has another type or size
   /// there, or the set was made by another number of ranks and does not say what of it is whose now (Redistribution);
   /// nothing is written then. corrupt: there are some, but none is
-  /// whole. io_error: no level that can be reached has one. Makes the memory for checkpoints, too, so that the first
+  /// whole. io_error: no level that can be reached has one. not_found: `choice` names a step of which there is none. Makes the memory for checkpoints, too, so that the first
   /// one takes no longer than the others; call it also where nothing can be there to restart from. What was in memory
-  /// alone begins to go to the store, as by checkpoint(), since the program may end without another one. Before the
-  /// first checkpoint. Collective.
-  Result<std::optional<uint64_t>> restart();
+  /// alone begins to go to the store, as by checkpoint(), since the program may end without another one. Collective.
+  ///
+  /// After checkpoints, too: the run goes back. First it waits for what is under way, as wait() does, and fails as that
+  /// does if this takes too long (busy). invalid_argument: a variable was lent; protect anew where it is to come back.
+  /// Sets of later steps stay where they are, and each is there until the run has made a whole one of its step, which
+  /// takes its place.
+  Result<std::optional<uint64_t>> restart(const RestartChoice& choice = {});
+  /// What restart() or reject() has loaded last will not do: loads the next older one in its place, as restart() does,
+  /// and takes the rejected one no more in this run, unless it is named (RestartChoice::exactly). None: there is no
+  /// older one; what is protected is as the rejected one left it, and the run begins anew. invalid_argument: nothing was
+  /// loaded, or there was a checkpoint since. Collective.
+  Result<std::optional<uint64_t>> reject();
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
   /// stop was asked for. The same on all ranks. Collective.

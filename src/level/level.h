@@ -41,6 +41,9 @@ struct RestartCandidate {
   std::optional<UniqueId> memory_run{};  ///< all ranks have that run's snapshot in memory; none: it is a set of a store
   uint32_t level = 0;                    ///< ordinal of the level, nearest first
   std::string place = "the store";       ///< of the set, for people
+  /// Which of the job's checkpoints it is (SetRecord::number): of a higher step with a lower number, a run has gone back
+  /// behind it. Where none is known, that of the newest that it follows.
+  uint64_t number = 0;
   bool operator==(const RestartCandidate&) const = default;
 
   /// "step 7 in memory", "step 7 in the store".
@@ -124,6 +127,7 @@ enum class Found : uint8_t {
   damaged,     ///< for good
   unreadable,  ///< it may be whole all the same
   mended,      ///< it was damaged, and is not any more
+  left_behind, ///< it may be whole, and the run has gone back behind it: it stays until a new one takes its place
 };
 
 /// How far the run itself is, as levels know it from nowhere else.

@@ -132,11 +132,11 @@ Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
   return repair.lost;
 }
 
-/// The run computes a step anew of which the set is damaged or unreadable, and its sets are what follows from now on.
-/// The old one stays, with what protects it, until the very moment at which the complete new one takes its place.
+/// The run computes a step anew of which the set is damaged or unreadable, or behind which it has gone back, and its sets
+/// are what follows from now on. The old one stays, with what protects it, until the very moment at which the complete new one takes its place.
 void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
   if (&at != this || found == Found::mended) return;
-  if (spec_.is_of_node()) world_.sets.note_incomplete(step);
+  if (spec_.is_of_node() && found != Found::left_behind) world_.sets.note_incomplete(step);
   const MutexLock lock(mutex_);
   replaceable_.insert(step);
 }

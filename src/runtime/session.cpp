@@ -120,8 +120,12 @@ Result<std::byte*> Session::lend_bytes(std::string_view name, std::byte* grid) {
   return impl_->with([&](RunSession& run) { return run.lend(name, grid); });
 }
 
-Result<std::optional<uint64_t>> Session::restart() {
-  return impl_->with([](RunSession& run) { return run.restart(); });
+Result<std::optional<uint64_t>> Session::restart(const RestartChoice& choice) {
+  return impl_->with([&](RunSession& run) { return run.restart(choice); });
+}
+
+Result<std::optional<uint64_t>> Session::reject() {
+  return impl_->with([](RunSession& run) { return run.reject(); });
 }
 
 bool Session::due(uint64_t step) {

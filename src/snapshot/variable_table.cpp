@@ -423,6 +423,17 @@ Status VariableTable::refresh() {
   return {};
 }
 
+Status VariableTable::check_own_memory() const {
+  for (const auto& [name, entry] : entries_) {
+    if (!entry->lent && !entry->own_memory_is_stale) continue;
+    return Status::invalid_argument("it was lent, so that nothing says where it is to come back",
+                                    fmt::format("variable '{}'", name),
+                                    entry->lent ? "make the checkpoint for which it was lent, or end the session"
+                                                : "protect anew the grid that lend() returned");
+  }
+  return {};
+}
+
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
   for (const auto& [name, entry] : entries_) all.push_back({entry->image, entry->any_size(), entry->redistribution});

@@ -107,6 +107,9 @@ class VariableTable {
   Status redistribute(std::string_view name, Redistribution how);
 
   bool empty() const { return entries_.empty(); }
+  /// Whether all that is protected may be loaded into where it is. invalid_argument naming a variable that was lent, and
+  /// not protected anew: what was protected before may be another snapshot's by now.
+  Status check_own_memory() const;
 
   /// Looks where everything is now and how large: asks the vectors, runs the objects' save callbacks. Returns the
   /// image's table, which stays the same object, with the same number, while nothing changed its size or place.
