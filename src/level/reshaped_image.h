@@ -38,8 +38,10 @@ bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& t
 /// - Of a variable that says where it lies in the whole (ImageVariable::global_shape), the cells that the rank has now,
 ///   each from the lowest rank that saved it.
 /// - Of anything else, if the run has as many ranks as the one before, what the rank of the same number saved.
-/// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks.
-/// - Of the rest, what all ranks have saved alike, as Redistribution says.
+/// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks; of one that is
+/// to
+///   be divided by owners, those that are the rank's.
+/// - Of the rest, what all ranks have saved alike, or nothing, as Redistribution says.
 ///
 /// All of it is read by check(), and kept until it is loaded.
 class ReshapedImage final : public RankImage {
@@ -53,6 +55,7 @@ class ReshapedImage final : public RankImage {
   Status check() override;
   Status read(uint64_t offset, MutableByteSpan into) override;
   std::optional<SetOrigin> origin() const override { return parts_->origin(); }
+  std::vector<Status> left_out() const override { return left_out_; }
 
  private:
   /// Cells of a variable that one rank has.
@@ -63,6 +66,8 @@ class ReshapedImage final : public RankImage {
     uint64_t from_offset = 0;  ///< of that in the rank's image
     CellBox to;                ///< what is wanted
     size_t variable = 0;       ///< its ordinal
+    /// In place of all cells of the part, which is the whole of what the rank has: these, in their order.
+    std::shared_ptr<const OwnedElements> owned{};
   };
   class Planner;
 
@@ -73,7 +78,8 @@ class ReshapedImage final : public RankImage {
   const size_t threads_;
   ImageTable table_;
   std::vector<Source> sources_;  ///< by rank
-  Buffer image_;                 ///< once it was checked
+  std::vector<Status> left_out_;
+  Buffer image_;  ///< once it was checked
 };
 
 }  // namespace varve

@@ -54,6 +54,8 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
     for (const StoredStep& set : store.steps) {
       out.le64(set.step);
       out.le64(set.number);
+      out.le32(set.rank_count);
+      out.le64(static_cast<uint64_t>(set.made_s));
     }
   }
   return bytes;
@@ -63,11 +65,14 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
 Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
   ByteReader in(bytes);
   for (StoreSteps& store : stores) {
-    VARVE_ASSIGN(const uint64_t count, in.count(2 * sizeof(uint64_t)));
+    VARVE_ASSIGN(const uint64_t count, in.count(3 * sizeof(uint64_t) + sizeof(uint32_t)));
     for (uint64_t i = 0; i < count; ++i) {
       StoredStep set;
       VARVE_ASSIGN(set.step, in.le64());
       VARVE_ASSIGN(set.number, in.le64());
+      VARVE_ASSIGN(set.rank_count, in.le32());
+      VARVE_ASSIGN(const uint64_t made_s, in.le64());
+      set.made_s = static_cast<int64_t>(made_s);
       store.steps.push_back(set);
     }
   }
@@ -140,10 +145,13 @@ RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>&
   RestartCandidates found;
   std::vector<RestartCandidate>& candidates = found.all;
   const std::vector<MemoryStep> common = common_steps(memory_by_rank);
-  for (const MemoryStep& step : common) candidates.push_back({step.step, step.run, 0, "memory"});
+  for (const MemoryStep& step : common)
+    candidates.push_back({step.step, step.run, 0, "memory", 0, step.rank_count, {}});
   for (const StoreSteps& store : stores) {
-    for (const StoredStep& set : store.steps)
-      candidates.push_back({set.step, std::nullopt, store.level, store.place, set.number});
+    for (const StoredStep& set : store.steps) {
+      const auto made_s = set.made_s != 0 ? std::optional(set.made_s) : std::nullopt;
+      candidates.push_back({set.step, std::nullopt, store.level, store.place, set.number, set.rank_count, made_s});
+    }
   }
   number_the_rest(candidates);
   std::sort(candidates.begin(), candidates.end(), [](const RestartCandidate& a, const RestartCandidate& b) {
@@ -159,7 +167,7 @@ RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>&
 }
 
 Result<RestartCandidates> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                                          std::vector<StoreSteps> stores) {
+                                              std::vector<StoreSteps> stores) {
   VARVE_ASSIGN(const auto gathered, ranks.all_gather(encode_memory(memory)));
   std::vector<std::vector<MemoryStep>> memory_by_rank;
   for (const ByteVector& encoded : gathered) {
@@ -217,11 +225,14 @@ Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& 
   std::vector<StoredStep> sets;
   if (!steps.ok()) return sets;
   for (const uint64_t step : *steps) {
-    StoredStep& set = sets.emplace_back(step);
+    StoredStep& set = sets.emplace_back();
+    set.step = step;
     if (!access.speaks()) continue;
     // Whoever takes it says what is wrong with one that cannot be read.
     const Result<SetRecord> record = Catalog(*access.opened()).read({world.job, step});
-    if (record.ok()) set.number = record->number;
+    if (!record.ok()) continue;
+    const uint64_t ranks = record->run_ranks != 0 ? record->run_ranks : record->rank_count;
+    set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s};
   }
   return sets;
 }

@@ -15,7 +15,9 @@ namespace varve {
 /// A set in a store.
 struct StoredStep {
   uint64_t step = 0;
-  uint64_t number = 0;  ///< SetRecord::number; 0: not known
+  uint64_t number = 0;      ///< SetRecord::number; 0: not known
+  uint32_t rank_count = 0;  ///< of the run that made it; 0: not known
+  int64_t made_s = 0;       ///< SetRecord::created_s; 0: not known
 };
 
 /// The sets in a store, nearest store first.
@@ -27,15 +29,16 @@ struct StoreSteps {
 
 /// What there is.
 struct RestartCandidates {
-  /// The one that was made last first, and of one checkpoint what is in memory first, then what is in the nearest store.
+  /// The one that was made last first, and of one checkpoint what is in memory first, then what is in the nearest
+  /// store.
   std::vector<RestartCandidate> all;
   /// The newest that is in the memory of several nodes and was made by another number of ranks, so that nobody can have
   /// it; if it is newer than all others.
   std::optional<MemoryStep> out_of_reach;
 };
 
-/// Of memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A set
-/// counts if any rank sees it. What was made last has the highest number; where numbers are not known, steps tell.
+/// Of memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A
+/// set counts if any rank sees it. What was made last has the highest number; where numbers are not known, steps tell.
 RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
                                      const std::vector<StoreSteps>& stores);
 

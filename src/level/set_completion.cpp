@@ -220,8 +220,9 @@ bool JobSets::is_never_complete(uint64_t step) const {
 
 std::optional<uint64_t> JobSets::newest_complete() const {
   const MutexLock lock(mutex_);
-  const auto newest = std::find_if(complete_.rbegin(), complete_.rend(),
-                                   [this](uint64_t step) VARVE_REQUIRES(mutex_) { return !left_behind_.contains(step); });
+  const auto newest = std::find_if(complete_.rbegin(), complete_.rend(), [this](uint64_t step) VARVE_REQUIRES(mutex_) {
+    return !left_behind_.contains(step);
+  });
   return newest == complete_.rend() ? std::nullopt : std::optional(*newest);
 }
 

@@ -142,7 +142,8 @@ class JobSets {
   mutable Mutex mutex_;
   std::deque<Told> told_ VARVE_GUARDED_BY(mutex_);  ///< oldest first; the same steps on all ranks
   std::set<uint64_t> complete_ VARVE_GUARDED_BY(mutex_), never_complete_ VARVE_GUARDED_BY(mutex_);
-  std::set<uint64_t> left_behind_ VARVE_GUARDED_BY(mutex_);  ///< complete, and later than where the run has gone on from
+  std::set<uint64_t> left_behind_
+      VARVE_GUARDED_BY(mutex_);  ///< complete, and later than where the run has gone on from
 };
 
 /// The sets of `job` of which all nodes have what one earlier run has saved there: from the catalog of each node's own

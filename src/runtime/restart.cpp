@@ -178,6 +178,8 @@ Status RankRestart::check() {
 
 Status RankRestart::load() {
   if (!image_) return Status::internal("nothing was checked before it was loaded");
+  levels_.world().warnings.add(image_->left_out());
+  levels_.world().warnings.add(variables_.changes(image_->table()));
   return variables_.load(image_->table(),
                          [this](uint64_t offset, MutableByteSpan into) { return image_->read(offset, into); });
 }
@@ -223,7 +225,7 @@ namespace {
 Result<std::vector<RestartCandidate>> select(const RestartCandidates& found, const RestartSelection& selection,
                                              const LevelWorld& world) {
   if (const std::optional<MemoryStep>& newest = found.out_of_reach;
-      newest && selection.admits({newest->step, newest->run, 0, "memory", UINT64_MAX})) {
+      newest && selection.admits({newest->step, newest->run, 0, "memory", UINT64_MAX, newest->rank_count, {}})) {
     return Status::invalid_argument(
         fmt::format("the newest checkpoint, step {}, is in the memory of several nodes and was made by {} ranks; this "
                     "run has {}",
@@ -262,7 +264,9 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   VARVE_ASSIGN(const RestartCandidates found, find_candidates(levels));
   const std::vector<RestartCandidate>& candidates = found.all;
   VARVE_ASSIGN(const std::vector<RestartCandidate> selected, select(found, selection, world));
-  RankRestart side(levels, variables, world.ranks);
+  RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};
+  VARVE_ASSIGN(wish.boxes, agree_on_boxes(world.ranks, wish.variables));
+  RankRestart side(levels, variables, std::move(wish));
   Result<RestartDecision> decision = restart_from_newest(world.ranks, selected, side);
   levels.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;

@@ -21,13 +21,13 @@ using Candidates = std::vector<RestartCandidate>;
 /// Of which no numbers are known.
 std::vector<StoredStep> sets(const std::vector<uint64_t>& steps) {
   std::vector<StoredStep> all;
-  for (const uint64_t step : steps) all.push_back({step});
+  for (const uint64_t step : steps) all.push_back({.step = step});
   return all;
 }
 std::vector<StoreSteps> in_store(const std::vector<uint64_t>& steps) { return {{sets(steps)}}; }
 
 /// What memory candidates compare with.
-RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory"}; }
+RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory", 0, 2, {}}; }
 
 TEST(RestartCandidates, AreNewestFirstAndMemoryBeforeTheStore) {
   const Memory memory = {{{run(1), 7, 2}, {run(1), 9, 2}}, {{run(1), 9, 2}, {run(1), 7, 2}}};

@@ -9,6 +9,7 @@
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
+#include "level/restart_points.h"
 
 namespace varve {
 
@@ -82,6 +83,7 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
       sets_(settings_.levels, world_, levels_, stage_one_, stage_two_),
       stage_two_(settings_, world_, stage_one_, levels_) {
   warnings_.add(settings_.warnings);
+  if (settings_.variables_may_change) stage_one_.variables().let_change();
 }
 
 Status RunSession::start(const SessionEnvironment& environment) {
@@ -106,7 +108,8 @@ Status RunSession::start(const SessionEnvironment& environment) {
 }
 
 Status RunSession::start_stage_two() {
-  const Status attached = stage_two_.attach(lease_.guard(), [this](const DrainReport& report) { note_drained(report); });
+  const Status attached =
+      stage_two_.attach(lease_.guard(), [this](const DrainReport& report) { note_drained(report); });
   VARVE_TRY(agree(*ranks_, attached));
   return agree(*ranks_, stage_two_.start(levels_.start()));
 }
@@ -130,7 +133,9 @@ namespace {
 Status agree_on_choice(Communicator& ranks, const RestartChoice& choice) {
   if (choice.at_most && choice.exactly)
     return Status::invalid_argument("a restart is to take exactly one step, and at most another one");
-  const std::array<uint64_t, 3> mine = {choice.exactly ? uint64_t{2} : choice.at_most ? uint64_t{1} : uint64_t{0},
+  const std::array<uint64_t, 3> mine = {choice.exactly   ? uint64_t{2}
+                                        : choice.at_most ? uint64_t{1}
+                                                         : uint64_t{0},
                                         choice.exactly.value_or(0), choice.at_most.value_or(0)};
   std::array<uint64_t, 3> least = mine, most = mine;
   VARVE_TRY(ranks.all_min(least));
@@ -161,6 +166,29 @@ Result<std::optional<uint64_t>> RunSession::reject() {
   return older;
 }
 
+Result<std::vector<RestartPoint>> RunSession::restart_points() {
+  VARVE_TRY(look_at_levels());
+  left_.add_own({});
+  Result<std::vector<RestartPoint>> points = list_restart_points(levels_);
+  levels_.close_idle();
+  return points;
+}
+
+Result<std::vector<SavedVariable>> RunSession::saved_variables(uint64_t step) {
+  VARVE_TRY(look_at_levels());
+  left_.add_own({});
+  Result<std::vector<SavedVariable>> variables = list_saved_variables(levels_, step);
+  levels_.drop_caches();
+  levels_.close_idle();
+  return variables;
+}
+
+Status RunSession::look_at_levels() {
+  VARVE_TRY(check_running(finished_));
+  VARVE_TRY(levels_.look());
+  return levels_.open();
+}
+
 /// What is under way is settled: it can be restarted from, or has failed.
 Status RunSession::settle_before_restart() {
   if (!stage_one_.has_copied()) return {};
@@ -189,8 +217,7 @@ Status RunSession::turn_back() {
 }
 
 Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& selection) {
-  VARVE_TRY(levels_.look());
-  VARVE_TRY(levels_.open());
+  VARVE_TRY(look_at_levels());
   Result<RunRestart> found = restart_from_levels(world_, levels_, stage_one_.variables(), selection);
   levels_.close_idle();
   VARVE_TRY(found.status());
@@ -217,6 +244,8 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
     levels_.note_found(levels_.nearest(), step, world_.has_node_level ? Found::damaged : Found::left_behind);
     const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);
     if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
+    // As that set it can be rejected, too.
+    if (saved.ok() && sets_.last()) loaded_->number = sets_.last()->number;
   }
   return std::optional(step);
 }

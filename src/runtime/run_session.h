@@ -52,6 +52,8 @@ class RunSession {
 
   Result<std::optional<uint64_t>> restart(const RestartChoice& choice = {});
   Result<std::optional<uint64_t>> reject();
+  Result<std::vector<RestartPoint>> restart_points();
+  Result<std::vector<SavedVariable>> saved_variables(uint64_t step);
   bool due(uint64_t step);
   Status checkpoint(uint64_t step, Persistence persistence);
   bool should_stop() const { return course_.should_stop(); }
@@ -70,6 +72,7 @@ class RunSession {
   Status start(const SessionEnvironment& environment);
   Result<std::optional<uint64_t>> go_on_from(const RestartSelection& selection);
   Status settle_before_restart();
+  Status look_at_levels();
   Status turn_back();
   Status start_stage_two();
   /// `saves`: whatever the nearest store's turn is.
@@ -93,7 +96,7 @@ class RunSession {
   RestartSelection selection_;              ///< of which only what was rejected counts
   std::optional<RestartCandidate> loaded_;  ///< by the last restart, while there was no checkpoint since
   Status last_error_;                       ///< of due() and checkpoint() themselves
-  bool finished_ = true;  ///< or not open yet
+  bool finished_ = true;                    ///< or not open yet
 };
 
 }  // namespace varve

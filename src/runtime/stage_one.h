@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -47,7 +48,7 @@ class LeftMemory {
   SegmentFamily family_;
   LeftRuns runs_;
   size_t own_count_ = 0;  ///< of the snapshots, at the end
-  bool remains_ = false;
+  std::atomic<bool> remains_ = false;
   bool useful_ = true;
 };
 

@@ -123,13 +123,24 @@ struct VariableTable::Entry {
   std::optional<LentGrid> lent;      ///< for the next checkpoint
   bool own_memory_is_stale = false;  ///< it was lent before
   Redistribution redistribution = Redistribution::none;
+  std::shared_ptr<const OwnerRule> owners;
+  DimensionOrder order = DimensionOrder::slowest_first;
 
-  bool is_array() const { return !vector_bytes && !object_save && !image.shape.empty(); }
+  /// What a variable of several boxes has beside the first.
+  struct Box {
+    ImageVariable image;
+    VariableMemory memory;
+  };
+  std::vector<Box> more;
+  bool has_boxes = false;
+
+  bool is_array() const { return !vector_bytes && !object_save && !has_boxes && !image.shape.empty(); }
   bool any_size() const { return vector_bytes || object_save; }
   /// Looks where it is now and how large: VariableTable::refresh().
   Status refresh();
   /// VariableTable::load() of what the image has of it.
-  Status load(const ImageVariable& saved, const ImageRead& read);
+  Status load(std::span<const ImageVariable> saved, const ImageRead& read);
+  Status check_fits(std::span<const ImageVariable> saved) const;
 };
 
 void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry; }
@@ -174,6 +185,15 @@ Status check_global(std::string_view name, const ArrayShape& shape, const std::v
     }
   }
   return {};
+}
+
+/// The same with the slowest dimension first.
+ArrayShape slowest_first(ArrayShape shape) {
+  if (shape.order == DimensionOrder::slowest_first) return shape;
+  for (auto* values : {&shape.cells, &shape.ghosts_low, &shape.ghosts_high, &shape.global_cells, &shape.global_offset})
+    std::reverse(values->begin(), values->end());
+  shape.order = DimensionOrder::slowest_first;
+  return shape;
 }
 
 /// Checks a shape whose `cells` are set; gives the saved cells.
@@ -234,7 +254,24 @@ Status VariableTable::Entry::refresh() {
   return {};
 }
 
-Status VariableTable::Entry::load(const ImageVariable& saved, const ImageRead& read) {
+namespace {
+Status load_region(const VariableMemory& memory, const ImageVariable& saved, const ImageRead& read) {
+  const StridedRegion& region = memory.region;
+  if (region.dense()) {
+    return read(saved.offset, {memory.base + region.first_byte, static_cast<size_t>(saved.bytes)});
+  }
+  Buffer dense(std::min<uint64_t>(saved.bytes, 1_MiB));
+  for (uint64_t done = 0; done < saved.bytes; done += dense.size()) {
+    const MutableByteSpan piece(dense.data(), std::min<uint64_t>(dense.size(), saved.bytes - done));
+    VARVE_TRY(read(saved.offset + done, piece));
+    scatter(memory.base, region, done, piece);
+  }
+  return {};
+}
+}  // namespace
+
+Status VariableTable::Entry::load(std::span<const ImageVariable> boxes, const ImageRead& read) {
+  const ImageVariable& saved = boxes.front();
   if (object_load) {
     ByteVector bytes;
     return guarded(image.name, [&] {
@@ -252,17 +289,9 @@ Status VariableTable::Entry::load(const ImageVariable& saved, const ImageRead& r
     if (into.size() != saved.bytes) return name_mistake(image.name, "its resize callback gave another size");
     return read(saved.offset, into);
   }
-  const StridedRegion& region = memory.region;
   own_memory_is_stale = false;
-  if (region.dense()) {
-    return read(saved.offset, {memory.base + region.first_byte, static_cast<size_t>(saved.bytes)});
-  }
-  Buffer dense(std::min<uint64_t>(saved.bytes, 1_MiB));
-  for (uint64_t done = 0; done < saved.bytes; done += dense.size()) {
-    const MutableByteSpan piece(dense.data(), std::min<uint64_t>(dense.size(), saved.bytes - done));
-    VARVE_TRY(read(saved.offset + done, piece));
-    scatter(memory.base, region, done, piece);
-  }
+  VARVE_TRY(load_region(memory, saved, read));
+  for (size_t i = 0; i < more.size(); ++i) VARVE_TRY(load_region(more[i].memory, boxes[i + 1], read));
   return {};
 }
 
@@ -281,29 +310,64 @@ Status VariableTable::put(std::string_view name, EntryPointer entry) {
     }
     if (old.lent) return name_mistake(name, "it has been lent for the next checkpoint");
     entry->redistribution = old.redistribution;
+    entry->owners = old.owners;
   }
   entry->image.name = name;
+  for (Entry::Box& box : entry->more) box.image.name = name;
   changed_ = true;
   entries_.insert_or_assign(std::string(name), std::move(entry));
   return {};
 }
 
-Status VariableTable::protect_array(std::string_view name, ElementType type, void* data, uint64_t count,
-                                    const ArrayShape& shape) {
+namespace {
+Status describe_array(std::string_view name, ElementType type, void* data, uint64_t count, const ArrayShape& shape,
+                      ImageVariable& image, VariableMemory& memory, uint64_t& array_bytes_found) {
   if (data == nullptr && count > 0) return name_mistake(name, "it has no memory");
-  ArrayShape whole = shape;
+  ArrayShape whole = slowest_first(shape);
   if (whole.cells.empty()) whole.cells = {count};
-  EntryPointer entry(new Entry);
-  VARVE_TRY(check_shape(name, whole, count, entry->image.shape));
+  VARVE_TRY(check_shape(name, whole, count, image.shape));
   const std::optional<uint64_t> bytes = array_bytes(whole.cells, type.bytes);
   if (!bytes) return name_mistake(name, "it is larger than memory can be");
-  entry->image.type = type;
-  entry->image.global_shape = whole.global_cells;
-  entry->image.global_offset = whole.global_offset;
-  entry->array_bytes = *bytes;
-  entry->memory.base = static_cast<std::byte*>(data);
-  entry->memory.region = saved_region(whole, type.bytes);
-  entry->image.bytes = entry->memory.region.bytes();
+  image.type = type;
+  image.global_shape = whole.global_cells;
+  image.global_offset = whole.global_offset;
+  array_bytes_found = *bytes;
+  memory.base = static_cast<std::byte*>(data);
+  memory.region = saved_region(whole, type.bytes);
+  image.bytes = memory.region.bytes();
+  return {};
+}
+}  // namespace
+
+Status VariableTable::protect_array(std::string_view name, ElementType type, void* data, uint64_t count,
+                                    const ArrayShape& shape) {
+  EntryPointer entry(new Entry);
+  VARVE_TRY(describe_array(name, type, data, count, shape, entry->image, entry->memory, entry->array_bytes));
+  entry->order = shape.order;
+  return put(name, std::move(entry));
+}
+
+Status VariableTable::protect_boxes(std::string_view name, ElementType type, const std::vector<uint64_t>& global_cells,
+                                    const std::vector<ArrayBox<std::byte>>& boxes, DimensionOrder order) {
+  if (global_cells.empty()) return name_mistake(name, "nothing says of what whole its boxes are");
+  if (!element_type_is_possible(type)) return name_mistake(name, "its elements have an impossible type");
+  EntryPointer entry(new Entry);
+  entry->has_boxes = true;
+  entry->order = order;
+  entry->more.resize(boxes.empty() ? 0 : boxes.size() - 1);
+  for (size_t i = 0; i < std::max<size_t>(boxes.size(), 1); ++i) {
+    // A rank without any has one without cells.
+    ArrayBox<std::byte> box;
+    box.shape = {std::vector<uint64_t>(global_cells.size(), 0), {}, {}, {}, {}, order};
+    if (!boxes.empty()) box = boxes[i];
+    if (box.shape.order != order) return name_mistake(name, "its boxes name the dimensions in different orders");
+    if (box.shape.global_cells.empty()) box.shape.global_cells = global_cells;
+    if (box.shape.global_cells != global_cells) return name_mistake(name, "its boxes are not of one whole");
+    ImageVariable& image = i == 0 ? entry->image : entry->more[i - 1].image;
+    VariableMemory& memory = i == 0 ? entry->memory : entry->more[i - 1].memory;
+    VARVE_TRY(describe_array(name, type, box.data.data(), box.data.size() / type.bytes, box.shape, image, memory,
+                             entry->array_bytes));
+  }
   return put(name, std::move(entry));
 }
 
@@ -353,6 +417,25 @@ Status VariableTable::redistribute(std::string_view name, Redistribution how) {
   if (how == Redistribution::evenly && !found->second->vector_bytes)
     return name_mistake(name, "only a vector's elements can be divided");
   found->second->redistribution = how;
+  found->second->owners.reset();
+  return {};
+}
+
+Status VariableTable::redistribute(std::string_view key, ElementOwners owners,
+                                   const std::vector<std::string>& together) {
+  if (static_cast<bool>(owners.owner) == static_cast<bool>(owners.cell) || owners.array.empty() == bool(owners.cell))
+    return name_mistake(key, "either its elements' owners are to be named, or their cells in an array");
+  auto rule = std::make_shared<OwnerRule>();
+  rule->key = key;
+  rule->owners = std::move(owners);
+  std::vector<std::string> names = together;
+  names.emplace_back(key);
+  for (const std::string& name : names) {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
+    if (!found->second->vector_bytes) return name_mistake(name, "only a vector's elements can be divided");
+  }
+  for (const std::string& name : names) entries_.find(name)->second->owners = rule;
   return {};
 }
 
@@ -401,14 +484,17 @@ Status VariableTable::refresh() {
   if (changed_) {
     std::vector<ImageVariable> variables;
     variables.reserve(entries_.size());
-    for (const auto& [name, entry] : entries_) variables.push_back(entry->image);
+    for (const auto& [name, entry] : entries_) {
+      variables.push_back(entry->image);
+      for (const Entry::Box& box : entry->more) variables.push_back(box.image);
+    }
     VARVE_ASSIGN(image_, plan_image(std::move(variables)));
     image_header_ = encode_image_header(image_);
     ++image_number_;
     changed_ = false;
   }
 
-  memory_.resize(entries_.size());
+  memory_.resize(image_.variables.size());
   size_t at = 0;
   bool places_changed = false;
   for (const auto& [name, entry] : entries_) {
@@ -418,6 +504,7 @@ Status VariableTable::refresh() {
     memory = entry->memory;  // steps keep their capacity
     memory.lent_grid = lent;
     if (entry->lent) memory.base = entry->lent->data;
+    for (const Entry::Box& box : entry->more) memory_[at++] = box.memory;
   }
   if (places_changed && image_number_ == number_before) ++image_number_;
   return {};
@@ -436,40 +523,77 @@ Status VariableTable::check_own_memory() const {
 
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
-  for (const auto& [name, entry] : entries_) all.push_back({entry->image, entry->any_size(), entry->redistribution});
+  for (const auto& [name, entry] : entries_) {
+    all.push_back({entry->image, entry->any_size(), entry->redistribution, entry->owners, entry->order});
+    for (const Entry::Box& box : entry->more)
+      all.push_back({box.image, false, entry->redistribution, {}, entry->order});
+  }
   return all;
 }
 
-Status VariableTable::check_loadable(const ImageTable& image) const {
+Status VariableTable::Entry::check_fits(std::span<const ImageVariable> saved) const {
+  if (saved.front().type != image.type) {
+    return name_mistake(image.name, fmt::format("it is {} in the checkpoint, but protected as {}",
+                                                saved.front().type.name(), image.type.name()));
+  }
+  if (saved.size() != 1 + more.size()) {
+    return name_mistake(image.name, fmt::format("it has {} boxes in the checkpoint, but is protected with {}",
+                                                saved.size(), 1 + more.size()));
+  }
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const std::vector<uint64_t>& own = i == 0 ? image.shape : more[i - 1].image.shape;
+    if (any_size() ? saved[i].shape.size() == 1 : own == saved[i].shape) continue;
+    return name_mistake(image.name, fmt::format("it has the shape {} in the checkpoint, but is protected as {}",
+                                                shape_text(saved[i].shape), shape_text(own)));
+  }
+  return {};
+}
+
+Result<VariableTable::Match> VariableTable::match(const ImageTable& image) const {
+  Match match;
+  const auto may_miss = [&](bool allowed, const std::string& name, std::string what, std::string_view then) -> Status {
+    const Status mistake =
+        Status::invalid_argument(std::move(what), fmt::format("variable '{}'", name),
+                                 "variables_may_change = true lets a program go on that protects others than before");
+    if (allowed) match.changes.push_back(name_mistake(name, fmt::format("{}{}", mistake.message(), then)));
+    return allowed ? Status() : mistake;
+  };
   auto entry = entries_.begin();
-  for (const ImageVariable& variable : image.variables) {
-    if (entry != entries_.end() && entry->first < variable.name) break;  // it is not in the image
-    if (entry == entries_.end() || entry->first != variable.name) {
-      return name_mistake(variable.name, "it is in the checkpoint, but is not protected");
+  for (size_t begin = 0; begin < image.variables.size() || entry != entries_.end();) {
+    const std::string* const saved = begin < image.variables.size() ? &image.variables[begin].name : nullptr;
+    if (saved == nullptr || (entry != entries_.end() && entry->first < *saved)) {
+      VARVE_TRY(may_miss(may_change_ || entry->second->redistribution == Redistribution::ignore, entry->first,
+                         "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
+      ++entry;
+      continue;
     }
-    const Entry& own = *entry->second;
-    if (own.image.type != variable.type) {
-      return name_mistake(variable.name, fmt::format("it is {} in the checkpoint, but protected as {}",
-                                                     variable.type.name(), own.image.type.name()));
+    size_t end = begin + 1;
+    while (end < image.variables.size() && image.variables[end].name == *saved) ++end;
+    const std::span<const ImageVariable> boxes = std::span(image.variables).subspan(begin, end - begin);
+    begin = end;
+    if (entry == entries_.end() || entry->first != *saved) {
+      VARVE_TRY(may_miss(may_change_, *saved, "it is in the checkpoint, but is not protected", ": it is left out"));
+      continue;
     }
-    const bool fits = own.any_size() ? variable.shape.size() == 1 : own.image.shape == variable.shape;
-    if (!fits) {
-      return name_mistake(variable.name, fmt::format("it has the shape {} in the checkpoint, but is protected as {}",
-                                                     shape_text(variable.shape), shape_text(own.image.shape)));
-    }
+    VARVE_TRY(entry->second->check_fits(boxes));
+    match.pairs.push_back({entry->second.get(), boxes});
     ++entry;
   }
-  if (entry == entries_.end()) return {};
-  return name_mistake(entry->first, "it is protected, but is not in the checkpoint");
+  return match;
+}
+
+Status VariableTable::check_loadable(const ImageTable& image) const { return match(image).status(); }
+
+std::vector<Status> VariableTable::changes(const ImageTable& image) const {
+  Result<Match> matched = match(image);
+  return matched.ok() ? std::move(matched->changes) : std::vector<Status>();
 }
 
 Status VariableTable::load(const ImageTable& image, const ImageRead& read) {
-  VARVE_TRY(check_loadable(image));
-  auto entry = entries_.begin();
-  for (const ImageVariable& variable : image.variables) {
-    const Status status = entry->second->load(variable, read);
-    if (!status.ok()) return status.with_context(fmt::format("while '{}' was loaded", variable.name));
-    ++entry;
+  VARVE_ASSIGN(const Match matched, match(image));
+  for (const Match::Pair& pair : matched.pairs) {
+    const Status status = pair.entry->load(pair.saved, read);
+    if (!status.ok()) return status.with_context(fmt::format("while '{}' was loaded", pair.entry->image.name));
   }
   return {};
 }

@@ -82,8 +82,10 @@ struct Runs {
 TEST(Choosing, TakesTheStepThatIsNamedOrTheNewestUpToIt) {
   const Runs runs;
   runs.make(5);
-  for (const auto& [choice, step] : {std::pair(RestartChoice{.exactly = 2}, 2u), {RestartChoice{.at_most = 4}, 4u},
-                                     {RestartChoice{.at_most = 99}, 5u}, {RestartChoice{}, 5u}}) {
+  for (const auto& [choice, step] : {std::pair(RestartChoice{.exactly = 2}, 2u),
+                                     {RestartChoice{.at_most = 4}, 4u},
+                                     {RestartChoice{.at_most = 99}, 5u},
+                                     {RestartChoice{}, 5u}}) {
     runs.run([&](Session& session, Model& model, uint32_t rank) {
       EXPECT_EQ(session.restart(choice).value(), step);
       EXPECT_EQ(model, went(rank, step));
@@ -197,6 +199,9 @@ TEST(GoingBack, TakesWhatIsInTheRunsOwnMemoryAlone) {
     EXPECT_EQ(session.progress().newest_persistent, 6u) << "it goes to the store at once";
     EXPECT_EQ(session.reject().value(), 4u);
     EXPECT_EQ(model, went(rank, 4));
+    EXPECT_EQ(session.restart().value(), 4u) << "it stays rejected";
+    EXPECT_EQ(session.restart({.exactly = 6}).value(), 6u) << "unless it is named";
+    EXPECT_EQ(model, went(rank, 6));
     EXPECT_TRUE(session.finish().ok());
   });
 }
