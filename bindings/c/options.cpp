@@ -65,6 +65,7 @@ Result<SessionOptions> session_options(const varve_options* theirs) {
   say(said.s3_endpoint, options.s3_endpoint);
   say(said.snapshot_folder, options.snapshot_folder);
   VARVE_TRY(say(said.take_over, "take_over", options.take_over));
+  VARVE_TRY(say(said.variables_may_change, "variables_may_change", options.variables_may_change));
   VARVE_TRY(say(said.print_warnings, "print_warnings", options.print_warnings));
   return said;
 }

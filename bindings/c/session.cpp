@@ -1,5 +1,8 @@
 // The C interface over the C++ one: each function turns its arguments, calls, and turns what comes back.
+#include <algorithm>
+#include <chrono>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "session_handle.h"
@@ -38,12 +41,46 @@ Status check_pointer(const void* pointer, const char* what) {
   return Status::invalid_argument("an argument is NULL", what);
 }
 
-ArrayShape array_shape(const varve_shape& shape) {
+Result<DimensionOrder> dimension_order(int order) {
+  switch (order) {
+    case VARVE_SLOWEST_FIRST: return DimensionOrder::slowest_first;
+    case VARVE_FASTEST_FIRST: return DimensionOrder::fastest_first;
+    default: return Status::invalid_argument("there is no varve_order of number " + std::to_string(order));
+  }
+}
+
+ArrayShape array_shape(const varve_shape& shape, DimensionOrder order) {
   const auto numbers = [&](const uint64_t* first) {
     return first == nullptr ? std::vector<uint64_t>() : std::vector<uint64_t>(first, first + shape.dimensions);
   };
-  return {numbers(shape.cells), numbers(shape.ghosts_low), numbers(shape.ghosts_high), numbers(shape.global_cells),
-          numbers(shape.global_offset)};
+  return {numbers(shape.cells),        numbers(shape.ghosts_low),    numbers(shape.ghosts_high),
+          numbers(shape.global_cells), numbers(shape.global_offset), order};
+}
+
+/// What a program's shape says; nothing if it is null.
+Result<ArrayShape> read_shape(const varve_shape* shape) {
+  if (shape == nullptr) return ArrayShape();
+  VARVE_ASSIGN(const varve_shape known, read_struct(*shape, "varve_shape"));
+  VARVE_ASSIGN(const DimensionOrder order, dimension_order(known.order));
+  return array_shape(known, order);
+}
+
+/// The type of numbers in the order of bytes of this machine; of VARVE_BYTE, of things of so many bytes.
+Result<ElementType> element_type(int type, uint64_t bytes_of_byte);
+
+std::vector<std::string> names_of(const char* const* names, size_t count) {
+  std::vector<std::string> all;
+  for (size_t i = 0; i < count; ++i) all.emplace_back(names[i]);
+  return all;
+}
+
+/// The number of a type; that of bytes if it has none.
+int type_number(const ElementType& type) {
+  for (int number = VARVE_INT8; number <= VARVE_DOUBLE; ++number) {
+    const Result<ElementType> known = element_type(number, 1);
+    if (known.ok() && *known == type) return number;
+  }
+  return VARVE_BYTE;
 }
 
 /// Calls `call` with a pointer to the C++ type that `type` stands for.
@@ -63,6 +100,18 @@ Status with_type(int type, void* data, Call call) {
     case VARVE_DOUBLE: return call(static_cast<double*>(data));
     default: return Status::invalid_argument("there is no varve_type of number " + std::to_string(type));
   }
+}
+
+Result<ElementType> element_type(int type, uint64_t bytes_of_byte) {
+  ElementType found;
+  VARVE_TRY(with_type(type, nullptr, [&](auto* first) {
+    found = element_type_of<std::remove_pointer_t<decltype(first)>>();
+    return Status();
+  }));
+  if (type != VARVE_BYTE) return found;
+  if (bytes_of_byte > UINT32_MAX) return Status::invalid_argument("an element cannot be so large");
+  return ElementType{ElementKind::opaque, ByteOrder::little,
+                     static_cast<uint32_t>(std::max<uint64_t>(bytes_of_byte, 1))};
 }
 
 /// What a callback of the program has returned.
@@ -103,17 +152,59 @@ int varve_protect_array(varve_session* session, const char* name, int type, void
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(name, "name"));
     if (count > 0) VARVE_TRY(c_binding::check_pointer(data, name));
-    varve::ArrayShape said;
-    if (shape != nullptr) {
-      VARVE_ASSIGN(const varve_shape known, c_binding::read_struct(*shape, "varve_shape"));
-      said = c_binding::array_shape(known);
-    }
+    VARVE_ASSIGN(const varve::ArrayShape said, c_binding::read_shape(shape));
     return c_binding::with_type(type, data, [&](auto* first) -> Status {
       if (count > std::numeric_limits<size_t>::max() / sizeof *first) {
         return Status::invalid_argument("an array cannot be so large", name);
       }
       return to.session.protect(name, std::span(first, static_cast<size_t>(count)), said);
     });
+  });
+}
+
+int varve_protect_boxes(varve_session* session, const char* name, int type, size_t dimensions,
+                        const uint64_t* global_cells, const struct varve_box* const* boxes, size_t box_count,
+                        int order) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    VARVE_TRY(c_binding::check_pointer(global_cells, name));
+    if (box_count > 0) VARVE_TRY(c_binding::check_pointer(boxes, name));
+    VARVE_ASSIGN(const varve::DimensionOrder in_order, c_binding::dimension_order(order));
+    return c_binding::with_type(type, nullptr, [&](auto* none) -> Status {
+      using Element = std::remove_pointer_t<decltype(none)>;
+      std::vector<varve::ArrayBox<Element>> all;
+      for (size_t i = 0; i < box_count; ++i) {
+        VARVE_TRY(c_binding::check_pointer(boxes[i], name));
+        VARVE_ASSIGN(const varve_box box, c_binding::read_struct(*boxes[i], "varve_box"));
+        if (box.count > 0) VARVE_TRY(c_binding::check_pointer(box.data, name));
+        if (box.count > std::numeric_limits<size_t>::max() / sizeof(Element)) {
+          return Status::invalid_argument("an array cannot be so large", name);
+        }
+        VARVE_ASSIGN(varve::ArrayShape shape, c_binding::read_shape(box.shape));
+        all.push_back({std::span(static_cast<Element*>(box.data), static_cast<size_t>(box.count)), std::move(shape)});
+      }
+      return to.session.protect_boxes(name, std::vector<uint64_t>(global_cells, global_cells + dimensions), all,
+                                      in_order);
+    });
+  });
+}
+
+int varve_protect_vector(varve_session* session, const char* name, int type, uint64_t element_bytes,
+                         varve_data_function data, varve_resize_function resize, void* context) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    if (data == nullptr || resize == nullptr) return Status::invalid_argument("a callback is NULL", name);
+    VARVE_ASSIGN(const varve::ElementType element, c_binding::element_type(type, element_bytes));
+    const auto bytes = [data, context, element]() -> std::span<const std::byte> {
+      uint64_t count = 0;
+      const auto* const first = static_cast<const std::byte*>(data(context, &count));
+      return {first, first == nullptr ? 0 : static_cast<size_t>(count * element.bytes)};
+    };
+    const auto make_room = [resize, context, element](uint64_t count) -> std::span<std::byte> {
+      auto* const first = static_cast<std::byte*>(resize(context, count));
+      return {first, first == nullptr ? 0 : static_cast<size_t>(count * element.bytes)};
+    };
+    return to.session.protect_vector(name, element, bytes, make_room);
   });
 }
 
@@ -164,8 +255,36 @@ int varve_redistribute(varve_session* session, const char* name, int how) {
     switch (how) {
       case VARVE_REDISTRIBUTE_NONE: return to.session.redistribute(name, varve::Redistribution::none);
       case VARVE_REDISTRIBUTE_SAME: return to.session.redistribute(name, varve::Redistribution::same);
+      case VARVE_REDISTRIBUTE_EVENLY: return to.session.redistribute(name, varve::Redistribution::evenly);
+      case VARVE_REDISTRIBUTE_IGNORE: return to.session.redistribute(name, varve::Redistribution::ignore);
       default: return Status::invalid_argument("there is no such way to redistribute a variable", name);
     }
+  });
+}
+
+int varve_redistribute_by_owner(varve_session* session, const char* name, varve_owner_function owner, void* context,
+                                const char* const* together, size_t together_count) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    if (owner == nullptr) return Status::invalid_argument("a callback is NULL", name);
+    varve::ElementOwners owners;
+    owners.owner = [owner, context](const std::byte* element) { return owner(context, element); };
+    return to.session.redistribute(name, std::move(owners), c_binding::names_of(together, together_count));
+  });
+}
+
+int varve_redistribute_by_cell(varve_session* session, const char* name, const char* array, varve_cell_function cell,
+                               void* context, const char* const* together, size_t together_count) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    VARVE_TRY(c_binding::check_pointer(array, "array"));
+    if (cell == nullptr) return Status::invalid_argument("a callback is NULL", name);
+    varve::ElementOwners owners;
+    owners.array = array;
+    owners.cell = [cell, context](const std::byte* element, std::span<uint64_t> numbers) {
+      cell(context, element, numbers.data());
+    };
+    return to.session.redistribute(name, std::move(owners), c_binding::names_of(together, together_count));
   });
 }
 
@@ -192,12 +311,101 @@ int varve_lend(varve_session* session, const char* name, void** grid) {
 }
 
 int varve_restart(varve_session* session, uint64_t* step, int* restarted) {
+  return varve_restart_from(session, nullptr, step, restarted);
+}
+
+int varve_restart_from(varve_session* session, const struct varve_restart_choice* choice, uint64_t* step,
+                       int* restarted) {
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(step, "step"));
-    VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.restart());
+    varve::RestartChoice chosen;
+    if (choice != nullptr) {
+      VARVE_ASSIGN(const varve_restart_choice said, c_binding::read_struct(*choice, "varve_restart_choice"));
+      if (said.has_at_most != 0) chosen.at_most = said.at_most;
+      if (said.has_exactly != 0) chosen.exactly = said.exactly;
+    }
+    VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.restart(chosen));
     if (found) *step = *found;
     if (restarted != nullptr) *restarted = found ? 1 : 0;
     return {};
+  });
+}
+
+int varve_reject(varve_session* session, uint64_t* step, int* restarted) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(step, "step"));
+    VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.reject());
+    if (found) *step = *found;
+    if (restarted != nullptr) *restarted = found ? 1 : 0;
+    return {};
+  });
+}
+
+int varve_list_restart_points(varve_session* session, uint64_t* count) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(count, "count"));
+    VARVE_ASSIGN(to.points, to.session.restart_points());
+    *count = to.points.size();
+    return {};
+  });
+}
+
+int varve_restart_point_at(const varve_session* session, uint64_t index, struct varve_restart_point* point) {
+  return with_session(session, [&](const varve_session& of) -> Status {
+    VARVE_TRY(c_binding::check_pointer(point, "point"));
+    if (index >= of.points.size()) return Status::not_found("there are not so many checkpoints");
+    const varve::RestartPoint& found = of.points[index];
+    varve_restart_point told{};
+    told.step = found.step;
+    told.rank_count = found.rank_count;
+    if (found.made_at) {
+      told.made_s = std::chrono::duration_cast<std::chrono::seconds>(found.made_at->time_since_epoch()).count();
+    }
+    told.place = found.place.c_str();
+    return c_binding::write_struct(told, *point, "varve_restart_point");
+  });
+}
+
+int varve_list_saved_variables(varve_session* session, uint64_t step, uint64_t* count) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(count, "count"));
+    VARVE_ASSIGN(to.variables, to.session.saved_variables(step));
+    *count = to.variables.size();
+    return {};
+  });
+}
+
+int varve_saved_variable_at(const varve_session* session, uint64_t index, struct varve_saved_variable* variable) {
+  return with_session(session, [&](const varve_session& of) -> Status {
+    VARVE_TRY(c_binding::check_pointer(variable, "variable"));
+    if (index >= of.variables.size()) return Status::not_found("there are not so many variables");
+    const varve::SavedVariable& found = of.variables[index];
+    varve_saved_variable told{};
+    told.name = found.name.c_str();
+    told.type = c_binding::type_number(found.type);
+    told.element_bytes = found.type.bytes;
+    told.bytes = found.bytes;
+    told.dimensions = found.global_cells.size();
+    told.global_cells = found.global_cells.empty() ? nullptr : found.global_cells.data();
+    told.part_count = found.parts.size();
+    return c_binding::write_struct(told, *variable, "varve_saved_variable");
+  });
+}
+
+int varve_saved_part_of(const varve_session* session, uint64_t variable, uint64_t part,
+                        struct varve_saved_part* saved) {
+  return with_session(session, [&](const varve_session& of) -> Status {
+    VARVE_TRY(c_binding::check_pointer(saved, "saved"));
+    if (variable >= of.variables.size() || part >= of.variables[variable].parts.size()) {
+      return Status::not_found("there are not so many variables, or parts of it");
+    }
+    const varve::SavedVariable::Part& found = of.variables[variable].parts[part];
+    varve_saved_part told{};
+    told.rank = found.rank;
+    told.dimensions = found.cells.size();
+    told.cells = found.cells.empty() ? nullptr : found.cells.data();
+    told.global_offset = found.global_offset.empty() ? nullptr : found.global_offset.data();
+    return c_binding::write_struct(told, *saved, "varve_saved_part");
   });
 }
 

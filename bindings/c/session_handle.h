@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "varve/session.h"
 #include "varve/varve.h"
@@ -28,6 +29,8 @@ struct varve_session {
   bool finished = false;
   mutable varve::c_binding::KeptFailure last_failure;
   std::string text;                         ///< that was returned last
+  std::vector<varve::RestartPoint> points;  ///< that were listed last
+  std::vector<varve::SavedVariable> variables;
   std::deque<varve::Status> warnings_left;  ///< taken from the session, not from here yet
 };
 

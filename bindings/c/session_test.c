@@ -289,6 +289,119 @@ static void serve_other_versions(const char* store) {
   CHECK(strstr(varve_error_message(NULL), varve_version_text()) != NULL);
 }
 
+static const void* ids_now(void* context, uint64_t* count) {
+  struct particles* particles = context;
+  *count = (uint64_t)particles->count;
+  return particles->masses;
+}
+
+static void* room_for_ids(void* context, uint64_t count) {
+  struct particles* particles = context;
+  if (count > sizeof particles->masses / sizeof particles->masses[0]) return NULL;
+  particles->count = (int)count;
+  return particles->masses;
+}
+
+static uint32_t own_all(void* context, const void* element) {
+  (void)context;
+  (void)element;
+  return 0;
+}
+
+static void find_cell(void* context, const void* element, uint64_t* cell) {
+  (void)context;
+  (void)element;
+  cell[0] = cell[1] = 0;
+}
+
+/* A mesh in two patches, in Fortran's order, and particles; then choosing, rejecting, going back. */
+static void choose_and_go_back(const char* store) {
+  struct particles particles = {3, {1, 2, 3}};
+  double left[4] = {1, 2, 3, 4}, right[2] = {5, 6};
+  const uint64_t whole[2] = {2, 3}, left_cells[2] = {2, 2}, right_cells[2] = {2, 1}, right_offset[2] = {0, 2};
+  struct varve_shape left_shape, right_shape;
+  struct varve_box left_box, right_box;
+  const struct varve_box* const boxes[2] = {&left_box, &right_box};
+  const char* const together[1] = {"ids"};
+  struct varve_restart_choice choice;
+  struct varve_restart_point point;
+  struct varve_saved_variable variable;
+  struct varve_saved_part part;
+  struct varve_options options;
+  varve_session* session = NULL;
+  uint64_t step, count;
+  int restarted = 0;
+  varve_options_init(&options);
+  options.store = store;
+  options.job = "chosen";
+  options.stop_on_signals = VARVE_NO;
+  options.variables_may_change = VARVE_YES;
+  CHECK_OK(NULL, varve_open(&options, &session));
+  varve_shape_init(&left_shape);
+  left_shape.dimensions = 2;
+  left_shape.cells = left_cells;
+  left_shape.order = VARVE_FASTEST_FIRST;
+  right_shape = left_shape;
+  right_shape.cells = right_cells;
+  right_shape.global_offset = right_offset;
+  varve_box_init(&left_box);
+  left_box.data = left;
+  left_box.count = 4;
+  left_box.shape = &left_shape;
+  varve_box_init(&right_box);
+  right_box.data = right;
+  right_box.count = 2;
+  right_box.shape = &right_shape;
+  CHECK_CODE(session, varve_protect_boxes(session, "mesh", VARVE_DOUBLE, 2, whole, boxes, 2, 7),
+             VARVE_INVALID_ARGUMENT);
+  CHECK_OK(session, varve_protect_boxes(session, "mesh", VARVE_DOUBLE, 2, whole, boxes, 2, VARVE_FASTEST_FIRST));
+  CHECK_OK(session, varve_protect_vector(session, "ids", VARVE_DOUBLE, 0, ids_now, room_for_ids, &particles));
+  CHECK_OK(session, varve_redistribute_by_owner(session, "ids", own_all, NULL, NULL, 0));
+  CHECK_OK(session, varve_redistribute_by_cell(session, "ids", "mesh", find_cell, NULL, together, 1));
+  CHECK_CODE(session, varve_redistribute_by_owner(session, "none", own_all, NULL, NULL, 0), VARVE_NOT_FOUND);
+  CHECK_OK(session, varve_redistribute(session, "ids", VARVE_REDISTRIBUTE_EVENLY));
+  CHECK_CODE(session, varve_redistribute(session, "mesh", VARVE_REDISTRIBUTE_EVENLY), VARVE_INVALID_ARGUMENT);
+  CHECK_CODE(session, varve_reject(session, &step, NULL), VARVE_INVALID_ARGUMENT);
+  for (step = 1; step <= 3; ++step) {
+    left[0] = (double)step;
+    right[1] = 10.0 * (double)step;
+    particles.count = (int)step;
+    CHECK_OK(session, varve_checkpoint(session, step, VARVE_LATER));
+  }
+  CHECK_OK(session, varve_wait(session));
+
+  varve_restart_choice_init(&choice);
+  choice.has_exactly = 1;
+  choice.exactly = 7;
+  CHECK_CODE(session, varve_restart_from(session, &choice, &step, NULL), VARVE_NOT_FOUND);
+  choice.has_exactly = 0;
+  choice.has_at_most = 1;
+  choice.at_most = 2;
+  CHECK_OK(session, varve_restart_from(session, &choice, &step, &restarted));
+  CHECK(restarted == 1 && step == 2 && left[0] == 2 && right[1] == 20 && particles.count == 2);
+  CHECK_OK(session, varve_reject(session, &step, &restarted));
+  CHECK(restarted == 1 && step == 1 && left[0] == 1 && particles.count == 1);
+
+  varve_restart_point_init(&point);
+  CHECK_OK(session, varve_list_restart_points(session, &count));
+  CHECK(count == 3);
+  CHECK_OK(session, varve_restart_point_at(session, 1, &point));
+  CHECK(point.step == 2 && point.rank_count == 1 && point.made_s > 1000000000 && strncmp(point.place, "dir:", 4) == 0);
+  CHECK_CODE(session, varve_restart_point_at(session, 3, &point), VARVE_NOT_FOUND);
+  varve_saved_variable_init(&variable);
+  varve_saved_part_init(&part);
+  CHECK_OK(session, varve_list_saved_variables(session, 3, &count));
+  CHECK(count == 2);
+  CHECK_OK(session, varve_saved_variable_at(session, 1, &variable));
+  CHECK(strcmp(variable.name, "mesh") == 0 && variable.type == VARVE_DOUBLE && variable.bytes == 6 * sizeof(double));
+  CHECK(variable.dimensions == 2 && variable.global_cells[0] == 3 && variable.part_count == 2);
+  CHECK_OK(session, varve_saved_part_of(session, 1, 1, &part));
+  CHECK(part.rank == 0 && part.dimensions == 2 && part.cells[0] == 1 && part.cells[1] == 2);
+  CHECK(part.global_offset[0] == 2 && part.global_offset[1] == 0);
+  CHECK_CODE(session, varve_saved_part_of(session, 1, 2, &part), VARVE_NOT_FOUND);
+  CHECK_OK(NULL, varve_close(session));
+}
+
 static void tell_the_version(void) {
   char text[40];
   snprintf(text, sizeof text, "%d.%d.%d", VARVE_VERSION_MAJOR, VARVE_VERSION_MINOR, VARVE_VERSION_PATCH);
@@ -315,6 +428,7 @@ int main(int argument_count, char** arguments) {
   tell_of_callbacks_that_fail(arguments[1]);
   take_null_for_what_it_is(arguments[1]);
   serve_other_versions(arguments[1]);
+  choose_and_go_back(arguments[1]);
   tell_the_version();
   name_every_code();
   puts("all is well");

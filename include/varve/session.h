@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <bit>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,20 +39,50 @@ constexpr ElementType element_type_of() {
 template <class T>
 concept PlainValue = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T>;
 
-/// How an array lies in memory, and in the whole that the ranks share. All in elements, slowest dimension first.
+/// In which order an ArrayShape names the dimensions.
+enum class DimensionOrder {
+  slowest_first,  ///< as C does: of a[z][y][x], z first
+  fastest_first,  ///< as Fortran does: of a(x, y, z), x first
+};
+
+/// How an array lies in memory, and in the whole that the ranks share. All in elements, in the order that `order` says.
 struct ArrayShape {
   std::vector<uint64_t> cells{};          ///< of the buffer, ghost cells and padding included; empty: one dimension
   std::vector<uint64_t> ghosts_low{};     ///< left out of the checkpoint at the low end of each dimension; empty: none
   std::vector<uint64_t> ghosts_high{};    ///< and at the high end
   std::vector<uint64_t> global_cells{};   ///< of the array of which this rank has a part; empty: not said
   std::vector<uint64_t> global_offset{};  ///< where the saved part lies in it
+  /// Kept is what lies where: what was protected in the one order may be protected in the other.
+  DimensionOrder order = DimensionOrder::slowest_first;
 
   /// `width` ghost cells at both ends of every dimension.
   static ArrayShape with_ghosts(std::vector<uint64_t> cells, uint64_t width) {
     const size_t dimensions = cells.size();
-    return {
-        std::move(cells), std::vector<uint64_t>(dimensions, width), std::vector<uint64_t>(dimensions, width), {}, {}};
+    return {std::move(cells),
+            std::vector<uint64_t>(dimensions, width),
+            std::vector<uint64_t>(dimensions, width),
+            {},
+            {},
+            DimensionOrder::slowest_first};
   }
+};
+
+/// One of the boxes that a rank has of a whole: patches of a refined mesh, blocks of a list.
+template <class T>
+struct ArrayBox {
+  std::span<T> data;   ///< ghost cells and padding included
+  ArrayShape shape{};  ///< its global_cells may be left out
+};
+
+/// Whose each element of a vector is, after a restart with another number of ranks: the rank that `owner` names, or the
+/// one that has the cell that `cell` names in the protected array `array` (ArrayShape::global_cells). Both are called
+/// on the thread that calls restart(), once for each element at least, and not only for those that come to this rank;
+/// all ranks must find the same.
+struct ElementOwners {
+  std::function<uint32_t(const std::byte* element)> owner{};
+  std::string array{};
+  /// Fills `cell`, which has as many numbers as the array has dimensions, in the order of its shape.
+  std::function<void(const std::byte* element, std::span<uint64_t> cell)> cell{};
 };
 
 /// What a restart with another number of ranks does with a variable that does not say where its part lies in a whole
@@ -59,6 +91,37 @@ enum class Redistribution {
   none,    ///< what several ranks saved alike, and a lone rank's scalars, come back everywhere; the rest is refused
   same,    ///< what one rank saved, and all others alike, comes back everywhere
   evenly,  ///< of a vector each rank gets as many elements as the others, or one more, in the order of ranks
+  ignore,  ///< nothing comes back: it keeps what it holds
+};
+
+/// Which checkpoint restart() takes: {.at_most = 100}, {.exactly = 80}. The same on all ranks.
+struct RestartChoice {
+  std::optional<uint64_t> at_most{};  ///< the newest that is of this step or a lower one; none: the newest of all
+  std::optional<uint64_t> exactly{};  ///< of this step, or none: not_found
+};
+
+/// A variable of a checkpoint, as the ranks had protected it that made it. Shapes name the slowest dimension first.
+struct SavedVariable {
+  /// What one of them has saved of it, without ghost cells.
+  struct Part {
+    uint32_t rank = 0;
+    std::vector<uint64_t> cells{};          ///< empty: a scalar
+    std::vector<uint64_t> global_offset{};  ///< where it lies in the whole; empty: not said
+  };
+  std::string name{};
+  ElementType type{};
+  std::vector<uint64_t> global_cells{};  ///< of the whole; empty: not said
+  uint64_t bytes = 0;                    ///< of all parts
+  std::vector<Part> parts{};             ///< by rank; of one rank, as many as it had boxes
+};
+
+/// A checkpoint that restart() may take.
+struct RestartPoint {
+  uint64_t step = 0;
+  uint32_t rank_count = 0;  ///< that made it; 0: not known
+  std::optional<std::chrono::system_clock::time_point>
+      made_at{};        ///< by the clock of who made it; none: it is in memory
+  std::string place{};  ///< "memory", or the level's name
 };
 
 /// What to do when a checkpoint is due and the one before is not persistent yet.
@@ -107,6 +170,9 @@ struct SessionOptions {
   /// the node (docs/GUIDE.md, "Where memory is short").
   std::optional<std::string> snapshot_folder{};
   std::optional<bool> take_over{};  ///< open the session though another run of the job may live; default false
+  /// What is protected need not be what was: an added variable keeps what it holds, a removed one is left out, each
+  /// with a warning. A changed type stays an error. Default false: both are errors.
+  std::optional<bool> variables_may_change{};
   /// Rank 0 says on standard error what else would easily be missed: that memory is short, or that open() waits to see
   /// whether another run lives. Also in warnings(). Default true.
   std::optional<bool> print_warnings{};
@@ -185,6 +251,20 @@ class Session {
           return std::as_writable_bytes(std::span(values));
         });
   }
+  /// The same for what is no std::vector: `bytes` says where the elements are, `resize` makes room for so many and
+  /// returns it. Both run inside checkpoint() and restart(), on the calling thread.
+  Status protect_vector(std::string_view name, ElementType type, std::function<std::span<const std::byte>()> bytes,
+                        std::function<std::span<std::byte>(uint64_t count)> resize);
+  /// Several boxes of a whole of `global_cells`, or none: together they are one variable, each with memory of its own,
+  /// of which all else holds that is said of an array. Protect it again with other boxes when these have changed.
+  /// `order` is that of `global_cells` and of all boxes. It cannot be lent.
+  template <class T>
+  Status protect_boxes(std::string_view name, const std::vector<uint64_t>& global_cells,
+                       const std::vector<ArrayBox<T>>& boxes, DimensionOrder order = DimensionOrder::slowest_first) {
+    std::vector<ArrayBox<std::byte>> all;
+    for (const ArrayBox<T>& box : boxes) all.push_back({std::as_writable_bytes(box.data), box.shape});
+    return protect_boxes_of(name, element_type_of<T>(), global_cells, all, order);
+  }
   /// An object by callbacks: `save` appends its bytes, `load` takes them back. Both run inside checkpoint() and
   /// restart(), on the calling thread.
   Status protect(std::string_view name, std::function<Status(std::vector<std::byte>&)> save,
@@ -193,6 +273,27 @@ class Session {
   /// that belong together (positions and speeds of the same particles) stay together, as all are divided alike.
   /// not_found if it is not protected; invalid_argument if it is no vector, and would be divided.
   Status redistribute(std::string_view name, Redistribution how);
+  /// The same by the owner of each element of the vector `name`; what is saved of a rank comes in its order, and ranks
+  /// come in theirs. The vectors `together`, which had as many elements on each rank, are divided like it, so that what
+  /// belongs to one element stays together. invalid_argument at the restart: an element is no rank's.
+  Status redistribute(std::string_view name, ElementOwners owners, const std::vector<std::string>& together = {});
+  template <PlainValue T, class Owner>
+  Status redistribute_by_owner(std::string_view name, Owner owner, const std::vector<std::string>& together = {}) {
+    ElementOwners owners;
+    owners.owner = [owner](const std::byte* element) { return static_cast<uint32_t>(owner(element_at<T>(element))); };
+    return redistribute(name, std::move(owners), together);
+  }
+  /// `cell(element, numbers)` fills the numbers of the element's cell in `array`.
+  template <PlainValue T, class Cell>
+  Status redistribute_by_cell(std::string_view name, std::string array, Cell cell,
+                              const std::vector<std::string>& together = {}) {
+    ElementOwners owners;
+    owners.array = std::move(array);
+    owners.cell = [cell](const std::byte* element, std::span<uint64_t> numbers) {
+      cell(element_at<T>(element), numbers);
+    };
+    return redistribute(name, std::move(owners), together);
+  }
   /// not_found if it is not protected.
   Status unprotect(std::string_view name);
 
@@ -213,17 +314,37 @@ class Session {
     return std::span<T>(reinterpret_cast<T*>(memory), grid.size());
   }
 
-  /// Loads the newest set that is complete and intact on all ranks, from memory or the store, into what is protected,
-  /// and returns its step; none: there is nothing to restart from. If a newer one is damaged or missing on any rank,
-  /// all ranks take the next older one, and warnings() says so. invalid_argument: a variable has another type or size
-  /// there, or the set was made by another number of ranks and does not say what of it is whose now (Redistribution).
-  /// corrupt: there are some, but none is whole. io_error: no level that can be reached has one. A set is read straight
-  /// into what is protected, and checked on the way: an error after that says that what is protected is neither old nor
-  /// new, so that a program that would begin anew sets it up again. Has the memory for checkpoints made behind the
-  /// program's back, too, so that the first one takes no longer than the others; call it also where nothing can be
-  /// there to restart from. What was in memory alone begins to go to the store, as by checkpoint(), since the program
-  /// may end without another one. Before the first checkpoint. Collective.
-  Result<std::optional<uint64_t>> restart();
+  /// Loads the newest set that is complete and intact on all ranks, from memory or the store, or what `choice` says,
+  /// into what is protected, and returns its step; none: there is nothing to restart from. The newest is what was made
+  /// last: where a run has gone back to an older step and on from there, what it has made since. If a newer one is
+  /// damaged or missing on any rank, all ranks take the next older one, and warnings() says so. invalid_argument: a
+  /// variable has another type or size there, or the set was made by another number of ranks and does not say what of
+  /// it is whose now (Redistribution). corrupt: there are some, but none is whole. io_error: no level that can be
+  /// reached has one. not_found: `choice` names a step of which there is none. A set is read straight into what is
+  /// protected, and checked on the way: an error after that says that what is protected is neither old nor new, so that
+  /// a program that would begin anew sets it up again. Has the memory for checkpoints made behind the program's back,
+  /// too, so that the first one takes no longer than the others; call it also where nothing can be there to restart
+  /// from. What was in memory alone begins to go to the store, as by checkpoint(), since the program may end without
+  /// another one. Collective.
+  ///
+  /// After checkpoints, too: the run goes back. First it waits for what is under way, as wait() does, and fails as that
+  /// does if this takes too long (busy). invalid_argument: a variable was lent; protect anew where it is to come back.
+  /// Sets of later steps stay where they are, and each is there until the run has made a whole one of its step, which
+  /// takes its place.
+  Result<std::optional<uint64_t>> restart(const RestartChoice& choice = {});
+  /// What restart() or reject() has loaded last will not do: loads the next older one in its place, as restart() does,
+  /// and takes the rejected one no more in this run, unless it is named (RestartChoice::exactly). None: there is no
+  /// older one; what is protected is as the rejected one left it, and the run begins anew. invalid_argument: nothing
+  /// was loaded, or there was a checkpoint since. Collective.
+  Result<std::optional<uint64_t>> reject();
+
+  /// What restart() may take, the newest first, and of one checkpoint what is nearest first; as far as a glance tells.
+  /// The same on all ranks. After checkpoints, of what is complete by now. Collective.
+  Result<std::vector<RestartPoint>> restart_points();
+  /// What is in the newest checkpoint of this step, so that a program can make the memory for it before it protects
+  /// that. Takes memory for the parts of all ranks. The same on all ranks. not_found: there is none; corrupt, io_error:
+  /// that of no place can be read. Collective.
+  Result<std::vector<SavedVariable>> saved_variables(uint64_t step);
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
   /// stop was asked for. The same on all ranks. Collective.
@@ -261,8 +382,15 @@ class Session {
   explicit Session(std::unique_ptr<Impl> impl);
   Status protect_array(std::string_view name, ElementType type, void* data, uint64_t count, const ArrayShape& shape);
   Status protect_scalar(std::string_view name, ElementType type, void* data);
-  Status protect_vector(std::string_view name, ElementType type, std::function<std::span<const std::byte>()> bytes,
-                        std::function<std::span<std::byte>(uint64_t count)> resize);
+  Status protect_boxes_of(std::string_view name, ElementType type, const std::vector<uint64_t>& global_cells,
+                          const std::vector<ArrayBox<std::byte>>& boxes, DimensionOrder order);
+  /// Elements lie anywhere.
+  template <class T>
+  static T element_at(const std::byte* element) {
+    std::array<std::byte, sizeof(T)> bytes;
+    std::memcpy(bytes.data(), element, sizeof(T));
+    return std::bit_cast<T>(bytes);
+  }
   Result<std::byte*> make_grid_bytes(std::string_view name, uint64_t bytes);
   Result<std::byte*> lend_bytes(std::string_view name, std::byte* grid);
 

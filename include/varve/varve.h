@@ -108,10 +108,17 @@ struct varve_options {
   int print_warnings;          /* enum varve_choice: rank 0 says on standard error what would be missed */
   double wait_limit;           /* seconds that a call waits at most for others, before it says who is missing */
   const char* s3_endpoint;     /* "http[s]://host[:port]": where the service of buckets is */
+  int variables_may_change;    /* enum varve_choice: added variables keep what they hold, removed ones are left out */
+};
+
+/* In which order a varve_shape names the dimensions. */
+enum varve_order {
+  VARVE_SLOWEST_FIRST = 0, /* as C does */
+  VARVE_FASTEST_FIRST = 1  /* as Fortran does */
 };
 
 /*
- * How an array lies in memory, and in the whole that the ranks share. All in elements, slowest dimension first; each
+ * How an array lies in memory, and in the whole that the ranks share. All in elements, in the order of `order`; each
  * pointer is to `dimensions` numbers, or NULL where there is nothing to say. Begin with varve_shape_init().
  */
 struct varve_shape {
@@ -122,6 +129,55 @@ struct varve_shape {
   const uint64_t* ghosts_high;   /* and at the high end */
   const uint64_t* global_cells;  /* of the array of which this rank has a part */
   const uint64_t* global_offset; /* where the saved part lies in it */
+  int order;                     /* enum varve_order */
+};
+
+/* One of the boxes that a rank has of a whole. Begin with varve_box_init(). */
+struct varve_box {
+  size_t size; /* of this struct */
+  void* data;
+  uint64_t count;                  /* of elements, ghost cells included */
+  const struct varve_shape* shape; /* its global_cells may be left out */
+};
+
+/* Which checkpoint a restart takes: the newest if nothing is said. Begin with varve_restart_choice_init(). */
+struct varve_restart_choice {
+  size_t size;     /* of this struct */
+  int has_at_most; /* whether `at_most` counts: the newest that is of this step or a lower one */
+  int has_exactly; /* whether `exactly` counts: of this step, or VARVE_NOT_FOUND */
+  uint64_t at_most;
+  uint64_t exactly;
+};
+
+/* A checkpoint that a restart may take. Begin with varve_restart_point_init(). */
+struct varve_restart_point {
+  size_t size; /* of this struct */
+  uint64_t step;
+  uint64_t rank_count; /* that made it; 0: not known */
+  int64_t made_s;      /* seconds since 1970, by the clock of who made it; 0: not known, as in memory */
+  const char* place;   /* "memory", or the level's name; stays until the points are listed again */
+};
+
+/* A variable of a checkpoint. Begin with varve_saved_variable_init(). */
+struct varve_saved_variable {
+  size_t size; /* of this struct */
+  const char* name;
+  int type;                     /* enum varve_type; VARVE_BYTE also of what is none of the others */
+  uint64_t element_bytes;       /* of one element */
+  uint64_t bytes;               /* of all ranks together */
+  size_t dimensions;            /* of the whole; 0: nobody said of what whole it is */
+  const uint64_t* global_cells; /* of the whole, slowest dimension first */
+  uint64_t part_count;          /* what ranks have saved of it: varve_saved_part() */
+};
+
+/* What a rank has saved of a variable, without ghost cells; slowest dimension first. Begin with
+ * varve_saved_part_init(). */
+struct varve_saved_part {
+  size_t size; /* of this struct */
+  uint64_t rank;
+  size_t dimensions; /* 0: a scalar */
+  const uint64_t* cells;
+  const uint64_t* global_offset; /* where it lies in the whole; NULL: not said */
 };
 
 /* How far stage 2 is. Begin with varve_state_init(). */
@@ -164,6 +220,27 @@ static inline void varve_level_state_init(struct varve_level_state* state) {
   state->size = sizeof *state;
 }
 
+static inline void varve_box_init(struct varve_box* box) {
+  memset(box, 0, sizeof *box);
+  box->size = sizeof *box;
+}
+static inline void varve_restart_choice_init(struct varve_restart_choice* choice) {
+  memset(choice, 0, sizeof *choice);
+  choice->size = sizeof *choice;
+}
+static inline void varve_restart_point_init(struct varve_restart_point* point) {
+  memset(point, 0, sizeof *point);
+  point->size = sizeof *point;
+}
+static inline void varve_saved_variable_init(struct varve_saved_variable* variable) {
+  memset(variable, 0, sizeof *variable);
+  variable->size = sizeof *variable;
+}
+static inline void varve_saved_part_init(struct varve_saved_part* part) {
+  memset(part, 0, sizeof *part);
+  part->size = sizeof *part;
+}
+
 typedef struct varve_session varve_session;
 
 /* Opens a session of one process; varve/varve_mpi.h has the one for ranks. `options` may be NULL. On failure *session
@@ -186,6 +263,11 @@ const char* varve_code_name(int code);
  * it again (same type) after it moved or changed its size. `shape` may be NULL: one dimension. */
 int varve_protect_array(varve_session* session, const char* name, int type, void* data, uint64_t count,
                         const struct varve_shape* shape);
+/* Several boxes of a whole of `global_cells`, or none: together one variable, each with memory of its own. `order`
+ * (enum varve_order) is that of `global_cells` and of all boxes. */
+int varve_protect_boxes(varve_session* session, const char* name, int type, size_t dimensions,
+                        const uint64_t* global_cells, const struct varve_box* const* boxes, size_t box_count,
+                        int order);
 /* One number. (A struct is an array of VARVE_BYTE.) */
 int varve_protect_scalar(varve_session* session, const char* name, int type, void* value);
 
@@ -199,13 +281,37 @@ typedef int (*varve_load_function)(void* context, const void* data, size_t bytes
 /* An object by callbacks: `save` appends its bytes, `load` takes them back. */
 int varve_protect_callbacks(varve_session* session, const char* name, varve_save_function save,
                             varve_load_function load, void* context);
+/* Elements of which there may be more or fewer at each checkpoint: `data` returns where they are, and how many;
+ * `resize` makes room for `count` and returns it, or NULL if there is none. `element_bytes` counts with VARVE_BYTE
+ * alone: of a struct; 0 is 1. */
+typedef const void* (*varve_data_function)(void* context, uint64_t* count);
+typedef void* (*varve_resize_function)(void* context, uint64_t count);
+int varve_protect_vector(varve_session* session, const char* name, int type, uint64_t element_bytes,
+                         varve_data_function data, varve_resize_function resize, void* context);
 int varve_unprotect(varve_session* session, const char* name);
 
 /* What a restart with another number of ranks does with a variable that does not say where its part lies in a whole
  * (varve_shape.global_cells). NONE, the default: what several ranks saved alike, and a lone rank's scalars, come back
- * everywhere; the rest is refused. SAME: what one rank saved, and all others alike, comes back everywhere. */
-enum { VARVE_REDISTRIBUTE_NONE = 0, VARVE_REDISTRIBUTE_SAME = 1 };
+ * everywhere; the rest is refused. SAME: what one rank saved, and all others alike, comes back everywhere. EVENLY: of a
+ * vector each rank gets as many elements as the others, or one more, in the order of ranks. IGNORE: nothing comes back.
+ */
+enum {
+  VARVE_REDISTRIBUTE_NONE = 0,
+  VARVE_REDISTRIBUTE_SAME = 1,
+  VARVE_REDISTRIBUTE_EVENLY = 2,
+  VARVE_REDISTRIBUTE_IGNORE = 3
+};
 int varve_redistribute(varve_session* session, const char* name, int how);
+/* Of the vector `name`, and of those named in `together` (which had as many elements on each rank): each element goes
+ * to the rank that `owner` names for that of `name`. All ranks must find the same. */
+typedef uint32_t (*varve_owner_function)(void* context, const void* element);
+int varve_redistribute_by_owner(varve_session* session, const char* name, varve_owner_function owner, void* context,
+                                const char* const* together, size_t together_count);
+/* The same: to the rank that has now the cell of the array `array` that `cell` fills in, in as many numbers as the
+ * array has dimensions, in the order of its shape. */
+typedef void (*varve_cell_function)(void* context, const void* element, uint64_t* cell);
+int varve_redistribute_by_cell(varve_session* session, const char* name, const char* array, varve_cell_function cell,
+                               void* context, const char* const* together, size_t together_count);
 
 /* Memory for a grid that can be lent: zeroed, owned by the session until its end. Make all grids of a name with the
  * same size. */
@@ -223,6 +329,21 @@ int varve_lend(varve_session* session, const char* name, void** grid);
  * protected, and checked on the way: an error after that says that what is protected is neither old nor new.
  * Collective. */
 int varve_restart(varve_session* session, uint64_t* step, int* restarted);
+/* The same with a choice, which all ranks make alike; NULL is the newest. Also after checkpoints: the run goes back. */
+int varve_restart_from(varve_session* session, const struct varve_restart_choice* choice, uint64_t* step,
+                       int* restarted);
+/* What was loaded last will not do: takes the next older one. If there is none, *restarted is 0, and the run begins
+ * anew. */
+int varve_reject(varve_session* session, uint64_t* step, int* restarted);
+/* Lists what a restart may take, the newest first, and how many these are; and one of them (VARVE_NOT_FOUND if there
+ * are not so many). Listing is collective. */
+int varve_list_restart_points(varve_session* session, uint64_t* count);
+int varve_restart_point_at(const varve_session* session, uint64_t index, struct varve_restart_point* point);
+/* Lists the variables in the newest checkpoint of this step, and how many these are; one of them; what a rank has saved
+ * of one. What is pointed to stays until variables are listed again. Listing is collective. */
+int varve_list_saved_variables(varve_session* session, uint64_t step, uint64_t* count);
+int varve_saved_variable_at(const varve_session* session, uint64_t index, struct varve_saved_variable* variable);
+int varve_saved_part_of(const varve_session* session, uint64_t variable, uint64_t part, struct varve_saved_part* saved);
 
 /* 1: a checkpoint should be made at this step; 0: no. The same on all ranks. Collective. */
 int varve_due(varve_session* session, uint64_t step);

@@ -14,6 +14,8 @@ namespace {
 // FORMAT.md, "Snapshot image": magic 8 | version u16 | zero u16 | zero u32 | table bytes u64 | table | crc32c u32
 constexpr std::string_view kImageMagic = "VARVEIMG";
 constexpr uint16_t kImageVersion = 1;
+/// The same, where a variable may have several boxes.
+constexpr uint16_t kBoxesVersion = 2;
 constexpr uint64_t kChecksumBytes = 4;
 constexpr uint64_t kImageBytesMax = 1ULL << 60;
 // FORMAT.md, "Limits"
@@ -93,12 +95,19 @@ Result<ImageVariable> get_variable(ByteReader& in) {
   return variable;
 }
 
+/// Whether both are boxes of one whole.
+bool are_boxes(const ImageVariable& a, const ImageVariable& b) {
+  return a.name == b.name && a.type == b.type && a.global_shape == b.global_shape && !a.global_shape.empty();
+}
+
 /// Where the variables must lie: one after another, each from the next aligned offset on. Returns the image's end.
-Result<uint64_t> check_places(const ImageTable& table) {
+Result<uint64_t> check_places(const ImageTable& table, uint16_t version) {
   uint64_t end = table.header_bytes;
   const ImageVariable* before = nullptr;
   for (const ImageVariable& variable : table.variables) {
-    if (before != nullptr && !(before->name < variable.name)) {
+    const bool in_order =
+        before == nullptr || before->name < variable.name || (version == kBoxesVersion && are_boxes(*before, variable));
+    if (!in_order) {
       return Status::corrupt("the image's variables are not in the order of their names", variable.name);
     }
     if (variable.offset != aligned(end) || variable.bytes > kImageBytesMax) {
@@ -164,11 +173,15 @@ Result<ImageTable> plan_image(std::vector<ImageVariable> variables) {
 
 ByteVector encode_image_header(const ImageTable& table) {
   const ByteVector encoded = encode_table(table);
+  const bool has_boxes = std::adjacent_find(table.variables.begin(), table.variables.end(),
+                                            [](const ImageVariable& a, const ImageVariable& b) {
+                                              return a.name == b.name;
+                                            }) != table.variables.end();
   ByteVector bytes;
   bytes.reserve(table.header_bytes);
   ByteWriter out(bytes);
   out.bytes(as_bytes(kImageMagic));
-  out.le16(kImageVersion);
+  out.le16(has_boxes ? kBoxesVersion : kImageVersion);
   out.le16(0);
   out.le32(0);
   out.le64(encoded.size());
@@ -183,7 +196,7 @@ Result<uint64_t> image_header_bytes(ByteSpan prefix, uint64_t image_bytes) {
   VARVE_ASSIGN(const ByteSpan magic, in.bytes(kImageMagic.size()));
   if (as_text(magic) != kImageMagic) return Status::corrupt("this is no image of a snapshot");
   VARVE_ASSIGN(const uint16_t version, in.le16());
-  if (version != kImageVersion) {
+  if (version != kImageVersion && version != kBoxesVersion) {
     return Status::unsupported(fmt::format("the snapshot's image is of version {}", version), {},
                                "use a newer version of varve");
   }
@@ -221,7 +234,7 @@ Result<ImageTable> decode_image_header(ByteSpan header, uint64_t image_bytes) {
     table.variables.push_back(std::move(variable));
   }
   if (!in.at_end()) return Status::corrupt("the image's table has bytes left over");
-  VARVE_ASSIGN(const uint64_t end, check_places(table));
+  VARVE_ASSIGN(const uint64_t end, check_places(table, load_le<uint16_t>(header.data() + kImageMagic.size())));
   if (end != image_bytes) return Status::corrupt("the image's size is not that of its table");
   return table;
 }
@@ -229,9 +242,13 @@ Result<ImageTable> decode_image_header(ByteSpan header, uint64_t image_bytes) {
 Layout image_layout(const ImageTable& table) {
   Layout layout{.format = "snapshot", .variables = {}};
   layout.variables.reserve(table.variables.size());
-  for (const ImageVariable& from : table.variables) {
+  for (size_t i = 0, box = 0; i < table.variables.size(); ++i) {
+    const ImageVariable& from = table.variables[i];
+    box = i > 0 && table.variables[i - 1].name == from.name ? box + 1 : 0;
+    const bool is_box = box > 0 || (i + 1 < table.variables.size() && table.variables[i + 1].name == from.name);
     Variable variable;
     variable.name = from.name.starts_with('/') ? from.name : "/" + from.name;
+    if (is_box) variable.name += fmt::format("/box{}", box);
     variable.type = from.type;
     variable.shape = from.shape;
     if (from.bytes > 0) variable.extents = {{from.offset, from.bytes}};

@@ -12,7 +12,8 @@
 
 namespace varve {
 
-/// A variable in a snapshot's image. Shapes in elements, slowest dimension first.
+/// A variable in a snapshot's image, or one of the boxes that a rank has of it. Shapes in elements, slowest dimension
+/// first.
 struct ImageVariable {
   std::string name;                     ///< as it was protected
   ElementType type;                     ///< of its elements
@@ -27,8 +28,9 @@ struct ImageVariable {
 /// What an image holds (FORMAT.md, "Snapshot image"): a header with this table, then each variable's bytes. The same
 /// table always gives the same bytes: neither step nor time nor rank is in it.
 struct ImageTable {
-  std::vector<ImageVariable> variables;  ///< in the order of their names, which are all different
-  uint64_t header_bytes = 0;             ///< header, table and padding: where the first variable begins
+  /// In the order of their names. Several of one name, which follow each other, are boxes of one whole.
+  std::vector<ImageVariable> variables;
+  uint64_t header_bytes = 0;  ///< header, table and padding: where the first variable begins
   uint64_t image_bytes = 0;
   bool operator==(const ImageTable&) const = default;
 };

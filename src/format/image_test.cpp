@@ -146,10 +146,40 @@ TEST(Image, RejectsWhatIsNotInOrderOrOutOfPlace) {
   EXPECT_FALSE(decode_image_header(encode_image_header(table), table.image_bytes).ok());
 }
 
+TEST(Image, HasSeveralBoxesOfAVariableInALaterVersion) {
+  ImageVariable first = variable("density", {3, 5});
+  first.global_shape = {6, 5};
+  first.global_offset = {3, 0};
+  ImageVariable second = first, third = first;
+  second.global_offset = {0, 0};
+  third.shape = {0, 0};
+  third.bytes = 0;
+  const ImageTable table = plan_image({first, second, third, variable("step", {})}).value();
+  const ByteVector header = encode_image_header(table);
+  EXPECT_EQ(header[8], std::byte{2}) << "libraries that know one box alone are not to take the last for all";
+  EXPECT_EQ(encode_image_header(sample())[8], std::byte{1}) << "others go on reading what has none";
+  EXPECT_EQ(decode_image_header(header, table.image_bytes).value(), table);
+  const Layout layout = image_layout(table);
+  EXPECT_TRUE(validate_layout(layout, table.image_bytes).ok());
+  EXPECT_EQ(layout.variables[1].name, "/density/box1");
+  EXPECT_EQ(layout.variables[3].name, "/step");
+}
+
+TEST(Image, RejectsBoxesThatAreNotOfOneWhole) {
+  ImageVariable part = variable("density", {3, 5});
+  part.global_shape = {6, 5};
+  for (const ImageVariable& other :
+       {variable("density", {3, 5}), variable("density", {15}),
+        variable("density", {3, 5}, {ElementKind::signed_integer, ByteOrder::little, 8})}) {
+    const ImageTable table = plan_image({part, other}).value();
+    EXPECT_EQ(decode_image_header(encode_image_header(table), table.image_bytes).status().code(), StatusCode::corrupt);
+  }
+}
+
 TEST(Image, RefusesANewerVersionAsUnsupported) {
   const ImageTable table = sample();
   ByteVector header = encode_image_header(table);
-  header[8] = std::byte{2};
+  header[8] = std::byte{3};
   EXPECT_EQ(image_header_bytes(header, table.image_bytes).status().code(), StatusCode::unsupported);
 }
 

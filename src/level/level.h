@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "core/progress.h"
 #include "core/unique_id.h"
 #include "format/image.h"
+#include "level/element_owners.h"
 #include "level/level_spec.h"
 #include "level/set_completion.h"
 #include "level/stored_image.h"
@@ -41,6 +43,11 @@ struct RestartCandidate {
   std::optional<UniqueId> memory_run{};  ///< all ranks have that run's snapshot in memory; none: it is a set of a store
   uint32_t level = 0;                    ///< ordinal of the level, nearest first
   std::string place = "the store";       ///< of the set, for people
+  /// Which of the job's checkpoints it is (SetRecord::number): of a higher step with a lower number, a run has gone
+  /// back behind it. Where none is known, that of the newest that it follows.
+  uint64_t number = 0;
+  uint32_t rank_count = 0;          ///< of the run that made it; 0: not known
+  std::optional<int64_t> made_s{};  ///< since 1970, by the clock of who made it; none: not known
   bool operator==(const RestartCandidate&) const = default;
 
   /// "step 7 in memory", "step 7 in the store".
@@ -105,6 +112,8 @@ struct NewSet {
 struct RankWish {
   uint32_t rank = 0, rank_count = 1;
   std::vector<WantedVariable> variables{};  ///< in the order of their names
+  bool variables_may_change = false;        ///< as VariableTable::may_change()
+  RankBoxes boxes{};                        ///< of arrays by whose cells vectors are divided
 };
 
 /// A rank's part of a checkpoint, at one level. One thread at a time.
@@ -116,13 +125,16 @@ class RankImage {
   virtual Status load(ImageTarget& target) = 0;
   /// The run that made it, if not all ranks have it from one set: only parts of one run belong together.
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
+  /// What of the checkpoint it leaves out, in words.
+  virtual std::vector<Status> left_out() const { return {}; }
 };
 
 /// What was found of a set at a restart.
 enum class Found : uint8_t {
-  damaged,     ///< for good
-  unreadable,  ///< it may be whole all the same
-  mended,      ///< it was damaged, and is not any more
+  damaged,      ///< for good
+  unreadable,   ///< it may be whole all the same
+  mended,       ///< it was damaged, and is not any more
+  left_behind,  ///< it may be whole, and the run has gone back behind it: it stays until a new one takes its place
 };
 
 /// How far the run itself is, as levels know it from nowhere else.
@@ -182,6 +194,10 @@ class Level {
   /// io_error: it cannot be used. Where it was made by another number of ranks, or divided in another way, it is put
   /// together for `wish` from what those had (ReshapedImage).
   virtual Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) = 0;
+  /// What ranks have saved of a candidate of this level, as far as this rank is the one to tell; by rank.
+  virtual Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& /*candidate*/) {
+    return std::map<uint32_t, ImageTable>();
+  }
   /// What is known now of a set, here (`at` is this level) or at another one.
   virtual void note_found(const Level& /*at*/, uint64_t /*step*/, Found /*found*/) {}
 

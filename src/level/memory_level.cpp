@@ -105,6 +105,16 @@ class MemoryLevel final : public Level {
     return ReshapedImage::plan(wish, std::make_unique<LeftParts>(std::move(readers)), world_.work.load_threads);
   }
 
+  Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& candidate) override {
+    std::map<uint32_t, ImageTable> tables;
+    if (!world_.speaks_for_node()) return tables;
+    for (const auto& [rank, left] : left_of(*candidate.memory_run, candidate.step)) {
+      VARVE_ASSIGN(const auto reader, SnapshotReader::open(left.owner, left.slot, SharedSegment::Access::read));
+      tables.emplace(rank, reader->image());
+    }
+    return tables;
+  }
+
   LevelProgress progress(const RunNews& run) const override { return {.level = name(), .newest = run.newest_snapshot}; }
 
   /// Of the jobs that the nearest store has, if it can be reached, and of the one that the options name.

@@ -83,7 +83,7 @@ Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate
 
 /// What is mended, or saved again, is not what was protected.
 void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
-  if (&at != &store_ || found == Found::unreadable) return;
+  if (&at != &store_ || found == Found::unreadable || found == Found::left_behind) return;
   before_drop(step).ignore("what is left of it is refused when it does not fit the new set");
 }
 

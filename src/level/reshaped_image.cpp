@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "core/bytes.h"
@@ -14,6 +16,8 @@
 namespace varve {
 
 namespace {
+/// Elements whose owners are asked for are read in pieces of so many bytes.
+constexpr uint64_t kFetchBytes = 4_MiB;
 /// What two ranks have is compared in pieces of so many bytes.
 constexpr uint64_t kCompareBytes = 64_KiB;
 
@@ -32,24 +36,36 @@ CellBox global_box(const ImageVariable& variable) {
   return box;
 }
 
-const ImageVariable* find_variable(const ImageTable& table, const std::string& name) {
-  const auto found =
+/// What a rank has of a variable: one, or several boxes; or nothing.
+using SavedBoxes = std::span<const ImageVariable>;
+
+SavedBoxes find_variable(const ImageTable& table, const std::string& name) {
+  const auto begin =
       std::lower_bound(table.variables.begin(), table.variables.end(), name,
                        [](const ImageVariable& at, const std::string& wanted) { return at.name < wanted; });
-  return found != table.variables.end() && found->name == name ? &*found : nullptr;
+  const auto end =
+      std::find_if(begin, table.variables.end(), [&](const ImageVariable& other) { return other.name != name; });
+  return {begin, end};
 }
+
+constexpr const char* kMayChange = "variables_may_change = true lets a program go on that protects others than before";
 
 uint64_t elements_of(const ImageVariable& variable) { return variable.bytes / variable.type.bytes; }
 }  // namespace
 
 bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& table) {
   if (rank_count != wish.rank_count) return false;
-  return std::all_of(wish.variables.begin(), wish.variables.end(), [&](const WantedVariable& wanted) {
-    const ImageVariable* const saved = find_variable(table, wanted.variable.name);
+  for (size_t i = 0, box = 0; i < wish.variables.size(); ++i) {
+    const ImageVariable& wanted = wish.variables[i].variable;
+    box = i > 0 && wish.variables[i - 1].variable.name == wanted.name ? box + 1 : 0;
+    const SavedBoxes saved = find_variable(table, wanted.name);
     // What does not fit at all is told of by who loads it.
-    if (saved == nullptr || wanted.variable.global_shape.empty() || saved->global_shape.empty()) return true;
-    return global_box(*saved) == global_box(wanted.variable);
-  });
+    if (saved.empty() || wanted.global_shape.empty() || saved.front().global_shape.empty()) continue;
+    if (box >= saved.size() || global_box(saved[box]) != global_box(wanted)) return false;
+    const bool last = i + 1 == wish.variables.size() || wish.variables[i + 1].variable.name != wanted.name;
+    if (last && box + 1 != saved.size()) return false;
+  }
+  return true;
 }
 
 /// Finds where each variable comes from.
@@ -62,7 +78,8 @@ class ReshapedImage::Planner {
     std::vector<ImageVariable> variables;
     for (const WantedVariable& wanted : wish_.variables) {
       variables.push_back(wanted.variable);
-      VARVE_TRY(plan_variable(wanted, variables.size() - 1, variables.back()));
+      VARVE_ASSIGN(const bool comes_back, plan_variable(wanted, variables.size() - 1, variables.back()));
+      if (!comes_back) variables.pop_back();
     }
     VARVE_ASSIGN(image_.table_, plan_image(std::move(variables)));
     std::stable_sort(image_.sources_.begin(), image_.sources_.end(),
@@ -71,33 +88,60 @@ class ReshapedImage::Planner {
   }
 
  private:
-  /// As where there are as many ranks as before: all that was saved is protected.
+  /// As where there are as many ranks as before: all that was saved is protected, or may be left out.
   Status check_nothing_is_lost() {
     std::vector<std::string> names;
     for (const WantedVariable& wanted : wish_.variables) names.push_back(wanted.variable.name);
+    std::set<std::string> told;
     for (uint32_t rank = 0; rank < parts_.rank_count(); ++rank) {
       for (const ImageVariable& saved : parts_.table(rank).variables) {
-        if (std::binary_search(names.begin(), names.end(), saved.name)) continue;
-        return of_variable(saved.name, "it is in the checkpoint, but is not protected");
+        if (std::binary_search(names.begin(), names.end(), saved.name) || !told.insert(saved.name).second) continue;
+        const std::string what = "it is in the checkpoint, but is not protected";
+        if (!wish_.variables_may_change) return of_variable(saved.name, what, kMayChange);
+        image_.left_out_.push_back(of_variable(saved.name, what + ": it is left out"));
       }
     }
     return {};
   }
 
-  Status plan_variable(const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
-    std::map<uint32_t, const ImageVariable*> saved;  // by rank
+  using Saved = std::map<uint32_t, SavedBoxes>;  // by rank
+
+  /// False: nothing of it comes back.
+  Result<bool> plan_variable(const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
+    const bool other_ranks = parts_.rank_count() != wish_.rank_count;
+    if (other_ranks && wanted.redistribution == Redistribution::ignore && !wanted.owners) return false;
+    VARVE_ASSIGN(const Saved saved, find_saved(variable));
+    if (saved.empty()) {
+      const bool may_be = wish_.variables_may_change || wanted.redistribution == Redistribution::ignore;
+      return may_be ? Result<bool>(false)
+                    : of_variable(variable.name, "it is protected, but is not in the checkpoint", kMayChange);
+    }
+    VARVE_TRY(plan_saved(saved, wanted, ordinal, variable));
+    return true;
+  }
+
+  Result<Saved> find_saved(const ImageVariable& variable) {
+    Saved saved;
     for (uint32_t rank = 0; rank < parts_.rank_count(); ++rank) {
-      const ImageVariable* const found = find_variable(parts_.table(rank), variable.name);
-      if (found == nullptr) continue;
-      if (found->type != variable.type) {
+      const SavedBoxes found = find_variable(parts_.table(rank), variable.name);
+      if (found.empty()) continue;
+      if (found.front().type != variable.type) {
         return of_variable(variable.name, fmt::format("it is {} in the checkpoint, but protected as {}",
-                                                      found->type.name(), variable.type.name()));
+                                                      found.front().type.name(), variable.type.name()));
+      }
+      if (found.size() > 1 && variable.global_shape.empty()) {
+        return of_variable(variable.name, "it has several boxes in the checkpoint, and nothing says now of what whole",
+                           "protect it with Session::protect_boxes(), or with ArrayShape::global_cells");
       }
       saved.emplace(rank, found);
     }
-    if (saved.empty()) return of_variable(variable.name, "it is protected, but is not in the checkpoint");
+    return saved;
+  }
+
+  Status plan_saved(const Saved& saved, const WantedVariable& wanted, size_t ordinal, ImageVariable& variable) {
     if (!variable.global_shape.empty()) return plan_cells(saved, ordinal, variable);
     if (parts_.rank_count() == wish_.rank_count) return plan_own(saved, ordinal, variable, wanted.any_size);
+    if (wanted.owners) return plan_owned(*wanted.owners, saved, ordinal, variable);
     if (wanted.redistribution == Redistribution::evenly) return plan_share(saved, ordinal, variable);
     // Of one rank alone it would be a guess.
     const bool may_be_common =
@@ -106,43 +150,51 @@ class ReshapedImage::Planner {
                          : divided_how(variable.name, wanted.any_size);
   }
 
-  using Saved = std::map<uint32_t, const ImageVariable*>;
-
   Status plan_cells(const Saved& saved, size_t ordinal, const ImageVariable& variable) {
     const CellBox wanted = global_box(variable);
-    std::vector<uint32_t> ranks;
+    struct Part {
+      uint32_t rank;
+      uint64_t offset;
+    };
+    std::vector<Part> parts;
     std::vector<CellBox> boxes;
-    for (const auto& [rank, part] : saved) {
-      if (part->global_shape.empty()) {
-        return of_variable(variable.name,
-                           fmt::format("rank {} has not said, when it saved it, where its part lies in "
-                                       "the whole",
-                                       rank),
-                           "start as many ranks as before, and save it once with ArrayShape::global_cells");
-      }
-      ranks.push_back(rank);
-      boxes.push_back(global_box(*part));
-      if (part->global_shape != variable.global_shape || !lies_in(boxes.back(), variable.global_shape)) {
-        return of_variable(variable.name, fmt::format("as a whole it is {} in the checkpoint, but protected as {}",
-                                                      text_of(part->global_shape), text_of(variable.global_shape)));
+    for (const auto& [rank, of_rank] : saved) {
+      for (const ImageVariable& part : of_rank) {
+        VARVE_ASSIGN(boxes.emplace_back(), box_of(rank, part, variable));
+        parts.push_back({rank, part.offset});
       }
     }
     VARVE_ASSIGN(CellShares found, share_cells(wanted, boxes));
     for (CellShare& share : found.shares) {
-      const uint32_t rank = ranks[share.box];
+      const Part& part = parts[share.box];
       image_.sources_.push_back(
-          {rank, std::move(share.cells), boxes[share.box], saved.at(rank)->offset, wanted, ordinal});
+          {part.rank, std::move(share.cells), boxes[share.box], part.offset, wanted, ordinal, {}});
     }
     if (found.missing.empty()) return {};
     return of_variable(variable.name, fmt::format("no rank has saved its cells from ({}) on",
                                                   fmt::join(found.missing.front().offset, ", ")));
   }
 
+  /// Which cells a part has that a rank has saved.
+  static Result<CellBox> box_of(uint32_t rank, const ImageVariable& part, const ImageVariable& variable) {
+    if (part.global_shape.empty()) {
+      return of_variable(variable.name,
+                         fmt::format("rank {} has not said, when it saved it, where its part lies in "
+                                     "the whole",
+                                     rank),
+                         "start as many ranks as before, and save it once with ArrayShape::global_cells");
+    }
+    CellBox has = global_box(part);
+    if (part.global_shape == variable.global_shape && lies_in(has, variable.global_shape)) return has;
+    return of_variable(variable.name, fmt::format("as a whole it is {} in the checkpoint, but protected as {}",
+                                                  text_of(part.global_shape), text_of(variable.global_shape)));
+  }
+
   /// As many ranks as before: what the same rank had.
   Status plan_own(const Saved& saved, size_t ordinal, ImageVariable& variable, bool any_size) {
     const auto own = saved.find(wish_.rank);
     if (own == saved.end()) return of_variable(variable.name, "it is protected, but is not in the checkpoint");
-    return plan_whole(own->first, *own->second, ordinal, variable, any_size);
+    return plan_whole(own->first, own->second.front(), ordinal, variable, any_size);
   }
 
   Status plan_whole(uint32_t rank, const ImageVariable& saved, size_t ordinal, ImageVariable& variable, bool any_size) {
@@ -159,13 +211,13 @@ class ReshapedImage::Planner {
 
   void add_elements(uint32_t rank, const ImageVariable& saved, size_t ordinal, const CellBox& has,
                     const CellBox& wanted, const CellBox& part) {
-    if (!part.empty()) image_.sources_.push_back({rank, part, has, saved.offset, wanted, ordinal});
+    if (!part.empty()) image_.sources_.push_back({rank, part, has, saved.offset, wanted, ordinal, {}});
   }
 
   /// Of all ranks' elements, one after another, as many as come to this rank.
   Status plan_share(const Saved& saved, size_t ordinal, ImageVariable& variable) {
     uint64_t total = 0;
-    for (const auto& [rank, part] : saved) total += elements_of(*part);
+    for (const auto& [rank, part] : saved) total += elements_of(part.front());
     const uint64_t each = total / wish_.rank_count, more = total % wish_.rank_count;
     const uint64_t begin = each * wish_.rank + std::min<uint64_t>(wish_.rank, more);
     const CellBox wanted{{begin}, {each + (wish_.rank < more ? 1 : 0)}};
@@ -173,23 +225,86 @@ class ReshapedImage::Planner {
     variable.bytes = wanted.cells.front() * variable.type.bytes;
     uint64_t at = 0;
     for (const auto& [rank, part] : saved) {
-      const CellBox has{{at}, {elements_of(*part)}};
+      const CellBox has{{at}, {elements_of(part.front())}};
       if (const std::optional<CellBox> common = overlap(has, wanted))
-        add_elements(rank, *part, ordinal, has, wanted, *common);
+        add_elements(rank, part.front(), ordinal, has, wanted, *common);
       at += has.cells.front();
+    }
+    return {};
+  }
+
+  /// Of all ranks' elements, those that are this rank's, as those of the key vector say.
+  Status plan_owned(const OwnerRule& rule, const Saved& saved, size_t ordinal, ImageVariable& variable) {
+    if (!owned_.contains(rule.key)) VARVE_TRY(find_owned(rule));
+    const Owned& owned = owned_.at(rule.key);
+    uint64_t total = 0;
+    for (const auto& [rank, elements] : owned) {
+      const auto part = saved.find(rank);
+      const uint64_t count = part == saved.end() ? 0 : elements_of(part->second.front());
+      if (count != elements->saved) {
+        return of_variable(variable.name, fmt::format("rank {} has saved {} elements of it, and {} of '{}', with which "
+                                                      "it is to be divided",
+                                                      rank, count, elements->saved, rule.key));
+      }
+      for (const CellRun& run : elements->runs) total += run.cells;
+    }
+    variable.shape = {total};
+    variable.bytes = total * variable.type.bytes;
+    for (const auto& [rank, elements] : owned) {
+      if (elements->runs.empty()) continue;
+      const CellBox all{{0}, {elements->saved}};
+      image_.sources_.push_back({rank, all, all, saved.at(rank).front().offset, {{0}, {total}}, ordinal, elements});
+    }
+    return {};
+  }
+
+  using Owned = std::map<uint32_t, std::shared_ptr<const OwnedElements>>;  // by rank
+
+  Status find_owned(const OwnerRule& rule) {
+    const auto key = std::find_if(wish_.variables.begin(), wish_.variables.end(),
+                                  [&](const WantedVariable& wanted) { return wanted.variable.name == rule.key; });
+    if (key == wish_.variables.end())
+      return of_variable(rule.key, "others are to be divided like it, and it is not protected");
+    VARVE_ASSIGN(const Saved saved, find_saved(key->variable));
+    OwnerSearch search(rule, wish_.variables, wish_.boxes, wish_.rank_count);
+    Owned& owned = owned_[rule.key];
+    uint64_t next = 0;  // here
+    for (const auto& [rank, boxes] : saved) {
+      auto elements = std::make_shared<OwnedElements>();
+      VARVE_TRY(find_owned_of(rank, boxes.front(), search, next, *elements));
+      owned.emplace(rank, std::move(elements));
+    }
+    return {};
+  }
+
+  Status find_owned_of(uint32_t rank, const ImageVariable& part, OwnerSearch& search, uint64_t& next,
+                       OwnedElements& owned) {
+    const uint64_t element = part.type.bytes;
+    ByteVector window(std::min(part.bytes, std::max(kFetchBytes / element, uint64_t{1}) * element));
+    for (uint64_t done = 0; done < part.bytes; done += window.size()) {
+      const MutableByteSpan bytes = MutableByteSpan(window).first(std::min<uint64_t>(window.size(), part.bytes - done));
+      VARVE_TRY(parts_.read(rank, part.offset + done, bytes));
+      VARVE_TRY(search.find(bytes, element, [&](uint32_t owner) {
+        const uint64_t at = owned.saved++;
+        if (owner != wish_.rank) return;
+        if (owned.runs.empty() || owned.runs.back().from + owned.runs.back().cells != at)
+          owned.runs.push_back({at, next, 0});
+        ++owned.runs.back().cells;
+        ++next;
+      }));
     }
     return {};
   }
 
   /// What all ranks have alike.
   Status plan_common(const Saved& saved, size_t ordinal, ImageVariable& variable, bool any_size) {
-    const ImageVariable& first = *saved.begin()->second;
+    const ImageVariable& first = saved.begin()->second.front();
     for (const auto& [rank, part] : saved) {
-      if (part->shape != first.shape) return divided_how(variable.name, any_size);
+      if (part.front().shape != first.shape) return divided_how(variable.name, any_size);
     }
     if (saved.size() != parts_.rank_count()) return divided_how(variable.name, any_size);
     VARVE_TRY(plan_whole(0, first, ordinal, variable, any_size));
-    for (const auto& [rank, part] : saved) VARVE_TRY(compare(first, rank, *part, any_size));
+    for (const auto& [rank, part] : saved) VARVE_TRY(compare(first, rank, part.front(), any_size));
     return {};
   }
 
@@ -212,12 +327,13 @@ class ReshapedImage::Planner {
                     parts_.rank_count(), wish_.rank_count),
         any_size ? "call Session::redistribute() for it, or start as many ranks as before"
                  : "protect it with ArrayShape::global_cells and global_offset, or start as many ranks "
-                   "as before");
+                   "as before; Session::redistribute() can also say that nothing of it comes back");
   }
 
   const RankWish& wish_;
   ReshapedImage& image_;
   CheckpointParts& parts_;
+  std::map<std::string, Owned> owned_;  // by key
 };
 
 Result<std::unique_ptr<RankImage>> ReshapedImage::plan(const RankWish& wish, std::unique_ptr<CheckpointParts> parts,
@@ -276,11 +392,8 @@ class ReshapedImage::FromRank final : public ImageTarget {
   /// `bytes` of what the rank has of the variable, from byte `begin` of it on.
   void put_cells(const Source& source, uint64_t element, uint64_t begin, ByteSpan bytes) {
     const uint64_t end = begin + bytes.size();
-    const std::optional<CellBox> near =
-        overlap(source.part, cells_around(source.from, begin / element, (end - 1) / element));
-    if (!near) return;
     const uint64_t to = table_.variables[source.variable].offset;
-    for_each_cell_run(*near, source.from, source.to, [&](const CellRun& run) {
+    const auto put_run = [&](const CellRun& run) {
       const uint64_t run_begin = std::max(begin, run.from * element);
       const uint64_t run_end = std::min(end, (run.from + run.cells) * element);
       if (run_begin < run_end) {
@@ -288,7 +401,19 @@ class ReshapedImage::FromRank final : public ImageTarget {
                     bytes.subspan(run_begin - begin, run_end - run_begin));
       }
       return Status();
-    }).ignore("what is visited cannot fail");
+    };
+    if (source.owned) {
+      const std::vector<CellRun>& runs = source.owned->runs;
+      const auto after = [&](uint64_t at, const CellRun& run) { return at < run.from + run.cells; };
+      for (auto run = std::upper_bound(runs.begin(), runs.end(), begin / element, after);
+           run != runs.end() && run->from * element < end; ++run) {
+        put_run(*run).ignore("what is visited cannot fail");
+      }
+      return;
+    }
+    const std::optional<CellBox> near =
+        overlap(source.part, cells_around(source.from, begin / element, (end - 1) / element));
+    if (near) for_each_cell_run(*near, source.from, source.to, put_run).ignore("what is visited cannot fail");
   }
 
   /// A box with all cells of `box` from one ordinal to another, and not many more.

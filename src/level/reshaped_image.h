@@ -41,8 +41,9 @@ bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& t
 /// - Of a variable that says where it lies in the whole (ImageVariable::global_shape), the cells that the rank has now,
 ///   each from the lowest rank that saved it.
 /// - Of anything else, if the run has as many ranks as the one before, what the rank of the same number saved.
-/// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks.
-/// - Of the rest, what all ranks have saved alike, as Redistribution says.
+/// - Of a vector that is to be divided evenly, the rank's share of all elements, in the order of ranks; of one that is
+///   to be divided by owners, those that are the rank's.
+/// - Of the rest, what all ranks have saved alike, or nothing, as Redistribution says.
 class ReshapedImage final : public RankImage {
  public:
   /// invalid_argument: a variable is not in the checkpoint, or of another type or whole shape there, or what the ranks
@@ -53,6 +54,7 @@ class ReshapedImage final : public RankImage {
   const ImageTable& table() const override { return table_; }
   Status load(ImageTarget& target) override;
   std::optional<SetOrigin> origin() const override { return parts_->origin(); }
+  std::vector<Status> left_out() const override { return left_out_; }
 
  private:
   /// Cells of a variable that one rank has.
@@ -63,6 +65,8 @@ class ReshapedImage final : public RankImage {
     uint64_t from_offset = 0;  ///< of that in the rank's image
     CellBox to;                ///< what is wanted
     size_t variable = 0;       ///< its ordinal
+    /// In place of all cells of the part, which is the whole of what the rank has: these, in their order.
+    std::shared_ptr<const OwnedElements> owned{};
   };
   class Planner;
   class FromRank;
@@ -73,6 +77,7 @@ class ReshapedImage final : public RankImage {
   const size_t threads_;
   ImageTable table_;
   std::vector<Source> sources_;  ///< by rank
+  std::vector<Status> left_out_;
 };
 
 }  // namespace varve

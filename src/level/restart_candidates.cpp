@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "comm/agreement.h"
@@ -50,7 +51,12 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
   ByteWriter out(bytes);
   for (const StoreSteps& store : stores) {
     out.varint(store.steps.size());
-    for (const uint64_t step : store.steps) out.le64(step);
+    for (const StoredStep& set : store.steps) {
+      out.le64(set.step);
+      out.le64(set.number);
+      out.le32(set.rank_count);
+      out.le64(static_cast<uint64_t>(set.made_s));
+    }
   }
   return bytes;
 }
@@ -59,19 +65,28 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
 Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
   ByteReader in(bytes);
   for (StoreSteps& store : stores) {
-    VARVE_ASSIGN(const uint64_t count, in.count(sizeof(uint64_t)));
+    VARVE_ASSIGN(const uint64_t count, in.count(3 * sizeof(uint64_t) + sizeof(uint32_t)));
     for (uint64_t i = 0; i < count; ++i) {
-      VARVE_ASSIGN(const uint64_t step, in.le64());
-      store.steps.push_back(step);
+      StoredStep set;
+      VARVE_ASSIGN(set.step, in.le64());
+      VARVE_ASSIGN(set.number, in.le64());
+      VARVE_ASSIGN(set.rank_count, in.le32());
+      VARVE_ASSIGN(const uint64_t made_s, in.le64());
+      set.made_s = static_cast<int64_t>(made_s);
+      store.steps.push_back(set);
     }
   }
   return {};
 }
 
+/// Of what several have seen, what one of them knows the number of.
 void sort_steps(std::vector<StoreSteps>& stores) {
   for (StoreSteps& store : stores) {
-    std::sort(store.steps.begin(), store.steps.end());
-    store.steps.erase(std::unique(store.steps.begin(), store.steps.end()), store.steps.end());
+    std::sort(store.steps.begin(), store.steps.end(), [](const StoredStep& a, const StoredStep& b) {
+      return a.step != b.step ? a.step < b.step : a.number > b.number;
+    });
+    const auto same = [](const StoredStep& a, const StoredStep& b) { return a.step == b.step; };
+    store.steps.erase(std::unique(store.steps.begin(), store.steps.end(), same), store.steps.end());
   }
 }
 
@@ -109,33 +124,50 @@ std::string RestartCandidate::to_string() const {
   return fmt::format("step {} in {}", step, memory_run ? "memory" : place);
 }
 
-Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                                         const std::vector<StoreSteps>& stores) {
-  std::vector<RestartCandidate> candidates;
-  const std::vector<MemoryStep> common = common_steps(memory_by_rank);
-  for (const MemoryStep& step : common) candidates.push_back({step.step, step.run, 0, "memory"});
-  for (const StoreSteps& store : stores) {
-    for (const uint64_t step : store.steps) candidates.push_back({step, std::nullopt, store.level, store.place});
+namespace {
+/// What has no number was made after all that have lower steps, and with what has its own step.
+void number_the_rest(std::vector<RestartCandidate>& candidates) {
+  std::map<uint64_t, uint64_t> known;  // by step
+  for (const RestartCandidate& candidate : candidates) {
+    uint64_t& number = known[candidate.step];
+    number = std::max(number, candidate.number);
   }
+  uint64_t newest = 0;
+  for (auto& [step, number] : known) number = newest = std::max(newest, number);
+  for (RestartCandidate& candidate : candidates) {
+    if (candidate.number == 0) candidate.number = known[candidate.step];
+  }
+}
+}  // namespace
+
+RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
+                                     const std::vector<StoreSteps>& stores) {
+  RestartCandidates found;
+  std::vector<RestartCandidate>& candidates = found.all;
+  const std::vector<MemoryStep> common = common_steps(memory_by_rank);
+  for (const MemoryStep& step : common)
+    candidates.push_back({step.step, step.run, 0, "memory", 0, step.rank_count, {}});
+  for (const StoreSteps& store : stores) {
+    for (const StoredStep& set : store.steps) {
+      const auto made_s = set.made_s != 0 ? std::optional(set.made_s) : std::nullopt;
+      candidates.push_back({set.step, std::nullopt, store.level, store.place, set.number, set.rank_count, made_s});
+    }
+  }
+  number_the_rest(candidates);
   std::sort(candidates.begin(), candidates.end(), [](const RestartCandidate& a, const RestartCandidate& b) {
+    if (a.number != b.number) return a.number > b.number;
     if (a.step != b.step) return a.step > b.step;
     if (a.memory_run.has_value() != b.memory_run.has_value()) return a.memory_run.has_value();
     if (a.level != b.level) return a.level < b.level;
     return a.memory_run < b.memory_run;
   });
   const std::optional<MemoryStep> foreign = newest_foreign(memory_by_rank, common);
-  if (foreign && (candidates.empty() || foreign->step > candidates.front().step)) {
-    return Status::invalid_argument(
-        fmt::format("the newest checkpoint, step {}, is in the memory of several nodes and was made by {} ranks; this "
-                    "run has {}",
-                    foreign->step, foreign->rank_count, memory_by_rank.size()),
-        {}, "start as many ranks as before");
-  }
-  return candidates;
+  if (foreign && (candidates.empty() || foreign->step > candidates.front().step)) found.out_of_reach = foreign;
+  return found;
 }
 
-Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                                          std::vector<StoreSteps> stores) {
+Result<RestartCandidates> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
+                                              std::vector<StoreSteps> stores) {
   VARVE_ASSIGN(const auto gathered, ranks.all_gather(encode_memory(memory)));
   std::vector<std::vector<MemoryStep>> memory_by_rank;
   for (const ByteVector& encoded : gathered) {
@@ -181,8 +213,8 @@ void complete_leftovers(const StoreAccess& access, LevelWorld& world) {
   }
 }
 
-/// The steps of the job's sets, as this rank sees them. Collective.
-Result<std::vector<uint64_t>> list_steps(StoreLevel& level, const LevelWorld& world) {
+/// The job's sets, as this rank sees them. Collective.
+Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& world) {
   StoreAccess& access = level.access();
   Result<std::vector<uint64_t>> steps = std::vector<uint64_t>();
   if (!access.is_away() && (level.spec().is_of_node() || world.ranks.rank() == 0)) {
@@ -190,11 +222,23 @@ Result<std::vector<uint64_t>> list_steps(StoreLevel& level, const LevelWorld& wo
     steps = reads([&] { return Catalog(*access.opened()).steps(world.job); });
   }
   VARVE_TRY(access.agree_on(steps.status()));
-  return steps.ok() ? std::move(*steps) : std::vector<uint64_t>();
+  std::vector<StoredStep> sets;
+  if (!steps.ok()) return sets;
+  for (const uint64_t step : *steps) {
+    StoredStep& set = sets.emplace_back();
+    set.step = step;
+    if (!access.speaks()) continue;
+    // Whoever takes it says what is wrong with one that cannot be read.
+    const Result<SetRecord> record = Catalog(*access.opened()).read({world.job, step});
+    if (!record.ok()) continue;
+    const uint64_t ranks = record->run_ranks != 0 ? record->run_ranks : record->rank_count;
+    set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s};
+  }
+  return sets;
 }
 }  // namespace
 
-Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
+Result<RestartCandidates> find_candidates(const Levels& levels) {
   LevelWorld& world = levels.world();
   // What a rank completes is seen by all who list later.
   for (const StoreLevel* const level : levels.stores()) complete_leftovers(level->access(), world);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,31 +12,47 @@
 
 namespace varve {
 
-/// The steps of the sets in a store, nearest store first.
+/// A set in a store.
+struct StoredStep {
+  uint64_t step = 0;
+  uint64_t number = 0;      ///< SetRecord::number; 0: not known
+  uint32_t rank_count = 0;  ///< of the run that made it; 0: not known
+  int64_t made_s = 0;       ///< SetRecord::created_s; 0: not known
+};
+
+/// The sets in a store, nearest store first.
 struct StoreSteps {
-  std::vector<uint64_t> steps{};
+  std::vector<StoredStep> steps{};
   std::string place = "the store";  ///< for people
   uint32_t level = 0;               ///< ordinal of the level
 };
 
-/// What there is, the newest step first, and of one step what is in memory first, then what is in the nearest store. Of
-/// memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A set
-/// counts if any rank sees it. invalid_argument if the newest of all was left in memory by a run of another number of
-/// ranks, as to go on without it would give it up.
-Result<std::vector<RestartCandidate>> restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                                         const std::vector<StoreSteps>& stores);
+/// What there is.
+struct RestartCandidates {
+  /// The one that was made last first, and of one checkpoint what is in memory first, then what is in the nearest
+  /// store.
+  std::vector<RestartCandidate> all;
+  /// The newest that is in the memory of several nodes and was made by another number of ranks, so that nobody can have
+  /// it; if it is newer than all others.
+  std::optional<MemoryStep> out_of_reach;
+};
+
+/// Of memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A
+/// set counts if any rank sees it. What was made last has the highest number; where numbers are not known, steps tell.
+RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
+                                     const std::vector<StoreSteps>& stores);
 
 /// The same on all ranks: each tells what it has in memory, and which sets it sees in the stores, whose places are the
 /// same on all. Of a store that all ranks share, one rank's word is enough. Collective.
-Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                                          std::vector<StoreSteps> stores);
+Result<RestartCandidates> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
+                                              std::vector<StoreSteps> stores);
 
 /// What earlier runs have left: which sets all nodes have (noted in the world's sets); returns what number comes next.
 /// Collective.
 Result<uint64_t> learn_earlier_sets(const Levels& levels);
 
-/// What all ranks could restart from at these levels, the newest step first. Collective.
-Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels);
+/// What all ranks could restart from at these levels. Collective.
+Result<RestartCandidates> find_candidates(const Levels& levels);
 
 /// Whether none of these ever was a whole checkpoint, so that a run may begin anew; what is left of them may be
 /// replaced then. Collective.

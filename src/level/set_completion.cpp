@@ -153,8 +153,22 @@ bool GroupSiblings::any_is_done_with(uint64_t step) const {
 
 void JobSets::note_begin(uint64_t step) {
   const MutexLock lock(mutex_);
+  // It takes the place of what was left behind.
+  if (left_behind_.erase(step) > 0) complete_.erase(step);
+  never_complete_.erase(step);
   told_.push_back({step, Part::on_its_way});
   if (told_.size() > kTold) told_.pop_front();
+}
+
+void JobSets::go_on_from(std::optional<uint64_t> step) {
+  const MutexLock lock(mutex_);
+  left_behind_.clear();
+  left_behind_.insert(step ? complete_.upper_bound(*step) : complete_.begin(), complete_.end());
+}
+
+void JobSets::forget_told() {
+  const MutexLock lock(mutex_);
+  told_.clear();
 }
 
 void JobSets::note_own(uint64_t step, bool saved) {
@@ -206,7 +220,10 @@ bool JobSets::is_never_complete(uint64_t step) const {
 
 std::optional<uint64_t> JobSets::newest_complete() const {
   const MutexLock lock(mutex_);
-  return complete_.empty() ? std::nullopt : std::optional(*complete_.rbegin());
+  const auto newest = std::find_if(complete_.rbegin(), complete_.rend(), [this](uint64_t step) VARVE_REQUIRES(mutex_) {
+    return !left_behind_.contains(step);
+  });
+  return newest == complete_.rend() ? std::nullopt : std::optional(*newest);
 }
 
 namespace {

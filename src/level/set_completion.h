@@ -113,6 +113,11 @@ class JobSets {
   /// It is damaged, or about to be replaced, node by node: it is complete when all tell so again.
   void note_incomplete(uint64_t step);
 
+  /// The run goes on from this step; none: from its begin. What is later is none of its sets, complete as it may be.
+  void go_on_from(std::optional<uint64_t> step);
+  /// The run goes back, and may make the same steps again. Nothing of it is on its way.
+  void forget_told();
+
   /// For an all_max() of all ranks, and what that came to.
   std::vector<uint64_t> tell(bool leads_group) const;
   struct News {
@@ -123,6 +128,7 @@ class JobSets {
   bool is_complete(uint64_t step) const;
   /// Some group could not save its part.
   bool is_never_complete(uint64_t step) const;
+  /// But for what the run has left behind.
   std::optional<uint64_t> newest_complete() const;
 
  private:
@@ -136,6 +142,8 @@ class JobSets {
   mutable Mutex mutex_;
   std::deque<Told> told_ VARVE_GUARDED_BY(mutex_);  ///< oldest first; the same steps on all ranks
   std::set<uint64_t> complete_ VARVE_GUARDED_BY(mutex_), never_complete_ VARVE_GUARDED_BY(mutex_);
+  std::set<uint64_t> left_behind_
+      VARVE_GUARDED_BY(mutex_);  ///< complete, and later than where the run has gone on from
 };
 
 /// The sets of `job` of which all nodes have what one earlier run has saved there: from the catalog of each node's own

@@ -107,6 +107,17 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
                              world_.work.load_threads + kReadsAhead);
 }
 
+Result<std::map<uint32_t, ImageTable>> StoreLevel::tables(const RestartCandidate& candidate) {
+  std::map<uint32_t, ImageTable> tables;
+  if (spec_.is_of_node() ? !world_.speaks_for_node() : world_.ranks.rank() != 0) return tables;
+  VARVE_ASSIGN(const Store* const store, access_.store());
+  PatientReads reads(*store, world_.clock);
+  VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(*store).read({world_.job, candidate.step}); }));
+  VARVE_ASSIGN(const auto images, StoredImage::open_present(*store, world_.clock, record, spec_.is_of_node()));
+  for (const auto& [rank, image] : images) tables.emplace(rank, image->image());
+  return tables;
+}
+
 void StoreLevel::condemn_damaged(const CopyFaults& faults) {
   unreadable_arenas_.insert(faults.unreadable.begin(), faults.unreadable.end());
   const Status condemned = condemn_arenas(*access_.opened(), faults.damaged);
@@ -139,11 +150,12 @@ Status StoreLevel::mend(uint64_t step, std::span<StoreLevel* const> all) {
   return repair.lost;
 }
 
-/// The run computes a step anew of which the set is damaged or unreadable, and its sets are what follows from now on.
-/// The old one stays, with what protects it, until the very moment at which the complete new one takes its place.
+/// The run computes a step anew of which the set is damaged or unreadable, or behind which it has gone back, and its
+/// sets are what follows from now on. The old one stays, with what protects it, until the very moment at which the
+/// complete new one takes its place.
 void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
   if (&at != this || found == Found::mended) return;
-  if (spec_.is_of_node()) world_.sets.note_incomplete(step);
+  if (spec_.is_of_node() && found != Found::left_behind) world_.sets.note_incomplete(step);
   const MutexLock lock(mutex_);
   replaceable_.insert(step);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -49,6 +50,8 @@ class StoreLevel : public Level {
   Status open() override { return access_.open(); }
 
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override;
+  /// Of a store that all share, rank 0 tells; of a node's own, who speaks for the node.
+  Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& candidate) override;
   /// Makes a set whole again from the others, if this rank does it for all who share the level.
   Status mend(uint64_t step, std::span<StoreLevel* const> all);
   void note_found(const Level& at, uint64_t step, Found found) override;

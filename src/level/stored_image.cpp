@@ -62,8 +62,9 @@ Status StoredImage::open(const SetRecord& record, uint32_t rank, uint32_t group)
   return table;
 }
 
-Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
-                                                                        const SetRecord& record, bool of_node) {
+Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_present(const Store& store, Clock& clock,
+                                                                                   const SetRecord& record,
+                                                                                   bool of_node) {
   StoredImage looking(store, clock);
   if (of_node) VARVE_TRY(looking.find_origin(record, 0));
   const uint64_t rank_count = of_node ? looking.origin_.rank_count : record.rank_count;
@@ -84,6 +85,14 @@ Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const St
       }
     }
   }
+  return found;
+}
+
+Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
+                                                                        const SetRecord& record, bool of_node) {
+  VARVE_ASSIGN(auto found, open_present(store, clock, record, of_node));
+  uint64_t rank_count = record.rank_count;
+  if (of_node) rank_count = found.empty() ? 0 : found.begin()->second->origin().rank_count;
   if (found.size() == rank_count && rank_count > 0) {
     std::vector<std::unique_ptr<StoredImage>> images;
     for (auto& [rank, image] : found) images.push_back(std::move(image));

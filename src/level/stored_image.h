@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -77,6 +78,10 @@ class StoredImage {
   /// to have all ranks of the run. invalid_argument: they are not all in this set, or it was not made by a session.
   static Result<std::vector<std::unique_ptr<StoredImage>>> open_all(const Store& store, Clock& clock,
                                                                     const SetRecord& record, bool of_node);
+
+  /// Those of them that are in this set, by rank; of a node's own, perhaps not all.
+  static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_present(const Store& store, Clock& clock,
+                                                                               const SetRecord& record, bool of_node);
 
   const ImageTable& image() const { return image_; }
 

@@ -243,10 +243,17 @@ Result<const StoredVariable*> StoredVariables::get(std::string_view name) const 
 }
 
 Result<const StoredPart*> StoredVariables::part_of(const StoredVariable& variable, uint64_t rank) const {
-  for (const StoredPart& part : variable.parts) {
-    if (part.rank >= 0 && static_cast<uint64_t>(part.rank) == rank) return &part;
-  }
   const std::string subject = fmt::format("variable '{}'", variable.name);
+  const StoredPart* found = nullptr;
+  for (const StoredPart& part : variable.parts) {
+    if (part.rank < 0 || static_cast<uint64_t>(part.rank) != rank) continue;
+    if (found != nullptr) {
+      return Status::invalid_argument(fmt::format("rank {} has several boxes of it", rank), subject,
+                                      "read a box of the whole array instead");
+    }
+    found = &part;
+  }
+  if (found != nullptr) return found;
   if (has_all_ranks_) return Status::not_found(fmt::format("rank {} has saved nothing of it", rank), subject);
   return Status::not_found(fmt::format("rank {} is on another node: the set was made by {} ranks, and this store has "
                                        "{} of them",

@@ -93,9 +93,11 @@ Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopReques
   return Due{.checkpoint = votes[0] != 0 || votes[1] != 0, .stop = votes[1] != 0, .talked = talk};
 }
 
-void RunCourse::restart_at(uint64_t step) {
+void RunCourse::restart_at(std::optional<uint64_t> step) {
+  // At its begin there is nothing that a checkpoint has to come after, and no time has passed since one.
+  if (!step && !last_step_) return;
   last_step_ = step;
-  cadence_.note_restart(step);
+  cadence_.note_restart(step.value_or(0));
 }
 
 Status RunCourse::go_on_to(uint64_t step) {

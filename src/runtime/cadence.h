@@ -86,8 +86,8 @@ class RunCourse {
   /// The run has ended: signals are again what they were before.
   void end() { stop_.reset(); }
 
-  /// It goes on from a checkpoint of this step.
-  void restart_at(uint64_t step);
+  /// It goes on from a checkpoint of this step; none: from its begin.
+  void restart_at(std::optional<uint64_t> step);
   /// The next checkpoint is of this step. invalid_argument: it does not come after the one before.
   Status go_on_to(uint64_t step);
   /// Whether the checkpoint of this step, from which the run went on or that it just made, is its last one: a stop was

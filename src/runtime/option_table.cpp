@@ -232,6 +232,8 @@ const std::array kRules = {
                [](S& s, T t) { return take_path(s.snapshots.spill_folder, t); }},
     OptionRule{"take_over", yes_no, "false", said<&O::take_over>,
                [](S& s, T t) { return take_yes_no(s.take_over, t); }},
+    OptionRule{"variables_may_change", yes_no, "false", said<&O::variables_may_change>,
+               [](S& s, T t) { return take_yes_no(s.variables_may_change, t); }},
     OptionRule{"print_warnings", yes_no, "true", said<&O::print_warnings>,
                [](S& s, T t) { return take_yes_no(s.print_warnings, t); }},
 };

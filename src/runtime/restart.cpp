@@ -1,10 +1,12 @@
 #include "runtime/restart.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <span>
 
 #include "comm/agreement.h"
@@ -45,6 +47,10 @@ Result<std::vector<RankFailure>> examine(Communicator& ranks, const RestartCandi
   if (together.code() == StatusCode::corrupt) return std::vector<RankFailure>{{0, together}};
   VARVE_TRY(together);
   return failures;
+}
+
+bool is_same_checkpoint(const RestartCandidate& a, const RestartCandidate& b) {
+  return a.step == b.step && (a.number == b.number || (a.memory_run && a.memory_run == b.memory_run));
 }
 
 /// A restart on its way.
@@ -129,11 +135,11 @@ class Restart {
   bool touched_ = false;
 };
 
-/// Tries all candidates, the newest step first.
+/// Tries all candidates, the newest first.
 Status try_all(Restart& restart, const std::vector<RestartCandidate>& candidates) {
   for (size_t begin = 0; begin < candidates.size() && !restart.done();) {
     size_t end = begin;
-    while (end < candidates.size() && candidates[end].step == candidates[begin].step) ++end;
+    while (end < candidates.size() && is_same_checkpoint(candidates[begin], candidates[end])) ++end;
     VARVE_TRY(restart.try_step(std::span(candidates).subspan(begin, end - begin)));
     begin = end;
   }
@@ -152,6 +158,17 @@ Status none_is_whole(const RestartDecision& decision) {
                          Remedy::verify_or_drop_sets);
 }
 }  // namespace
+
+bool RestartSelection::admits(const RestartCandidate& candidate) const {
+  if (choice.exactly) return candidate.step == *choice.exactly;
+  if (choice.at_most && candidate.step > *choice.at_most) return false;
+  const auto before = [](const RestartCandidate& a, const RestartCandidate& b) {
+    return a.number != b.number ? a.number < b.number : a.step < b.step;
+  };
+  if (older_than && !before(candidate, *older_than)) return false;
+  return std::none_of(rejected.begin(), rejected.end(),
+                      [&](const RestartCandidate& other) { return is_same_checkpoint(candidate, other); });
+}
 
 Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
                                             RestartSide& side) {
@@ -183,7 +200,11 @@ Status RankRestart::load() {
   });
 }
 
-Status RankRestart::finish() { return variables_.finish_load(); }
+Status RankRestart::finish() {
+  levels_.world().warnings.add(image_->left_out());
+  levels_.world().warnings.add(variables_.changes(image_->table()));
+  return variables_.finish_load();
+}
 
 Status RankRestart::mend(const RestartCandidate& candidate) {
   StoreLevel* const store = levels_.at(candidate.level).as_store();
@@ -221,16 +242,61 @@ void note_findings(Levels& levels, const RestartDecision& decision) {
 }
 }  // namespace
 
-Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables) {
+namespace {
+/// Those that may be taken, the newest first.
+Result<std::vector<RestartCandidate>> select(const RestartCandidates& found, const RestartSelection& selection,
+                                             const LevelWorld& world) {
+  if (const std::optional<MemoryStep>& newest = found.out_of_reach;
+      newest && selection.admits({newest->step, newest->run, 0, "memory", UINT64_MAX, newest->rank_count, {}})) {
+    return Status::invalid_argument(
+        fmt::format("the newest checkpoint, step {}, is in the memory of several nodes and was made by {} ranks; this "
+                    "run has {}",
+                    newest->step, newest->rank_count, world.ranks.rank_count()),
+        {}, "start as many ranks as before");
+  }
+  std::vector<RestartCandidate> selected;
+  std::copy_if(found.all.begin(), found.all.end(), std::back_inserter(selected),
+               [&](const RestartCandidate& candidate) { return selection.admits(candidate); });
+  return selected;
+}
+
+/// There is none of the step that was named.
+Status no_such_step(uint64_t step, const std::vector<RestartCandidate>& candidates, const std::string& job) {
+  std::set<uint64_t> steps;
+  for (const RestartCandidate& candidate : candidates) steps.insert(candidate.step);
+  return Status::not_found(
+      steps.empty() ? std::string("there is no checkpoint of this step, nor of any other")
+                    : fmt::format("there is no checkpoint of this step; there are {}", fmt::join(steps, ", ")),
+      SetName{job, step}.to_string());
+}
+
+/// The run makes anew what comes after the step that it goes on from.
+void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidates,
+                  const std::optional<RestartCandidate>& taken) {
+  for (const RestartCandidate& candidate : candidates) {
+    if (candidate.memory_run || (taken && candidate.step <= taken->step)) continue;
+    levels.note_found(levels.at(candidate.level), candidate.step, Found::left_behind);
+  }
+}
+}  // namespace
+
+Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
+                                       const RestartSelection& selection) {
   RunRestart restart;
-  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
-  RankRestart side(levels, variables, world.ranks);
-  Result<RestartDecision> decision = restart_from_newest(world.ranks, candidates, side);
+  VARVE_ASSIGN(const RestartCandidates found, find_candidates(levels));
+  const std::vector<RestartCandidate>& candidates = found.all;
+  VARVE_ASSIGN(const std::vector<RestartCandidate> selected, select(found, selection, world));
+  RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};
+  VARVE_ASSIGN(wish.boxes, agree_on_boxes(world.ranks, wish.variables));
+  RankRestart side(levels, variables, std::move(wish));
+  Result<RestartDecision> decision = restart_from_newest(world.ranks, selected, side);
   levels.drop_caches();
   const bool found_none = decision.ok() ? !decision->taken : decision.status().code() == StatusCode::corrupt;
   if (found_none) VARVE_TRY(check_all_were_reached(levels));
+  if (found_none && selected.empty() && selection.choice.exactly)
+    return no_such_step(*selection.choice.exactly, candidates, world.job);
   // Where something was loaded it was whole somewhere, and the program's own beginning is gone.
-  if (decision.status().code() == StatusCode::corrupt && !side.touched()) {
+  if (decision.status().code() == StatusCode::corrupt && selection.is_open() && !side.touched()) {
     VARVE_ASSIGN(restart.begins_anew, never_were_whole(levels, candidates));
     if (restart.begins_anew) {
       world.warnings.add(
@@ -242,6 +308,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   world.warnings.add(decision->warnings);
   note_findings(levels, *decision);
   restart.taken = decision->taken;
+  leave_behind(levels, candidates, restart.taken);
   if (restart.taken) {
     const RestartCandidate& taken = *restart.taken;
     // Of a store that all share, one look tells; a node's own may be the only one that has it.
@@ -249,7 +316,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
     restart.in_memory_alone =
         taken.memory_run && !all_nodes_have_it &&
         std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
-          return !other.memory_run && other.step == taken.step && !levels.at(other.level).spec().is_of_node();
+          return !other.memory_run && is_same_checkpoint(other, taken) && !levels.at(other.level).spec().is_of_node();
         });
     if (all_nodes_have_it || &levels.at(taken.level) == &levels.nearest()) {
       bring_behind(levels, taken.step, candidates);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "level/level.h"
@@ -14,6 +15,16 @@
 #include "varve/status.h"
 
 namespace varve {
+
+/// Which of what there is may be taken.
+struct RestartSelection {
+  RestartChoice choice{};
+  std::vector<RestartCandidate> rejected{};      ///< the program has found that these will not do
+  std::optional<RestartCandidate> older_than{};  ///< only what was made before this one
+  bool admits(const RestartCandidate& candidate) const;
+  /// All that there is.
+  bool is_open() const { return !choice.at_most && !choice.exactly && rejected.empty() && !older_than; }
+};
 
 /// A rank's side of a restart: its own part of what can be restarted from.
 class RestartSide {
@@ -62,8 +73,8 @@ Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vect
 /// A rank's side of a restart, from whatever level.
 class RankRestart final : public RestartSide {
  public:
-  RankRestart(Levels& levels, VariableTable& variables, const Communicator& ranks)
-      : levels_(levels), variables_(variables), wish_{ranks.rank(), ranks.rank_count(), variables.wanted()} {}
+  RankRestart(Levels& levels, VariableTable& variables, RankWish wish)
+      : levels_(levels), variables_(variables), wish_(std::move(wish)) {}
 
   Status look(const RestartCandidate& candidate) override;
   Status load() override;
@@ -94,9 +105,12 @@ struct RunRestart {
   std::set<ArenaId> unreadable_arenas;
 };
 
-/// restart_from_newest() of what is at all levels, and what follows from it for them: what was damaged may be replaced,
-/// what is near alone is to go far, too. Fails as that does; io_error also if a level could not be reached that may
-/// have what was not found elsewhere. The same on all ranks. Collective.
-Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables);
+/// restart_from_newest() of what is selected of all that is at the levels, and what follows from it for them: what was
+/// damaged, or is of a later step, may be replaced, what is near alone is to go far, too. Fails as that does;
+/// not_found: there is no checkpoint of the step that was named; invalid_argument also if the newest of all is in the
+/// memory of several nodes and was made by another number of ranks, as to go on without it would give it up; io_error
+/// also if a level could not be reached that may have what was not found elsewhere. The same on all ranks. Collective.
+Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
+                                       const RestartSelection& selection = {});
 
 }  // namespace varve

@@ -18,36 +18,47 @@ UniqueId run(uint8_t number) {
 using Memory = std::vector<std::vector<MemoryStep>>;
 using Candidates = std::vector<RestartCandidate>;
 
-std::vector<StoreSteps> in_store(std::vector<uint64_t> steps) { return {{std::move(steps)}}; }
+/// Of which no numbers are known.
+std::vector<StoredStep> sets(const std::vector<uint64_t>& steps) {
+  std::vector<StoredStep> all;
+  for (const uint64_t step : steps) all.push_back({.step = step});
+  return all;
+}
+std::vector<StoreSteps> in_store(const std::vector<uint64_t>& steps) { return {{sets(steps)}}; }
 
 /// What memory candidates compare with.
-RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory"}; }
+RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory", 0, 2, {}}; }
 
 TEST(RestartCandidates, AreNewestFirstAndMemoryBeforeTheStore) {
   const Memory memory = {{{run(1), 7, 2}, {run(1), 9, 2}}, {{run(1), 9, 2}, {run(1), 7, 2}}};
-  EXPECT_EQ(restart_candidates(memory, in_store({5, 7, 8})).value(),
+  EXPECT_EQ(restart_candidates(memory, in_store({5, 7, 8})).all,
             (Candidates{in_memory(9, run(1)), {8, {}}, in_memory(7, run(1)), {7, {}}, {5, {}}}));
 }
 
 TEST(RestartCandidates, InMemoryAreOnesThatAllRanksHaveOfTheSameRun) {
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {}}, in_store({5})).value(), (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(2), 9, 2}}}, in_store({5})).value(), (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(1), 8, 2}}}, in_store({})).value(), Candidates{});
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {}}, in_store({5})).all, (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(2), 9, 2}}}, in_store({5})).all, (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(1), 8, 2}}}, in_store({})).all, Candidates{});
 }
 
-TEST(RestartCandidates, RefuseToGiveUpWhatAnotherNumberOfRanksLeftInMemory) {
-  const Memory of_four = {{{run(1), 9, 4}}, {{run(1), 9, 4}}};
-  const Status refused = restart_candidates(of_four, in_store({5})).status();
-  EXPECT_EQ(refused.code(), StatusCode::invalid_argument);
-  EXPECT_NE(refused.to_string().find("4 ranks"), std::string::npos);
-  EXPECT_NE(refused.to_string().find("has 2"), std::string::npos);
-  EXPECT_TRUE(restart_candidates(of_four, in_store({9})).ok()) << "the store has as new a one";
+TEST(RestartCandidates, TellOfTheNewestThatAnotherNumberOfRanksLeftInMemory) {
+  const MemoryStep of_four{run(1), 9, 4};
+  EXPECT_EQ(restart_candidates({{of_four}, {of_four}}, in_store({5})).out_of_reach, of_four);
+  EXPECT_EQ(restart_candidates({{of_four}, {of_four}}, in_store({9})).out_of_reach, std::nullopt);
+}
+
+TEST(RestartCandidates, AreInTheOrderInWhichTheyWereMadeWhereARunHasGoneBack) {
+  const std::vector<StoreSteps> stores = {{{{5, 5}, {6, 8}, {7, 9}, {10, 7}}}};
+  std::vector<uint64_t> order;
+  for (const RestartCandidate& candidate : restart_candidates({{{run(1), 8, 1}}}, stores).all)
+    order.push_back(candidate.step);
+  EXPECT_EQ(order, (std::vector<uint64_t>{8, 7, 6, 10, 5}));
 }
 
 TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
-  const std::vector<StoreSteps> stores = {{{7, 8}, "near", 0}, {{5, 7, 9}, "far", 1}};
+  const std::vector<StoreSteps> stores = {{sets({7, 8}), "near", 0}, {sets({5, 7, 9}), "far", 1}};
   std::vector<std::string> order;
-  for (const RestartCandidate& candidate : restart_candidates({{{run(1), 7, 1}}}, stores).value())
+  for (const RestartCandidate& candidate : restart_candidates({{{run(1), 7, 1}}}, stores).all)
     order.push_back(candidate.to_string());
   EXPECT_EQ(order, (std::vector<std::string>{"step 9 in far", "step 8 in near", "step 7 in memory", "step 7 in near",
                                              "step 7 in far", "step 5 in far"}));

@@ -21,11 +21,12 @@ Status RunLease::take_on_nodes() {
 
 Status RunLease::take(StoreLevel& level) {
   level_ = &level;
+  run_ = world_.run;
   Status taken;
   if (level.access().speaks()) {
     JobLease::Terms terms;
     terms.job = settings_.job;
-    terms.run = world_.run;
+    terms.run = run_;
     terms.take_over = settings_.take_over;
     terms.notice = notice_;
     Result<std::unique_ptr<JobLease>> lease =
@@ -48,7 +49,7 @@ std::function<Status()> RunLease::guard() const {
                      (level_->access().is_nearest() || !level_->spec().is_on_servers());
   return [this, store = looks ? level_->access().opened() : nullptr] {
     if (lease_) return lease_->check();
-    return store != nullptr ? check_job_lease(*store, settings_.job, world_.run) : Status();
+    return store != nullptr ? check_job_lease(*store, settings_.job, run_) : Status();
   };
 }
 

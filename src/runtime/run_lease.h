@@ -40,6 +40,7 @@ class RunLease {
   Levels& levels_;
   const std::function<void(const Status&)> notice_;
   StoreLevel* level_ = nullptr;  ///< where it is
+  UniqueId run_;                 ///< as which it was taken
   std::unique_ptr<JobLease> lease_;
 };
 

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
-#include "runtime/restart.h"
+#include "level/restart_points.h"
 
 namespace varve {
 
@@ -82,6 +83,7 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
       sets_(settings_.levels, world_, levels_, stage_one_, stage_two_),
       stage_two_(settings_, world_, stage_one_, levels_) {
   warnings_.add(settings_.warnings);
+  if (settings_.variables_may_change) stage_one_.variables().let_change();
 }
 
 Status RunSession::start(const SessionEnvironment& environment) {
@@ -97,14 +99,17 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_ASSIGN(const uint64_t next_number, learn_earlier_sets(levels_));
   sets_.go_on_from(next_number);
 
-  Status attached = stage_two_.attach(lease_.guard(), [this](const DrainReport& report) { note_drained(report); });
-  if (attached.ok()) {
-    FileSystem* const named = environment.sources.files;
-    FileSystem& files = named != nullptr ? *named : posix_file_system();
-    Result<StopRequests> stop = StopRequests::start(settings_.stop, ranks_->rank() == 0, files, world_.clock);
-    attached = stop.status();
-    if (stop.ok()) course_.watch_for_stops(std::move(*stop));
-  }
+  FileSystem* const named = environment.sources.files;
+  FileSystem& files = named != nullptr ? *named : posix_file_system();
+  Result<StopRequests> stop = StopRequests::start(settings_.stop, ranks_->rank() == 0, files, world_.clock);
+  if (stop.ok()) course_.watch_for_stops(std::move(*stop));
+  VARVE_TRY(agree(*ranks_, stop.status()));
+  return start_stage_two();
+}
+
+Status RunSession::start_stage_two() {
+  const Status attached =
+      stage_two_.attach(lease_.guard(), [this](const DrainReport& report) { note_drained(report); });
   VARVE_TRY(agree(*ranks_, attached));
   return agree(*ranks_, stage_two_.start(levels_.start()));
 }
@@ -123,32 +128,123 @@ Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
 
 // Restart
 
-Result<std::optional<uint64_t>> RunSession::restart() {
+namespace {
+/// invalid_argument if not all ranks want the same. Collective.
+Status agree_on_choice(Communicator& ranks, const RestartChoice& choice) {
+  if (choice.at_most && choice.exactly)
+    return Status::invalid_argument("a restart is to take exactly one step, and at most another one");
+  const std::array<uint64_t, 3> mine = {choice.exactly   ? uint64_t{2}
+                                        : choice.at_most ? uint64_t{1}
+                                                         : uint64_t{0},
+                                        choice.exactly.value_or(0), choice.at_most.value_or(0)};
+  std::array<uint64_t, 3> least = mine, most = mine;
+  VARVE_TRY(ranks.all_min(least));
+  VARVE_TRY(ranks.all_max(most));
+  return least == most ? Status() : Status::invalid_argument("not all ranks want to restart from the same step");
+}
+}  // namespace
+
+Result<std::optional<uint64_t>> RunSession::restart(const RestartChoice& choice) {
   VARVE_TRY(check_running(finished_));
-  if (stage_one_.has_copied()) return Status::invalid_argument("a restart comes before the first checkpoint");
-  VARVE_TRY(levels_.look());
-  VARVE_TRY(levels_.open());
-  Result<std::optional<uint64_t>> restarted = go_on_from_newest();
-  levels_.close_idle();
-  return restarted;
+  VARVE_TRY(agree_on_choice(*ranks_, choice));
+  VARVE_TRY(settle_before_restart());
+  RestartSelection selection = selection_;
+  selection.choice = choice;
+  return go_on_from(selection);
 }
 
-Result<std::optional<uint64_t>> RunSession::go_on_from_newest() {
-  VARVE_ASSIGN(const RunRestart restart, restart_from_levels(world_, levels_, stage_one_.variables()));
+Result<std::optional<uint64_t>> RunSession::reject() {
+  VARVE_TRY(check_running(finished_));
+  if (!loaded_) return Status::invalid_argument("nothing was loaded since the last checkpoint that could be rejected");
+  // What is in memory alone began to go to the store when it was loaded.
+  VARVE_TRY(settle_before_restart());
+  RestartSelection selection = selection_;
+  selection.rejected.push_back(*loaded_);
+  selection.older_than = loaded_;
+  VARVE_ASSIGN(const std::optional<uint64_t> older, go_on_from(selection));
+  selection_.rejected = std::move(selection.rejected);
+  return older;
+}
+
+Result<std::vector<RestartPoint>> RunSession::restart_points() {
+  VARVE_TRY(look_at_levels());
+  left_.add_own({});
+  Result<std::vector<RestartPoint>> points = list_restart_points(levels_);
+  levels_.close_idle();
+  return points;
+}
+
+Result<std::vector<SavedVariable>> RunSession::saved_variables(uint64_t step) {
+  VARVE_TRY(look_at_levels());
+  left_.add_own({});
+  Result<std::vector<SavedVariable>> variables = list_saved_variables(levels_, step);
+  levels_.drop_caches();
+  levels_.close_idle();
+  return variables;
+}
+
+Status RunSession::look_at_levels() {
+  VARVE_TRY(check_running(finished_));
+  VARVE_TRY(levels_.look());
+  return levels_.open();
+}
+
+/// What is under way is settled: it can be restarted from, or has failed.
+Status RunSession::settle_before_restart() {
+  if (!stage_one_.has_copied()) return {};
+  VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
+  const Status settled = sets_.settle(stage_one_.wait_limit());
+  sets_.note_told(settled);
+  if (settled.code() == StatusCode::busy) return settled;
+  if (!settled.ok()) world_.warnings.add(settled.with_context("the run goes back, and its last checkpoint has failed"));
+  left_.add_own(stage_one_.own_snapshots());
+  return {};
+}
+
+/// The run begins anew behind what it has made: as another run, so that nobody takes what it makes of a step now, or a
+/// part of that, for what it had made before.
+Status RunSession::turn_back() {
+  stage_two_.stop(MonotonicClock::now() + stage_one_.wait_limit());
+  levels_.stop();
+  levels_.end().ignore("what was not brought on is found again");
+  // Nobody forgets what a neighbour's thread may still read.
+  VARVE_TRY(ranks_->barrier());
+  left_.add_own({});
+  stage_one_.forget_snapshots();
+  sets_.turn_back();
+  VARVE_ASSIGN(world_.run, agree_on_run(*ranks_));
+  return start_stage_two();
+}
+
+Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& selection) {
+  VARVE_TRY(look_at_levels());
+  Result<RunRestart> found = restart_from_levels(world_, levels_, stage_one_.variables(), selection);
+  levels_.close_idle();
+  VARVE_TRY(found.status());
+  const RunRestart restart = std::move(*found);
+  if (stage_one_.has_copied()) VARVE_TRY(turn_back());
+  loaded_ = restart.taken;
+  job_sets_.go_on_from(loaded_ ? std::optional(loaded_->step) : std::nullopt);
   left_.note_useful(restart.in_memory_alone);
   if (restart.begins_anew) sets_.go_on_from(1);
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
   stage_one_.reserve();
-  if (!restart.taken) return std::optional<uint64_t>();
+  if (!restart.taken) {
+    course_.restart_at(std::nullopt);
+    sets_.note_restarted(std::nullopt);
+    return std::optional<uint64_t>();
+  }
   const uint64_t step = restart.taken->step;
   course_.restart_at(step);
-  if (!restart.in_memory_alone) sets_.note_restarted(step);
+  sets_.note_restarted(restart.in_memory_alone ? std::nullopt : std::optional(step));
   if (levels_.at(restart.taken->level).spec().is_of_node()) job_sets_.note_complete(step);
   if (restart.in_memory_alone) {
     // It goes to the store at once. Some nodes' own stores may have it.
-    if (world_.has_node_level) levels_.note_found(levels_.nearest(), step, Found::damaged);
+    levels_.note_found(levels_.nearest(), step, world_.has_node_level ? Found::damaged : Found::left_behind);
     const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);
     if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
+    // As that set it can be rejected, too.
+    if (saved.ok() && sets_.last()) loaded_->number = sets_.last()->number;
   }
   return std::optional(step);
 }
@@ -175,6 +271,7 @@ Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
     made = sets_.settle(stage_one_.wait_limit());
   } else {
     made = course_.go_on_to(step);
+    if (made.ok()) loaded_.reset();
     if (made.ok()) made = make_checkpoint(step, wanted, wanted == Persistence::now);
   }
   if (!made.ok()) last_error_ = made;

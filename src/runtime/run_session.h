@@ -15,6 +15,7 @@
 #include "runtime/cadence.h"
 #include "runtime/placement.h"
 #include "runtime/report.h"
+#include "runtime/restart.h"
 #include "runtime/run_lease.h"
 #include "runtime/sets_under_way.h"
 #include "runtime/settings.h"
@@ -49,7 +50,10 @@ class RunSession {
   Result<std::byte*> make_grid(std::string_view name, uint64_t bytes);
   Result<std::byte*> lend(std::string_view name, std::byte* grid);
 
-  Result<std::optional<uint64_t>> restart();
+  Result<std::optional<uint64_t>> restart(const RestartChoice& choice = {});
+  Result<std::optional<uint64_t>> reject();
+  Result<std::vector<RestartPoint>> restart_points();
+  Result<std::vector<SavedVariable>> saved_variables(uint64_t step);
   bool due(uint64_t step);
   Status checkpoint(uint64_t step, Persistence persistence);
   bool should_stop() const { return course_.should_stop(); }
@@ -66,7 +70,11 @@ class RunSession {
   RunSession(std::unique_ptr<Communicator> ranks, Settings settings, const SessionEnvironment& environment);
 
   Status start(const SessionEnvironment& environment);
-  Result<std::optional<uint64_t>> go_on_from_newest();
+  Result<std::optional<uint64_t>> go_on_from(const RestartSelection& selection);
+  Status settle_before_restart();
+  Status look_at_levels();
+  Status turn_back();
+  Status start_stage_two();
   /// `saves`: whatever the nearest store's turn is.
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   void note_drained(const DrainReport& report);
@@ -85,8 +93,10 @@ class RunSession {
   RunLedger ledger_;
   SetsUnderWay sets_;
   StageTwo stage_two_;
-  Status last_error_;     ///< of due() and checkpoint() themselves
-  bool finished_ = true;  ///< or not open yet
+  RestartSelection selection_;              ///< of which only what was rejected counts
+  std::optional<RestartCandidate> loaded_;  ///< by the last restart, while there was no checkpoint since
+  Status last_error_;                       ///< of due() and checkpoint() themselves
+  bool finished_ = true;                    ///< or not open yet
 };
 
 }  // namespace varve

@@ -93,6 +93,12 @@ Status Session::protect_array(std::string_view name, ElementType type, void* dat
   return impl_->with([&](RunSession& run) { return run.variables().protect_array(name, type, data, count, shape); });
 }
 
+Status Session::protect_boxes_of(std::string_view name, ElementType type, const std::vector<uint64_t>& global_cells,
+                                 const std::vector<ArrayBox<std::byte>>& boxes, DimensionOrder order) {
+  return impl_->with(
+      [&](RunSession& run) { return run.variables().protect_boxes(name, type, global_cells, boxes, order); });
+}
+
 Status Session::protect_scalar(std::string_view name, ElementType type, void* data) {
   return impl_->with([&](RunSession& run) { return run.variables().protect_scalar(name, type, data); });
 }
@@ -108,6 +114,10 @@ Status Session::redistribute(std::string_view name, Redistribution how) {
   return impl_->with([&](RunSession& run) { return run.variables().redistribute(name, how); });
 }
 
+Status Session::redistribute(std::string_view name, ElementOwners owners, const std::vector<std::string>& together) {
+  return impl_->with([&](RunSession& run) { return run.variables().redistribute(name, std::move(owners), together); });
+}
+
 Status Session::unprotect(std::string_view name) {
   return impl_->with([&](RunSession& run) { return run.variables().unprotect(name); });
 }
@@ -120,8 +130,20 @@ Result<std::byte*> Session::lend_bytes(std::string_view name, std::byte* grid) {
   return impl_->with([&](RunSession& run) { return run.lend(name, grid); });
 }
 
-Result<std::optional<uint64_t>> Session::restart() {
-  return impl_->with([](RunSession& run) { return run.restart(); });
+Result<std::optional<uint64_t>> Session::restart(const RestartChoice& choice) {
+  return impl_->with([&](RunSession& run) { return run.restart(choice); });
+}
+
+Result<std::optional<uint64_t>> Session::reject() {
+  return impl_->with([](RunSession& run) { return run.reject(); });
+}
+
+Result<std::vector<RestartPoint>> Session::restart_points() {
+  return impl_->with([](RunSession& run) { return run.restart_points(); });
+}
+
+Result<std::vector<SavedVariable>> Session::saved_variables(uint64_t step) {
+  return impl_->with([&](RunSession& run) { return run.saved_variables(step); });
 }
 
 bool Session::due(uint64_t step) {

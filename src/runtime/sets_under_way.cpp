@@ -39,6 +39,13 @@ Status SetsUnderWay::exchange() {
   return {};
 }
 
+void SetsUnderWay::turn_back() {
+  were_told_ = false;
+  told_failure_.reset();
+  last_.reset();
+  world_.sets.forget_told();
+}
+
 // One checkpoint
 
 LevelDuty SetsUnderWay::begin(uint64_t step, bool must_last, bool everywhere) {

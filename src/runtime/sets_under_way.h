@@ -25,8 +25,10 @@ class SetsUnderWay {
 
   /// The number of the next set; the same on all ranks.
   void go_on_from(uint64_t number) { schedule_.go_on_from(number); }
-  /// The run goes on from a set of the store, of this step.
-  void note_restarted(uint64_t step) { restarted_ = step; }
+  /// The run goes on from a set of the store, of this step; none: from none.
+  void note_restarted(std::optional<uint64_t> step) { restarted_ = step; }
+  /// The run goes back: what it has made is what an earlier run has made. Nothing is under way.
+  void turn_back();
 
   // What the ranks tell each other
 

@@ -70,6 +70,7 @@ struct Settings {
   std::optional<uint64_t> keep_last;
   std::optional<double> write_bytes_per_second;
   bool take_over = false;
+  bool variables_may_change = false;
   bool print_warnings = true;
 
   /// All of them, in the order of docs/GUIDE.md.

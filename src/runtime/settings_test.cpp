@@ -86,6 +86,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .shared_memory = "/tmp",
            .snapshot_folder = "/var/tmp",
            .take_over = true,
+           .variables_may_change = true,
            .print_warnings = false};
   const Settings settings = resolve().value();
   EXPECT_EQ(settings.store + settings.job + settings.snapshots.shared_memory + *settings.stop.file, "sj/tmphalt");
@@ -106,7 +107,7 @@ TEST_F(Options, OfTheProgramAreTaken) {
   EXPECT_EQ(settings.write_bytes_per_second, 1.5e8);
   EXPECT_EQ(settings.stop.after_seconds, 3600);
   EXPECT_FALSE(settings.stop.on_signals || settings.saving.low_priority || settings.print_warnings);
-  EXPECT_TRUE(settings.take_over);
+  EXPECT_TRUE(settings.take_over && settings.variables_may_change);
   EXPECT_EQ(settings.snapshots.spill_folder, "/var/tmp");
   for (const EffectiveOption& option : settings.options) EXPECT_EQ(option.origin, OptionOrigin::code) << option.name;
 }

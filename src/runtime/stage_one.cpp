@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 
 #include "comm/agreement.h"
 #include "level/memory_level.h"
@@ -25,6 +26,12 @@ Status LeftMemory::find(const SegmentFamily& family, const UniqueId& own_run) {
   VARVE_ASSIGN(runs_, find_left_runs(family, own_run));
   remains_ = !runs_.runs.empty();
   return {};
+}
+
+void LeftMemory::add_own(std::vector<LeftSnapshot> snapshots) {
+  runs_.snapshots.resize(remains_ ? runs_.snapshots.size() - own_count_ : 0);
+  own_count_ = snapshots.size();
+  std::move(snapshots.begin(), snapshots.end(), std::back_inserter(runs_.snapshots));
 }
 
 void LeftMemory::remove() {
@@ -76,6 +83,7 @@ RankSeat seat_of(const GroupPlan& plan, uint32_t rank) {
 }  // namespace
 
 Status StageOne::open(const SessionEnvironment& environment, const Levels& levels) {
+  run_ = world_.run;
   const StoreLevel& nearest = levels.nearest();
   family_ = job_memory(settings_.snapshots.shared_memory, settings_.job, nearest.spec(), nearest.access().path(),
                        world_.node);
@@ -164,6 +172,17 @@ Result<bool> StageOne::take_slot(Persistence persistence) {
 void StageOne::skip(uint64_t step) {
   memory_->skip(variables_);
   memory_->group().give_up(step);
+}
+
+std::vector<LeftSnapshot> StageOne::own_snapshots() const {
+  std::vector<SegmentOwner> owners;
+  for (const uint32_t rank : plan_.node().ranks) owners.push_back(owner_of(rank));
+  return find_snapshots(owners);
+}
+
+void StageOne::forget_snapshots() {
+  memory_->forget(variables_);
+  has_copied_ = false;
 }
 
 Result<SnapshotCost> StageOne::copy(uint64_t step, double begin_seconds) {

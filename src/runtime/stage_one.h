@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -33,6 +34,8 @@ class LeftMemory {
   /// lives.
   Status find(const SegmentFamily& family, const UniqueId& own_run);
   const LeftRuns& runs() const { return runs_; }
+  /// The run itself may go back to these; in place of those that were added before. No thread is at work with it.
+  void add_own(std::vector<LeftSnapshot> snapshots);
 
   /// Whether it may be all that there is of the newest checkpoint; true until a restart knows better.
   bool is_useful() const { return useful_; }
@@ -44,7 +47,8 @@ class LeftMemory {
   WarningList& warnings_;
   SegmentFamily family_;
   LeftRuns runs_;
-  bool remains_ = false;
+  size_t own_count_ = 0;  ///< of the snapshots, at the end
+  std::atomic<bool> remains_ = false;
   bool useful_ = true;
 };
 
@@ -64,7 +68,7 @@ class StageOne {
 
   const GroupPlan& plan() const { return plan_; }
   const SegmentFamily& family() const { return family_; }
-  SegmentOwner owner_of(uint32_t rank) const { return {family_, world_.run, rank}; }
+  SegmentOwner owner_of(uint32_t rank) const { return {family_, run_, rank}; }
   /// For threads beside the program, if this rank leads a group.
   const ProcessorSet& free_processors() const { return free_processors_; }
   SnapshotMemory& memory() const { return *memory_; }
@@ -84,6 +88,10 @@ class StageOne {
   /// `begin_seconds`: when checkpoint() began, by the world's clock.
   Result<SnapshotCost> copy(uint64_t step, double begin_seconds);
   bool has_copied() const { return has_copied_; }
+  /// What the ranks of this node have in memory, none of which is being written.
+  std::vector<LeftSnapshot> own_snapshots() const;
+  /// The run begins anew. Nobody else reads what is in its memory.
+  void forget_snapshots();
 
  private:
   Status make_memory(const SessionEnvironment& environment, const std::string& folder, bool restartable);
@@ -93,6 +101,7 @@ class StageOne {
   const Settings& settings_;
   LevelWorld& world_;
   const std::function<void(const Status&)> notice_;
+  UniqueId run_;  ///< as which it has its memory, also after it has gone back and begun anew
   SegmentFamily family_;
   GroupPlan plan_;
   ProcessorSet free_processors_;

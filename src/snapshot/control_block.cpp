@@ -351,6 +351,11 @@ std::optional<uint64_t> ControlBlock::given_up() const {
   return count == 0 ? std::nullopt : std::optional(count - 1);
 }
 
+void ControlBlock::forget() const {
+  shared().given_up_count.store(0, std::memory_order_release);
+  post({});
+}
+
 void ControlBlock::post(const GroupNews& news) const {
   ByteVector bytes = encode_news(news);
   bytes.resize(kNewsWords * sizeof(uint64_t));

@@ -139,6 +139,8 @@ class ControlBlock {
   /// The owner's: unless a slot is full of it, there is no snapshot of `step`, or of an earlier one, and will be none.
   void give_up(uint64_t step) const;
   std::optional<uint64_t> given_up() const;
+  /// The owner's, while nobody else is at work with it: nothing was given up, and there are no news.
+  void forget() const;
 
   /// The owner's: shows an image of so many bytes in the program's own memory, piece by piece, until end_showing().
   void begin_showing(uint64_t image_bytes) const;

@@ -347,6 +347,12 @@ Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono
   return waited;
 }
 
+void SnapshotMemory::forget(VariableTable& variables) {
+  for (uint32_t slot = 0; slot < slots_.count(); ++slot) slots_.empty(slot);
+  group_.own().forget();
+  skip(variables);
+}
+
 // Grids
 
 void SnapshotMemory::skip(VariableTable& variables) {

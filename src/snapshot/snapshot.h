@@ -108,6 +108,10 @@ class SnapshotMemory {
   Result<std::byte*> lend(std::string_view name, std::byte* grid, VariableTable& variables,
                           std::chrono::nanoseconds limit);
 
+  /// Nothing that was made counts any more, and steps begin anew; what is lent, is lent no longer. While nobody else is
+  /// at work with it.
+  void forget(VariableTable& variables);
+
   SlotNews slot(uint32_t slot) const { return group_.own().slot(slot); }
   uint32_t slot_count() const { return slots_.count(); }
   /// The newest step whose snapshot is complete here.

@@ -249,6 +249,20 @@ struct FoundRank {
   std::vector<LeftSnapshot> snapshots;
 };
 
+std::vector<LeftSnapshot> snapshots_in(const SegmentOwner& owner, const ControlBlock& control) {
+  std::vector<LeftSnapshot> snapshots;
+  for (uint32_t slot = 0; slot < control.identity().slot_count; ++slot) {
+    const SlotNews news = control.slot(slot);
+    if (news.state == SlotState::empty || news.state == SlotState::filling || !news.restartable) continue;
+    snapshots.push_back({.owner = owner,
+                         .rank_count = control.identity().rank_count,
+                         .slot = slot,
+                         .step = news.step,
+                         .fill_number = news.fill_number});
+  }
+  return snapshots;
+}
+
 FoundRank look_at(const SegmentOwner& owner) {
   FoundRank rank;
   const Result<ControlBlock> control = ControlBlock::open(owner, SharedSegment::Access::read);
@@ -259,16 +273,7 @@ FoundRank look_at(const SegmentOwner& owner) {
     return rank;
   }
   rank.alive = control->owner_alive();
-  if (rank.alive) return rank;
-  for (uint32_t slot = 0; slot < control->identity().slot_count; ++slot) {
-    const SlotNews news = control->slot(slot);
-    if (news.state == SlotState::empty || news.state == SlotState::filling || !news.restartable) continue;
-    rank.snapshots.push_back({.owner = owner,
-                              .rank_count = control->identity().rank_count,
-                              .slot = slot,
-                              .step = news.step,
-                              .fill_number = news.fill_number});
-  }
+  if (!rank.alive) rank.snapshots = snapshots_in(owner, *control);
   return rank;
 }
 
@@ -330,6 +335,19 @@ std::vector<LeftSnapshot> LeftRuns::of_rank(uint32_t rank) const {
   std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(own),
                [rank](const LeftSnapshot& snapshot) { return snapshot.owner.rank == rank; });
   return own;
+}
+
+std::vector<LeftSnapshot> find_snapshots(const std::vector<SegmentOwner>& owners) {
+  std::vector<LeftSnapshot> all;
+  for (const SegmentOwner& owner : owners) {
+    const Result<ControlBlock> control = ControlBlock::open(owner, SharedSegment::Access::read);
+    if (!control.ok()) continue;
+    for (LeftSnapshot& snapshot : snapshots_in(owner, *control)) {
+      snapshot.ranks_here = owners.size();
+      all.push_back(std::move(snapshot));
+    }
+  }
+  return all;
 }
 
 Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own) {

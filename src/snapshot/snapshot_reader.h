@@ -100,6 +100,9 @@ struct LeftRuns {
   std::vector<LeftSnapshot> of_rank(uint32_t rank) const;
 };
 
+/// What these have, who may live, as long as none of it is being written.
+std::vector<LeftSnapshot> find_snapshots(const std::vector<SegmentOwner>& owners);
+
 /// Looks through the folder for runs of this family other than `own`. busy: one of them lives, or may ("job is running
 /// already"). What cannot be made sense of belongs to its run, and offers no snapshot.
 Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own);

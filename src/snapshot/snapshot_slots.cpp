@@ -141,6 +141,11 @@ void SnapshotSlots::begin_fill(uint32_t index, uint64_t step) {
   control_.cell(index).begin_fill(step, slot.description.fill_number);
 }
 
+void SnapshotSlots::empty(uint32_t index) {
+  control_.cell(index).cancel_fill();
+  release_grids(slots_[index]);
+}
+
 void SnapshotSlots::refer_to(uint32_t index, std::vector<uint32_t> grids) {
   SnapshotSlot& slot = slots_[index];
   slot.lent = std::move(grids);

@@ -104,6 +104,8 @@ class SnapshotSlots {
 
   /// Of a free slot, which gives back the grids of its snapshot before. Until the fill ends, there is none in it.
   void begin_fill(uint32_t slot, uint64_t step);
+  /// A free slot, which gives back its grids, has no snapshot any more.
+  void empty(uint32_t slot);
   /// The snapshot refers to these grids, which were lent for it.
   void refer_to(uint32_t slot, std::vector<uint32_t> grids);
   /// Removes the files.

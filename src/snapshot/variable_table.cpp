@@ -122,14 +122,26 @@ struct VariableTable::Entry {
   uint64_t array_bytes = 0;          ///< of the whole array, ghost cells included; only such can be lent
   std::optional<LentGrid> lent;      ///< for the next checkpoint
   bool own_memory_is_stale = false;  ///< it was lent before
+  bool is_undefined = false;         ///< a load began to write it, and did not end well
   Redistribution redistribution = Redistribution::none;
+  std::shared_ptr<const OwnerRule> owners;
+  DimensionOrder order = DimensionOrder::slowest_first;
 
-  bool is_array() const { return !vector_bytes && !object_save && !image.shape.empty(); }
+  /// What a variable of several boxes has beside the first.
+  struct Box {
+    ImageVariable image;
+    VariableMemory memory;
+  };
+  std::vector<Box> more;
+  bool has_boxes = false;
+
+  bool is_array() const { return !vector_bytes && !object_save && !has_boxes && !image.shape.empty(); }
   bool any_size() const { return vector_bytes || object_save; }
   /// Looks where it is now and how large: VariableTable::refresh().
   Status refresh();
   /// Of a vector or an object: memory for as many bytes as were saved.
   Result<MutableByteSpan> resize(const ImageVariable& saved);
+  Status check_fits(std::span<const ImageVariable> saved) const;
 };
 
 void VariableTable::EntryDeleter::operator()(Entry* entry) const { delete entry; }
@@ -174,6 +186,15 @@ Status check_global(std::string_view name, const ArrayShape& shape, const std::v
     }
   }
   return {};
+}
+
+/// The same with the slowest dimension first.
+ArrayShape slowest_first(ArrayShape shape) {
+  if (shape.order == DimensionOrder::slowest_first) return shape;
+  for (auto* values : {&shape.cells, &shape.ghosts_low, &shape.ghosts_high, &shape.global_cells, &shape.global_offset})
+    std::reverse(values->begin(), values->end());
+  shape.order = DimensionOrder::slowest_first;
+  return shape;
 }
 
 /// Checks a shape whose `cells` are set; gives the saved cells.
@@ -252,15 +273,20 @@ Result<MutableByteSpan> VariableTable::Entry::resize(const ImageVariable& saved)
 /// An image on its way into what is protected.
 class VariableTable::Loading final : public ImageTarget {
  public:
-  Status add(Entry& entry, const ImageVariable& saved) {
-    Place place{saved.offset, saved.bytes, entry.memory.base, entry.memory.region, &entry};
-    if (entry.any_size()) {
-      VARVE_ASSIGN(const MutableByteSpan into, entry.resize(saved));
-      place.base = into.data();
-      place.region = dense_region(into.size());
-    }
+  /// `boxes`: what the image has of it.
+  Status add(Entry& entry, std::span<const ImageVariable> boxes) {
+    entry.is_undefined = true;
     entry.own_memory_is_stale = false;
-    places_.push_back(std::move(place));
+    entries_.push_back(&entry);
+    if (entry.any_size()) {
+      VARVE_ASSIGN(const MutableByteSpan into, entry.resize(boxes.front()));
+      places_.push_back({boxes.front().offset, boxes.front().bytes, into.data(), dense_region(into.size())});
+      return {};
+    }
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      const VariableMemory& memory = i == 0 ? entry.memory : entry.more[i - 1].memory;
+      places_.push_back({boxes[i].offset, boxes[i].bytes, memory.base, memory.region});
+    }
     return {};
   }
 
@@ -286,13 +312,13 @@ class VariableTable::Loading final : public ImageTarget {
   }
 
   Status finish() const {
-    for (const Place& place : places_) {
-      Entry& entry = *place.entry;
-      if (!entry.object_load) continue;
-      VARVE_TRY(guarded(entry.image.name, [&] {
-                  return entry.object_load(entry.object);
-                }).with_context(fmt::format("while '{}' was loaded", entry.image.name)));
+    for (Entry* const entry : entries_) {
+      if (!entry->object_load) continue;
+      VARVE_TRY(guarded(entry->image.name, [&] {
+                  return entry->object_load(entry->object);
+                }).with_context(fmt::format("while '{}' was loaded", entry->image.name)));
     }
+    for (Entry* const entry : entries_) entry->is_undefined = false;
     return {};
   }
 
@@ -301,7 +327,6 @@ class VariableTable::Loading final : public ImageTarget {
     uint64_t offset = 0, bytes = 0;  ///< in the image
     std::byte* base = nullptr;
     StridedRegion region;
-    Entry* entry = nullptr;
   };
   /// The first place that does not end before `offset`.
   size_t first_at(uint64_t offset) const {
@@ -311,6 +336,7 @@ class VariableTable::Loading final : public ImageTarget {
     return static_cast<size_t>(found - places_.begin());
   }
 
+  std::vector<Entry*> entries_;
   std::vector<Place> places_;  ///< in the order of the image
 };
 
@@ -331,29 +357,64 @@ Status VariableTable::put(std::string_view name, EntryPointer entry) {
     }
     if (old.lent) return name_mistake(name, "it has been lent for the next checkpoint");
     entry->redistribution = old.redistribution;
+    entry->owners = old.owners;
   }
   entry->image.name = name;
+  for (Entry::Box& box : entry->more) box.image.name = name;
   changed_ = true;
   entries_.insert_or_assign(std::string(name), std::move(entry));
   return {};
 }
 
-Status VariableTable::protect_array(std::string_view name, ElementType type, void* data, uint64_t count,
-                                    const ArrayShape& shape) {
+namespace {
+Status describe_array(std::string_view name, ElementType type, void* data, uint64_t count, const ArrayShape& shape,
+                      ImageVariable& image, VariableMemory& memory, uint64_t& array_bytes_found) {
   if (data == nullptr && count > 0) return name_mistake(name, "it has no memory");
-  ArrayShape whole = shape;
+  ArrayShape whole = slowest_first(shape);
   if (whole.cells.empty()) whole.cells = {count};
-  EntryPointer entry(new Entry);
-  VARVE_TRY(check_shape(name, whole, count, entry->image.shape));
+  VARVE_TRY(check_shape(name, whole, count, image.shape));
   const std::optional<uint64_t> bytes = array_bytes(whole.cells, type.bytes);
   if (!bytes) return name_mistake(name, "it is larger than memory can be");
-  entry->image.type = type;
-  entry->image.global_shape = whole.global_cells;
-  entry->image.global_offset = whole.global_offset;
-  entry->array_bytes = *bytes;
-  entry->memory.base = static_cast<std::byte*>(data);
-  entry->memory.region = saved_region(whole, type.bytes);
-  entry->image.bytes = entry->memory.region.bytes();
+  image.type = type;
+  image.global_shape = whole.global_cells;
+  image.global_offset = whole.global_offset;
+  array_bytes_found = *bytes;
+  memory.base = static_cast<std::byte*>(data);
+  memory.region = saved_region(whole, type.bytes);
+  image.bytes = memory.region.bytes();
+  return {};
+}
+}  // namespace
+
+Status VariableTable::protect_array(std::string_view name, ElementType type, void* data, uint64_t count,
+                                    const ArrayShape& shape) {
+  EntryPointer entry(new Entry);
+  VARVE_TRY(describe_array(name, type, data, count, shape, entry->image, entry->memory, entry->array_bytes));
+  entry->order = shape.order;
+  return put(name, std::move(entry));
+}
+
+Status VariableTable::protect_boxes(std::string_view name, ElementType type, const std::vector<uint64_t>& global_cells,
+                                    const std::vector<ArrayBox<std::byte>>& boxes, DimensionOrder order) {
+  if (global_cells.empty()) return name_mistake(name, "nothing says of what whole its boxes are");
+  if (!element_type_is_possible(type)) return name_mistake(name, "its elements have an impossible type");
+  EntryPointer entry(new Entry);
+  entry->has_boxes = true;
+  entry->order = order;
+  entry->more.resize(boxes.empty() ? 0 : boxes.size() - 1);
+  for (size_t i = 0; i < std::max<size_t>(boxes.size(), 1); ++i) {
+    // A rank without any has one without cells.
+    ArrayBox<std::byte> box;
+    box.shape = {std::vector<uint64_t>(global_cells.size(), 0), {}, {}, {}, {}, order};
+    if (!boxes.empty()) box = boxes[i];
+    if (box.shape.order != order) return name_mistake(name, "its boxes name the dimensions in different orders");
+    if (box.shape.global_cells.empty()) box.shape.global_cells = global_cells;
+    if (box.shape.global_cells != global_cells) return name_mistake(name, "its boxes are not of one whole");
+    ImageVariable& image = i == 0 ? entry->image : entry->more[i - 1].image;
+    VariableMemory& memory = i == 0 ? entry->memory : entry->more[i - 1].memory;
+    VARVE_TRY(describe_array(name, type, box.data.data(), box.data.size() / type.bytes, box.shape, image, memory,
+                             entry->array_bytes));
+  }
   return put(name, std::move(entry));
 }
 
@@ -403,6 +464,25 @@ Status VariableTable::redistribute(std::string_view name, Redistribution how) {
   if (how == Redistribution::evenly && !found->second->vector_bytes)
     return name_mistake(name, "only a vector's elements can be divided");
   found->second->redistribution = how;
+  found->second->owners.reset();
+  return {};
+}
+
+Status VariableTable::redistribute(std::string_view key, ElementOwners owners,
+                                   const std::vector<std::string>& together) {
+  if (static_cast<bool>(owners.owner) == static_cast<bool>(owners.cell) || owners.array.empty() == bool(owners.cell))
+    return name_mistake(key, "either its elements' owners are to be named, or their cells in an array");
+  auto rule = std::make_shared<OwnerRule>();
+  rule->key = key;
+  rule->owners = std::move(owners);
+  std::vector<std::string> names = together;
+  names.emplace_back(key);
+  for (const std::string& name : names) {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) return Status::not_found("it is not protected", fmt::format("variable '{}'", name));
+    if (!found->second->vector_bytes) return name_mistake(name, "only a vector's elements can be divided");
+  }
+  for (const std::string& name : names) entries_.find(name)->second->owners = rule;
   return {};
 }
 
@@ -451,14 +531,17 @@ Status VariableTable::refresh() {
   if (changed_) {
     std::vector<ImageVariable> variables;
     variables.reserve(entries_.size());
-    for (const auto& [name, entry] : entries_) variables.push_back(entry->image);
+    for (const auto& [name, entry] : entries_) {
+      variables.push_back(entry->image);
+      for (const Entry::Box& box : entry->more) variables.push_back(box.image);
+    }
     VARVE_ASSIGN(image_, plan_image(std::move(variables)));
     image_header_ = encode_image_header(image_);
     ++image_number_;
     changed_ = false;
   }
 
-  memory_.resize(entries_.size());
+  memory_.resize(image_.variables.size());
   size_t at = 0;
   bool places_changed = false;
   for (const auto& [name, entry] : entries_) {
@@ -468,48 +551,103 @@ Status VariableTable::refresh() {
     memory = entry->memory;  // steps keep their capacity
     memory.lent_grid = lent;
     if (entry->lent) memory.base = entry->lent->data;
+    for (const Entry::Box& box : entry->more) memory_[at++] = box.memory;
   }
   if (places_changed && image_number_ == number_before) ++image_number_;
   return {};
 }
 
+Status VariableTable::check_own_memory() const {
+  for (const auto& [name, entry] : entries_) {
+    if (!entry->lent && !entry->own_memory_is_stale) continue;
+    return Status::invalid_argument("it was lent, so that nothing says where it is to come back",
+                                    fmt::format("variable '{}'", name),
+                                    entry->lent ? "make the checkpoint for which it was lent, or end the session"
+                                                : "protect anew the grid that lend() returned");
+  }
+  return {};
+}
+
 std::vector<WantedVariable> VariableTable::wanted() const {
   std::vector<WantedVariable> all;
-  for (const auto& [name, entry] : entries_) all.push_back({entry->image, entry->any_size(), entry->redistribution});
+  for (const auto& [name, entry] : entries_) {
+    all.push_back({entry->image, entry->any_size(), entry->redistribution, entry->owners, entry->order});
+    for (const Entry::Box& box : entry->more)
+      all.push_back({box.image, false, entry->redistribution, {}, entry->order});
+  }
   return all;
 }
 
-Status VariableTable::check_loadable(const ImageTable& image) const {
+Status VariableTable::Entry::check_fits(std::span<const ImageVariable> saved) const {
+  if (saved.front().type != image.type) {
+    return name_mistake(image.name, fmt::format("it is {} in the checkpoint, but protected as {}",
+                                                saved.front().type.name(), image.type.name()));
+  }
+  if (saved.size() != 1 + more.size()) {
+    return name_mistake(image.name, fmt::format("it has {} boxes in the checkpoint, but is protected with {}",
+                                                saved.size(), 1 + more.size()));
+  }
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const std::vector<uint64_t>& own = i == 0 ? image.shape : more[i - 1].image.shape;
+    if (any_size() ? saved[i].shape.size() == 1 : own == saved[i].shape) continue;
+    return name_mistake(image.name, fmt::format("it has the shape {} in the checkpoint, but is protected as {}",
+                                                shape_text(saved[i].shape), shape_text(own)));
+  }
+  return {};
+}
+
+Result<VariableTable::Match> VariableTable::match(const ImageTable& image) const {
+  Match match;
+  const auto may_miss = [&](bool allowed, const std::string& name, std::string what, std::string_view then) -> Status {
+    const Status mistake =
+        Status::invalid_argument(std::move(what), fmt::format("variable '{}'", name),
+                                 "variables_may_change = true lets a program go on that protects others than before");
+    if (allowed) match.changes.push_back(name_mistake(name, fmt::format("{}{}", mistake.message(), then)));
+    return allowed ? Status() : mistake;
+  };
   auto entry = entries_.begin();
-  for (const ImageVariable& variable : image.variables) {
-    if (entry != entries_.end() && entry->first < variable.name) break;  // it is not in the image
-    if (entry == entries_.end() || entry->first != variable.name) {
-      return name_mistake(variable.name, "it is in the checkpoint, but is not protected");
+  for (size_t begin = 0; begin < image.variables.size() || entry != entries_.end();) {
+    const std::string* const saved = begin < image.variables.size() ? &image.variables[begin].name : nullptr;
+    if (saved == nullptr || (entry != entries_.end() && entry->first < *saved)) {
+      if (entry->second->is_undefined) {
+        return name_mistake(
+            entry->first,
+            "it is not in the checkpoint, and what it held went when a newer one was loaded that turned "
+            "out to be damaged");
+      }
+      VARVE_TRY(may_miss(may_change_ || entry->second->redistribution == Redistribution::ignore, entry->first,
+                         "it is protected, but is not in the checkpoint", ": it keeps what it holds"));
+      ++entry;
+      continue;
     }
-    const Entry& own = *entry->second;
-    if (own.image.type != variable.type) {
-      return name_mistake(variable.name, fmt::format("it is {} in the checkpoint, but protected as {}",
-                                                     variable.type.name(), own.image.type.name()));
+    size_t end = begin + 1;
+    while (end < image.variables.size() && image.variables[end].name == *saved) ++end;
+    const std::span<const ImageVariable> boxes = std::span(image.variables).subspan(begin, end - begin);
+    begin = end;
+    if (entry == entries_.end() || entry->first != *saved) {
+      VARVE_TRY(may_miss(may_change_, *saved, "it is in the checkpoint, but is not protected", ": it is left out"));
+      continue;
     }
-    const bool fits = own.any_size() ? variable.shape.size() == 1 : own.image.shape == variable.shape;
-    if (!fits) {
-      return name_mistake(variable.name, fmt::format("it has the shape {} in the checkpoint, but is protected as {}",
-                                                     shape_text(variable.shape), shape_text(own.image.shape)));
-    }
+    VARVE_TRY(entry->second->check_fits(boxes));
+    match.pairs.push_back({entry->second.get(), boxes});
     ++entry;
   }
-  if (entry == entries_.end()) return {};
-  return name_mistake(entry->first, "it is protected, but is not in the checkpoint");
+  return match;
+}
+
+Status VariableTable::check_loadable(const ImageTable& image) const { return match(image).status(); }
+
+std::vector<Status> VariableTable::changes(const ImageTable& image) const {
+  Result<Match> matched = match(image);
+  return matched.ok() ? std::move(matched->changes) : std::vector<Status>();
 }
 
 Result<ImageTarget*> VariableTable::begin_load(const ImageTable& image) {
-  VARVE_TRY(check_loadable(image));
+  VARVE_ASSIGN(const Match matched, match(image));
   loading_.reset(new Loading);
-  auto entry = entries_.begin();
-  for (const ImageVariable& variable : image.variables) {
-    VARVE_TRY(
-        loading_->add(*entry->second, variable).with_context(fmt::format("while '{}' was loaded", variable.name)));
-    ++entry;
+  for (const Match::Pair& pair : matched.pairs) {
+    VARVE_TRY(loading_->add(*pair.entry, pair.saved)
+                  .with_context(fmt::format("while '{}' was loaded", pair.entry->image.name)));
   }
   return loading_.get();
 }

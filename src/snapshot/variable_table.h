@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,11 +68,19 @@ struct VariableMemory {
   std::optional<uint32_t> lent_grid;  ///< they are in this grid, and need no copy
 };
 
-/// A variable as a rank wants it back.
+/// How a vector, and what belongs to it, is divided by its elements' owners.
+struct OwnerRule {
+  std::string key;  ///< the vector whose elements are asked
+  ElementOwners owners;
+};
+
+/// A variable as a rank wants it back, or one box of it.
 struct WantedVariable {
   ImageVariable variable;  ///< without its place; the shape of what has any size does not count
   bool any_size = false;   ///< a vector or an object
   Redistribution redistribution = Redistribution::none;
+  std::shared_ptr<const OwnerRule> owners{};             ///< in place of that, if there is one
+  DimensionOrder order = DimensionOrder::slowest_first;  ///< in which the program speaks of its cells
 };
 
 /// What a program protects, and the rules about it. One thread at a time.
@@ -84,6 +93,9 @@ struct WantedVariable {
 class VariableTable {
  public:
   Status protect_array(std::string_view name, ElementType type, void* data, uint64_t count, const ArrayShape& shape);
+  /// Several boxes, of bytes, of a whole of so many cells.
+  Status protect_boxes(std::string_view name, ElementType type, const std::vector<uint64_t>& global_cells,
+                       const std::vector<ArrayBox<std::byte>>& boxes, DimensionOrder order);
   Status protect_scalar(std::string_view name, ElementType type, void* data);
   Status protect_vector(std::string_view name, ElementType type, std::function<ByteSpan()> bytes,
                         std::function<MutableByteSpan(uint64_t count)> resize);
@@ -102,8 +114,17 @@ class VariableTable {
 
   /// What becomes of it at a restart with another number of ranks. not_found: it is not protected.
   Status redistribute(std::string_view name, Redistribution how);
+  /// The same of several vectors.
+  Status redistribute(std::string_view key, ElementOwners owners, const std::vector<std::string>& together);
+  /// What is loaded need not have the same variables: from now on added ones keep what they hold, and removed ones are
+  /// left out.
+  void let_change() { may_change_ = true; }
+  bool may_change() const { return may_change_; }
 
   bool empty() const { return entries_.empty(); }
+  /// Whether all that is protected may be loaded into where it is. invalid_argument naming a variable that was lent,
+  /// and not protected anew: what was protected before may be another snapshot's by now.
+  Status check_own_memory() const;
 
   /// Looks where everything is now and how large: asks the vectors, runs the objects' save callbacks. Returns the
   /// image's table, which stays the same object, with the same number, while nothing changed its size or place.
@@ -117,11 +138,14 @@ class VariableTable {
   /// Grows when image() changes, or which of the variables are lent.
   uint64_t image_number() const { return image_number_; }
 
-  /// All that is protected, as it is now, in the order of names. Asks neither vectors nor callbacks.
+  /// All that is protected, as it is now, in the order of names, and of one variable in the order of its boxes. Asks
+  /// neither vectors nor callbacks.
   std::vector<WantedVariable> wanted() const;
   /// Whether what an image holds can be loaded: the same names, types and shapes (vectors and objects may have any
-  /// size). invalid_argument naming the variable and both sides. Writes nothing.
+  /// size), but for what may be missing. invalid_argument naming the variable and both sides. Writes nothing.
   Status check_loadable(const ImageTable& image) const;
+  /// What an image that can be loaded does not bring back: added variables, and removed ones, in words.
+  std::vector<Status> changes(const ImageTable& image) const;
   /// Makes what is protected ready to take an image's bytes: check_loadable() first, then resizes vectors. From here on
   /// it is neither as it was nor as it was saved. What is returned is good until the next call of this or of
   /// finish_load().
@@ -140,10 +164,21 @@ class VariableTable {
   };
   using EntryPointer = std::unique_ptr<Entry, EntryDeleter>;
 
+  /// What of an image is whose.
+  struct Match {
+    struct Pair {
+      Entry* entry = nullptr;
+      std::span<const ImageVariable> saved;
+    };
+    std::vector<Pair> pairs;
+    std::vector<Status> changes;
+  };
+  Result<Match> match(const ImageTable& image) const;
   Status put(std::string_view name, EntryPointer entry);
 
   std::map<std::string, EntryPointer, std::less<>> entries_;
   bool changed_ = true;  ///< what is protected, since the last plan
+  bool may_change_ = false;
   ImageTable image_;
   ByteVector image_header_;
   std::vector<VariableMemory> memory_;

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/cell_box.h"
+#include "snapshot/variable_table.h"
+#include "varve/communicator.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// A rank's box of an array, slowest dimension first.
+struct RankBox {
+  uint32_t rank = 0;
+  CellBox box;
+};
+/// Of arrays, by their names: what each rank has of them, in the order of ranks.
+using RankBoxes = std::map<std::string, std::vector<RankBox>>;
+
+/// What all ranks have of the arrays whose cells name owners (ElementOwners::array), as they have protected them now.
+/// Collective.
+Result<RankBoxes> agree_on_boxes(Communicator& ranks, const std::vector<WantedVariable>& variables);
+
+/// Of what one rank has saved of a vector, the elements that come to a rank, one run after the other.
+struct OwnedElements {
+  std::vector<CellRun> runs;  ///< from: the ordinal there; to: here
+  uint64_t saved = 0;         ///< elements there
+};
+
+/// Asks for the owners of elements, in their order. One for each restart and key.
+class OwnerSearch {
+ public:
+  /// `key` is the vector, as it is protected. All of these outlive it.
+  OwnerSearch(const OwnerRule& rule, const std::vector<WantedVariable>& variables, const RankBoxes& boxes,
+              uint32_t rank_count);
+
+  /// The next elements' owners, one after the other. invalid_argument: one is nobody's.
+  Status find(ByteSpan elements, uint64_t element_bytes, const std::function<void(uint32_t owner)>& visit);
+
+ private:
+  Result<uint32_t> owner_of_cell(const std::byte* element);
+
+  const OwnerRule& rule_;
+  const std::vector<RankBox>* boxes_ = nullptr;
+  const uint32_t rank_count_;
+  std::vector<uint64_t> cell_;
+  bool reversed_ = false;  ///< the program names the fastest dimension first
+  size_t last_box_ = 0;    ///< in which a cell was found: the next one is often there, too
+};
+
+}  // namespace varve
