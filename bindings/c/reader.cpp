@@ -73,14 +73,14 @@ Status tell(const CheckpointVariable& variable, const std::string& type_name, va
   return write_struct(told, *into, "varve_variable");
 }
 
-Result<std::optional<ArrayBox>> array_box(const varve_box* theirs) {
-  if (theirs == nullptr) return std::optional<ArrayBox>();
-  VARVE_ASSIGN(const varve_box box, read_struct(*theirs, "varve_box"));
-  if (box.dimensions == 0) return std::optional(ArrayBox{});
+Result<std::optional<ArraySection>> array_box(const varve_section* theirs) {
+  if (theirs == nullptr) return std::optional<ArraySection>();
+  VARVE_ASSIGN(const varve_section box, read_struct(*theirs, "varve_section"));
+  if (box.dimensions == 0) return std::optional(ArraySection{});
   VARVE_TRY(check_given(box.offset, "offset"));
   VARVE_TRY(check_given(box.cells, "cells"));
   if (box.dimensions > kBoxDimensionsMax) return Status::invalid_argument("no array has so many dimensions");
-  return std::optional(ArrayBox{{box.offset, box.offset + box.dimensions}, {box.cells, box.cells + box.dimensions}});
+  return std::optional(ArraySection{{box.offset, box.offset + box.dimensions}, {box.cells, box.cells + box.dimensions}});
 }
 
 Result<std::span<std::byte>> memory_at(void* into, uint64_t bytes) {
@@ -185,20 +185,20 @@ int varve_reader_part(varve_reader* reader, const char* name, uint64_t ordinal, 
   });
 }
 
-int varve_reader_read(varve_reader* reader, const char* name, const struct varve_box* box, void* into, uint64_t bytes) {
+int varve_reader_read(varve_reader* reader, const char* name, const struct varve_section* box, void* into, uint64_t bytes) {
   return with_reader(reader, [&](varve_reader& of) -> Status {
     VARVE_TRY(c_binding::check_given(name, "name"));
-    VARVE_ASSIGN(const std::optional<varve::ArrayBox> cells, c_binding::array_box(box));
+    VARVE_ASSIGN(const std::optional<varve::ArraySection> cells, c_binding::array_box(box));
     VARVE_ASSIGN(const std::span<std::byte> memory, c_binding::memory_at(into, bytes));
     return cells ? of.reader.read(name, *cells, memory) : of.reader.read(name, memory);
   });
 }
 
-int varve_reader_read_rank(varve_reader* reader, const char* name, uint32_t rank, const struct varve_box* box,
+int varve_reader_read_rank(varve_reader* reader, const char* name, uint32_t rank, const struct varve_section* box,
                            void* into, uint64_t bytes) {
   return with_reader(reader, [&](varve_reader& of) -> Status {
     VARVE_TRY(c_binding::check_given(name, "name"));
-    VARVE_ASSIGN(const std::optional<varve::ArrayBox> cells, c_binding::array_box(box));
+    VARVE_ASSIGN(const std::optional<varve::ArraySection> cells, c_binding::array_box(box));
     VARVE_ASSIGN(const std::span<std::byte> memory, c_binding::memory_at(into, bytes));
     return cells ? of.reader.read_rank(name, rank, *cells, memory) : of.reader.read_rank(name, rank, memory);
   });

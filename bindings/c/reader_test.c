@@ -85,10 +85,10 @@ static void read_numbers(varve_reader* reader) {
   double field[kRows][kColumns], few[2][3];
   int32_t step = 0;
   const uint64_t offset[2] = {1, 2}, cells[2] = {2, 3};
-  struct varve_box box;
+  struct varve_section box;
   int row, column;
   memset(field, 0, sizeof field);
-  varve_box_init(&box);
+  varve_section_init(&box);
   box.dimensions = 2;
   box.offset = offset;
   box.cells = cells;
@@ -108,9 +108,9 @@ static void read_numbers(varve_reader* reader) {
 static void be_refused(varve_reader* reader) {
   double few[6];
   uint64_t offset[2] = {3, 0}, cells[2] = {2, 3};
-  struct varve_box box;
+  struct varve_section box;
   struct varve_variable variable;
-  varve_box_init(&box);
+  varve_section_init(&box);
   box.dimensions = 2;
   box.offset = offset;
   box.cells = cells;

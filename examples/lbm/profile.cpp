@@ -17,7 +17,7 @@ namespace {
 void print_profile(const char* store, const char* set) {
   auto reader = varve::or_throw(varve::CheckpointReader::open(store, set));
   const std::vector<uint64_t> cells = varve::or_throw(reader.variable("populations"))->cells;  // population, z, y, x
-  const varve::ArrayBox line{{0, 0, cells.at(2) / 2, cells.at(3) / 2}, {cells[0], cells[1], 1, 1}};
+  const varve::ArraySection line{{0, 0, cells.at(2) / 2, cells.at(3) / 2}, {cells[0], cells[1], 1, 1}};
   const auto populations = varve::or_throw(reader.values<double>("populations", line));
   std::printf("# %s, of %u ranks: z, speed along x\n", reader.set().c_str(), reader.rank_count());
   for (size_t z = 0; z < cells[1]; ++z) {

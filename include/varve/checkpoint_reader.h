@@ -24,7 +24,7 @@ struct CheckpointReaderOptions {
 };
 
 /// Cells of an array: in each dimension, slowest first, `cells` of them, from `offset` on.
-struct ArrayBox {
+struct ArraySection {
   std::vector<uint64_t> offset{}, cells{};
 };
 
@@ -85,19 +85,19 @@ class CheckpointReader {
   /// the cells, or they are on another node; unsupported: its bytes are compressed by the format of its file; corrupt:
   /// they are damaged.
   Status read(std::string_view name, std::span<std::byte> into);
-  Status read(std::string_view name, const ArrayBox& box, std::span<std::byte> into);
+  Status read(std::string_view name, const ArraySection& box, std::span<std::byte> into);
   /// The same of what one rank saved of it, or a box of that. not_found also if the rank has none.
   Status read_rank(std::string_view name, uint32_t rank, std::span<std::byte> into);
-  Status read_rank(std::string_view name, uint32_t rank, const ArrayBox& box, std::span<std::byte> into);
+  Status read_rank(std::string_view name, uint32_t rank, const ArraySection& box, std::span<std::byte> into);
 
   /// The same as numbers: of all of it, or of a box. invalid_argument also if it is not of this type. resource_limit:
   /// there is no memory for it.
   template <class T>
-  Result<std::vector<T>> values(std::string_view name, const std::optional<ArrayBox>& box = {}) {
+  Result<std::vector<T>> values(std::string_view name, const std::optional<ArraySection>& box = {}) {
     return values_of<T>(name, std::nullopt, box);
   }
   template <class T>
-  Result<std::vector<T>> rank_values(std::string_view name, uint32_t rank, const std::optional<ArrayBox>& box = {}) {
+  Result<std::vector<T>> rank_values(std::string_view name, uint32_t rank, const std::optional<ArraySection>& box = {}) {
     return values_of<T>(name, rank, box);
   }
 
@@ -106,7 +106,7 @@ class CheckpointReader {
   explicit CheckpointReader(std::unique_ptr<Impl> impl);
   template <class T>
   Result<std::vector<T>> values_of(std::string_view name, std::optional<uint32_t> rank,
-                                   const std::optional<ArrayBox>& box) {
+                                   const std::optional<ArraySection>& box) {
     std::vector<T> values;
     VARVE_TRY(read_typed(name, rank, box, element_type_of<T>(), [&values](uint64_t count) {
       values.resize(count);
@@ -114,7 +114,7 @@ class CheckpointReader {
     }));
     return values;
   }
-  Status read_typed(std::string_view name, std::optional<uint32_t> rank, const std::optional<ArrayBox>& box,
+  Status read_typed(std::string_view name, std::optional<uint32_t> rank, const std::optional<ArraySection>& box,
                     ElementType type, const std::function<std::span<std::byte>(uint64_t count)>& make_room);
 
   std::unique_ptr<Impl> impl_;

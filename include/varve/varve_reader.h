@@ -50,8 +50,8 @@ struct varve_part {
 };
 
 /* Cells of an array: in each dimension, slowest first, `cells` of them, from `offset` on. Begin with
- * varve_box_init(). */
-struct varve_box {
+ * varve_section_init(). */
+struct varve_section {
   size_t size; /* of this struct */
   size_t dimensions;
   const uint64_t* offset; /* `dimensions` numbers each */
@@ -70,7 +70,7 @@ static inline void varve_part_init(struct varve_part* part) {
   memset(part, 0, sizeof *part);
   part->size = sizeof *part;
 }
-static inline void varve_box_init(struct varve_box* box) {
+static inline void varve_section_init(struct varve_section* box) {
   memset(box, 0, sizeof *box);
   box->size = sizeof *box;
 }
@@ -108,9 +108,9 @@ int varve_reader_part(varve_reader* reader, const char* name, uint64_t ordinal, 
  * first. `box` may be NULL: all of it. VARVE_INVALID_ARGUMENT: it is no one array, the box does not lie in it, or the
  * memory has another size; VARVE_NOT_FOUND: no rank saved some of the cells, or they are on another node;
  * VARVE_UNSUPPORTED: its bytes are compressed by the format of its file; VARVE_CORRUPT: they are damaged. */
-int varve_reader_read(varve_reader* reader, const char* name, const struct varve_box* box, void* into, uint64_t bytes);
+int varve_reader_read(varve_reader* reader, const char* name, const struct varve_section* box, void* into, uint64_t bytes);
 /* The same of what one rank saved of it. */
-int varve_reader_read_rank(varve_reader* reader, const char* name, uint32_t rank, const struct varve_box* box,
+int varve_reader_read_rank(varve_reader* reader, const char* name, uint32_t rank, const struct varve_section* box,
                            void* into, uint64_t bytes);
 
 #ifdef __cplusplus

@@ -74,7 +74,7 @@ class CheckpointReader::Impl {
     return &told_[static_cast<size_t>(found - variables_.all().data())];
   }
 
-  Result<WantedCells> find(std::string_view name, std::optional<uint32_t> rank, const ArrayBox* box) const {
+  Result<WantedCells> find(std::string_view name, std::optional<uint32_t> rank, const ArraySection* box) const {
     WantedCells wanted;
     VARVE_ASSIGN(wanted.variable, variables_.get(name));
     if (rank) {
@@ -101,7 +101,7 @@ class CheckpointReader::Impl {
                                   : reader_->read(*wanted.variable, wanted.box, into);
   }
 
-  Status read(std::string_view name, std::optional<uint32_t> rank, const ArrayBox* box, std::span<std::byte> into) {
+  Status read(std::string_view name, std::optional<uint32_t> rank, const ArraySection* box, std::span<std::byte> into) {
     return run_guarded([&]() -> Status {
       VARVE_ASSIGN(const WantedCells wanted, find(name, rank, box));
       return read(wanted, into);
@@ -142,7 +142,7 @@ Status CheckpointReader::read(std::string_view name, std::span<std::byte> into) 
   return impl_->read(name, std::nullopt, nullptr, into);
 }
 
-Status CheckpointReader::read(std::string_view name, const ArrayBox& box, std::span<std::byte> into) {
+Status CheckpointReader::read(std::string_view name, const ArraySection& box, std::span<std::byte> into) {
   return impl_->read(name, std::nullopt, &box, into);
 }
 
@@ -150,13 +150,13 @@ Status CheckpointReader::read_rank(std::string_view name, uint32_t rank, std::sp
   return impl_->read(name, rank, nullptr, into);
 }
 
-Status CheckpointReader::read_rank(std::string_view name, uint32_t rank, const ArrayBox& box,
+Status CheckpointReader::read_rank(std::string_view name, uint32_t rank, const ArraySection& box,
                                    std::span<std::byte> into) {
   return impl_->read(name, rank, &box, into);
 }
 
 Status CheckpointReader::read_typed(std::string_view name, std::optional<uint32_t> rank,
-                                    const std::optional<ArrayBox>& box, ElementType type,
+                                    const std::optional<ArraySection>& box, ElementType type,
                                     const std::function<std::span<std::byte>(uint64_t count)>& make_room) {
   return run_guarded([&]() -> Status {
     VARVE_ASSIGN(const WantedCells wanted, impl_->find(name, rank, box ? &*box : nullptr));

@@ -115,7 +115,7 @@ TEST(CheckpointReader, BoxesAreThoseOfThePlainArrayHoweverItWasDivided) {
     EXPECT_EQ(reader->values<double>("field").value(), values_of({std::vector<uint64_t>(dimensions, 0), whole}, whole));
     for (int i = 0; i < 40; ++i) {
       const CellBox box = any_box(whole, random);
-      const auto values = reader->values<double>("field", ArrayBox{box.offset, box.cells});
+      const auto values = reader->values<double>("field", ArraySection{box.offset, box.cells});
       ASSERT_TRUE(values.ok()) << values.status().to_string();
       EXPECT_EQ(*values, values_of(box, whole));
     }
@@ -134,7 +134,7 @@ class ReaderOfASet : public testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.status().to_string();
     reader_.emplace(std::move(*opened));
   }
-  Status read(const ArrayBox& box, size_t bytes) {
+  Status read(const ArraySection& box, size_t bytes) {
     into_.assign(bytes, std::byte{7});
     return reader_->read("field", box, into_);
   }
@@ -179,7 +179,7 @@ TEST_F(ReaderOfASet, WhatSaysNothingOfAWholeIsReadByRank) {
   EXPECT_EQ(reader_->rank_values<uint32_t>("rank", 2).value(), std::vector<uint32_t>{2});
   EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 0).value(), std::vector<uint32_t>{});
   EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 2).value(), (std::vector<uint32_t>{200, 201}));
-  EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 2, ArrayBox{{1}, {1}}).value(), std::vector<uint32_t>{201});
+  EXPECT_EQ(reader_->rank_values<uint32_t>("particles", 2, ArraySection{{1}, {1}}).value(), std::vector<uint32_t>{201});
   const Status whole = reader_->values<uint32_t>("particles").status();
   EXPECT_EQ(whole.code(), StatusCode::invalid_argument);
   EXPECT_NE(whole.to_string().find("rank 0 has not said"), std::string::npos) << whole.to_string();
@@ -189,7 +189,7 @@ TEST_F(ReaderOfASet, WhatSaysNothingOfAWholeIsReadByRank) {
 
 TEST_F(ReaderOfASet, ABoxThatDoesNotLieInTheArrayIsRefused) {
   const uint64_t huge = UINT64_MAX;
-  for (const ArrayBox& box : std::vector<ArrayBox>{{{0, 0}, {7, 5}},
+  for (const ArraySection& box : std::vector<ArraySection>{{{0, 0}, {7, 5}},
                                                    {{6, 0}, {1, 1}},
                                                    {{5, 4}, {1, 2}},
                                                    {{huge, 0}, {1, 1}},
@@ -224,7 +224,7 @@ TEST(CheckpointReader, CellsThatNoRankSavedAreAnErrorThatNamesTheFirst) {
   EXPECT_EQ(missing.code(), StatusCode::not_found);
   EXPECT_NE(missing.to_string().find("no rank has saved its cells from (2, 0) on"), std::string::npos)
       << missing.to_string();
-  EXPECT_EQ(reader->values<double>("field", ArrayBox{{3, 1}, {1, 2}}).value(),
+  EXPECT_EQ(reader->values<double>("field", ArraySection{{3, 1}, {1, 2}}).value(),
             (std::vector<double>{value_of(13), value_of(14)}));
 }
 
@@ -245,7 +245,7 @@ TEST(CheckpointReader, WhatSeveralRanksSavedIsTakenFromTheLowest) {
   auto reader = open(place);
   ASSERT_TRUE(reader.ok());
   EXPECT_EQ(reader->values<uint32_t>("marks").value(), (std::vector<uint32_t>{2, 2, 1, 1, 0, 0, 0, 0}));
-  EXPECT_EQ(reader->values<uint32_t>("marks", ArrayBox{{1}, {2}}).value(), (std::vector<uint32_t>{2, 1}));
+  EXPECT_EQ(reader->values<uint32_t>("marks", ArraySection{{1}, {2}}).value(), (std::vector<uint32_t>{2, 1}));
 }
 
 TEST(CheckpointReader, AScalarOfALoneRankIsAWhole) {
@@ -288,12 +288,12 @@ TEST(CheckpointReader, DamageIsToldAndOnlyWherePacksAreWanted) {
   EXPECT_EQ(damaged.code(), StatusCode::corrupt) << damaged.to_string();
   EXPECT_NE(damaged.to_string().find("variable 'field'"), std::string::npos) << damaged.to_string();
   EXPECT_EQ(damaged.remedy(), Remedy::verify_and_replace_arena);
-  EXPECT_EQ(reader->values<double>("field", ArrayBox{{3, 1'399'990}, {1, 20}}).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(reader->values<double>("field", ArraySection{{3, 1'399'990}, {1, 20}}).status().code(), StatusCode::corrupt);
   const CellBox elsewhere{{0, 10}, {3, 1'000'000}};
-  EXPECT_EQ(reader->values<double>("field", ArrayBox{elsewhere.offset, elsewhere.cells}).value(),
+  EXPECT_EQ(reader->values<double>("field", ArraySection{elsewhere.offset, elsewhere.cells}).value(),
             values_of(elsewhere, whole));
   // A column, of which each pack has some cells.
-  EXPECT_EQ(reader->values<double>("field", ArrayBox{{0, 5}, {4, 1}}).value(), values_of({{0, 5}, {4, 1}}, whole));
+  EXPECT_EQ(reader->values<double>("field", ArraySection{{0, 5}, {4, 1}}).value(), values_of({{0, 5}, {4, 1}}, whole));
 }
 
 TEST(CheckpointReader, ANodesOwnStoreGivesWhatItHasAndSaysWhatItHasNot) {
@@ -320,9 +320,9 @@ TEST(CheckpointReader, ANodesOwnStoreGivesWhatItHasAndSaysWhatItHasNot) {
   EXPECT_EQ(reader->rank_count(), 6u);
   EXPECT_FALSE(reader->has_all_ranks());
   const CellBox own{{4, 1}, {4, 2}};
-  EXPECT_EQ(reader->values<double>("field", ArrayBox{own.offset, own.cells}).value(), values_of(own, whole));
+  EXPECT_EQ(reader->values<double>("field", ArraySection{own.offset, own.cells}).value(), values_of(own, whole));
   for (const Status& elsewhere :
-       {reader->values<double>("field").status(), reader->values<double>("field", ArrayBox{{3, 0}, {2, 1}}).status(),
+       {reader->values<double>("field").status(), reader->values<double>("field", ArraySection{{3, 0}, {2, 1}}).status(),
         reader->rank_values<uint32_t>("rank", 5).status()}) {
     EXPECT_EQ(elsewhere.code(), StatusCode::not_found);
     EXPECT_NE(elsewhere.to_string().find("made by 6 ranks, and this store has 2 of them"), std::string::npos)
