@@ -64,6 +64,8 @@ Status LevelPush::end() {
     record(Status::io_error("not all nodes have pushed their parts", SetName{duty_.job, step}.to_string()));
   }
   if (to_ != nullptr) {
+    // What had to stay for a level behind this one, which has ended before, may go now.
+    if (any_is_new_) retention_.apply(*to_, null_progress()).ignore("the next set makes the older ones go");
     retention_.give_space_back(*to_, null_progress()).ignore("the next prune gives the space back");
   }
   return queue_.end();
@@ -196,6 +198,7 @@ void LevelPush::look_for_others() {
 }
 
 void LevelPush::confirm(uint64_t step) {
+  any_is_new_ = true;
   queue_.note_there(step);
   const Status kept = retention_.apply(*to_, *progress_);
   if (!kept.ok() && kept.code() != StatusCode::cancelled) {

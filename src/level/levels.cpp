@@ -118,9 +118,10 @@ Status Levels::finish(const std::optional<NewSet>& last, Moment end) {
 
 Status Levels::end() {
   Status outcome;
-  for (const auto& level : all_) {
-    const Status ended = level->end();
-    if (outcome.ok()) outcome = ended;
+  // What a level owes one behind it is known when that one has ended.
+  for (auto level = all_.rbegin(); level != all_.rend(); ++level) {
+    const Status ended = (*level)->end();
+    if (!ended.ok()) outcome = ended;
   }
   return outcome;
 }

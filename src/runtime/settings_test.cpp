@@ -51,7 +51,7 @@ TEST_F(Options, HaveDefaults) {
   EXPECT_EQ(settings.saving.memory_bytes, 256_MiB);
   EXPECT_FALSE(settings.cadence.every_steps || settings.cadence.every_seconds);
   EXPECT_EQ(settings.cadence.mean_time_between_failures, 86'400);
-  EXPECT_EQ(settings.snapshots.when_busy, WhenBusy::wait);
+  EXPECT_EQ(settings.snapshots.when_busy, WhenBusy::automatic);
   EXPECT_FALSE(settings.keep_last || settings.write_bytes_per_second || settings.stop.after_seconds);
   EXPECT_FALSE(settings.stop.file.has_value());
   EXPECT_TRUE(settings.stop.on_signals && settings.saving.low_priority);

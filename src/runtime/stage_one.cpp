@@ -134,13 +134,13 @@ Status StageOne::make_memory(const SessionEnvironment& environment, const std::s
 }
 
 void StageOne::reserve() {
-  has_reserved_ = true;
+  if (shortage_ == Shortage::unknown) shortage_ = Shortage::to_be_told;
   if (variables_.empty()) return;
   memory_->reserve(variables_).ignore("what is wrong with the variables is an error of the first checkpoint");
 }
 
 Status StageOne::tell_shortage() {
-  has_reserved_ = false;
+  shortage_ = Shortage::told;
   const Status shortage = memory_->take_shortage();
   Communicator& ranks = world_.ranks;
   VARVE_ASSIGN(const std::vector<RankFailure> shortages, gather_failures(ranks, shortage));
@@ -156,7 +156,7 @@ Status StageOne::tell_shortage() {
 // One checkpoint
 
 Result<bool> StageOne::take_slot(Persistence persistence) {
-  if (has_reserved_) VARVE_TRY(tell_shortage());
+  if (shortage_ == Shortage::to_be_told) VARVE_TRY(tell_shortage());
   if (settings_.snapshots.when_busy == WhenBusy::skip && persistence == Persistence::later) {
     // Together: a set of which one rank leaves out its part is never complete.
     std::array<uint64_t, 1> busy = {memory_->has_free_slot() ? uint64_t{0} : uint64_t{1}};

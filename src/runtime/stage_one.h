@@ -108,7 +108,10 @@ class StageOne {
   VariableTable variables_;
   std::unique_ptr<SnapshotMemory> memory_;
   bool has_copied_ = false;
-  bool has_reserved_ = false;  ///< and has not told yet what is short
+  /// What the memory that the first restart has made lacks: ranks tell each other at the first checkpoint; later, what
+  /// is short is told by the checkpoint that finds it.
+  enum class Shortage : uint8_t { unknown, to_be_told, told };
+  Shortage shortage_ = Shortage::unknown;
 };
 
 }  // namespace varve

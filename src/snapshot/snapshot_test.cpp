@@ -375,6 +375,7 @@ TEST(LentGrid, NeedsNoRoomInASlot) {
   const test::SegmentFolder folder;
   GridProgram program(folder.owner());
   ASSERT_TRUE(program.memory->reserve(program.table).ok());
+  program.memory->settle();
   EXPECT_LT(std::filesystem::file_size(folder.owner().slot_path(0)), GridProgram::kCount * sizeof(double));
   ASSERT_TRUE(program.lend(program.current).ok());
   ASSERT_TRUE(program.memory->fill(1, program.table).ok());
