@@ -443,6 +443,13 @@ int varve_finish(varve_session* session, double limit_seconds) {
   });
 }
 
+int varve_abandon(varve_session* session) {
+  return with_session(session, [](varve_session& to) {
+    to.finished = true;
+    return to.session.abandon();
+  });
+}
+
 int varve_progress(const varve_session* session, struct varve_state* state) {
   return with_session(session, [&](const varve_session& of) -> Status {
     VARVE_TRY(c_binding::check_pointer(state, "state"));

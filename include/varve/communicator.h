@@ -39,6 +39,11 @@ class Communicator {
   virtual Status send(uint32_t to, uint32_t tag, std::span<const std::byte> message) = 0;
   /// Fills `into` with a message of exactly that size; corrupt if it has another.
   virtual Status receive(uint32_t from, uint32_t tag, std::span<std::byte> into) = 0;
+
+  /// This rank makes no more calls: all of its own fail from now on, and those of other ranks fail that need it, those
+  /// that wait already among them, as far as the library below can tell them (MPI with MPIX_Comm_revoke(), threads).
+  /// Not collective; thread-safe. By itself it does nothing.
+  virtual void revoke() {}
 };
 
 /// One rank alone.

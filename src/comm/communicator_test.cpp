@@ -73,6 +73,24 @@ TEST(ThreadCommunicator, FailsACollectiveCallForWhichARankNeverComes) {
   EXPECT_EQ(value, 1u);
 }
 
+TEST(ThreadCommunicator, FailsAllThatNeedsARankThatHasRevokedItAndItsOwnCalls) {
+  auto ranks = make_thread_communicators(3);
+  std::byte byte{};
+  // Threads beside the program's, of the rank itself and of another one, which wait for messages.
+  std::thread own([&] { EXPECT_EQ(ranks[1]->receive(0, 7, {&byte, 1}).code(), StatusCode::io_error); });
+  std::thread other([&, into = std::byte{}]() mutable {
+    EXPECT_EQ(ranks[0]->receive(1, 7, {&into, 1}).code(), StatusCode::io_error);
+  });
+  std::thread collective([&] { EXPECT_EQ(ranks[2]->barrier().code(), StatusCode::io_error); });
+  ranks[1]->revoke();
+  own.join();
+  other.join();
+  collective.join();
+  EXPECT_EQ(ranks[1]->barrier().code(), StatusCode::io_error);
+  EXPECT_EQ(ranks[0]->send(1, 7, {&byte, 1}).code(), StatusCode::io_error);
+  EXPECT_TRUE(ranks[0]->send(2, 7, {&byte, 1}).ok()) << "of two that are there";
+}
+
 TEST(ThreadCommunicator, GivesAllRanksOfOneCallOneOutcomeEvenIfOneEndsRightAfterIt) {
   for (int round = 0; round < 200; ++round) {
     run_on_threads(3, [](Communicator& ranks) { EXPECT_TRUE(ranks.barrier().ok()); });

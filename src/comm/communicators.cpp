@@ -42,7 +42,7 @@ Status Mailbox::take(uint32_t from, uint32_t tag, MutableByteSpan into) {
   {
     const MutexLock lock(mutex_);
     std::deque<ByteVector>& queue = waiting_[{from, tag}];  // a map's elements stay where they are
-    while (queue.empty() && !ended_.contains(from)) changed_.wait(mutex_);
+    while (queue.empty() && !ended_.contains(from) && !closed_) changed_.wait(mutex_);
     if (queue.empty()) return rank_ended(from);
     message = std::move(queue.front());
     queue.pop_front();
@@ -61,9 +61,12 @@ void Mailbox::sender_ended(uint32_t from) {
 }
 
 void Mailbox::close() {
-  const MutexLock lock(mutex_);
-  closed_ = true;
-  waiting_.clear();
+  {
+    const MutexLock lock(mutex_);
+    closed_ = true;
+    for (auto& [from, messages] : waiting_) messages.clear();  // somebody may wait at one of them
+  }
+  changed_.notify_all();
 }
 
 std::shared_ptr<MeetingPoint::Meeting> MeetingPoint::make_meeting() const {
@@ -161,8 +164,10 @@ class ThreadCommunicator : public Communicator {
   ThreadCommunicator(const ThreadCommunicator&) = delete;
   ThreadCommunicator& operator=(const ThreadCommunicator&) = delete;
 
+  ~ThreadCommunicator() override { ThreadCommunicator::revoke(); }
+
   /// Whoever waits for this rank, or will, is told.
-  ~ThreadCommunicator() override {
+  void revoke() override {
     shared_->meeting_point.leave(rank_);
     shared_->mailboxes[rank_].close();
     for (Mailbox& mailbox : shared_->mailboxes) mailbox.sender_ended(rank_);

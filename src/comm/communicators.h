@@ -22,7 +22,7 @@ class Mailbox {
   /// io_error if the rank that they are for has ended.
   Status put(uint32_t from, uint32_t tag, ByteSpan message);
   /// Waits for the next message of `from` with this tag, and fills `into` with it. corrupt: it has another size; it is
-  /// gone then. io_error: `from` has ended, and has left no more.
+  /// gone then. io_error: `from` has ended, and has left no more, or the rank that the messages are for has.
   Status take(uint32_t from, uint32_t tag, MutableByteSpan into);
 
   /// No more will come from this rank.

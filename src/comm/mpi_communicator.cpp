@@ -1,5 +1,9 @@
 #include "comm/mpi_communicator.h"
 
+#ifdef VARVE_MPI_HAS_EXTENSIONS
+#include <mpi-ext.h>
+#endif
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -97,7 +101,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     uint64_t own_bytes = mine.size(), total = 0;
     std::vector<uint64_t> bytes(rank_count_);
     VARVE_TRY(
-        mpi_status(MPI_Allgather(&own_bytes, 1, MPI_UINT64_T, bytes.data(), 1, MPI_UINT64_T, ranks_), "MPI_Allgather"));
+        checked(MPI_Allgather(&own_bytes, 1, MPI_UINT64_T, bytes.data(), 1, MPI_UINT64_T, ranks_), "MPI_Allgather"));
     for (uint64_t length : bytes) total += length;
     std::vector<ByteVector> given(rank_count_);
     if (total <= piece_bytes_) {
@@ -116,7 +120,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     VARVE_TRY(check_not_ended());
     VARVE_TRY(check_rank(root, rank_count_));
     uint64_t bytes = roots.size();
-    VARVE_TRY(mpi_status(MPI_Bcast(&bytes, 1, MPI_UINT64_T, static_cast<int>(root), ranks_), "MPI_Bcast"));
+    VARVE_TRY(checked(MPI_Bcast(&bytes, 1, MPI_UINT64_T, static_cast<int>(root), ranks_), "MPI_Bcast"));
     ByteVector given;
     if (root == rank_) given.assign(roots.begin(), roots.end());
     given.resize(bytes);
@@ -128,10 +132,18 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
   Status all_max(std::span<uint64_t> values) override { return reduce(values, MPI_MAX); }
   Status barrier() override {
     VARVE_TRY(check_not_ended());
-    return mpi_status(MPI_Barrier(ranks_), "MPI_Barrier");
+    return checked(MPI_Barrier(ranks_), "MPI_Barrier");
   }
 
   bool concurrent() const override { return concurrent_; }
+
+  void revoke() override {
+    if (revoked_.exchange(true)) return;
+#ifdef VARVE_WITH_ULFM
+    // All calls of all ranks fail then, those that wait already among them.
+    if (!ended()) MPIX_Comm_revoke(ranks_);
+#endif
+  }
 
   /// A message is sent in pieces of piece_bytes_ and a last one that is shorter, perhaps empty: so the receiver knows
   /// where it ends, and a message of the wrong size does not become part of the next.
@@ -141,9 +153,9 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     for (bool last = false; !last;) {
       const uint64_t bytes = std::min<uint64_t>(piece_bytes_, message.size() - at);
       last = bytes < piece_bytes_;
-      VARVE_TRY(mpi_status(MPI_Send(message.data() + at, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(to),
-                                    static_cast<int>(tag), ranks_),
-                           "MPI_Send"));
+      VARVE_TRY(checked(MPI_Send(message.data() + at, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(to),
+                                 static_cast<int>(tag), ranks_),
+                        "MPI_Send"));
       at += bytes;
     }
     return {};
@@ -172,9 +184,9 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
       offset += length;
     }
     ByteVector all(total);
-    VARVE_TRY(mpi_status(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
-                                        offsets.data(), MPI_BYTE, ranks_),
-                         "MPI_Allgatherv"));
+    VARVE_TRY(checked(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
+                                     offsets.data(), MPI_BYTE, ranks_),
+                      "MPI_Allgatherv"));
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       const auto first = all.begin() + offsets[rank];
       given[rank].assign(first, first + counts[rank]);
@@ -184,19 +196,30 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
 
   Status broadcast_pieces(MutableByteSpan bytes, uint32_t root) {
     return for_each_piece(bytes.size(), piece_bytes_, [&](uint64_t first, int count) {
-      return mpi_status(MPI_Bcast(bytes.data() + first, count, MPI_BYTE, static_cast<int>(root), ranks_), "MPI_Bcast");
+      return checked(MPI_Bcast(bytes.data() + first, count, MPI_BYTE, static_cast<int>(root), ranks_), "MPI_Bcast");
     });
   }
 
   Status reduce(std::span<uint64_t> values, MPI_Op operation) {
     VARVE_TRY(check_not_ended());
     return for_each_piece(values.size(), piece_bytes_ / sizeof(uint64_t), [&](uint64_t first, int count) {
-      return mpi_status(MPI_Allreduce(MPI_IN_PLACE, values.data() + first, count, MPI_UINT64_T, operation, ranks_),
-                        "MPI_Allreduce");
+      return checked(MPI_Allreduce(MPI_IN_PLACE, values.data() + first, count, MPI_UINT64_T, operation, ranks_),
+                     "MPI_Allreduce");
     });
   }
 
+  /// A rank that has died is noticed by those alone that have to do with it: the others learn it here.
+  Status checked(int code, std::string_view call) {
+#ifdef VARVE_WITH_ULFM
+    int error_class = MPI_SUCCESS;
+    if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
+    if (error_class == MPIX_ERR_PROC_FAILED) revoke();
+#endif
+    return mpi_status(code, call);
+  }
+
   Status check_not_ended() const {
+    if (revoked_) return Status::io_error("a rank has died, or has given the session up", "MPI");
     if (!ended()) return {};
     return Status::io_error("MPI is finalised, so that ranks cannot be reached", "MPI");
   }
@@ -218,13 +241,12 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     MPI_Status about{};
     int bytes = 0;
     // A matched probe: another thread that probes for a message cannot take this one.
-    VARVE_TRY(
-        mpi_status(MPI_Mprobe(static_cast<int>(from), static_cast<int>(tag), ranks_, &piece, &about), "MPI_Mprobe"));
-    VARVE_TRY(mpi_status(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count"));
+    VARVE_TRY(checked(MPI_Mprobe(static_cast<int>(from), static_cast<int>(tag), ranks_, &piece, &about), "MPI_Mprobe"));
+    VARVE_TRY(checked(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count"));
     const auto wanted = static_cast<uint64_t>(bytes);
     Buffer dropped(wanted <= into.size() ? 0 : wanted);
     std::byte* const to = wanted <= into.size() ? into.data() : dropped.data();
-    VARVE_TRY(mpi_status(MPI_Mrecv(to, bytes, MPI_BYTE, &piece, &about), "MPI_Mrecv"));
+    VARVE_TRY(checked(MPI_Mrecv(to, bytes, MPI_BYTE, &piece, &about), "MPI_Mrecv"));
     return wanted;
   }
 
@@ -236,6 +258,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
   int end_key_ = MPI_KEYVAL_INVALID;
   std::function<void()> before_end_;
   std::atomic<bool> ended_{false};
+  std::atomic<bool> revoked_{false};
 };
 
 extern "C" int note_mpi_end(MPI_Comm, int, void* communicator, void*) {

@@ -28,6 +28,7 @@ Status RunLease::take(StoreLevel& level) {
     terms.job = settings_.job;
     terms.run = run_;
     terms.take_over = settings_.take_over;
+    terms.ended = world_.left_runs.ended;
     terms.notice = notice_;
     Result<std::unique_ptr<JobLease>> lease =
         JobLease::acquire(*level.access().opened(), std::move(terms), world_.clock);

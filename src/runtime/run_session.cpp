@@ -374,10 +374,27 @@ void RunSession::close() {
   const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!left_.is_useful() || (news && news->newest_persistent)) left_.remove();
   stage_one_.memory().remove_files().ignore("the next run removes what is left");
+  note_ended();
+}
+
+void RunSession::note_ended() {
   lease_.release();
   ledger_.note_end();
   course_.end();
   finished_ = true;
+}
+
+Status RunSession::abandon() {
+  if (finished_) return {};
+  // First of all: threads beside the program that wait for a rank wait in vain, here and elsewhere.
+  ranks_->revoke();
+  stage_two_.cancel();
+  stage_two_.stop(MonotonicClock::now());
+  levels_.end().ignore("what was not brought on is found again");
+  // Nothing of it changes any more: it may be restarted from.
+  stage_one_.memory().leave();
+  note_ended();
+  return {};
 }
 
 RunSession::~RunSession() {

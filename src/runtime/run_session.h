@@ -59,6 +59,7 @@ class RunSession {
   bool should_stop() const { return course_.should_stop(); }
   Status wait();
   Status finish(std::chrono::duration<double> limit);
+  Status abandon();
 
   SessionProgress progress() const;
   std::vector<Status> warnings() { return warnings_.take(); }
@@ -79,6 +80,7 @@ class RunSession {
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   void note_drained(const DrainReport& report);
   void close();
+  void note_ended();
 
   const std::unique_ptr<Communicator> ranks_;
   const Settings settings_;

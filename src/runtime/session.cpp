@@ -163,6 +163,11 @@ Status Session::wait() {
 }
 
 Status Session::finish(std::chrono::duration<double> limit) { return impl_->finish(limit); }
+
+Status Session::abandon() {
+  return impl_->with([](RunSession& run) { return run.abandon(); });
+}
+
 SessionProgress Session::progress() const { return impl_->progress(); }
 
 std::vector<Status> Session::warnings() {

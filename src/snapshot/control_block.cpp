@@ -234,6 +234,7 @@ struct WindowCell {
 struct ControlBlock::Shared {
   std::array<std::byte, kIdentityBytes> identity;
   alignas(64) Bell bell;
+  std::atomic<uint32_t> run_has_ended;  ///< not 0: it has
   alignas(64) std::array<SlotCell, kSlotsMax> slots;
   alignas(64) NewsCell news;
   alignas(64) std::atomic<uint64_t> given_up_count;  ///< one more than the newest step that was given up; 0: none
@@ -274,7 +275,12 @@ ControlBlock::Shared& ControlBlock::shared() const {
   return *reinterpret_cast<Shared*>(segment_.data());
 }
 
+void ControlBlock::end_run() const { shared().run_has_ended.store(1, std::memory_order_release); }
+
+bool ControlBlock::run_has_ended() const { return shared().run_has_ended.load(std::memory_order_acquire) != 0; }
+
 bool ControlBlock::owner_alive() const {
+  if (run_has_ended()) return false;
   switch (liveness(identity_.process)) {
     case Liveness::alive: return true;
     case Liveness::dead: return false;

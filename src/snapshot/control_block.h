@@ -126,8 +126,12 @@ class ControlBlock {
   static Result<ControlBlock> open(const SegmentOwner& owner, SharedSegment::Access access);
 
   const Identity& identity() const { return identity_; }
-  /// The process that made it. Where its number means nothing here, the lock that it holds decides.
+  /// The process that made it, unless its run has ended. Where its number means nothing here, the lock that it holds
+  /// decides.
   bool owner_alive() const;
+  /// The owner's: the run is over, on all ranks that live, though this process goes on. It counts as dead from now on.
+  void end_run() const;
+  bool run_has_ended() const;
   Status unlink() const { return segment_.unlink(); }
   bool valid() const { return segment_.valid(); }
 

@@ -198,9 +198,16 @@ Result<std::byte*> SnapshotMemory::make_grid(std::string_view name, uint64_t byt
   return grids_.make(name, bytes);
 }
 
+void SnapshotMemory::leave() {
+  settle();
+  is_left_ = true;
+  group_.own().end_run();
+  group_.ring();
+}
+
 Status SnapshotMemory::remove_files() {
   settle();
-  if (!group_.own().valid()) return {};
+  if (is_left_ || !group_.own().valid()) return {};
   Status first;
   for (const Status& removed : {grids_.unlink(), slots_.unlink(), group_.own().unlink()}) {
     if (first.ok()) first = removed;

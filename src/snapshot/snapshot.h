@@ -119,6 +119,8 @@ class SnapshotMemory {
 
   /// Removes all files now; the grids' memory stays usable until the end.
   Status remove_files();
+  /// Leaves them, now and at the end, as those of a run that is over (ControlBlock::end_run()).
+  void leave();
 
  private:
   SnapshotMemory(SegmentOwner owner, SnapshotOptions options);
@@ -133,6 +135,7 @@ class SnapshotMemory {
   const SegmentOwner owner_;
   const SnapshotOptions options_;
   const int creator_pid_;
+  bool is_left_ = false;
   Thread beside_;  ///< has the slots as long as it runs
   Mutex beside_mutex_;
   ConditionVariable beside_bell_;

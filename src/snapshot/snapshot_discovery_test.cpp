@@ -226,5 +226,25 @@ TEST(SnapshotDiscovery, TakesADamagedControlSegmentThatIsHeldForAlive) {
   ASSERT_TRUE(held.unlink().ok());
 }
 
+TEST(SnapshotDiscovery, TakesWhatALivingProcessHasLeftForThatOfARunThatIsOver) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  Program program;
+  std::fill(program.field.begin(), program.field.end(), 5);
+  SnapshotOptions options;
+  options.slots = 2;
+  auto memory = std::move(SnapshotMemory::create(owner, options)).value();
+  ASSERT_TRUE(memory->fill(5, program.table).ok());
+  const UniqueId next = *UniqueId::random();
+  EXPECT_EQ(find_left_runs(folder.family(), next).status().code(), StatusCode::busy);
+  memory->leave();
+  const Result<LeftRuns> left = find_left_runs(folder.family(), next);
+  ASSERT_TRUE(left.ok()) << left.status().to_string();
+  EXPECT_EQ(left->ended, left->runs);
+  memory.reset();
+  EXPECT_FALSE(folder.files().empty()) << "it was to leave them";
+  EXPECT_EQ(steps_found(folder, next), std::vector<uint64_t>{5});
+}
+
 }  // namespace
 }  // namespace varve

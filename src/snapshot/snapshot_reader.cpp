@@ -245,7 +245,8 @@ bool is_locked(const SegmentOwner& owner) {
 /// A rank of another run: whether it lives, and what it left if not.
 struct FoundRank {
   bool alive = false;
-  bool ours = true;  ///< files of another user may have any name
+  bool has_ended = false;  ///< its run, though its process may live
+  bool ours = true;        ///< files of another user may have any name
   std::vector<LeftSnapshot> snapshots;
 };
 
@@ -273,6 +274,7 @@ FoundRank look_at(const SegmentOwner& owner) {
     return rank;
   }
   rank.alive = control->owner_alive();
+  rank.has_ended = control->run_has_ended();
   if (!rank.alive) rank.snapshots = snapshots_in(owner, *control);
   return rank;
 }
@@ -355,7 +357,7 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
   LeftRuns left;
   for (const auto& [run, ranks] : found) {
     if (run == own) continue;
-    bool ours = false;
+    bool ours = false, has_ended = false;
     for (const auto& [rank, segments] : ranks) {
       FoundRank seen = look_at({family, run, rank});
       if (seen.alive) {
@@ -363,10 +365,12 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
                             "wait for its end, or give this one another job name");
       }
       ours = ours || seen.ours;
+      has_ended = has_ended || seen.has_ended;
       for (LeftSnapshot& snapshot : seen.snapshots) snapshot.ranks_here = ranks.size();
       std::move(seen.snapshots.begin(), seen.snapshots.end(), std::back_inserter(left.snapshots));
     }
     if (ours) left.runs.push_back(run);
+    if (has_ended) left.ended.push_back(run);
   }
   std::stable_sort(left.snapshots.begin(), left.snapshots.end(),
                    [](const LeftSnapshot& a, const LeftSnapshot& b) { return a.step > b.step; });

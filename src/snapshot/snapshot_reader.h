@@ -94,6 +94,7 @@ struct LeftSnapshot {
 /// What dead runs of a job left on this node.
 struct LeftRuns {
   std::vector<UniqueId> runs;
+  std::vector<UniqueId> ended{};        ///< of these, those that are over on all nodes, as a rank here has said
   std::vector<LeftSnapshot> snapshots;  ///< that are complete; newest step first
 
   /// A rank's, newest first.

@@ -166,7 +166,8 @@ Status JobLease::take() {
     const Result<Seen> seen = look();
     if (seen.status().code() == StatusCode::not_found) continue;
     VARVE_TRY(seen.status());
-    if (!terms_.take_over) {
+    const bool has_ended = seen->holder && std::count(terms_.ended.begin(), terms_.ended.end(), seen->holder->run) > 0;
+    if (!terms_.take_over && !has_ended) {
       VARVE_ASSIGN(const bool dead, await_death(*seen));
       if (!dead) continue;
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/process_identity.h"
@@ -36,6 +37,8 @@ class JobLease {
     std::string job;
     UniqueId run;
     bool take_over = false;  ///< whoever holds it
+    /// Runs of the job that are known to be over, wherever the processes are that held it for them.
+    std::vector<UniqueId> ended = {};
     double silence_seconds = kRunSilenceSeconds;
     double beat_seconds = 5;
     /// Called once if it has to wait to see whether the holder lives: says for what, and how long at most.

@@ -273,5 +273,19 @@ TEST_F(ALeaseInAFolder, ThatWasNotTouchedForLongByTheFoldersTimeIsTakenAtOnce) {
   EXPECT_EQ(stopped->check().code(), StatusCode::busy);
 }
 
+TEST_F(ALeaseOfAJob, IsTakenAtOnceFromARunThatIsKnownToBeOver) {
+  const JobLease::Terms first = terms();
+  const auto before = JobLease::acquire(*store, first, clock);
+  ASSERT_TRUE(before.ok());
+  EXPECT_EQ(acquire().status().code(), StatusCode::busy) << "it lives, as far as anybody can tell";
+  JobLease::Terms next = terms();
+  next.ended = {UniqueId::random().value(), first.run};
+  const auto after = JobLease::acquire(*store, next, clock);
+  ASSERT_TRUE(after.ok()) << after.status().to_string();
+  EXPECT_TRUE((*before)->release().ok());
+  EXPECT_TRUE((*after)->check().ok()) << "what is not its own any more is not the old one's to remove";
+  EXPECT_EQ(acquire().status().code(), StatusCode::busy);
+}
+
 }  // namespace
 }  // namespace varve

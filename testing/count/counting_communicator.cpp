@@ -59,6 +59,7 @@ class CountingCommunicator final : public Communicator {
   Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
     return inner_->receive(from, tag, into);
   }
+  void revoke() override { inner_->revoke(); }
 
  private:
   const std::unique_ptr<Communicator> inner_;
