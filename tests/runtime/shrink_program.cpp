@@ -105,9 +105,7 @@ class Part {
   }
 
  private:
-  uint64_t begin_of(int rank) const {
-    return whole_ * static_cast<uint64_t>(rank) / static_cast<uint64_t>(count_);
-  }
+  uint64_t begin_of(int rank) const { return whole_ * static_cast<uint64_t>(rank) / static_cast<uint64_t>(count_); }
 
   MPI_Comm ranks_;
   uint64_t whole_;
