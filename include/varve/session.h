@@ -367,11 +367,11 @@ class Session {
   /// out, and the newest checkpoint was given up (earlier sets are there). Collective.
   Status finish(std::chrono::duration<double> limit = std::chrono::hours(1));
   /// Ends the session after a rank has died, without a word to the others: no call but report() afterwards. What is on
-  /// its way to the store is given up; what is in memory stays there as that of a run that is over, and the job is free:
-  /// the ranks that are left open a session anew on a communicator of their own, in the same processes, and restart()
-  /// goes on from memory, the dead rank's snapshot included. Every rank that lives must do it before any of them opens
-  /// the next one (else open() says busy). Waits for no other rank; those that wait for this one in a call of the
-  /// session fail there, where the library below can tell them (Communicator::revoke()). Not collective.
+  /// its way to the store is given up; what is in memory stays there as that of a run that is over, and the job is
+  /// free: the ranks that are left open a session anew on a communicator of their own, in the same processes, and
+  /// restart() goes on from memory, the dead rank's snapshot included. Every rank that lives must do it before any of
+  /// them opens the next one (else open() says busy). Waits for no other rank; those that wait for this one in a call
+  /// of the session fail there, where the library below can tell them (Communicator::revoke()). Not collective.
   Status abandon();
 
   SessionProgress progress() const;

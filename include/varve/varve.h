@@ -64,8 +64,8 @@ enum varve_choice { VARVE_DEFAULT = 0, VARVE_YES = 1, VARVE_NO = 2 };
 /* What to do when a checkpoint is due and the one before is not persistent yet. */
 enum varve_when_busy {
   VARVE_BUSY_DEFAULT = 0,
-  VARVE_BUSY_WAIT = 1,     /* the program waits for it */
-  VARVE_BUSY_SKIP = 2,     /* the new checkpoint is left out */
+  VARVE_BUSY_WAIT = 1,      /* the program waits for it */
+  VARVE_BUSY_SKIP = 2,      /* the new checkpoint is left out */
   VARVE_BUSY_TWO_SLOTS = 3, /* memory for a second snapshot; the program waits only if both are taken */
   VARVE_BUSY_AUTOMATIC = 4  /* memory for a second snapshot once it is wanted, where there is plenty; else it waits */
 };
@@ -360,10 +360,10 @@ int varve_wait(varve_session* session);
  * varve_close() afterwards. VARVE_BUSY: time ran out, and the newest checkpoint was given up. Collective. */
 int varve_finish(varve_session* session, double limit_seconds);
 /* Ends the session after a rank has died, without a word to the others: no call but varve_report(), varve_report_json()
- * and varve_close() afterwards. What is on its way to the store is given up; what is in memory stays, and the ranks that
- * are left open a session anew on a communicator of their own, in the same processes, and varve_restart() goes on from
- * memory, the dead rank's snapshot included. Every rank that lives must do it before any of them opens the next one
- * (else that says VARVE_BUSY). Waits for no other rank. Not collective. */
+ * and varve_close() afterwards. What is on its way to the store is given up; what is in memory stays, and the ranks
+ * that are left open a session anew on a communicator of their own, in the same processes, and varve_restart() goes on
+ * from memory, the dead rank's snapshot included. Every rank that lives must do it before any of them opens the next
+ * one (else that says VARVE_BUSY). Waits for no other rank. Not collective. */
 int varve_abandon(varve_session* session);
 
 int varve_progress(const varve_session* session, struct varve_state* state);

@@ -154,8 +154,8 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
       const uint64_t bytes = std::min<uint64_t>(piece_bytes_, message.size() - at);
       last = bytes < piece_bytes_;
       VARVE_TRY(checked(MPI_Send(message.data() + at, static_cast<int>(bytes), MPI_BYTE, static_cast<int>(to),
-                                    static_cast<int>(tag), ranks_),
-                           "MPI_Send"));
+                                 static_cast<int>(tag), ranks_),
+                        "MPI_Send"));
       at += bytes;
     }
     return {};
@@ -185,8 +185,8 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     }
     ByteVector all(total);
     VARVE_TRY(checked(MPI_Allgatherv(mine.data(), static_cast<int>(mine.size()), MPI_BYTE, all.data(), counts.data(),
-                                        offsets.data(), MPI_BYTE, ranks_),
-                         "MPI_Allgatherv"));
+                                     offsets.data(), MPI_BYTE, ranks_),
+                      "MPI_Allgatherv"));
     for (uint32_t rank = 0; rank < rank_count_; ++rank) {
       const auto first = all.begin() + offsets[rank];
       given[rank].assign(first, first + counts[rank]);
@@ -204,7 +204,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     VARVE_TRY(check_not_ended());
     return for_each_piece(values.size(), piece_bytes_ / sizeof(uint64_t), [&](uint64_t first, int count) {
       return checked(MPI_Allreduce(MPI_IN_PLACE, values.data() + first, count, MPI_UINT64_T, operation, ranks_),
-                        "MPI_Allreduce");
+                     "MPI_Allreduce");
     });
   }
 
@@ -241,8 +241,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     MPI_Status about{};
     int bytes = 0;
     // A matched probe: another thread that probes for a message cannot take this one.
-    VARVE_TRY(
-        checked(MPI_Mprobe(static_cast<int>(from), static_cast<int>(tag), ranks_, &piece, &about), "MPI_Mprobe"));
+    VARVE_TRY(checked(MPI_Mprobe(static_cast<int>(from), static_cast<int>(tag), ranks_, &piece, &about), "MPI_Mprobe"));
     VARVE_TRY(checked(MPI_Get_count(&about, MPI_BYTE, &bytes), "MPI_Get_count"));
     const auto wanted = static_cast<uint64_t>(bytes);
     Buffer dropped(wanted <= into.size() ? 0 : wanted);
