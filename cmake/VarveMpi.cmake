@@ -1,7 +1,7 @@
 # varve_mpi_test(NAME name RANKS count COMMAND program arguments... [ENVIRONMENT NAME=VALUE...] [LABELS ...])
 # A test that mpirun starts, on more ranks than there are processors, as root in a container too. The settings are
-# environment variables, so that each library takes those that it knows; MPICH needs none. All that has to do with one
-# library alone is here.
+# environment variables, so that each library takes those that it knows: all that has to do with one library
+# alone is here.
 set(VARVE_MPI_ENVIRONMENT
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
@@ -17,9 +17,11 @@ add_custom_target(mpi_tests)
 
 function(varve_mpi_test)
   cmake_parse_arguments(T "" "NAME;RANKS" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
+  list(POP_FRONT T_COMMAND program)
+  # With its whole path: not all launchers look in the working directory.
   add_test(NAME ${T_NAME}
-    COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_RANKS} ${MPIEXEC_PREFLAGS} ${T_COMMAND} ${MPIEXEC_POSTFLAGS})
-  list(GET T_COMMAND 0 program)
+    COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_RANKS} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:${program}>
+      ${T_COMMAND} ${MPIEXEC_POSTFLAGS})
   add_dependencies(mpi_tests ${program})
   # Thread sanitizer cannot see into an MPI library that was built without it; what it finds there is not so.
   string(FIND "${VARVE_SANITIZE}" thread thread_sanitizer)

@@ -14,8 +14,11 @@ launch=()
 on() {
   ranks=$1
   command -v mpirun >/dev/null || return 0
+  # For Open MPI, as variables, since other libraries do not know its options.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-  launch=(mpirun --oversubscribe --bind-to none -n "$ranks")
+  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+  export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
+  launch=(mpirun -n "$ranks")
 }
 on "$ranks"
 flow=(lbm --cells 96,48,96 --steps 400 --every 50 --reynolds 400)

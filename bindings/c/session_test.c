@@ -185,6 +185,25 @@ static void refuse_what_does_not_fit(const char* store) {
   CHECK_OK(NULL, varve_close(session));
 }
 
+/* Ends a session as after the death of another rank, and opens the next one beside it. */
+static void abandon_and_go_on(const char* store) {
+  double value = 7;
+  uint64_t step = 0;
+  int restarted = 0;
+  varve_session *abandoned = open_in(store), *next;
+  CHECK_OK(abandoned, varve_protect_scalar(abandoned, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(abandoned, varve_checkpoint(abandoned, 200, VARVE_NOW));
+  CHECK_OK(abandoned, varve_abandon(abandoned));
+  CHECK_CODE(abandoned, varve_checkpoint(abandoned, 201, VARVE_NOW), VARVE_INVALID_ARGUMENT);
+  value = 0;
+  next = open_in(store);
+  CHECK_OK(next, varve_protect_scalar(next, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(next, varve_restart(next, &step, &restarted));
+  CHECK(restarted == 1 && step == 200 && value == 7);
+  CHECK_OK(NULL, varve_close(next));
+  CHECK_OK(NULL, varve_close(abandoned));
+}
+
 static void tell_of_callbacks_that_fail(const char* store) {
   int nothing = 0;
   varve_session* session = open_in(store);
@@ -426,6 +445,7 @@ int main(int argument_count, char** arguments) {
   name_levels(arguments[1]);
   refuse_what_does_not_fit(arguments[1]);
   tell_of_callbacks_that_fail(arguments[1]);
+  abandon_and_go_on(arguments[1]);
   take_null_for_what_it_is(arguments[1]);
   serve_other_versions(arguments[1]);
   choose_and_go_back(arguments[1]);
