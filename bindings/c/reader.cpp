@@ -80,7 +80,8 @@ Result<std::optional<ArraySection>> array_box(const varve_section* theirs) {
   VARVE_TRY(check_given(box.offset, "offset"));
   VARVE_TRY(check_given(box.cells, "cells"));
   if (box.dimensions > kBoxDimensionsMax) return Status::invalid_argument("no array has so many dimensions");
-  return std::optional(ArraySection{{box.offset, box.offset + box.dimensions}, {box.cells, box.cells + box.dimensions}});
+  return std::optional(
+      ArraySection{{box.offset, box.offset + box.dimensions}, {box.cells, box.cells + box.dimensions}});
 }
 
 Result<std::span<std::byte>> memory_at(void* into, uint64_t bytes) {
@@ -185,7 +186,8 @@ int varve_reader_part(varve_reader* reader, const char* name, uint64_t ordinal, 
   });
 }
 
-int varve_reader_read(varve_reader* reader, const char* name, const struct varve_section* box, void* into, uint64_t bytes) {
+int varve_reader_read(varve_reader* reader, const char* name, const struct varve_section* box, void* into,
+                      uint64_t bytes) {
   return with_reader(reader, [&](varve_reader& of) -> Status {
     VARVE_TRY(c_binding::check_given(name, "name"));
     VARVE_ASSIGN(const std::optional<varve::ArraySection> cells, c_binding::array_box(box));

@@ -97,7 +97,8 @@ class CheckpointReader {
     return values_of<T>(name, std::nullopt, box);
   }
   template <class T>
-  Result<std::vector<T>> rank_values(std::string_view name, uint32_t rank, const std::optional<ArraySection>& box = {}) {
+  Result<std::vector<T>> rank_values(std::string_view name, uint32_t rank,
+                                     const std::optional<ArraySection>& box = {}) {
     return values_of<T>(name, rank, box);
   }
 

@@ -95,7 +95,7 @@ class LevelPush {
   const std::unique_ptr<Sink> sink_;
   ProgressSink* progress_;  ///< that, or the caller's
   Retention retention_;
-  bool any_is_new_ = false;  ///< a set came here
+  bool any_is_new_ = false;    ///< a set came here
   const Store* to_ = nullptr;  ///< once it was reached; the thread's, until it has ended
   WaitingParts parts_;         ///< the thread's, until it has ended
   PushQueue queue_;

@@ -178,7 +178,8 @@ class RankOfRun {
     VARVE_ASSIGN(const std::optional<uint64_t> step, session.restart());
     CountedProgram expected(rank_, run_.cells);
     while (expected.step < run_.checkpoints * run_.steps_between) expected.go_on();
-    if (step != expected.step || program.field != expected.field) return Status::corrupt("the run went on from another state");
+    if (step != expected.step || program.field != expected.field)
+      return Status::corrupt("the run went on from another state");
     return {};
   }
 
@@ -230,12 +231,13 @@ std::string to_text(const CountedRun& counted) {
   for (const CountedPhase& phase : counted.phases) {
     const OperationCounts& operations = phase.operations;
     text += fmt::format(
-        "{:<14} names {:>9} ({:.2f} a group, one did {}), data {:>8} ({:.2f}), {:.1f} KiB read, {:.1f} KiB written, {:.1f} "
+        "{:<14} names {:>9} ({:.2f} a group, one did {}), data {:>8} ({:.2f}), {:.1f} KiB read, {:.1f} KiB written, "
+        "{:.1f} "
         "names listed a group; {:.1f} collectives, {:.1f} KiB, {:.1f} messages a group; {:.2f} s\n",
         phase.name, operations.names(), share(operations.names()), phase.most.names(), operations.data(),
         share(operations.data()), share(operations.bytes_read) / 1024, share(operations.bytes_written) / 1024,
-        share(operations.names_listed), share(phase.messages.collectives), share(phase.messages.collective_bytes) / 1024,
-        share(phase.messages.messages), phase.seconds);
+        share(operations.names_listed), share(phase.messages.collectives),
+        share(phase.messages.collective_bytes) / 1024, share(phase.messages.messages), phase.seconds);
     for (size_t place = 0; place < kStorePlaces.size(); ++place) {
       std::string line;
       for (size_t verb = 0; verb < kVerbs; ++verb) {

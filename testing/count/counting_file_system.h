@@ -14,14 +14,27 @@ namespace varve::count {
 
 /// What a store's file system is asked for. Those before `read` are about names: on a parallel file system, each is a
 /// request to who keeps the names of all. The others go to where the bytes are.
-enum class Verb : uint8_t { open, create, list, stat, rename, remove, make_folder, sync_folder, touch, read, write, sync };
+enum class Verb : uint8_t {
+  open,
+  create,
+  list,
+  stat,
+  rename,
+  remove,
+  make_folder,
+  sync_folder,
+  touch,
+  read,
+  write,
+  sync
+};
 inline constexpr size_t kVerbs = 12;
 inline constexpr size_t kNameVerbs = 9;
 std::string_view verb_name(Verb verb);
 
 /// The folder of a store that a path is about: "arenas", "index", ...; "store" for what lies in none.
-inline constexpr std::array<std::string_view, 7> kStorePlaces = {"store",   "arenas", "condemned", "index",
-                                                                 "parts",   "sets",   "writers"};
+inline constexpr std::array<std::string_view, 7> kStorePlaces = {"store", "arenas", "condemned", "index",
+                                                                 "parts", "sets",   "writers"};
 
 /// How often each was asked for.
 struct OperationCounts {

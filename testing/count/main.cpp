@@ -25,8 +25,7 @@ void print_row(const CountedRun& counted, const std::string& name) {
              name, share(phase.operations.names()), static_cast<double>(phase.most.names()) / times,
              share(phase.operations.data()), share(phase.operations.names_listed), share(phase.messages.collectives),
              share(phase.messages.messages),
-             share(phase.messages.collective_bytes + phase.messages.message_bytes) / 1024,
-             phase.seconds / times);
+             share(phase.messages.collective_bytes + phase.messages.message_bytes) / 1024, phase.seconds / times);
 }
 }  // namespace
 
@@ -52,8 +51,9 @@ int main(int argc, char** argv) {
   }
   if (groups.empty()) groups = {16, 64, 256};
   if (!details) {
-    fmt::print("| groups | what | names a group | names of one group, at most | data a group | names listed a group | "
-               "collectives | messages | KiB received | s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    fmt::print(
+        "| groups | what | names a group | names of one group, at most | data a group | names listed a group | "
+        "collectives | messages | KiB received | s |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
   }
   int outcome = 0;
   for (const uint32_t count : groups) {

@@ -190,15 +190,15 @@ TEST_F(ReaderOfASet, WhatSaysNothingOfAWholeIsReadByRank) {
 TEST_F(ReaderOfASet, ABoxThatDoesNotLieInTheArrayIsRefused) {
   const uint64_t huge = UINT64_MAX;
   for (const ArraySection& box : std::vector<ArraySection>{{{0, 0}, {7, 5}},
-                                                   {{6, 0}, {1, 1}},
-                                                   {{5, 4}, {1, 2}},
-                                                   {{huge, 0}, {1, 1}},
-                                                   {{1, 0}, {huge, 1}},
-                                                   {{0, 0}, {huge, huge}},
-                                                   {{0}, {1}},
-                                                   {{0, 0, 0}, {1, 1, 1}},
-                                                   {{0, 0}, {1}},
-                                                   {{}, {}}}) {
+                                                           {{6, 0}, {1, 1}},
+                                                           {{5, 4}, {1, 2}},
+                                                           {{huge, 0}, {1, 1}},
+                                                           {{1, 0}, {huge, 1}},
+                                                           {{0, 0}, {huge, huge}},
+                                                           {{0}, {1}},
+                                                           {{0, 0, 0}, {1, 1, 1}},
+                                                           {{0, 0}, {1}},
+                                                           {{}, {}}}) {
     EXPECT_EQ(read(box, 8).code(), StatusCode::invalid_argument);
     EXPECT_EQ(reader_->values<double>("field", box).status().code(), StatusCode::invalid_argument);
     EXPECT_EQ(reader_->rank_values<double>("field", 0, box).status().code(), StatusCode::invalid_argument);
@@ -288,7 +288,8 @@ TEST(CheckpointReader, DamageIsToldAndOnlyWherePacksAreWanted) {
   EXPECT_EQ(damaged.code(), StatusCode::corrupt) << damaged.to_string();
   EXPECT_NE(damaged.to_string().find("variable 'field'"), std::string::npos) << damaged.to_string();
   EXPECT_EQ(damaged.remedy(), Remedy::verify_and_replace_arena);
-  EXPECT_EQ(reader->values<double>("field", ArraySection{{3, 1'399'990}, {1, 20}}).status().code(), StatusCode::corrupt);
+  EXPECT_EQ(reader->values<double>("field", ArraySection{{3, 1'399'990}, {1, 20}}).status().code(),
+            StatusCode::corrupt);
   const CellBox elsewhere{{0, 10}, {3, 1'000'000}};
   EXPECT_EQ(reader->values<double>("field", ArraySection{elsewhere.offset, elsewhere.cells}).value(),
             values_of(elsewhere, whole));
@@ -321,9 +322,9 @@ TEST(CheckpointReader, ANodesOwnStoreGivesWhatItHasAndSaysWhatItHasNot) {
   EXPECT_FALSE(reader->has_all_ranks());
   const CellBox own{{4, 1}, {4, 2}};
   EXPECT_EQ(reader->values<double>("field", ArraySection{own.offset, own.cells}).value(), values_of(own, whole));
-  for (const Status& elsewhere :
-       {reader->values<double>("field").status(), reader->values<double>("field", ArraySection{{3, 0}, {2, 1}}).status(),
-        reader->rank_values<uint32_t>("rank", 5).status()}) {
+  for (const Status& elsewhere : {reader->values<double>("field").status(),
+                                  reader->values<double>("field", ArraySection{{3, 0}, {2, 1}}).status(),
+                                  reader->rank_values<uint32_t>("rank", 5).status()}) {
     EXPECT_EQ(elsewhere.code(), StatusCode::not_found);
     EXPECT_NE(elsewhere.to_string().find("made by 6 ranks, and this store has 2 of them"), std::string::npos)
         << elsewhere.to_string();
