@@ -131,8 +131,6 @@ Result<std::byte*> RunSession::lend(std::string_view name, std::byte* grid) {
 namespace {
 /// invalid_argument if not all ranks want the same. Collective.
 Status agree_on_choice(Communicator& ranks, const RestartChoice& choice) {
-  if (choice.at_most && choice.exactly)
-    return Status::invalid_argument("a restart is to take exactly one step, and at most another one");
   const std::array<uint64_t, 3> mine = {choice.exactly   ? uint64_t{2}
                                         : choice.at_most ? uint64_t{1}
                                                          : uint64_t{0},
@@ -140,7 +138,9 @@ Status agree_on_choice(Communicator& ranks, const RestartChoice& choice) {
   std::array<uint64_t, 3> least = mine, most = mine;
   VARVE_TRY(ranks.all_min(least));
   VARVE_TRY(ranks.all_max(most));
-  return least == most ? Status() : Status::invalid_argument("not all ranks want to restart from the same step");
+  if (least != most) return Status::invalid_argument("not all ranks want to restart from the same step");
+  if (!choice.at_most || !choice.exactly) return {};
+  return Status::invalid_argument("a restart is to take exactly one step, and at most another one");
 }
 }  // namespace
 

@@ -355,6 +355,7 @@ Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono
 }
 
 void SnapshotMemory::forget(VariableTable& variables) {
+  settle();
   for (uint32_t slot = 0; slot < slots_.count(); ++slot) slots_.empty(slot);
   group_.own().forget();
   skip(variables);

@@ -221,6 +221,21 @@ TEST(VariableTable, RefusesToLoadWhatDiffersAndWritesNothing) {
   }
 }
 
+TEST(VariableTable, DoesNotTakeWhatAFailedLoadHasBegunToWriteForWhatAVariableHeld) {
+  Everything newer, older;
+  ASSERT_TRUE(older.table.unprotect("list").ok());
+  const ByteVector with = image_of(newer.table), without = image_of(older.table);
+  Everything program;
+  program.table.let_change();
+  ASSERT_TRUE(load(program.table, without).ok()) << "it keeps what it holds";
+  ASSERT_TRUE(program.table.begin_load(*decode_image_header(with, with.size())).ok());
+  const Status lost = load(program.table, without);
+  EXPECT_INVALID(lost);
+  EXPECT_NE(lost.to_string().find("list"), std::string::npos);
+  ASSERT_TRUE(load(program.table, with).ok());
+  EXPECT_TRUE(load(program.table, without).ok());
+}
+
 TEST(VariableTable, StopsWhatCallbacksThrowAndReturnsWhatTheyReturn) {
   VariableTable table;
   const auto fails = [](ByteVector&) -> Status { return Status::io_error("no pen"); };
