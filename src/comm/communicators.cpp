@@ -252,13 +252,13 @@ class SubsetCommunicator final : public Communicator {
   uint32_t rank_count() const override { return static_cast<uint32_t>(members_.size()); }
 
   Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
-    Result<ByteVector> packed = ByteVector();
-    if (rank_ == 0) {
-      packed = collect(mine);
-    } else {
-      tell(0, mine).ignore("the first member notices that this one's part is missing");
-    }
-    VARVE_ASSIGN(const ByteVector all, spread(std::move(packed), 0));
+    ByteVector packed;
+    ByteWriter(packed).text(as_text(mine));
+    const auto append = [](ByteVector& all, const ByteVector& more) -> Status {
+      all.insert(all.end(), more.begin(), more.end());
+      return {};
+    };
+    VARVE_ASSIGN(const ByteVector all, spread(collect(std::move(packed), append), 0));
     return unpack(all);
   }
   Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
@@ -310,19 +310,22 @@ class SubsetCommunicator final : public Communicator {
     return failure.ok() ? Status::corrupt("a rank tells of a failure that is none") : failure;
   }
 
-  /// The first member's: the parts of all, as texts one after another; or the first failure, once all have been heard.
-  Result<ByteVector> collect(ByteSpan mine) {
-    ByteVector packed;
-    ByteWriter out(packed);
-    out.text(as_text(mine));
-    Status failure;
-    for (uint32_t from = 1; from < rank_count(); ++from) {
-      const Result<ByteVector> part = hear(from);
-      if (part.ok()) out.text(as_text(*part));
-      if (failure.ok()) failure = part.status();
+  /// What all have, put together by `add`, in their order; only the first member gets it. A binomial tree, so that no
+  /// member hears of all. The first failure of any of them instead, once all have been heard.
+  template <class Add>
+  Result<ByteVector> collect(Result<ByteVector> outcome, const Add& add) {
+    for (uint32_t step = 1; step < rank_count(); step *= 2) {
+      if ((rank_ & step) != 0) {
+        tell_outcome(rank_ - step, outcome).ignore("who waits for it notices that it is missing");
+        return ByteVector();
+      }
+      if (rank_ + step >= rank_count()) continue;
+      const Result<ByteVector> part = hear(rank_ + step);
+      if (!outcome.ok()) continue;
+      const Status added = part.ok() ? add(*outcome, *part) : part.status();
+      if (!added.ok()) outcome = added;
     }
-    if (!failure.ok()) return failure;
-    return packed;
+    return outcome;
   }
   Result<std::vector<ByteVector>> unpack(ByteSpan packed) const {
     std::vector<ByteVector> parts;
@@ -350,18 +353,22 @@ class SubsetCommunicator final : public Communicator {
 
   template <class Choose>
   Status reduce(std::span<uint64_t> values, Choose choose) {
-    VARVE_ASSIGN(const std::vector<ByteVector> all, all_gather(std::as_bytes(values)));
-    const auto same_size = [&](const ByteVector& given) { return given.size() == values.size_bytes(); };
-    if (!std::all_of(all.begin(), all.end(), same_size)) {
-      return Status::invalid_argument("the ranks give different numbers of values");
-    }
-    for (const ByteVector& given : all) {
-      for (size_t i = 0; i < values.size(); ++i) {
-        uint64_t value;
-        std::memcpy(&value, given.data() + i * sizeof value, sizeof value);
-        values[i] = choose(values[i], value);
+    const ByteSpan mine = std::as_bytes(values);
+    const auto choose_each = [&](ByteVector& chosen, const ByteVector& others) -> Status {
+      if (others.size() != chosen.size())
+        return Status::invalid_argument("the ranks give different numbers of values");
+      for (size_t at = 0; at < chosen.size(); at += sizeof(uint64_t)) {
+        uint64_t a, b;
+        std::memcpy(&a, chosen.data() + at, sizeof a);
+        std::memcpy(&b, others.data() + at, sizeof b);
+        a = choose(a, b);
+        std::memcpy(chosen.data() + at, &a, sizeof a);
       }
-    }
+      return {};
+    };
+    VARVE_ASSIGN(const ByteVector all, spread(collect(ByteVector(mine.begin(), mine.end()), choose_each), 0));
+    if (all.size() != mine.size()) return Status::invalid_argument("the ranks give different numbers of values");
+    std::memcpy(values.data(), all.data(), all.size());
     return {};
   }
 

@@ -146,7 +146,8 @@ void add_outcome(SaveReport& report, GroupOutcome& outcome, std::vector<ArenaId>
 }
 
 Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sources, const SetName& name,
-                             const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
+                             const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish,
+                             KeptIndex* kept) {
   SaveReport report;
   report.record = describe(sources, name, options);
   std::unique_ptr<WriterLease> lease;
@@ -168,17 +169,18 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   ThreadPool pool(options.thread_count);
   const size_t thread_count = std::max<size_t>(pool.thread_count(), 1);
   const size_t worker_count = std::min(sources.size(), thread_count);
-  Result<std::unique_ptr<ChunkIndex>> opened =
-      ChunkIndex::open(store, std::move(excluded), memory_bytes / 8 / worker_count);
-  if (!opened.ok() && lease->lost()) return WriterLease::lost_status(name);
-  VARVE_ASSIGN(std::unique_ptr<ChunkIndex> index, std::move(opened));
-  if (!index->incomplete().ok()) {
+  KeptIndex of_this_save(store, ChunkIndex::Upkeep::here);
+  KeptIndex& known = kept != nullptr ? *kept : of_this_save;
+  const Result<ChunkIndex*> index = known.open(std::move(excluded), memory_bytes / 8 / worker_count);
+  if (!index.ok() && lease->lost()) return WriterLease::lost_status(name);
+  VARVE_TRY(index.status());
+  if (!(*index)->incomplete().ok()) {
     progress.warning(
-        index->incomplete().with_context("what is in the store may be stored again, as its index is not whole"));
+        (*index)->incomplete().with_context("what is in the store may be stored again, as its index is not whole"));
   }
   const SaveContext context{.store = store,
                             .lease = *lease,
-                            .index = *index,
+                            .index = **index,
                             .options = options,
                             .chunker = *chunker,
                             .pool = pool,
@@ -194,7 +196,9 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   for (GroupOutcome& outcome : outcomes) add_outcome(report, outcome, arenas, entries);
   report.record.created_s = calendar_seconds();
   VARVE_TRY(publish(*lease, report.record));
-  if (Status indexed = index->add(arenas, std::move(entries)); !indexed.ok()) {
+  Status indexed = known.add(arenas, std::move(entries));
+  if (indexed.ok()) indexed = of_this_save.share();
+  if (!indexed.ok()) {
     progress.warning(
         indexed.with_context("the set is saved, but its chunks could not be indexed; the next save tries again"));
   }
@@ -239,18 +243,18 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
 }
 
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
-                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish) {
-  return start_over_if_lost(progress, [&] { return save_once(store, sources, name, options, progress, publish); });
+                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish,
+                               KeptIndex* index) {
+  return start_over_if_lost(progress,
+                            [&] { return save_once(store, sources, name, options, progress, publish, index); });
 }
 
 Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,
-                            ProgressSink& progress) {
+                            ProgressSink& progress, KeptIndex* index) {
   VARVE_TRY(check_save_options(options));
   VARVE_TRY(check_job_name(name.set.job));
-  VARVE_ASSIGN(SaveReport report, save_groups(store, {&source}, name.set, options, progress,
-                                              [&](WriterLease& lease, const SetRecord& record) {
-                                                return lease.publish_part(name, record);
-                                              }));
+  const auto publish = [&](WriterLease& lease, const SetRecord& record) { return lease.publish_part(name, record); };
+  VARVE_ASSIGN(SaveReport report, save_groups(store, {&source}, name.set, options, progress, publish, index));
   return std::move(report.record);
 }
 

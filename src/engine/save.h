@@ -18,6 +18,7 @@
 #include "format/set_record.h"
 #include "layout/layout_service.h"
 #include "store/commit.h"
+#include "store/kept_index.h"
 #include "store/store.h"
 #include "varve/communicator.h"
 
@@ -110,9 +111,10 @@ std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> f
 
 /// Saves `sources`, each as one group, under one lease, and has the record of them all published; `name` is the set's.
 /// Some groups run at the same time. Starts over, three times at most, if a prune takes the writer for dead. Until
-/// `publish` is called, nothing is visible.
+/// `publish` is called, nothing is visible. `index`: of who saves again and again; null: this save opens one.
 Result<SaveReport> save_groups(const Store& store, const std::vector<Source*>& sources, const SetName& name,
-                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish);
+                               const SaveOptions& options, ProgressSink& progress, const PublishRecord& publish,
+                               KeptIndex* index = nullptr);
 
 /// save_files() with a word in how its record is published.
 Result<SaveReport> save_files_as(const Store& store, const std::string& folder, std::vector<SourceFile> files,
@@ -121,12 +123,12 @@ Result<SaveReport> save_files_as(const Store& store, const std::string& folder, 
 
 /// Saves one group's source as a part of a set (commit.h): all that the part says is durable when this returns OK,
 /// and complete_set() makes the set of all parts. Of `options`, job, step, group size, ranks and layouts are not looked
-/// at. The record that is returned is the part's. Progress is in raw bytes.
+/// at. The record that is returned is the part's. Progress is in raw bytes; `index` as above.
 ///
 /// already_exists: a part of that name is there already. Starts over if a prune took the writer for dead (busy after
 /// the third time); no_space, io_error, cancelled ...: nothing was published.
 Result<SetRecord> save_part(const Store& store, Source& source, const PartName& name, const SaveOptions& options,
-                            ProgressSink& progress = null_progress());
+                            ProgressSink& progress = null_progress(), KeptIndex* index = nullptr);
 
 /// What several processes save together: the first looks, and tells the others.
 struct SavePlan {

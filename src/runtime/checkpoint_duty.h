@@ -37,6 +37,8 @@ struct SavingGroup {
   uint32_t ordinal = 0;
   uint32_t count = 1;  ///< of groups
 
+  /// The first group makes the sets of what all have saved there, and does whatever else is done once for a store.
+  bool makes_sets() const { return ordinal == 0; }
   SetName set_of(uint64_t step) const { return {job, step}; }
   PartName part_of(uint64_t step) const { return {set_of(step), run, ordinal, count}; }
 };

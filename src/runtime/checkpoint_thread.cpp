@@ -103,7 +103,8 @@ CheckpointThread::CheckpointThread(const Store& store, CheckpointDuty duty,
       snapshots_(std::move(members), duty_.group.job),
       progress_([this](const GroupNews& news) { snapshots_.post(news); }, warnings, clock),
       older_sets_(store, duty_, progress_, warnings),
-      published_(store, duty_, notes_, progress_, clock) {}
+      published_(store, duty_, notes_, progress_, clock),
+      index_(store, duty_.group.makes_sets() ? ChunkIndex::Upkeep::here : ChunkIndex::Upkeep::others) {}
 
 CheckpointThread::~CheckpointThread() { stop(std::chrono::hours(1)); }
 
@@ -154,6 +155,10 @@ void CheckpointThread::run() {
     }
   }
   snapshots_.lose_rest(lose);
+  if (!progress_.cancelled()) {
+    const Status shared = run_guarded([this] { return index_.share(); });
+    shared.ignore("who looks up chunks next indexes what was written");
+  }
   const MutexLock lock(mutex_);
   ended_ = true;
   ended_bell_.notify_all();
@@ -268,7 +273,7 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& 
     SaveOptions options = duty_.save;
     options.made_by.number = levels.number;
     options.avoided_arenas = notes_.avoided();
-    return save_part(store_, source, duty_.group.part_of(step), options, progress_);
+    return save_part(store_, source, duty_.group.part_of(step), options, progress_, &index_);
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;

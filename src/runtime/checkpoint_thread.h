@@ -17,6 +17,7 @@
 #include "runtime/group_member.h"
 #include "runtime/published_parts.h"
 #include "snapshot/control_block.h"
+#include "store/kept_index.h"
 
 namespace varve {
 
@@ -139,6 +140,7 @@ class CheckpointThread {
   GroupProgress progress_;
   OlderSets older_sets_;
   PublishedParts published_;
+  KeptIndex index_;
   DrainPace pace_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "core/thread_pool.h"
 #include "store/index_run.h"
@@ -131,7 +132,7 @@ IndexFolder::IndexFolder(Backend& backend, std::string path, const UniqueId& sto
       budget_(std::make_shared<PageBudget>(options.held_bytes)),
       runs_(options.scope) {}
 
-Status IndexFolder::list() {
+Status IndexFolder::list(size_t count_max) {
   listed_.clear();
   Result<std::vector<DirectoryEntry>> entries = backend_->list(path_);
   if (entries.status().code() == StatusCode::not_found) return backend_->make_folder(path_);
@@ -140,6 +141,7 @@ Status IndexFolder::list() {
     if (entry.name.ends_with(".run")) listed_.push_back(join_path(path_, entry.name));
   }
   std::sort(listed_.begin(), listed_.end());
+  listed_.resize(std::min(listed_.size(), count_max));
   return {};
 }
 
@@ -307,11 +309,11 @@ ChunkIndex::ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t 
 }
 
 Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::set<ArenaId> excluded,
-                                                     uint64_t memory_bytes) {
+                                                     uint64_t memory_bytes, Upkeep upkeep) {
   const bool asks = store.chunk_lookup() != nullptr;
   std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes,
                                                    asks ? IndexFolder::Use::cover : IndexFolder::Use::look_up));
-  VARVE_TRY(index->bring_up_to_date());
+  VARVE_TRY(upkeep == Upkeep::here ? index->bring_up_to_date() : index->look_at_some());
   return index;
 }
 
@@ -362,6 +364,13 @@ Status ChunkIndex::bring_up_to_date() {
   return {};
 }
 
+Status ChunkIndex::look_at_some() {
+  return at_all_places([](uint32_t, IndexFolder& folder) -> Status {
+    VARVE_TRY(folder.list(kRunsMax / 2));
+    return folder.load(nullptr);
+  });
+}
+
 Status ChunkIndex::index_arenas(const Wanted& missing) {
   std::set<ArenaId> all;
   for (const std::set<ArenaId>& wanted : missing) all.insert(wanted.begin(), wanted.end());
@@ -374,7 +383,7 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
     for (const FrameEntry& pack : (*reader)->index().packs)
       chunk_count += std::min<uint64_t>(pack.chunk_count, kPackBytesMax);
     if (!table.empty() && entries.size() + chunk_count > entries_max) {
-      VARVE_TRY(write(table, std::move(entries), &missing));
+      VARVE_TRY(write(table, std::move(entries), &missing, true));
       entries = {};
       table.clear();
     }
@@ -393,15 +402,49 @@ Status ChunkIndex::index_arenas(const Wanted& missing) {
     return {};
   };
   VARVE_TRY(each_arena(store_, std::vector<ArenaId>(all.begin(), all.end()), take_in));
-  return write(table, std::move(entries), &missing);
+  return write(table, std::move(entries), &missing, true);
 }
 
 Status ChunkIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
-  return write(arenas, std::move(entries), nullptr);
+  return write(arenas, std::move(entries), nullptr, false);
+}
+
+void ChunkIndex::hold(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+  if (folders_.empty()) return;
+  for (ChunkIndexEntry& entry : entries) entry.arena += static_cast<uint32_t>(held_arenas_.size());
+  std::sort(entries.begin(), entries.end());
+  held_arenas_.insert(held_arenas_.end(), arenas.begin(), arenas.end());
+  if (held_.empty()) {
+    held_ = std::move(entries);
+    return;
+  }
+  const auto middle = static_cast<ptrdiff_t>(held_.size());
+  held_.insert(held_.end(), entries.begin(), entries.end());
+  std::inplace_merge(held_.begin(), held_.begin() + middle, held_.end());
+}
+
+Status ChunkIndex::share_held(bool goes_on) {
+  const std::vector<ArenaId> arenas = std::exchange(held_arenas_, {});
+  VARVE_TRY(write(arenas, std::exchange(held_, {}), nullptr, goes_on));
+  const bool merges = goes_on && use_ == IndexFolder::Use::look_up &&
+                      std::any_of(folders_.begin(), folders_.end(),
+                                  [](const IndexFolder& folder) { return folder.runs().merge_wanted(); });
+  if (!merges) return {};
+  VARVE_ASSIGN(const std::vector<ArenaId> all, store_.list_arenas());
+  const std::set<ArenaId> present(all.begin(), all.end());
+  return at_all_places([&](uint32_t, IndexFolder& folder) {
+    return folder.runs().merge_wanted() ? folder.merge(&present) : Status();
+  });
+}
+
+void ChunkIndex::find_held(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
+  const ChunkIndexEntry wanted{.prefix = prefix};
+  for (auto [at, end] = std::equal_range(held_.begin(), held_.end(), wanted); at != end; ++at)
+    candidates.push_back({held_arenas_[at->arena], at->pack, at->chunk});
 }
 
 Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries,
-                         const Wanted* wanted) {
+                         const Wanted* wanted, bool looks_in) {
   if (arenas.empty() || folders_.empty()) return {};
   std::sort(entries.begin(), entries.end());
   const ArenaSpread& spread = store_.spread();
@@ -412,12 +455,13 @@ Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIn
       });
     };
     return write_to(place, arenas, {begin_of(place), begin_of(place + 1)},
-                    wanted == nullptr ? nullptr : &(*wanted)[place]);
+                    wanted == nullptr ? nullptr : &(*wanted)[place], looks_in);
   });
 }
 
 Status ChunkIndex::write_to(uint32_t place, const std::vector<ArenaId>& arenas,
-                            std::span<const ChunkIndexEntry> entries, const std::set<ArenaId>* wanted) {
+                            std::span<const ChunkIndexEntry> entries, const std::set<ArenaId>* wanted,
+                            bool looks_in) {
   constexpr uint32_t kUnwanted = UINT32_MAX;
   std::vector<ArenaId> table;
   std::vector<uint32_t> ordinals;
@@ -437,7 +481,7 @@ Status ChunkIndex::write_to(uint32_t place, const std::vector<ArenaId>& arenas,
     return entry;
   };
   IndexFolder& folder = folders_[place];
-  return wanted == nullptr ? folder.leave(std::move(table), count, next) : folder.add(std::move(table), count, next);
+  return looks_in ? folder.add(std::move(table), count, next) : folder.leave(std::move(table), count, next);
 }
 
 uint64_t ChunkIndex::entry_count() const {
@@ -532,6 +576,7 @@ void ChunkIndex::Cursor::take(const Question& answered) {
 
 void ChunkIndex::Cursor::find_candidates(uint64_t prefix) {
   candidates_.clear();
+  index_.find_held(prefix, candidates_);
   if (!lookup().is_far()) return index_.find(prefix, candidates_);
   if (const auto beside = beside_.find(prefix); beside != beside_.end()) candidates_.push_back(beside->second);
   auto found = std::lower_bound(asked_.begin(), asked_.end(), prefix,

@@ -81,9 +81,9 @@ class IndexFolder final : public ChunkLookup {
   /// `path` need not be there. `fs` outlives it.
   IndexFolder(Backend& backend, std::string path, const UniqueId& store, Options options);
 
-  /// Looks which runs there are: before the store's arenas are listed, so that a run that names none of these names
+  /// Looks which runs there are, or so many of them: before the store's arenas are listed, so that a run that names none of these names
   /// arenas that are gone, and not some that have just come.
-  Status list();
+  Status list(size_t count_max = SIZE_MAX);
   /// Opens what was listed. Removes runs that are damaged or unreadable, that name only arenas that are gone, and those
   /// of a store that had fewer places. `present`: the arenas that there are; null: that is not known here.
   Status load(const std::set<ArenaId>* present);
@@ -149,9 +149,14 @@ struct KnownChunk {
 /// If the store has a ChunkLookup of its own (Store::chunk_lookup()), that one is asked for chunks.
 class ChunkIndex {
  public:
+  /// Who sees to it that the index has all arenas of the store, in few runs.
+  enum class Upkeep {
+    here,    ///< who opens it: all runs are opened, what they lack is added, and too many are merged
+    others,  ///< somebody else, at about the same time: some of the runs will do
+  };
   /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the runs' pages.
-  static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded,
-                                                  uint64_t memory_bytes);
+  static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes,
+                                                  Upkeep upkeep = Upkeep::here);
   /// Brings the index of a store over several places up to date, as opening it would, for those who only look up later.
   static Status complete(const Store& store, uint64_t memory_bytes);
 
@@ -220,6 +225,14 @@ class ChunkIndex {
   /// Adds arenas that were sealed since, with all their entries (in any order; ChunkIndexEntry::arena is an ordinal in
   /// `arenas`), for those who open an index after this. Nothing to do where the lookup keeps the index.
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
+  /// The same for who goes on with this index: they are found here at once, and by others after share_held(). While
+  /// nothing is looked up, as the next three.
+  void hold(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
+  /// Adds what is held. `goes_on`: it is still found here, as part of the index, which is to have few runs.
+  Status share_held(bool goes_on);
+  uint64_t held_bytes() const { return held_.size() * sizeof(ChunkIndexEntry); }
+  /// These arenas are not looked into from now on, instead of those before.
+  void exclude(std::set<ArenaId> arenas) { excluded_ = std::move(arenas); }
 
   uint64_t entry_count() const;
   size_t run_count() const;
@@ -233,13 +246,17 @@ class ChunkIndex {
 
   ChunkIndex(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes, IndexFolder::Use use);
   Status bring_up_to_date();
+  Status look_at_some();
+  void find_held(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const;
   /// Returns the arenas that there are.
   Result<std::set<ArenaId>> load();
   Status index_arenas(const Wanted& missing);
   /// Writes to each place its share of the entries; with `wanted`, only of the arenas that it wants.
-  Status write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries, const Wanted* wanted);
+  /// `looks_in`: what is written is found here, too.
+  Status write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries, const Wanted* wanted,
+               bool looks_in);
   Status write_to(uint32_t place, const std::vector<ArenaId>& arenas, std::span<const ChunkIndexEntry> entries,
-                  const std::set<ArenaId>* wanted);
+                  const std::set<ArenaId>* wanted, bool looks_in);
   template <class Act>
   Status at_all_places(const Act& act);
   /// Whether any place, or that of a chunk, has anything at all, as far as is known here.
@@ -247,10 +264,12 @@ class ChunkIndex {
   bool worth_asking(uint64_t prefix) const;
 
   const Store& store_;
-  const std::set<ArenaId> excluded_;
+  std::set<ArenaId> excluded_;
   const uint64_t memory_bytes_;
   const IndexFolder::Use use_;
   Status incomplete_;
+  std::vector<ArenaId> held_arenas_;
+  std::vector<ChunkIndexEntry> held_;              ///< of these, sorted
   std::vector<IndexFolder> folders_;               ///< that are brought up to date here, by place
   std::unique_ptr<SpreadChunkLookup> own_spread_;  ///< over several of them
   ChunkLookup* lookup_;

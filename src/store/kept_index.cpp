@@ -1,0 +1,42 @@
+#include "store/kept_index.h"
+
+#include <utility>
+
+namespace varve {
+
+namespace {
+/// All of it is looked at again after so many saves.
+constexpr uint32_t kSavesOfAnIndex = 64;
+/// What a writer that is killed has not written, the next one has to gather from its arenas.
+constexpr uint32_t kSavesOfARun = 8;
+}  // namespace
+
+Result<ChunkIndex*> KeptIndex::open(std::set<ArenaId> excluded, uint64_t memory_bytes) {
+  if (index_ && upkeep_ == ChunkIndex::Upkeep::here && saves_ >= kSavesOfAnIndex) {
+    share().ignore("the arenas are indexed when it is opened");
+    index_.reset();
+  }
+  if (index_) {
+    index_->exclude(std::move(excluded));
+  } else {
+    VARVE_ASSIGN(index_, ChunkIndex::open(store_, std::move(excluded), memory_bytes, upkeep_));
+    saves_ = 0;
+  }
+  held_bytes_max_ = memory_bytes;
+  ++saves_;
+  return index_.get();
+}
+
+Status KeptIndex::add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries) {
+  index_->hold(arenas, std::move(entries));
+  if (++held_saves_ < kSavesOfARun && index_->held_bytes() <= held_bytes_max_) return {};
+  held_saves_ = 0;
+  return index_->share_held(/*goes_on=*/true);
+}
+
+Status KeptIndex::share() {
+  held_saves_ = 0;
+  return index_ ? index_->share_held(/*goes_on=*/false) : Status();
+}
+
+}  // namespace varve
