@@ -179,7 +179,7 @@ Status LevelPush::push_part(uint64_t step, IfExists if_exists) {
     part = report.record;
   }
   VARVE_TRY(part.status());
-  parts_.add(step, std::make_unique<SetCompletion>(*to_, name, *part, if_exists));
+  parts_.add(step, std::make_unique<SetCompletion>(*to_, name, *part, if_exists, PartNames::reused));
   queue_.note_published(step);
   look_for_others();
   return {};

@@ -19,7 +19,9 @@ constexpr uint32_t kFailuresMax = 5;
 }  // namespace
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
-  Result<SetRecord> made = complete_set(store_, own_.run, own_.set, own_.count, if_exists_);
+  const Result<ListedParts> parts = list_all_parts(store_);
+  if (parts.ok() && parts->has(own_) && !parts->has_all_of(own_)) return wait_for_others(*parts);
+  Result<SetRecord> made = complete_set(store_, own_.run, own_.set, own_.count, if_exists_, names_);
   if (made.ok()) return std::optional(Set{std::move(*made), true});
   const Status why = made.status();
   if (why.code() == StatusCode::busy) return std::optional<Set>();
@@ -45,23 +47,28 @@ bool SetCompletion::has_newer_of_run() const {
 }
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
-  const Result<std::vector<PartName>> parts = list_parts(store_);
+  const Result<ListedParts> parts = list_all_parts(store_);
   // Whatever keeps us from looking now may be over the next time.
   if (!parts.ok())
     return ++failures_ < kFailuresMax ? Result<std::optional<Set>>(std::optional<Set>()) : parts.status();
-  if (!std::binary_search(parts->begin(), parts->end(), own_)) {
+  if (!parts->has(own_)) {
     const Result<SetRecord> there = Catalog(store_).read(own_.set);
     if (there.ok() && has_trees_of(*there, part_)) return std::optional(Set{*there, false});
     // Parts go when their set is complete: it was, and a newer one of this run has taken its place since.
     if (there.status().code() == StatusCode::not_found && has_newer_of_run()) return std::optional(Set{part_, false});
     return Status::not_found("the set was removed while it was being completed", own_.set.to_string());
   }
-  VARVE_TRY(failure_of_others());
-  for (const PartName& part : *parts) {
+  return wait_for_others(*parts);
+}
+
+/// Nothing, unless somebody's part will not come.
+Result<std::optional<SetCompletion::Set>> SetCompletion::wait_for_others(const ListedParts& parts) const {
+  VARVE_TRY(failure_of_others(parts));
+  for (const PartName& part : parts.delivered) {
     if (part.run != own_.run || part.set.job != own_.set.job || part.set.step <= own_.set.step) continue;
     PartName missing = own_;
     missing.ordinal = part.ordinal;
-    if (std::binary_search(parts->begin(), parts->end(), missing)) continue;
+    if (parts.has(missing)) continue;
     return Status::io_error(fmt::format("group {} of {} did not write its part", part.ordinal + 1, own_.count),
                             own_.set.to_string());
   }
@@ -69,10 +76,8 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_parts() {
 }
 
 /// What another group has told.
-Status SetCompletion::failure_of_others() const {
-  const Result<std::vector<PartName>> failures = list_parts(store_, PartName::Kind::failed);
-  if (!failures.ok()) return {};
-  for (const PartName& failed : *failures) {
+Status SetCompletion::failure_of_others(const ListedParts& parts) const {
+  for (const PartName& failed : parts.failed) {
     if (failed.run != own_.run || failed.set != own_.set || failed.count != own_.count) continue;
     return read_failure(store_, failed)
         .with_context(fmt::format("group {} of {} could not write its part", failed.ordinal + 1, own_.count));
@@ -81,11 +86,11 @@ Status SetCompletion::failure_of_others() const {
 }
 
 std::vector<uint32_t> SetCompletion::missing() const {
-  const Result<std::vector<PartName>> parts = list_parts(store_);
+  const Result<ListedParts> parts = list_all_parts(store_);
   std::vector<uint32_t> missing;
   PartName part = own_;
   for (part.ordinal = 0; parts.ok() && part.ordinal < own_.count; ++part.ordinal) {
-    if (!std::binary_search(parts->begin(), parts->end(), part)) missing.push_back(part.ordinal);
+    if (!parts->has(part)) missing.push_back(part.ordinal);
   }
   return missing;
 }
@@ -171,10 +176,16 @@ void JobSets::forget_told() {
   told_.clear();
 }
 
-void JobSets::note_own(uint64_t step, bool saved) {
+void JobSets::note_published(uint64_t step, bool makes_sets) {
+  note(step, makes_sets ? Part::to_be_completed : Part::saved);
+}
+
+void JobSets::note_own(uint64_t step, bool saved) { note(step, saved ? Part::saved : Part::failed); }
+
+void JobSets::note(uint64_t step, Part own) {
   const MutexLock lock(mutex_);
   for (Told& told : told_) {
-    if (told.step == step) told.own = saved ? Part::saved : Part::failed;
+    if (told.step == step) told.own = own;
   }
 }
 
@@ -202,6 +213,7 @@ JobSets::News JobSets::learn(std::span<const uint64_t> told) {
   for (size_t i = 0; i < std::min(told.size(), told_.size()); ++i) {
     const uint64_t step = told_[i].step;
     if (told[i] == static_cast<uint64_t>(Part::saved) && complete_.insert(step).second) news.complete.push_back(step);
+    if (told[i] == static_cast<uint64_t>(Part::to_be_completed)) news.all_there.push_back(step);
     if (told[i] == static_cast<uint64_t>(Part::failed) && never_complete_.insert(step).second)
       news.failed.push_back(step);
   }

@@ -30,13 +30,15 @@ class SetCompletion {
   };
 
   /// `part` is the record of the part `own`, which is published.
-  SetCompletion(const Store& store, PartName own, SetRecord part, IfExists if_exists)
-      : store_(store), own_(std::move(own)), part_(std::move(part)), if_exists_(if_exists) {}
+  SetCompletion(const Store& store, PartName own, SetRecord part, IfExists if_exists, PartNames names)
+      : store_(store), own_(std::move(own)), part_(std::move(part)), if_exists_(if_exists), names_(names) {}
 
   /// The set; or nothing, as parts are missing that may still come. Fails if there will be none: already_exists (there
   /// is another of that name), as another group has told why it could not write its part, io_error (another group has
   /// gone on without a word), or as the store does, time after time.
   Result<std::optional<Set>> try_now();
+  /// The same where others make it: only looks.
+  Result<std::optional<Set>> look() { return look_at_catalog(Status::not_found("it is not looked for")); }
   /// The groups whose parts have not come, as far as can be seen now.
   std::vector<uint32_t> missing() const;
   /// Takes the own part back, as it will be of no use.
@@ -47,12 +49,14 @@ class SetCompletion {
   Result<std::optional<Set>> look_at_parts();
   /// Whether the newest set is later, and of the same run.
   bool has_newer_of_run() const;
-  Status failure_of_others() const;
+  Result<std::optional<Set>> wait_for_others(const ListedParts& parts) const;
+  Status failure_of_others(const ListedParts& parts) const;
 
   const Store& store_;
   const PartName own_;
   const SetRecord part_;
   const IfExists if_exists_;
+  const PartNames names_;
   uint32_t failures_ = 0;
 };
 
@@ -83,7 +87,7 @@ class WaitingParts {
   std::chrono::milliseconds pause_{0};
 };
 
-/// The leaders of the other groups on this node, as far as their memory tells of a checkpoint that failed.
+/// Leaders of other groups on this node, as far as their memory tells how far they are.
 class GroupSiblings {
  public:
   explicit GroupSiblings(const std::vector<SegmentOwner>& leaders);
@@ -95,10 +99,10 @@ class GroupSiblings {
   std::vector<ControlBlock> leaders_;
 };
 
-/// What a rank knows of the job's sets on all nodes. Where each node has a store of its own, or several groups save to
-/// one, no rank sees by itself whether a set is complete, or never will be: each tells how far its own group is, as
-/// some numbers that travel with whatever the ranks agree on anyway. What is known may lag behind what is, never lead.
-/// Thread-safe: the program's thread tells and learns, the checkpoint thread notes and asks.
+/// What a rank knows of the job's sets on all nodes. Where several groups save, to one store or each node to its own, no
+/// rank sees by itself whether a set is complete, or never will be: each tells how far its own group is, as some numbers
+/// that travel with whatever the ranks agree on anyway. What is known may lag behind what is, never lead. Thread-safe:
+/// the program's thread tells and learns, the checkpoint thread notes and asks.
 class JobSets {
  public:
   /// So many of the newest sets are told of. What is older and still unknown counts as not complete.
@@ -106,8 +110,13 @@ class JobSets {
 
   /// The set of this step begins to be saved; the same calls on all ranks.
   void note_begin(uint64_t step);
-  /// By the leader of a group: what became of the group's part. Other ranks have nothing to tell.
+  // By the leader of a group; other ranks have nothing to tell
+
+  /// The group's part is published. `makes_sets`: it is the one that makes the set of all that are in that store.
+  void note_published(uint64_t step, bool makes_sets);
+  /// What became of it: there is the set, as far as the group sees; or there will be none.
   void note_own(uint64_t step, bool saved);
+
   /// From whatever source: all ranks have theirs; or an earlier run has left it so.
   void note_complete(uint64_t step);
   /// It is damaged, or about to be replaced, node by node: it is complete when all tell so again.
@@ -122,6 +131,7 @@ class JobSets {
   std::vector<uint64_t> tell(bool leads_group) const;
   struct News {
     std::vector<uint64_t> complete, failed;  ///< steps of which that was not known before
+    std::vector<uint64_t> all_there;         ///< steps of which all parts are published, and not all sets made
   };
   News learn(std::span<const uint64_t> told);
 
@@ -132,12 +142,14 @@ class JobSets {
   std::optional<uint64_t> newest_complete() const;
 
  private:
-  /// How far a part is, so that the largest of all groups' is how far the set is.
-  enum class Part : uint64_t { saved = 0, on_its_way = 1, failed = 2 };
+  /// How far a group is, so that the largest of all groups' is how far the set is.
+  enum class Part : uint64_t { saved = 0, to_be_completed = 1, on_its_way = 2, failed = 3 };
   struct Told {
     uint64_t step = 0;
     Part own = Part::on_its_way;
   };
+
+  void note(uint64_t step, Part own);
 
   mutable Mutex mutex_;
   std::deque<Told> told_ VARVE_GUARDED_BY(mutex_);  ///< oldest first; the same steps on all ranks

@@ -79,17 +79,35 @@ double Cadence::automatic_interval() const {
   return std::max(best_interval_seconds(cost, mtbf), persistent_seconds_.value_or(0));
 }
 
-Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, uint64_t step,
+uint64_t TalkPace::call_nanoseconds() const {
+  return static_cast<uint64_t>(1e9 * (clock_.seconds() - last_seconds_) / static_cast<double>(calls_));
+}
+
+void TalkPace::learn(uint64_t slowest_nanoseconds) {
+  // A clock that does not go tells nothing.
+  const double calls = slowest_nanoseconds == 0 ? 1 : kSeconds * 1e9 / static_cast<double>(slowest_nanoseconds);
+  calls_between_ = std::clamp<uint64_t>(static_cast<uint64_t>(calls), 1, kCallsMax);
+  calls_ = 0;
+  last_seconds_ = clock_.seconds();
+}
+
+Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, TalkPace& pace, uint64_t step,
                          std::span<uint64_t> along) {
   const bool alone = ranks.rank_count() == 1;
   const bool everyone_knows = cadence.by_steps_alone();
   // Clocks differ: where time counts, one rank decides.
   const bool decides = everyone_knows || ranks.rank() == 0;
-  std::vector<uint64_t> votes = {decides && cadence.due(step), stop.requested()};
+  const bool must_talk = !alone && (!everyone_knows || stop.possible());
+  const bool talk = must_talk && pace.is_turn();
+  if (must_talk && !talk) return Due{.checkpoint = everyone_knows && cadence.due(step)};
+  std::vector<uint64_t> votes = {decides && cadence.due(step), stop.requested(), talk ? pace.call_nanoseconds() : 0};
+  const size_t own_votes = votes.size();
   votes.insert(votes.end(), along.begin(), along.end());
-  const bool talk = !alone && (!everyone_knows || stop.possible());
-  if (talk) VARVE_TRY(ranks.all_max(votes));
-  std::copy(votes.begin() + 2, votes.end(), along.begin());
+  if (talk) {
+    VARVE_TRY(ranks.all_max(votes));
+    pace.learn(votes[2]);
+  }
+  std::copy(votes.begin() + static_cast<ptrdiff_t>(own_votes), votes.end(), along.begin());
   return Due{.checkpoint = votes[0] != 0 || votes[1] != 0, .stop = votes[1] != 0, .talked = talk};
 }
 
@@ -108,7 +126,7 @@ Status RunCourse::go_on_to(uint64_t step) {
 }
 
 Result<Due> RunCourse::agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along) {
-  VARVE_ASSIGN(const Due due, agree_on_due(ranks, cadence_, *stop_, step, along));
+  VARVE_ASSIGN(const Due due, agree_on_due(ranks, cadence_, *stop_, pace_, step, along));
   stop_agreed_ = stop_agreed_ || due.stop;
   return due;
 }

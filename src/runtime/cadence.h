@@ -68,17 +68,41 @@ struct Due {
   bool talked = false;      ///< the ranks have talked to each other, and `along` is the largest of each
 };
 
-/// The same answer on all ranks: with one all_max(), or none if every rank knows the answer by itself (steps alone
-/// count, and nobody can ask for a stop; or there is one rank). The rules of `cadence` and `stop`, and the size of
-/// `along`, which travels with them, are the same on all ranks. Collective.
-Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, uint64_t step,
+/// How often the ranks talk about what is due. To talk in each step would make the slowest rank hold up all others, and
+/// cost short steps more than they take: so there are calls in between in which nobody does, about as many as pass in
+/// kSeconds. All ranks call it equally often, and agree.
+class TalkPace {
+ public:
+  static constexpr double kSeconds = 0.05;
+  static constexpr uint64_t kCallsMax = 64;
+
+  explicit TalkPace(Clock& clock) : clock_(clock), last_seconds_(clock.seconds()) {}
+  /// Of each call: whether this is one to talk in.
+  bool is_turn() { return ++calls_ >= calls_between_; }
+  /// How long a call takes here, with all that the program does between two, in nanoseconds; to be told in turn.
+  uint64_t call_nanoseconds() const;
+  /// What that is on the slowest rank. None is known before the second turn.
+  void learn(uint64_t slowest_nanoseconds);
+
+ private:
+  Clock& clock_;
+  double last_seconds_;  ///< when they talked
+  uint64_t calls_ = 0;   ///< since
+  uint64_t calls_between_ = 1;
+};
+
+/// The same answer on all ranks: with one all_max() now and then, or none if every rank knows the answer by itself
+/// (steps alone count, and nobody can ask for a stop; or there is one rank). A stop, or a checkpoint that the clock
+/// makes due, waits for its turn. The rules of `cadence` and `stop`, and the size of `along`, which travels with them,
+/// are the same on all ranks. Collective.
+Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, TalkPace& pace, uint64_t step,
                          std::span<uint64_t> along = {});
 
 /// The course of a run on one rank: at which step it is, when its next checkpoint is due, and whether it is to end. The
 /// program's thread only, but for the cadence.
 class RunCourse {
  public:
-  RunCourse(const CadenceRule& rule, Clock& clock) : cadence_(rule, clock) {}
+  RunCourse(const CadenceRule& rule, Clock& clock) : cadence_(rule, clock), pace_(clock) {}
 
   Cadence& cadence() { return cadence_; }
   /// Stops can be asked for from now on.
@@ -104,6 +128,7 @@ class RunCourse {
 
  private:
   Cadence cadence_;
+  TalkPace pace_;
   std::optional<StopRequests> stop_;
   std::optional<uint64_t> last_step_;  ///< restarted from, or of the last checkpoint
   bool stop_agreed_ = false;

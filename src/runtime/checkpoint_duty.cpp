@@ -1,5 +1,7 @@
 #include "runtime/checkpoint_duty.h"
 
+#include <algorithm>
+
 namespace varve {
 
 bool DrainPace::begin(double begin_seconds) {
@@ -37,14 +39,18 @@ std::set<ArenaId> CheckpointNotes::avoided() const {
   return avoided_;
 }
 
-void CheckpointNotes::give_up(uint64_t step) {
+void CheckpointNotes::note_set(uint64_t step, SetState state) {
+  constexpr size_t kStepsMax = 1000;
   const MutexLock lock(mutex_);
-  given_up_.insert(step);
+  SetState& known = states_[step];
+  if (known != SetState::complete) known = std::max(known, state);
+  if (states_.size() > kStepsMax) states_.erase(states_.begin());
 }
 
-bool CheckpointNotes::is_given_up(uint64_t step) const {
+SetState CheckpointNotes::state_of(uint64_t step) const {
   const MutexLock lock(mutex_);
-  return given_up_.contains(step);
+  const auto known = states_.find(step);
+  return known == states_.end() ? SetState::on_its_way : known->second;
 }
 
 }  // namespace varve

@@ -53,13 +53,16 @@ struct CheckpointDuty {
   std::function<std::string(uint32_t ordinal)> group_name;  ///< of one among those that save to this store, for people
   /// What keeps older sets from making room: "3 sets wait for dir:/far". Empty: nothing.
   std::function<std::string()> what_waits;
-  std::vector<SegmentOwner> siblings;  ///< leaders of other groups on this node
+  /// Of leaders of other groups on this node, those whose doing this one watches.
+  std::vector<SegmentOwner> siblings;
   /// What a set may do to one of its step that is there.
   std::function<IfExists(uint64_t step)> policy_for;
-  std::function<Status()> may_save;                ///< asked before a part is saved, and before its set is made
+  /// Asked before a part is saved, and before its set is made, by the group that makes it.
+  std::function<Status()> may_save;
   std::function<void()> prepare_thread;            ///< run first on the thread: its place
   std::function<void()> get_out_of_way;            ///< on a thread that has time: low priority. None: never
   std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+  std::function<void(uint64_t step)> note_published;  ///< called on the thread: the group's part of the set is there
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
   /// nobody had a snapshot, with the next one.
   std::function<void(const NewSet&)> accept;
@@ -81,6 +84,14 @@ class DrainPace {
   double last_end_ = 0;
 };
 
+/// What all ranks know of a set on its way to the store.
+enum class SetState : uint8_t {
+  on_its_way,
+  all_there,  ///< all groups have published their parts
+  complete,
+  given_up,  ///< if it is not complete, it will not be: some group failed
+};
+
 /// What the program's thread tells a checkpoint thread meanwhile. Thread-safe.
 class CheckpointNotes {
  public:
@@ -96,15 +107,15 @@ class CheckpointNotes {
   void avoid(std::set<ArenaId> arenas);
   std::set<ArenaId> avoided() const;
 
-  /// The set of this step, if it is not complete, will not be: another group failed.
-  void give_up(uint64_t step);
-  bool is_given_up(uint64_t step) const;
+  /// What is complete stays so. Of sets of long ago nothing is known any more.
+  void note_set(uint64_t step, SetState state);
+  SetState state_of(uint64_t step) const;
 
  private:
   mutable Mutex mutex_;
   std::map<uint64_t, Begin> begun_ VARVE_GUARDED_BY(mutex_);
   std::set<ArenaId> avoided_ VARVE_GUARDED_BY(mutex_);
-  std::set<uint64_t> given_up_ VARVE_GUARDED_BY(mutex_);
+  std::map<uint64_t, SetState> states_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

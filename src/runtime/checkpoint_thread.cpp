@@ -127,8 +127,8 @@ void CheckpointThread::stop(std::chrono::nanoseconds limit) {
   thread_.join();
 }
 
-void CheckpointThread::give_up(uint64_t step) {
-  notes_.give_up(step);
+void CheckpointThread::note_set(uint64_t step, SetState state) {
+  notes_.note_set(step, state);
   bell_.ring();
 }
 
@@ -222,6 +222,7 @@ void CheckpointThread::drain(uint64_t step) {
     return conclude(std::move(report), begin.levels);
   }
   published_.add(std::move(report), begin.levels, std::move(*part));
+  if (duty_.note_published) duty_.note_published(step);
   look_at_published();
 }
 
@@ -248,7 +249,7 @@ Result<SetRecord> CheckpointThread::save_at_its_pace(uint64_t step, const Checkp
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels, DrainReport& report) {
   const SetName name = duty_.group.set_of(step);
-  if (duty_.may_save) VARVE_TRY(duty_.may_save());
+  if (duty_.may_save && duty_.group.makes_sets()) VARVE_TRY(duty_.may_save());
   if (duty_.policy_for(step) == IfExists::refuse &&
       Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
@@ -288,7 +289,8 @@ void CheckpointThread::look_at_published() {
 
 /// What became of a checkpoint: told to all whom it concerns.
 void CheckpointThread::conclude(DrainReport report, const LevelDuty& levels) {
-  report.end_seconds = clock_.seconds();
+  // Of a part, whose set another group has made, that was when it was there.
+  if (report.end_seconds == 0) report.end_seconds = clock_.seconds();
   progress_.end(report.step, report.outcome);
   if (duty_.report) duty_.report(report);
   tell(report.step, levels, report.outcome);

@@ -108,7 +108,7 @@ class CheckpointThread {
     notes_.note_begin(step, {seconds, levels});
   }
   void avoid(std::set<ArenaId> arenas) { notes_.avoid(std::move(arenas)); }
-  void give_up(uint64_t step);
+  void note_set(uint64_t step, SetState state);
   /// Gives up what is being written at the next convenient point.
   void cancel() { progress_.cancel(); }
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be

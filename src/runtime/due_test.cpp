@@ -51,14 +51,15 @@ class DueOnAllRanks : public testing::Test {
 
   MemoryFileSystem files_;
   ManualClock clock_;
+  TalkPace pace_{clock_};
 };
 
 TEST_F(DueOnAllRanks, NeedsNoWordWhereStepsAloneCount) {
-  TwoRanks ranks(1, {0, 0});
+  TwoRanks ranks(1, {0, 0, 0});
   const Cadence cadence(kEveryTenSteps, clock_);
   StopRequests never = stop();
-  EXPECT_TRUE(agree_on_due(ranks, cadence, never, 10)->checkpoint);
-  EXPECT_FALSE(agree_on_due(ranks, cadence, never, 9)->checkpoint);
+  EXPECT_TRUE(agree_on_due(ranks, cadence, never, pace_, 10)->checkpoint);
+  EXPECT_FALSE(agree_on_due(ranks, cadence, never, pace_, 9)->checkpoint);
   EXPECT_EQ(ranks.call_count, 0);
 }
 
@@ -66,14 +67,14 @@ TEST_F(DueOnAllRanks, IsDecidedByTheClockOfRankZero) {
   const Cadence cadence(kEveryMinute, clock_);
   StopRequests never = stop();
   clock_.advance(61);
-  TwoRanks as_first(0, {0, 0});
-  EXPECT_TRUE(agree_on_due(as_first, cadence, never, 1)->checkpoint);
+  TwoRanks as_first(0, {0, 0, 0});
+  EXPECT_TRUE(agree_on_due(as_first, cadence, never, pace_, 1)->checkpoint);
   EXPECT_EQ(as_first.call_count, 1);
-  TwoRanks as_second(1, {0, 0});
-  EXPECT_FALSE(agree_on_due(as_second, cadence, never, 1)->checkpoint);
-  EXPECT_EQ(as_second.my_votes, (std::vector<uint64_t>{0, 0}));
-  TwoRanks told(1, {1, 0});
-  const Due due = *agree_on_due(told, cadence, never, 1);
+  TwoRanks as_second(1, {0, 0, 0});
+  EXPECT_FALSE(agree_on_due(as_second, cadence, never, pace_, 1)->checkpoint);
+  EXPECT_EQ(as_second.my_votes, (std::vector<uint64_t>{0, 0, 0}));
+  TwoRanks told(1, {1, 0, 0});
+  const Due due = *agree_on_due(told, cadence, never, pace_, 1);
   EXPECT_TRUE(due.checkpoint);
   EXPECT_FALSE(due.stop);
 }
@@ -81,23 +82,54 @@ TEST_F(DueOnAllRanks, IsDecidedByTheClockOfRankZero) {
 TEST_F(DueOnAllRanks, StopsAllWhenOneIsAskedTo) {
   const Cadence cadence(kEveryTenSteps, clock_);
   StopRequests limit = stop(100);
-  TwoRanks told(0, {0, 1});
-  const Due due = *agree_on_due(told, cadence, limit, 3);
+  TwoRanks told(0, {0, 1, 0});
+  const Due due = *agree_on_due(told, cadence, limit, pace_, 3);
   EXPECT_TRUE(due.stop);
   EXPECT_TRUE(due.checkpoint);
   EXPECT_EQ(told.call_count, 1);
   clock_.advance(100);
-  TwoRanks telling(1, {0, 0});
-  EXPECT_TRUE(agree_on_due(telling, cadence, limit, 3)->stop);
-  EXPECT_EQ(telling.my_votes, (std::vector<uint64_t>{0, 1}));
+  TwoRanks telling(1, {0, 0, 0});
+  EXPECT_TRUE(agree_on_due(telling, cadence, limit, pace_, 3)->stop);
+  EXPECT_EQ(telling.my_votes, (std::vector<uint64_t>{0, 1, 100'000'000'000}));
+}
+
+TEST_F(DueOnAllRanks, IsTalkedAboutNowAndThenWhereStepsAreShort) {
+  const Cadence cadence(kEveryTenSteps, clock_);
+  StopRequests limit = stop(100);
+  constexpr uint64_t kSlowerNanoseconds = 5'000'000;
+  TwoRanks ranks(0, {0, 0, kSlowerNanoseconds});
+  int checkpoints = 0, stops = 0;
+  for (uint64_t step = 1; step <= 300; ++step) {
+    clock_.advance(0.001);
+    const Due due = *agree_on_due(ranks, cadence, limit, pace_, step);
+    checkpoints += due.checkpoint ? 1 : 0;
+    stops += due.stop ? 1 : 0;
+  }
+  // The other rank takes 5 ms for a step: ten steps are 0.05 s.
+  EXPECT_NEAR(ranks.call_count, 30, 1);
+  EXPECT_EQ(checkpoints, 30);
+  EXPECT_EQ(stops, 0);
+  clock_.advance(100);
+  uint64_t step = 300;
+  while (!agree_on_due(ranks, cadence, limit, pace_, ++step)->stop) ASSERT_LT(step, 320);
+}
+
+TEST_F(DueOnAllRanks, IsTalkedAboutInEachStepThatTakesLong) {
+  const Cadence cadence(kEveryMinute, clock_);
+  StopRequests never = stop();
+  TwoRanks ranks(1, {0, 0, 0});
+  for (uint64_t step = 1; step <= 10; ++step) {
+    clock_.advance(0.2);
+    ASSERT_TRUE(agree_on_due(ranks, cadence, never, pace_, step)->talked);
+  }
 }
 
 TEST_F(DueOnAllRanks, SaysWhenItCannotBeAgreedOn) {
   const Cadence cadence(kEveryMinute, clock_);
   StopRequests never = stop();
-  TwoRanks ranks(0, {0, 0});
+  TwoRanks ranks(0, {0, 0, 0});
   ranks.fails = true;
-  EXPECT_EQ(agree_on_due(ranks, cadence, never, 1).status().code(), StatusCode::io_error);
+  EXPECT_EQ(agree_on_due(ranks, cadence, never, pace_, 1).status().code(), StatusCode::io_error);
 }
 
 }  // namespace

@@ -6,11 +6,30 @@
 
 namespace varve {
 
+namespace {
+/// Who makes no sets looks for one first after this.
+constexpr double kOwnLookSeconds = 10;
+/// The next look comes after this share of the time waited so far.
+constexpr double kWaitShare = 0.5;
+}  // namespace
+
 void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord record) {
   const uint64_t step = report.step;
-  auto completion =
-      std::make_unique<SetCompletion>(store_, duty_.group.part_of(step), std::move(record), duty_.policy_for(step));
-  parts_.push_back({std::move(report), levels, std::move(completion), clock_.seconds()});
+  auto completion = std::make_unique<SetCompletion>(store_, duty_.group.part_of(step), std::move(record),
+                                                    duty_.policy_for(step), PartNames::used_once);
+  const double now = clock_.seconds();
+  const bool makes_sets = duty_.group.makes_sets();
+  if (!makes_sets) report.end_seconds = now;
+  parts_.push_back({std::move(report), levels, std::move(completion), now, makes_sets ? now : now + kOwnLookSeconds});
+}
+
+bool PublishedParts::is_look_due(Part& part, SetState state) {
+  const double now = clock_.seconds();
+  const bool all_there = duty_.group.makes_sets() && state == SetState::all_there;
+  if (now < part.next_look && !all_there) return false;
+  // So the number of looks grows with the logarithm of the time.
+  part.next_look = now + kWaitShare * (now - part.since);
+  return true;
 }
 
 void PublishedParts::look(const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude) {
@@ -31,14 +50,19 @@ void PublishedParts::look(const std::function<void(DrainReport report, const Lev
 /// None: it may still become complete.
 std::optional<Status> PublishedParts::outcome_of(Part& part) {
   const uint64_t step = part.report.step;
-  if (duty_.may_save) {
+  const bool makes_sets = duty_.group.makes_sets();
+  const SetState state = notes_.state_of(step);
+  if (state == SetState::complete) return Status();
+  // First this, then the look: what another one has completed is there then.
+  const bool hopeless =
+      state == SetState::given_up || progress_.cancelled() || siblings_->any_is_done_with(step);
+  const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;
+  if (!hopeless && !too_late && !is_look_due(part, state)) return std::nullopt;
+  if (makes_sets && duty_.may_save) {
     const Status allowed = duty_.may_save();
     if (!allowed.ok()) return allowed;
   }
-  // First this, then the look: what another one has completed is there then.
-  const bool hopeless = siblings_->any_is_done_with(step) || notes_.is_given_up(step) || progress_.cancelled();
-  const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;
-  const auto set = run_guarded([&] { return part.completion->try_now(); });
+  const auto set = run_guarded([&] { return makes_sets ? part.completion->try_now() : part.completion->look(); });
   if (set.ok() && *set) return Status();
   if (!set.ok()) return set.status();
   if (hopeless) {

@@ -14,7 +14,9 @@
 namespace varve {
 
 /// The parts that a group has published, until their sets are complete or never will be; and what it has published in
-/// place of parts that will not come. The checkpoint thread's alone.
+/// place of parts that will not come. The first group makes the sets, as soon as it finds or is told that all parts are
+/// there; the others are told by it, through what all ranks exchange, and look for themselves only if that takes long.
+/// The checkpoint thread's alone.
 class PublishedParts {
  public:
   /// All of these outlive it. Whoever cancels `progress` gives up waiting for other groups.
@@ -45,9 +47,12 @@ class PublishedParts {
     DrainReport report;
     LevelDuty levels;
     std::unique_ptr<SetCompletion> completion;
-    double since = 0;  ///< by the clock
+    double since = 0;      ///< by the clock
+    double next_look = 0;  ///< for who makes no sets: into the store
   };
   std::optional<Status> outcome_of(Part& part);
+  /// Whether it is time to look into the store, which costs all who share it.
+  bool is_look_due(Part& part, SetState state);
   Status late(const Part& part) const;
 
   const Store& store_;

@@ -18,23 +18,30 @@ constexpr nanoseconds kUnseenMax = std::chrono::milliseconds(200);
 // What the ranks tell each other
 
 std::vector<uint64_t> SetsUnderWay::tell() const {
-  return stage_one_.plan().count() > 1 ? world_.sets.tell(stage_two_.leads_group()) : std::vector<uint64_t>();
+  return must_tell() ? world_.sets.tell(stage_two_.leads_group()) : std::vector<uint64_t>();
 }
 
 void SetsUnderWay::learn(std::span<const uint64_t> told) {
   were_told_ = true;
-  for (const uint64_t failed : world_.sets.learn(told).failed) {
-    stage_two_.give_up(failed);
-    levels_.forget(failed);
+  const JobSets::News news = world_.sets.learn(told);
+  for (const uint64_t step : news.all_there) stage_two_.note_set(step, SetState::all_there);
+  for (const uint64_t step : news.complete) stage_two_.note_set(step, SetState::complete);
+  for (const uint64_t step : news.failed) {
+    stage_two_.note_set(step, SetState::given_up);
+    levels_.forget(step);
   }
 }
 
+Status SetsUnderWay::talk() {
+  if (!must_tell()) return {};
+  std::vector<uint64_t> sets = tell();
+  VARVE_TRY(world_.ranks.all_max(sets));
+  learn(sets);
+  return {};
+}
+
 Status SetsUnderWay::exchange() {
-  if (must_tell() && !were_told_) {
-    std::vector<uint64_t> sets = tell();
-    VARVE_TRY(world_.ranks.all_max(sets));
-    learn(sets);
-  }
+  if (!were_told_) VARVE_TRY(talk());
   were_told_ = false;
   return {};
 }
@@ -81,7 +88,7 @@ void SetsUnderWay::note_told(const Status& outcome) {
 
 void SetsUnderWay::note_drained(uint64_t step, bool saved) {
   world_.sets.note_own(step, saved);
-  if (saved && !must_tell()) world_.sets.note_complete(step);
+  if (saved && sees_all()) world_.sets.note_complete(step);
 }
 
 // Waiting for stage 2
@@ -129,24 +136,33 @@ Status SetsUnderWay::settle(nanoseconds limit) {
   const Status part = agree(world_.ranks, last_ ? await_part(last_->step, limit) : Status());
   if (!part.ok()) {
     // The set will never be complete, and the groups that have written their parts need not wait for it.
-    if (last_ && part.code() != StatusCode::busy) stage_two_.give_up(last_->step);
+    if (last_ && part.code() != StatusCode::busy) stage_two_.note_set(last_->step, SetState::given_up);
     return part;
   }
   Status whole;
-  if (last_) {
+  if (last_) stage_two_.note_set(last_->step, SetState::all_there);
+  if (last_ && stage_two_.makes_sets()) {
     const nanoseconds waited = MonotonicClock::now() - begin;
     whole = stage_one_.memory().group().wait_for_step(last_->step, std::max(limit - waited, nanoseconds(0)));
     if (whole.ok()) whole = outcome_of(last_->step);
   }
-  VARVE_TRY(agree(world_.ranks, whole));
-  if (last_) world_.sets.note_complete(last_->step);
-  return {};
+  whole = agree(world_.ranks, whole);
+  if (last_ && whole.ok()) {
+    world_.sets.note_complete(last_->step);
+    stage_two_.note_set(last_->step, SetState::complete);
+  } else if (last_ && whole.code() != StatusCode::busy) {
+    stage_two_.note_set(last_->step, SetState::given_up);
+  }
+  // Of those before it, too.
+  const Status told = talk();
+  return whole.ok() ? told : whole;
 }
 
 void SetsUnderWay::add_progress(SessionProgress& progress) const {
   const std::optional<GroupNews> told = stage_one_.memory().group().news();
   const GroupNews news = told.value_or(GroupNews());
-  const std::optional<uint64_t> newest = must_tell() ? world_.sets.newest_complete() : news.newest_persistent;
+  std::optional<uint64_t> newest = must_tell() ? world_.sets.newest_complete() : news.newest_persistent;
+  if (sees_all()) newest = std::max(newest, news.newest_persistent);
   progress.newest_persistent = newest ? newest : restarted_;
   if (told) {
     progress.bytes_to_write = news.bytes_to_write;

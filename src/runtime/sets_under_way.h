@@ -15,7 +15,8 @@
 namespace varve {
 
 /// The sets of a run on their way to the nearest store, as its program sees them: which checkpoints become sets, what
-/// all ranks know of them (JobSets), and what became of them. The program's thread only, but for note_drained().
+/// all ranks know of them (JobSets), and what became of them. The program's thread only, but for note_published() and
+/// note_drained().
 class SetsUnderWay {
  public:
   /// All of these outlive it.
@@ -49,7 +50,9 @@ class SetsUnderWay {
   /// All ranks have been told of this outcome of `step`, or of the last set.
   void note_told(const Status& outcome, uint64_t step);
   void note_told(const Status& outcome);
-  /// By the checkpoint thread: what became of the own group's part.
+  // By the checkpoint thread: the own group's part is published, and what became of it
+
+  void note_published(uint64_t step) { world_.sets.note_published(step, stage_two_.makes_sets()); }
   void note_drained(uint64_t step, bool saved);
 
   /// All ranks together: until the last set is complete, or has failed. Collective.
@@ -61,8 +64,11 @@ class SetsUnderWay {
   void add_progress(SessionProgress& progress) const;
 
  private:
-  /// Whether no rank sees by itself which sets are complete in the nearest store.
-  bool must_tell() const { return world_.has_node_level && stage_one_.plan().nodes.size() > 1; }
+  /// Whether no rank sees by itself which sets are complete.
+  bool must_tell() const { return stage_one_.plan().count() > 1; }
+  /// Whether what the own group knows of its store is true of the job.
+  bool sees_all() const { return !world_.has_node_level || stage_one_.plan().nodes.size() == 1; }
+  Status talk();
   /// Waits until the own group has dealt with its part of `step`, and returns how it went.
   Status await_part(uint64_t step, std::chrono::nanoseconds limit) const;
   std::optional<Status> part_outcome(uint64_t step) const;

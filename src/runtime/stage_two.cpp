@@ -23,7 +23,7 @@ uint32_t worker_count(const Settings& settings, const StageOne& stage_one) {
 }
 }  // namespace
 
-Status StageTwo::attach(std::function<Status()> may_save, std::function<void(const DrainReport&)> report) {
+Status StageTwo::attach(Callbacks callbacks) {
   const uint32_t own = world_.ranks.rank(), leader = stage_one_.plan().own_group().leader();
   world_.work.push_threads = worker_count(settings_, stage_one_);
   if (stage_one_.plan().is_remote(own)) {
@@ -35,8 +35,9 @@ Status StageTwo::attach(std::function<Status()> may_save, std::function<void(con
   if (leader != own) return {};
   VARVE_ASSIGN(std::vector<std::unique_ptr<GroupMember>> members, open_members());
   CheckpointDuty duty = make_duty();
-  duty.may_save = std::move(may_save);
-  duty.report = std::move(report);
+  duty.may_save = std::move(callbacks.may_save);
+  duty.note_published = std::move(callbacks.note_published);
+  duty.report = std::move(callbacks.report);
   thread_ = std::make_unique<CheckpointThread>(levels_.nearest().access().slowed(), std::move(duty), std::move(members),
                                                stage_one_.memory().group().bell(), world_.warnings, world_.clock);
   return {};
@@ -78,8 +79,10 @@ CheckpointDuty StageTwo::make_duty() const {
   };
   duty.what_waits = [this] { return levels_.what_waits(); };
   duty.policy_for = [this](uint64_t step) { return levels_.nearest().policy_for(step); };
-  for (const RankGroup& group : plan.groups) {
-    if (group.leader() != world_.ranks.rank()) duty.siblings.push_back(stage_one_.owner_of(group.leader()));
+  // The first one of the node sees all of them, and the others see the first one.
+  const std::vector<uint32_t> of_node = plan.groups_of_node();
+  for (const uint32_t group : plan.own_of_node() == 0 ? std::span(of_node) : std::span(of_node).first(1)) {
+    if (group != plan.own) duty.siblings.push_back(stage_one_.owner_of(plan.groups[group].leader()));
   }
   duty.prepare_thread = [this] { place_thread(false); };
   if (settings_.saving.low_priority && stage_one_.free_processors().empty()) {
@@ -111,8 +114,13 @@ void StageTwo::avoid(const std::set<ArenaId>& arenas) {
   if (thread_) thread_->avoid(arenas);
 }
 
-void StageTwo::give_up(uint64_t step) {
-  if (thread_) thread_->give_up(step);
+void StageTwo::note_set(uint64_t step, SetState state) {
+  if (thread_) thread_->note_set(step, state);
+}
+
+bool StageTwo::makes_sets() const {
+  const GroupPlan& plan = stage_one_.plan();
+  return (world_.has_node_level ? plan.own_of_node() : plan.own) == 0;
 }
 
 void StageTwo::cancel() {

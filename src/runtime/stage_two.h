@@ -21,8 +21,13 @@ class StageTwo {
   StageTwo(const Settings& settings, LevelWorld& world, StageOne& stage_one, Levels& levels)
       : settings_(settings), world_(world), stage_one_(stage_one), levels_(levels) {}
 
-  /// Brings this rank and its checkpoint thread together. `may_save` and `report`: as in CheckpointDuty.
-  Status attach(std::function<Status()> may_save, std::function<void(const DrainReport&)> report);
+  struct Callbacks {
+    std::function<Status()> may_save{};
+    std::function<void(uint64_t step)> note_published{};
+    std::function<void(const DrainReport&)> report{};
+  };
+  /// Brings this rank and its checkpoint thread together; which calls these, as CheckpointDuty says.
+  Status attach(Callbacks callbacks);
   /// `before`: what has failed already, and is returned. A thread does not begin then.
   Status start(Status before);
   /// On each thread beside the program, before it works: where it is to be, and, unless somebody may wait for it, out
@@ -30,10 +35,12 @@ class StageTwo {
   void place_thread(bool out_of_way) const;
 
   bool leads_group() const { return thread_ != nullptr; }
+  /// Whether the own group makes the sets of what is saved to its store.
+  bool makes_sets() const;
   // As of CheckpointThread, if it is here
   void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
   void avoid(const std::set<ArenaId>& arenas);
-  void give_up(uint64_t step);
+  void note_set(uint64_t step, SetState state);
   void cancel();
 
   /// Ends when all snapshots are dealt with; after `end` what is being written is given up.

@@ -278,19 +278,33 @@ std::optional<PartName> PartName::parse(std::string_view file_name, Kind kind) {
   return check_job_name(name.set.job).ok() ? std::optional(std::move(name)) : std::nullopt;
 }
 
-Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind) {
+bool ListedParts::has(const PartName& part) const {
+  return std::binary_search(delivered.begin(), delivered.end(), part);
+}
+
+bool ListedParts::has_all_of(const PartName& part) const {
+  const std::vector<PartName> names = names_of_all(part.run, part.set, part.count);
+  return std::includes(delivered.begin(), delivered.end(), names.begin(), names.end());
+}
+
+Result<ListedParts> list_all_parts(const Store& store) {
   Result<std::vector<DirectoryEntry>> entries = store.backend().list(parts_path(store));
-  if (!entries.ok()) {
-    if (entries.status().code() == StatusCode::not_found) return std::vector<PartName>{};
-    return entries.status();
-  }
-  std::vector<PartName> names;
+  if (entries.status().code() == StatusCode::not_found) return ListedParts();
+  VARVE_TRY(entries.status());
+  ListedParts parts;
   for (const DirectoryEntry& entry : *entries) {
     if (entry.is_directory) continue;
-    if (std::optional<PartName> name = PartName::parse(entry.name, kind)) names.push_back(std::move(*name));
+    if (auto delivered = PartName::parse(entry.name)) parts.delivered.push_back(std::move(*delivered));
+    if (auto failed = PartName::parse(entry.name, PartName::Kind::failed)) parts.failed.push_back(std::move(*failed));
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  std::sort(parts.delivered.begin(), parts.delivered.end());
+  std::sort(parts.failed.begin(), parts.failed.end());
+  return parts;
+}
+
+Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind) {
+  VARVE_ASSIGN(ListedParts parts, list_all_parts(store));
+  return kind == PartName::Kind::delivered ? std::move(parts.delivered) : std::move(parts.failed);
 }
 
 Result<SetRecord> read_part(const Store& store, const PartName& name) {
@@ -327,28 +341,35 @@ Status remove_failure(const Store& store, const PartName& name) {
 }
 
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
-                               IfExists if_exists) {
+                               IfExists if_exists, PartNames part_names) {
   VARVE_TRY(check_job_name(name.job));
   if (count == 0 || count > kPartCountMax) return Status::invalid_argument("a set has at least one part");
   const Catalog catalog(store);
   const std::vector<PartName> names = names_of_all(run, name, count);
   // A look first: every writer tries, and all but the last come too early.
-  VARVE_ASSIGN(const std::vector<PartName> there, list_parts(store));
-  if (!std::includes(there.begin(), there.end(), names.begin(), names.end())) return not_all_there(store, name);
+  const PartName first = names.front();
+  VARVE_ASSIGN(const ListedParts there, list_all_parts(store));
+  if (!there.has_all_of(first)) return not_all_there(store, name);
 
   VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
   VARVE_ASSIGN(std::vector<SetRecord> parts, read_parts(store, names));
   VARVE_ASSIGN(SetRecord set, compose(name, parts));
   VARVE_TRY(lease->prepare(set));
   // From here on prunes see in the lease what the set needs; until now they have seen it in the parts, if these are
-  // still there. Were one gone, so could be its data: another writer may have made the set, and somebody dropped it.
-  VARVE_ASSIGN(parts, read_parts(store, names));
-  if (!is_made_of_all(set, parts)) return not_all_there(store, name);
+  // still there. Were one gone, so could be its data: another writer may have made the set, and somebody dropped it. A
+  // part of the same name may be another one by now, unless names are used once.
+  if (part_names == PartNames::used_once) {
+    VARVE_ASSIGN(const ListedParts still_there, list_all_parts(store));
+    if (!still_there.has_all_of(first)) return not_all_there(store, name);
+  } else {
+    VARVE_ASSIGN(parts, read_parts(store, names));
+    if (!is_made_of_all(set, parts)) return not_all_there(store, name);
+  }
   const Status committed = lease->commit_prepared(name, if_exists);
   if (committed.code() == StatusCode::already_exists) {
-    const Result<SetRecord> first = Catalog(store).read(name);
+    const Result<SetRecord> earlier = Catalog(store).read(name);
     // The writer that was first may have been killed before it removed the parts.
-    if (first.ok() && is_made_of_all(*first, parts)) {
+    if (earlier.ok() && is_made_of_all(*earlier, parts)) {
       remove_parts(store, names).ignore("the next attempt, prune or drop removes them");
     }
     return committed;

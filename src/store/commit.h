@@ -130,6 +130,14 @@ inline constexpr uint32_t kPartCountMax = 1'000'000;
 inline std::string parts_path(const Store& store) { return join_path(store.path(), "parts"); }
 /// The parts that lie in the store, sorted; or, with Kind::failed, those that will not come.
 Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind = PartName::Kind::delivered);
+/// All that lies there, each sorted.
+struct ListedParts {
+  std::vector<PartName> delivered, failed;
+  bool has(const PartName& part) const;
+  /// The others of its set as well.
+  bool has_all_of(const PartName& part) const;
+};
+Result<ListedParts> list_all_parts(const Store& store);
 /// The record of a part: that of a set which has only the part's groups. not_found if it is not there (any more).
 Result<SetRecord> read_part(const Store& store, const PartName& name);
 /// Makes a part disappear; OK if it is gone already. Not durable until the parts' folder is synced.
@@ -143,14 +151,17 @@ Status read_failure(const Store& store, const PartName& name);
 /// Takes back what publish_failure() told; OK if it is gone already.
 Status remove_failure(const Store& store, const PartName& name);
 
+/// Whether a part that was taken back may be published once more under its name.
+enum class PartNames : uint8_t { reused, used_once };
+
 /// Makes a set of its `count` parts, durably, and removes them; returns its record. Any number of writers may try at
-/// the same time: one of them succeeds.
+/// the same time: one of them succeeds. Where names are used once, each part is read once.
 ///
 /// not_found: not all parts are there (yet). already_exists: the set is there; if it was made of these very parts,
 /// what is left of them is gone now. invalid_argument: the parts were not saved with the same options. busy: a prune
 /// took this writer for dead; try again.
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
-                               IfExists if_exists = IfExists::refuse);
+                               IfExists if_exists = IfExists::refuse, PartNames part_names = PartNames::reused);
 
 /// Completes the sets of `job` of which all parts are there, but whose writers were killed before they could. Returns
 /// those that appeared. One that fails does not keep the others; the first failure is returned if nothing appeared.
