@@ -46,8 +46,8 @@ class HeldRecord {
   virtual Status rewrite(ByteSpan contents) = 0;
   /// The commit: the record is from now on the object `name`, at one blow, and no record any more, at the latest when
   /// this is destroyed. Of this and a removal of the record, one alone happens. already_exists: there is such an
-  /// object, and it is to be refused. not_found: the record was removed. The new name is durable once its folder is
-  /// settled.
+  /// object, and it is to be refused. not_found: the record was removed. The folder is made if it is not there. The new
+  /// name is durable once its folder is settled, and, if that may be new, the one above.
   virtual Status become(const std::string& name, IfExists if_exists) = 0;
 };
 

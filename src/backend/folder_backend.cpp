@@ -110,9 +110,9 @@ class FileRecord final : public HeldRecord {
   Status become(const std::string& name, IfExists if_exists) override {
     Status renamed;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      VARVE_TRY(make_folder_durably(folder_, parent_path(name)));
+      if (attempt > 0) VARVE_TRY(make_folder_durably(folder_, parent_path(name)));
       renamed = if_exists == IfExists::replace ? fs_.rename(name_, name) : fs_.rename_no_replace(name_, name);
-      // Missing is either the record, or the folder: somebody may have tidied that away just now, as it was empty.
+      // Missing is either the record, or the folder: nobody has made it yet, or somebody has tidied it away just now.
       if (renamed.code() != StatusCode::not_found || !fs_.stat(name_).ok()) break;
     }
     return renamed;

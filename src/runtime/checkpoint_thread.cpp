@@ -249,8 +249,10 @@ Result<SetRecord> CheckpointThread::save_at_its_pace(uint64_t step, const Checkp
 
 Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels, DrainReport& report) {
   const SetName name = duty_.group.set_of(step);
-  if (duty_.may_save && duty_.group.makes_sets()) VARVE_TRY(duty_.may_save());
-  if (duty_.policy_for(step) == IfExists::refuse &&
+  // Without the group that asks, what the others save becomes no set.
+  const bool asks = duty_.group.makes_sets();
+  if (asks && duty_.may_save) VARVE_TRY(duty_.may_save());
+  if (asks && duty_.policy_for(step) == IfExists::refuse &&
       Catalog(store_).read(name).status().code() != StatusCode::not_found) {
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");

@@ -152,9 +152,9 @@ Status WriterLease::publish_part(const PartName& name, const SetRecord& record) 
   if (published.code() == StatusCode::not_found) return lost_status(name.set);
   VARVE_TRY(published);
   committed_ = true;
-  return store_.backend()
-      .settle(parts_path(store_))
-      .with_context("a part of a set was published, but might not survive a power cut");
+  Status durable = store_.backend().settle(parts_path(store_));
+  if (durable.ok()) durable = store_.make_folders_durable();
+  return durable.with_context("a part of a set was published, but might not survive a power cut");
 }
 
 namespace {

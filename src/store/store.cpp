@@ -105,6 +105,14 @@ Status Store::make_durable() const {
   return {};
 }
 
+Status Store::make_folders_durable() const {
+  const MutexLock lock(durable_mutex_);
+  if (has_durable_folders_) return {};
+  VARVE_TRY(backend_->settle(path_));
+  has_durable_folders_ = true;
+  return {};
+}
+
 Result<std::unique_ptr<Store>> Store::open(FileSystem& fs, const std::string& path, ChunkLookup* chunks,
                                            ArenaSpread spread) {
   auto backend = std::make_unique<FolderBackend>(fs, path);

@@ -68,6 +68,8 @@ class Store {
   /// Makes the store's own name and its header's durable, once: who made it may have been killed before that. For who
   /// writes.
   Status make_durable() const;
+  /// Makes the names of its folders durable, once: for who has put something into one that may be new.
+  Status make_folders_durable() const;
 
   /// What has its objects.
   Backend& backend() const { return *backend_; }
@@ -117,6 +119,7 @@ class Store {
 
   mutable Mutex durable_mutex_;
   mutable bool is_durable_ VARVE_GUARDED_BY(durable_mutex_) = false;
+  mutable bool has_durable_folders_ VARVE_GUARDED_BY(durable_mutex_) = false;
   mutable ArenaCache arenas_;
   mutable ArenaDirectory directory_;
 };
