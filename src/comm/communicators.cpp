@@ -355,8 +355,7 @@ class SubsetCommunicator final : public Communicator {
   Status reduce(std::span<uint64_t> values, Choose choose) {
     const ByteSpan mine = std::as_bytes(values);
     const auto choose_each = [&](ByteVector& chosen, const ByteVector& others) -> Status {
-      if (others.size() != chosen.size())
-        return Status::invalid_argument("the ranks give different numbers of values");
+      if (others.size() != chosen.size()) return Status::invalid_argument("the ranks give different numbers of values");
       for (size_t at = 0; at < chosen.size(); at += sizeof(uint64_t)) {
         uint64_t a, b;
         std::memcpy(&a, chosen.data() + at, sizeof a);

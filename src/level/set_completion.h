@@ -99,10 +99,10 @@ class GroupSiblings {
   std::vector<ControlBlock> leaders_;
 };
 
-/// What a rank knows of the job's sets on all nodes. Where several groups save, to one store or each node to its own, no
-/// rank sees by itself whether a set is complete, or never will be: each tells how far its own group is, as some numbers
-/// that travel with whatever the ranks agree on anyway. What is known may lag behind what is, never lead. Thread-safe:
-/// the program's thread tells and learns, the checkpoint thread notes and asks.
+/// What a rank knows of the job's sets on all nodes. Where several groups save, to one store or each node to its own,
+/// no rank sees by itself whether a set is complete, or never will be: each tells how far its own group is, as some
+/// numbers that travel with whatever the ranks agree on anyway. What is known may lag behind what is, never lead.
+/// Thread-safe: the program's thread tells and learns, the checkpoint thread notes and asks.
 class JobSets {
  public:
   /// So many of the newest sets are told of. What is older and still unknown counts as not complete.

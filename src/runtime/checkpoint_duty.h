@@ -59,9 +59,9 @@ struct CheckpointDuty {
   std::function<IfExists(uint64_t step)> policy_for;
   /// Asked before a part is saved, and before its set is made, by the group that makes it.
   std::function<Status()> may_save;
-  std::function<void()> prepare_thread;            ///< run first on the thread: its place
-  std::function<void()> get_out_of_way;            ///< on a thread that has time: low priority. None: never
-  std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+  std::function<void()> prepare_thread;               ///< run first on the thread: its place
+  std::function<void()> get_out_of_way;               ///< on a thread that has time: low priority. None: never
+  std::function<void(const DrainReport&)> report;     ///< called on the thread after each checkpoint
   std::function<void(uint64_t step)> note_published;  ///< called on the thread: the group's part of the set is there
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
   /// nobody had a snapshot, with the next one.

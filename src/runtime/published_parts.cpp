@@ -54,8 +54,7 @@ std::optional<Status> PublishedParts::outcome_of(Part& part) {
   const SetState state = notes_.state_of(step);
   if (state == SetState::complete) return Status();
   // First this, then the look: what another one has completed is there then.
-  const bool hopeless =
-      state == SetState::given_up || progress_.cancelled() || siblings_->any_is_done_with(step);
+  const bool hopeless = state == SetState::given_up || progress_.cancelled() || siblings_->any_is_done_with(step);
   const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;
   if (!hopeless && !too_late && !is_look_due(part, state)) return std::nullopt;
   if (makes_sets && duty_.may_save) {

@@ -432,9 +432,8 @@ Status ChunkIndex::share_held(bool goes_on) {
   if (!merges) return {};
   VARVE_ASSIGN(const std::vector<ArenaId> all, store_.list_arenas());
   const std::set<ArenaId> present(all.begin(), all.end());
-  return at_all_places([&](uint32_t, IndexFolder& folder) {
-    return folder.runs().merge_wanted() ? folder.merge(&present) : Status();
-  });
+  return at_all_places(
+      [&](uint32_t, IndexFolder& folder) { return folder.runs().merge_wanted() ? folder.merge(&present) : Status(); });
 }
 
 void ChunkIndex::find_held(uint64_t prefix, std::vector<ChunkCandidate>& candidates) const {
@@ -443,8 +442,8 @@ void ChunkIndex::find_held(uint64_t prefix, std::vector<ChunkCandidate>& candida
     candidates.push_back({held_arenas_[at->arena], at->pack, at->chunk});
 }
 
-Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries,
-                         const Wanted* wanted, bool looks_in) {
+Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries, const Wanted* wanted,
+                         bool looks_in) {
   if (arenas.empty() || folders_.empty()) return {};
   std::sort(entries.begin(), entries.end());
   const ArenaSpread& spread = store_.spread();
@@ -460,8 +459,7 @@ Status ChunkIndex::write(const std::vector<ArenaId>& arenas, std::vector<ChunkIn
 }
 
 Status ChunkIndex::write_to(uint32_t place, const std::vector<ArenaId>& arenas,
-                            std::span<const ChunkIndexEntry> entries, const std::set<ArenaId>* wanted,
-                            bool looks_in) {
+                            std::span<const ChunkIndexEntry> entries, const std::set<ArenaId>* wanted, bool looks_in) {
   constexpr uint32_t kUnwanted = UINT32_MAX;
   std::vector<ArenaId> table;
   std::vector<uint32_t> ordinals;

@@ -81,8 +81,8 @@ class IndexFolder final : public ChunkLookup {
   /// `path` need not be there. `fs` outlives it.
   IndexFolder(Backend& backend, std::string path, const UniqueId& store, Options options);
 
-  /// Looks which runs there are, or so many of them: before the store's arenas are listed, so that a run that names none of these names
-  /// arenas that are gone, and not some that have just come.
+  /// Looks which runs there are, or so many of them: before the store's arenas are listed, so that a run that names
+  /// none of these names arenas that are gone, and not some that have just come.
   Status list(size_t count_max = SIZE_MAX);
   /// Opens what was listed. Removes runs that are damaged or unreadable, that name only arenas that are gone, and those
   /// of a store that had fewer places. `present`: the arenas that there are; null: that is not known here.
