@@ -30,8 +30,8 @@ struct DrainReport {
   double end_seconds = 0;        ///< the set was complete
   double drain_seconds = 0;      ///< at work
   double processor_seconds = 0;  ///< used by the thread and its workers
-  WorkTimes times{};              ///< what they did meanwhile
-  EffortOutcome effort{};         ///< how hard was compressed; nothing where that is not left to us
+  WorkTimes times{};             ///< what they did meanwhile
+  EffortOutcome effort{};        ///< how hard was compressed; nothing where that is not left to us
 };
 
 /// A group among those of its run that save to one store.
@@ -65,9 +65,9 @@ struct CheckpointDuty {
   std::function<IfExists(uint64_t step)> policy_for;
   /// Asked before a part is saved, and before its set is made, by the group that makes it.
   std::function<Status()> may_save;
-  std::function<void()> prepare_thread;            ///< run first on the thread: its place
-  std::function<void()> get_out_of_way;            ///< on a thread that has time: low priority. None: never
-  std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+  std::function<void()> prepare_thread;               ///< run first on the thread: its place
+  std::function<void()> get_out_of_way;               ///< on a thread that has time: low priority. None: never
+  std::function<void(const DrainReport&)> report;     ///< called on the thread after each checkpoint
   std::function<void(uint64_t step)> note_published;  ///< called on the thread: the group's part of the set is there
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
   /// nobody had a snapshot, with the next one.

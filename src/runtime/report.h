@@ -60,8 +60,8 @@ struct DrainCost {
   double seconds_to_persistent = 0;  ///< from the begin of checkpoint() until complete in the store
   double seconds = 0;                ///< at work
   double processor_seconds = 0;      ///< and used so much of the processors
-  WorkTimes times{};                   ///< what its threads did
-  EffortOutcome effort{};              ///< how hard was compressed, where that is left to us
+  WorkTimes times{};                 ///< what its threads did
+  EffortOutcome effort{};            ///< how hard was compressed, where that is left to us
 };
 
 /// How hard the persistent checkpoints were compressed, where that is left to us.

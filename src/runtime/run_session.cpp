@@ -110,10 +110,9 @@ Status RunSession::start(const SessionEnvironment& environment) {
 }
 
 Status RunSession::start_stage_two() {
-  const Status attached =
-      stage_two_.attach({.may_save = lease_.guard(),
-                         .note_published = [this](uint64_t step) { sets_.note_published(step); },
-                         .report = [this](const DrainReport& report) { note_drained(report); }});
+  const Status attached = stage_two_.attach({.may_save = lease_.guard(),
+                                             .note_published = [this](uint64_t step) { sets_.note_published(step); },
+                                             .report = [this](const DrainReport& report) { note_drained(report); }});
   VARVE_TRY(agree(*ranks_, attached));
   return agree(*ranks_, stage_two_.start(levels_.start()));
 }
