@@ -147,7 +147,7 @@ struct SessionOptions {
   std::optional<std::string> job{};          ///< default: the program's name
   /// Ranks that share a checkpoint thread: "rank", "socket", "node" (default) or a number.
   std::optional<std::string> group{};
-  std::optional<std::string> effort{};     ///< "fast", "balanced" (default) or "best"
+  std::optional<std::string> effort{};     ///< "auto" (default), "fast", "balanced" or "best"
   std::optional<std::string> codec{};      ///< a codec chain in place of an effort
   std::optional<std::string> scheme{};     ///< default "aware"
   std::optional<uint32_t> threads{};       ///< working for each group's checkpoint thread; default: one a rank

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <vector>
 
-#include "core/clock.h"
 #include "core/guarded.h"
 #include "core/sync.h"
+#include "core/work_meter.h"
 
 namespace varve {
 
@@ -14,8 +14,8 @@ ThreadPool::ThreadPool(size_t thread_count) {
   if (thread_count == 0) thread_count = processor_count();
   threads_.reserve(thread_count);
   while (threads_.size() < thread_count) {
-    Result<Thread> started = start_thread([this, meter = ProcessorMeter::current()] {
-      const ProcessorMeter::Scope metered(meter);
+    Result<Thread> started = start_thread([this, meter = WorkMeter::current()] {
+      const WorkMeter::Scope metered(meter);
       serve();
     });
     if (!started.ok()) break;  // the user's limit of processes is reached: the threads that there are do the work
@@ -71,8 +71,8 @@ Status parallel_for(size_t count, size_t thread_count, const std::function<Statu
   };
   std::vector<Thread> threads;
   for (size_t i = 1; i < std::min(thread_count, count); ++i) {
-    Result<Thread> started = start_thread([&work, meter = ProcessorMeter::current()] {
-      const ProcessorMeter::Scope metered(meter);
+    Result<Thread> started = start_thread([&work, meter = WorkMeter::current()] {
+      const WorkMeter::Scope metered(meter);
       work();
     });
     if (!started.ok()) break;  // the system refuses more: those that there are do it all

@@ -1,6 +1,7 @@
 #include "engine/group_saver.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
@@ -8,6 +9,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/work_meter.h"
+#include "engine/effort_pace.h"
 #include "engine/group_streams.h"
 #include "engine/pack_builder.h"
 #include "format/tree.h"
@@ -149,8 +152,12 @@ class PackWriter {
         encoding_max_(std::clamp<uint64_t>(context.group_memory_bytes / 4 / (3 * context.options.pack_bytes), 1,
                                            context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
-    for (const std::string& key : class_keys)
-      encoders_.push_back(make_encoder(context.options.codec, contents_of_class(key)));
+    for (const std::string& key : class_keys) {
+      const PackContents contents = contents_of_class(key);
+      ClassEncoders& encoders = encoders_.emplace_back();
+      encoders[0] = make_encoder(context.options.codec, contents);
+      if (context.options.pace != nullptr) encoders[1] = make_encoder({.effort = Effort::fast, .chain = {}}, contents);
+    }
   }
 
   /// Says where the chunk lies then; `class_bytes_left`: what its class has yet to place, with it.
@@ -161,7 +168,8 @@ class PackWriter {
       building_ = packs_.add();
       builder_.expect(class_bytes_left);
     }
-    const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score);
+    const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score,
+                                         /*stays=*/!chunk.viewed.empty());
     class_id_ = stream.class_id;
     return Reference{building_, offset, chunk.bytes};
   }
@@ -176,32 +184,56 @@ class PackWriter {
   std::vector<ChunkIndexEntry> take_entries() { return std::move(entries_); }
 
  private:
+  /// By PackEffort: as was asked for, fast.
+  using ClassEncoders = std::array<std::shared_ptr<Encoder>, 2>;
   struct EncodingPack {
     std::shared_ptr<PendingPack> pack;
-    Task<Result<EncodedBytes>> task;
+    std::optional<Task<Result<EncodedBytes>>> task;  ///< none: it is stored as it is
   };
+
+  PackEffort effort_for(const PendingPack& pack) const {
+    if (context_.options.codec.stores()) return PackEffort::none;
+    EffortPace* const pace = context_.options.pace;
+    return pace == nullptr ? PackEffort::asked : pace->choose(pack.meta.class_key, pack.bytes().size());
+  }
+
+  static Result<EncodedBytes> encode(const PendingPack& pack, PackEffort effort, Encoder& encoder, EffortPace* pace) {
+    const WorkMeter::Timer timer(WorkKind::encode, pack.bytes().size());
+    const int64_t begin = pace == nullptr ? 0 : thread_processor_nanoseconds();
+    VARVE_ASSIGN(EncodedBytes encoded, encoder.encode(pack.bytes(), pack.shape));
+    if (pace != nullptr) {
+      pace->note_encoded(pack.meta.class_key, effort, pack.bytes().size(), encoded.recipe.size() + encoded.body.size(),
+                         static_cast<double>(thread_processor_nanoseconds() - begin) * 1e-9);
+    }
+    return encoded;
+  }
 
   Status finish_pack() {
     if (builder_.empty()) return {};
     auto pack = std::make_shared<PendingPack>(builder_.take(class_keys_[class_id_], context_.store.score()));
     packs_.name(building_, {pack->meta.score, arenas_.home(pack->meta.score)});
     while (encoding_.size() >= encoding_max_) VARVE_TRY(append_oldest());
-    Task<Result<EncodedBytes>> task = context_.pool.submit(
-        [pack, stored = context_.options.codec.stores(), encoder = encoders_[class_id_]]() -> Result<EncodedBytes> {
-          if (stored) return EncodedBytes{{std::byte{0}}, {}};  // the raw bytes are the body: no need to copy them
-          return encoder->encode(pack->raw, pack->shape);
-        });
+    const PackEffort effort = effort_for(*pack);
+    std::optional<Task<Result<EncodedBytes>>> task;
+    if (effort != PackEffort::none) {
+      task = context_.pool.submit([pack, effort, encoder = encoders_[class_id_][static_cast<size_t>(effort)],
+                                   pace = context_.options.pace] { return encode(*pack, effort, *encoder, pace); });
+    }
     encoding_.push_back({std::move(pack), std::move(task)});
+    while (!encoding_.empty() && !encoding_.front().task) VARVE_TRY(append_oldest());
     return {};
   }
 
   Status append_oldest() {
     EncodingPack oldest = std::move(encoding_.front());
     encoding_.pop_front();
-    VARVE_ASSIGN(EncodedBytes encoded, oldest.task.wait());
+    EncodedBytes encoded{{std::byte{0}}, {}};  // the recipe of what is stored
+    if (oldest.task) {
+      VARVE_ASSIGN(encoded, oldest.task->wait());
+    }
     PackMeta& meta = oldest.pack->meta;
     meta.recipe = std::move(encoded.recipe);
-    const ByteSpan body = context_.options.codec.stores() ? oldest.pack->raw : encoded.body;
+    const ByteSpan body = oldest.task ? encoded.body : oldest.pack->bytes();
     VARVE_ASSIGN(const SpreadWriter::Place place, arenas_.append_pack(meta, body));
     entries_dropped_ = entries_dropped_ || entries_.size() + meta.chunks.size() > entries_max_;
     if (entries_dropped_) {
@@ -218,7 +250,7 @@ class PackWriter {
   const std::vector<std::string>& class_keys_;
   GroupPacks& packs_;
   SpreadWriter& arenas_;
-  std::vector<std::shared_ptr<Encoder>> encoders_;  ///< of each class
+  std::vector<ClassEncoders> encoders_;  ///< of each class
   PackBuilder builder_;
   uint32_t building_ = 0;  ///< ordinal in packs_ of the pack being built
   uint32_t class_id_ = 0;  ///< its class
@@ -334,6 +366,7 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     }
     class_bytes_left_[stream.class_id] -= chunk.bytes;
   }
+  if (context_.options.pace != nullptr) context_.options.pace->note_placed(raw_bytes);
   context_.progress.advance(raw_bytes);
   return {};
 }
@@ -460,8 +493,9 @@ class TreeWriter {
 
 Result<GroupOutcome> save_group(const SaveContext& context, Source& source, uint32_t ordinal) {
   VARVE_ASSIGN(GroupStreams group, describe_streams(source, context.options, context.progress));
-  SpreadWriter arenas(context.store, context.lease, ordinal,
-                      ArenaWriterOptions{.direct = context.options.direct_io, .buffer_bytes = 1_MiB});
+  SpreadWriter arenas(
+      context.store, context.lease, ordinal,
+      ArenaWriterOptions{.direct = context.options.direct_io, .buffer_bytes = 1_MiB, .buffer_count = 4});
   GroupPacks packs;
   GroupSaver saver(context, source, group, packs, arenas);
   VARVE_TRY(saver.store_chunks());

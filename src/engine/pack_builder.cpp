@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "core/work_meter.h"
+
 namespace varve {
 
 std::pair<size_t, uint64_t> StreamGatherer::locate(const Stream& stream, uint64_t offset) {
@@ -31,6 +33,12 @@ Status StreamGatherer::read(const Stream& stream, uint64_t offset, MutableByteSp
   return {};
 }
 
+ByteSpan StreamGatherer::view(const Stream& stream, uint64_t offset, uint64_t bytes_max) {
+  const auto [index, skip] = locate(stream, offset);
+  const Extent& extent = stream.extents[index];
+  return source_.view(stream.file, extent.offset + skip, std::min(bytes_max, extent.bytes - skip));
+}
+
 Result<uint64_t> StreamGatherer::hole_bytes(const Stream& stream, uint64_t offset) {
   auto [index, skip] = locate(stream, offset);
   const Extent& extent = stream.extents[index];
@@ -49,6 +57,9 @@ std::optional<uint64_t> repeated_pattern(ByteSpan bytes) {
 }  // namespace
 
 void score_batch(ChunkBatch& batch, const ScoreFunction& score) {
+  uint64_t bytes_in_all = 0;
+  for (const BatchChunk& chunk : batch.chunks) bytes_in_all += chunk.bytes;
+  const WorkMeter::Timer timer(WorkKind::score, bytes_in_all);
   std::vector<BatchChunk*> chunks;
   std::vector<ByteSpan> inputs;
   for (BatchChunk& chunk : batch.chunks) {
@@ -85,9 +96,18 @@ Status BatchReader::fill(ChunkBatch& batch) {
     const uint64_t remaining = item_->end - item_->begin;
     const size_t want = std::min<uint64_t>(batch.buffer.size() - used, remaining);
     if (want < remaining && want < chunker_.bytes_ahead()) return {};
-    VARVE_TRY(reader_.read(stream, item_->begin, MutableByteSpan(batch.buffer).subspan(used, want)));
     const uint64_t begin_before = item_->begin;
-    cut(batch, used, used + want);
+    if (const ByteSpan viewed = reader_.view(stream, item_->begin, want); viewed.size() == want) {
+      cut(batch, viewed, std::nullopt);
+      used += item_->begin - begin_before;
+      if (item_->begin != item_->end && used + chunker_.bytes_ahead() > batch.buffer.size()) return {};
+      continue;
+    }
+    {
+      const WorkMeter::Timer timer(WorkKind::read, want);
+      VARVE_TRY(reader_.read(stream, item_->begin, MutableByteSpan(batch.buffer).subspan(used, want)));
+    }
+    cut(batch, ByteSpan(batch.buffer).subspan(used, want), used);
     used += item_->begin - begin_before;
     if (item_->begin != item_->end && used + chunker_.bytes_ahead() > batch.buffer.size()) return {};
   }
@@ -111,22 +131,26 @@ Result<bool> BatchReader::take_hole(ChunkBatch& batch) {
   return true;
 }
 
-void BatchReader::cut(ChunkBatch& batch, size_t begin, size_t end) {
+void BatchReader::cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> begin) {
   const ElementType type = streams_[item_->stream].type;
   const size_t ahead_bytes = chunker_.bytes_ahead();
-  while (begin < end) {
+  while (!bytes.empty()) {
     const uint64_t remaining = item_->end - item_->begin;
-    const ByteSpan ahead = ByteSpan(batch.buffer).subspan(begin, end - begin);
-    if (ahead.size() < remaining && ahead.size() < ahead_bytes) return;
-    const size_t bytes = next_chunk_bytes(chunker_, type, ahead, remaining);
+    if (bytes.size() < remaining && bytes.size() < ahead_bytes) return;
+    const size_t cut_bytes = next_chunk_bytes(chunker_, type, bytes, remaining);
     BatchChunk chunk;
     chunk.stream = item_->stream;
     chunk.stream_offset = item_->begin;
-    chunk.bytes = bytes;
-    chunk.buffer_offset = begin;
+    chunk.bytes = cut_bytes;
+    if (begin) {
+      chunk.buffer_offset = *begin;
+      *begin += cut_bytes;
+    } else {
+      chunk.viewed = bytes.first(cut_bytes);
+    }
     batch.chunks.push_back(chunk);
-    item_->begin += bytes;
-    begin += bytes;
+    item_->begin += cut_bytes;
+    bytes = bytes.subspan(cut_bytes);
   }
 }
 
@@ -197,10 +221,11 @@ void FreshChunks::Generation::grow() {
 bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
   if (empty()) return true;
   return stream.class_id == class_id_ && stream.type == pending_.shape.type &&
-         pending_.raw.size() + bytes <= pack_bytes_;
+         pending_.bytes().size() + bytes <= pack_bytes_;
 }
 
-uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score) {
+uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score,
+                          bool stays) {
   if (empty()) {
     class_id_ = stream.class_id;
     pending_.shape.type = stream.type;
@@ -218,10 +243,24 @@ uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan
   const uint64_t array_elements = std::accumulate(run.dims.begin(), run.dims.end(), uint64_t{1}, std::multiplies<>());
   run.whole = run_begin_ == 0 && run_end_ == stream.bytes && run.elements == array_elements;
 
-  const uint64_t offset = pending_.raw.size();
-  pending_.raw.insert(pending_.raw.end(), bytes.begin(), bytes.end());
+  const uint64_t offset = pending_.bytes().size();
+  append(bytes, stays);
   pending_.meta.chunks.push_back({static_cast<uint32_t>(bytes.size()), score});
   return offset;
+}
+
+void PackBuilder::append(ByteSpan bytes, bool stays) {
+  const ByteSpan before = pending_.bytes();
+  if (stays && (before.empty() || (pending_.raw.empty() && before.data() + before.size() == bytes.data()))) {
+    pending_.viewed = {before.empty() ? bytes.data() : before.data(), before.size() + bytes.size()};
+    return;
+  }
+  if (pending_.raw.empty()) {
+    pending_.raw.reserve(std::max<size_t>(bytes_expected_, before.size() + bytes.size()));
+    pending_.raw.assign(before.begin(), before.end());
+    pending_.viewed = {};
+  }
+  pending_.raw.insert(pending_.raw.end(), bytes.begin(), bytes.end());
 }
 
 PendingPack PackBuilder::take(const std::string& class_key, const ScoreFunction& score) {

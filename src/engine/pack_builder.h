@@ -23,6 +23,8 @@ class StreamGatherer {
 
   /// Fills `into` with the stream's bytes from `offset`.
   Status read(const Stream& stream, uint64_t offset, MutableByteSpan into);
+  /// As many of the stream's bytes from `offset` as are together in memory (Source::view()), at most `bytes_max`.
+  ByteSpan view(const Stream& stream, uint64_t offset, uint64_t bytes_max);
 
   /// How many bytes from `offset` of the stream are a hole of its (sparse) file; 0 if there are data.
   Result<uint64_t> hole_bytes(const Stream& stream, uint64_t offset);
@@ -43,7 +45,8 @@ struct BatchChunk {
   uint32_t stream = 0;
   uint64_t stream_offset = 0;
   uint64_t bytes = 0;
-  size_t buffer_offset = 0;  ///< where its bytes are, unless it is a hole
+  size_t buffer_offset = 0;  ///< where its bytes are, unless it is a hole or viewed
+  ByteSpan viewed;           ///< where they are in the source's own memory; empty: they were read
   /// The eight bytes that it consists of, over and over; set for holes by the reader, for constant chunks by
   /// score_batch().
   std::optional<uint64_t> pattern;
@@ -56,7 +59,7 @@ struct ChunkBatch {
   Buffer buffer;
   std::vector<BatchChunk> chunks;
   ByteSpan bytes_of(const BatchChunk& chunk) const {
-    return ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes);
+    return chunk.viewed.empty() ? ByteSpan(buffer).subspan(chunk.buffer_offset, chunk.bytes) : chunk.viewed;
   }
 };
 
@@ -84,7 +87,9 @@ class BatchReader {
 
  private:
   Result<bool> take_hole(ChunkBatch& batch);
-  void cut(ChunkBatch& batch, size_t begin, size_t end);
+  /// Cuts chunks off `bytes`, which come next in the item's stream and were read to `begin` of the buffer, or are
+  /// viewed.
+  void cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> begin);
 
   const std::vector<Stream>& streams_;
   const std::vector<SourceFile>& files_;
@@ -138,7 +143,11 @@ class FreshChunks {
 
 /// New chunks on their way into one pack, as they are handed to a codec chain.
 struct PendingPack {
-  ByteVector raw;
+  /// Its bytes, wherever they are.
+  ByteSpan bytes() const { return viewed.empty() ? ByteSpan(raw) : viewed; }
+
+  ByteVector raw;   ///< copied, or
+  ByteSpan viewed;  ///< in the source's own memory, all together
   PackShape shape;
   PackMeta meta;  ///< without the recipe
 };
@@ -150,16 +159,20 @@ class PackBuilder {
 
   bool empty() const { return pending_.meta.chunks.empty(); }
   /// Has room ready for a pack of which no more than so many bytes will come.
-  void expect(uint64_t bytes) { pending_.raw.reserve(std::min(pack_bytes_, bytes)); }
+  void expect(uint64_t bytes) { bytes_expected_ = std::min(pack_bytes_, bytes); }
   /// Whether a chunk of this stream may join what is there.
   bool accepts(const Stream& stream, uint64_t bytes) const;
-  /// Adds a chunk; returns its offset in the pack.
-  uint64_t add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score);
+  /// Adds a chunk; returns its offset in the pack. `stays`: its bytes are where they are until the pack is written, and
+  /// are copied only where they do not follow the last ones.
+  uint64_t add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score, bool stays = false);
   /// The pack, with its score; the builder is then empty.
   PendingPack take(const std::string& class_key, const ScoreFunction& score);
 
  private:
+  void append(ByteSpan bytes, bool stays);
+
   const uint64_t pack_bytes_;
+  uint64_t bytes_expected_ = 0;
   PendingPack pending_;
   uint32_t class_id_ = 0;
   const Stream* last_stream_ = nullptr;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/file_system.h"
@@ -246,7 +247,7 @@ TEST_F(Packing, JoinsNeighboursIntoRunsAndKnowsWholeArrays) {
   EXPECT_EQ(pack.shape.runs[1].elements, 50u);
   EXPECT_FALSE(pack.shape.runs[1].whole);
   EXPECT_EQ(pack.shape.runs[2].elements, 50u);
-  EXPECT_EQ(pack.raw.size(), 2400u);
+  EXPECT_EQ(pack.bytes().size(), 2400u);
   EXPECT_EQ(pack.meta.chunks.size(), 4u);
   EXPECT_EQ(pack.meta.score, pack_score(score, pack.meta.chunks));
   EXPECT_EQ(pack.meta.class_key, "key");
@@ -263,6 +264,33 @@ TEST_F(Packing, TakesOneClassAndTypeUpToItsSize) {
   Stream other_type = stream(1, 1000);
   other_type.type.order = ByteOrder::big;
   EXPECT_FALSE(builder.accepts(other_type, 8));
+}
+
+TEST_F(Packing, CopiesWhatStaysWhereItIsOnlyIfItIsNotTogether) {
+  PackBuilder builder(1_MiB);
+  const Stream from = stream(1, 300);
+  const ByteVector memory = test::random_bytes(2400, 1);
+  const auto add_at = [&](uint64_t offset, bool stays) {
+    const ByteSpan bytes = ByteSpan(memory).subspan(offset, 800);
+    return builder.add(from, offset, bytes, score(bytes), stays);
+  };
+  EXPECT_EQ(add_at(0, true), 0u);
+  EXPECT_EQ(add_at(800, true), 800u);
+  const PendingPack together = builder.take("key", score);
+  EXPECT_EQ(together.bytes().data(), memory.data());
+  EXPECT_EQ(together.bytes().size(), 1600u);
+
+  for (const bool last_stays : {true, false}) {
+    EXPECT_EQ(add_at(0, true), 0u);
+    EXPECT_EQ(add_at(1600, last_stays), 800u) << "something between them was known";
+    const PendingPack apart = builder.take("key", score);
+    ByteVector wanted(memory.begin(), memory.begin() + 800);
+    wanted.insert(wanted.end(), memory.begin() + 1600, memory.end());
+    EXPECT_TRUE(std::ranges::equal(apart.bytes(), wanted));
+  }
+  EXPECT_EQ(add_at(0, false), 0u);
+  EXPECT_EQ(add_at(800, true), 800u);
+  EXPECT_TRUE(std::ranges::equal(builder.take("key", score).bytes(), ByteSpan(memory).first(1600)));
 }
 
 TEST_F(Packing, BeginsANewRunWithANewPack) {

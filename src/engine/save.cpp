@@ -13,6 +13,7 @@
 #include "core/bytes.h"
 #include "core/sync.h"
 #include "core/thread_pool.h"
+#include "core/work_meter.h"
 #include "engine/group_saver.h"
 #include "engine/scheme.h"
 #include "engine/source.h"
@@ -195,7 +196,10 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
   std::vector<ChunkIndexEntry> entries;
   for (GroupOutcome& outcome : outcomes) add_outcome(report, outcome, arenas, entries);
   report.record.created_s = calendar_seconds();
-  VARVE_TRY(publish(*lease, report.record));
+  {
+    const WorkMeter::Timer timer(WorkKind::sync, 0);
+    VARVE_TRY(publish(*lease, report.record));
+  }
   Status indexed = known.add(arenas, std::move(entries));
   if (indexed.ok()) indexed = of_this_save.share();
   if (!indexed.ok()) {

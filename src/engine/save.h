@@ -53,6 +53,8 @@ struct RunOfSet {
   uint64_t run_ranks = 0;            ///< SetRecord::run_ranks
 };
 
+class EffortPace;
+
 struct SaveOptions {
   std::string job;               ///< empty: the name of the folder that holds the saved one
   std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
@@ -61,6 +63,7 @@ struct SaveOptions {
   Scheme scheme = Scheme::aware;
   uint64_t block_bytes = 64_KiB;  ///< for the block schemes; rounded up to whole chunks
   CodecPolicy codec;
+  EffortPace* pace = nullptr;  ///< chooses how much of `codec` each pack gets; outlives the save. None: all of it
   ChunkerOptions chunker;
   uint64_t pack_bytes = 1_MiB;  ///< raw bytes of a pack
   TreeLimits tree;

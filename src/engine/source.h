@@ -48,6 +48,12 @@ class Source {
   virtual Result<std::vector<Layout>> layouts(ProgressSink& progress) = 0;
   /// Fills `into` with the bytes of a regular file from `offset`. busy if the file is shorter than files() says.
   virtual Status read(uint32_t file, uint64_t offset, MutableByteSpan into) = 0;
+  /// As many of the `bytes_max` bytes from `offset` on as lie together in memory and stay there, as they are, until the
+  /// source's end: those need not be read. Nobody changes them meanwhile. None: they are to be read.
+  virtual ByteSpan view(uint32_t file, uint64_t offset, uint64_t bytes_max) {
+    static_cast<void>(file), static_cast<void>(offset), static_cast<void>(bytes_max);
+    return {};
+  }
   /// How many of the `bytes_max` bytes from `offset` on are a hole, which reads as zeros; 0 if there are data. Asked of
   /// sparse files only.
   virtual Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) = 0;

@@ -155,5 +155,18 @@ TEST(DrainPace, HasTimeOnlyAfterACheckpointThatWasWrittenEarly) {
   EXPECT_FALSE(pace.begin(160)) << "the next one came before it was written";
 }
 
+TEST(DrainPace, SparesAShareOfTheIntervalTheFirstOfWhichBeginsWithTheProgram) {
+  DrainPace pace(/*now=*/100);
+  pace.begin(108);
+  EXPECT_DOUBLE_EQ(pace.spare_until(/*has_processors=*/false), 108 + 2);
+  EXPECT_DOUBLE_EQ(pace.spare_until(/*has_processors=*/true), 108 + 6);
+  pace.end(109);
+  EXPECT_TRUE(pace.begin(120));
+  EXPECT_DOUBLE_EQ(pace.spare_until(false), 120 + 6) << "low priority gave way";
+  pace.end(127);
+  EXPECT_FALSE(pace.begin(132));
+  EXPECT_DOUBLE_EQ(pace.spare_until(false), 132 + 3);
+}
+
 }  // namespace
 }  // namespace varve

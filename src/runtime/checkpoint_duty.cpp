@@ -4,15 +4,24 @@
 
 namespace varve {
 
+namespace {
+/// Of the time between two checkpoints. At low priority it takes longer, which is what it is for.
+constexpr double kLittle = 0.25, kHalf = 0.5, kMost = 0.75;
+}  // namespace
+
 bool DrainPace::begin(double begin_seconds) {
-  // At low priority it takes longer, which is what it is for.
-  constexpr double kLittle = 0.25, kHalf = 0.5;
   if (last_begin_) {
     const double between = begin_seconds - *last_begin_, taken = last_end_ - *last_begin_;
     has_time_ = taken < (has_time_ ? kHalf : kLittle) * between;
   }
+  if (last_begin_) interval_begin_ = *last_begin_;
   last_begin_ = begin_seconds;
   return has_time_;
+}
+
+double DrainPace::spare_until(bool has_processors) const {
+  const double begin = last_begin_.value_or(interval_begin_);
+  return begin + (has_processors ? kMost : has_time_ ? kHalf : kLittle) * (begin - interval_begin_);
 }
 
 void CheckpointNotes::note_begin(uint64_t step, const Begin& begin) {

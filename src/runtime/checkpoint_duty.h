@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "core/sync.h"
+#include "core/work_meter.h"
+#include "engine/effort_pace.h"
 #include "engine/save.h"
 #include "level/level.h"
 #include "level/level_spec.h"
@@ -28,6 +30,8 @@ struct DrainReport {
   double end_seconds = 0;        ///< the set was complete
   double drain_seconds = 0;      ///< at work
   double processor_seconds = 0;  ///< used by the thread and its workers
+  WorkTimes times{};             ///< what they did meanwhile
+  EffortOutcome effort{};        ///< how hard was compressed; nothing where that is not left to us
 };
 
 /// A group among those of its run that save to one store.
@@ -47,6 +51,8 @@ struct SavingGroup {
 struct CheckpointDuty {
   SavingGroup group;
   SaveOptions save;
+  bool adapts_effort = false;       ///< the codecs of `save` are for when there is time
+  bool has_processors = false;      ///< the thread and its workers have processors that the program does not use
   std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
   Retention::Rules retention;       ///< of the store, if this group keeps it for all: the first one there
   double wait_seconds = 0;          ///< at most, for the other groups' parts of a set
@@ -73,14 +79,20 @@ struct CheckpointDuty {
 /// that it starves. One thread at a time.
 class DrainPace {
  public:
+  /// `now`: by the clock, when the program began.
+  explicit DrainPace(double now = 0) : interval_begin_(now) {}
   /// A checkpoint that began then, by the clock, is going to be written. Whether there is time.
   bool begin(double begin_seconds);
+  /// Until when it may take, by the clock, so that the program is left alone for most of the time; where there are
+  /// processors that the program does not use, so that the next one does not wait for it.
+  double spare_until(bool has_processors) const;
   /// It was written.
   void end(double end_seconds) { last_end_ = end_seconds; }
 
  private:
   bool has_time_ = false;
   std::optional<double> last_begin_;
+  double interval_begin_ = 0;  ///< of the one before this one, or of the program
   double last_end_ = 0;
 };
 

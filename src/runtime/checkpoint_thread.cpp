@@ -4,6 +4,7 @@
 
 #include "core/guarded.h"
 #include "core/process.h"
+#include "core/work_meter.h"
 #include "engine/save.h"
 #include "runtime/placement.h"
 
@@ -104,7 +105,9 @@ CheckpointThread::CheckpointThread(const Store& store, CheckpointDuty duty,
       progress_([this](const GroupNews& news) { snapshots_.post(news); }, warnings, clock),
       older_sets_(store, duty_, progress_, warnings),
       published_(store, duty_, notes_, progress_, clock),
-      index_(store, duty_.group.makes_sets() ? ChunkIndex::Upkeep::here : ChunkIndex::Upkeep::others) {}
+      index_(store, duty_.group.makes_sets() ? ChunkIndex::Upkeep::here : ChunkIndex::Upkeep::others),
+      pace_(clock.seconds()),
+      effort_(clock) {}
 
 CheckpointThread::~CheckpointThread() { stop(std::chrono::hours(1)); }
 
@@ -270,17 +273,26 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& 
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = clock_.seconds();
-  ProcessorMeter meter;
-  auto save_metered = [&] {
-    const ProcessorMeter::Scope metered(&meter);
+  WorkMeter meter;
+  auto save_metered = [&]() -> Result<SetRecord> {
+    const WorkMeter::Scope metered(&meter);
     SaveOptions options = duty_.save;
     options.made_by.number = levels.number;
     options.avoided_arenas = notes_.avoided();
-    return save_part(store_, source, duty_.group.part_of(step), options, progress_, &index_);
+    const auto save_it = [&] {
+      return save_part(store_, source, duty_.group.part_of(step), options, progress_, &index_);
+    };
+    if (!duty_.adapts_effort) return save_it();
+    options.pace = &effort_;
+    effort_.begin(report.bytes, options.thread_count, pace_.spare_until(duty_.has_processors));
+    Result<SetRecord> saved = save_it();
+    report.effort = effort_.end();
+    return saved;
   };
   VARVE_ASSIGN(SetRecord part, save_metered());
   report.drain_seconds = clock_.seconds() - begin;
-  report.processor_seconds = meter.seconds();
+  report.processor_seconds = meter.processor_seconds();
+  report.times = meter.times();
   report.stored_bytes = part.stored_bytes();
   return part;
 }

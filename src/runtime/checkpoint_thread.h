@@ -109,6 +109,8 @@ class CheckpointThread {
   }
   void avoid(std::set<ArenaId> arenas) { notes_.avoid(std::move(arenas)); }
   void note_set(uint64_t step, SetState state);
+  /// The program waits for what is being written, or does no more. As often each.
+  void hurry(bool waits) { effort_.hurry(waits); }
   /// Gives up what is being written at the next convenient point.
   void cancel() { progress_.cancel(); }
   /// Ends the thread when no snapshot of all members waits; the others are given back. Members on other nodes must be
@@ -142,6 +144,7 @@ class CheckpointThread {
   PublishedParts published_;
   KeptIndex index_;
   DrainPace pace_;
+  EffortPace effort_;
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   bool ended_ VARVE_GUARDED_BY(mutex_) = false;

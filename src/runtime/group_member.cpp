@@ -45,6 +45,11 @@ Status LocalMember::end_drain(uint64_t step, const Status& outcome) {
   return {};
 }
 
+ByteSpan LocalMember::Image::view(uint64_t offset, uint64_t bytes_max) {
+  // A program that writes to a grid that it has lent is told so by the sums, and is not to trip a codec meanwhile.
+  return reader->has_lent_grids() ? ByteSpan() : reader->view(offset, bytes_max);
+}
+
 Status LocalMember::Image::check_unchanged() {
   // What was copied is nobody's but ours. A lent grid is the program's to read, and its sums tell if it did more.
   if (!reader->has_lent_grids()) return {};
@@ -52,7 +57,7 @@ Status LocalMember::Image::check_unchanged() {
 }
 
 SnapshotSource::SnapshotSource(std::vector<Part> parts, int64_t time_s, const std::optional<SetOrigin>& origin)
-    : parts_(std::move(parts)) {
+    : parts_(std::move(parts)), touched_parts_(parts_.size()) {
   if (origin) {
     origin_ = origin->text();
     first_image_ = 1;
@@ -82,13 +87,37 @@ Result<std::vector<Layout>> SnapshotSource::layouts(ProgressSink&) {
 }
 
 Status SnapshotSource::read(uint32_t file, uint64_t offset, MutableByteSpan into) {
-  if (file >= first_image_) return parts_[file - first_image_].image->read(offset, into);
+  if (file >= first_image_) return touch(file, into.size()).read(offset, into);
   if (offset > origin_.size() || into.size() > origin_.size() - offset) {
     return Status::internal("bytes past the end of a file were asked for", files_[file].path);
   }
   const ByteSpan bytes = as_bytes(origin_);
   std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), into.size(), into.begin());
   return {};
+}
+
+ByteSpan SnapshotSource::view(uint32_t file, uint64_t offset, uint64_t bytes_max) {
+  if (file < first_image_) return {};
+  const ByteSpan bytes = parts_[file - first_image_].image->view(offset, bytes_max);
+  if (!bytes.empty()) touch(file, bytes.size());
+  return bytes;
+}
+
+/// The image of a file of which so many bytes are being looked at. The memory of all ranks counts as that of the
+/// process that saves it for a while only.
+DrainedImage& SnapshotSource::touch(uint32_t file, uint64_t bytes) {
+  constexpr uint64_t kTouchedBytesMax = 8_MiB;
+  if (touched_bytes_ > kTouchedBytesMax) {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (touched_parts_[i]) parts_[i].image->leave_pages();
+      touched_parts_[i] = false;
+    }
+    touched_bytes_ = 0;
+  }
+  const size_t part = file - first_image_;
+  touched_parts_[part] = true;
+  touched_bytes_ += bytes;
+  return *parts_[part].image;
 }
 
 Result<uint64_t> SnapshotSource::hole_bytes(uint32_t, uint64_t, uint64_t) { return uint64_t{0}; }

@@ -25,6 +25,10 @@ class DrainedImage {
   virtual ~DrainedImage() = default;
   virtual const ImageTable& image() const = 0;
   virtual Status read(uint64_t offset, MutableByteSpan into) = 0;
+  /// As Source::view().
+  virtual ByteSpan view(uint64_t, uint64_t) { return {}; }
+  /// What was looked at is not to count as this process's memory.
+  virtual void leave_pages() {}
   /// Asked after the last read: corrupt if somebody has changed it after all.
   virtual Status check_unchanged() = 0;
 };
@@ -71,6 +75,8 @@ class LocalMember final : public GroupMember {
    public:
     const ImageTable& image() const override { return reader->image(); }
     Status read(uint64_t offset, MutableByteSpan into) override { return reader->read(offset, into); }
+    ByteSpan view(uint64_t offset, uint64_t bytes_max) override;
+    void leave_pages() override { reader->leave_pages(); }
     Status check_unchanged() override;
     const SnapshotReader* reader = nullptr;
   };
@@ -98,18 +104,22 @@ class SnapshotSource final : public Source {
   const std::vector<SourceFile>& files() const override { return files_; }
   Result<std::vector<Layout>> layouts(ProgressSink& progress) override;
   Status read(uint32_t file, uint64_t offset, MutableByteSpan into) override;
+  ByteSpan view(uint32_t file, uint64_t offset, uint64_t bytes_max) override;
   Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) override;
   Status check_unchanged() override;
 
   uint64_t bytes() const;
 
  private:
+  DrainedImage& touch(uint32_t file, uint64_t bytes);
   void add_file(const std::string& path, uint32_t rank, uint64_t bytes, int64_t time_s);
 
   const std::vector<Part> parts_;
   std::string origin_;        ///< the text of the first file, or nothing
   uint32_t first_image_ = 0;  ///< among the files
   std::vector<SourceFile> files_;
+  std::vector<bool> touched_parts_;  ///< of parts_, since their pages were left
+  uint64_t touched_bytes_ = 0;       ///< the same
 };
 
 /// The snapshots of a group's members, as its checkpoint thread takes them, step by step. That thread's alone, but for

@@ -115,13 +115,21 @@ Status take_group(Settings& settings, const std::string& text) {
 }
 
 Status take_effort(Settings& settings, const std::string& text) {
-  VARVE_ASSIGN(settings.saving.codec, CodecPolicy::of_effort(text));
+  settings.saving.adapts_effort = text == "auto";
+  if (settings.saving.adapts_effort) {
+    settings.saving.codec = {};
+    return {};
+  }
+  const Result<CodecPolicy> codec = CodecPolicy::of_effort(text);
+  if (!codec.ok()) return Status::invalid_argument("an effort is auto, fast, balanced or best", text);
+  settings.saving.codec = *codec;
   return {};
 }
 
 Status take_codec(Settings& settings, const std::string& text) {
   if (text == "none") return {};  // the effort's stays
   VARVE_ASSIGN(settings.saving.codec, CodecPolicy::parse(text));
+  settings.saving.adapts_effort = false;
   return {};
 }
 
@@ -201,7 +209,7 @@ const std::array kRules = {
     OptionRule{"job", text, "", said<&O::job>, take_job},
     OptionRule{"group", word, "node", said<&O::group>, take_group},
     // The codec after the effort, which it replaces.
-    OptionRule{"effort", word, "balanced", said<&O::effort>, take_effort},
+    OptionRule{"effort", word, "auto", said<&O::effort>, take_effort},
     OptionRule{"codec", word, "none", said<&O::codec>, take_codec},
     OptionRule{"scheme", word, "aware", said<&O::scheme>, take_scheme},
     OptionRule{"threads", number, "none", said<&O::threads>,

@@ -96,6 +96,29 @@ RunJudgement judge(const RunCosts& costs, const ReportContext& context) {
   return judgement;
 }
 
+namespace {
+std::string effort_text(const RunCosts& costs, const ReportContext& context) {
+  if (!context.adapts_effort) return fmt::format("effort              {}, as was asked for\n", context.effort);
+  const EffortCounts& efforts = costs.efforts;
+  std::string text = fmt::format("effort              {} for {} checkpoints, fast for {}, none for {}", context.effort,
+                                 efforts.mostly[0], efforts.mostly[1], efforts.mostly[2]);
+  if (efforts.late > 0) text += fmt::format("; {} lacked time", efforts.late);
+  if (efforts.awaited > 0) text += fmt::format("; {} were waited for", efforts.awaited);
+  return text + '\n';
+}
+
+std::string times_text(const RunCosts& costs) {
+  const WorkTimes& times = costs.drains.times;
+  return fmt::format(
+      "where time went     waiting for room {}, copying {}; then reading {}, hashing {}, encoding {}, writing {}, "
+      "syncing {}, without a processor {}\n",
+      format_seconds(std::max(0.0, costs.snapshots.blocked_seconds - costs.snapshots.copy_seconds)),
+      format_seconds(costs.snapshots.copy_seconds), format_seconds(times.read), format_seconds(times.score),
+      format_seconds(times.encode), format_seconds(times.write), format_seconds(times.sync),
+      format_seconds(times.starved));
+}
+}  // namespace
+
 std::string report_text(const RunCosts& costs, const ReportContext& context) {
   std::string text =
       fmt::format("checkpoints         {} begun, {} persistent, {} skipped, {} failed, in {}\n", costs.snapshot_count,
@@ -128,6 +151,7 @@ std::string report_text(const RunCosts& costs, const ReportContext& context) {
                         format_size(costs.drains.bytes), format_size(costs.drains.stored_bytes),
                         format_ratio(costs.drains.bytes, costs.drains.stored_bytes));
   }
+  if (costs.persistent_count > 0) text += effort_text(costs, context) + times_text(costs);
   if (judgement.best_interval_seconds) {
     text += fmt::format("interval            {}; best would be {}, with a failure every {}\n",
                         format_duration(*judgement.interval_seconds), format_duration(*judgement.best_interval_seconds),
@@ -168,6 +192,19 @@ std::string report_json(const RunCosts& costs, const ReportContext& context) {
       {"synchronous_share", share(judgement.synchronous_seconds)},
       {"interval_seconds", json_of(judgement.interval_seconds)},
       {"best_interval_seconds", json_of(judgement.best_interval_seconds)},
+      {"read_seconds", costs.drains.times.read},
+      {"score_seconds", costs.drains.times.score},
+      {"encode_seconds", costs.drains.times.encode},
+      {"write_seconds", costs.drains.times.write},
+      {"sync_seconds", costs.drains.times.sync},
+      {"starved_seconds", costs.drains.times.starved},
+      {"effort", context.effort},
+      {"effort_adapts", context.adapts_effort},
+      {"full_effort_count", costs.efforts.mostly[0]},
+      {"fast_effort_count", costs.efforts.mostly[1]},
+      {"no_effort_count", costs.efforts.mostly[2]},
+      {"late_effort_count", costs.efforts.late},
+      {"awaited_effort_count", costs.efforts.awaited},
       {"checkpoints_max", judgement.checkpoints_max ? Json(*judgement.checkpoints_max) : Json(nullptr)},
   };
   return json.dump() + '\n';
@@ -196,6 +233,11 @@ void RunLedger::note_persistent(const DrainCost& cost) {
   costs_.persistent_seconds_max = std::max(costs_.persistent_seconds_max, cost.seconds_to_persistent);
   sum.seconds += cost.seconds;
   sum.processor_seconds += cost.processor_seconds;
+  sum.times += cost.times;
+  EffortCounts& efforts = costs_.efforts;
+  ++efforts.mostly[static_cast<size_t>(cost.effort.mostly())];
+  efforts.late += cost.effort.was_late ? 1 : 0;
+  efforts.awaited += cost.effort.was_awaited ? 1 : 0;
 }
 
 void RunLedger::note_skipped() {

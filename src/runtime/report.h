@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "core/clock.h"
 #include "core/sync.h"
+#include "core/work_meter.h"
+#include "engine/effort_pace.h"
 
 namespace varve {
 
@@ -57,6 +60,15 @@ struct DrainCost {
   double seconds_to_persistent = 0;  ///< from the begin of checkpoint() until complete in the store
   double seconds = 0;                ///< at work
   double processor_seconds = 0;      ///< and used so much of the processors
+  WorkTimes times{};                 ///< what its threads did
+  EffortOutcome effort{};            ///< how hard was compressed, where that is left to us
+};
+
+/// How hard the persistent checkpoints were compressed, where that is left to us.
+struct EffortCounts {
+  std::array<uint64_t, kPackEfforts> mostly{};  ///< checkpoints, by PackEffort
+  uint64_t late = 0;                            ///< of them, less hard for want of time
+  uint64_t awaited = 0;                         ///< the same, as the program waited
 };
 
 /// What the checkpoints of a run cost so far, as one rank saw it. Seconds; sums unless said.
@@ -71,6 +83,7 @@ struct RunCosts {
   double waited_seconds = 0;          ///< the program waited for stage 2 elsewhere: in wait(), and at the end
   DrainCost drains;                   ///< of all that are persistent
   double persistent_seconds_max = 0;  ///< of one
+  EffortCounts efforts{};
 
   /// The program waited for checkpoints, wherever.
   double blocked_seconds() const { return snapshots.blocked_seconds + waited_seconds; }
@@ -107,6 +120,8 @@ struct ReportContext {
   uint32_t group_rank_count = 1;  ///< ranks of this rank's group
   uint32_t processor_count = 1;   ///< of this node
   double mean_time_between_failures = 0;
+  std::string effort = "balanced";  ///< or what codec was asked for
+  bool adapts_effort = false;       ///< it is for when there is time
   /// How many bytes per second the node's memory moves (copying n bytes moves 2 n); none: as the snapshots' copies say.
   std::optional<double> memory_bytes_per_second{};
 };

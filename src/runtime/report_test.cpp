@@ -19,7 +19,9 @@ class AfterFourCheckpoints : public testing::Test {
                                .stored_bytes = 1'000'000'000,
                                .seconds_to_persistent = 5,
                                .seconds = 4.5,
-                               .processor_seconds = 4});
+                               .processor_seconds = 4,
+                               .times = {.read = 0.25, .score = 0.5, .encode = 1, .write = 2, .sync = 0.125},
+                               .effort = {.bytes = {0, 0, 1}, .was_late = true}});
     }
     clock_.advance(8.4);
   }
@@ -31,6 +33,7 @@ class AfterFourCheckpoints : public testing::Test {
                          .group_rank_count = 2,
                          .processor_count = 2,
                          .mean_time_between_failures = 86'400,
+                         .adapts_effort = true,
                          .memory_bytes_per_second = {}};
 };
 
@@ -83,6 +86,9 @@ TEST_F(AfterFourCheckpoints, TheReportIsAFewLines) {
       "  if it had waited  20.0 s (5.00 %)\n"
       "time to persistent  5.00 s for each, 5.00 s at most\n"
       "bytes               954 MiB in each checkpoint of this rank; its group: 7.45 GiB → 3.73 GiB stored (2.00x)\n"
+      "effort              balanced for 0 checkpoints, fast for 0, none for 4; 4 lacked time\n"
+      "where time went     waiting for room 0.080 s, copying 0.32 s; then reading 1.00 s, hashing 2.00 s, "
+      "encoding 4.00 s, writing 8.00 s, syncing 0.50 s, without a processor 0.000 s\n"
       "interval            102 s; best would be 10.0 min, with a failure every 24.0 h\n");
 }
 
@@ -95,6 +101,12 @@ TEST_F(AfterFourCheckpoints, JsonHasTheSameFacts) {
   EXPECT_NEAR(json["overhead_share"].get<double>(), 0.021, 1e-9);
   EXPECT_NEAR(json["synchronous_seconds"].get<double>(), 20, 1e-9);
   EXPECT_EQ(json["checkpoints_max"], 81);
+  EXPECT_EQ(json["encode_seconds"], 4);
+  EXPECT_EQ(json["starved_seconds"], 0);
+  EXPECT_EQ(json["effort"], "balanced");
+  EXPECT_EQ(json["no_effort_count"], 4);
+  EXPECT_EQ(json["late_effort_count"], 4);
+  EXPECT_EQ(json["awaited_effort_count"], 0);
 }
 
 TEST_F(AfterFourCheckpoints, TheRunsTimeStandsStillAfterItsEnd) {

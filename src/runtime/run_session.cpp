@@ -42,6 +42,8 @@ ReportContext report_context(const Settings& settings, const Communicator& ranks
   context.node_rank_count = plan.node_rank_count;
   context.group_rank_count = static_cast<uint32_t>(plan.own_group().members.size());
   context.processor_count = processor_count();
+  context.effort = settings.saving.codec.name();
+  context.adapts_effort = settings.saving.adapts_effort;
   context.mean_time_between_failures = settings.cadence.mean_time_between_failures;
   return context;
 }
@@ -194,6 +196,7 @@ Status RunSession::look_at_levels() {
 Status RunSession::settle_before_restart() {
   if (!stage_one_.has_copied()) return {};
   VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
+  const StageTwo::Hurry hurry(stage_two_);
   const Status settled = sets_.settle(stage_one_.wait_limit());
   sets_.note_told(settled);
   if (settled.code() == StatusCode::busy) return settled;
@@ -280,11 +283,18 @@ Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
   return made;
 }
 
+/// As of StageOne; what is being written hurries if the program waits for it.
+Result<bool> RunSession::take_slot(Persistence persistence) {
+  std::optional<StageTwo::Hurry> hurry;
+  if (!stage_one_.memory().has_free_slot()) hurry.emplace(stage_two_);
+  return stage_one_.take_slot(persistence);
+}
+
 Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool saves) {
   const double begin = world_.clock.seconds();
   const Status before = sets_.take_failure(step);
   VARVE_TRY(sets_.exchange());
-  const Result<bool> taken = stage_one_.take_slot(persistence);
+  const Result<bool> taken = take_slot(persistence);
   if (taken.ok() && !*taken) {
     stage_one_.skip(step);
     ledger_.note_skipped();
@@ -306,6 +316,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   if (!made.ok()) stage_one_.memory().group().give_up(step);
   if (persistence == Persistence::now) {
     const double settle_begin = world_.clock.seconds();
+    const StageTwo::Hurry hurry(stage_two_);
     made = agree(*ranks_, made);
     if (made.ok()) made = sets_.settle(stage_one_.wait_limit());
     sets_.note_told(made, step);
@@ -320,6 +331,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
 Status RunSession::wait() {
   VARVE_TRY(check_running(finished_));
   const double begin = world_.clock.seconds();
+  const StageTwo::Hurry hurry(stage_two_);
   Status waited = sets_.settle(stage_one_.wait_limit());
   sets_.note_told(waited);
   ledger_.note_blocked(world_.clock.seconds() - begin);
@@ -334,7 +346,8 @@ void RunSession::note_drained(const DrainReport& report) {
     return;
   }
   const double seconds = report.end_seconds - report.begin_seconds;
-  ledger_.note_persistent({report.bytes, report.stored_bytes, seconds, report.drain_seconds, report.processor_seconds});
+  ledger_.note_persistent({report.bytes, report.stored_bytes, seconds, report.drain_seconds, report.processor_seconds,
+                           report.times, report.effort});
   const ReportContext context = report_context(settings_, *ranks_, stage_one_.plan());
   course_.cadence().note_persistent(seconds, disturbance_seconds(report.processor_seconds, context));
   left_.remove();
@@ -347,6 +360,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   const double begin = world_.clock.seconds();
   const std::chrono::nanoseconds bounded = bounded_limit(limit);
   const Moment end = MonotonicClock::now() + bounded;
+  std::optional<StageTwo::Hurry> hurry(stage_two_);
   Status settled = sets_.settle(bounded);
   if (settled.code() == StatusCode::busy) {
     stage_two_.cancel();

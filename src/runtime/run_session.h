@@ -77,6 +77,7 @@ class RunSession {
   Status turn_back();
   Status start_stage_two();
   /// `saves`: whatever the nearest store's turn is.
+  Result<bool> take_slot(Persistence persistence);
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   void note_drained(const DrainReport& report);
   void close();

@@ -50,6 +50,7 @@ struct SnapshotRule {
 /// How they become sets, and how much of the machine that takes.
 struct SavingRule {
   CodecPolicy codec;
+  bool adapts_effort = false;  ///< it is for when there is time
   Scheme scheme = Scheme::aware;
   std::optional<uint64_t> threads;
   uint64_t memory_bytes = 0;

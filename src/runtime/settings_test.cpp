@@ -141,6 +141,20 @@ TEST_F(Options, AreTakenAwayByNone) {
   EXPECT_EQ(settings.reach.key_file, "");
 }
 
+TEST_F(Options, AdaptTheEffortUnlessOneOrACodecIsSaid) {
+  EXPECT_TRUE(resolve()->saving.adapts_effort);
+  for (const char* effort : {"fast", "balanced", "best"}) {
+    code_ = {.effort = effort};
+    EXPECT_FALSE(resolve()->saving.adapts_effort) << effort;
+    EXPECT_EQ(resolve()->saving.codec.name(), effort);
+  }
+  code_ = {.codec = "zstd"};
+  EXPECT_FALSE(resolve()->saving.adapts_effort);
+  environment_ = {{"VARVE_EFFORT", "auto"}};
+  EXPECT_TRUE(resolve()->saving.adapts_effort) << "it has the last word";
+  EXPECT_EQ(resolve()->saving.codec.name(), "balanced");
+}
+
 TEST_F(Options, LetACodecReplaceAnEffortUnlessTheEffortHasTheLastWord) {
   code_ = {.effort = "fast", .codec = "zstd"};
   EXPECT_EQ(resolve()->saving.codec.name(), "zstd");

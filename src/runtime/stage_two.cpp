@@ -67,6 +67,8 @@ CheckpointDuty StageTwo::make_duty() const {
   }
   duty.save.scheme = settings_.saving.scheme;
   duty.save.codec = settings_.saving.codec;
+  duty.adapts_effort = settings_.saving.adapts_effort;
+  duty.has_processors = !stage_one_.free_processors().empty();
   duty.save.memory_bytes = settings_.saving.memory_bytes;
   duty.save.thread_count = worker_count(settings_, stage_one_);
   duty.save.variables.small_bytes = 0;  // each variable keeps its description
@@ -125,6 +127,10 @@ bool StageTwo::makes_sets() const {
 
 void StageTwo::cancel() {
   if (thread_) thread_->cancel();
+}
+
+void StageTwo::hurry(bool waits) {
+  if (thread_) thread_->hurry(waits);
 }
 
 void StageTwo::stop(Moment end) {

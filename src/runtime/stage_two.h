@@ -42,6 +42,17 @@ class StageTwo {
   void avoid(const std::set<ArenaId>& arenas);
   void note_set(uint64_t step, SetState state);
   void cancel();
+  /// While it exists, the program waits for stage 2.
+  class Hurry {
+   public:
+    explicit Hurry(StageTwo& stage_two) : stage_two_(stage_two) { stage_two_.hurry(true); }
+    ~Hurry() { stage_two_.hurry(false); }
+    Hurry(const Hurry&) = delete;
+    Hurry& operator=(const Hurry&) = delete;
+
+   private:
+    StageTwo& stage_two_;
+  };
 
   /// Ends when all snapshots are dealt with; after `end` what is being written is given up.
   void stop(Moment end);
@@ -51,6 +62,7 @@ class StageTwo {
  private:
   Result<std::vector<std::unique_ptr<GroupMember>>> open_members() const;
   CheckpointDuty make_duty() const;
+  void hurry(bool waits);
 
   const Settings& settings_;
   LevelWorld& world_;

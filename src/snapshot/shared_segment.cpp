@@ -250,6 +250,11 @@ bool SharedSegment::creator_holds_lock() const {
   return false;
 }
 
+void SharedSegment::leave_pages() const {
+  // Of a shared mapping, this drops the process's own page table entries alone; the pages are the file's.
+  if (data_ != nullptr) (void)::madvise(data_, size_, MADV_DONTNEED);
+}
+
 Status SharedSegment::unlink() const {
   if (path_.empty() || ::unlink(path_.c_str()) == 0 || errno == ENOENT) return {};
   return Status::from_errno(errno, "remove", path_);

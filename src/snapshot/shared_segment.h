@@ -96,6 +96,8 @@ class SharedSegment {
   Status follow_growth();
   /// Holds a lock for as long as the creator lives, whatever process number it has; tells whether one is held.
   bool creator_holds_lock() const;
+  /// What this process has touched of it counts as its memory no more, until it touches that again. Nothing is lost.
+  void leave_pages() const;
   /// Removes the file; the mapping stays. A file that is gone is fine.
   Status unlink() const;
 

@@ -5,7 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
+#include <string>
 
 #include "core/process_identity.h"
 #include "snapshot/test_segments.h"
@@ -54,6 +57,41 @@ TEST(SharedSegment, ShowsWhatAnotherMappingWroteAndFollowsItsGrowth) {
   EXPECT_EQ(reader->size(), 9'000'000U);
   EXPECT_EQ(reader->data()[8'999'999], std::byte{9});
   ASSERT_TRUE(writer->unlink().ok());
+}
+
+/// Of shared memory that counts as this process's.
+uint64_t shared_bytes_here() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssShmem:")) return std::stoull(line.substr(9)) << 10;
+  }
+  return 0;
+}
+
+TEST(SharedSegment, LosesNothingWhenItsPagesAreLeft) {
+  constexpr uint64_t bytes = 16_MiB;
+  const test::SegmentFolder folder;
+  Result<SharedSegment> writer = SharedSegment::create(folder.owner().slot_path(0), bytes);
+  ASSERT_TRUE(writer.ok()) << writer.status().to_string();
+  Result<SharedSegment> reader = SharedSegment::open(writer->path(), Access::read_write);
+  ASSERT_TRUE(reader.ok());
+  const auto fill = [](SharedSegment& segment, std::byte with) { std::fill_n(segment.data(), segment.size(), with); };
+  fill(*writer, std::byte{1});
+  const auto holds = [](const SharedSegment& segment, std::byte what) {
+    return std::all_of(segment.data(), segment.data() + segment.size(), [&](std::byte each) { return each == what; });
+  };
+  EXPECT_TRUE(holds(*reader, std::byte{1}));
+  const uint64_t before = shared_bytes_here();
+  reader->leave_pages();
+  if (is_memory_folder(folder.owner().family.folder)) {
+    EXPECT_LE(shared_bytes_here() + bytes / 2, before);
+  }
+  EXPECT_TRUE(holds(*writer, std::byte{1}));
+  fill(*reader, std::byte{2});
+  reader->leave_pages();
+  EXPECT_TRUE(holds(*writer, std::byte{2})) << "what was written through it, too";
+  EXPECT_TRUE(holds(*reader, std::byte{2}));
+  EXPECT_TRUE(writer->unlink().ok());
 }
 
 TEST(SharedSegment, ThatDoesNotFitIsAnErrorAtOnceAndLeavesNothing) {

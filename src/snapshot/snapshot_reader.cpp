@@ -131,6 +131,11 @@ ByteSpan SnapshotReader::view(uint64_t offset, uint64_t bytes_max) const {
   return {mapped_[index].base + at, std::min(run_bytes, bytes_max)};
 }
 
+void SnapshotReader::leave_pages() const {
+  slot_.leave_pages();
+  for (const auto& [number, grid] : grids_) grid.leave_pages();
+}
+
 uint32_t SnapshotReader::block_crc(size_t part, uint64_t block, MutableByteSpan scratch) const {
   const StridedRegion& region = description_.parts[part].region;
   const uint64_t begin = block * kSnapshotBlockBytes;
@@ -153,6 +158,7 @@ Status SnapshotReader::verify() const {
     for (uint64_t block = 0; block < description_.parts[i].block_count(); ++block) {
       VARVE_TRY(check_crc(i, block, block_crc(i, block, scratch)));
     }
+    leave_pages();
   }
   return {};
 }
@@ -209,6 +215,7 @@ void SnapshotReader::sum_lent_grids() {
     for (uint64_t block = 0; block < part.block_count(); ++block) {
       store_le(crcs + (mapped_[i].first_crc + block) * sizeof(uint32_t), block_crc(i, block, scratch));
     }
+    leave_pages();
   }
 }
 

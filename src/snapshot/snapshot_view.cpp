@@ -63,6 +63,7 @@ Result<const SnapshotReader*> SnapshotView::open_drained(uint64_t step) {
 void SnapshotView::end_drain(const Status& outcome) {
   if (!drained_slot_) return;
   if (control_.slot(*drained_slot_).shown) readers_[*drained_slot_].reset();
+  if (const auto& reader = readers_[*drained_slot_]) reader->leave_pages();
   control_.cell(*drained_slot_).end_drain(outcome);
   drained_slot_.reset();
   control_.bell().ring();

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/clock.h"
 #include "core/guarded.h"
 #include "core/sync.h"
+#include "core/work_meter.h"
 
 namespace varve {
 
@@ -17,14 +17,23 @@ Result<std::unique_ptr<ArenaWriter>> ArenaWriter::create(Backend& backend, const
 }
 
 Status ArenaWriter::start(Backend& backend) {
-  for (Buffer* buffer : {&filling_, &writing_}) {
-    buffer->block = AlignedBlock(options_.buffer_bytes);
-    if (buffer->block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
-  }
+  VARVE_TRY(make_buffers());
   VARVE_ASSIGN(object_, backend.put(path_, {.direct = options_.direct}));
   ByteVector raw;
   encode_arena_header(header_, raw);
   return put(raw);
+}
+
+Status ArenaWriter::make_buffers() {
+  const MutexLock lock(mutex_);
+  idle_.resize(std::max(2u, options_.buffer_count));
+  for (Buffer& buffer : idle_) {
+    buffer.block = AlignedBlock(options_.buffer_bytes);
+    if (buffer.block.empty()) return Status::resource_limit("no memory for the arena's write buffers", path_);
+  }
+  filling_ = std::move(idle_.back());
+  idle_.pop_back();
+  return {};
 }
 
 ArenaWriter::~ArenaWriter() {
@@ -111,57 +120,62 @@ Status ArenaWriter::flush_buffer() {
   const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
   std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
   if (!options_.background) {
-    VARVE_TRY(object_->write_at(filling_.offset, filling_.block.first(whole)));
+    VARVE_TRY(write(filling_, whole));
     filling_.offset += filling_.used;
     filling_.used = 0;
     return {};
   }
-  VARVE_TRY(wait_for_writer());
-  {
-    const MutexLock lock(mutex_);
-    std::swap(filling_, writing_);
-    filling_.offset = writing_.offset + writing_.used;
-    filling_.used = 0;
-    writing_.used = whole;
-    write_pending_ = true;
-  }
   if (!writer_.joinable()) {
-    Result<Thread> started = start_thread([this, meter = ProcessorMeter::current()] {
-      const ProcessorMeter::Scope metered(meter);
+    Result<Thread> started = start_thread([this, meter = WorkMeter::current()] {
+      const WorkMeter::Scope metered(meter);
       run_writer();
     });
-    if (!started.ok()) return write_pending();
-    writer_ = std::move(*started);
+    if (started.ok()) writer_ = std::move(*started);
   }
+  if (!writer_.joinable()) {
+    // The system refuses a thread: nobody else is there.
+    VARVE_TRY(write(filling_, whole));
+    filling_.offset += filling_.used;
+    filling_.used = 0;
+    return {};
+  }
+  const uint64_t next_offset = filling_.offset + filling_.used;
+  filling_.used = whole;
+  const MutexLock lock(mutex_);
+  pending_.push_back(std::move(filling_));
   changed_.notify_all();
-  return {};
+  while (idle_.empty()) changed_.wait(mutex_);
+  filling_ = std::move(idle_.back());
+  idle_.pop_back();
+  filling_.offset = next_offset;
+  filling_.used = 0;
+  return write_status_;
 }
 
-/// Without a thread: nobody else is there.
-Status ArenaWriter::write_pending() {
-  Status status = object_->write_at(writing_.offset, writing_.block.first(writing_.used));
-  const MutexLock lock(mutex_);
-  write_status_ = std::move(status);
-  write_pending_ = false;
-  return write_status_;
+Status ArenaWriter::write(const Buffer& buffer, size_t bytes) {
+  const WorkMeter::Timer timer(WorkKind::write, bytes);
+  return object_->write_at(buffer.offset, buffer.block.first(bytes));
 }
 
 Status ArenaWriter::wait_for_writer() {
   const MutexLock lock(mutex_);
-  while (write_pending_) changed_.wait(mutex_);
+  while (!pending_.empty()) changed_.wait(mutex_);
   return write_status_;
 }
 
 void ArenaWriter::run_writer() {
   MutexLock lock(mutex_);
   while (true) {
-    while (!write_pending_ && !stopping_) changed_.wait(mutex_);
-    if (!write_pending_) return;
+    while (pending_.empty() && !stopping_) changed_.wait(mutex_);
+    if (pending_.empty()) return;
+    Buffer& writing = pending_.front();  // stays where it is while others are added behind it
+    const bool given_up = stopping_ || !write_status_.ok();
     lock.unlock();
-    Status status = object_->write_at(writing_.offset, writing_.block.first(writing_.used));
+    Status status = given_up ? Status() : write(writing, writing.used);
     lock.lock();
-    if (write_status_.ok()) write_status_ = status;
-    write_pending_ = false;
+    if (write_status_.ok()) write_status_ = std::move(status);
+    idle_.push_back(std::move(writing));
+    pending_.pop_front();
     changed_.notify_all();
   }
 }
@@ -175,6 +189,7 @@ Status ArenaWriter::seal() {
   VARVE_TRY(put(footer));
   if (filling_.used > 0) VARVE_TRY(flush_buffer());
   VARVE_TRY(wait_for_writer());
+  const WorkMeter::Timer timer(WorkKind::sync, 0);
   return object_->seal(next_offset_);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <deque>
 #include <memory>
+#include <vector>
 
 #include "backend/backend.h"
 #include "core/sync.h"
@@ -12,7 +14,8 @@ namespace varve {
 struct ArenaWriterOptions {
   bool direct = true;             ///< bypass the page cache where the file system can
   bool background = true;         ///< a thread of its own writes while the caller fills the next buffer
-  uint64_t buffer_bytes = 4_MiB;  ///< of each of the two buffers; a multiple of kDirectAlignment
+  uint64_t buffer_bytes = 4_MiB;  ///< of each of the buffers; a multiple of kDirectAlignment
+  uint32_t buffer_count = 2;      ///< at least 2: one is filled, the others are written or wait for it
 };
 
 /// Appends frames to a new arena. One caller at a time. Nothing is durable before seal() has
@@ -48,10 +51,11 @@ class ArenaWriter {
   ArenaWriter(std::string path, const ArenaHeader& header, ArenaWriterOptions options)
       : path_(std::move(path)), header_(header), options_(options) {}
   Status start(Backend& backend);
+  Status make_buffers();
   Result<uint64_t> append_frame(FrameKind kind, ByteSpan meta, ByteSpan body);
   Status put(ByteSpan bytes);
   Status flush_buffer();
-  Status write_pending();
+  Status write(const Buffer& buffer, size_t bytes);
   Status wait_for_writer();
   void run_writer();
 
@@ -65,8 +69,8 @@ class ArenaWriter {
 
   Mutex mutex_;
   ConditionVariable changed_;
-  Buffer writing_;  ///< the thread's while a write is pending, else the caller's
-  bool write_pending_ VARVE_GUARDED_BY(mutex_) = false;
+  std::deque<Buffer> pending_ VARVE_GUARDED_BY(mutex_);  ///< to be written, in order; the first one is the thread's
+  std::vector<Buffer> idle_ VARVE_GUARDED_BY(mutex_);
   bool stopping_ VARVE_GUARDED_BY(mutex_) = false;
   Status write_status_ VARVE_GUARDED_BY(mutex_);
   Thread writer_;

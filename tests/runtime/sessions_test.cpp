@@ -47,6 +47,42 @@ class ASessionOfRanks : public testing::TestWithParam<uint32_t> {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ASessionOfRanks, testing::Values(1, 2, 4, 8));
 
+TEST_P(ASessionOfRanks, ReportsWhereTheTimeOfItsCheckpointsWent) {
+  for (const char* effort : {"auto", "best"}) {
+    const SessionPlace own;
+    auto options = own.options();
+    options.effort = effort;
+    run_ranks(GetParam(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      auto session = Session::open(std::move(ranks), options);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(rank, kCells);
+      ASSERT_TRUE(protect(*session, model).ok());
+      run_to(*session, model, 1, 3);
+      if (rank != 0) return;
+      const std::string json = session->report_json();
+      const auto number = [&](const std::string& key) {
+        const size_t at = json.find('"' + key + "\":");
+        EXPECT_NE(at, std::string::npos) << key << " in " << json;
+        return at == std::string::npos ? -1.0 : std::stod(json.substr(at + key.size() + 3));
+      };
+      EXPECT_EQ(number("persistent_count"), 3) << json;
+      EXPECT_GT(number("score_seconds"), 0) << json;
+      EXPECT_GT(number("write_seconds"), 0) << json;
+      EXPECT_GT(number("sync_seconds"), 0) << json;
+      EXPECT_GE(number("starved_seconds"), 0) << json;
+      EXPECT_LE(number("read_seconds") + number("score_seconds") + number("encode_seconds"),
+                number("drain_processor_seconds"))
+          << "parts of the whole: " << json;
+      EXPECT_EQ(number("full_effort_count") + number("fast_effort_count") + number("no_effort_count"), 3) << json;
+      const bool adapts = json.find("\"effort_adapts\":true") != std::string::npos;
+      EXPECT_EQ(adapts, options.effort == "auto") << json;
+      if (!adapts) {
+        EXPECT_EQ(number("late_effort_count") + number("awaited_effort_count"), 0) << json;
+      }
+    });
+  }
+}
+
 TEST_P(ASessionOfRanks, GoesOnFromItsLastCheckpoint) {
   for (const char* group : {"node", "rank", "3"}) {
     SCOPED_TRACE(group);

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/clock.h"
+#include "core/work_meter.h"
 #include "engine/pack_builder.h"
 #include "engine/save.h"
 #include "engine/source.h"
@@ -20,10 +20,10 @@ template <class Work>
 auto metered(double& seconds, Work&& work) {
   struct Adder {
     double& into;
-    ProcessorMeter meter;
-    ~Adder() { into += meter.seconds(); }
+    WorkMeter meter;
+    ~Adder() { into += meter.processor_seconds(); }
   } adder{seconds, {}};
-  const ProcessorMeter::Scope scope(&adder.meter);
+  const WorkMeter::Scope scope(&adder.meter);
   return std::forward<Work>(work)();
 }
 

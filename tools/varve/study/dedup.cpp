@@ -4,9 +4,9 @@
 #include <bit>
 #include <map>
 
-#include "core/clock.h"
 #include "core/sync.h"
 #include "core/thread_pool.h"
+#include "core/work_meter.h"
 #include "engine/pack_builder.h"
 #include "hash/score.h"
 #include "study/compression.h"
@@ -160,9 +160,9 @@ class Cutter {
   const std::vector<uint64_t>& class_changed() const { return class_changed_; }
 
   void take(const Batch& batch, const std::vector<Stream>& streams) {
-    ProcessorMeter meter;
+    WorkMeter meter;
     {
-      const ProcessorMeter::Scope metered(&meter);
+      const WorkMeter::Scope metered(&meter);
       chunks_.clear();
       owners_.clear();
       for (const Segment& segment : batch.segments) cut(batch, segment, streams[segment.stream]);
@@ -170,7 +170,7 @@ class Cutter {
       score_.many(chunks_, scores_);
       count(streams);
     }
-    method_.processor_seconds += meter.seconds();
+    method_.processor_seconds += meter.processor_seconds();
   }
 
   DedupMethod finish(size_t sets_done) {

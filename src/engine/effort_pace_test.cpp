@@ -1,0 +1,126 @@
+#include "engine/effort_pace.h"
+
+#include <gtest/gtest.h>
+
+#include "core/work_meter.h"
+
+namespace varve {
+namespace {
+
+constexpr uint64_t kPack = 1 << 20;
+
+/// Saves of 1 GiB on two threads, of packs that shrink to two thirds and take a millisecond to encode.
+class SavesUnderWay : public testing::Test {
+ protected:
+  void begin(double spare_seconds) { pace_.begin(1024 * kPack, 2, clock_.seconds() + spare_seconds); }
+  void write(double milliseconds_per_megabyte, uint64_t megabytes = 64) {
+    meter_.add(WorkKind::write, megabytes << 20,
+               static_cast<int64_t>(1e6 * milliseconds_per_megabyte * double(megabytes)));
+  }
+  PackEffort save_pack(uint64_t stored_bytes = kPack * 2 / 3, const std::string& class_key = "a") {
+    const PackEffort effort = pace_.choose(class_key, kPack);
+    pace_.note_encoded(class_key, effort, kPack, stored_bytes, 1e-3);
+    pace_.note_placed(kPack);
+    return effort;
+  }
+  void save_packs(int count, uint64_t stored_bytes = kPack * 2 / 3) {
+    for (int i = 0; i < count; ++i) save_pack(stored_bytes);
+  }
+
+  ManualClock clock_;
+  EffortPace pace_{clock_};
+  WorkMeter meter_;
+  WorkMeter::Scope metered_{&meter_};
+};
+
+TEST_F(SavesUnderWay, CompressAsWasAskedForWhileThereIsTime) {
+  begin(/*spare_seconds=*/10);
+  write(0.4);
+  save_packs(100);
+  const EffortOutcome outcome = pace_.end();
+  EXPECT_EQ(outcome.bytes[0], 100 * kPack);
+  EXPECT_EQ(outcome.mostly(), PackEffort::asked);
+  EXPECT_FALSE(outcome.was_late || outcome.was_awaited);
+}
+
+TEST_F(SavesUnderWay, StoreWhatTakesLongerToCompressThanItSavesTheStore) {
+  // 0.5 s for all of it on two threads: too long. A third of 0.4 ms is less than half of 1 ms.
+  begin(/*spare_seconds=*/0.1);
+  write(0.4);
+  save_packs(200);
+  const EffortOutcome outcome = pace_.end();
+  EXPECT_EQ(outcome.mostly(), PackEffort::none);
+  EXPECT_TRUE(outcome.was_late);
+  EXPECT_FALSE(outcome.was_awaited);
+  EXPECT_GT(outcome.bytes[1], 0u) << "now and then one shows whether that is still right";
+}
+
+TEST_F(SavesUnderWay, CompressForASlowStoreHoweverLittleTimeThereIs) {
+  begin(/*spare_seconds=*/-1);
+  write(10);
+  save_packs(100);
+  EXPECT_EQ(pace_.end().bytes[2], 0u);
+}
+
+TEST_F(SavesUnderWay, KnowFromEarlierOnesWhatToDoFromTheFirstPackOn) {
+  begin(0.1);
+  write(0.4);
+  save_packs(100);
+  pace_.end();
+  WorkMeter next;
+  const WorkMeter::Scope metered(&next);
+  begin(0.1);
+  EXPECT_EQ(save_pack(), PackEffort::none);
+  begin(10);
+  EXPECT_EQ(save_pack(), PackEffort::asked) << "there is time again";
+}
+
+TEST_F(SavesUnderWay, HurryWhileSomebodyWaits) {
+  begin(10);
+  write(0.4);
+  save_packs(2);
+  pace_.hurry(true);
+  save_packs(2);
+  EXPECT_EQ(save_pack(), PackEffort::none);
+  pace_.hurry(false);
+  EXPECT_EQ(save_pack(), PackEffort::asked);
+  const EffortOutcome outcome = pace_.end();
+  EXPECT_TRUE(outcome.was_awaited);
+  EXPECT_FALSE(outcome.was_late);
+}
+
+TEST_F(SavesUnderWay, HaveTimeForTheLittleThatIsNew) {
+  begin(0.1);
+  write(0.4);
+  for (int i = 0; i < 64; ++i) {
+    save_pack();
+    pace_.note_placed(15 * kPack);  // known
+  }
+  pace_.end();
+  begin(0.1);
+  EXPECT_EQ(save_pack(), PackEffort::asked) << "a sixteenth of 0.5 s";
+}
+
+TEST_F(SavesUnderWay, LookAtEachClassByItself) {
+  begin(-1);
+  write(0.4);
+  for (int i = 0; i < 20; ++i) {
+    save_pack(kPack * 2 / 3, "noise");
+    pace_.note_encoded("smooth", pace_.choose("smooth", kPack), kPack, kPack / 50, 1e-4);
+  }
+  EXPECT_EQ(pace_.choose("noise", kPack), PackEffort::none);
+  EXPECT_EQ(pace_.choose("smooth", kPack), PackEffort::fast);
+}
+
+TEST_F(SavesUnderWay, FindOutThatAClassHasBecomeWorthIt) {
+  begin(-1);
+  write(0.4);
+  save_packs(20);
+  EXPECT_EQ(save_pack(), PackEffort::none);
+  int packs = 0;
+  while (packs < 2000 && save_pack(kPack / 100) != PackEffort::fast) ++packs;
+  EXPECT_LT(packs, 64);
+}
+
+}  // namespace
+}  // namespace varve
