@@ -243,10 +243,16 @@ constexpr size_t kHeaderBytes = 9;
 /// More in one call would be a mistake, or garbage.
 constexpr uint64_t kMessageBytesMax = 64_GiB;
 
+/// Of the parent, with each member: of messages from it, and of those to it.
+struct FirstTags {
+  std::vector<uint32_t> from, to;
+};
+
 class SubsetCommunicator final : public Communicator {
  public:
-  SubsetCommunicator(Communicator& parent, std::vector<uint32_t> members, uint32_t rank, uint32_t first_tag)
-      : parent_(parent), members_(std::move(members)), rank_(rank), first_tag_(first_tag) {}
+  /// `first_tags`: with each member, from this one and to it.
+  SubsetCommunicator(Communicator& parent, std::vector<uint32_t> members, uint32_t rank, FirstTags first_tags)
+      : parent_(parent), members_(std::move(members)), rank_(rank), first_tags_(std::move(first_tags)) {}
 
   uint32_t rank() const override { return rank_; }
   uint32_t rank_count() const override { return static_cast<uint32_t>(members_.size()); }
@@ -276,22 +282,20 @@ class SubsetCommunicator final : public Communicator {
   bool concurrent() const override { return true; }
   Status send(uint32_t to, uint32_t tag, ByteSpan message) override {
     VARVE_TRY(check_rank(to, rank_count()));
-    return parent_.send(members_[to], message_tag(tag), message);
+    return parent_.send(members_[to], first_tags_.to[to] + 1 + tag, message);
   }
   Status receive(uint32_t from, uint32_t tag, MutableByteSpan into) override {
     VARVE_TRY(check_rank(from, rank_count()));
-    return parent_.receive(members_[from], message_tag(tag), into);
+    return parent_.receive(members_[from], first_tags_.from[from] + 1 + tag, into);
   }
 
  private:
-  uint32_t message_tag(uint32_t tag) const { return first_tag_ + 1 + tag; }
-
   Status tell(uint32_t to, ByteSpan bytes, bool failure = false) {
     std::array<std::byte, kHeaderBytes> header;
     header[0] = std::byte{failure};
     store_le<uint64_t>(header.data() + 1, bytes.size());
-    VARVE_TRY(parent_.send(members_[to], first_tag_, header));
-    return bytes.empty() ? Status() : parent_.send(members_[to], first_tag_, bytes);
+    VARVE_TRY(parent_.send(members_[to], first_tags_.to[to], header));
+    return bytes.empty() ? Status() : parent_.send(members_[to], first_tags_.to[to], bytes);
   }
   Status tell_outcome(uint32_t to, const Result<ByteVector>& outcome) {
     return outcome.ok() ? tell(to, *outcome) : tell(to, encode_status(outcome.status()), true);
@@ -299,11 +303,11 @@ class SubsetCommunicator final : public Communicator {
   /// What a member tells, or the failure that it tells of.
   Result<ByteVector> hear(uint32_t from) {
     std::array<std::byte, kHeaderBytes> header;
-    VARVE_TRY(parent_.receive(members_[from], first_tag_, header));
+    VARVE_TRY(parent_.receive(members_[from], first_tags_.from[from], header));
     const auto bytes = load_le<uint64_t>(header.data() + 1);
     if (bytes > kMessageBytesMax) return Status::corrupt("a message is longer than any can be");
     ByteVector told(bytes);
-    if (bytes > 0) VARVE_TRY(parent_.receive(members_[from], first_tag_, told));
+    if (bytes > 0) VARVE_TRY(parent_.receive(members_[from], first_tags_.from[from], told));
     if (header[0] == std::byte{0}) return told;
     Status failure;
     VARVE_TRY(decode_status(told, failure));
@@ -374,16 +378,19 @@ class SubsetCommunicator final : public Communicator {
   Communicator& parent_;
   const std::vector<uint32_t> members_;  ///< ranks of the parent
   const uint32_t rank_;
-  const uint32_t first_tag_;
+  const FirstTags first_tags_;
 };
+
+Status check_concurrent(const Communicator& parent) {
+  if (parent.concurrent()) return {};
+  return Status::unsupported("some ranks can only talk by messages of their own", "MPI",
+                             "ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
+}
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> make_subset_communicator(Communicator& parent, std::vector<uint32_t> members,
                                                                uint32_t first_tag) {
-  if (!parent.concurrent()) {
-    return Status::unsupported("some ranks can only talk by messages of their own", "MPI",
-                               "ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
-  }
+  VARVE_TRY(check_concurrent(parent));
   std::vector<uint32_t> sorted = members;
   std::sort(sorted.begin(), sorted.end());
   const auto own = std::find(members.begin(), members.end(), parent.rank());
@@ -392,8 +399,33 @@ Result<std::unique_ptr<Communicator>> make_subset_communicator(Communicator& par
     return Status::invalid_argument("the members of a subset are different ranks, this one among them");
   }
   const auto rank = static_cast<uint32_t>(own - members.begin());
+  const std::vector<uint32_t> tags(members.size(), first_tag);
   return std::unique_ptr<Communicator>(
-      std::make_unique<SubsetCommunicator>(parent, std::move(members), rank, first_tag));
+      std::make_unique<SubsetCommunicator>(parent, std::move(members), rank, FirstTags{tags, tags}));
+}
+
+Result<std::unique_ptr<Communicator>> make_member_communicator(Communicator& parent, std::vector<uint32_t> members,
+                                                               uint32_t member, uint32_t first_tag) {
+  constexpr uint32_t kTagMax = 32'767;
+  VARVE_TRY(check_concurrent(parent));
+  std::vector<uint32_t> count_of(parent.rank_count()), ordinals;  // a member's, among those of its rank
+  for (const uint32_t rank : members) {
+    VARVE_TRY(check_rank(rank, parent.rank_count()));
+    ordinals.push_back(count_of[rank]++);
+  }
+  if (member >= members.size() || members[member] != parent.rank())
+    return Status::invalid_argument("a member of a subset is not of this rank");
+  const uint64_t most = *std::max_element(count_of.begin(), count_of.end());
+  if (first_tag + most * most * kMemberTags > kTagMax)
+    return Status::invalid_argument(fmt::format("a rank cannot be {} members of a subset", most));
+  FirstTags tags;
+  const auto width = static_cast<uint32_t>(most);
+  for (const uint32_t other : ordinals) {
+    tags.from.push_back(first_tag + (other * width + ordinals[member]) * kMemberTags);
+    tags.to.push_back(first_tag + (ordinals[member] * width + other) * kMemberTags);
+  }
+  return std::unique_ptr<Communicator>(
+      std::make_unique<SubsetCommunicator>(parent, std::move(members), member, std::move(tags)));
 }
 
 }  // namespace varve

@@ -93,4 +93,11 @@ class MeetingPoint {
 Result<std::unique_ptr<Communicator>> make_subset_communicator(Communicator& parent, std::vector<uint32_t> members,
                                                                uint32_t first_tag);
 
+/// The same where a rank may be several members, each on a thread of its own: this is for the one that stands at
+/// `member`, which is of this rank. Messages have tags below kMemberTags then, and with m the most members of a rank,
+/// m * m * kMemberTags tags of the parent are used from `first_tag` on; invalid_argument where there are not so many.
+inline constexpr uint32_t kMemberTags = 16;
+Result<std::unique_ptr<Communicator>> make_member_communicator(Communicator& parent, std::vector<uint32_t> members,
+                                                               uint32_t member, uint32_t first_tag);
+
 }  // namespace varve

@@ -48,6 +48,40 @@ TEST(SubsetCommunicator, OfASubsetUsesItsTags) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(MemberCommunicator, HasARankAsSeveralMembersOnThreadsOfTheirOwn) {
+  const std::vector<uint32_t> members{2, 0, 2, 2, 0};
+  std::vector<std::thread> threads;
+  for (std::unique_ptr<Communicator>& ranks : make_thread_communicators(3)) {
+    threads.emplace_back([&members, parent = std::move(ranks)] {
+      std::vector<std::thread> own;
+      for (uint32_t member = 0; member < members.size(); ++member) {
+        if (members[member] != parent->rank()) continue;
+        own.emplace_back([&parent, &members, member] {
+          auto all = make_member_communicator(*parent, members, member, 7).value();
+          ASSERT_EQ(all->rank(), member);
+          for (uint32_t round = 0; round < 50; ++round) {
+            const auto told = all->all_gather(as_bytes(std::to_string(member + round))).value();
+            for (uint32_t from = 0; from < told.size(); ++from)
+              EXPECT_EQ(as_text(told[from]), std::to_string(from + round));
+            // Each to the next one, which may be of the same rank.
+            const auto sent = std::byte(member);
+            std::byte got{};
+            EXPECT_TRUE(all->send((member + 1) % 5, round % 2, {&sent, 1}).ok());
+            EXPECT_TRUE(all->receive((member + 4) % 5, round % 2, {&got, 1}).ok());
+            EXPECT_EQ(got, std::byte((member + 4) % 5));
+          }
+        });
+      }
+      for (std::thread& thread : own) thread.join();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const auto parents = make_thread_communicators(2);
+  EXPECT_EQ(make_member_communicator(*parents[0], {0, 1, 1}, 1, 7).status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(make_member_communicator(*parents[0], std::vector<uint32_t>(60, 0), 0, 7).status().code(),
+            StatusCode::invalid_argument);
+}
+
 TEST(SubsetCommunicator, FailsOnAllMembersWhenOneHasEnded) {
   for (uint32_t gone = 0; gone < 5; ++gone) {
     std::vector<std::thread> threads;

@@ -27,20 +27,18 @@
 
 namespace varve {
 
-/// A snapshot that a dead run left in the memory of a rank's node, for this rank.
+/// A snapshot that a rank of a dead run left in the memory of a node.
 struct MemoryStep {
   UniqueId run;
   uint64_t step = 0;
   uint32_t rank_count = 0;  ///< of that run
-  /// If that is another number than this run has: the rank's node has the snapshots of all of them.
-  bool all_ranks = false;
-  bool operator==(const MemoryStep&) const = default;
+  uint32_t rank = 0;        ///< in that run
 };
 
 /// Something that all ranks could restart from.
 struct RestartCandidate {
   uint64_t step = 0;
-  std::optional<UniqueId> memory_run{};  ///< all ranks have that run's snapshot in memory; none: it is a set of a store
+  std::optional<UniqueId> memory_run{};  ///< the nodes have that run's snapshots in memory; none: it is a store's set
   uint32_t level = 0;                    ///< ordinal of the level, nearest first
   std::string place = "the store";       ///< of the set, for people
   /// Which of the job's checkpoints it is (SetRecord::number): of a higher step with a lower number, a run has gone
@@ -127,6 +125,9 @@ class RankImage {
   virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
   /// What of the checkpoint it leaves out, in words.
   virtual std::vector<Status> left_out() const { return {}; }
+  /// Whether it is what the rank's node, or a store that all share, has for the rank; else it is put together from what
+  /// several nodes have. The same on all ranks.
+  virtual bool is_of_own_node() const { return true; }
 };
 
 /// What was found of a set at a restart.
@@ -188,11 +189,12 @@ class Level {
 
   // A restart: hold what can be restarted from, list it, load it
 
-  /// Checkpoints of this rank that are no sets of a store.
+  /// Checkpoints that are no sets of a store, as far as this rank is the one to tell of them.
   virtual std::vector<MemoryStep> snapshots() const { return {}; }
   /// This rank's part of a candidate of this level, as far as a glance tells that it is there. corrupt, not_found,
   /// io_error: it cannot be used. Where it was made by another number of ranks, or divided in another way, it is put
-  /// together for `wish` from what those had (ReshapedImage).
+  /// together for `wish` from what those had (ReshapedImage). Collective, as is then its load(), where each node has
+  /// something of its own.
   virtual Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) = 0;
   /// What ranks have saved of a candidate of this level, as far as this rank is the one to tell; by rank.
   virtual Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& /*candidate*/) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "core/guarded.h"
 #include "level/levels.h"
+#include "level/node_parts.h"
 #include "level/reshaped_image.h"
 #include "snapshot/snapshot_reader.h"
 #include "store/catalog.h"
@@ -37,72 +39,87 @@ class SnapshotImage final : public RankImage {
   const size_t threads_;
 };
 
-/// What all ranks of a dead run have left on this node.
-class LeftParts final : public CheckpointParts {
+/// What ranks of a dead run have left on this node. Each snapshot's checksums are looked at when some of it is read
+/// first.
+class LeftParts final : public HeldParts {
  public:
-  /// `readers`: one of each rank, in their order.
-  explicit LeftParts(std::vector<std::unique_ptr<SnapshotReader>> readers) : readers_(std::move(readers)) {}
-  uint32_t rank_count() const override { return static_cast<uint32_t>(readers_.size()); }
-  const ImageTable& table(uint32_t rank) const override { return readers_[rank]->image(); }
-  Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) override {
-    return readers_[rank]->read(offset, into);
+  LeftParts(uint32_t rank_count, std::map<uint32_t, std::unique_ptr<SnapshotReader>> readers)
+      : rank_count_(rank_count) {
+    for (auto& [rank, reader] : readers) left_[rank].reader = std::move(reader);
   }
-  Status load(uint32_t rank, std::span<const Extent> wanted, ImageTarget& target) override {
-    for (const Extent& extent : wanted) {
+  uint32_t rank_count() const override { return rank_count_; }
+  std::vector<uint32_t> ranks() const override {
+    std::vector<uint32_t> ranks;
+    for (const auto& [rank, left] : left_) ranks.push_back(rank);
+    return ranks;
+  }
+  const ImageTable& table(uint32_t rank) const override { return left_.at(rank).reader->image(); }
+
+ private:
+  struct Left {
+    std::unique_ptr<SnapshotReader> reader{};
+    bool is_verified = false;
+  };
+  /// Of one rank one thread at a time.
+  Result<const SnapshotReader*> verified(uint32_t rank) {
+    Left& left = left_.at(rank);
+    if (!left.is_verified) VARVE_TRY(left.reader->verify());
+    left.is_verified = true;
+    return left.reader.get();
+  }
+  Status read_part(const PartRead& read) override {
+    VARVE_ASSIGN(const SnapshotReader* const reader, verified(read.rank));
+    return reader->read(read.offset, read.into);
+  }
+  Status load_part(const PartLoad& load) override {
+    VARVE_ASSIGN(const SnapshotReader* const reader, verified(load.rank));
+    for (const Extent& extent : load.wanted) {
       for (uint64_t done = 0; done < extent.bytes;) {
-        const ByteSpan bytes = readers_[rank]->view(extent.offset + done, extent.bytes - done);
+        const ByteSpan bytes = reader->view(extent.offset + done, extent.bytes - done);
         if (bytes.empty()) return Status::corrupt("bytes past the end of a snapshot's image were asked for");
-        target.put(extent.offset + done, bytes);
+        load.target->put(extent.offset + done, bytes);
         done += bytes.size();
       }
     }
     return {};
   }
 
- private:
-  const std::vector<std::unique_ptr<SnapshotReader>> readers_;
+  const uint32_t rank_count_;
+  std::map<uint32_t, Left> left_;  ///< by rank
 };
 
 class MemoryLevel final : public Level {
  public:
   MemoryLevel(const LevelSpec& spec, LevelWorld& world, const Levels& all) : Level(spec, world), all_(all) {}
 
-  /// Of runs of other numbers of ranks, with whether all of it is here.
+  /// Who speaks for the node tells of all that is there.
   std::vector<MemoryStep> snapshots() const override {
     std::vector<MemoryStep> steps;
-    for (const LeftSnapshot& left : world_.left_runs.snapshots) {
-      MemoryStep step{left.owner.run, left.step, left.rank_count};
-      if (left.rank_count != world_.ranks.rank_count()) {
-        step.all_ranks = left_of(step.run, step.step).size() == step.rank_count;
-        // What some ranks lack is no checkpoint, unless these were on other nodes.
-        if (!step.all_ranks && left.ranks_here == left.rank_count) continue;
-        if (std::find(steps.begin(), steps.end(), step) != steps.end()) continue;
-      } else if (left.owner.rank != world_.ranks.rank()) {
-        continue;
-      }
-      steps.push_back(step);
-    }
+    if (!world_.speaks_for_node()) return steps;
+    for (const LeftSnapshot& left : world_.left_runs.snapshots)
+      steps.push_back({left.owner.run, left.step, left.rank_count, left.owner.rank});
     return steps;
   }
 
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override {
     const std::map<uint32_t, LeftSnapshot> left = left_of(*candidate.memory_run, candidate.step);
-    if (left.empty()) return Status::not_found("this rank has no such snapshot in memory");
-    const uint32_t rank_count = left.begin()->second.rank_count;
-    if (rank_count == wish.rank_count) {
+    const auto find_own = [&]() -> Result<std::unique_ptr<RankImage>> {
       const auto own = left.find(wish.rank);
-      if (own == left.end()) return Status::not_found("this rank has no such snapshot in memory");
+      if (own == left.end() || own->second.rank_count != wish.rank_count) return std::unique_ptr<RankImage>();
       VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, own->second.open());
-      if (is_same_part(wish, rank_count, reader->image()))
-        return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader), world_.work.load_threads));
-    }
-    if (left.size() != rank_count)
-      return Status::not_found("this node's memory has only some of the ranks that made the snapshot");
-    std::vector<std::unique_ptr<SnapshotReader>> readers;
-    for (const auto& [rank, snapshot] : left) {
-      VARVE_ASSIGN(readers.emplace_back(), snapshot.open_verified());
-    }
-    return ReshapedImage::plan(wish, std::make_unique<LeftParts>(std::move(readers)), world_.work.load_threads);
+      if (!is_same_part(wish, wish.rank_count, reader->image())) return std::unique_ptr<RankImage>();
+      return std::unique_ptr<RankImage>(std::make_unique<SnapshotImage>(std::move(reader), world_.work.load_threads));
+    };
+    const auto open_all = [&]() -> Result<std::unique_ptr<HeldParts>> {
+      if (left.empty()) return std::unique_ptr<HeldParts>();
+      std::map<uint32_t, std::unique_ptr<SnapshotReader>> readers;
+      for (const auto& [rank, snapshot] : left) {
+        VARVE_ASSIGN(readers[rank], snapshot.open());
+      }
+      return std::unique_ptr<HeldParts>(
+          std::make_unique<LeftParts>(left.begin()->second.rank_count, std::move(readers)));
+    };
+    return image_over_nodes(world_, wish, run_guarded(find_own), open_all, world_.work.load_threads);
   }
 
   Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& candidate) override {

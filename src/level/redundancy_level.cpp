@@ -11,6 +11,7 @@
 #include "core/bytes.h"
 #include "level/levels.h"
 #include "level/retention.h"
+#include "level/stand_ins.h"
 #include "redundancy/node_folder.h"
 #include "redundancy/node_redundancy.h"
 #include "redundancy/parity_group.h"
@@ -23,6 +24,8 @@ constexpr uint64_t kEnded = UINT64_MAX;
 
 /// Messages between the leaders of nodes have tags from this one on, above all others of ours.
 constexpr uint32_t kLeadersTag = 1024;
+/// And, where they have stand-ins, from this one on.
+constexpr uint32_t kStandInsTag = 2048;
 
 struct Arrival {
   uint64_t step = 0;
@@ -63,7 +66,15 @@ Status RedundancyLevel::restore() {
   const Status parent = LevelStore::prepare_parent(world_.files, store_.spec(), store_.access().own_path());
   RestoreLostOptions options;
   options.job = world_.job;
-  VARVE_ASSIGN(const std::vector<RestoredSet> sets, restore_lost(*leaders_, place(), options));
+  VARVE_ASSIGN(std::vector<RestoredSet> sets, restore_lost(*leaders_, place(), options));
+  uint64_t nodes_missing = 0;
+  for (const RestoredSet& set : sets) nodes_missing = std::max(nodes_missing, set.nodes_missing);
+  if (nodes_missing > 0) {
+    VARVE_ASSIGN(
+        sets, restore_with_stand_ins(world_.ranks, kStandInsTag, *leaders_, leaders, place(), nodes_missing, options));
+  } else {
+    drop_stand_ins();
+  }
   for (const RestoredSet& set : sets) {
     for (const std::string& line : set.rebuilt) world_.warnings.add(Status::corrupt(line, set.set.to_string()));
     if (set.status.ok()) {
@@ -75,6 +86,12 @@ Status RedundancyLevel::restore() {
     }
   }
   return parent;
+}
+
+void RedundancyLevel::drop_stand_ins() {
+  const Status removed = remove_stand_ins(world_.files, store_.access().own_path());
+  if (!removed.ok())
+    world_.warnings.add(removed.with_context("what stood in for nodes that are gone could not be removed"));
 }
 
 Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate&, const RankWish&) {
@@ -160,6 +177,7 @@ bool RedundancyLevel::protects(uint64_t step) const {
 void RedundancyLevel::stop() {
   if (!leaders_) return;
   if (const Status met = meet(kEnded, false).status(); !met.ok()) record(met);
+  drop_stand_ins();
 }
 
 LevelProgress RedundancyLevel::progress(const RunNews&) const {

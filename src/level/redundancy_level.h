@@ -21,7 +21,8 @@ class RedundancyLevel final : public Level {
   RedundancyLevel(const LevelSpec& spec, LevelWorld& world, const StoreLevel& store)
       : Level(spec, world), store_(store) {}
 
-  /// Rebuilds what nodes have lost; says so among the warnings. Before the stores are opened.
+  /// Rebuilds what nodes have lost, and in stand-ins what those had that are not there any more (stand_ins.h); says so
+  /// among the warnings. Before the stores are opened.
   Status prepare_on_node() override;
   /// It has no sets of its own.
   Result<std::unique_ptr<RankImage>> image(const RestartCandidate& candidate, const RankWish& wish) override;
@@ -46,6 +47,7 @@ class RedundancyLevel final : public Level {
   };
   NodePlace place() const { return {&world_.files, store_.access().own_path(), world_.seat.node().name}; }
   Status restore();
+  void drop_stand_ins();
   Result<Meeting> meet(uint64_t step, bool saved);
   Status protect_now(uint64_t step);
   void record(const Status& failure);

@@ -5,21 +5,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "core/bytes.h"
-#include "core/thread_pool.h"
+#include "core/guarded.h"
 
 namespace varve {
 
 namespace {
 /// Elements whose owners are asked for are read in pieces of so many bytes.
 constexpr uint64_t kFetchBytes = 4_MiB;
-/// What two ranks have is compared in pieces of so many bytes.
-constexpr uint64_t kCompareBytes = 64_KiB;
+/// What ranks have is compared in pieces of so many bytes, less if that comes to more for all of them.
+constexpr uint64_t kCompareBytes = 1_MiB, kCompareBytesMin = 4_KiB, kCompareBytesOfAll = 64_MiB;
+/// What is wanted is read with what lies between, if that is not more.
+constexpr uint64_t kGapBytes = 4_KiB;
 
 std::string text_of(const std::vector<uint64_t>& shape) {
   return shape.empty() ? "a scalar" : fmt::format("{}", fmt::join(shape, " x "));
@@ -283,7 +286,8 @@ class ReshapedImage::Planner {
     ByteVector window(std::min(part.bytes, std::max(kFetchBytes / element, uint64_t{1}) * element));
     for (uint64_t done = 0; done < part.bytes; done += window.size()) {
       const MutableByteSpan bytes = MutableByteSpan(window).first(std::min<uint64_t>(window.size(), part.bytes - done));
-      VARVE_TRY(parts_.read(rank, part.offset + done, bytes));
+      const PartRead read{rank, part.offset + done, bytes};
+      VARVE_TRY(parts_.read({&read, 1}));
       VARVE_TRY(search.find(bytes, element, [&](uint32_t owner) {
         const uint64_t at = owned.saved++;
         if (owner != wish_.rank) return;
@@ -304,18 +308,26 @@ class ReshapedImage::Planner {
     }
     if (saved.size() != parts_.rank_count()) return divided_how(variable.name, any_size);
     VARVE_TRY(plan_whole(0, first, ordinal, variable, any_size));
-    for (const auto& [rank, part] : saved) VARVE_TRY(compare(first, rank, part.front(), any_size));
-    return {};
+    return compare(saved, any_size);
   }
 
-  Status compare(const ImageVariable& first, uint32_t rank, const ImageVariable& other, bool any_size) {
-    if (rank == 0) return {};
-    ByteVector window(std::min(first.bytes, kCompareBytes)), of_other(window.size());
-    for (uint64_t at = 0; at < first.bytes; at += window.size()) {
-      const uint64_t bytes = std::min<uint64_t>(window.size(), first.bytes - at);
-      VARVE_TRY(parts_.read(0, first.offset + at, MutableByteSpan(window).first(bytes)));
-      VARVE_TRY(parts_.read(rank, other.offset + at, MutableByteSpan(of_other).first(bytes)));
-      if (std::memcmp(window.data(), of_other.data(), bytes) != 0) return divided_how(first.name, any_size);
+  /// Of one length, which is the same on all ranks.
+  Status compare(const Saved& saved, bool any_size) {
+    const ImageVariable& first = saved.begin()->second.front();
+    const uint64_t each = std::clamp(kCompareBytesOfAll / saved.size(), kCompareBytesMin, kCompareBytes);
+    const uint64_t piece = std::min(first.bytes, each);
+    ByteVector windows(saved.size() > 1 ? piece * saved.size() : 0);
+    for (uint64_t at = 0; at < first.bytes && !windows.empty(); at += piece) {
+      const uint64_t bytes = std::min(piece, first.bytes - at);
+      std::vector<PartRead> reads;
+      for (const auto& [rank, part] : saved) {
+        reads.push_back(
+            {rank, part.front().offset + at, MutableByteSpan(windows).subspan(reads.size() * piece, bytes)});
+      }
+      VARVE_TRY(parts_.read(reads));
+      for (const PartRead& read : reads) {
+        if (std::memcmp(windows.data(), read.into.data(), bytes) != 0) return divided_how(first.name, any_size);
+      }
     }
     return {};
   }
@@ -339,7 +351,8 @@ class ReshapedImage::Planner {
 Result<std::unique_ptr<RankImage>> ReshapedImage::plan(const RankWish& wish, std::unique_ptr<CheckpointParts> parts,
                                                        size_t threads) {
   std::unique_ptr<ReshapedImage> image(new ReshapedImage(std::move(parts), threads));
-  const Status planned = Planner(wish, *image).plan();
+  const Status planned = run_guarded([&] { return Planner(wish, *image).plan(); });
+  image->parts_->serve();
   image->parts_->note_faults();
   VARVE_TRY(planned);
   return std::unique_ptr<RankImage>(std::move(image));
@@ -352,27 +365,24 @@ class ReshapedImage::FromRank final : public ImageTarget {
   FromRank(const ImageTable& table, std::span<const Source> sources, ImageTarget& target)
       : table_(table), sources_(sources), target_(target) {}
 
-  /// Where the wanted cells are in the rank's image, about: from the first to the last of each variable.
+  /// Where the wanted cells are in the rank's image, with what is near to them.
   std::vector<Extent> wanted() const {
     std::vector<Extent> extents;
     for (const Source& source : sources_) {
       const uint64_t element = element_bytes(source);
-      std::vector<uint64_t> last = source.part.offset;
-      for (size_t d = 0; d < last.size(); ++d) last[d] += source.part.cells[d] - 1;
-      const uint64_t begin = source.from_offset + cell_ordinal(source.from, source.part.offset) * element;
-      const uint64_t end = source.from_offset + (cell_ordinal(source.from, last) + 1) * element;
-      extents.push_back({begin, end - begin});
+      const auto add_run = [&](const CellRun& run) {
+        add(extents, {source.from_offset + run.from * element, run.cells * element});
+        return Status();
+      };
+      if (source.owned) {
+        for (const CellRun& run : source.owned->runs) add_run(run).ignore("it cannot fail");
+      } else {
+        for_each_cell_run(source.part, source.from, source.to, add_run).ignore("what is visited cannot fail");
+      }
     }
     std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
     std::vector<Extent> apart;
-    for (const Extent& extent : extents) {
-      if (apart.empty() || apart.back().offset + apart.back().bytes < extent.offset) {
-        apart.push_back(extent);
-      } else {
-        Extent& before = apart.back();
-        before.bytes = std::max(before.offset + before.bytes, extent.offset + extent.bytes) - before.offset;
-      }
-    }
+    for (const Extent& extent : extents) add(apart, extent);
     return apart;
   }
 
@@ -387,6 +397,14 @@ class ReshapedImage::FromRank final : public ImageTarget {
   }
 
  private:
+  /// After those that begin before it.
+  static void add(std::vector<Extent>& extents, const Extent& extent) {
+    const bool is_near = !extents.empty() && extents.back().offset <= extent.offset &&
+                         extent.offset <= extents.back().offset + extents.back().bytes + kGapBytes;
+    if (!is_near) return extents.push_back(extent);
+    const uint64_t end = std::max(extents.back().offset + extents.back().bytes, extent.offset + extent.bytes);
+    extents.back().bytes = end - extents.back().offset;
+  }
   uint64_t element_bytes(const Source& source) const { return table_.variables[source.variable].type.bytes; }
 
   /// `bytes` of what the rank has of the variable, from byte `begin` of it on.
@@ -438,20 +456,22 @@ class ReshapedImage::FromRank final : public ImageTarget {
 };
 
 Status ReshapedImage::load(ImageTarget& target) {
-  // What one rank has is read by one thread: its packs are decoded once.
-  std::vector<std::span<const Source>> of_rank;
-  for (size_t begin = 0; begin < sources_.size();) {
-    size_t end = begin;
-    while (end < sources_.size() && sources_[end].rank == sources_[begin].rank) ++end;
-    of_rank.push_back(std::span(sources_).subspan(begin, end - begin));
-    begin = end;
-  }
-  const Status loaded = parallel_for(of_rank.size(), threads_, [&](size_t i) -> Status {
-    FromRank from(table_, of_rank[i], target);
-    return parts_->load(of_rank[i].front().rank, from.wanted(), from);
+  std::deque<FromRank> from;
+  std::vector<PartLoad> loads;
+  const Status planned = run_guarded([&] {
+    for (size_t begin = 0; begin < sources_.size();) {
+      size_t end = begin;
+      while (end < sources_.size() && sources_[end].rank == sources_[begin].rank) ++end;
+      FromRank& rank = from.emplace_back(table_, std::span(sources_).subspan(begin, end - begin), target);
+      loads.push_back({sources_[begin].rank, rank.wanted(), &rank});
+      begin = end;
+    }
   });
+  // Others may count on this rank to read for them.
+  if (!planned.ok()) loads.clear();
+  const Status loaded = parts_->load(loads, threads_);
   parts_->note_faults();
-  return loaded;
+  return planned.ok() ? loaded : planned;
 }
 
 }  // namespace varve

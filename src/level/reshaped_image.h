@@ -9,28 +9,12 @@
 
 #include "core/cell_box.h"
 #include "format/image.h"
+#include "level/checkpoint_parts.h"
 #include "level/level.h"
 #include "snapshot/variable_table.h"
 #include "varve/status.h"
 
 namespace varve {
-
-/// What all ranks of a run have of one checkpoint, at one level.
-class CheckpointParts {
- public:
-  virtual ~CheckpointParts() = default;
-  /// Of the run that made it.
-  virtual uint32_t rank_count() const = 0;
-  virtual const ImageTable& table(uint32_t rank) const = 0;
-  /// Bytes of a rank's image, checked. Any thread, but of one rank one at a time.
-  virtual Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) = 0;
-  /// Puts at least these bytes of a rank's image, which are in order and apart, into `target`, checked. As read().
-  virtual Status load(uint32_t rank, std::span<const Extent> wanted, ImageTarget& target) = 0;
-  /// As RankImage::origin().
-  virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
-  /// What could not be had is told where it belongs: nothing new should rest on what is damaged.
-  virtual void note_faults() {}
-};
 
 /// Whether a rank can go on with what one rank has saved: an image of a run of as many ranks, in which each of the
 /// rank's variables lies where it does now.
@@ -47,7 +31,8 @@ bool is_same_part(const RankWish& wish, uint32_t rank_count, const ImageTable& t
 class ReshapedImage final : public RankImage {
  public:
   /// invalid_argument: a variable is not in the checkpoint, or of another type or whole shape there, or what the ranks
-  /// saved of it differs and it does not say how it is to be divided; corrupt: the parts are not all there.
+  /// saved of it differs and it does not say how it is to be divided; corrupt: the parts are not all there. Collective
+  /// where the parts are read so (CheckpointParts::serve()), as is load().
   static Result<std::unique_ptr<RankImage>> plan(const RankWish& wish, std::unique_ptr<CheckpointParts> parts,
                                                  size_t threads);
 
@@ -55,6 +40,7 @@ class ReshapedImage final : public RankImage {
   Status load(ImageTarget& target) override;
   std::optional<SetOrigin> origin() const override { return parts_->origin(); }
   std::vector<Status> left_out() const override { return left_out_; }
+  bool is_of_own_node() const override { return parts_->is_of_own_node(); }
 
  private:
   /// Cells of a variable that one rank has.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "comm/agreement.h"
@@ -16,7 +17,7 @@
 namespace varve {
 
 namespace {
-constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 1;
+constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 4;
 
 ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
   ByteVector bytes;
@@ -26,7 +27,7 @@ ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
     out.bytes(step.run.bytes);
     out.le64(step.step);
     out.le32(step.rank_count);
-    out.u8(step.all_ranks ? 1 : 0);
+    out.le32(step.rank);
   }
   return bytes;
 }
@@ -40,8 +41,7 @@ Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
     std::copy(run.begin(), run.end(), step.run.bytes.begin());
     VARVE_ASSIGN(step.step, in.le64());
     VARVE_ASSIGN(step.rank_count, in.le32());
-    VARVE_ASSIGN(const uint8_t all_ranks, in.u8());
-    step.all_ranks = all_ranks != 0;
+    VARVE_ASSIGN(step.rank, in.le32());
   }
   return memory;
 }
@@ -90,33 +90,16 @@ void sort_steps(std::vector<StoreSteps>& stores) {
   }
 }
 
-bool has(const std::vector<MemoryStep>& memory, const MemoryStep& step) {
-  return std::find(memory.begin(), memory.end(), step) != memory.end();
-}
-
-/// Of a rank's steps, those that all ranks can restart from.
-std::vector<MemoryStep> common_steps(const std::vector<std::vector<MemoryStep>>& memory_by_rank) {
-  std::vector<MemoryStep> common;
-  for (const MemoryStep& step : memory_by_rank.front()) {
-    const bool all = (step.rank_count == memory_by_rank.size() || step.all_ranks) &&
-                     std::all_of(memory_by_rank.begin(), memory_by_rank.end(),
-                                 [&](const std::vector<MemoryStep>& memory) { return has(memory, step); });
-    if (all) common.push_back(step);
+/// Those that the nodes have of all ranks that made them.
+std::vector<MemoryStep> whole_steps(const std::vector<MemoryStep>& memory) {
+  std::map<std::pair<UniqueId, uint64_t>, std::set<uint32_t>> ranks_of;  // by run and step
+  std::vector<MemoryStep> whole;
+  for (const MemoryStep& step : memory) {
+    std::set<uint32_t>& ranks = ranks_of[{step.run, step.step}];
+    const bool is_new = step.rank < step.rank_count && ranks.insert(step.rank).second;
+    if (is_new && ranks.size() == step.rank_count) whole.push_back(step);
   }
-  return common;
-}
-
-/// The newest step that a run of another number of ranks left on several nodes, so that no rank sees all of it.
-std::optional<MemoryStep> newest_foreign(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                         const std::vector<MemoryStep>& common) {
-  std::optional<MemoryStep> newest;
-  for (const std::vector<MemoryStep>& memory : memory_by_rank) {
-    for (const MemoryStep& step : memory) {
-      if (step.rank_count == memory_by_rank.size() || has(common, step)) continue;
-      if (!newest || step.step > newest->step) newest = step;
-    }
-  }
-  return newest;
+  return whole;
 }
 }  // namespace
 
@@ -140,12 +123,10 @@ void number_the_rest(std::vector<RestartCandidate>& candidates) {
 }
 }  // namespace
 
-RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                     const std::vector<StoreSteps>& stores) {
-  RestartCandidates found;
-  std::vector<RestartCandidate>& candidates = found.all;
-  const std::vector<MemoryStep> common = common_steps(memory_by_rank);
-  for (const MemoryStep& step : common)
+std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& memory,
+                                                 const std::vector<StoreSteps>& stores) {
+  std::vector<RestartCandidate> candidates;
+  for (const MemoryStep& step : whole_steps(memory))
     candidates.push_back({step.step, step.run, 0, "memory", 0, step.rank_count, {}});
   for (const StoreSteps& store : stores) {
     for (const StoredStep& set : store.steps) {
@@ -161,24 +142,22 @@ RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>&
     if (a.level != b.level) return a.level < b.level;
     return a.memory_run < b.memory_run;
   });
-  const std::optional<MemoryStep> foreign = newest_foreign(memory_by_rank, common);
-  if (foreign && (candidates.empty() || foreign->step > candidates.front().step)) found.out_of_reach = foreign;
-  return found;
+  return candidates;
 }
 
-Result<RestartCandidates> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                              std::vector<StoreSteps> stores) {
+Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
+                                                          std::vector<StoreSteps> stores) {
   VARVE_ASSIGN(const auto gathered, ranks.all_gather(encode_memory(memory)));
-  std::vector<std::vector<MemoryStep>> memory_by_rank;
+  std::vector<MemoryStep> all_memory;
   for (const ByteVector& encoded : gathered) {
-    VARVE_ASSIGN(std::vector<MemoryStep> steps, decode_memory(encoded));
-    memory_by_rank.push_back(std::move(steps));
+    VARVE_ASSIGN(const std::vector<MemoryStep> steps, decode_memory(encoded));
+    all_memory.insert(all_memory.end(), steps.begin(), steps.end());
   }
   VARVE_ASSIGN(const auto seen, ranks.all_gather(encode_steps(stores)));
   for (StoreSteps& store : stores) store.steps.clear();
   for (const ByteVector& encoded : seen) VARVE_TRY(add_steps(encoded, stores));
   sort_steps(stores);
-  return restart_candidates(memory_by_rank, stores);
+  return restart_candidates(all_memory, stores);
 }
 
 // What the levels of a run have
@@ -238,7 +217,7 @@ Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& 
 }
 }  // namespace
 
-Result<RestartCandidates> find_candidates(const Levels& levels) {
+Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels) {
   LevelWorld& world = levels.world();
   // What a rank completes is seen by all who list later.
   for (const StoreLevel* const level : levels.stores()) complete_leftovers(level->access(), world);

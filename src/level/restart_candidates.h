@@ -27,32 +27,24 @@ struct StoreSteps {
   uint32_t level = 0;               ///< ordinal of the level
 };
 
-/// What there is.
-struct RestartCandidates {
-  /// The one that was made last first, and of one checkpoint what is in memory first, then what is in the nearest
-  /// store.
-  std::vector<RestartCandidate> all;
-  /// The newest that is in the memory of several nodes and was made by another number of ranks, so that nobody can have
-  /// it; if it is newer than all others.
-  std::optional<MemoryStep> out_of_reach;
-};
+/// What there is: the one that was made last first, and of one checkpoint what is in memory first, then what is in the
+/// nearest store. Of memory only that counts of which all ranks' snapshots are there, of the same run: those of
+/// different runs do not belong together. A set counts if any rank sees it. What was made last has the highest number;
+/// where numbers are not known, steps tell.
+std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& memory,
+                                                 const std::vector<StoreSteps>& stores);
 
-/// Of memory only what all ranks have counts, of the same run: snapshots of different runs do not belong together. A
-/// set counts if any rank sees it. What was made last has the highest number; where numbers are not known, steps tell.
-RestartCandidates restart_candidates(const std::vector<std::vector<MemoryStep>>& memory_by_rank,
-                                     const std::vector<StoreSteps>& stores);
-
-/// The same on all ranks: each tells what it has in memory, and which sets it sees in the stores, whose places are the
-/// same on all. Of a store that all ranks share, one rank's word is enough. Collective.
-Result<RestartCandidates> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
-                                              std::vector<StoreSteps> stores);
+/// The same on all ranks: each tells what it is the one to tell of in memory, and which sets it sees in the stores,
+/// whose places are the same on all. Of a store that all ranks share, one rank's word is enough. Collective.
+Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, const std::vector<MemoryStep>& memory,
+                                                          std::vector<StoreSteps> stores);
 
 /// What earlier runs have left: which sets all nodes have (noted in the world's sets); returns what number comes next.
 /// Collective.
 Result<uint64_t> learn_earlier_sets(const Levels& levels);
 
 /// What all ranks could restart from at these levels. Collective.
-Result<RestartCandidates> find_candidates(const Levels& levels);
+Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels);
 
 /// Whether none of these ever was a whole checkpoint, so that a run may begin anew; what is left of them may be
 /// replaced then. Collective.

@@ -14,9 +14,9 @@
 namespace varve {
 
 Result<std::vector<RestartPoint>> list_restart_points(const Levels& levels) {
-  VARVE_ASSIGN(const RestartCandidates found, find_candidates(levels));
+  VARVE_ASSIGN(const std::vector<RestartCandidate> found, find_candidates(levels));
   std::vector<RestartPoint> points;
-  for (const RestartCandidate& candidate : found.all) {
+  for (const RestartCandidate& candidate : found) {
     RestartPoint& point = points.emplace_back();
     point.step = candidate.step;
     point.rank_count = candidate.rank_count;
@@ -89,9 +89,9 @@ std::vector<SavedVariable> variables_of(const Tables& tables) {
 }  // namespace
 
 Result<std::vector<SavedVariable>> list_saved_variables(const Levels& levels, uint64_t step) {
-  VARVE_ASSIGN(const RestartCandidates found, find_candidates(levels));
+  VARVE_ASSIGN(const std::vector<RestartCandidate> found, find_candidates(levels));
   Status first;
-  for (const RestartCandidate& candidate : found.all) {
+  for (const RestartCandidate& candidate : found) {
     if (candidate.step != step) continue;
     const Result<Tables> tables = gather_tables(levels, candidate);
     if (tables.ok()) return variables_of(*tables);

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
+#include "core/guarded.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
 #include "level/levels.h"
+#include "level/node_parts.h"
 #include "level/reshaped_image.h"
+#include "level/stand_ins.h"
 #include "level/stored_image.h"
 #include "service/location.h"
 #include "store/catalog.h"
@@ -58,61 +61,142 @@ class StoreLevel::Image final : public RankImage {
   StoredImage stored_;
 };
 
-/// What all ranks have saved in a set. Each rank's image has readers of its own.
-class StoreLevel::Parts final : public CheckpointParts {
+/// What ranks have saved in a set. Each rank's image has readers of its own.
+class StoreLevel::Parts final : public HeldParts {
  public:
-  Parts(StoreLevel& level, const Store& store, std::vector<std::unique_ptr<StoredImage>> images)
-      : level_(level), store_(store), images_(std::move(images)) {}
+  using Images = std::map<uint32_t, std::unique_ptr<StoredImage>>;  // by rank
+
+  Parts(StoreLevel& level, const Store& store, uint32_t rank_count, Images images)
+      : level_(level), store_(store), rank_count_(rank_count), images_(std::move(images)) {}
   ~Parts() override { store_.drop_arena_cache(); }
 
-  uint32_t rank_count() const override { return static_cast<uint32_t>(images_.size()); }
-  const ImageTable& table(uint32_t rank) const override { return images_[rank]->image(); }
-  Status read(uint32_t rank, uint64_t offset, MutableByteSpan into) override {
-    const Status outcome = images_[rank]->read(offset, into);
-    if (!outcome.ok()) images_[rank]->find_faults();
-    return outcome;
+  /// What a stand-in has of other nodes' ranks.
+  void add(std::unique_ptr<Store> stand_in, Images images) {
+    stand_ins_.push_back(std::move(stand_in));
+    for (auto& [rank, image] : images) {
+      if (images_.emplace(rank, std::move(image)).second) in_stand_ins_.insert(rank);
+    }
   }
-  Status load(uint32_t rank, std::span<const Extent> wanted, ImageTarget& target) override {
-    return images_[rank]->load(1, wanted, target);
+
+  uint32_t rank_count() const override { return rank_count_; }
+  std::vector<uint32_t> ranks() const override {
+    std::vector<uint32_t> ranks;
+    for (const auto& [rank, image] : images_) ranks.push_back(rank);
+    return ranks;
   }
+  const ImageTable& table(uint32_t rank) const override { return images_.at(rank)->image(); }
   std::optional<SetOrigin> origin() const override {
-    return level_.spec_.is_of_node() ? std::optional(images_.front()->origin()) : std::nullopt;
+    return level_.spec_.is_of_node() ? std::optional(images_.begin()->second->origin()) : std::nullopt;
   }
   void note_faults() override {
-    for (const auto& image : images_) level_.condemn_damaged(image->faults());
+    for (const auto& [rank, image] : images_) {
+      // Nothing new rests on a stand-in.
+      if (!in_stand_ins_.contains(rank)) level_.condemn_damaged(image->faults());
+    }
   }
 
  private:
+  Status read_part(const PartRead& read) override {
+    StoredImage& image = *images_.at(read.rank);
+    const Status outcome = image.read(read.offset, read.into);
+    if (!outcome.ok()) image.find_faults();
+    return outcome;
+  }
+  Status load_part(const PartLoad& load) override { return images_.at(load.rank)->load(1, load.wanted, *load.target); }
+
   StoreLevel& level_;
   const Store& store_;
-  std::vector<std::unique_ptr<StoredImage>> images_;
+  const uint32_t rank_count_;
+  std::vector<std::unique_ptr<Store>> stand_ins_;
+  Images images_;
+  std::set<uint32_t> in_stand_ins_;  ///< ranks
 };
 
 Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& candidate, const RankWish& wish) {
+  const size_t threads = world_.work.load_threads + kReadsAhead;
+  if (spec_.is_of_node()) {
+    return image_over_nodes(
+        world_, wish, run_guarded([&] { return own_image(candidate.step, wish); }),
+        [&] { return parts_of_node(candidate.step); }, threads);
+  }
+  VARVE_ASSIGN(std::unique_ptr<RankImage> own, own_image(candidate.step, wish));
+  if (own) return own;
+  VARVE_ASSIGN(const Store* const store, access_.store());
+  VARVE_ASSIGN(const SetRecord record, read_record(*store, candidate.step));
+  VARVE_ASSIGN(auto images, StoredImage::open_all(*store, world_.clock, record));
+  const auto rank_count = static_cast<uint32_t>(images.size());
+  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, *store, rank_count, std::move(images)), threads);
+}
+
+Result<SetRecord> StoreLevel::read_record(const Store& store, uint64_t step) const {
+  PatientReads reads(store, world_.clock);
+  return reads([&] { return Catalog(store).read({world_.job, step}); });
+}
+
+/// The image of the rank of this number, if the set is of as many ranks, and divided likewise; null if it is not, or if
+/// this node's store has none of it.
+Result<std::unique_ptr<RankImage>> StoreLevel::own_image(uint64_t step, const RankWish& wish) {
   const Result<const Store*> opened = access_.store();
-  if (!opened.ok()) {
-    // Out of reach for this rank, it may be whole all the same.
-    return opened.status().with_code(StatusCode::io_error);
-  }
-  PatientReads reads(**opened, world_.clock);
-  VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(**opened).read({world_.job, candidate.step}); }));
+  // Out of reach for this rank, it may be whole all the same.
+  if (!opened.ok()) return opened.status().with_code(StatusCode::io_error);
+  const Result<SetRecord> record = read_record(**opened, step);
+  const auto is_elsewhere = [this](const Status& status) {
+    return spec_.is_of_node() && status.code() == StatusCode::not_found;
+  };
+  if (is_elsewhere(record.status())) return std::unique_ptr<RankImage>();
+  VARVE_TRY(record.status());
   auto image = std::make_unique<Image>(*this, **opened);
-  VARVE_ASSIGN(const uint64_t rank_count, image->rank_count_of(record));
-  if (rank_count == wish.rank_count) {
-    VARVE_TRY(image->open(record));
-    if (is_same_part(wish, wish.rank_count, image->table())) return std::unique_ptr<RankImage>(std::move(image));
+  VARVE_ASSIGN(const uint64_t rank_count, image->rank_count_of(*record));
+  if (rank_count != wish.rank_count) return std::unique_ptr<RankImage>();
+  const Status found = image->open(*record);
+  if (is_elsewhere(found)) return std::unique_ptr<RankImage>();
+  VARVE_TRY(found);
+  if (!is_same_part(wish, wish.rank_count, image->table())) return std::unique_ptr<RankImage>();
+  return std::unique_ptr<RankImage>(std::move(image));
+}
+
+namespace {
+/// Which run made them, and how many ranks it had.
+const SetOrigin& origin_of(const std::map<uint32_t, std::unique_ptr<StoredImage>>& images) {
+  return images.begin()->second->origin();
+}
+}  // namespace
+
+/// What this node's store has of a set, and its stand-ins; null: nothing.
+Result<std::unique_ptr<HeldParts>> StoreLevel::parts_of_node(uint64_t step) {
+  VARVE_ASSIGN(const Store* const own, access_.store());
+  std::unique_ptr<Parts> parts;
+  VARVE_ASSIGN(Parts::Images images, images_of_node(*own, step));
+  if (!images.empty()) {
+    const uint32_t rank_count = origin_of(images).rank_count;
+    parts = std::make_unique<Parts>(*this, *own, rank_count, std::move(images));
   }
-  VARVE_ASSIGN(auto images, StoredImage::open_all(**opened, world_.clock, record, spec_.is_of_node()));
-  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, **opened, std::move(images)),
-                             world_.work.load_threads + kReadsAhead);
+  VARVE_ASSIGN(const std::vector<std::string> stand_ins, list_stand_ins(world_.files, access_.own_path()));
+  for (const std::string& path : stand_ins) {
+    Result<std::unique_ptr<Store>> store = Store::open(world_.files, path);
+    if (!store.ok()) continue;  // it is being made, or was given up
+    VARVE_ASSIGN(Parts::Images more, images_of_node(**store, step));
+    if (more.empty() || (parts && parts->origin() != origin_of(more))) continue;
+    if (!parts) parts = std::make_unique<Parts>(*this, *own, origin_of(more).rank_count, Parts::Images());
+    parts->add(std::move(*store), std::move(more));
+  }
+  return std::unique_ptr<HeldParts>(std::move(parts));
+}
+
+/// What a store of one node has of a set; none, if it has not got it.
+Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoreLevel::images_of_node(const Store& store,
+                                                                                    uint64_t step) const {
+  const Result<SetRecord> record = read_record(store, step);
+  if (record.status().code() == StatusCode::not_found) return Parts::Images();
+  VARVE_TRY(record.status());
+  return StoredImage::open_present(store, world_.clock, *record, /*of_node=*/true);
 }
 
 Result<std::map<uint32_t, ImageTable>> StoreLevel::tables(const RestartCandidate& candidate) {
   std::map<uint32_t, ImageTable> tables;
   if (spec_.is_of_node() ? !world_.speaks_for_node() : world_.ranks.rank() != 0) return tables;
   VARVE_ASSIGN(const Store* const store, access_.store());
-  PatientReads reads(*store, world_.clock);
-  VARVE_ASSIGN(const SetRecord record, reads([&] { return Catalog(*store).read({world_.job, candidate.step}); }));
+  VARVE_ASSIGN(const SetRecord record, read_record(*store, candidate.step));
   VARVE_ASSIGN(const auto images, StoredImage::open_present(*store, world_.clock, record, spec_.is_of_node()));
   for (const auto& [rank, image] : images) tables.emplace(rank, image->image());
   return tables;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/sync.h"
+#include "level/checkpoint_parts.h"
 #include "level/level.h"
 #include "level/level_spec.h"
 #include "level/retention.h"
@@ -77,6 +78,10 @@ class StoreLevel : public Level {
   class Image;
   class Parts;
 
+  Result<SetRecord> read_record(const Store& store, uint64_t step) const;
+  Result<std::unique_ptr<RankImage>> own_image(uint64_t step, const RankWish& wish);
+  Result<std::unique_ptr<HeldParts>> parts_of_node(uint64_t step);
+  Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> images_of_node(const Store& store, uint64_t step) const;
   void condemn_damaged(const CopyFaults& faults);
 
   StoreAccess access_;

@@ -88,23 +88,12 @@ Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_prese
   return found;
 }
 
-Result<std::vector<std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
-                                                                        const SetRecord& record, bool of_node) {
-  VARVE_ASSIGN(auto found, open_present(store, clock, record, of_node));
-  uint64_t rank_count = record.rank_count;
-  if (of_node) rank_count = found.empty() ? 0 : found.begin()->second->origin().rank_count;
-  if (found.size() == rank_count && rank_count > 0) {
-    std::vector<std::unique_ptr<StoredImage>> images;
-    for (auto& [rank, image] : found) images.push_back(std::move(image));
-    return images;
-  }
-  if (of_node) {
-    return Status::invalid_argument(
-        fmt::format("the set was made by {} ranks, and this node's store has {} of them", rank_count, found.size()),
-        record.name.to_string(), "start as many ranks as before, or from a store that all nodes share");
-  }
+Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_all(const Store& store, Clock& clock,
+                                                                               const SetRecord& record) {
+  VARVE_ASSIGN(auto found, open_present(store, clock, record, /*of_node=*/false));
+  if (found.size() == record.rank_count && !found.empty()) return found;
   return Status::invalid_argument(
-      fmt::format("the set has {} of {} ranks: it was not made by a session", found.size(), rank_count),
+      fmt::format("the set has {} of {} ranks: it was not made by a session", found.size(), record.rank_count),
       record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
 }
 
@@ -287,7 +276,7 @@ void StoredImage::note_faults(const CopyFaults& faults) {
   faults_.unreadable.insert(faults.unreadable.begin(), faults.unreadable.end());
 }
 
-void StoredImage::load_patterns(ImageTarget& target) const {
+void StoredImage::load_patterns(const std::function<bool(const Extent&)>& is_wanted, ImageTarget& target) const {
   const TreeFile& file = leaf_.files.front();
   ByteVector window;
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
@@ -296,7 +285,7 @@ void StoredImage::load_patterns(ImageTarget& target) const {
       if (reference.pack == Reference::kPattern) {
         uint64_t done = 0;  // of the pattern
         for_each_piece(stream, {at, reference.bytes}, [&](const Extent& in_image) {
-          for (uint64_t put = 0; put < in_image.bytes; put += window.size()) {
+          for (uint64_t put = 0; put < in_image.bytes && is_wanted(in_image); put += window.size()) {
             window.resize(std::min(kPatternWindowBytes, in_image.bytes - put));
             fill_pattern(reference.offset, done + put, window);
             target.put(in_image.offset + put, window);
@@ -367,8 +356,9 @@ Status StoredImage::load_packs(size_t thread_count, std::vector<PackUse> uses, I
 }
 
 Status StoredImage::load(size_t thread_count, ImageTarget& target) {
-  load_patterns(target);
-  return load_packs(thread_count, pack_uses([](const Extent&) { return true; }), target);
+  const auto all = [](const Extent&) { return true; };
+  load_patterns(all, target);
+  return load_packs(thread_count, pack_uses(all), target);
 }
 
 Status StoredImage::load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target) {
@@ -378,7 +368,7 @@ Status StoredImage::load(size_t thread_count, std::span<const Extent> wanted, Im
                          [](uint64_t at, const Extent& extent) { return at < extent.offset + extent.bytes; });
     return next != wanted.end() && next->offset < bytes.offset + bytes.bytes;
   };
-  load_patterns(target);
+  load_patterns(is_wanted, target);
   return load_packs(thread_count, pack_uses(is_wanted), target);
 }
 

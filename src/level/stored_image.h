@@ -74,12 +74,12 @@ class StoredImage {
   /// node when the set was made. corrupt.
   Status open(const SetRecord& record, uint32_t rank, uint32_t group);
 
-  /// The images of all ranks, in their order, whatever run asks. `of_node`: what a store of one node's own has; it is
-  /// to have all ranks of the run. invalid_argument: they are not all in this set, or it was not made by a session.
-  static Result<std::vector<std::unique_ptr<StoredImage>>> open_all(const Store& store, Clock& clock,
-                                                                    const SetRecord& record, bool of_node);
+  /// The images of all ranks, whatever run asks, in a set that all nodes share. invalid_argument: they are not all in
+  /// this set: it was not made by a session.
+  static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_all(const Store& store, Clock& clock,
+                                                                           const SetRecord& record);
 
-  /// Those of them that are in this set, by rank; of a node's own, perhaps not all.
+  /// Those that are in this set, by rank. `of_node`: what a store of one node's own has, perhaps not of all ranks.
   static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_present(const Store& store, Clock& clock,
                                                                                const SetRecord& record, bool of_node);
 
@@ -120,7 +120,7 @@ class StoredImage {
   Result<Root> read_root(const GroupRecord& group);
   Result<Leaf> read_leaf(const LeafLink& link);
   void note_faults(const CopyFaults& faults);
-  void load_patterns(ImageTarget& target) const;
+  void load_patterns(const std::function<bool(const Extent&)>& is_wanted, ImageTarget& target) const;
   /// Calls `visit` for the bytes of a stream, as they lie in the image.
   void for_each_piece(size_t stream, Extent bytes, const std::function<void(const Extent&)>& visit) const;
 

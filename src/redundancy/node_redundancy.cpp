@@ -370,6 +370,8 @@ class SetRestorer {
       rebuilt.clear();
     }
   }
+  /// As RestoredSet says.
+  uint64_t nodes_missing() const { return nodes_missing_; }
 
  private:
   Status agree(const Status& mine) { return agree_among_nodes(leaders_, place_.node, mine); }
@@ -401,6 +403,7 @@ class SetRestorer {
   std::vector<std::string> group_nodes_;    ///< names of the nodes that are there now, by position
   std::unique_ptr<LeaderGroup> group_;
   std::optional<RebuildPlan> plan_;
+  uint64_t nodes_missing_ = 0;
 };
 
 /// All descriptions that redundancy files of the set have, each once: first their hashes, since most nodes have the
@@ -482,6 +485,11 @@ Status SetRestorer::take_positions() {
     VARVE_ASSIGN(NodeClaim decoded, NodeClaim::decode(each, groups_));
     claims.push_back(std::move(decoded));
   }
+  uint64_t positions = 0;
+  for (const ParityGroup& group : groups_) positions += group.members();
+  const auto stores = static_cast<uint64_t>(
+      std::count_if(claims.begin(), claims.end(), [](const NodeClaim& each) { return each.has_store; }));
+  nodes_missing_ = positions - std::min(positions, stores);
   VARVE_ASSIGN(const std::vector<std::vector<uint32_t>> ranks, assign_positions(groups_, claims));
   std::vector<uint32_t> members;
   for (uint32_t group = 0; group < ranks.size(); ++group) {
@@ -616,8 +624,10 @@ Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodeP
   std::vector<RestoredSet> restored;
   KnownFiles known_whole;
   for (const SetName& set : sets) {
-    RestoredSet& outcome = restored.emplace_back(RestoredSet{set, {}, {}});
-    outcome.status = SetRestorer(leaders, place, set, options, known_whole).run(outcome.rebuilt);
+    RestoredSet& outcome = restored.emplace_back(RestoredSet{set, {}, {}, 0});
+    SetRestorer restorer(leaders, place, set, options, known_whole);
+    outcome.status = restorer.run(outcome.rebuilt);
+    outcome.nodes_missing = restorer.nodes_missing();
     // A set that cannot be restored is one thing, leaders that cannot talk another.
     VARVE_TRY(leaders.barrier());
   }

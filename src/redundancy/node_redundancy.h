@@ -66,6 +66,8 @@ struct RestoredSet {
   /// What was rebuilt, a line for each node ("node b was rebuilt: 3 files, 1.20 GiB, from nodes a, c"); none if nothing
   /// was lost.
   std::vector<std::string> rebuilt;
+  /// So many nodes fewer have a store than protected the set: nobody is there for these.
+  uint64_t nodes_missing = 0;
 };
 
 /// Looks for what is lost of protected sets, the newest first, and rebuilds it durably: files that are damaged or

@@ -194,10 +194,11 @@ Status RankRestart::look(const RestartCandidate& candidate) {
 Status RankRestart::load() {
   if (!image_) return Status::internal("nothing was looked at before it was loaded");
   touched_ = true;
-  return run_guarded([this]() -> Status {
-    VARVE_ASSIGN(ImageTarget * target, variables_.begin_load(image_->table()));
-    return image_->load(*target);
-  });
+  const Result<ImageTarget*> target = run_guarded([this] { return variables_.begin_load(image_->table()); });
+  // Others may count on this rank to read for them.
+  VARVE_ASSIGN(const std::vector<RankFailure> failures, gather_failures(levels_.world().ranks, target.status()));
+  if (!failures.empty()) return target.ok() ? failures.front().what : target.status();
+  return run_guarded([&] { return image_->load(**target); });
 }
 
 Status RankRestart::finish() {
@@ -244,18 +245,10 @@ void note_findings(Levels& levels, const RestartDecision& decision) {
 
 namespace {
 /// Those that may be taken, the newest first.
-Result<std::vector<RestartCandidate>> select(const RestartCandidates& found, const RestartSelection& selection,
-                                             const LevelWorld& world) {
-  if (const std::optional<MemoryStep>& newest = found.out_of_reach;
-      newest && selection.admits({newest->step, newest->run, 0, "memory", UINT64_MAX, newest->rank_count, {}})) {
-    return Status::invalid_argument(
-        fmt::format("the newest checkpoint, step {}, is in the memory of several nodes and was made by {} ranks; this "
-                    "run has {}",
-                    newest->step, newest->rank_count, world.ranks.rank_count()),
-        {}, "start as many ranks as before");
-  }
+std::vector<RestartCandidate> select(const std::vector<RestartCandidate>& candidates,
+                                     const RestartSelection& selection) {
   std::vector<RestartCandidate> selected;
-  std::copy_if(found.all.begin(), found.all.end(), std::back_inserter(selected),
+  std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(selected),
                [&](const RestartCandidate& candidate) { return selection.admits(candidate); });
   return selected;
 }
@@ -283,9 +276,8 @@ void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidate
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection) {
   RunRestart restart;
-  VARVE_ASSIGN(const RestartCandidates found, find_candidates(levels));
-  const std::vector<RestartCandidate>& candidates = found.all;
-  VARVE_ASSIGN(const std::vector<RestartCandidate> selected, select(found, selection, world));
+  VARVE_ASSIGN(const std::vector<RestartCandidate> candidates, find_candidates(levels));
+  const std::vector<RestartCandidate> selected = select(candidates, selection);
   RankWish wish{world.ranks.rank(), world.ranks.rank_count(), variables.wanted(), variables.may_change(), {}};
   VARVE_ASSIGN(wish.boxes, agree_on_boxes(world.ranks, wish.variables));
   RankRestart side(levels, variables, std::move(wish));
@@ -318,7 +310,9 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
         std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
           return !other.memory_run && is_same_checkpoint(other, taken) && !levels.at(other.level).spec().is_of_node();
         });
-    if (all_nodes_have_it || &levels.at(taken.level) == &levels.nearest()) {
+    // What lies on other nodes than there are now is not brought on in parts.
+    restart.on_own_nodes = side.image_is_of_own_node();
+    if (all_nodes_have_it || (&levels.at(taken.level) == &levels.nearest() && restart.on_own_nodes)) {
       bring_behind(levels, taken.step, candidates);
     }
   }

@@ -30,12 +30,14 @@ struct RestartSelection {
 class RestartSide {
  public:
   virtual ~RestartSide() = default;
-  /// Whether this rank's part is there, and fits what is protected, as far as a glance tells. Changes nothing. corrupt,
+  /// Whether this rank's part is there, and fits what is protected, as far as a glance tells. Changes nothing.
+  /// Collective, as load(). corrupt,
   /// not_found, io_error: it cannot be used, an older one may do. Anything else ends the restart; invalid_argument: it
   /// is of another number of ranks, or does not fit.
   virtual Status look(const RestartCandidate& candidate) = 0;
-  /// Puts what was looked at last where it belongs, and checks all of it on the way. After all ranks have looked;
-  /// outcomes as above. From its begin on what is protected is neither old nor new.
+  /// Puts what was looked at last where it belongs, and checks all of it on the way. After all ranks have looked, and
+  /// collective, as ranks may read for each other; outcomes as above. From its begin on what is protected is neither
+  /// old nor new.
   virtual Status load() = 0;
   /// The run that made what was looked at last, if not all ranks have it from one set: only parts of one run belong
   /// together. On all ranks or on none.
@@ -82,6 +84,8 @@ class RankRestart final : public RestartSide {
   Status finish() override;
   Status mend(const RestartCandidate& candidate) override;
 
+  /// As RankImage::is_of_own_node(), of what was looked at last.
+  bool image_is_of_own_node() const { return image_ == nullptr || image_->is_of_own_node(); }
   /// Whether some of what is protected has been written; the same on all ranks.
   bool touched() const { return touched_; }
 
@@ -101,15 +105,16 @@ struct RunRestart {
   /// What was taken is in memory alone, as far as one look tells: it is to stay until it, or a newer set, is in a
   /// store, however this run ends.
   bool in_memory_alone = false;
+  /// What was taken lies where this run would have put it: on no other nodes, and not among others of their ranks.
+  bool on_own_nodes = true;
   /// Of the nearest store, if something could not be read there: of which any rank could not read something.
   std::set<ArenaId> unreadable_arenas;
 };
 
 /// restart_from_newest() of what is selected of all that is at the levels, and what follows from it for them: what was
 /// damaged, or is of a later step, may be replaced, what is near alone is to go far, too. Fails as that does;
-/// not_found: there is no checkpoint of the step that was named; invalid_argument also if the newest of all is in the
-/// memory of several nodes and was made by another number of ranks, as to go on without it would give it up; io_error
-/// also if a level could not be reached that may have what was not found elsewhere. The same on all ranks. Collective.
+/// not_found: there is no checkpoint of the step that was named; io_error also if a level could not be reached that may
+/// have what was not found elsewhere. The same on all ranks. Collective.
 Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, VariableTable& variables,
                                        const RestartSelection& selection = {});
 

@@ -15,7 +15,7 @@ UniqueId run(uint8_t number) {
   return id;
 }
 
-using Memory = std::vector<std::vector<MemoryStep>>;
+using Memory = std::vector<MemoryStep>;
 using Candidates = std::vector<RestartCandidate>;
 
 /// Of which no numbers are known.
@@ -30,27 +30,23 @@ std::vector<StoreSteps> in_store(const std::vector<uint64_t>& steps) { return {{
 RestartCandidate in_memory(uint64_t step, const UniqueId& of_run) { return {step, of_run, 0, "memory", 0, 2, {}}; }
 
 TEST(RestartCandidates, AreNewestFirstAndMemoryBeforeTheStore) {
-  const Memory memory = {{{run(1), 7, 2}, {run(1), 9, 2}}, {{run(1), 9, 2}, {run(1), 7, 2}}};
-  EXPECT_EQ(restart_candidates(memory, in_store({5, 7, 8})).all,
+  const Memory memory = {{run(1), 7, 2, 0}, {run(1), 9, 2, 0}, {run(1), 9, 2, 1}, {run(1), 7, 2, 1}};
+  EXPECT_EQ(restart_candidates(memory, in_store({5, 7, 8})),
             (Candidates{in_memory(9, run(1)), {8, {}}, in_memory(7, run(1)), {7, {}}, {5, {}}}));
 }
 
-TEST(RestartCandidates, InMemoryAreOnesThatAllRanksHaveOfTheSameRun) {
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {}}, in_store({5})).all, (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(2), 9, 2}}}, in_store({5})).all, (Candidates{{5, {}}}));
-  EXPECT_EQ(restart_candidates({{{run(1), 9, 2}}, {{run(1), 8, 2}}}, in_store({})).all, Candidates{});
-}
-
-TEST(RestartCandidates, TellOfTheNewestThatAnotherNumberOfRanksLeftInMemory) {
-  const MemoryStep of_four{run(1), 9, 4};
-  EXPECT_EQ(restart_candidates({{of_four}, {of_four}}, in_store({5})).out_of_reach, of_four);
-  EXPECT_EQ(restart_candidates({{of_four}, {of_four}}, in_store({9})).out_of_reach, std::nullopt);
+TEST(RestartCandidates, InMemoryAreOnesOfWhichTheNodesHaveAllRanksOfTheSameRun) {
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}}, in_store({5})), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(1), 9, 2, 0}}, in_store({5})), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(2), 9, 2, 1}}, in_store({5})), (Candidates{{5, {}}}));
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 0}, {run(1), 8, 2, 1}}, in_store({})), Candidates{});
+  EXPECT_EQ(restart_candidates({{run(1), 9, 2, 1}, {run(1), 9, 2, 7}}, in_store({})), Candidates{});
 }
 
 TEST(RestartCandidates, AreInTheOrderInWhichTheyWereMadeWhereARunHasGoneBack) {
   const std::vector<StoreSteps> stores = {{{{5, 5}, {6, 8}, {7, 9}, {10, 7}}}};
   std::vector<uint64_t> order;
-  for (const RestartCandidate& candidate : restart_candidates({{{run(1), 8, 1}}}, stores).all)
+  for (const RestartCandidate& candidate : restart_candidates({{run(1), 8, 1, 0}}, stores))
     order.push_back(candidate.step);
   EXPECT_EQ(order, (std::vector<uint64_t>{8, 7, 6, 10, 5}));
 }
@@ -58,7 +54,7 @@ TEST(RestartCandidates, AreInTheOrderInWhichTheyWereMadeWhereARunHasGoneBack) {
 TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
   const std::vector<StoreSteps> stores = {{sets({7, 8}), "near", 0}, {sets({5, 7, 9}), "far", 1}};
   std::vector<std::string> order;
-  for (const RestartCandidate& candidate : restart_candidates({{{run(1), 7, 1}}}, stores).all)
+  for (const RestartCandidate& candidate : restart_candidates({{run(1), 7, 1, 0}}, stores))
     order.push_back(candidate.to_string());
   EXPECT_EQ(order, (std::vector<std::string>{"step 9 in far", "step 8 in near", "step 7 in memory", "step 7 in near",
                                              "step 7 in far", "step 5 in far"}));

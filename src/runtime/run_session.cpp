@@ -241,7 +241,7 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
   const uint64_t step = restart.taken->step;
   course_.restart_at(step);
   sets_.note_restarted(restart.in_memory_alone ? std::nullopt : std::optional(step));
-  if (levels_.at(restart.taken->level).spec().is_of_node()) job_sets_.note_complete(step);
+  if (levels_.at(restart.taken->level).spec().is_of_node() && restart.on_own_nodes) job_sets_.note_complete(step);
   if (restart.in_memory_alone) {
     // It goes to the store at once. Some nodes' own stores may have it.
     levels_.note_found(levels_.nearest(), step, world_.has_node_level ? Found::damaged : Found::left_behind);

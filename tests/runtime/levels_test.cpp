@@ -283,14 +283,32 @@ TEST(ASessionWithNodeStores, DoesNotTakePartOfACheckpointForAWholeOne) {
   // The first node has all of its ranks, but they are not all of the checkpoint's.
   cluster.nodes = {"a"};
   const Status fewer = cluster.restart_status(levels);
-  EXPECT_EQ(fewer.code(), StatusCode::invalid_argument) << fewer.to_string();
-  EXPECT_TRUE(says(fewer.to_string(), "made by 6 ranks"));
+  EXPECT_EQ(fewer.code(), StatusCode::corrupt) << fewer.to_string();
+  EXPECT_TRUE(says(fewer.to_string(), "made by 6 ranks, and the nodes of this run have the parts of 2"));
   cluster.nodes = {"a", "b", "c", "d"};
-  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::invalid_argument);
-  cluster.nodes = {"b", "a", "c"};
-  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::corrupt) << "ranks are on other nodes than before";
+  const Status more = cluster.restart_status(levels);
+  EXPECT_EQ(more.code(), StatusCode::invalid_argument) << more.to_string();
+  EXPECT_TRUE(says(more.to_string(), "nothing says what of it is whose"));
   cluster.nodes = {"a", "b", "c"};
   EXPECT_EQ(cluster.restart_from(levels, 2, 3), "");
+}
+
+TEST(ASessionWithNodeStores, GoesOnWhereRanksAreOnOtherNodesThanBefore) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local + "; dir:" + cluster.far;
+  cluster.run_to(levels, 2);
+  drop(cluster.far, 2);
+  cluster.nodes = {"b", "a", "c"};
+  EXPECT_EQ(cluster.restart_from(levels, 2, 3), "");
+  EXPECT_EQ(steps_at(cluster.far), (Steps{1, 2, 3}));
+  cluster.nodes = {"c", "a", "d", "b"};
+  cluster.node_ranks = 1;
+  EXPECT_EQ(cluster.restart_status(levels).code(), StatusCode::invalid_argument);
+  cluster.node_ranks = 2;
+  cluster.nodes = {"c", "b", "a"};
+  EXPECT_EQ(cluster.restart_from(levels, 3, 4), "");
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  expect_whole(cluster.far);
 }
 
 TEST(ASessionWithNodeStores, SaysThatNothingIsWholeRatherThanToStartAnew) {

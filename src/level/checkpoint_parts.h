@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/bytes.h"
+#include "format/image.h"
+#include "layout/layout.h"
+#include "level/stored_image.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// Bytes of a rank's image, and where they go.
+struct PartRead {
+  uint32_t rank = 0;
+  uint64_t offset = 0;
+  MutableByteSpan into;
+};
+
+/// What of a rank's image goes to `target`: at least these bytes, which are in order and apart.
+struct PartLoad {
+  uint32_t rank = 0;
+  std::vector<Extent> wanted;
+  ImageTarget* target = nullptr;
+};
+
+/// What all ranks of a run have of one checkpoint, at one level. One thread at a time.
+class CheckpointParts {
+ public:
+  virtual ~CheckpointParts() = default;
+  /// Of the run that made it.
+  virtual uint32_t rank_count() const = 0;
+  virtual const ImageTable& table(uint32_t rank) const = 0;
+  /// All of these, checked.
+  virtual Status read(std::span<const PartRead> reads) = 0;
+  /// All of these, of each rank one at most, checked, on up to `thread_count` threads.
+  virtual Status load(std::span<const PartLoad> loads, size_t thread_count) = 0;
+  /// This rank reads no more for now. Where ranks read for each other, it goes on to do that, until none wants
+  /// anything: collective then, as is load(), and all come here after their last read(), whatever became of it.
+  virtual void serve() {}
+  /// As RankImage::origin().
+  virtual std::optional<SetOrigin> origin() const { return std::nullopt; }
+  /// As RankImage::is_of_own_node().
+  virtual bool is_of_own_node() const { return true; }
+  /// What could not be had is told where it belongs: nothing new should rest on what is damaged.
+  virtual void note_faults() {}
+};
+
+/// Those that one place has, perhaps not of all ranks, and that this process reads itself.
+class HeldParts : public CheckpointParts {
+ public:
+  /// The ranks whose parts are here, in order.
+  virtual std::vector<uint32_t> ranks() const = 0;
+  Status read(std::span<const PartRead> reads) final;
+  /// What one rank has is read by one thread: its packs are decoded once.
+  Status load(std::span<const PartLoad> loads, size_t thread_count) final;
+
+ protected:
+  /// Any thread, but of one rank one at a time.
+  virtual Status read_part(const PartRead& read) = 0;
+  virtual Status load_part(const PartLoad& load) = 0;
+};
+
+}  // namespace varve
