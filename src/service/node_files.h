@@ -93,8 +93,8 @@ class NodeFiles {
   /// For the connection: the answer to the last question, if there was one: its failure, the bytes read, or the size of
   /// a hole.
   void answer(const Status& failure, ByteSpan data, uint64_t number);
-  /// For the connection: the next question. `kind` none: the set is saved; or the failure of finish(). Nothing: there is
-  /// none yet; when there may be, whoever watch() has named is told.
+  /// For the connection: the next question. `kind` none: the set is saved; or the failure of finish(). Nothing: there
+  /// is none yet; when there may be, whoever watch() has named is told.
   std::optional<Result<FileQuestion>> question();
   /// `news` is called by other threads, must not wait, nor call anything here, and is not called any more once another
   /// one was named. Empty: nobody is told.
