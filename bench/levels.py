@@ -27,6 +27,8 @@ MEGABYTE = 1e6
 CHUNK_BYTES = 8192
 SERVER_SHARE_MIN = 0.8    # of the directory's speed, one client
 CLIENTS = 8
+CONNECTIONS = 10_000
+CONNECTIONS_GB_MAX = 1.0  # resident, of a server that holds them
 CLIENTS_SHARE_MIN = 1.0   # of the throughput of one client
 KNOWN_SHARE = 0.9
 SENT_SHARE_MAX = 0.11
@@ -82,6 +84,7 @@ class Place:
             measure.output([varve, "init", location])
             return action(location, {})
         with Servers(varve, work, self.kind, self.count) as servers:
+            self.processes = servers.processes
             if self.count > 1:
                 subprocess.run([varve, "init", servers.location], check=True, stdout=subprocess.DEVNULL,
                                env={**os.environ, **servers.environment})
@@ -188,6 +191,39 @@ class Bench:
             raise measure.CommandFailed(f"a client of {location} failed")
         return len(folders) * size / MEGABYTE / (time.perf_counter() - began)
 
+    # Many connections
+
+    def connections(self):
+        count, seconds = (1000, 1) if self.options.quick else (CONNECTIONS, 5)
+        rows = []
+        for place in PLACES:
+            if place.count != 1:
+                continue
+            for connections, threads in ((1, 1), (CLIENTS, CLIENTS), (count, CLIENTS)):
+                self.say(f"{connections} connections: {place.name}")
+                runs = [place.measure(self.varve, self.work / "place",
+                                      lambda location, environment: self.hold_connections(
+                                          place, location, environment, connections, threads, seconds))
+                        for _ in range(self.options.runs)]
+                rate = statistics.median(run["ask"]["per_second"] for run in runs)
+                idle, busy = (max(run[step]["VmRSS"] for run in runs) * 1024 for step in ("connect", "write"))
+                peak = max(run["write"]["VmHWM"] for run in runs) * 1024
+                rows.append([place.name, str(connections), f"{rate:.0f}", f"{idle / MEGABYTE:.0f}",
+                             f"{busy / MEGABYTE:.0f}", f"{peak / MEGABYTE:.0f}",
+                             str(max(run["write"]["Threads"] for run in runs))])
+                if connections == count:
+                    self.goal(f"{place.name}: {count} connections, GB of memory", f"< {CONNECTIONS_GB_MAX:.0f}",
+                              f"{peak / 1e9:.2f}", peak < CONNECTIONS_GB_MAX * 1e9)
+        yield f"### Many connections to one server, at most {CLIENTS} of them at work\n"
+        yield report.table(["store", "connections", "requests/s, in turn", "resident MB, connected",
+                            "after a MiB was written over each", "peak", "threads"], rows)
+
+    def hold_connections(self, place, location, environment, connections, threads, seconds):
+        key = environment["VARVE_KEY_FILE"] if place.kind == "tcp" else "-"
+        return json.loads(measure.output([self.options.programs / "many_connections", location, key,
+                                          str(place.processes[0].pid), str(connections), str(threads),
+                                          str(seconds)]))
+
     # A push of what is known for the most part
 
     def push(self):
@@ -277,7 +313,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3, help="runs that medians are taken of (3)")
     parser.add_argument("--edge", type=int, help="of the synthetic fields (256: 1.07 GB; 64 with --quick)")
     parser.add_argument("--quick", action="store_true", help="small data, one run")
-    parser.add_argument("--only", choices=["one", "many", "push", "index", "parity"], action="append")
+    parser.add_argument("--only", choices=["one", "many", "connections", "push", "index", "parity"], action="append")
     parser.add_argument("--write", type=pathlib.Path, help="put the tables into this Markdown file")
     options = parser.parse_args()
     options.varve, options.programs = options.varve.resolve(), options.programs.resolve()
@@ -285,7 +321,8 @@ def main():
     options.runs = 1 if options.quick else options.runs
     with tempfile.TemporaryDirectory(prefix="varve-levels-", dir=options.work) as work:
         bench = Bench(options, pathlib.Path(work))
-        parts = {"one": bench.one_client, "many": bench.many_clients, "push": bench.push, "index": bench.index,
+        parts = {"one": bench.one_client, "many": bench.many_clients,
+                 "connections": bench.connections, "push": bench.push, "index": bench.index,
                  "parity": bench.parity}
         text = []
         for name, part in parts.items():

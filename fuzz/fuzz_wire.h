@@ -20,7 +20,6 @@ class FuzzedStream final : public ByteStream {
     return bytes;
   }
   Status write(std::span<const ByteSpan>, Deadline) override { return {}; }
-  void wait_readable() override {}
 
  private:
   ByteSpan given_;

@@ -147,7 +147,6 @@ class KeepingStream final : public ByteStream {
     for (const ByteSpan& part : parts) kept_.insert(kept_.end(), part.begin(), part.end());
     return {};
   }
-  void wait_readable() override {}
 
  private:
   ByteVector& kept_;

@@ -8,7 +8,7 @@
 namespace varve {
 
 namespace {
-constexpr std::chrono::seconds kPatience(120), kSignOfLife(2);
+constexpr std::chrono::seconds kPatience(120);
 }
 
 Status NodeFiles::ask(Exchange& exchange) {
@@ -16,7 +16,7 @@ Status NodeFiles::ask(Exchange& exchange) {
   const MutexLock lock(mutex_);
   exchange_ = &exchange;
   passed_on_ = false;
-  changed_.notify_all();
+  tell();
   const auto over = [&]() VARVE_REQUIRES(mutex_) { return exchange.answered || left_; };
   const bool in_time = changed_.wait_for(mutex_, kPatience, over);
   exchange_ = nullptr;
@@ -55,46 +55,43 @@ Status NodeFiles::check_unchanged() {
 void NodeFiles::finish(const Status& outcome) {
   const MutexLock lock(mutex_);
   if (!outcome_) outcome_ = outcome;
+  tell();
+}
+
+void NodeFiles::answer(const Status& failure, ByteSpan data, uint64_t number) {
+  const MutexLock lock(mutex_);
+  if (exchange_ == nullptr || !passed_on_) return;
+  Exchange& exchange = *exchange_;
+  exchange.failure = failure;
+  exchange.number = number;
+  if (failure.ok() && data.size() != exchange.into.size()) {
+    exchange.failure = Status::busy("the node " + node_ + " has other bytes than it offered");
+  } else if (failure.ok()) {
+    std::copy(data.begin(), data.end(), exchange.into.begin());
+  }
+  exchange.answered = true;
+  exchange_ = nullptr;
   changed_.notify_all();
 }
 
-Result<FileQuestion> NodeFiles::next(const Status& failure, ByteSpan data, uint64_t number, const SignOfLife& alive) {
-  MutexLock lock(mutex_);
-  if (exchange_ != nullptr && passed_on_) {
-    Exchange& exchange = *exchange_;
-    exchange.failure = failure;
-    exchange.number = number;
-    if (failure.ok() && data.size() != exchange.into.size()) {
-      exchange.failure = Status::busy("the node " + node_ + " has other bytes than it offered");
-    } else if (failure.ok()) {
-      std::copy(data.begin(), data.end(), exchange.into.begin());
-    }
-    exchange.answered = true;
-    exchange_ = nullptr;
-    changed_.notify_all();
-  }
-  const auto has_news = [&]() VARVE_REQUIRES(mutex_) {
-    return (exchange_ != nullptr && !passed_on_) || outcome_ || left_;
-  };
-  while (!changed_.wait_for(mutex_, kSignOfLife, has_news)) {
-    lock.unlock();
-    const bool there = alive();
-    lock.lock();
-    if (!there) left_ = true;
-  }
-  if (outcome_) {
-    if (!outcome_->ok()) return *outcome_;
-    return FileQuestion{};
-  }
+std::optional<Result<FileQuestion>> NodeFiles::question() {
+  const MutexLock lock(mutex_);
+  if (outcome_) return outcome_->ok() ? Result<FileQuestion>(FileQuestion{}) : *outcome_;
   if (left_) return Status::busy("the server has given the node " + node_ + " up");
+  if (exchange_ == nullptr || passed_on_) return {};
   passed_on_ = true;
   return exchange_->question;
+}
+
+void NodeFiles::watch(std::function<void()> news) {
+  const MutexLock lock(mutex_);
+  news_ = std::move(news);
 }
 
 void NodeFiles::leave() {
   const MutexLock lock(mutex_);
   left_ = true;
-  changed_.notify_all();
+  tell();
 }
 
 bool NodeFiles::has_left() const {

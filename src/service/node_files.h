@@ -75,7 +75,7 @@ struct FileQuestion {
   }
 };
 
-/// The files that a node has offered, as the one who gathers reads them: its questions go to the connection's thread,
+/// The files that a node has offered, as the one who gathers reads them: its questions go to the node's connection,
 /// which passes them to the node, and brings the answers. Thread-safe.
 class NodeFiles {
  public:
@@ -90,11 +90,15 @@ class NodeFiles {
   /// That no question follows, as the set is saved, or why it is not.
   void finish(const Status& outcome);
 
-  /// For the connection's thread: brings the answer to the last question, if there was one (its failure, the bytes
-  /// read, or the size of a hole), and waits for the next one. `kind` none: the set is saved; or the failure of
-  /// finish(). The one who gathers may copy `data` until the call returns. `alive` is called every few seconds
-  /// meanwhile; false: the node is gone, and so the wait is over.
-  Result<FileQuestion> next(const Status& failure, ByteSpan data, uint64_t number, const SignOfLife& alive);
+  /// For the connection: the answer to the last question, if there was one: its failure, the bytes read, or the size of
+  /// a hole.
+  void answer(const Status& failure, ByteSpan data, uint64_t number);
+  /// For the connection: the next question. `kind` none: the set is saved; or the failure of finish(). Nothing: there
+  /// is none yet; when there may be, whoever watch() has named is told.
+  std::optional<Result<FileQuestion>> question();
+  /// `news` is called by other threads, must not wait, nor call anything here, and is not called any more once another
+  /// one was named. Empty: nobody is told.
+  void watch(std::function<void()> news);
   /// That the connection has ended.
   void leave();
   bool has_left() const;
@@ -108,6 +112,10 @@ class NodeFiles {
     bool answered = false;
   };
   Status ask(Exchange& exchange);
+  void tell() VARVE_REQUIRES(mutex_) {
+    changed_.notify_all();
+    if (news_) news_();
+  }
 
   const std::string node_;
   Mutex asking_ VARVE_ACQUIRED_BEFORE(mutex_);  ///< held during a question
@@ -117,6 +125,7 @@ class NodeFiles {
   bool passed_on_ VARVE_GUARDED_BY(mutex_) = false;        ///< the node has it
   bool left_ VARVE_GUARDED_BY(mutex_) = false;
   std::optional<Status> outcome_ VARVE_GUARDED_BY(mutex_);
+  std::function<void()> news_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -16,13 +17,39 @@ constexpr size_t kHeldBytes = 16 * kRecordBytes;
 constexpr size_t kWakeBytesMax = 1024 << 10;
 }  // namespace
 
+namespace {
+/// What sockets that rest have left to this thread: of a server's many connections, few are at work.
+thread_local std::array<std::unique_ptr<char[]>, 2> spare;
+
+std::unique_ptr<char[]> take_memory() {
+  for (auto& one : spare) {
+    if (one) return std::move(one);
+  }
+  return std::make_unique_for_overwrite<char[]>(kHeldBytes);
+}
+
+void leave_memory(std::unique_ptr<char[]> memory) {
+  for (auto& one : spare) {
+    if (!one) return one.swap(memory);
+  }
+}
+}  // namespace
+
 void RecordSocket::gather() {
-  input_.bytes = std::make_unique_for_overwrite<char[]>(kHeldBytes);
-  output_.bytes = std::make_unique_for_overwrite<char[]>(kHeldBytes);
+  input_.bytes = take_memory();
+  output_.bytes = take_memory();
+  gathers_ = true;
+}
+
+void RecordSocket::rest() {
+  wake_at(1);
+  leave_memory(std::move(input_.bytes));
+  leave_memory(std::move(output_.bytes));
 }
 
 long RecordSocket::put(const char* data, size_t bytes) {
-  if (!output_.bytes || bytes > kHeldBytes) {
+  if (gathers_ && !output_.bytes) output_.bytes = take_memory();
+  if (!gathers_ || bytes > kHeldBytes) {
     const long flushed = flush();
     return flushed < 0 ? flushed : ::send(socket_, data, bytes, MSG_NOSIGNAL);
   }
@@ -56,8 +83,9 @@ void RecordSocket::wake_at(size_t bytes) {
 }
 
 long RecordSocket::get(char* into, size_t bytes) {
-  if (!input_.bytes) return ::recv(socket_, into, bytes, 0);
+  if (!gathers_) return ::recv(socket_, into, bytes, 0);
   if (!has_input()) {
+    if (!input_.bytes) input_.bytes = take_memory();
     const ssize_t received = ::recv(socket_, input_.bytes.get(), kHeldBytes, 0);
     if (received <= 0) return received;
     input_.begin = 0;

@@ -28,14 +28,18 @@ class RecordSocket {
   void wake_at(size_t bytes);
   /// Whether something can be had without waiting.
   bool has_input() const { return input_.begin < input_.end; }
+  /// When all input is taken and all output is on its way, before a long wait: wakes at the first byte, and leaves its
+  /// memory to other sockets that the calling thread uses.
+  void rest();
 
  private:
   struct Held {
-    std::unique_ptr<char[]> bytes;  ///< null: nothing is gathered
+    std::unique_ptr<char[]> bytes;  ///< null: not needed yet
     size_t begin = 0, end = 0;
   };
 
   const int socket_;
+  bool gathers_ = false;
   Held input_, output_;
   int wake_bytes_ = 1;
 };

@@ -135,12 +135,6 @@ class SocketStream final : public ByteStream {
     return {};
   }
 
-  void wait_readable() override {
-    pollfd waited{socket_.get(), POLLIN, 0};
-    while (::poll(&waited, 1, -1) < 0 && errno == EINTR) {
-    }
-  }
-
  private:
   struct alignas(cmsghdr) DescriptorSpace {
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -199,7 +193,7 @@ std::unique_ptr<ByteStream> make_socket_stream(UniqueFd socket, Descriptors desc
 }
 
 namespace {
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 4096;  // many may come at once; the system takes less if it is told to
 constexpr int kIdleSeconds = 60;
 
 struct AddressFreer {

@@ -59,8 +59,10 @@ class ByteStream {
   }
   /// The descriptor that came last with what was read; invalid: none came since it was asked for.
   virtual UniqueFd take_descriptor() { return {}; }
-  /// Waits without a limit until something can be read, or the other side has closed.
-  virtual void wait_readable() = 0;
+  /// Whether something has come that was not read yet, and that no look at the socket shows.
+  virtual bool has_input() const { return false; }
+  /// Before a long wait for the socket, without has_input(): gives back what memory it can do without.
+  virtual void rest() {}
 };
 
 /// Waits until the descriptor is ready for `events` (POLLIN, POLLOUT). io_error: not in time.

@@ -179,12 +179,12 @@ class TlsStream final : public ByteStream {
     return flush(deadline);
   }
 
-  void wait_readable() override {
-    if (SSL_has_pending(ssl_.get()) == 1 || records_.has_input()) return;
-    records_.wake_at(1);
-    pollfd waited{socket_.get(), POLLIN, 0};
-    while (::poll(&waited, 1, -1) < 0 && errno == EINTR) {
-    }
+  bool has_input() const override { return SSL_has_pending(ssl_.get()) == 1 || records_.has_input(); }
+
+  void rest() override {
+    ByteVector().swap(gathered_);
+    SSL_free_buffers(ssl_.get());
+    records_.rest();
   }
 
  private:

@@ -61,8 +61,12 @@ class Wire {
   /// The data of the frame, straight into `into`, which is as large as header.data_bytes says.
   Status receive_data(const WireHeader& header, MutableByteSpan into, Deadline deadline);
 
-  /// Waits without a limit for the next frame, or for the end.
-  void wait() { stream_->wait_readable(); }
+  /// Between two frames: as those of the stream.
+  bool has_input() const { return stream_->has_input(); }
+  void rest() {
+    ByteVector().swap(fields_);
+    stream_->rest();
+  }
 
  private:
   /// Returns how much came before the other side closed.

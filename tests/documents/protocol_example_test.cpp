@@ -30,7 +30,6 @@ class RecordedStream final : public ByteStream {
     for (const ByteSpan part : parts) written_.insert(written_.end(), part.begin(), part.end());
     return {};
   }
-  void wait_readable() override {}
 
  private:
   ByteVector& written_;

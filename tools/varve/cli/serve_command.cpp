@@ -44,7 +44,7 @@ class ServeCommand final : public Command {
                    "$AWS_ENDPOINT_URL_S3)");
     arguments.memory("--memory", memory_bytes_,
                      "memory to use at most, about, for putting together sets of several nodes (default: 512MiB)");
-    arguments.count("--connections", "N", connections_, "connections at a time (default: 256)");
+    arguments.count("--connections", "N", connections_, "connections at a time (default: 16384)");
     arguments.flag(
         "--place", place_,
         "make no store: the folder becomes one of several places of a store (see varve init, varve rebalance)");
@@ -90,6 +90,10 @@ class ServeCommand final : public Command {
     VARVE_ASSIGN(const std::unique_ptr<Server> server, Server::start(std::move(options)));
     session.print(fmt::format("serving {} at {}\n", quote_name(place), server->address().to_string()));
     VARVE_TRY(session.finish_printing());
+    if (server->connections_max() < connections_)
+      session.warn(
+          Status::resource_limit(fmt::format("there is room for {} connections only", server->connections_max()),
+                                 "--connections", "let this user have more files open (ulimit -n)"));
     while (!interrupted()) sleep_for(std::chrono::milliseconds(50));
     server->stop();
     return ExitCode::success;

@@ -398,7 +398,9 @@ void UnfinishedOffer::give_up_if_late(double now) {
 }
 
 OfferIntake::~OfferIntake() {
-  if (files_) gather_.leave(files_);
+  if (!files_) return;
+  files_->watch({});
+  gather_.leave(files_);
 }
 
 Status OfferIntake::offer(const OfferRequest& request, ByteSpan data) {
@@ -433,12 +435,14 @@ Status OfferIntake::offer(const OfferRequest& request, ByteSpan data) {
     VARVE_ASSIGN(offer.files, decode_offered_files(whole.raw, [&](uint64_t bytes) { return offer.room.take(bytes); }));
   }
   VARVE_ASSIGN(files_, gather_.join(std::move(offer)));
+  files_->watch(news_);
   return {};
 }
 
-Result<FileQuestion> OfferIntake::answer(const AnswerRequest& request, ByteSpan data, const SignOfLife& alive) {
+Status OfferIntake::answer(const AnswerRequest& request, ByteSpan data) {
   if (!files_) return Status::invalid_argument("there is no offer that is being answered for");
-  return files_->next(request.failure, data, request.hole_bytes, alive);
+  files_->answer(request.failure, data, request.hole_bytes);
+  return {};
 }
 
 }  // namespace varve

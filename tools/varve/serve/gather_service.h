@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -241,19 +242,24 @@ class UnfinishedOffer {
 };
 
 /// One connection's part in a set that is gathered: takes the offer as it comes, piece by piece, and then passes
-/// questions and answers on. One thread.
+/// questions and answers on. One thread at a time.
 class OfferIntake {
  public:
-  explicit OfferIntake(GatherService& gather) : gather_(gather) {}
+  /// `news`: that there may be a question; as that of NodeFiles::watch(), not called any more once this is gone.
+  explicit OfferIntake(GatherService& gather, std::function<void()> news = {})
+      : gather_(gather), news_(std::move(news)) {}
   ~OfferIntake();
   OfferIntake(const OfferIntake&) = delete;
   OfferIntake& operator=(const OfferIntake&) = delete;
 
   Status offer(const OfferRequest& request, ByteSpan data);
-  Result<FileQuestion> answer(const AnswerRequest& request, ByteSpan data, const SignOfLife& alive);
+  Status answer(const AnswerRequest& request, ByteSpan data);
+  /// After answer(): the next question; nothing: there is none yet.
+  std::optional<Result<FileQuestion>> question() { return files_->question(); }
 
  private:
   GatherService& gather_;
+  const std::function<void()> news_;
   std::shared_ptr<UnfinishedOffer> coming_;  ///< from its first piece on
   std::shared_ptr<NodeFiles> files_;
 };

@@ -82,6 +82,15 @@ TEST_F(Gathering, MakesOneSetOfTheFilesOfSeveralNodes) {
   EXPECT_EQ(record.groups.size(), 3u) << "groups of three ranks, which lie on different nodes";
 }
 
+TEST_F(Gathering, NeedsNoThreadForNodesThatWaitForOneAnother) {
+  server.stop();
+  server.options.threads_max = 1;
+  server.start();
+  write_ranks(6, 6, 20'000);
+  for (const Status& outcome : offer_all(6)) EXPECT_TRUE(outcome.ok()) << outcome.to_string();
+  EXPECT_TRUE(test::restores_as(*store(), {"run", 7}, test::snapshot_of(folders / "all")));
+}
+
 TEST_F(Gathering, StoresWhatASaveOfAllFilesStores) {
   write_ranks(2, 6, 100'000);
   for (const Status& outcome : offer_all(2)) ASSERT_TRUE(outcome.ok()) << outcome.to_string();

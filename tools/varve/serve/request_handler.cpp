@@ -81,9 +81,10 @@ auto RequestHandler::with_file(uint64_t handle, const Act& act) -> decltype(act(
   return file->use(act);
 }
 
-RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, const SignOfLife& alive) {
+RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, DataBuffer& buffer,
+                                              const SignOfLife& alive) {
   Answer answer;
-  Exchange exchange{request.again, data, alive, answer};
+  Exchange exchange{request.again, data, buffer, alive, answer};
   const bool may_begin = greeted_ || std::holds_alternative<HelloRequest>(request.message);
   const Status allowed = may_begin ? check_allowed(rights_, request.message)
                                    : Status(StatusCode::permission_denied, "a connection begins with hello");
@@ -157,7 +158,7 @@ ReplyTo<ReadRequest> RequestHandler::act(const ReadRequest& request, Exchange& e
     if (range.bytes > kWireDataBytesMax || (wanted += range.bytes) > kWireDataBytesMax)
       return Status::resource_limit("more is to be read than fits into one answer");
   }
-  std::byte* const into = buffer_.get(wanted);
+  std::byte* const into = exchange.buffer.get(wanted);
   if (into == nullptr) return Status::resource_limit("the server is out of memory");
   return with_file(request.handle, [&](File& file) -> ReplyTo<ReadRequest> {
     ReadRequest::ReplyFields read;
@@ -250,7 +251,7 @@ Reply<TransferNumbers> RequestHandler::transfer(TransferDirection direction, con
 
 Result<OfferIntake*> RequestHandler::intake() {
   if (store_.gather == nullptr) return Status::unsupported("this server does not gather sets");
-  if (!intake_) intake_ = std::make_unique<OfferIntake>(*store_.gather);
+  if (!intake_) intake_ = std::make_unique<OfferIntake>(*store_.gather, news_);
   return intake_.get();
 }
 
@@ -261,7 +262,19 @@ Reply<NoFields> RequestHandler::act(const OfferRequest& request, Exchange& excha
 
 Reply<FileQuestion> RequestHandler::act(const AnswerRequest& request, Exchange& exchange) {
   VARVE_ASSIGN(OfferIntake* const into, intake());
-  return into->answer(request, exchange.data, exchange.alive);
+  VARVE_TRY(into->answer(request, exchange.data));
+  std::optional<Result<FileQuestion>> question = into->question();
+  exchange.answer.waits = !question;
+  if (!question) return FileQuestion();
+  return *std::move(question);
+}
+
+RequestHandler::Answer RequestHandler::go_on() {
+  Answer answer;
+  std::optional<Result<FileQuestion>> question = intake_->question();
+  answer.waits = !question;
+  if (question) answer.fields = encode_fields(Reply<FileQuestion>(*std::move(question)));
+  return answer;
 }
 
 Reply<NoFields> RequestHandler::act(const SyncDirectoryRequest& request, Exchange& exchange) {

@@ -92,7 +92,7 @@ struct ServedStore {
   uint64_t connections_max = 0;
 };
 
-/// A connection's memory for the data of one message, which it has from its first such message on.
+/// Memory for the data of one message, of whoever carries requests out; there from the first such message on.
 class DataBuffer {
  public:
   /// `bytes` bytes of it; null if there is no memory.
@@ -105,24 +105,29 @@ class DataBuffer {
 /// Carries out the requests of one connection, one at a time.
 class RequestHandler {
  public:
-  /// `admit` says whether a client that says hello may stay.
-  RequestHandler(ServedStore& store, DataBuffer& buffer, Rights rights, std::function<Status()> admit)
-      : store_(store), buffer_(buffer), rights_(rights), admit_(std::move(admit)) {}
+  /// `admit` says whether a client that says hello may stay. `news`: that go_on() may have the answer that it had not;
+  /// called by other threads, also while a request is carried out.
+  RequestHandler(ServedStore& store, Rights rights, std::function<Status()> admit, std::function<void()> news)
+      : store_(store), rights_(rights), admit_(std::move(admit)), news_(std::move(news)) {}
   ~RequestHandler();
   RequestHandler(const RequestHandler&) = delete;
   RequestHandler& operator=(const RequestHandler&) = delete;
 
   struct Answer {
     ByteVector fields;
-    ByteSpan data;                        ///< in the connection's buffer, or in `stored`
+    bool waits = false;                   ///< there is none yet, and no request may come before there is: see go_on()
+    ByteSpan data;                        ///< in the buffer, or in `stored`
     std::vector<DirectoryEntry> entries;  ///< list: to be sent as data
     ByteVector stored;
     /// The file that was opened, whose descriptor may go with the reply. Null: there is none; or the client has not all
     /// rights, and so may do with files only what passes here.
     std::shared_ptr<OpenFiles::OpenFile> file;
   };
-  /// `data` are those of the request. `alive` may be called from any thread, to show the client that work goes on.
-  Answer handle(const Request& request, ByteSpan data, const SignOfLife& alive);
+  /// `data` are those of the request, maybe in `buffer`, where the answer's may be, too. `alive` may be called from any
+  /// thread, to show the client that work goes on. Waits for nothing that only another request can bring.
+  Answer handle(const Request& request, ByteSpan data, DataBuffer& buffer, const SignOfLife& alive);
+  /// The answer to a request that had none yet, or still none.
+  Answer go_on();
   bool greeted() const { return greeted_; }
 
  private:
@@ -130,6 +135,7 @@ class RequestHandler {
   struct Exchange {
     const bool again;
     const ByteSpan data;
+    DataBuffer& buffer;
     const SignOfLife& alive;
     Answer& answer;
   };
@@ -185,9 +191,9 @@ class RequestHandler {
   Result<OfferIntake*> intake();
 
   ServedStore& store_;
-  DataBuffer& buffer_;
   const Rights rights_;
   const std::function<Status()> admit_;
+  const std::function<void()> news_;
   UniqueId client_;
   std::unique_ptr<OfferIntake> intake_;  ///< once something is offered
   bool greeted_ = false;

@@ -1,7 +1,6 @@
 #include "serve/server.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -9,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
 #include "backend/folder_backend.h"
 #include "core/clock.h"
@@ -20,75 +20,13 @@
 
 namespace varve {
 
-Status Connection::run(Deadline hello_by) {
-  hello_by_ = hello_by;
-  while (true) {
-    if (handler_.greeted()) {
-      rests_(true);
-      wire_.wait();
-      rests_(false);
-    }
-    const Result<Wire::Head> received = wire_.receive_head(deadline());
-    if (received.status().code() == StatusCode::unsupported) refuse_version();
-    VARVE_ASSIGN(const Wire::Head head, received);
-    if (head.closed) return {};
-    VARVE_TRY(serve_one(head));
-    if (head.header.message == GoodbyeRequest::kMessage.number) return {};
-    if (head.header.message == HelloRequest::kMessage.number && !handler_.greeted()) return {};  // turned away
-  }
-}
-
-void Connection::refuse_version() {
-  WireHeader hello;
-  hello.message = HelloRequest::kMessage.number;
-  hello.request = 1;
-  const Reply<ServerFacts> reply =
-      Status::unsupported(fmt::format("the server speaks version {} of the protocol", kWireVersion), "",
-                          "use the same Varve on both sides");
-  send(hello, encode_fields(reply)).ignore("the connection ends in any case");
-}
-
-Status Connection::serve_one(const Wire::Head& head) {
-  const WireHeader& header = head.header;
-  // Before hello is answered, nobody may have memory filled.
-  if (header.data_bytes > 0 && !handler_.greeted()) return Status::corrupt("a connection begins with data");
-  MutableByteSpan data;
-  if (header.data_bytes > 0) {
-    std::byte* const into = buffer_.get(header.data_bytes);
-    if (into == nullptr) return Status::resource_limit("no memory for a message");
-    data = {into, header.data_bytes};
-    VARVE_TRY(wire_.receive_data(header, data, deadline()));
-  }
-  const Result<Request> request = decode_request(header, head.fields);
-  if (request.status().code() == StatusCode::unsupported)
-    return send(header, encode_fields(Reply<NoFields>(request.status())));
-  VARVE_TRY(request.status());
-  auto alive = [&] { return send(header, encode_fields(Reply<NoFields>()), {}, true).ok(); };
-  return answer(header, handler_.handle(*request, data, alive));
-}
-
-Status Connection::answer(const WireHeader& to, const RequestHandler::Answer& answer) {
-  constexpr size_t entry_bytes_max = 300;
-  ByteVector entries;
-  for (const DirectoryEntry& entry : answer.entries) {
-    if (entries.size() + entry_bytes_max > kWireDataBytesMax) {
-      VARVE_TRY(send(to, answer.fields, entries, true));
-      entries.clear();
-    }
-    append_entry(entries, entry);
-  }
-  return send(to, answer.fields, entries.empty() ? answer.data : entries, false,
-              answer.file ? answer.file->descriptor() : -1);
-}
-
-Status Connection::send(const WireHeader& to, ByteSpan fields, ByteSpan data, bool more, int descriptor) {
-  WireHeader header;
-  header.message = to.message;
-  header.request = to.request;
-  header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
-  const MutexLock lock(sending_);
-  return wire_.send_with(descriptor, header, fields, data, deadline());
-}
+namespace {
+/// How long a stranger may stay at least while others wait to be let in: who has the key needs less.
+constexpr std::chrono::milliseconds kTimeOfStranger(250);
+constexpr std::chrono::seconds kSignOfLife(2);
+/// A client whose requests follow one another as closely is served by one thread, which waits for the next one itself.
+constexpr std::chrono::milliseconds kBusyPause(5);
+}  // namespace
 
 namespace {
 /// This run of the machine; zero if that cannot be told.
@@ -132,12 +70,15 @@ Status Server::begin() {
   }
   gather_ = std::make_unique<GatherService>(*place_.backend, options_.gather, options_.log);
   store_->gather = gather_.get();
+  fit_to_descriptors();
   store_->connections_max = options_.connections_max;
   VARVE_ASSIGN(store_->server, UniqueId::random());
   store_->boot = boot_id();
   wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return Status::from_errno(errno, "make an event", "");
   VARVE_TRY(listen());
+  ::fcntl(listener_.get(), F_SETFL, ::fcntl(listener_.get(), F_GETFL) | O_NONBLOCK);
+  VARVE_ASSIGN(threads_, PollingThreads::start(options_.threads_max));
   VARVE_ASSIGN(acceptor_, start_thread([this] { accept_clients(); }));
   return {};
 }
@@ -186,16 +127,24 @@ Status Server::read_keys() {
   return {};
 }
 
+void Server::fit_to_descriptors() {
+  const size_t wanted = options_.connections_max;
+  options_.connections_max = std::min(wanted, 3 * descriptors_for(wanted, 4));
+  if (options_.connections_max < wanted)
+    tell("fewer connections than wanted: this process may have too few files open");
+}
+
 void Server::accept_clients() {
   while (!stopping_) {
-    pollfd waited[2] = {{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    if (::poll(waited, 2, -1) < 0) {
+    const Look look = look_after_clients();
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(look.again - MonotonicClock::now());
+    pollfd waited[2] = {{look.room ? listener_.get() : -1, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    if (::poll(waited, 2, static_cast<int>(std::max<int64_t>(wait.count(), 0))) < 0) {
       if (errno == EINTR) continue;
       break;
     }
     uint64_t news = 0;
     if (waited[1].revents != 0 && ::read(wake_.get(), &news, sizeof news) < 0 && errno != EAGAIN) break;
-    reap();
     if (place_wanted_.exchange(false)) end_idle();
     if (waited[0].revents == 0 || stopping_) continue;
     UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -208,65 +157,90 @@ void Server::accept_clients() {
   }
 }
 
+Server::Look Server::look_after_clients() {
+  const Moment now = MonotonicClock::now();
+  const MutexLock lock(mutex_);
+  if (clients_.next_sign_of_life <= now) {
+    clients_.next_sign_of_life = now + kSignOfLife;
+    for (Client& client : clients_.known) look_for_news(client);
+  }
+  Look look{.again = clients_.next_sign_of_life};
+  size_t strangers = 0;
+  Moment oldest = now;
+  for (Client& client : clients_.strangers) {
+    if (const Deadline late = hello_by(client); late <= now) {
+      ::shutdown(client.socket(), SHUT_RDWR);
+    } else {
+      look.again = std::min(look.again, late);
+    }
+    if (client.standing == Standing::stranger && strangers++ == 0) oldest = client.arrived;
+  }
+  // Those that are dismissed are soon gone.
+  look.room = clients_.strangers.size() < 2 * options_.strangers_max;
+  if (strangers >= options_.strangers_max && now - oldest < kTimeOfStranger) {
+    look.room = false;
+    look.again = std::min(look.again, oldest + kTimeOfStranger);
+  }
+  clients_.crowded = !look.room;
+  return look;
+}
+
 void Server::take_in(UniqueFd socket) {
   make_room();
-  UniqueFd control(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-  if (!control.valid()) return tell("a client was turned away: too many open files");
-  const size_t before = clients_.size();
-  const Status taken = run_guarded([&]() -> Status {
-    Client& client = clients_.emplace_back();
-    client.control = std::move(control);
-    client.hello_by = after_seconds(options_.limits.hello_seconds);
-    VARVE_ASSIGN(client.thread, start_thread([this, &client, raw = socket.get()] {
-                   serve(client, UniqueFd(raw));
-                   if (client.standing == Standing::known) --known_count_;
-                   // It is closed later, and would keep the other side waiting.
-                   ::shutdown(client.control.get(), SHUT_RDWR);
-                   client.ended = true;
-                   wake();
-                 }));
-    socket.release();
-    return {};
-  });
-  if (taken.ok()) return;
-  if (clients_.size() > before) clients_.pop_back();
-  tell("a client was turned away: the system refuses another thread, or memory");
+  const Status taken = run_guarded([&] { return begin_client(std::move(socket)); });
+  if (!taken.ok()) tell("a client was turned away", taken);
+}
+
+Status Server::begin_client(UniqueFd socket) {
+  std::list<Client> coming;
+  Client& client = coming.emplace_back(*this, std::move(socket));
+  client.place = coming.begin();
+  if (!key_holders_.party) VARVE_TRY(begin_connection(client));  // nothing has to come before
+  const MutexLock lock(mutex_);
+  VARVE_TRY(threads_->add(client));
+  clients_.strangers.splice(clients_.strangers.end(), coming);
+  return {};
 }
 
 void Server::make_room() {
-  const auto strangers = std::count_if(clients_.begin(), clients_.end(), [](const Client& client) {
-    return client.standing == Standing::stranger && !client.ended;
-  });
+  const MutexLock lock(mutex_);
+  auto is_stranger = [](const Client& client) { return client.standing == Standing::stranger; };
+  const auto strangers = std::count_if(clients_.strangers.begin(), clients_.strangers.end(), is_stranger);
   if (static_cast<size_t>(strangers) < options_.strangers_max) return;
-  for (auto client = clients_.begin(); client != clients_.end(); ++client) {
+  for (Client& client : clients_.strangers) {
     Standing standing = Standing::stranger;
-    if (client->ended || !client->standing.compare_exchange_strong(standing, Standing::dismissed)) continue;
-    ::shutdown(client->control.get(), SHUT_RDWR);
-    client->thread.join();  // at once: before hello, it waits for nothing but the socket
-    clients_.erase(client);
+    if (!client.standing.compare_exchange_strong(standing, Standing::dismissed)) continue;
+    ::shutdown(client.socket(), SHUT_RDWR);
     return;
   }
 }
 
 void Server::end_idle() {
+  const MutexLock lock(mutex_);
   Client* longest = nullptr;
   double since = steady_clock().seconds() - options_.idle_seconds;
-  for (Client& client : clients_) {
+  for (Client& client : clients_.known) {
     const double idle_since = client.idle_since;
-    if (client.ended || client.standing != Standing::known || idle_since == kAtWork || idle_since > since) continue;
+    if (idle_since == kAtWork || idle_since > since) continue;
     longest = &client;
     since = idle_since;
   }
   if (longest == nullptr) return;
   longest->idle_since = kAtWork;  // not to be chosen again while it ends
-  ::shutdown(longest->control.get(), SHUT_RDWR);
+  ::shutdown(longest->socket(), SHUT_RDWR);
 }
 
 Status Server::admit(Client& client) {
-  Standing standing = Standing::stranger;
-  if (++known_count_ <= options_.connections_max && client.standing.compare_exchange_strong(standing, Standing::known))
-    return {};
-  --known_count_;
+  {
+    const MutexLock lock(mutex_);
+    Standing standing = Standing::stranger;
+    if (clients_.known.size() < options_.connections_max &&
+        client.standing.compare_exchange_strong(standing, Standing::known)) {
+      clients_.known.splice(clients_.known.end(), clients_.strangers, client.place);
+      if (std::exchange(clients_.crowded, false)) wake();
+      return {};
+    }
+  }
   tell("a client was turned away: too many connections");
   place_wanted_ = true;
   wake();
@@ -283,29 +257,86 @@ Result<Server::Arrival> Server::make_stream(UniqueFd socket, Deadline deadline) 
   return Arrival{make_socket_stream(std::move(socket)), options_.socket_rights};
 }
 
-void Server::serve(Client& client, UniqueFd socket) noexcept {
+Status Server::begin_connection(Client& client) {
+  VARVE_ASSIGN(Arrival arrival, make_stream(client.take_socket(), hello_by(client)));
+  client.connection = std::make_unique<Connection>(
+      *store_, std::move(arrival.stream), arrival.rights, options_.limits, hello_by(client),
+      [this, &client] { return admit(client); }, [this, &client] { note_news(client); });
+  return {};
+}
+
+Deadline Server::hello_by(const Client& client) const {
+  const std::chrono::duration<double> limit(options_.limits.hello_seconds);
+  return client.arrived + std::chrono::duration_cast<MonotonicClock::duration>(limit);
+}
+
+Result<Connection::Next> Server::converse(Client& client, DataBuffer& buffer) {
+  client.idle_since = kAtWork;
+  client.turn = Turn::at_work;
+  if (client.connection) return client.connection->serve(buffer);
+  VARVE_TRY(begin_connection(client));
+  return client.connection->begin();
+}
+
+void Server::serve(Client& client, DataBuffer& buffer) noexcept {
+  Connection::Next next = Connection::Next::ended;
+  const double rested_seconds = steady_clock().seconds() - client.idle_since;
+  const bool busy = rested_seconds < std::chrono::duration<double>(kBusyPause).count();
+  do {
+    next = serve_once(client, buffer);
+    if (next == Connection::Next::rests) client.idle_since = steady_clock().seconds();
+  } while (next == Connection::Next::rests && busy && threads_->has_spare() &&
+           wait_to_read(client.socket(), kBusyPause));
+  switch (next) {
+    case Connection::Next::rests:
+      client.connection->rest();
+      threads_->await_input(client);
+      break;
+    case Connection::Next::goes_on: threads_->take_turn(client); break;
+    case Connection::Next::waits: wait_for_news(client); break;
+    case Connection::Next::ended: end(client); break;
+  }
+}
+
+Connection::Next Server::serve_once(Client& client, DataBuffer& buffer) noexcept {
   try {
-    const Status ended = converse(client, std::move(socket));
-    if (!ended.ok()) tell("a connection ended", ended);
+    const Result<Connection::Next> served = converse(client, buffer);
+    if (served.ok()) return *served;
+    if (client.standing == Standing::dismissed) {
+      tell("a connection ended: it had to make room for others before it said hello");
+    } else {
+      tell("a connection ended", served.status());
+    }
   } catch (const std::bad_alloc&) {
     tell("a connection ended: out of memory");
   } catch (const std::exception& unexpected) {
     tell(unexpected.what());
   }
+  return Connection::Next::ended;
 }
 
-Status Server::converse(Client& client, UniqueFd socket) {
-  Result<Arrival> arrival = make_stream(std::move(socket), client.hello_by);
-  Status ended = arrival.status();
-  if (arrival.ok()) {
-    Connection connection(
-        *store_, std::move(arrival->stream), arrival->rights, options_.limits, [&] { return admit(client); },
-        [&](bool rests) { client.idle_since = rests ? steady_clock().seconds() : kAtWork; });
-    ended = connection.run(client.hello_by);
-  }
-  if (client.standing == Standing::dismissed)
-    ended = Status::busy("it had to make room for others before it said hello");
-  return ended;
+void Server::note_news(Client& client) {
+  if (client.turn.exchange(Turn::news) == Turn::waits) threads_->take_turn(client);
+}
+
+void Server::wait_for_news(Client& client) {
+  Turn turn = Turn::at_work;
+  if (!client.turn.compare_exchange_strong(turn, Turn::waits)) threads_->take_turn(client);
+}
+
+void Server::look_for_news(Client& client) {
+  Turn turn = Turn::waits;
+  if (client.turn.compare_exchange_strong(turn, Turn::news)) threads_->take_turn(client);
+}
+
+void Server::end(Client& client) noexcept {
+  threads_->remove(client);
+  std::list<Client> ending;  // its files and its socket are closed without the lock
+  const MutexLock lock(mutex_);
+  std::list<Client>& all = client.standing == Standing::known ? clients_.known : clients_.strangers;
+  ending.splice(ending.end(), all, client.place);
+  if (std::exchange(clients_.crowded, false)) wake();
+  ended_.notify_all();
 }
 
 void Server::tell(const char* what, const Status& why) const noexcept {
@@ -316,20 +347,26 @@ void Server::tell(const char* what, const Status& why) const noexcept {
   }
 }
 
-void Server::reap() {
-  for (auto client = clients_.begin(); client != clients_.end();) {
-    if (!client->ended) {
-      ++client;
-      continue;
-    }
-    client->thread.join();
-    client = clients_.erase(client);
-  }
-}
-
 void Server::wake() {
   const uint64_t one = 1;
   if (::write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) tell("stopping late");
+}
+
+void Server::shut_down_all(int what) {
+  const MutexLock lock(mutex_);
+  for (std::list<Client>* all : {&clients_.strangers, &clients_.known}) {
+    for (Client& client : *all) {
+      ::shutdown(client.socket(), what);
+      look_for_news(client);
+    }
+  }
+}
+
+bool Server::wait_for_all_to_end(Deadline deadline) {
+  const MutexLock lock(mutex_);
+  return ended_.wait_until(mutex_, deadline, [this]() VARVE_REQUIRES(mutex_) {
+    return clients_.strangers.empty() && clients_.known.empty();
+  });
 }
 
 void Server::stop() {
@@ -341,18 +378,13 @@ void Server::stop() {
   acceptor_.join();
   listener_.reset();
   if (options_.listen.kind == ServerAddress::Kind::unix_socket) ::unlink(options_.listen.path.c_str());
-  auto end_all = [this](int what) {
-    for (const Client& client : clients_) ::shutdown(client.control.get(), what);
-  };
-  end_all(SHUT_RD);  // what has been asked is answered yet
-  const Deadline patience = after_seconds(options_.stop_seconds);
-  while (!clients_.empty() && MonotonicClock::now() < patience) {
-    reap();
-    if (!clients_.empty()) sleep_for(std::chrono::milliseconds(2));
+  shut_down_all(SHUT_RD);  // what has been asked is answered yet
+  Deadline patience = after_seconds(options_.stop_seconds);
+  while (!wait_for_all_to_end(patience)) {
+    shut_down_all(SHUT_RDWR);
+    patience = after_seconds(1);
   }
-  end_all(SHUT_RDWR);
-  for (Client& client : clients_) client.thread.join();
-  clients_.clear();
+  threads_->stop();
 }
 
 }  // namespace varve

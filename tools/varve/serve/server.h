@@ -8,52 +8,15 @@
 
 #include "core/sync.h"
 #include "serve/chunk_service.h"
+#include "serve/connection.h"
 #include "serve/gather_service.h"
+#include "serve/polling_threads.h"
 #include "serve/request_handler.h"
 #include "serve/rights.h"
 #include "service/socket.h"
 #include "service/tcp_tls.h"
-#include "service/wire.h"
 
 namespace varve {
-
-struct ConnectionLimits {
-  double hello_seconds = 10;  ///< from accepting it until a client must have said who it is
-  double frame_seconds = 60;  ///< for the rest of a message that has begun, and for sending an answer
-};
-
-/// The server's end of a connection: receives requests, has them carried out, and answers, until the client
-/// ends it, or nothing more can be read.
-class Connection {
- public:
-  /// `admit` as that of RequestHandler; `rests` is told whether the client, who has said hello, has nothing to be done.
-  Connection(ServedStore& store, std::unique_ptr<ByteStream> stream, Rights rights, const ConnectionLimits& limits,
-             std::function<Status()> admit, std::function<void(bool)> rests)
-      : limits_(limits),
-        rests_(std::move(rests)),
-        wire_(std::move(stream)),
-        handler_(store, buffer_, rights, std::move(admit)) {}
-
-  /// Returns why it ended; OK: the client had no more requests, or was turned away.
-  Status run(Deadline hello_by);
-
- private:
-  /// For the rest of what is being received or sent.
-  Deadline deadline() const { return handler_.greeted() ? after_seconds(limits_.frame_seconds) : hello_by_; }
-  /// Lets a client of another version know, after which nothing of what it sends can be understood.
-  void refuse_version();
-  Status serve_one(const Wire::Head& head);
-  Status answer(const WireHeader& to, const RequestHandler::Answer& answer);
-  Status send(const WireHeader& to, ByteSpan fields, ByteSpan data = {}, bool more = false, int descriptor = -1);
-
-  const ConnectionLimits limits_;
-  const std::function<void(bool)> rests_;
-  Wire wire_;
-  DataBuffer buffer_;
-  RequestHandler handler_;
-  Deadline hello_by_;
-  Mutex sending_;  ///< signs of life come from threads of a transfer
-};
 
 /// The files with the keys of TCP clients, by what who shows a key may do (Rights); empty: nobody may.
 struct KeyFiles {
@@ -73,9 +36,12 @@ struct ServerOptions {
   KeyFiles key_files;                  ///< `all` is also shown to `next`
   Rights socket_rights = Rights::all;  ///< of those who come over a Unix socket
   ServedNextLevel next;
-  size_t connections_max = 256;          ///< of clients that have said hello
-  double idle_seconds = 1;               ///< a connection that rests as long ends if another one needs its place
-  size_t strangers_max = 64;             ///< connections that have not yet: when one more comes, the oldest ends
+  /// Of clients that have said hello; fewer where this process may not have as many files open.
+  size_t connections_max = 16'384;
+  size_t threads_max = 256;  ///< that carry requests out; more than strangers_max
+  double idle_seconds = 1;   ///< a connection that rests as long ends if another one needs its place
+  /// Connections that have not yet: when one more comes, the oldest ends, once it has had a little time.
+  size_t strangers_max = 64;
   uint64_t index_memory_bytes = 64_MiB;  ///< while arenas are indexed
   ConnectionLimits limits;
   GatherLimits gather;
@@ -97,28 +63,58 @@ class Server {
 
   /// Takes no more connections and requests, answers those at hand, and ends all threads.
   void stop();
+  /// How many clients' connections it takes.
+  size_t connections_max() const { return options_.connections_max; }
   /// Where it listens.
   const ServerAddress& address() const { return options_.listen; }
   ServedStore& store() { return *store_; }
 
  private:
   enum class Standing : uint8_t { stranger, known, dismissed };
+  /// Whose turn it is, if the client's last request waits for its answer.
+  enum class Turn : uint8_t { at_work, waits, news };
   static constexpr double kAtWork = -1;
-  struct Client {
-    Thread thread;
-    UniqueFd control;   ///< the same socket once more, by which the connection can be ended from outside
-    Deadline hello_by;  ///< the key is shown, and hello said
+  class Client final : public Polled {
+   public:
+    Client(Server& server, UniqueFd socket)
+        : Polled(socket.get()), arrived(MonotonicClock::now()), server_(server), socket_(std::move(socket)) {}
+    void serve(DataBuffer& buffer) noexcept override { server_.serve(*this, buffer); }
+    UniqueFd take_socket() { return std::move(socket_); }
+
+    const Moment arrived;
     std::atomic<Standing> standing{Standing::stranger};
     std::atomic<double> idle_since{kAtWork};  ///< of steady_clock()
-    std::atomic<bool> ended{false};
+    std::atomic<Turn> turn{Turn::at_work};
+    std::list<Client>::iterator place;
+    std::unique_ptr<Connection> connection;  ///< once it is known who comes; of who serves it
+
+   private:
+    Server& server_;
+    UniqueFd socket_;  ///< until the connection has it
+  };
+  /// Oldest first. The socket of each is open as long as it is here.
+  struct Clients {
+    std::list<Client> strangers, known;
+    bool crowded = false;  ///< nobody is let in before a stranger has gone
+    Moment next_sign_of_life;
   };
 
   explicit Server(ServerOptions options) : options_(std::move(options)) {}
   Status begin();
   Status open_place();
   Status listen();
+  /// Leaves some of the files that this process may have open to those that the clients open.
+  void fit_to_descriptors();
   void accept_clients();
+  /// Ends those that took too long to say hello, and lets those that wait for an answer see that the server lives.
+  /// Returns when to look again, and whether another client may come.
+  struct Look {
+    Moment again;
+    bool room = false;
+  };
+  Look look_after_clients();
   void take_in(UniqueFd socket);
+  Status begin_client(UniqueFd socket);
   /// Ends the oldest connection that has not said hello, if there are too many.
   void make_room();
   /// Ends the connection that has rested longest, if it has for long enough: its client comes again when it needs to.
@@ -126,8 +122,20 @@ class Server {
   /// That a client says hello. busy: there are as many as may be; soon there may be room.
   Status admit(Client& client);
   /// What happens here ends this connection at most.
-  void serve(Client& client, UniqueFd socket) noexcept;
-  Status converse(Client& client, UniqueFd socket);
+  void serve(Client& client, DataBuffer& buffer) noexcept;
+  Connection::Next serve_once(Client& client, DataBuffer& buffer) noexcept;
+  Result<Connection::Next> converse(Client& client, DataBuffer& buffer);
+  /// Until when a client must have said hello.
+  Deadline hello_by(const Client& client) const;
+  /// That the request that waits may have its answer.
+  void note_news(Client& client);
+  void wait_for_news(Client& client);
+  /// Has it looked at whether there is any. While it cannot end.
+  void look_for_news(Client& client);
+  void end(Client& client) noexcept;
+  void shut_down_all(int what);
+  /// False: there are connections yet.
+  bool wait_for_all_to_end(Deadline deadline);
   /// Logs it, if there is memory for that.
   void tell(const char* what, const Status& why = {}) const noexcept;
   /// A client's connection, and what he may do.
@@ -136,8 +144,8 @@ class Server {
     Rights rights = Rights::read;
   };
   Result<Arrival> make_stream(UniqueFd socket, Deadline deadline) const;
+  Status begin_connection(Client& client);
   Status read_keys();
-  void reap();
   void wake();
 
   /// Where the store lies.
@@ -160,12 +168,14 @@ class Server {
   };
   KeyHolders key_holders_;
   UniqueFd listener_;
-  UniqueFd wake_;  ///< readable once a connection has ended, or it is to stop
+  UniqueFd wake_;  ///< readable once somebody can be let in, a place is wanted, or it is to stop
+  std::unique_ptr<PollingThreads> threads_;
   Thread acceptor_;
   std::atomic<bool> stopping_{false};
-  std::atomic<size_t> known_count_{0};
   std::atomic<bool> place_wanted_{false};  ///< who came last has found none
-  std::list<Client> clients_;              ///< oldest first; of the acceptor; after it has ended, of stop()
+  Mutex mutex_;
+  ConditionVariable ended_;
+  Clients clients_ VARVE_GUARDED_BY(mutex_);
 };
 
 }  // namespace varve

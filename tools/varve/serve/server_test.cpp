@@ -11,6 +11,7 @@
 #include <list>
 #include <thread>
 
+#include "core/process.h"
 #include "hash/score.h"
 #include "serve/test_server.h"
 #include "service/socket.h"
@@ -225,24 +226,100 @@ TEST(Server, LetsNoClientWaitBehindThoseWhoSayNothing) {
   EXPECT_TRUE(before->ask(PingRequest()).ok()) << "who has said hello stays";
 }
 
+size_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
 TEST(Server, KeepsNothingOfConnectionsThatHaveEnded) {
-  auto entries = [](const char* folder) {
-    const std::filesystem::directory_iterator all(folder);
-    return std::distance(begin(all), end(all));
-  };
   TestServer server;
-  const auto threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
+  const size_t descriptors = entries("/proc/self/fd");
   {
     std::list<RawClient> clients;
     for (int i = 0; i < 20; ++i) clients.emplace_back(server).send(hello());
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    EXPECT_GE(entries("/proc/self/task"), threads + 20);
+    EXPECT_GE(entries("/proc/self/fd"), descriptors + 40);
   }
   // Without another client that would wake the server.
   const auto begin = std::chrono::steady_clock::now();
-  auto all_gone = [&] { return entries("/proc/self/fd") <= descriptors && entries("/proc/self/task") <= threads; };
+  auto all_gone = [&] { return entries("/proc/self/fd") <= descriptors; };
   while (!all_gone() && seconds_since(begin) < 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(all_gone());
+}
+
+std::unique_ptr<ServerConnection> open_connection(const TestServer& server) {
+  Result<UniqueFd> socket = connect_unix(server.options.listen.path);
+  if (!socket.ok()) return nullptr;
+  auto connection =
+      ServerConnection::open(make_socket_stream(*std::move(socket)), UniqueId::random().value(), server.link_options);
+  return connection.ok() ? *std::move(connection) : nullptr;
+}
+
+TEST(Server, HoldsManyConnectionsWithFewThreads) {
+  raise_descriptor_limit();
+  const size_t count = descriptors_for(2000, 4);
+  TestServer server;
+  server.stop();
+  server.options.threads_max = 6;
+  const size_t threads = entries("/proc/self/task");
+  server.start();
+  std::vector<std::unique_ptr<ServerConnection>> connections;
+  for (size_t i = 0; i < count; ++i) {
+    connections.push_back(open_connection(server));
+    ASSERT_NE(connections.back(), nullptr) << i;
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& connection : connections) ASSERT_TRUE(connection->ping().ok());
+  }
+  constexpr size_t others = 2;  // the one that accepts, the one that opens the index
+  EXPECT_LE(entries("/proc/self/task"), threads + server.options.threads_max + others);
+}
+
+TEST(Server, ServesMoreBusyClientsThanItHasThreads) {
+  TestServer server;
+  server.stop();
+  server.options.threads_max = 2;
+  server.start();
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 6; ++i) {
+    clients.emplace_back([&] {
+      const auto connection = open_connection(server);
+      ASSERT_NE(connection, nullptr);
+      for (int request = 0; request < 300; ++request) ASSERT_TRUE(connection->ping().ok()) << request;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+}
+
+TEST(Server, AnswersRequestsThatCameTogetherOneAfterAnother) {
+  TestServer server;
+  server.stop();
+  server.options.threads_max = 1;
+  server.start();
+  const auto connection = open_connection(server);
+  ASSERT_NE(connection, nullptr);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(connection->send(PingRequest()).ok());
+  for (int i = 0; i < 100; ++i) {
+    size_t data_bytes = 0;
+    ASSERT_TRUE(connection->receive<PingRequest>({}, data_bytes).ok()) << i;
+  }
+}
+
+TEST(Server, GoesOnWhenAllItsThreadsMetHalfAMessage) {
+  TestServer server;
+  server.stop();
+  server.options.threads_max = 2;
+  server.options.limits = {.hello_seconds = 5, .frame_seconds = 0.2};
+  server.start();
+  const auto before = open_connection(server);
+  ASSERT_NE(before, nullptr);
+  std::list<RawClient> halves;
+  for (int i = 0; i < 6; ++i) {
+    halves.emplace_back(server).send(hello());
+    halves.back().send(ByteSpan(frame<PingRequest>({})).first(7));
+  }
+  EXPECT_TRUE(before->ping().ok());
+  for (const RawClient& half : halves) EXPECT_TRUE(half.is_ended());
 }
 
 TEST(Server, ServesOnlyItsUserAndRoot) {

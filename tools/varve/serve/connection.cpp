@@ -1,0 +1,81 @@
+#include "serve/connection.h"
+
+#include <fmt/format.h>
+
+namespace varve {
+
+Result<Connection::Next> Connection::serve(DataBuffer& buffer) {
+  if (waits_) {
+    VARVE_TRY(go_on());
+  } else {
+    const Result<Wire::Head> received = wire_.receive_head(deadline());
+    if (received.status().code() == StatusCode::unsupported) refuse_version();
+    VARVE_ASSIGN(const Wire::Head head, received);
+    if (head.closed) return Next::ended;
+    VARVE_TRY(receive_and_answer(head, buffer));
+    if (request_.message == GoodbyeRequest::kMessage.number) return Next::ended;
+    if (request_.message == HelloRequest::kMessage.number && !handler_.greeted()) return Next::ended;  // turned away
+  }
+  return waits_ ? Next::waits : begin();
+}
+
+void Connection::refuse_version() {
+  request_ = {};
+  request_.message = HelloRequest::kMessage.number;
+  request_.request = 1;
+  const Reply<ServerFacts> reply =
+      Status::unsupported(fmt::format("the server speaks version {} of the protocol", kWireVersion), "",
+                          "use the same Varve on both sides");
+  send(encode_fields(reply)).ignore("the connection ends in any case");
+}
+
+Status Connection::receive_and_answer(const Wire::Head& head, DataBuffer& buffer) {
+  request_ = head.header;
+  // Before hello is answered, nobody may have memory filled.
+  if (request_.data_bytes > 0 && !handler_.greeted()) return Status::corrupt("a connection begins with data");
+  MutableByteSpan data;
+  if (request_.data_bytes > 0) {
+    std::byte* const into = buffer.get(request_.data_bytes);
+    if (into == nullptr) return Status::resource_limit("no memory for a message");
+    data = {into, request_.data_bytes};
+    VARVE_TRY(wire_.receive_data(request_, data, deadline()));
+  }
+  const Result<Request> request = decode_request(request_, head.fields);
+  if (request.status().code() == StatusCode::unsupported) return send(encode_fields(Reply<NoFields>(request.status())));
+  VARVE_TRY(request.status());
+  auto alive = [&] { return send(encode_fields(Reply<NoFields>()), {}, true).ok(); };
+  const RequestHandler::Answer made = handler_.handle(*request, data, buffer, alive);
+  waits_ = made.waits;
+  return waits_ ? Status() : answer(made);
+}
+
+Status Connection::go_on() {
+  const RequestHandler::Answer made = handler_.go_on();
+  waits_ = made.waits;
+  return waits_ ? send(encode_fields(Reply<NoFields>()), {}, true) : answer(made);
+}
+
+Status Connection::answer(const RequestHandler::Answer& answer) {
+  constexpr size_t entry_bytes_max = 300;
+  ByteVector entries;
+  for (const DirectoryEntry& entry : answer.entries) {
+    if (entries.size() + entry_bytes_max > kWireDataBytesMax) {
+      VARVE_TRY(send(answer.fields, entries, true));
+      entries.clear();
+    }
+    append_entry(entries, entry);
+  }
+  return send(answer.fields, entries.empty() ? answer.data : entries, false,
+              answer.file ? answer.file->descriptor() : -1);
+}
+
+Status Connection::send(ByteSpan fields, ByteSpan data, bool more, int descriptor) {
+  WireHeader header;
+  header.message = request_.message;
+  header.request = request_.request;
+  header.flags = static_cast<uint8_t>(WireHeader::kReply | (more ? WireHeader::kMore : 0));
+  const MutexLock lock(sending_);
+  return wire_.send_with(descriptor, header, fields, data, deadline());
+}
+
+}  // namespace varve
