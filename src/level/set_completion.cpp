@@ -20,7 +20,11 @@ constexpr uint32_t kFailuresMax = 5;
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
   const Result<ListedParts> parts = list_all_parts(store_);
-  if (parts.ok() && parts->has(own_) && !parts->has_all_of(own_)) return wait_for_others(*parts);
+  if (parts.ok() && parts->has(own_) && !parts->has_all_of(own_)) {
+    // Parts also go when somebody else has made the set of them, one after the other.
+    const Result<std::optional<Set>> waits = wait_for_others(*parts);
+    return waits.ok() ? waits : look_at_catalog(waits.status());
+  }
   Result<SetRecord> made = complete_set(store_, own_.run, own_.set, own_.count, if_exists_, names_);
   if (made.ok()) return std::optional(Set{std::move(*made), true});
   const Status why = made.status();

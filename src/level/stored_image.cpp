@@ -310,9 +310,12 @@ class StoredImage::ReadOrder {
       const bool found = copies.ok() && !copies->empty();
       placed.emplace_back(found ? copies->front() : StoredCopy{}, std::move(use));
     }
-    std::stable_sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.first.arena.get(), offset_of(a.first)) < std::pair(b.first.arena.get(), offset_of(b.first));
-    });
+    // By the names of the arenas, so that a restart is the same each time.
+    const auto where = [](const StoredCopy& copy) {
+      return std::pair(copy.arena ? copy.arena->id() : ArenaId(), offset_of(copy));
+    };
+    std::stable_sort(placed.begin(), placed.end(),
+                     [&](const auto& a, const auto& b) { return where(a.first) < where(b.first); });
     uses.clear();
     for (auto& [copy, use] : placed) {
       copies_.push_back(std::move(copy));

@@ -1,5 +1,6 @@
 #include "store/kept_index.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace varve {
@@ -9,6 +10,8 @@ namespace {
 constexpr uint32_t kSavesOfAnIndex = 64;
 /// What a writer that is killed has not written, the next one has to gather from its arenas.
 constexpr uint32_t kSavesOfARun = 8;
+/// What is held is the program's memory.
+constexpr uint64_t kHeldBytesMax = 8_MiB;
 }  // namespace
 
 Result<ChunkIndex*> KeptIndex::open(std::set<ArenaId> excluded, uint64_t memory_bytes) {
@@ -22,7 +25,7 @@ Result<ChunkIndex*> KeptIndex::open(std::set<ArenaId> excluded, uint64_t memory_
     VARVE_ASSIGN(index_, ChunkIndex::open(store_, std::move(excluded), memory_bytes, upkeep_));
     saves_ = 0;
   }
-  held_bytes_max_ = memory_bytes;
+  held_bytes_max_ = std::min(memory_bytes, kHeldBytesMax);
   ++saves_;
   return index_.get();
 }
