@@ -1,0 +1,130 @@
+#include "level/set_completion.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/memory_file_system.h"
+#include "store/catalog.h"
+#include "store/test_sets.h"
+
+namespace varve {
+namespace {
+
+const UniqueId kRun = UniqueId::parse("000102030405060708090a0b0c0d0e0f").value();
+
+struct Completion : testing::Test {
+  Completion() {
+    EXPECT_TRUE(Store::create(fs, "/s").ok());
+    store = Store::open(fs, "/s").value();
+  }
+
+  static PartName part(uint64_t step, uint32_t ordinal) { return {{"job", step}, kRun, ordinal, 2}; }
+  /// Publishes a part, and returns what waits for its set.
+  std::unique_ptr<SetCompletion> publish(uint64_t step, uint32_t ordinal) {
+    const PartName name = part(step, ordinal);
+    test::SetMaker maker(*store);
+    const LeafLink root = test::lay_numbers(*store, maker, {100 * step + ordinal}).value();
+    EXPECT_TRUE(maker.seal().ok());
+    SetRecord record;
+    record.name = name.set;
+    record.scheme = "aware";
+    record.rank_count = record.file_count = 1;
+    record.raw_bytes = test::kNumberedChunkBytes;
+    record.run = kRun;
+    record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
+    EXPECT_TRUE(maker.lease().publish_part(name, record).ok());
+    return std::make_unique<SetCompletion>(*store, name, record, IfExists::refuse, PartNames::used_once);
+  }
+
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store;
+};
+
+TEST_F(Completion, MakesTheSetOnceAllPartsAreThere) {
+  const auto first = publish(1, 0);
+  EXPECT_EQ(first->try_now().value().has_value(), false);
+  EXPECT_EQ(first->missing(), std::vector<uint32_t>{1});
+  const auto second = publish(1, 1);
+  EXPECT_EQ(second->look().value().has_value(), false) << "who only looks makes none";
+  EXPECT_TRUE(first->try_now().value()->by_us);
+  EXPECT_FALSE(second->look().value()->by_us);
+  EXPECT_TRUE(list_parts(*store)->empty());
+}
+
+TEST_F(Completion, FindsASetWhosePartsAreBeingRemoved) {
+  const auto first = publish(1, 0), second = publish(1, 1);
+  // The one who makes it is as far as to have removed the other's part, and that one has gone on.
+  ASSERT_TRUE(complete_set(*store, kRun, {"job", 1}, 2).ok());
+  const std::string parts = parts_path(*store);
+  ASSERT_TRUE(fs.create(join_path(parts, part(1, 1).file_name())).ok());
+  const auto next = publish(2, 0);
+  const auto found = second->try_now();
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  ASSERT_TRUE(found->has_value());
+  EXPECT_FALSE((*found)->by_us);
+}
+
+TEST_F(Completion, SaysWhyAPartWillNotCome) {
+  const auto first = publish(1, 0);
+  ASSERT_TRUE(publish_failure(*store, part(1, 1), Status(StatusCode::no_space, "the disk is full")).ok());
+  EXPECT_NE(first->try_now().status().to_string().find("the disk is full"), std::string::npos);
+  const auto silent = publish(2, 0), later = publish(3, 1);
+  EXPECT_NE(silent->try_now().status().to_string().find("group 2 of 2 did not write its part"), std::string::npos);
+}
+
+/// What all ranks learn of what each tells.
+std::vector<uint64_t> largest(const std::vector<const JobSets*>& leaders) {
+  std::vector<uint64_t> told = leaders.front()->tell(true);
+  for (const JobSets* const leader : leaders) {
+    const std::vector<uint64_t> own = leader->tell(true);
+    for (size_t i = 0; i < told.size(); ++i) told[i] = std::max(told[i], own[i]);
+  }
+  return told;
+}
+
+TEST(TheSetsOfAJob, AreCompleteWhenTheFirstGroupHasMadeThem) {
+  JobSets first, second;
+  for (const uint64_t step : {uint64_t{1}, uint64_t{2}, uint64_t{3}}) {
+    first.note_begin(step);
+    second.note_begin(step);
+  }
+  second.note_published(1, /*makes_sets=*/false);
+  EXPECT_TRUE(first.learn(largest({&first, &second})).all_there.empty());
+  first.note_published(1, /*makes_sets=*/true);
+  EXPECT_EQ(first.learn(largest({&first, &second})).all_there, std::vector<uint64_t>{1});
+  EXPECT_FALSE(second.is_complete(1));
+  first.note_own(1, true);
+  second.note_own(2, false);
+  const JobSets::News news = second.learn(largest({&first, &second}));
+  EXPECT_EQ(news.complete, std::vector<uint64_t>{1});
+  EXPECT_EQ(news.failed, std::vector<uint64_t>{2});
+  EXPECT_TRUE(news.all_there.empty());
+  EXPECT_EQ(second.newest_complete(), 1u);
+  const JobSets::News nothing_new = second.learn(largest({&first, &second}));
+  EXPECT_TRUE(nothing_new.complete.empty() && nothing_new.failed.empty());
+}
+
+TEST(TheSetsOfAJob, AreTheNewCoursesWhereARunHasGoneBack) {
+  JobSets first, second;
+  for (JobSets* const sets : {&first, &second}) {
+    sets->note_begin(1);
+    sets->note_begin(2);
+    sets->note_own(1, true);
+    sets->note_own(2, true);
+  }
+  first.learn(largest({&first, &second}));
+  for (JobSets* const sets : {&first, &second}) {
+    sets->forget_told();
+    sets->note_complete(2);
+    sets->go_on_from(1);
+    sets->note_begin(2);
+  }
+  EXPECT_TRUE(first.learn(largest({&first, &second})).complete.empty()) << "what the old course made is not meant";
+  EXPECT_FALSE(first.is_complete(2));
+}
+
+}  // namespace
+}  // namespace varve
