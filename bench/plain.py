@@ -1,13 +1,10 @@
-#!/usr/bin/env python3
-"""Measures Varve beside plain files with fsync, and beside no checkpoints, in one program that computes on all processors.
+"""Checkpoints and restarts beside plain files with fsync, and beside no checkpoints: a section of bench/runtime.py.
 
-    bench/plain.py --stencil .../bench/stencil [--ranks 4] [--mib 256] [--runs 3] [--write FILE]
-
-A checkpoint comes every ten steps. The ways take turns. "cold": the page cache was emptied of the files before; "memory":
-the program was killed, and its snapshots are still in shared memory.
+The program is bench/stencil.cpp, which computes on all processors. The ways take turns. "cold": the page cache was emptied
+of the files before; "memory": the program was killed, and its snapshots are still in shared memory; beside it the time that
+a plain copy of the same bytes takes.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -15,31 +12,36 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 import measure
 import report
-from runtime import LAUNCHER_ENVIRONMENT
 
-STEPS, CHECKPOINTS = 40, 3
-KINDS = {"plain files, fsync": ("files", {}), "Varve": ("varve", {}),
-         "Varve, codec store": ("varve", {"VARVE_CODEC": "store"})}
+RANKS, STEPS, CHECKPOINTS = 4, 40, 3
+FILES, VARVE = "plain files, fsync", "Varve"
+KINDS = {FILES: ("files", {}), VARVE: ("varve", {}), "Varve, codec store": ("varve", {"VARVE_CODEC": "store"})}
+# What is wanted of Varve: against plain files, a plain copy, or in seconds; and of memory.
+BLOCKED_SECONDS_MAX = 0.1
+DURABLE_FACTOR_MAX, COLD_FACTOR_MAX, WARM_FACTOR_MAX = 1.1, 1.2, 4
+COPY_FACTOR_MAX = 2
+EXTRA_MIB_MAX = 32
 
 
 class Program:
-    def __init__(self, options, work):
-        self.options = options
+    def __init__(self, stencil, mib, work):
+        self.stencil = stencil
+        self.mib = mib
         self.work = work
 
     def command(self, mode, kind):
-        return ["mpirun", "-n", str(self.options.ranks), self.options.stencil, mode, kind, str(self.options.mib),
-                str(STEPS), str(CHECKPOINTS), str(self.work)]
+        return ["mpirun", "-n", str(RANKS), self.stencil, mode, kind, str(self.mib), str(STEPS), str(CHECKPOINTS),
+                str(self.work)]
 
     def environment(self, settings):
-        return {**os.environ, **LAUNCHER_ENVIRONMENT, "VARVE_STORE": str(self.work / "store"), "VARVE_JOB": "stencil",
-                "VARVE_SHARED_MEMORY": str(self.work / "memory"), "VARVE_STOP_ON_SIGNALS": "false", **settings}
+        return {**os.environ, **measure.LAUNCHER_ENVIRONMENT, "VARVE_STORE": str(self.work / "store"),
+                "VARVE_JOB": "stencil", "VARVE_SHARED_MEMORY": str(self.work / "memory"),
+                "VARVE_STOP_ON_SIGNALS": "false", **settings}
 
     def fresh(self):
         memory = self.work / "memory"
@@ -97,61 +99,72 @@ def turn(program, kind, settings):
     if kind == "varve":
         program.fresh()
         program.kill_one(settings)
-        figures["memory"] = program.say("restart", kind, settings)["restart_seconds"]
+        said = program.say("restart", kind, settings)
+        figures["memory"], figures["copy"] = said["restart_seconds"], said["copy_seconds"]
     program.fresh()
     durable = program.say("durable", kind, settings)
     figures["durable"] = durable["blocked_seconds"][0] + durable["wait_seconds"]
     return figures
 
 
-def row(name, turns, none):
-    def median(value):
-        return statistics.median(value(figures) for figures in turns)
-    blocked = [statistics.median(figures["blocked_seconds"][i] for figures in turns) for i in range(CHECKPOINTS)]
-    memory = f"{median(lambda f: f['memory']):.2f}" if "memory" in turns[0] else "–"
-    return (name, ", ".join(f"{seconds:.3f}" for seconds in blocked),
-            f"{median(lambda f: f['seconds']) - none['seconds']:.1f}", f"{median(lambda f: f['durable']):.2f}",
-            f"{median(lambda f: f['cold']):.2f}", f"{median(lambda f: f['warm']):.2f}", memory,
-            f"{median(lambda f: f['processor_seconds']) - none['processor_seconds']:.1f}",
-            f"{median(lambda f: f['disk_mb']):.0f}", f"{median(lambda f: f['peak_mib']):.0f}")
+def medians(turns):
+    found = {key: statistics.median(figures[key] for figures in turns)
+             for key, value in turns[0].items() if not isinstance(value, list)}
+    found["blocked"] = [statistics.median(figures["blocked_seconds"][i] for figures in turns)
+                        for i in range(CHECKPOINTS)]
+    return found
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stencil", required=True, type=lambda path: str(pathlib.Path(path).resolve()))
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--mib", type=int, default=256, help="that a rank protects")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--folder", default="/var/tmp", help="on the disk that is measured")
-    parser.add_argument("--write", help="a file for the table")
-    options = parser.parse_args()
-    memory = pathlib.Path(tempfile.mkdtemp(prefix="varve-bench-", dir="/dev/shm"))
-    work = pathlib.Path(tempfile.mkdtemp(prefix="varve-bench-", dir=options.folder))
+def row(name, found, none):
+    memory = f"{found['memory']:.2f} ({found['copy']:.2f})" if "memory" in found else "–"
+    return (name, ", ".join(f"{seconds:.3f}" for seconds in found["blocked"]),
+            f"{found['seconds'] - none['seconds']:.1f}", f"{found['durable']:.2f}", f"{found['cold']:.2f}",
+            f"{found['warm']:.2f}", memory, f"{found['processor_seconds'] - none['processor_seconds']:.1f}",
+            f"{found['disk_mb']:.0f}", f"{found['peak_mib']:.0f}")
+
+
+def judge(result, found, none, mib):
+    varve, files = found[VARVE], found[FILES]
+
+    def at_most(what, wanted, measured, unit):
+        result.target(f"beside plain files: {what}", f"<= {wanted}{unit}", f"{measured:.2f}{unit}", measured <= wanted)
+
+    at_most("time blocked by a checkpoint, at most", BLOCKED_SECONDS_MAX, max(varve["blocked"]), " s")
+    at_most("time of the run over none, to theirs", 1,
+            (varve["seconds"] - none["seconds"]) / (files["seconds"] - none["seconds"]), "")
+    at_most("time until durable, to theirs", DURABLE_FACTOR_MAX, varve["durable"] / files["durable"], "")
+    at_most("restart from cold, to theirs", COLD_FACTOR_MAX, varve["cold"] / files["cold"], "")
+    at_most("restart from warm, to theirs", WARM_FACTOR_MAX, varve["warm"] / files["warm"], "")
+    at_most("restart from memory, to a plain copy", COPY_FACTOR_MAX, varve["memory"] / varve["copy"], "")
+    at_most("largest process, over theirs and a snapshot", EXTRA_MIB_MAX, varve["peak_mib"] - files["peak_mib"] - mib,
+            " MiB")
+
+
+def beside_plain_files(runner, result):
+    """The section's text; what is to reach goes to `result`."""
+    options = runner.options
+    memory = pathlib.Path(tempfile.mkdtemp(prefix="varve-bench-", dir=options.memory))
+    work = measure.fresh(runner.work / "plain")
     (work / "memory").symlink_to(memory)
-    found = {name: [] for name in KINDS}
-    none = []
+    program = Program(options.stencil, options.plain_mib, work)
+    turns, without = {name: [] for name in KINDS}, []
     try:
-        program = Program(options, work)
-        for number in range(options.runs):
+        for number in range(options.plain_runs):
             names = list(KINDS) if number % 2 == 0 else list(reversed(KINDS))
             program.fresh()
-            none.append(program.say("run", "none", {}))
+            without.append(program.say("run", "none", {}))
             for name in names:
-                print(f"{name}, turn {number + 1} of {options.runs}", file=sys.stderr, flush=True)
-                found[name].append(turn(program, *KINDS[name]))
+                runner.say(f"{name}, turn {number + 1} of {options.plain_runs}")
+                turns[name].append(turn(program, *KINDS[name]))
     finally:
         shutil.rmtree(work, ignore_errors=True)
         shutil.rmtree(memory, ignore_errors=True)
-    without = {key: statistics.median(figures[key] for figures in none) for key in ("seconds", "processor_seconds")}
-    rows = [row(name, turns, without) for name, turns in found.items()]
+    none = medians(without)
+    found = {name: medians(of_name) for name, of_name in turns.items()}
+    judge(result, found, none, options.plain_mib)
     table = report.table(("medians", "blocked s, each checkpoint", "run over none, s", "durable s", "restart s, cold",
-                          "warm", "memory", "processor s over none", "disk MB", "largest process MiB"), rows)
-    text = (f"{options.ranks} ranks of {options.mib} MiB on {os.cpu_count()} processors; without checkpoints "
-            f"{without['seconds']:.1f} s, {without['processor_seconds']:.1f} s of processor\n\n{table}")
-    print(text)
-    if options.write:
-        pathlib.Path(options.write).write_text(text + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+                          "warm", "memory (a copy)", "processor s over none", "disk MB", "largest process MiB"),
+                         [row(name, of_name, none) for name, of_name in found.items()])
+    return (f"{RANKS} ranks of {options.plain_mib} MiB, {options.plain_runs} turns; without checkpoints "
+            f"{none['seconds']:.1f} s, {none['processor_seconds']:.1f} s of processor\n\n{table}\n\n"
+            f"{result.targets_table()}")

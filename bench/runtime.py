@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what checkpoints cost a running program: the flow solver of examples/lbm on this machine.
+"""Measures what checkpoints cost a running program on this machine: the flow solver of examples/lbm, and a stencil
+beside plain files (plain.py).
 
-    bench/runtime.py --lbm .../examples/lbm --memory-copy .../bench/memory_copy [--quick] [--write FILE]
+    bench/runtime.py --lbm .../examples/lbm --memory-copy .../bench/memory_copy --stencil .../bench/stencil [--quick]
 
 Each figure stands beside its limit, measured in the same run: a plain copy of the same bytes, the processor time behind
 the program, the ratio that the data allow. Numbers are medians of --runs runs, and the modes take turns in an order that
@@ -19,6 +20,7 @@ import sys
 import tempfile
 
 import measure
+import plain
 import report
 
 CHECKPOINTS = 4
@@ -29,13 +31,6 @@ OVERHEAD_SLACK = 0.02      # beyond what the processor time of stage 2 explains
 PAPER_SAVING = 0.87        # of the time to persistent, against plain files (mcrEngine, SC'12)
 PAPER_OVERHEAD = (0.0035, 0.025)  # of four checkpoints (Shahzad et al., 2013)
 SCALING_FACTOR_MAX = 1.25  # of the time blocked per byte of the machine, to that of one rank
-LAUNCHER_ENVIRONMENT = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none",
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "PRTE_MCA_hwloc_default_binding_policy": "none",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_btl": "self,vader", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +54,7 @@ class Runner:
         """The figures of one run, in a store and a memory folder of its own."""
         store = measure.fresh(self.work / "run")
         memory = pathlib.Path(tempfile.mkdtemp(prefix="varve-bench-", dir=self.options.memory))
-        environment = {**LAUNCHER_ENVIRONMENT, "VARVE_STORE": str(store / "store"), "VARVE_JOB": "lbm",
+        environment = {**measure.LAUNCHER_ENVIRONMENT, "VARVE_STORE": str(store / "store"), "VARVE_JOB": "lbm",
                        "VARVE_SHARED_MEMORY": str(memory), "VARVE_STOP_ON_SIGNALS": "false", **kind.settings}
         figures = self.work / "figures.json"
         command = ["mpirun", "-n", str(ranks), self.options.lbm, "--cells", ",".join(map(str, cells)),
@@ -276,9 +271,15 @@ def weak_scaling(runner):
     return "\n\n".join(text), result
 
 
+def beside_plain_files(runner):
+    result = Report()
+    return plain.beside_plain_files(runner, result), result
+
+
 def sections(options):
     """(name, measurement) of what was asked for."""
-    every = [("overhead2", lambda runner: overhead(runner, 2)), ("overhead4", lambda runner: overhead(runner, 4)),
+    every = [("plain", beside_plain_files), ("overhead2", lambda runner: overhead(runner, 2)),
+             ("overhead4", lambda runner: overhead(runner, 4)),
              ("slow100", lambda runner: slow_level(runner, 2, 100 * MEGABYTE)),
              ("slow25", lambda runner: slow_level(runner, 2, 25 * MEGABYTE)), ("scaling", weak_scaling)]
     return [(name, run) for name, run in every if not options.only or name in options.only]
@@ -289,13 +290,14 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lbm", default=str(root / "build/examples/lbm"))
     parser.add_argument("--memory-copy", default=str(root / "build/bench/memory_copy"))
+    parser.add_argument("--stencil", default=str(root / "build/bench/stencil"))
     parser.add_argument("--memory", default="/dev/shm", help="a memory file system, for snapshots")
     parser.add_argument("--work", default=None, help="where to work, on the file system to be measured")
     parser.add_argument("--runs", type=int, default=None, help="runs that medians are taken of (5; 1 with --quick)")
     parser.add_argument("--edge", type=int, default=None, help="of the domain of the overhead (112: 214 MB; 48)")
     parser.add_argument("--every", type=int, default=None, help="steps between checkpoints (120; 15)")
     parser.add_argument("--only", action="append", default=[],
-                        choices=["overhead2", "overhead4", "slow100", "slow25", "scaling"])
+                        choices=["plain", "overhead2", "overhead4", "slow100", "slow25", "scaling"])
     parser.add_argument("--quick", action="store_true", help="small data, one run")
     parser.add_argument("--write", type=pathlib.Path, default=None, help="put the tables into this Markdown file")
     options = parser.parse_args()
@@ -307,6 +309,9 @@ def parse_options():
     options.steps = (CHECKPOINTS + 1) * options.every - 1
     options.slow_every = 20 if quick else 100
     options.scaling_edge = 32 if quick else 64
+    options.plain_mib = 16 if quick else 256
+    options.plain_runs = min(options.runs, 3)
+    options.stencil = str(pathlib.Path(options.stencil).resolve())
     options.lbm = str(pathlib.Path(options.lbm).resolve())
     options.memory_copy = str(pathlib.Path(options.memory_copy).resolve())
     return options

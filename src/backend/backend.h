@@ -25,6 +25,8 @@ class ObjectWriter {
   virtual ~ObjectWriter() = default;
   /// Writes all of `from` at `offset`.
   virtual Status write_at(uint64_t offset, ByteSpan from) = 0;
+  /// As File::writes_at_once().
+  virtual size_t writes_at_once() const { return 1; }
   /// What was written.
   virtual Result<size_t> read_at(uint64_t offset, MutableByteSpan into) = 0;
   /// Ends the object after so many bytes and gives it its name: from now on all see it, whole. The name is durable once

@@ -76,6 +76,7 @@ class FileObjectWriter final : public ObjectWriter {
     if (!sealed_) fs_.remove(unfinished_name(name_)).ignore("prune removes leftovers of failed saves");
   }
   Status write_at(uint64_t offset, ByteSpan from) override { return file_->write_at(offset, from); }
+  size_t writes_at_once() const override { return file_->writes_at_once(); }
   Result<size_t> read_at(uint64_t offset, MutableByteSpan into) override { return file_->read_at(offset, into); }
   Status seal(uint64_t bytes) override {
     if (durable_) {

@@ -30,6 +30,8 @@ class File : public RangeReader {
  public:
   /// Writes all of `from` at `offset`. On failure any part of it may have been written.
   virtual Status write_at(uint64_t offset, ByteSpan from) = 0;
+  /// How many threads may be in write_at() at the same time, each with a range of its own, and gain by it.
+  virtual size_t writes_at_once() const { return 1; }
   /// Makes the file exactly `bytes` long.
   virtual Status truncate(uint64_t bytes) = 0;
   /// Makes contents and size durable. After a failure nothing written before may be believed durable, and calling it

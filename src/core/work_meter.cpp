@@ -87,11 +87,15 @@ WorkMeter::Scope::~Scope() {
   meter_->starved_ns_ += thread_starved_nanoseconds() - starved_begin_;
 }
 
-WorkMeter::Timer::Timer(WorkKind kind, uint64_t bytes)
-    : kind_(kind), bytes_(bytes), meter_(current_meter), begin_(meter_ == nullptr ? 0 : now_for(kind)) {}
+WorkMeter::Timer::Timer(WorkKind kind, uint64_t bytes, size_t sharing)
+    : kind_(kind),
+      bytes_(bytes),
+      sharing_(sharing),
+      meter_(current_meter),
+      begin_(meter_ == nullptr ? 0 : now_for(kind)) {}
 
 WorkMeter::Timer::~Timer() {
-  if (meter_ != nullptr) meter_->add(kind_, bytes_, now_for(kind_) - begin_);
+  if (meter_ != nullptr) meter_->add(kind_, bytes_, (now_for(kind_) - begin_) / static_cast<int64_t>(sharing_));
 }
 
 }  // namespace varve

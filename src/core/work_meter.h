@@ -12,7 +12,7 @@ enum class WorkKind : uint8_t { read, score, encode, write, sync };
 inline constexpr size_t kWorkKinds = 5;
 
 /// What a piece of work took, in seconds, as sums over its threads: of the processor for what computes (read, score,
-/// encode), passed for what waits for the store (write, sync).
+/// encode), passed for what waits for the store (write, sync; those that do it together share the time).
 struct WorkTimes {
   double read = 0, score = 0, encode = 0, write = 0, sync = 0;
   double starved = 0;  ///< they could have worked, but had no processor; 0 where the system does not tell
@@ -53,9 +53,10 @@ class WorkMeter {
   };
 
   /// While it exists, the calling thread does this kind of work, with so many bytes: told to its meter, if it has one.
+  /// `sharing`: threads that do it at the same time, with this one.
   class Timer {
    public:
-    Timer(WorkKind kind, uint64_t bytes);
+    Timer(WorkKind kind, uint64_t bytes, size_t sharing = 1);
     ~Timer();
     Timer(const Timer&) = delete;
     Timer& operator=(const Timer&) = delete;
@@ -63,6 +64,7 @@ class WorkMeter {
    private:
     const WorkKind kind_;
     const uint64_t bytes_;
+    const size_t sharing_;
     WorkMeter* const meter_;
     const int64_t begin_;
   };

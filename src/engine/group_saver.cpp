@@ -227,14 +227,18 @@ class PackWriter {
   Status append_oldest() {
     EncodingPack oldest = std::move(encoding_.front());
     encoding_.pop_front();
-    EncodedBytes encoded{{std::byte{0}}, {}};  // the recipe of what is stored
-    if (oldest.task) {
-      VARVE_ASSIGN(encoded, oldest.task->wait());
-    }
     PackMeta& meta = oldest.pack->meta;
-    meta.recipe = std::move(encoded.recipe);
-    const ByteSpan body = oldest.task ? encoded.body : oldest.pack->bytes();
-    VARVE_ASSIGN(const SpreadWriter::Place place, arenas_.append_pack(meta, body));
+    meta.recipe = {std::byte{0}};  // of what is stored
+    ByteSpan body = oldest.pack->bytes();
+    std::shared_ptr<const void> keeper = oldest.pack;
+    if (oldest.task) {
+      VARVE_ASSIGN(EncodedBytes encoded, oldest.task->wait());
+      meta.recipe = std::move(encoded.recipe);
+      auto kept = std::make_shared<const decltype(encoded.body)>(std::move(encoded.body));
+      body = *kept;
+      keeper = std::move(kept);
+    }
+    VARVE_ASSIGN(const SpreadWriter::Place place, arenas_.append_pack(meta, body, std::move(keeper)));
     entries_dropped_ = entries_dropped_ || entries_.size() + meta.chunks.size() > entries_max_;
     if (entries_dropped_) {
       entries_ = {};

@@ -20,6 +20,23 @@ ByteVector random_bytes(size_t count, uint64_t seed) {
   return bytes;
 }
 
+/// Of which each file takes several writes at once.
+class WideFileSystem final : public ForwardingFileSystem {
+ public:
+  using ForwardingFileSystem::ForwardingFileSystem;
+  Result<std::unique_ptr<File>> create(const std::string& path, CreateOptions options) override {
+    VARVE_ASSIGN(std::unique_ptr<File> file, ForwardingFileSystem::create(path, options));
+    return std::unique_ptr<File>(std::make_unique<WideFile>(std::move(file)));
+  }
+
+ private:
+  class WideFile final : public ForwardingFile {
+   public:
+    using ForwardingFile::ForwardingFile;
+    size_t writes_at_once() const override { return 3; }
+  };
+};
+
 constexpr ArenaWriterOptions kInTurn{.direct = false, .background = false, .buffer_bytes = 8_KiB};
 constexpr size_t kPackCount = 12, kNodeCount = 5;
 
@@ -50,7 +67,11 @@ struct Arena : testing::Test {
         meta.chunks.push_back({static_cast<uint32_t>(chunk.size()), score(chunk)});
       }
       meta.score = pack_score(score, meta.chunks);
-      VARVE_TRY(writer->append_pack(meta, body).status());
+      // Every other body is copied when it is written, and is gone once nobody needs it.
+      auto keeper = i % 2 == 0 ? nullptr : std::make_shared<const ByteVector>(body);
+      const ByteSpan appended = keeper ? *keeper : body;
+      if (keeper) kept.push_back(keeper);
+      VARVE_TRY(writer->append_pack(meta, appended, std::move(keeper)).status());
       if (i >= kNodeCount) continue;
       const ByteVector content = node_content(i);
       VARVE_TRY(writer->append_node(score(content), content).status());
@@ -100,6 +121,7 @@ struct Arena : testing::Test {
     return found;
   }
 
+  std::vector<std::weak_ptr<const ByteVector>> kept;  ///< bodies whose writer was told of a keeper
   MemoryFileSystem fs;
   FolderBackend folder{fs, "/a"};
   ScoreFunction score = ScoreFunction::preferred();
@@ -111,7 +133,9 @@ TEST_F(Arena, GivesBackWhatWasWrittenWhateverTheWritersOptions) {
   for (bool direct : {false, true}) {
     for (bool background : {false, true}) {
       for (uint64_t buffer_bytes : {4_KiB, 16_KiB, 4_MiB}) {
-        ASSERT_TRUE(write(fs, {direct, background, buffer_bytes}).ok());
+        WideFileSystem wide(fs);
+        ASSERT_TRUE(write(wide, {direct, background, buffer_bytes, 4}).ok());
+        for (const auto& body : kept) EXPECT_TRUE(body.expired());
         auto reader = open();
         ASSERT_TRUE(reader.ok()) << reader.status().to_string();
         EXPECT_TRUE((*reader)->index_status().ok());
@@ -187,7 +211,9 @@ TEST_F(Arena, ReportsEveryFailureToWriteAndLeavesNothing) {
         FaultyFileSystem faulty(fs, {{.kind = kind, .at_operation = at, .persistent = false, .seed = at}});
         ArenaWriterOptions options = kInTurn;
         options.background = background;
-        const Status written = write(faulty, options);
+        WideFileSystem wide(faulty);
+        const Status written = write(wide, options);
+        for (const auto& body : kept) EXPECT_TRUE(body.expired());
         EXPECT_NE(written.ok(), faulty.struck()) << faulty.trace();
         ASSERT_TRUE(!written.ok() || fs.remove("/a/sealed").ok());
         EXPECT_TRUE(fs.list("/a").value().empty()) << faulty.trace();

@@ -37,20 +37,18 @@ Status ArenaWriter::make_buffers() {
 }
 
 ArenaWriter::~ArenaWriter() {
-  if (writer_.joinable()) {
-    {
-      const MutexLock lock(mutex_);
-      stopping_ = true;
-    }
-    changed_.notify_all();
-    writer_.join();
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
   }
+  changed_.notify_all();
+  for (Thread& writer : writers_) writer.join();
 }
 
-Result<size_t> ArenaWriter::append_pack(const PackMeta& meta, ByteSpan body) {
+Result<size_t> ArenaWriter::append_pack(const PackMeta& meta, ByteSpan body, std::shared_ptr<const void> keeper) {
   ByteVector raw_meta;
   encode_pack_meta(meta, header_.score_bytes, raw_meta);
-  VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::pack, raw_meta, body));
+  VARVE_ASSIGN(uint64_t offset, append_frame(FrameKind::pack, raw_meta, body, keeper));
   index_.packs.push_back({meta.score, offset, static_cast<uint32_t>(raw_meta.size()), body.size(), meta.raw_bytes(),
                           meta.chunks.size(), meta.raw_bytes() - meta.held_bytes()});
   return index_.packs.size() - 1;
@@ -83,7 +81,8 @@ Status ArenaWriter::append_copy(FrameKind kind, const FrameEntry& entry, ByteSpa
   return {};
 }
 
-Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSpan body) {
+Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSpan body,
+                                           const std::shared_ptr<const void>& keeper) {
   if (meta.size() > kFrameMetaBytesMax || body.size() > kFrameBodyBytesMax) {
     return Status::resource_limit("a frame is larger than the format allows", path_);
   }
@@ -99,15 +98,19 @@ Result<uint64_t> ArenaWriter::append_frame(FrameKind kind, ByteSpan meta, ByteSp
   encode_frame_header(header, raw);
   VARVE_TRY(put(raw));
   VARVE_TRY(put(meta));
-  VARVE_TRY(put(body));
+  VARVE_TRY(put(body, keeper));
   return header.offset;
 }
 
-Status ArenaWriter::put(ByteSpan bytes) {
+Status ArenaWriter::put(ByteSpan bytes, const std::shared_ptr<const void>& keeper) {
   next_offset_ += bytes.size();
   while (!bytes.empty()) {
     size_t part = std::min<size_t>(bytes.size(), options_.buffer_bytes - filling_.used);
-    std::memcpy(filling_.block.data() + filling_.used, bytes.data(), part);
+    if (keeper) {
+      filling_.late.push_back({filling_.used, bytes.first(part), keeper});
+    } else {
+      std::memcpy(filling_.block.data() + filling_.used, bytes.data(), part);
+    }
     filling_.used += part;
     bytes = bytes.subspan(part);
     if (filling_.used == options_.buffer_bytes) VARVE_TRY(flush_buffer());
@@ -119,47 +122,47 @@ Status ArenaWriter::flush_buffer() {
   // A write that bypasses the cache is a whole number of blocks; seal() cuts off what the last one has too much.
   const size_t whole = (filling_.used + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
   std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
-  if (!options_.background) {
-    VARVE_TRY(write(filling_, whole));
-    filling_.offset += filling_.used;
-    filling_.used = 0;
-    return {};
-  }
-  if (!writer_.joinable()) {
-    Result<Thread> started = start_thread([this, meter = WorkMeter::current()] {
-      const WorkMeter::Scope metered(meter);
-      run_writer();
-    });
-    if (started.ok()) writer_ = std::move(*started);
-  }
-  if (!writer_.joinable()) {
-    // The system refuses a thread: nobody else is there.
-    VARVE_TRY(write(filling_, whole));
-    filling_.offset += filling_.used;
-    filling_.used = 0;
-    return {};
-  }
+  if (options_.background) start_writers();
   const uint64_t next_offset = filling_.offset + filling_.used;
-  filling_.used = whole;
-  const MutexLock lock(mutex_);
-  pending_.push_back(std::move(filling_));
-  changed_.notify_all();
-  while (idle_.empty()) changed_.wait(mutex_);
-  filling_ = std::move(idle_.back());
-  idle_.pop_back();
+  if (writers_.empty()) {
+    VARVE_TRY(write(filling_, whole, 1));
+  } else {
+    filling_.used = whole;
+    const MutexLock lock(mutex_);
+    pending_.push_back(std::move(filling_));
+    changed_.notify_all();
+    while (idle_.empty()) changed_.wait(mutex_);
+    filling_ = std::move(idle_.back());
+    idle_.pop_back();
+    VARVE_TRY(write_status_);
+  }
   filling_.offset = next_offset;
   filling_.used = 0;
-  return write_status_;
+  return {};
 }
 
-Status ArenaWriter::write(const Buffer& buffer, size_t bytes) {
-  const WorkMeter::Timer timer(WorkKind::write, bytes);
+/// `writing`: how many threads do, with this one.
+Status ArenaWriter::write(Buffer& buffer, size_t bytes, size_t writing) {
+  for (const LateBytes& late : buffer.late)
+    std::memcpy(buffer.block.data() + late.at, late.bytes.data(), late.bytes.size());
+  buffer.late.clear();
+  const WorkMeter::Timer timer(WorkKind::write, bytes, writing);
   return object_->write_at(buffer.offset, buffer.block.first(bytes));
 }
 
-Status ArenaWriter::wait_for_writer() {
+/// As many as can write at once, with the first buffers; none if the system refuses, and the caller writes.
+void ArenaWriter::start_writers() {
+  if (writers_.size() >= object_->writes_at_once()) return;
+  Result<Thread> started = start_thread([this, meter = WorkMeter::current()] {
+    const WorkMeter::Scope metered(meter);
+    run_writer();
+  });
+  if (started.ok()) writers_.push_back(std::move(*started));
+}
+
+Status ArenaWriter::wait_for_writers() {
   const MutexLock lock(mutex_);
-  while (!pending_.empty()) changed_.wait(mutex_);
+  while (!pending_.empty() || writing_ > 0) changed_.wait(mutex_);
   return write_status_;
 }
 
@@ -168,14 +171,17 @@ void ArenaWriter::run_writer() {
   while (true) {
     while (pending_.empty() && !stopping_) changed_.wait(mutex_);
     if (pending_.empty()) return;
-    Buffer& writing = pending_.front();  // stays where it is while others are added behind it
+    Buffer buffer = std::move(pending_.front());
+    pending_.pop_front();
+    const size_t writing = ++writing_;
     const bool given_up = stopping_ || !write_status_.ok();
     lock.unlock();
-    Status status = given_up ? Status() : write(writing, writing.used);
+    Status status = given_up ? Status() : write(buffer, buffer.used, writing);
+    buffer.late.clear();
     lock.lock();
     if (write_status_.ok()) write_status_ = std::move(status);
-    idle_.push_back(std::move(writing));
-    pending_.pop_front();
+    --writing_;
+    idle_.push_back(std::move(buffer));
     changed_.notify_all();
   }
 }
@@ -188,7 +194,7 @@ Status ArenaWriter::seal() {
   encode_arena_footer({header_.arena.tag(), index_offset, next_offset_ + kArenaFooterBytes}, footer);
   VARVE_TRY(put(footer));
   if (filling_.used > 0) VARVE_TRY(flush_buffer());
-  VARVE_TRY(wait_for_writer());
+  VARVE_TRY(wait_for_writers());
   const WorkMeter::Timer timer(WorkKind::sync, 0);
   return object_->seal(next_offset_);
 }

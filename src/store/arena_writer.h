@@ -13,7 +13,7 @@ namespace varve {
 
 struct ArenaWriterOptions {
   bool direct = true;             ///< bypass the page cache where the file system can
-  bool background = true;         ///< a thread of its own writes while the caller fills the next buffer
+  bool background = true;         ///< threads of its own write while the caller fills the next buffer
   uint64_t buffer_bytes = 4_MiB;  ///< of each of the buffers; a multiple of kDirectAlignment
   uint32_t buffer_count = 2;      ///< at least 2: one is filled, the others are written or wait for it
 };
@@ -29,8 +29,9 @@ class ArenaWriter {
   ArenaWriter(const ArenaWriter&) = delete;
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
-  /// Appends a pack, or a node whose content has this score; returns its ordinal among its kind.
-  Result<size_t> append_pack(const PackMeta& meta, ByteSpan body);
+  /// Appends a pack, or a node whose content has this score; returns its ordinal among its kind. A pack's body that has
+  /// a `keeper` is copied when it is written: it stays as it is for as long as somebody has the keeper.
+  Result<size_t> append_pack(const PackMeta& meta, ByteSpan body, std::shared_ptr<const void> keeper = nullptr);
   Result<size_t> append_node(const Score& score, ByteSpan content);
   /// Copies a frame from another arena as it is; `entry` says what it is.
   Status append_copy(FrameKind kind, const FrameEntry& entry, ByteSpan meta, ByteSpan body);
@@ -43,20 +44,29 @@ class ArenaWriter {
   uint64_t bytes() const { return next_offset_; }
 
  private:
+  /// What is not in its buffer before that is written.
+  struct LateBytes {
+    size_t at = 0;  ///< in the buffer
+    ByteSpan bytes;
+    std::shared_ptr<const void> keeper;
+  };
   struct Buffer {
     AlignedBlock block;
     size_t used = 0;
     uint64_t offset = 0;
+    std::vector<LateBytes> late;
   };
   ArenaWriter(std::string path, const ArenaHeader& header, ArenaWriterOptions options)
       : path_(std::move(path)), header_(header), options_(options) {}
   Status start(Backend& backend);
   Status make_buffers();
-  Result<uint64_t> append_frame(FrameKind kind, ByteSpan meta, ByteSpan body);
-  Status put(ByteSpan bytes);
+  Result<uint64_t> append_frame(FrameKind kind, ByteSpan meta, ByteSpan body,
+                                const std::shared_ptr<const void>& keeper = nullptr);
+  Status put(ByteSpan bytes, const std::shared_ptr<const void>& keeper = nullptr);
   Status flush_buffer();
-  Status write(const Buffer& buffer, size_t bytes);
-  Status wait_for_writer();
+  Status write(Buffer& buffer, size_t bytes, size_t writing);
+  void start_writers();
+  Status wait_for_writers();
   void run_writer();
 
   const std::string path_;
@@ -69,11 +79,12 @@ class ArenaWriter {
 
   Mutex mutex_;
   ConditionVariable changed_;
-  std::deque<Buffer> pending_ VARVE_GUARDED_BY(mutex_);  ///< to be written, in order; the first one is the thread's
+  std::deque<Buffer> pending_ VARVE_GUARDED_BY(mutex_);  ///< to be written, in order
+  size_t writing_ VARVE_GUARDED_BY(mutex_) = 0;          ///< buffers that the threads have
   std::vector<Buffer> idle_ VARVE_GUARDED_BY(mutex_);
   bool stopping_ VARVE_GUARDED_BY(mutex_) = false;
   Status write_status_ VARVE_GUARDED_BY(mutex_);
-  Thread writer_;
+  std::vector<Thread> writers_;
 };
 
 }  // namespace varve

@@ -21,9 +21,10 @@ Result<SpreadWriter::Open*> SpreadWriter::arena_of(const Score& score) {
   return &open;
 }
 
-Result<SpreadWriter::Place> SpreadWriter::append_pack(const PackMeta& meta, ByteSpan body) {
+Result<SpreadWriter::Place> SpreadWriter::append_pack(const PackMeta& meta, ByteSpan body,
+                                                      std::shared_ptr<const void> keeper) {
   VARVE_ASSIGN(Open* const open, arena_of(meta.score));
-  VARVE_ASSIGN(const size_t ordinal, open->writer->append_pack(meta, body));
+  VARVE_ASSIGN(const size_t ordinal, open->writer->append_pack(meta, body, std::move(keeper)));
   return Place{open->ordinal, static_cast<uint32_t>(ordinal)};
 }
 

@@ -24,7 +24,8 @@ class SpreadWriter {
     uint32_t arena = 0;    ///< ordinal in arenas()
     uint32_t ordinal = 0;  ///< among the arena's packs
   };
-  Result<Place> append_pack(const PackMeta& meta, ByteSpan body);
+  /// As ArenaWriter::append_pack().
+  Result<Place> append_pack(const PackMeta& meta, ByteSpan body, std::shared_ptr<const void> keeper = nullptr);
   Status append_node(const Score& score, ByteSpan content);
   /// Copies a frame from another arena as it is.
   Status append_copy(FrameKind kind, const FrameEntry& entry, ByteSpan meta, ByteSpan body);
