@@ -257,7 +257,9 @@ Result<SetRecord> save_part(const Store& store, Source& source, const PartName& 
                             ProgressSink& progress, KeptIndex* index) {
   VARVE_TRY(check_save_options(options));
   VARVE_TRY(check_job_name(name.set.job));
-  const auto publish = [&](WriterLease& lease, const SetRecord& record) { return lease.publish_part(name, record); };
+  const auto publish = [&](WriterLease& lease, const SetRecord& record) {
+    return lease.publish_part(name, record, PartSync::with_its_set);
+  };
   VARVE_ASSIGN(SaveReport report, save_groups(store, {&source}, name.set, options, progress, publish, index));
   return std::move(report.record);
 }

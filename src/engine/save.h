@@ -124,9 +124,10 @@ Result<SaveReport> save_files_as(const Store& store, const std::string& folder, 
                                  const SetName& name, const SaveOptions& options, LayoutService& layouts,
                                  ProgressSink& progress, const PublishRecord& publish);
 
-/// Saves one group's source as a part of a set (commit.h): all that the part says is durable when this returns OK,
-/// and complete_set() makes the set of all parts. Of `options`, job, step, group size, ranks and layouts are not looked
-/// at. The record that is returned is the part's. Progress is in raw bytes; `index` as above.
+/// Saves one group's source as a part of a set (commit.h): all that the part says is durable when this returns OK, its
+/// own name is with the set, and complete_set() makes the set of all parts. Of `options`, job, step, group size, ranks
+/// and layouts are not looked at. The record that is returned is the part's. Progress is in raw bytes; `index` as
+/// above.
 ///
 /// already_exists: a part of that name is there already. Starts over if a prune took the writer for dead (busy after
 /// the third time); no_space, io_error, cancelled ...: nothing was published.

@@ -142,6 +142,30 @@ TEST_F(SavePart, IsInvisibleUntilTheSetIsComplete) {
   EXPECT_EQ(save(source, part(0, 2)).status().code(), StatusCode::already_exists);
 }
 
+TEST_F(SavePart, LeavesNoPartBehindAPowerCutWhoseDataIsGone) {
+  uint32_t made = 0, lost = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const uint64_t step = 100 + seed;
+    for (const uint32_t group : {0u, 1u}) {
+      MemorySource source(group, 1, step);
+      ASSERT_TRUE(save(source, part(group, 2, step)).ok());
+    }
+    // Nothing has made the parts' names durable, and any of them may be there.
+    const auto left = fs.after_crash({.kind = CrashPolicy::Kind::torn, .seed = seed});
+    const auto again = test::open_store(*left);
+    const Result<std::vector<SetName>> completed = complete_leftover_parts(*again, "run");
+    ASSERT_TRUE(completed.ok()) << completed.status().to_string();
+    const auto later = left->after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+    const auto then = test::open_store(*later);
+    for (const SetName& name : *completed) EXPECT_TRUE(Catalog(*then).read(name).ok());
+    EXPECT_TRUE(test::is_whole(*then));
+    ++(completed->empty() ? lost : made);
+    ASSERT_TRUE(complete_set(*store, kRun, {"run", step}, 2, IfExists::refuse, PartNames::used_once).ok());
+  }
+  EXPECT_GT(made, 0u);
+  EXPECT_GT(lost, 0u);
+}
+
 TEST_F(SavePart, PublishesNothingIfItsSourceFailsOrChanges) {
   MemorySource failing(0, 2, 7), changing(0, 2, 7);
   failing.fail_reads = true;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/agreement.h"
 #include "core/bytes.h"
@@ -18,14 +19,35 @@ namespace {
 constexpr uint32_t kFailuresMax = 5;
 }  // namespace
 
-Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
-  const Result<ListedParts> parts = list_all_parts(store_);
-  if (parts.ok() && parts->has(own_) && !parts->has_all_of(own_)) {
-    // Parts also go when somebody else has made the set of them, one after the other.
-    const Result<std::optional<Set>> waits = wait_for_others(*parts);
-    return waits.ok() ? waits : look_at_catalog(waits.status());
+void SetCompletion::note_told(std::span<const ByteVector> parts) {
+  std::vector<SetRecord> records;
+  PartName part = own_;
+  for (part.ordinal = 0; part.ordinal < parts.size(); ++part.ordinal) {
+    Result<SetRecord> record = decode_part(store_, part, parts[part.ordinal]);
+    if (!record.ok() || record->run != part_.run) return;
+    records.push_back(std::move(*record));
   }
-  Result<SetRecord> made = complete_set(store_, own_.run, own_.set, own_.count, if_exists_, names_);
+  if (records.size() == own_.count) told_ = std::move(records);
+}
+
+Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
+  // Only once: should it fail, what is there is looked at.
+  const std::optional<std::vector<SetRecord>> told = std::exchange(told_, std::nullopt);
+  if (!told) {
+    const Result<ListedParts> parts = list_all_parts(store_);
+    if (parts.ok() && parts->has(own_) && !parts->has_all_of(own_)) {
+      // Parts also go when somebody else has made the set of them, one after the other.
+      const Result<std::optional<Set>> waits = wait_for_others(*parts);
+      if (!waits.ok()) return look_at_catalog(waits.status());
+      if (names_ == PartNames::used_once) return waits;
+      // What an earlier run had pushed may have become the set meanwhile, so that some push nothing more.
+      Result<std::optional<Set>> found = look_at_catalog(Status::not_found("others' parts are missing"));
+      if (found.ok() && *found) withdraw().ignore("a prune removes it when it is old");
+      return found;
+    }
+  }
+  Result<SetRecord> made =
+      complete_set(store_, own_.run, own_.set, own_.count, if_exists_, names_, told ? &*told : nullptr);
   if (made.ok()) return std::optional(Set{std::move(*made), true});
   const Status why = made.status();
   if (why.code() == StatusCode::busy) return std::optional<Set>();

@@ -37,6 +37,9 @@ class SetCompletion {
   /// is another of that name), as another group has told why it could not write its part, io_error (another group has
   /// gone on without a word), or as the store does, time after time.
   Result<std::optional<Set>> try_now();
+  /// What all parts say, in their order, as their writers have told: so the next try need not read them. One that makes
+  /// no sense is read, as all others are.
+  void note_told(std::span<const ByteVector> parts);
   /// The same where others make it: only looks.
   Result<std::optional<Set>> look() { return look_at_catalog(Status::not_found("it is not looked for")); }
   /// The groups whose parts have not come, as far as can be seen now.
@@ -57,6 +60,7 @@ class SetCompletion {
   const SetRecord part_;
   const IfExists if_exists_;
   const PartNames names_;
+  std::optional<std::vector<SetRecord>> told_;
   uint32_t failures_ = 0;
 };
 

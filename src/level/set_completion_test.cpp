@@ -39,6 +39,11 @@ struct Completion : testing::Test {
     return std::make_unique<SetCompletion>(*store, name, record, IfExists::refuse, PartNames::used_once);
   }
 
+  std::string path(uint64_t step, uint32_t ordinal) const {
+    return join_path(parts_path(*store), part(step, ordinal).file_name());
+  }
+  ByteVector raw_part(uint64_t step, uint32_t ordinal) { return read_file(fs, path(step, ordinal), 1_MiB).value(); }
+
   MemoryFileSystem fs;
   std::unique_ptr<Store> store;
 };
@@ -51,6 +56,56 @@ TEST_F(Completion, MakesTheSetOnceAllPartsAreThere) {
   EXPECT_EQ(second->look().value().has_value(), false) << "who only looks makes none";
   EXPECT_TRUE(first->try_now().value()->by_us);
   EXPECT_FALSE(second->look().value()->by_us);
+  EXPECT_TRUE(list_parts(*store)->empty());
+}
+
+TEST_F(Completion, MakesTheSetOfWhatItIsToldWithoutReadingAPart) {
+  const auto first = publish(1, 0), second = publish(1, 1);
+  const std::vector<ByteVector> told = {raw_part(1, 0), raw_part(1, 1)};
+  // Nobody could make it of what is there now: who reads a part finds that it is damaged.
+  ASSERT_TRUE(fs.create(join_path(parts_path(*store), "aside")).ok());
+  ASSERT_TRUE(fs.rename(join_path(parts_path(*store), "aside"), path(1, 1)).ok());
+  ASSERT_FALSE(read_part(*store, part(1, 1)).ok());
+  first->note_told(told);
+  const auto made = first->try_now();
+  ASSERT_TRUE(made.ok() && *made) << made.status().to_string();
+  EXPECT_EQ(Catalog(*store).read({"job", 1})->groups.size(), 2u);
+  EXPECT_EQ(Catalog(*store).read({"job", 1})->groups[1].root, decode_part(*store, part(1, 1), told[1])->groups[0].root);
+}
+
+TEST_F(Completion, MakesNoSetOfWhatItIsToldIfAPartIsGone) {
+  const auto first = publish(1, 0), second = publish(1, 1);
+  first->note_told(std::vector<ByteVector>{raw_part(1, 0), raw_part(1, 1)});
+  ASSERT_TRUE(remove_part(*store, part(1, 1)).ok());
+  EXPECT_FALSE(first->try_now().value().has_value());
+  EXPECT_TRUE(Catalog(*store).sets()->empty());
+  EXPECT_TRUE(fs.list(store->writers_path())->empty()) << "and gives its lease up";
+}
+
+TEST_F(Completion, ReadsThePartsIfWhatItIsToldMakesNoSense) {
+  const auto first = publish(1, 0), second = publish(1, 1);
+  ByteVector torn = raw_part(1, 1);
+  torn.resize(torn.size() / 2);
+  const ByteVector of_the_other = raw_part(1, 0);
+  first->note_told(std::vector<ByteVector>{of_the_other});
+  first->note_told(std::vector<ByteVector>{of_the_other, torn});
+  first->note_told(std::vector<ByteVector>{of_the_other, {}});
+  EXPECT_TRUE(first->try_now().value()->by_us);
+  EXPECT_EQ(Catalog(*store).read({"job", 1})->groups.size(), 2u);
+}
+
+TEST_F(Completion, FindsASetThatAnEarlierRunHadPushed) {
+  const auto first = publish(1, 0), second = publish(1, 1);
+  const SetRecord again = read_part(*store, part(1, 1)).value();
+  ASSERT_TRUE(complete_set(*store, kRun, {"job", 1}, 2).ok());
+  // This run pushes the same trees once more, and the others see the set and push nothing.
+  PartName name = part(1, 1);
+  name.run.bytes[0] ^= std::byte{1};
+  ASSERT_TRUE(WriterLease::acquire(*store).value()->publish_part(name, again).ok());
+  SetCompletion pushed(*store, name, again, IfExists::refuse, PartNames::reused);
+  const auto found = pushed.try_now();
+  ASSERT_TRUE(found.ok() && *found) << found.status().to_string();
+  EXPECT_FALSE((*found)->by_us);
   EXPECT_TRUE(list_parts(*store)->empty());
 }
 

@@ -79,6 +79,11 @@ Result<std::unique_ptr<LevelStore>> LevelStore::open(FileSystem& files, const Le
   return level;
 }
 
+void LevelStore::note_durable() const {
+  store_->note_durable();
+  slowed().note_durable();
+}
+
 namespace {
 /// What a node leaves in its folder for a moment, under a name that other runs take for a leftover (FORMAT.md, "The
 /// folder of a store").
@@ -155,7 +160,15 @@ Status StoreAccess::prepare_on_node() {
   return check_own_folders(world_.ranks, world_.seat, world_.files, path_, world_.run);
 }
 
-Status StoreAccess::open() { return agree_on(away_ || !is_at_work() ? Status() : store().status()); }
+Status StoreAccess::open() {
+  VARVE_TRY(agree_on(away_ || !is_at_work() ? Status() : store().status()));
+  if (away_ || spec_.is_of_node()) return {};
+  // One makes its name durable for all who write there.
+  std::array<uint64_t, 1> durable = {speaks() && store_ && store_->store().make_durable().ok() ? uint64_t{1} : 0};
+  VARVE_TRY(world_.ranks.all_max(durable));
+  if (store_ && durable[0] != 0) store_->note_durable();
+  return {};
+}
 
 /// Who speaks for the store says to all whether it is away.
 Status StoreAccess::agree_on(Status met) {

@@ -40,6 +40,8 @@ class LevelStore {
   const Store& store() const { return *store_; }
   /// For writing, no faster than the level allows. For one thread's work, as it is slowed as a whole.
   const Store& slowed() const { return slowed_ ? *slowed_ : *store_; }
+  /// Another process has made the store's own name durable.
+  void note_durable() const;
 
  private:
   explicit LevelStore(std::unique_ptr<StorePlace> place) : place_(std::move(place)) {}

@@ -62,4 +62,17 @@ SetState CheckpointNotes::state_of(uint64_t step) const {
   return known == states_.end() ? SetState::on_its_way : known->second;
 }
 
+void CheckpointNotes::note_parts(uint64_t step, std::vector<ByteVector> parts) {
+  constexpr size_t kSetsMax = 4;
+  const MutexLock lock(mutex_);
+  parts_[step] = std::move(parts);
+  if (parts_.size() > kSetsMax) parts_.erase(parts_.begin());
+}
+
+std::vector<ByteVector> CheckpointNotes::take_parts(uint64_t step) {
+  const MutexLock lock(mutex_);
+  auto known = parts_.extract(step);
+  return known ? std::move(known.mapped()) : std::vector<ByteVector>();
+}
+
 }  // namespace varve

@@ -65,10 +65,12 @@ struct CheckpointDuty {
   std::function<IfExists(uint64_t step)> policy_for;
   /// Asked before a part is saved, and before its set is made, by the group that makes it.
   std::function<Status()> may_save;
-  std::function<void()> prepare_thread;               ///< run first on the thread: its place
-  std::function<void()> get_out_of_way;               ///< on a thread that has time: low priority. None: never
-  std::function<void(const DrainReport&)> report;     ///< called on the thread after each checkpoint
-  std::function<void(uint64_t step)> note_published;  ///< called on the thread: the group's part of the set is there
+  std::function<void()> prepare_thread;            ///< run first on the thread: its place
+  std::function<void()> get_out_of_way;            ///< on a thread that has time: low priority. None: never
+  std::function<void(const DrainReport&)> report;  ///< called on the thread after each checkpoint
+  /// Called on the thread: the group's part of the set is there, and says this.
+  std::function<void(uint64_t step, ByteVector part)> note_published;
+  bool tells_parts = false;  ///< the groups tell each other what their parts say, when the program lets them
   /// Called on the thread for each checkpoint that was to be saved, before older sets are dropped; of those of which
   /// nobody had a snapshot, with the next one.
   std::function<void(const NewSet&)> accept;
@@ -122,12 +124,16 @@ class CheckpointNotes {
   /// What is complete stays so. Of sets of long ago nothing is known any more.
   void note_set(uint64_t step, SetState state);
   SetState state_of(uint64_t step) const;
+  /// What the parts of a set say, for who makes it; once.
+  void note_parts(uint64_t step, std::vector<ByteVector> parts);
+  std::vector<ByteVector> take_parts(uint64_t step);
 
  private:
   mutable Mutex mutex_;
   std::map<uint64_t, Begin> begun_ VARVE_GUARDED_BY(mutex_);
   std::set<ArenaId> avoided_ VARVE_GUARDED_BY(mutex_);
   std::map<uint64_t, SetState> states_ VARVE_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::vector<ByteVector>> parts_ VARVE_GUARDED_BY(mutex_);  ///< of the newest sets
 };
 
 }  // namespace varve

@@ -217,6 +217,8 @@ void CheckpointThread::drain(uint64_t step) {
   report.begin_seconds = begin.seconds;
   Result<SetRecord> part = save_at_its_pace(step, begin, report);
   report.outcome = part.status();
+  // Before the members know: all that the groups have published can be told from then on.
+  if (part.ok() && duty_.note_published) duty_.note_published(step, encode_set_record(*part, store_.score()));
   // The slots are free for the next snapshot from here on, whether other groups are done or not.
   warnings_.add(snapshots_.give_back(step, report.outcome));
   progress_.wrote();
@@ -225,7 +227,6 @@ void CheckpointThread::drain(uint64_t step) {
     return conclude(std::move(report), begin.levels);
   }
   published_.add(std::move(report), begin.levels, std::move(*part));
-  if (duty_.note_published) duty_.note_published(step);
   look_at_published();
 }
 

@@ -109,6 +109,7 @@ class CheckpointThread {
   }
   void avoid(std::set<ArenaId> arenas) { notes_.avoid(std::move(arenas)); }
   void note_set(uint64_t step, SetState state);
+  void note_parts(uint64_t step, std::vector<ByteVector> parts) { notes_.note_parts(step, std::move(parts)); }
   /// The program waits for what is being written, or does no more. As often each.
   void hurry(bool waits) { effort_.hurry(waits); }
   /// Gives up what is being written at the next convenient point.

@@ -9,6 +9,8 @@ namespace varve {
 namespace {
 /// Who makes no sets looks for one first after this.
 constexpr double kOwnLookSeconds = 10;
+/// The same for who makes them, if it may be told sooner that all parts are there, and what they say.
+constexpr double kUntoldSeconds = 1;
 /// The next look comes after this share of the time waited so far.
 constexpr double kWaitShare = 0.5;
 }  // namespace
@@ -20,7 +22,8 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   const double now = clock_.seconds();
   const bool makes_sets = duty_.group.makes_sets();
   if (!makes_sets) report.end_seconds = now;
-  parts_.push_back({std::move(report), levels, std::move(completion), now, makes_sets ? now : now + kOwnLookSeconds});
+  const double until_look = !makes_sets ? kOwnLookSeconds : duty_.tells_parts ? kUntoldSeconds : 0;
+  parts_.push_back({std::move(report), levels, std::move(completion), now, now + until_look});
 }
 
 bool PublishedParts::is_look_due(Part& part, SetState state) {
@@ -61,6 +64,7 @@ std::optional<Status> PublishedParts::outcome_of(Part& part) {
     const Status allowed = duty_.may_save();
     if (!allowed.ok()) return allowed;
   }
+  if (makes_sets) part.completion->note_told(notes_.take_parts(step));
   const auto set = run_guarded([&] { return makes_sets ? part.completion->try_now() : part.completion->look(); });
   if (set.ok() && *set) return Status();
   if (!set.ok()) return set.status();

@@ -20,8 +20,8 @@ namespace varve {
 class PublishedParts {
  public:
   /// All of these outlive it. Whoever cancels `progress` gives up waiting for other groups.
-  PublishedParts(const Store& store, const CheckpointDuty& duty, const CheckpointNotes& notes,
-                 const ProgressSink& progress, Clock& clock)
+  PublishedParts(const Store& store, const CheckpointDuty& duty, CheckpointNotes& notes, const ProgressSink& progress,
+                 Clock& clock)
       : store_(store), duty_(duty), notes_(notes), progress_(progress), clock_(clock) {}
 
   /// Before anything else, when the other groups' leaders on this node have their memory.
@@ -57,7 +57,7 @@ class PublishedParts {
 
   const Store& store_;
   const CheckpointDuty& duty_;
-  const CheckpointNotes& notes_;
+  CheckpointNotes& notes_;
   const ProgressSink& progress_;
   Clock& clock_;
   std::optional<GroupSiblings> siblings_;

@@ -110,9 +110,10 @@ Status RunSession::start(const SessionEnvironment& environment) {
 }
 
 Status RunSession::start_stage_two() {
-  const Status attached = stage_two_.attach({.may_save = lease_.guard(),
-                                             .note_published = [this](uint64_t step) { sets_.note_published(step); },
-                                             .report = [this](const DrainReport& report) { note_drained(report); }});
+  const Status attached = stage_two_.attach(
+      {.may_save = lease_.guard(),
+       .note_published = [this](uint64_t step, ByteVector part) { sets_.note_published(step, std::move(part)); },
+       .report = [this](const DrainReport& report) { note_drained(report); }});
   VARVE_TRY(agree(*ranks_, attached));
   return agree(*ranks_, stage_two_.start(levels_.start()));
 }
@@ -263,7 +264,10 @@ bool RunSession::due(uint64_t step) {
     last_error_ = due.status();
     return false;
   }
-  if (due->talked) sets_.learn(told);
+  if (due->talked) {
+    const Status learnt = sets_.learn(told);
+    if (!learnt.ok()) last_error_ = learnt;
+  }
   return due->checkpoint;
 }
 

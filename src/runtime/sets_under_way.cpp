@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "comm/agreement.h"
+#include "comm/gather.h"
 
 namespace varve {
 
@@ -21,23 +24,57 @@ std::vector<uint64_t> SetsUnderWay::tell() const {
   return must_tell() ? world_.sets.tell(stage_two_.leads_group()) : std::vector<uint64_t>();
 }
 
-void SetsUnderWay::learn(std::span<const uint64_t> told) {
+Status SetsUnderWay::learn(std::span<const uint64_t> told) {
   were_told_ = true;
   const JobSets::News news = world_.sets.learn(told);
+  Status parts_told;
+  for (const uint64_t step : news.all_there) {
+    if (parts_told.ok()) parts_told = tell_part(step);
+  }
   for (const uint64_t step : news.all_there) stage_two_.note_set(step, SetState::all_there);
   for (const uint64_t step : news.complete) stage_two_.note_set(step, SetState::complete);
   for (const uint64_t step : news.failed) {
     stage_two_.note_set(step, SetState::given_up);
     levels_.forget(step);
   }
+  return parts_told;
+}
+
+void SetsUnderWay::note_published(uint64_t step, ByteVector part) {
+  {
+    const MutexLock lock(published_mutex_);
+    published_[step] = std::move(part);
+    if (published_.size() > JobSets::kTold) published_.erase(published_.begin());
+  }
+  world_.sets.note_published(step, stage_two_.makes_sets());
+}
+
+/// What is told of sets is the same on all ranks, and so all come here for the same steps, in the same order.
+Status SetsUnderWay::tell_part(uint64_t step) {
+  if (!parts_told_.insert(step).second) return {};
+  if (parts_told_.size() > 2 * JobSets::kTold) parts_told_.erase(parts_told_.begin());
+  if (!sends_) {
+    std::array<uint64_t, 1> sends = {world_.ranks.concurrent() ? uint64_t{1} : uint64_t{0}};
+    VARVE_TRY(world_.ranks.all_min(sends));
+    sends_ = sends[0] == 1;
+  }
+  const std::vector<uint32_t> leaders = stage_two_.leaders_there();
+  if (!*sends_ || !stage_two_.leads_group() || leaders.size() < 2) return {};
+  ByteVector mine;
+  {
+    const MutexLock lock(published_mutex_);
+    if (auto part = published_.extract(step)) mine = std::move(part.mapped());
+  }
+  VARVE_ASSIGN(std::vector<ByteVector> parts, gather_to_first(world_.ranks, leaders, stage_two_.own_ordinal(), mine));
+  if (stage_two_.makes_sets()) stage_two_.note_parts(step, std::move(parts));
+  return {};
 }
 
 Status SetsUnderWay::talk() {
   if (!must_tell()) return {};
   std::vector<uint64_t> sets = tell();
   VARVE_TRY(world_.ranks.all_max(sets));
-  learn(sets);
-  return {};
+  return learn(sets);
 }
 
 Status SetsUnderWay::exchange() {
@@ -52,6 +89,9 @@ void SetsUnderWay::turn_back() {
   told_failure_.reset();
   last_.reset();
   world_.sets.forget_told();
+  parts_told_.clear();
+  const MutexLock lock(published_mutex_);
+  published_.clear();
 }
 
 // One checkpoint
@@ -140,6 +180,8 @@ Status SetsUnderWay::settle(nanoseconds limit) {
     if (last_ && part.code() != StatusCode::busy) stage_two_.note_set(last_->step, SetState::given_up);
     return part;
   }
+  // All ranks have come to know that all parts are there, and the makers of sets what they say.
+  VARVE_TRY(talk());
   Status whole;
   if (last_) stage_two_.note_set(last_->step, SetState::all_there);
   if (last_ && stage_two_.makes_sets()) {

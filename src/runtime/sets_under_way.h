@@ -2,10 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
+#include "core/bytes.h"
+#include "core/sync.h"
 #include "level/level_spec.h"
 #include "level/levels.h"
 #include "level/set_completion.h"
@@ -35,7 +39,8 @@ class SetsUnderWay {
 
   /// For an all_max() of all ranks; nothing if each sees all of it by itself. And what that came to.
   std::vector<uint64_t> tell() const;
-  void learn(std::span<const uint64_t> told);
+  /// Where all parts of a set are there, their writers tell the group that makes it what they say. Collective.
+  Status learn(std::span<const uint64_t> told);
   /// If that was not done since the last checkpoint, and is needed. Collective.
   Status exchange();
 
@@ -52,7 +57,7 @@ class SetsUnderWay {
   void note_told(const Status& outcome);
   // By the checkpoint thread: the own group's part is published, and what became of it
 
-  void note_published(uint64_t step) { world_.sets.note_published(step, stage_two_.makes_sets()); }
+  void note_published(uint64_t step, ByteVector part);
   void note_drained(uint64_t step, bool saved);
 
   /// All ranks together: until the last set is complete, or has failed. Collective.
@@ -69,6 +74,7 @@ class SetsUnderWay {
   /// Whether what the own group knows of its store is true of the job.
   bool sees_all() const { return !world_.has_node_level || stage_one_.plan().nodes.size() == 1; }
   Status talk();
+  Status tell_part(uint64_t step);
   /// Waits until the own group has dealt with its part of `step`, and returns how it went.
   Status await_part(uint64_t step, std::chrono::nanoseconds limit) const;
   std::optional<Status> part_outcome(uint64_t step) const;
@@ -79,10 +85,14 @@ class SetsUnderWay {
   StageOne& stage_one_;
   StageTwo& stage_two_;
   LevelSchedule schedule_;
+  std::optional<bool> sends_;             ///< all ranks can send messages
+  std::set<uint64_t> parts_told_;         ///< of sets of these steps, some of the newest; the same on all ranks
   bool were_told_ = false;                ///< since the last checkpoint
   std::optional<uint64_t> told_failure_;  ///< of which a checkpoint() has told
   std::optional<NewSet> last_;
   std::optional<uint64_t> restarted_;  ///< the set of the store that the run goes on from
+  Mutex published_mutex_;
+  std::map<uint64_t, ByteVector> published_ VARVE_GUARDED_BY(published_mutex_);  ///< the own group's parts, the newest
 };
 
 }  // namespace varve

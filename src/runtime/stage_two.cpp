@@ -65,6 +65,7 @@ CheckpointDuty StageTwo::make_duty() const {
     duty.group.count = static_cast<uint32_t>(plan.groups_of_node().size());
     duty.origin = SetOrigin{world_.run, world_.ranks.rank_count()};
   }
+  duty.tells_parts = duty.group.count > 1 && world_.ranks.concurrent();
   duty.save.scheme = settings_.saving.scheme;
   duty.save.codec = settings_.saving.codec;
   duty.adapts_effort = settings_.saving.adapts_effort;
@@ -120,9 +121,26 @@ void StageTwo::note_set(uint64_t step, SetState state) {
   if (thread_) thread_->note_set(step, state);
 }
 
-bool StageTwo::makes_sets() const {
+void StageTwo::note_parts(uint64_t step, std::vector<ByteVector> parts) {
+  if (thread_) thread_->note_parts(step, std::move(parts));
+}
+
+uint32_t StageTwo::own_ordinal() const {
   const GroupPlan& plan = stage_one_.plan();
-  return (world_.has_node_level ? plan.own_of_node() : plan.own) == 0;
+  return world_.has_node_level ? plan.own_of_node() : plan.own;
+}
+
+bool StageTwo::makes_sets() const { return own_ordinal() == 0; }
+
+std::vector<uint32_t> StageTwo::leaders_there() const {
+  const GroupPlan& plan = stage_one_.plan();
+  std::vector<uint32_t> leaders;
+  if (world_.has_node_level) {
+    for (const uint32_t group : plan.groups_of_node()) leaders.push_back(plan.groups[group].leader());
+  } else {
+    for (const RankGroup& group : plan.groups) leaders.push_back(group.leader());
+  }
+  return leaders;
 }
 
 void StageTwo::cancel() {

@@ -23,7 +23,7 @@ class StageTwo {
 
   struct Callbacks {
     std::function<Status()> may_save{};
-    std::function<void(uint64_t step)> note_published{};
+    std::function<void(uint64_t step, ByteVector part)> note_published{};
     std::function<void(const DrainReport&)> report{};
   };
   /// Brings this rank and its checkpoint thread together; which calls these, as CheckpointDuty says.
@@ -37,10 +37,14 @@ class StageTwo {
   bool leads_group() const { return thread_ != nullptr; }
   /// Whether the own group makes the sets of what is saved to its store.
   bool makes_sets() const;
+  /// The leaders of the groups that save to the own group's store, the first of which makes the sets.
+  std::vector<uint32_t> leaders_there() const;
+  uint32_t own_ordinal() const;
   // As of CheckpointThread, if it is here
   void note_begin(uint64_t step, double seconds, const LevelDuty& levels);
   void avoid(const std::set<ArenaId>& arenas);
   void note_set(uint64_t step, SetState state);
+  void note_parts(uint64_t step, std::vector<ByteVector> parts);
   void cancel();
   /// While it exists, the program waits for stage 2.
   class Hurry {

@@ -143,7 +143,7 @@ Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
   return durable.with_context("the set is in the catalog, but might not survive a power cut");
 }
 
-Status WriterLease::publish_part(const PartName& name, const SetRecord& record) {
+Status WriterLease::publish_part(const PartName& name, const SetRecord& record, PartSync sync) {
   VARVE_TRY(prepare(record));
   const Status published = record_->become(part_path(store_, name), IfExists::refuse);
   if (published.code() == StatusCode::already_exists) {
@@ -152,6 +152,7 @@ Status WriterLease::publish_part(const PartName& name, const SetRecord& record) 
   if (published.code() == StatusCode::not_found) return lost_status(name.set);
   VARVE_TRY(published);
   committed_ = true;
+  if (sync == PartSync::with_its_set) return {};
   Status durable = store_.backend().settle(parts_path(store_));
   if (durable.ok()) durable = store_.make_folders_durable();
   return durable.with_context("a part of a set was published, but might not survive a power cut");
@@ -309,7 +310,12 @@ Result<std::vector<PartName>> list_parts(const Store& store, PartName::Kind kind
 
 Result<SetRecord> read_part(const Store& store, const PartName& name) {
   const std::string path = part_path(store, name);
-  VARVE_ASSIGN(ByteVector raw, store.backend().read_record(path, kSetRecordBytesMax));
+  VARVE_ASSIGN(const ByteVector raw, store.backend().read_record(path, kSetRecordBytesMax));
+  return decode_part(store, name, raw);
+}
+
+Result<SetRecord> decode_part(const Store& store, const PartName& name, ByteSpan raw) {
+  const std::string path = part_path(store, name);
   Result<SetRecord> record = decode_set_record(raw, store.score());
   if (!record.ok()) return record.status().with_subject(path);
   if (record->name != name.set) return Status::corrupt("a part of a set lies under another set's name", path);
@@ -341,18 +347,26 @@ Status remove_failure(const Store& store, const PartName& name) {
 }
 
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
-                               IfExists if_exists, PartNames part_names) {
+                               IfExists if_exists, PartNames part_names, const std::vector<SetRecord>* told) {
   VARVE_TRY(check_job_name(name.job));
   if (count == 0 || count > kPartCountMax) return Status::invalid_argument("a set has at least one part");
   const Catalog catalog(store);
   const std::vector<PartName> names = names_of_all(run, name, count);
   // A look first: every writer tries, and all but the last come too early.
   const PartName first = names.front();
-  VARVE_ASSIGN(const ListedParts there, list_all_parts(store));
-  if (!there.has_all_of(first)) return not_all_there(store, name);
+  const bool is_told = told != nullptr && told->size() == count && part_names == PartNames::used_once;
+  if (!is_told) {
+    VARVE_ASSIGN(const ListedParts there, list_all_parts(store));
+    if (!there.has_all_of(first)) return not_all_there(store, name);
+  }
 
   VARVE_ASSIGN(std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
-  VARVE_ASSIGN(std::vector<SetRecord> parts, read_parts(store, names));
+  std::vector<SetRecord> parts;
+  if (is_told) {
+    parts = *told;
+  } else {
+    VARVE_ASSIGN(parts, read_parts(store, names));
+  }
   VARVE_ASSIGN(SetRecord set, compose(name, parts));
   VARVE_TRY(lease->prepare(set));
   // From here on prunes see in the lease what the set needs; until now they have seen it in the parts, if these are

@@ -18,6 +18,8 @@
 namespace varve {
 
 struct PartName;
+/// When the name of a part of a set is made durable: what it refers to is so before, in either case.
+enum class PartSync : uint8_t { at_once, with_its_set };
 
 /// A writer whose lease shows no sign of life for so long is taken for dead, where nothing tells it sooner.
 constexpr double kLeaseSilenceSeconds = 15;
@@ -68,9 +70,8 @@ class WriterLease {
   Status prepare(const SetRecord& record);
   Status commit_prepared(const SetName& name, IfExists if_exists);
 
-  /// Publishes a part of a set instead, as durably. already_exists if that part is there already; busy if
-  /// the lease was taken away.
-  Status publish_part(const PartName& name, const SetRecord& record);
+  /// Publishes a part of a set instead. already_exists if that part is there already; busy if the lease was taken away.
+  Status publish_part(const PartName& name, const SetRecord& record, PartSync sync = PartSync::at_once);
 
  private:
   /// Shows every few seconds that the writer is alive.
@@ -140,6 +141,8 @@ struct ListedParts {
 Result<ListedParts> list_all_parts(const Store& store);
 /// The record of a part: that of a set which has only the part's groups. not_found if it is not there (any more).
 Result<SetRecord> read_part(const Store& store, const PartName& name);
+/// The same of what the part says, by whatever way it came.
+Result<SetRecord> decode_part(const Store& store, const PartName& name, ByteSpan raw);
 /// Makes a part disappear; OK if it is gone already. Not durable until the parts' folder is synced.
 Status remove_part(const Store& store, const PartName& name);
 
@@ -155,13 +158,15 @@ Status remove_failure(const Store& store, const PartName& name);
 enum class PartNames : uint8_t { reused, used_once };
 
 /// Makes a set of its `count` parts, durably, and removes them; returns its record. Any number of writers may try at
-/// the same time: one of them succeeds. Where names are used once, each part is read once.
+/// the same time: one of them succeeds. Where names are used once, each part is read once; and not at all if `told` is
+/// what the parts say, in their order, which their writers have told when they were published.
 ///
 /// not_found: not all parts are there (yet). already_exists: the set is there; if it was made of these very parts,
 /// what is left of them is gone now. invalid_argument: the parts were not saved with the same options. busy: a prune
 /// took this writer for dead; try again.
 Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const SetName& name, uint32_t count,
-                               IfExists if_exists = IfExists::refuse, PartNames part_names = PartNames::reused);
+                               IfExists if_exists = IfExists::refuse, PartNames part_names = PartNames::reused,
+                               const std::vector<SetRecord>* told = nullptr);
 
 /// Completes the sets of `job` of which all parts are there, but whose writers were killed before they could. Returns
 /// those that appeared. One that fails does not keep the others; the first failure is returned if nothing appeared.

@@ -105,6 +105,11 @@ Status Store::make_durable() const {
   return {};
 }
 
+void Store::note_durable() const {
+  const MutexLock lock(durable_mutex_);
+  is_durable_ = true;
+}
+
 Status Store::make_folders_durable() const {
   const MutexLock lock(durable_mutex_);
   if (has_durable_folders_) return {};

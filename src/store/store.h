@@ -68,6 +68,8 @@ class Store {
   /// Makes the store's own name and its header's durable, once: who made it may have been killed before that. For who
   /// writes.
   Status make_durable() const;
+  /// Somebody has done that who says so.
+  void note_durable() const;
   /// Makes the names of its folders durable, once: for who has put something into one that may be new.
   Status make_folders_durable() const;
 
