@@ -20,11 +20,14 @@ constexpr uint32_t kFailuresMax = 5;
 }  // namespace
 
 void SetCompletion::note_told(std::span<const ByteVector> parts) {
+  const ScoreFunction& score = store_.score();
   std::vector<SetRecord> records;
   PartName part = own_;
   for (part.ordinal = 0; part.ordinal < parts.size(); ++part.ordinal) {
     Result<SetRecord> record = decode_part(store_, part, parts[part.ordinal]);
-    if (!record.ok() || record->run != part_.run) return;
+    if (!record.ok() || record->run != part_.run || record->number != part_.number) return;
+    // A run that went back makes a step again: what was told of it before is not what lies there now.
+    if (part.ordinal == own_.ordinal && encode_set_record(*record, score) != encode_set_record(part_, score)) return;
     records.push_back(std::move(*record));
   }
   if (records.size() == own_.count) told_ = std::move(records);

@@ -38,7 +38,7 @@ class SetCompletion {
   /// gone on without a word), or as the store does, time after time.
   Result<std::optional<Set>> try_now();
   /// What all parts say, in their order, as their writers have told: so the next try need not read them. One that makes
-  /// no sense is read, as all others are.
+  /// no sense, or was told of another checkpoint of this step, is read, as all others are.
   void note_told(std::span<const ByteVector> parts);
   /// The same where others make it: only looks.
   Result<std::optional<Set>> look() { return look_at_catalog(Status::not_found("it is not looked for")); }

@@ -23,10 +23,10 @@ struct Completion : testing::Test {
 
   static PartName part(uint64_t step, uint32_t ordinal) { return {{"job", step}, kRun, ordinal, 2}; }
   /// Publishes a part, and returns what waits for its set.
-  std::unique_ptr<SetCompletion> publish(uint64_t step, uint32_t ordinal) {
+  std::unique_ptr<SetCompletion> publish(uint64_t step, uint32_t ordinal, uint64_t more = 0) {
     const PartName name = part(step, ordinal);
     test::SetMaker maker(*store);
-    const LeafLink root = test::lay_numbers(*store, maker, {100 * step + ordinal}).value();
+    const LeafLink root = test::lay_numbers(*store, maker, {100 * step + ordinal + more}).value();
     EXPECT_TRUE(maker.seal().ok());
     SetRecord record;
     record.name = name.set;
@@ -92,6 +92,19 @@ TEST_F(Completion, ReadsThePartsIfWhatItIsToldMakesNoSense) {
   first->note_told(std::vector<ByteVector>{of_the_other, {}});
   EXPECT_TRUE(first->try_now().value()->by_us);
   EXPECT_EQ(Catalog(*store).read({"job", 1})->groups.size(), 2u);
+}
+
+TEST_F(Completion, ReadsThePartsIfWhatItIsToldWasSaidOfAnEarlierCheckpointOfTheStep) {
+  const auto before = publish(1, 0), before_too = publish(1, 1);
+  const std::vector<ByteVector> told = {raw_part(1, 0), raw_part(1, 1)};
+  for (const uint32_t ordinal : {0, 1}) ASSERT_TRUE(remove_part(*store, part(1, ordinal)).ok());
+  // The run went back, and makes it anew: what the first group saves is what it was, but not what the other one does.
+  const auto first = publish(1, 0), second = publish(1, 1, 7);
+  const SetRecord anew = read_part(*store, part(1, 1)).value();
+  ASSERT_NE(anew.groups[0].root, decode_part(*store, part(1, 1), told[1])->groups[0].root);
+  first->note_told(told);
+  EXPECT_TRUE(first->try_now().value()->by_us);
+  EXPECT_EQ(Catalog(*store).read({"job", 1})->groups[1].root, anew.groups[0].root);
 }
 
 TEST_F(Completion, FindsASetThatAnEarlierRunHadPushed) {
