@@ -34,6 +34,14 @@ void SetCompletion::note_told(std::span<const ByteVector> parts) {
 }
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
+  VARVE_ASSIGN(std::optional<Set> set, attempt());
+  // Another maker may never have come to its sync.
+  if (set && !set->by_us) VARVE_TRY(Catalog(store_).make_durable(own_.set.job));
+  return set;
+}
+
+Result<std::optional<SetCompletion::Set>> SetCompletion::attempt() {
   // Only once: should it fail, what is there is looked at.
   const std::optional<std::vector<SetRecord>> told = std::exchange(told_, std::nullopt);
   if (!told) {
@@ -57,7 +65,11 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::try_now() {
   const bool early = why.code() == StatusCode::not_found || why.code() == StatusCode::already_exists;
   if (!early && ++failures_ >= kFailuresMax) return why;
   if (early) failures_ = 0;
-  return look_at_catalog(why);
+  VARVE_ASSIGN(std::optional<Set> found, look_at_catalog(why));
+  if (!found) return found;
+  // It may be ours, whose name a failed sync has not made durable; and what was lost then no later sync brings back.
+  if (!early) return why;
+  return found;
 }
 
 Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_catalog(const Status& why) {

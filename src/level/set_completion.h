@@ -48,6 +48,7 @@ class SetCompletion {
   Status withdraw();
 
  private:
+  Result<std::optional<Set>> attempt();
   Result<std::optional<Set>> look_at_catalog(const Status& why);
   Result<std::optional<Set>> look_at_parts();
   /// Whether the newest set is later, and of the same run.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "store/catalog.h"
 #include "store/test_sets.h"
@@ -105,6 +106,35 @@ TEST_F(Completion, ReadsThePartsIfWhatItIsToldWasSaidOfAnEarlierCheckpointOfTheS
   first->note_told(told);
   EXPECT_TRUE(first->try_now().value()->by_us);
   EXPECT_EQ(Catalog(*store).read({"job", 1})->groups[1].root, anew.groups[0].root);
+}
+
+TEST_F(Completion, IsNotSureOfASetWhoseNameCouldNotBeMadeDurable) {
+  for (const bool told : {false, true}) {
+    for (const bool persistent : {false, true}) {
+      bool struck = true;
+      for (uint64_t at = 0; struck; ++at) {
+        MemoryFileSystem disk;
+        ASSERT_TRUE(Store::create(disk, "/s").ok());
+        store = Store::open(disk, "/s").value();
+        const auto first = publish(1, 0), second = publish(1, 1);
+        const std::vector<ByteVector> parts = {read_file(disk, path(1, 0), 1_MiB).value(),
+                                               read_file(disk, path(1, 1), 1_MiB).value()};
+        FaultyFileSystem faulty(
+            disk, {{.kind = FaultKind::failed_sync, .at_operation = at, .persistent = persistent, .seed = at}});
+        const auto there = Store::open(faulty, "/s").value();
+        SetCompletion completion(*there, part(1, 0), read_part(*store, part(1, 0)).value(), IfExists::refuse,
+                                 PartNames::used_once);
+        if (told) completion.note_told(parts);
+        const auto made = completion.try_now();
+        struck = faulty.struck();
+        EXPECT_TRUE(struck || (made.ok() && *made));
+        // Whatever is called a set survives the loss of power.
+        const auto left = disk.after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+        const bool is_set = made.ok() && *made;
+        EXPECT_TRUE(!is_set || Catalog(*Store::open(*left, "/s").value()).has({"job", 1})) << faulty.trace();
+      }
+    }
+  }
 }
 
 TEST_F(Completion, FindsASetThatAnEarlierRunHadPushed) {

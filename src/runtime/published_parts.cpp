@@ -26,16 +26,23 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   parts_.push_back({std::move(report), levels, std::move(completion), now, now + until_look});
 }
 
-bool PublishedParts::is_look_due(Part& part, SetState state) {
+/// The newest first: where it is due, so are all older ones, and sets are made in their order, as farther levels
+/// expect.
+void PublishedParts::see_what_is_due() {
   const double now = clock_.seconds();
-  const bool all_there = duty_.group.makes_sets() && state == SetState::all_there;
-  if (now < part.next_look && !all_there) return false;
-  // So the number of looks grows with the logarithm of the time.
-  part.next_look = now + kWaitShare * (now - part.since);
-  return true;
+  bool newer_is_due = false;
+  for (auto part = parts_.rbegin(); part != parts_.rend(); ++part) {
+    part->state = notes_.state_of(part->report.step);
+    const bool all_there = duty_.group.makes_sets() && part->state == SetState::all_there;
+    part->is_look_due = newer_is_due || all_there || now >= part->next_look;
+    newer_is_due = part->is_look_due;
+    // So the number of looks grows with the logarithm of the time.
+    if (part->is_look_due) part->next_look = now + kWaitShare * (now - part->since);
+  }
 }
 
 void PublishedParts::look(const std::function<void(DrainReport report, const LevelDuty& levels)>& conclude) {
+  see_what_is_due();
   for (auto part = parts_.begin(); part != parts_.end();) {
     std::optional<Status> outcome = outcome_of(*part);
     if (!outcome) {
@@ -54,12 +61,12 @@ void PublishedParts::look(const std::function<void(DrainReport report, const Lev
 std::optional<Status> PublishedParts::outcome_of(Part& part) {
   const uint64_t step = part.report.step;
   const bool makes_sets = duty_.group.makes_sets();
-  const SetState state = notes_.state_of(step);
+  const SetState state = part.state;
   if (state == SetState::complete) return Status();
   // First this, then the look: what another one has completed is there then.
   const bool hopeless = state == SetState::given_up || progress_.cancelled() || siblings_->any_is_done_with(step);
   const bool too_late = clock_.seconds() - part.since > duty_.wait_seconds;
-  if (!hopeless && !too_late && !is_look_due(part, state)) return std::nullopt;
+  if (!hopeless && !too_late && !part.is_look_due) return std::nullopt;
   if (makes_sets && duty_.may_save) {
     const Status allowed = duty_.may_save();
     if (!allowed.ok()) return allowed;

@@ -49,10 +49,11 @@ class PublishedParts {
     std::unique_ptr<SetCompletion> completion;
     double since = 0;      ///< by the clock
     double next_look = 0;  ///< for who makes no sets: into the store
+    SetState state = SetState::on_its_way;
+    bool is_look_due = false;  ///< it is time to look into the store, which costs all who share it
   };
+  void see_what_is_due();
   std::optional<Status> outcome_of(Part& part);
-  /// Whether it is time to look into the store, which costs all who share it.
-  bool is_look_due(Part& part, SetState state);
   Status late(const Part& part) const;
 
   const Store& store_;
