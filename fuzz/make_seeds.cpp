@@ -46,6 +46,7 @@ void make_descriptions(const files::path& folder) {
   for (const char* text : {"f64:128,128,64", "f32be", "i32:1000@512", "u8:10000", "bytes80:125@0"}) seeds.add(text);
   seeds.add(R"({"variables": [{"name": "/Fluid/Temperature", "type": "f64", "shape": [16, 64], "offset": 512},
       {"name": "time", "type": "f64"}, {"name": "ids", "type": "u32be", "shape": [100], "offset": 9000}]})");
+  seeds.add(R"({"variables": [{"name": "/density", "global_shape": [24, 400], "global_offset": [18, 0]}]})");
 }
 
 void make_boxes(const files::path& folder) {

@@ -170,7 +170,7 @@ ElementType map_number(hid_t type, ElementKind kind, size_t bytes) {
   std::optional<ByteOrder> order = byte_order(type);
   bool whole_size = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
   if (!order || !whole_size) return opaque;
-  if (kind == ElementKind::floating && !is_ieee_float(type, bytes)) return opaque;
+  if (kind == ElementKind::floating ? !is_ieee_float(type, bytes) : H5Tget_precision(type) != 8 * bytes) return opaque;
   return {kind, bytes == 1 ? ByteOrder::little : *order, static_cast<uint32_t>(bytes)};
 }
 

@@ -128,6 +128,25 @@ TEST_F(Hdf5Reader, GivesTypesAndShapesOfEveryTypeClass) {
   }
 }
 
+/// Their padding is not part of their value.
+TEST_F(Hdf5Reader, TakesIntegersWithPaddingForNoNumbers) {
+  {
+    const Id file(H5Fcreate((directory.path() / "padded.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+                  H5Fclose);
+    const Id padded(H5Tcopy(H5T_STD_I32LE), H5Tclose), space = zoo::simple_space({3});
+    zoo::h5(H5Tset_precision(padded, 24), "define a 24-bit integer");
+    for (const auto& [name, type] : {std::pair<const char*, hid_t>{"padded", padded}, {"whole", H5T_STD_I32LE}}) {
+      const Id dataset(H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
+      const int32_t values[] = {-1, 0, 1};
+      zoo::h5(H5Dwrite(dataset, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, values), "write a dataset");
+    }
+  }
+  const Layout layout = layout_of("padded.h5");
+  ASSERT_NE(find_variable(layout, "/padded"), nullptr);
+  EXPECT_EQ(find_variable(layout, "/padded")->type.name(), "O4");
+  EXPECT_EQ(find_variable(layout, "/whole")->type.name(), "I32LE");
+}
+
 TEST_F(Hdf5Reader, FindsChunksOfEveryIndexKindAlsoBehindAUserBlock) {
   struct Expected {
     const char* name;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,5 +42,18 @@ inline constexpr uint64_t kSidecarBytesMax = 64_MiB;
 /// What no variable covers is skeleton. Other members are ignored. invalid_argument: not such a description, or it does
 /// not fit a file of `file_bytes`.
 Result<Layout> sidecar_layout(std::string_view json, uint64_t file_bytes);
+
+/// Where the part of a file's variable lies in the array that the ranks have together.
+struct SidecarPlace {
+  std::string name;                     ///< of the variable
+  std::vector<uint64_t> global_shape;   ///< slowest dimension first
+  std::vector<uint64_t> global_offset;  ///< of the part's first cell
+};
+
+/// What a sidecar says of that, also one beside a file of a known format, whose layout it does not describe: of each
+/// variable with the members `global_shape` and `global_offset` (default: the beginning), which are written as `shape`
+/// is. Each offset lies in its shape, of the same dimensions, and 64 bits hold the number of the shape's cells.
+/// invalid_argument: it is no sidecar, or these make no sense; resource_limit: it is too large.
+Result<std::vector<SidecarPlace>> sidecar_places(std::string_view json);
 
 }  // namespace varve

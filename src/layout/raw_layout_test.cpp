@@ -78,5 +78,63 @@ TEST(SidecarLayout, RefusesWhatIsNotSuchADescriptionOrDoesNotFit) {
   EXPECT_FALSE(sidecar_layout(std::string(1'000'000, '['), 100).ok());
 }
 
+TEST(SidecarPlaces, AreThoseOfTheVariablesThatSayOne) {
+  const auto places = sidecar_places(R"({"variables": [
+      {"name": "/a", "global_shape": [24, 400], "global_offset": [18, 0]},
+      {"name": "/b", "type": "u8", "shape": [4]},
+      {"name": "c", "type": "u8", "shape": [4], "global_shape": [9]},
+      {"name": "/end", "global_shape": [0, 18446744073709551615], "global_offset": [0, 18446744073709551615]}]})");
+  ASSERT_TRUE(places.ok()) << places.status().to_string();
+  ASSERT_EQ(places->size(), 3u);
+  EXPECT_EQ(places->at(0).name, "/a");
+  EXPECT_EQ(places->at(0).global_shape, (std::vector<uint64_t>{24, 400}));
+  EXPECT_EQ(places->at(0).global_offset, (std::vector<uint64_t>{18, 0}));
+  EXPECT_EQ(places->at(1).name, "c");
+  EXPECT_EQ(places->at(1).global_offset, (std::vector<uint64_t>{0}));
+  EXPECT_EQ(places->at(2).name, "/end");
+}
+
+TEST(SidecarPlaces, AreRefusedIfTheyMakeNoSense) {
+  const auto entry = [](const std::string& members) { return R"({"variables": [{"name": "a", )" + members + "}]}"; };
+  std::string ones = "1";
+  for (size_t i = 0; i < kDimensionsMax; ++i) ones += ",1";
+  for (const std::string& text : {
+           std::string(),
+           std::string("{"),
+           std::string("[]"),
+           std::string(R"({"variables": {}})"),
+           std::string(R"({"variables": [1]})"),
+           std::string(R"({"variables": [{"global_shape": [1]}]})"),
+           std::string(R"({"variables": [{"name": 1, "global_shape": [1]}]})"),
+           entry(R"("global_shape": 4)"),
+           entry(R"("global_shape": null)"),
+           entry(R"("global_shape": [-1])"),
+           entry(R"("global_shape": [1.5])"),
+           entry(R"("global_shape": ["1"])"),
+           entry(R"("global_shape": [[1]])"),
+           entry(R"("global_shape": [18446744073709551616])"),
+           entry(R"("global_shape": [4294967296, 4294967296])"),
+           entry(R"("global_shape": [18446744073709551615, 2])"),
+           entry(R"("global_shape": [)" + ones + "]"),
+           entry(R"("global_shape": [4], "global_offset": [-1])"),
+           entry(R"("global_shape": [4], "global_offset": 1)"),
+           entry(R"("global_shape": [4], "global_offset": [5])"),
+           entry(R"("global_shape": [4], "global_offset": [18446744073709551615])"),
+           entry(R"("global_shape": [4], "global_offset": [0, 0])"),
+           entry(R"("global_shape": [4, 4], "global_offset": [0])"),
+           entry(R"("global_offset": [0])"),
+       }) {
+    const Status said = sidecar_places(text).status();
+    EXPECT_TRUE(said.code() == StatusCode::invalid_argument || said.code() == StatusCode::resource_limit)
+        << text << ": " << said.to_string();
+  }
+  EXPECT_FALSE(sidecar_places(std::string(1'000'000, '[')).ok());
+  std::string many = entry(R"("global_shape": [)");
+  many.resize(many.size() - 3);
+  for (size_t i = 0; i < 1'000'000; ++i) many += "1,";
+  EXPECT_EQ(sidecar_places(many + "1]}]}").status().code(), StatusCode::resource_limit);
+  EXPECT_EQ(sidecar_places(std::string(kSidecarBytesMax + 1, ' ')).status().code(), StatusCode::resource_limit);
+}
+
 }  // namespace
 }  // namespace varve

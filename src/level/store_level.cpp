@@ -7,6 +7,7 @@
 #include "core/guarded.h"
 #include "engine/repair.h"
 #include "level/farther_level.h"
+#include "level/file_parts.h"
 #include "level/levels.h"
 #include "level/node_parts.h"
 #include "level/reshaped_image.h"
@@ -119,13 +120,31 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
         world_, wish, run_guarded([&] { return own_image(candidate.step, wish); }),
         [&] { return parts_of_node(candidate.step); }, threads);
   }
-  VARVE_ASSIGN(std::unique_ptr<RankImage> own, own_image(candidate.step, wish));
+  Result<std::unique_ptr<RankImage>> image = shared_image(candidate.step, wish);
+  if (image.status().code() != StatusCode::invalid_argument) return image;
+  // No session made it, or it does not fit.
+  VARVE_ASSIGN(std::unique_ptr<FileParts> files, files_of(candidate.step));
+  if (!files) return image;
+  VARVE_TRY(files->fit(wish));
+  return ReshapedImage::plan(wish, std::move(files), threads);
+}
+
+Result<std::unique_ptr<RankImage>> StoreLevel::shared_image(uint64_t step, const RankWish& wish) {
+  VARVE_ASSIGN(std::unique_ptr<RankImage> own, own_image(step, wish));
   if (own) return own;
   VARVE_ASSIGN(const Store* const store, access_.store());
-  VARVE_ASSIGN(const SetRecord record, read_record(*store, candidate.step));
+  VARVE_ASSIGN(const SetRecord record, read_record(*store, step));
   VARVE_ASSIGN(auto images, StoredImage::open_all(*store, world_.clock, record));
   const auto rank_count = static_cast<uint32_t>(images.size());
-  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, *store, rank_count, std::move(images)), threads);
+  return ReshapedImage::plan(wish, std::make_unique<Parts>(*this, *store, rank_count, std::move(images)),
+                             world_.work.load_threads + kReadsAhead);
+}
+
+/// Of a set that was saved from a folder; null: a session made it.
+Result<std::unique_ptr<FileParts>> StoreLevel::files_of(uint64_t step) {
+  VARVE_ASSIGN(const Store* const store, access_.store());
+  VARVE_ASSIGN(const SetRecord record, read_record(*store, step));
+  return FileParts::open(*store, world_.clock, record, [this](const CopyFaults& faults) { condemn_damaged(faults); });
 }
 
 Result<SetRecord> StoreLevel::read_record(const Store& store, uint64_t step) const {
@@ -199,7 +218,9 @@ Result<std::map<uint32_t, ImageTable>> StoreLevel::tables(const RestartCandidate
   VARVE_ASSIGN(const SetRecord record, read_record(*store, candidate.step));
   VARVE_ASSIGN(const auto images, StoredImage::open_present(*store, world_.clock, record, spec_.is_of_node()));
   for (const auto& [rank, image] : images) tables.emplace(rank, image->image());
-  return tables;
+  if (!tables.empty() || spec_.is_of_node()) return tables;
+  VARVE_ASSIGN(const std::unique_ptr<FileParts> files, files_of(candidate.step));
+  return files ? files->tables() : tables;
 }
 
 void StoreLevel::condemn_damaged(const CopyFaults& faults) {

@@ -19,6 +19,8 @@
 
 namespace varve {
 
+class FileParts;
+
 /// A set that was copied to a level.
 struct LevelCopy {
   std::string level;  ///< its name
@@ -80,6 +82,8 @@ class StoreLevel : public Level {
 
   Result<SetRecord> read_record(const Store& store, uint64_t step) const;
   Result<std::unique_ptr<RankImage>> own_image(uint64_t step, const RankWish& wish);
+  Result<std::unique_ptr<RankImage>> shared_image(uint64_t step, const RankWish& wish);
+  Result<std::unique_ptr<FileParts>> files_of(uint64_t step);
   Result<std::unique_ptr<HeldParts>> parts_of_node(uint64_t step);
   Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> images_of_node(const Store& store, uint64_t step) const;
   void condemn_damaged(const CopyFaults& faults);

@@ -97,6 +97,46 @@ Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoredImage::open_all(c
       record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
 }
 
+namespace {
+/// A leaf with nothing but one file of another, and the packs that it needs: a leaf may have very many files.
+Leaf leaf_of_file(const Leaf& leaf, const TreeFile& file) {
+  Leaf own;
+  std::map<uint32_t, uint32_t> place_of;  // of packs
+  TreeFile& kept = own.files.emplace_back(file);
+  for (std::vector<Reference>& stream : kept.streams) {
+    for (Reference& reference : stream) {
+      if (reference.pack == Reference::kPattern) continue;
+      const auto [place, added] = place_of.emplace(reference.pack, static_cast<uint32_t>(own.packs.size()));
+      if (added) own.packs.push_back(leaf.packs[reference.pack]);
+      reference.pack = place->second;
+    }
+  }
+  return own;
+}
+}  // namespace
+
+Result<std::optional<std::vector<std::unique_ptr<StoredImage>>>> StoredImage::open_files(const Store& store,
+                                                                                         Clock& clock,
+                                                                                         const SetRecord& record) {
+  StoredImage looking(store, clock);
+  std::vector<std::unique_ptr<StoredImage>> found;
+  for (const GroupRecord& group : record.groups) {
+    VARVE_ASSIGN(const Root root, looking.read_root(group));
+    for (const LeafLink& link : root.leaves) {
+      VARVE_ASSIGN(const Leaf leaf, looking.read_leaf(link));
+      for (const TreeFile& file : leaf.files) {
+        if (file.type != FileType::regular) continue;
+        if (rank_of_image(file.path) || SetOrigin::is_file_name(file.path))
+          return std::optional<std::vector<std::unique_ptr<StoredImage>>>();
+        auto& image = found.emplace_back(std::make_unique<StoredImage>(store, clock));
+        image->leaf_ = leaf_of_file(leaf, file);
+        image->find_pieces();
+      }
+    }
+  }
+  return std::optional(std::move(found));
+}
+
 /// A set has one run's parts only, so any group's origin will do.
 Status StoredImage::find_origin(const SetRecord& record, uint32_t group) {
   for (size_t i = 0; i < record.groups.size(); ++i) {
@@ -151,7 +191,7 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
                                   record.name.to_string(), {Remedy::take_another_job, record.name.to_string()});
 }
 
-Status StoredImage::read_table() {
+void StoredImage::find_pieces() {
   const TreeFile& file = leaf_.files.front();
   pieces_of_stream_.resize(file.streams.size());
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
@@ -163,6 +203,11 @@ Status StoredImage::read_table() {
     }
   }
   std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+}
+
+Status StoredImage::read_table() {
+  find_pieces();
+  const TreeFile& file = leaf_.files.front();
   if (file.bytes < kImagePrefixBytes) return Status::corrupt("a rank's image is too short", file.path);
   ByteVector header(kImagePrefixBytes);
   VARVE_TRY(read(0, header));

@@ -83,7 +83,13 @@ class StoredImage {
   static Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> open_present(const Store& store, Clock& clock,
                                                                                const SetRecord& record, bool of_node);
 
+  /// All regular files of a set that was saved from a folder, to be read like images without a table. None: a session
+  /// made the set.
+  static Result<std::optional<std::vector<std::unique_ptr<StoredImage>>>> open_files(const Store& store, Clock& clock,
+                                                                                     const SetRecord& record);
+
   const ImageTable& image() const { return image_; }
+  const TreeFile& file() const { return leaf_.files.front(); }
 
   /// Puts all of it into `target`, every chunk checked against its score, on up to `thread_count` threads; each pack is
   /// read once. Looks at all even if some is damaged, and what is whole is there then.
@@ -111,6 +117,8 @@ class StoredImage {
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
   Status read_table();
+  /// Where the streams' bytes lie in the file.
+  void find_pieces();
   /// `is_wanted`: which bytes of the image.
   std::vector<PackUse> pack_uses(const std::function<bool(const Extent&)>& is_wanted) const;
   Status load_pack(const PackUse& use, ImageTarget& target);
