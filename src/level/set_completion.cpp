@@ -66,9 +66,8 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::attempt() {
   if (!early && ++failures_ >= kFailuresMax) return why;
   if (early) failures_ = 0;
   VARVE_ASSIGN(std::optional<Set> found, look_at_catalog(why));
-  if (!found) return found;
   // It may be ours, whose name a failed sync has not made durable; and what was lost then no later sync brings back.
-  if (!early) return why;
+  if (found && !early) return why;
   return found;
 }
 

@@ -124,8 +124,9 @@ Status ArenaWriter::flush_buffer() {
   std::memset(filling_.block.data() + filling_.used, 0, whole - filling_.used);
   if (options_.background) start_writers();
   const uint64_t next_offset = filling_.offset + filling_.used;
+  Status written;
   if (writers_.empty()) {
-    VARVE_TRY(write(filling_, whole, 1));
+    written = write(filling_, whole, 1);
   } else {
     filling_.used = whole;
     const MutexLock lock(mutex_);
@@ -134,11 +135,11 @@ Status ArenaWriter::flush_buffer() {
     while (idle_.empty()) changed_.wait(mutex_);
     filling_ = std::move(idle_.back());
     idle_.pop_back();
-    VARVE_TRY(write_status_);
+    written = write_status_;
   }
   filling_.offset = next_offset;
   filling_.used = 0;
-  return {};
+  return written;
 }
 
 /// `writing`: how many threads do, with this one.
@@ -176,8 +177,12 @@ void ArenaWriter::run_writer() {
     const size_t writing = ++writing_;
     const bool given_up = stopping_ || !write_status_.ok();
     lock.unlock();
-    Status status = given_up ? Status() : write(buffer, buffer.used, writing);
-    buffer.late.clear();
+    Status status;
+    if (given_up) {
+      buffer.late.clear();
+    } else {
+      status = write(buffer, buffer.used, writing);
+    }
     lock.lock();
     if (write_status_.ok()) write_status_ = std::move(status);
     --writing_;

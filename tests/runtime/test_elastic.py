@@ -10,6 +10,8 @@ import tempfile
 import time
 import unittest
 
+from processes import is_alive
+
 PROGRAM = os.environ.get("VARVE_ELASTIC_PROGRAM_MPI", "")
 MPIRUN = shlex.split(os.environ.get("VARVE_MPIRUN", ""))
 NIGHTLY = os.environ.get("VARVE_NIGHTLY") == "1"
@@ -20,14 +22,6 @@ PAIRS = [(before, after) for before in range(1, RANKS_MAX + 1) for after in rang
          if NIGHTLY or before + after == RANKS_MAX + 1]
 SCHEMES = ("xor:3", "rs:2+1", "partner")
 PATIENCE_SECONDS = 120
-
-
-def is_alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def nodes_of(ranks):

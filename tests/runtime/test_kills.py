@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from processes import is_alive
+
 ALONE = os.environ["VARVE_KILL_PROGRAM"]
 WITH_MPI = os.environ.get("VARVE_KILL_PROGRAM_MPI", "")
 MPIRUN = shlex.split(os.environ.get("VARVE_MPIRUN", ""))
@@ -20,14 +22,6 @@ STEPS, CELLS, EVERY = 150, 100_000, 2
 MODES = ("copy", "lent", "two_slots", "skip")
 # Waiting for processes that were told to go.
 PATIENCE_SECONDS = 60
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def kill(pid):
@@ -110,7 +104,7 @@ class Job:
         for pid in self.pids():
             kill(pid)
         limit = time.monotonic() + PATIENCE_SECONDS
-        while any(alive(pid) for pid in self.pids()):
+        while any(is_alive(pid) for pid in self.pids()):
             if time.monotonic() > limit:
                 raise AssertionError("processes do not die")
             time.sleep(0.01)
@@ -237,7 +231,7 @@ class Kills(unittest.TestCase):
         for pid in job.pids():
             kill(pid)
         limit = time.monotonic() + PATIENCE_SECONDS
-        while any(alive(pid) for pid in job.pids()) and time.monotonic() < limit:
+        while any(is_alive(pid) for pid in job.pids()) and time.monotonic() < limit:
             time.sleep(0.01)
         far_before = max(job.sets_in("far"), default=0)
         job.forget_node(lost, "spare")
