@@ -10,7 +10,7 @@ namespace {
 /// Who makes no sets looks for one first after this.
 constexpr double kOwnLookSeconds = 10;
 /// The same for who makes them, if it may be told sooner that all parts are there, and what they say.
-constexpr double kUntoldSeconds = 1;
+constexpr double kUntoldSeconds = 0.05;
 /// The next look comes after this share of the time waited so far.
 constexpr double kWaitShare = 0.5;
 }  // namespace

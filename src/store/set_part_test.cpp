@@ -28,17 +28,19 @@ struct Parts : testing::Test {
   }
 
   /// Publishes a part that consists of these numbered chunks.
-  Status publish(const PartName& name, const std::vector<uint64_t>& numbers, const std::string& scheme = "aware") {
-    return publish_in(*store, name, numbers, scheme);
+  Status publish(const PartName& name, const std::vector<uint64_t>& numbers, const std::string& scheme = "aware",
+                 uint64_t number = 0) {
+    return publish_in(*store, name, numbers, scheme, number);
   }
   static Status publish_in(const Store& in, const PartName& name, const std::vector<uint64_t>& numbers,
-                           const std::string& scheme = "aware") {
+                           const std::string& scheme = "aware", uint64_t number = 0) {
     SetMaker maker(in);
     VARVE_ASSIGN(LeafLink root, test::lay_numbers(in, maker, numbers));
     VARVE_TRY(maker.seal());
     SetRecord record;
     record.name = name.set;
     record.scheme = scheme;
+    record.number = number;
     record.rank_count = record.file_count = 1;
     record.raw_bytes = numbers.size() * test::kNumberedChunkBytes;
     record.groups.push_back({root.score, root.hint, maker.writer().bytes()});
@@ -117,6 +119,20 @@ TEST_F(Parts, MakeASetOnceTheLastIsThere) {
   EXPECT_EQ(part_count(), 0u);
   EXPECT_TRUE(whole());
   EXPECT_TRUE(fs.list(store->writers_path()).value().empty());
+}
+
+TEST_F(Parts, OfARunThatEndedAreOlderThanWhatTheNextOneNumbers) {
+  EXPECT_EQ(Catalog(*store).next_number("job").value(), 1u);
+  for (const uint32_t ordinal : {0, 1}) ASSERT_TRUE(publish(part(7, ordinal), {ordinal}, "aware", 50).ok());
+  EXPECT_EQ(Catalog(*store).next_number("job").value(), 51u);
+  EXPECT_EQ(Catalog(*store).next_number("other").value(), 1u);
+  ASSERT_TRUE(complete(7).ok());
+  EXPECT_EQ(Catalog(*store).next_number("job").value(), 51u);
+  // One that cannot be read hides no other one.
+  for (const uint32_t ordinal : {0, 1}) ASSERT_TRUE(publish(part(8, ordinal), {ordinal}, "aware", 60).ok());
+  const std::string unreadable = join_path(parts_path(*store), part(8, 0).file_name());
+  ASSERT_TRUE(write_file_durably(fs, unreadable, ByteVector(8)).ok());
+  EXPECT_EQ(Catalog(*store).next_number("job").value(), 61u);
 }
 
 TEST_F(Parts, OfOneNameAreThereOnce) {
