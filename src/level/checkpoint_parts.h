@@ -55,13 +55,10 @@ class HeldParts : public CheckpointParts {
   /// The ranks whose parts are here, in order.
   virtual std::vector<uint32_t> ranks() const = 0;
   Status read(std::span<const PartRead> reads) final;
-  /// What one rank has is read by one thread: its packs are decoded once.
-  Status load(std::span<const PartLoad> loads, size_t thread_count) final;
 
  protected:
   /// Any thread, but of one rank one at a time.
   virtual Status read_part(const PartRead& read) = 0;
-  virtual Status load_part(const PartLoad& load) = 0;
 };
 
 }  // namespace varve

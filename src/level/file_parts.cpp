@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/cell_box.h"
+#include "core/thread_pool.h"
 #include "layout/layout.h"
 
 namespace varve {
@@ -327,6 +328,11 @@ Status FileParts::read_part(const PartRead& read) {
   });
   if (!outcome.ok()) file.image->find_faults();
   return outcome;
+}
+
+/// What one rank has is read by one thread.
+Status FileParts::load(std::span<const PartLoad> loads, size_t thread_count) {
+  return parallel_for(loads.size(), thread_count, [&](size_t i) { return load_part(loads[i]); });
 }
 
 Status FileParts::load_part(const PartLoad& load) {

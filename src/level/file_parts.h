@@ -46,6 +46,7 @@ class FileParts final : public HeldParts {
   uint32_t rank_count() const override { return static_cast<uint32_t>(by_rank_.size()); }
   std::vector<uint32_t> ranks() const override;
   const ImageTable& table(uint32_t rank) const override { return by_rank_[rank].table; }
+  Status load(std::span<const PartLoad> loads, size_t thread_count) override;
   void note_faults() override;
 
  private:
@@ -75,7 +76,7 @@ class FileParts final : public HeldParts {
   Status keep_own(const RankWish& wish, const ImageVariable& wanted, bool several,
                   std::vector<std::vector<ImageVariable>>& found) const;
   Status read_part(const PartRead& read) override;
-  Status load_part(const PartLoad& load) override;
+  Status load_part(const PartLoad& load);
 
   const Store& store_;
   const SetName set_;

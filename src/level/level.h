@@ -92,8 +92,9 @@ struct LevelWorld {
   std::string shared_memory{};
   bool has_node_level = false;  ///< each node has a store of its own, which is the nearest then
   LevelWork work{};
-  UniqueId run{};   ///< once it is agreed on
-  RankSeat seat{};  ///< when the ranks have found out who is where
+  UniqueId run{};                   ///< once it is agreed on
+  RankSeat seat{};                  ///< when the ranks have found out who is where
+  NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
 
   bool speaks_for_node() const { return seat.node().leader == ranks.rank(); }
 };

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/guarded.h"
+#include "core/thread_pool.h"
 #include "level/levels.h"
 #include "level/node_parts.h"
 #include "level/reshaped_image.h"
@@ -54,6 +55,9 @@ class LeftParts final : public HeldParts {
     return ranks;
   }
   const ImageTable& table(uint32_t rank) const override { return left_.at(rank).reader->image(); }
+  Status load(std::span<const PartLoad> loads, size_t thread_count) override {
+    return parallel_for(loads.size(), thread_count, [&](size_t i) { return load_part(loads[i]); });
+  }
 
  private:
   struct Left {
@@ -71,7 +75,7 @@ class LeftParts final : public HeldParts {
     VARVE_ASSIGN(const SnapshotReader* const reader, verified(read.rank));
     return reader->read(read.offset, read.into);
   }
-  Status load_part(const PartLoad& load) override {
+  Status load_part(const PartLoad& load) {
     VARVE_ASSIGN(const SnapshotReader* const reader, verified(load.rank));
     for (const Extent& extent : load.wanted) {
       for (uint64_t done = 0; done < extent.bytes;) {

@@ -45,7 +45,8 @@ class StoreLevel::Image final : public RankImage {
   }
   const ImageTable& table() const override { return stored_.image(); }
   Status load(ImageTarget& target) override {
-    return and_condemn(stored_.load(level_.world_.work.load_threads + kReadsAhead, target));
+    const LevelWorld& world = level_.world_;
+    return and_condemn(stored_.load(world.work.load_threads + kReadsAhead, target, world.node_packs));
   }
   std::optional<SetOrigin> origin() const override {
     return level_.spec_.is_of_node() ? std::optional(stored_.origin()) : std::nullopt;
@@ -89,6 +90,11 @@ class StoreLevel::Parts final : public HeldParts {
   std::optional<SetOrigin> origin() const override {
     return level_.spec_.is_of_node() ? std::optional(images_.begin()->second->origin()) : std::nullopt;
   }
+  Status load(std::span<const PartLoad> loads, size_t thread_count) override {
+    std::vector<StoredImage::Load> of_images;
+    for (const PartLoad& load : loads) of_images.push_back({images_.at(load.rank).get(), load.wanted, load.target});
+    return StoredImage::load_all(of_images, thread_count, level_.world_.node_packs);
+  }
   void note_faults() override {
     for (const auto& [rank, image] : images_) {
       // Nothing new rests on a stand-in.
@@ -103,7 +109,6 @@ class StoreLevel::Parts final : public HeldParts {
     if (!outcome.ok()) image.find_faults();
     return outcome;
   }
-  Status load_part(const PartLoad& load) override { return images_.at(load.rank)->load(1, load.wanted, *load.target); }
 
   StoreLevel& level_;
   const Store& store_;

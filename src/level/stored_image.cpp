@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
 #include <map>
 #include <utility>
 
@@ -18,6 +21,10 @@ constexpr size_t kRunDigits = 32;
 constexpr uint64_t kPatternWindowBytes = 64_KiB;
 /// So many packs, of about a megabyte, are on their way while others are decoded.
 constexpr size_t kPacksAhead = 8;
+/// What is with another rank, or finds no room, is looked for again after this.
+constexpr std::chrono::milliseconds kPauseForOthers(1);
+/// So often in a load at most, if nothing has changed meanwhile: others may have died.
+constexpr int kPausesMax = 1'000;
 }  // namespace
 
 std::string SetOrigin::text() const { return fmt::format("{}{}{}{}\n", kRun, run.hex(), kRanks, rank_count); }
@@ -169,6 +176,23 @@ Result<std::optional<SetOrigin>> StoredImage::origin_in(const LeafLink& link) {
   return std::optional(origin);
 }
 
+namespace {
+/// How many files of a leaf use each of its packs.
+std::vector<uint32_t> users_of_packs(const Leaf& leaf) {
+  std::vector<uint32_t> users(leaf.packs.size(), 0);
+  std::vector<size_t> last(leaf.packs.size(), SIZE_MAX);  // of the files that were counted
+  for (size_t file = 0; file < leaf.files.size(); ++file) {
+    for (const std::vector<Reference>& stream : leaf.files[file].streams) {
+      for (const Reference& reference : stream) {
+        if (reference.pack == Reference::kPattern || std::exchange(last[reference.pack], file) == file) continue;
+        ++users[reference.pack];
+      }
+    }
+  }
+  return users;
+}
+}  // namespace
+
 Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group) {
   const std::string path = image_file_name(rank);
   for (size_t i = 0; i < record.groups.size(); ++i) {
@@ -180,6 +204,7 @@ Status StoredImage::find(const SetRecord& record, uint32_t rank, uint32_t group)
           std::find_if(leaf_.files.begin(), leaf_.files.end(), [&](const TreeFile& file) { return file.path == path; });
       if (found == leaf_.files.end()) continue;
       if (found->type != FileType::regular) return Status::corrupt("a rank's image is no file", path);
+      users_ = users_of_packs(leaf_);
       TreeFile file = std::move(*found);
       leaf_.files.clear();
       leaf_.files.push_back(std::move(file));
@@ -254,7 +279,16 @@ void StoredImage::for_each_piece(size_t stream, Extent bytes, const std::functio
   }
 }
 
-std::vector<StoredImage::PackUse> StoredImage::pack_uses(const std::function<bool(const Extent&)>& is_wanted) const {
+/// Whether some of these bytes of the image are.
+bool StoredImage::is_wanted(const Load& load, const Extent& bytes) {
+  if (!load.wanted) return true;
+  const auto next =
+      std::upper_bound(load.wanted->begin(), load.wanted->end(), bytes.offset,
+                       [](uint64_t at, const Extent& extent) { return at < extent.offset + extent.bytes; });
+  return next != load.wanted->end() && next->offset < bytes.offset + bytes.bytes;
+}
+
+std::vector<StoredImage::PackUse> StoredImage::pack_uses(const Load& load) const {
   const TreeFile& file = leaf_.files.front();
   std::map<uint32_t, size_t> place_of;
   std::vector<PackUse> uses;
@@ -264,7 +298,7 @@ std::vector<StoredImage::PackUse> StoredImage::pack_uses(const std::function<boo
       bool wanted = false;
       if (reference.pack != Reference::kPattern) {
         for_each_piece(stream, {at, reference.bytes},
-                       [&](const Extent& in_image) { wanted = wanted || is_wanted(in_image); });
+                       [&](const Extent& in_image) { wanted = wanted || is_wanted(load, in_image); });
       }
       if (wanted) {
         const auto [place, added] = place_of.emplace(reference.pack, uses.size());
@@ -275,22 +309,6 @@ std::vector<StoredImage::PackUse> StoredImage::pack_uses(const std::function<boo
     }
   }
   return uses;
-}
-
-Status StoredImage::load_pack(const PackUse& use, ImageTarget& target) {
-  std::vector<Extent> extents;
-  for (const PackUse::Range& range : use.ranges) extents.push_back(range.in_pack);
-  const MutableByteSpan place = place_of(use, target);
-  VARVE_ASSIGN(Pack pack, reads_([&] { return varve::read_pack(store_, leaf_.packs[use.pack], extents, place); }));
-  for (const PackUse::Range& range : use.ranges) {
-    VARVE_ASSIGN(ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
-    if (bytes.data() == place.data()) continue;
-    for_each_piece(range.stream, {range.stream_offset, bytes.size()}, [&](const Extent& in_image) {
-      target.put(in_image.offset, bytes.first(in_image.bytes));
-      bytes = bytes.subspan(in_image.bytes);
-    });
-  }
-  return {};
 }
 
 MutableByteSpan StoredImage::place_of(const PackUse& use, ImageTarget& target) const {
@@ -321,7 +339,7 @@ void StoredImage::note_faults(const CopyFaults& faults) {
   faults_.unreadable.insert(faults.unreadable.begin(), faults.unreadable.end());
 }
 
-void StoredImage::load_patterns(const std::function<bool(const Extent&)>& is_wanted, ImageTarget& target) const {
+void StoredImage::load_patterns(const Load& load) const {
   const TreeFile& file = leaf_.files.front();
   ByteVector window;
   for (size_t stream = 0; stream < file.streams.size(); ++stream) {
@@ -330,10 +348,10 @@ void StoredImage::load_patterns(const std::function<bool(const Extent&)>& is_wan
       if (reference.pack == Reference::kPattern) {
         uint64_t done = 0;  // of the pattern
         for_each_piece(stream, {at, reference.bytes}, [&](const Extent& in_image) {
-          for (uint64_t put = 0; put < in_image.bytes && is_wanted(in_image); put += window.size()) {
+          for (uint64_t put = 0; put < in_image.bytes && is_wanted(load, in_image); put += window.size()) {
             window.resize(std::min(kPatternWindowBytes, in_image.bytes - put));
             fill_pattern(reference.offset, done + put, window);
-            target.put(in_image.offset + put, window);
+            load.target->put(in_image.offset + put, window);
           }
           done += in_image.bytes;
         });
@@ -343,81 +361,229 @@ void StoredImage::load_patterns(const std::function<bool(const Extent&)>& is_wan
   }
 }
 
-/// Packs in the order in which they lie in their arenas, of which some are fetched while those before are decoded.
-class StoredImage::ReadOrder {
+/// What images of a store need of a pack.
+struct StoredImage::PackJob {
+  struct Use {
+    const Load* load = nullptr;
+    PackUse use;
+  };
+  const Store* store = nullptr;
+  PackLink link;
+  StoredCopy copy;     ///< where it is looked for first
+  uint32_t users = 0;  ///< as users_of()
+  std::vector<Use> uses{};
+  bool done = false;
+
+  PackPlace place() const {
+    return copy.arena ? PackPlace{copy.arena->id(), copy.arena->index().packs[copy.ordinal].offset} : PackPlace();
+  }
+  uint64_t raw_bytes() const { return copy.arena ? copy.arena->index().packs[copy.ordinal].raw_bytes : 0; }
+  /// Of this process, all of them together at most.
+  uint64_t wanted_bytes() const {
+    uint64_t bytes = 0;
+    for (const Use& use : uses) {
+      for (const PackUse::Range& range : use.use.ranges) bytes += range.in_pack.bytes;
+    }
+    return bytes;
+  }
+  /// Whether other ranks are likely to need it.
+  bool is_shared() const {
+    if (raw_bytes() > NodePacks::kPackBytesMax) return false;
+    return users > uses.size() || wanted_bytes() < raw_bytes();
+  }
+};
+
+/// Loads images pack by pack, in the order in which packs lie in their arenas; some are fetched while those before are
+/// decoded. What another rank of the node is about to decode is left for later.
+class StoredImage::PackLoads {
  public:
-  ReadOrder(const Store& store, const Leaf& leaf, std::vector<PackUse>& uses) {
-    std::vector<std::pair<StoredCopy, PackUse>> placed;
-    for (PackUse& use : uses) {
-      const PackLink& link = leaf.packs[use.pack];
-      Result<std::vector<StoredCopy>> copies = find_pack_copies(store, link.score, link.hint);
+  PackLoads(std::span<const Load> loads, NodePacks* shared) : shared_(shared) {
+    std::map<std::pair<const Store*, Score>, size_t> known;
+    for (const Load& load : loads) {
+      const StoredImage& image = *load.image;
+      for (PackUse& use : image.pack_uses(load)) {
+        const PackLink& link = image.leaf_.packs[use.pack];
+        const auto [found, added] = known.try_emplace({&image.store_, link.score}, jobs_.size());
+        if (added) jobs_.push_back({&image.store_, link, {}, image.users_of(use.pack)});
+        jobs_[found->second].uses.push_back({&load, std::move(use)});
+      }
+    }
+    for (PackJob& job : jobs_) {
+      Result<std::vector<StoredCopy>> copies = find_pack_copies(*job.store, job.link.score, job.link.hint);
       // What is nowhere is told of by who reads it.
-      const bool found = copies.ok() && !copies->empty();
-      placed.emplace_back(found ? copies->front() : StoredCopy{}, std::move(use));
+      if (copies.ok() && !copies->empty()) job.copy = std::move(copies->front());
     }
     // By the names of the arenas, so that a restart is the same each time.
-    const auto where = [](const StoredCopy& copy) {
-      return std::pair(copy.arena ? copy.arena->id() : ArenaId(), offset_of(copy));
-    };
-    std::stable_sort(placed.begin(), placed.end(),
-                     [&](const auto& a, const auto& b) { return where(a.first) < where(b.first); });
-    uses.clear();
-    for (auto& [copy, use] : placed) {
-      copies_.push_back(std::move(copy));
-      uses.push_back(std::move(use));
-    }
+    std::stable_sort(jobs_.begin(), jobs_.end(),
+                     [&](const PackJob& a, const PackJob& b) { return a.place() < b.place(); });
+    const auto first = std::find_if(jobs_.begin(), jobs_.end(), [](const PackJob& job) { return job.is_shared(); });
+    if (first == jobs_.end() || (shared_ != nullptr && !shared_->begin(first->place()))) shared_ = nullptr;
   }
+  ~PackLoads() {
+    if (shared_ != nullptr) shared_->end();
+  }
+  PackLoads(const PackLoads&) = delete;
+  PackLoads& operator=(const PackLoads&) = delete;
 
-  /// The pack of that number is read now.
-  void at(size_t number) {
-    const MutexLock lock(mutex_);
-    for (; next_ < std::min(copies_.size(), number + kPacksAhead); ++next_) {
-      if (copies_[next_].arena) copies_[next_].arena->will_read_pack(copies_[next_].ordinal);
-    }
+  Status run(size_t thread_count) {
+    thread_count = std::min(thread_count, jobs_.size());
+    return parallel_for(thread_count, thread_count, [&](size_t) {
+      while (const std::optional<size_t> next = take()) {
+        if (load(jobs_[*next])) {
+          note_done(*next);
+        } else {
+          put_off(*next);
+        }
+      }
+      return Status();
+    });
   }
 
  private:
-  static uint64_t offset_of(const StoredCopy& copy) {
-    return copy.arena ? copy.arena->index().packs[copy.ordinal].offset : 0;
+  /// The next pack to load; those that were put off come last, after a while.
+  std::optional<size_t> take() {
+    size_t next = 0;
+    {
+      const MutexLock lock(mutex_);
+      // Not far ahead of what is put off, which others keep for this rank.
+      if (next_ < jobs_.size() && put_off_.size() < kPacksAhead) {
+        fetch_ahead();
+        return next_++;
+      }
+      if (put_off_.empty()) return std::nullopt;
+      next = put_off_.front();
+      put_off_.pop_front();
+    }
+    if (!shared_->wait(kPauseForOthers)) ++pauses_;
+    return next;
+  }
+  void put_off(size_t job) {
+    const MutexLock lock(mutex_);
+    put_off_.push_back(job);
+  }
+  void fetch_ahead() VARVE_REQUIRES(mutex_) {
+    for (; fetched_ < std::min(jobs_.size(), next_ + kPacksAhead); ++fetched_) {
+      const StoredCopy& copy = jobs_[fetched_].copy;
+      if (copy.arena) copy.arena->will_read_pack(copy.ordinal);
+    }
+  }
+  void note_done(size_t job) {
+    if (shared_ == nullptr) return;
+    const MutexLock lock(mutex_);
+    jobs_[job].done = true;
+    const size_t before = first_left_;
+    while (first_left_ < jobs_.size() && jobs_[first_left_].done) ++first_left_;
+    if (first_left_ != before && first_left_ < jobs_.size()) shared_->go_on(jobs_[first_left_].place());
   }
 
-  std::vector<StoredCopy> copies_;
+  /// False: another rank is about to have it, or there will be room for it.
+  bool load(const PackJob& job) {
+    if (shared_ == nullptr || !job.is_shared()) {
+      load_alone(job);
+      return true;
+    }
+    NodePacks::Held held = shared_->find(job.link.score, job.place(), job.raw_bytes());
+    switch (held.state()) {
+      case NodePacks::State::whole: break;
+      case NodePacks::State::to_fill:
+        if (fill(job, held.bytes())) held.publish();
+        break;
+      case NodePacks::State::on_its_way:
+      case NodePacks::State::no_room:
+        if (pauses_ < kPausesMax) return false;
+        break;
+      case NodePacks::State::missed: break;
+    }
+    if (held.state() != NodePacks::State::whole || !put(job, held.bytes())) load_alone(job);
+    return true;
+  }
+
+  /// Whether all of the pack is there now, checked.
+  static bool fill(const PackJob& job, MutableByteSpan room) {
+    const Extent all{0, room.size()};
+    Result<Pack> pack = read(job, {&all, 1}, room);
+    if (!pack.ok()) return false;
+    const Result<ByteSpan> raw = pack->range(0, room.size());
+    if (!raw.ok()) return false;
+    if (raw->data() != room.data()) std::copy(raw->begin(), raw->end(), room.begin());
+    return true;
+  }
+  static Result<Pack> read(const PackJob& job, std::span<const Extent> ranges, MutableByteSpan room) {
+    StoredImage& image = *job.uses.front().load->image;
+    return image.reads_([&] { return read_pack(*job.store, job.link, ranges, room); });
+  }
+
+  /// Of the pack's raw bytes, what is used. False: it uses more than there is.
+  static bool put(const PackJob& job, ByteSpan raw) {
+    for (const PackJob::Use& use : job.uses) {
+      for (const PackUse::Range& range : use.use.ranges) {
+        if (range.in_pack.offset > raw.size() || range.in_pack.bytes > raw.size() - range.in_pack.offset) return false;
+        put(use, range, raw.subspan(range.in_pack.offset, range.in_pack.bytes));
+      }
+    }
+    return true;
+  }
+  static void put(const PackJob::Use& use, const PackUse::Range& range, ByteSpan bytes) {
+    use.load->image->for_each_piece(range.stream, {range.stream_offset, bytes.size()}, [&](const Extent& in_image) {
+      use.load->target->put(in_image.offset, bytes.first(in_image.bytes));
+      bytes = bytes.subspan(in_image.bytes);
+    });
+  }
+
+  /// For this process only.
+  static void load_alone(const PackJob& job) {
+    if (load_uses(job).ok()) return;
+    // One may lack what others do not need.
+    for (const PackJob::Use& use : job.uses) {
+      PackJob of_one{job.store, job.link, job.copy, job.users, {use}};
+      const Status loaded = load_uses(of_one);
+      if (!loaded.ok()) use.load->image->note_failure(use.use, loaded);
+    }
+  }
+  static Status load_uses(const PackJob& job) {
+    std::vector<Extent> extents;
+    for (const PackJob::Use& use : job.uses) {
+      for (const PackUse::Range& range : use.use.ranges) extents.push_back(range.in_pack);
+    }
+    const PackJob::Use& first = job.uses.front();
+    const MutableByteSpan place =
+        job.uses.size() == 1 ? first.load->image->place_of(first.use, *first.load->target) : MutableByteSpan();
+    VARVE_ASSIGN(Pack pack, read(job, extents, place));
+    for (const PackJob::Use& use : job.uses) {
+      for (const PackUse::Range& range : use.use.ranges) {
+        VARVE_ASSIGN(const ByteSpan bytes, pack.range(range.in_pack.offset, range.in_pack.bytes));
+        if (bytes.data() != place.data()) put(use, range, bytes);
+      }
+    }
+    return {};
+  }
+
+  NodePacks* shared_;
+  std::vector<PackJob> jobs_;
+  std::atomic<int> pauses_{0};
   Mutex mutex_;
   size_t next_ VARVE_GUARDED_BY(mutex_) = 0;
+  size_t fetched_ VARVE_GUARDED_BY(mutex_) = 0;
+  size_t first_left_ VARVE_GUARDED_BY(mutex_) = 0;
+  std::deque<size_t> put_off_ VARVE_GUARDED_BY(mutex_);
 };
 
-Status StoredImage::load_packs(size_t thread_count, std::vector<PackUse> uses, ImageTarget& target) {
-  ReadOrder order(store_, leaf_, uses);
-  const Status finished = parallel_for(uses.size(), thread_count, [&](size_t i) -> Status {
-    order.at(i);
-    const Status loaded = load_pack(uses[i], target);
-    if (loaded.ok()) return {};
-    note_faults(faults_of_pack(store_, leaf_.packs[uses[i].pack]));
-    const MutexLock lock(mutex_);
-    // An image of which some cannot be read may be whole tomorrow, but not one of which some is damaged.
-    if (first_failure_.ok() || loaded.code() == StatusCode::corrupt) first_failure_ = loaded;
-    return {};
-  });
-  VARVE_TRY(finished);
+void StoredImage::note_failure(const PackUse& use, const Status& failure) {
+  note_faults(faults_of_pack(store_, leaf_.packs[use.pack]));
   const MutexLock lock(mutex_);
-  return first_failure_;
+  // An image of which some cannot be read may be whole tomorrow, but not one of which some is damaged.
+  if (first_failure_.ok() || failure.code() == StatusCode::corrupt) first_failure_ = failure;
 }
 
-Status StoredImage::load(size_t thread_count, ImageTarget& target) {
-  const auto all = [](const Extent&) { return true; };
-  load_patterns(all, target);
-  return load_packs(thread_count, pack_uses(all), target);
-}
-
-Status StoredImage::load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target) {
-  const auto is_wanted = [&](const Extent& bytes) {
-    const auto next =
-        std::upper_bound(wanted.begin(), wanted.end(), bytes.offset,
-                         [](uint64_t at, const Extent& extent) { return at < extent.offset + extent.bytes; });
-    return next != wanted.end() && next->offset < bytes.offset + bytes.bytes;
-  };
-  load_patterns(is_wanted, target);
-  return load_packs(thread_count, pack_uses(is_wanted), target);
+Status StoredImage::load_all(std::span<const Load> loads, size_t thread_count, NodePacks* shared) {
+  for (const Load& load : loads) load.image->load_patterns(load);
+  PackLoads packs(loads, shared);
+  VARVE_TRY(packs.run(thread_count));
+  for (const Load& load : loads) {
+    const MutexLock lock(load.image->mutex_);
+    VARVE_TRY(load.image->first_failure_);
+  }
+  return {};
 }
 
 namespace {
@@ -429,7 +595,7 @@ class NowhereTarget final : public ImageTarget {
 
 void StoredImage::find_faults() {
   NowhereTarget nowhere;
-  load_packs(1, pack_uses([](const Extent&) { return true; }), nowhere).ignore("the faults are what is asked for");
+  load(1, nowhere).ignore("the faults are what is asked for");
 }
 
 }  // namespace varve

@@ -18,6 +18,7 @@
 #include "engine/source.h"
 #include "format/image.h"
 #include "format/set_record.h"
+#include "level/node_packs.h"
 #include "store/condemn.h"
 #include "store/store.h"
 #include "varve/status.h"
@@ -91,11 +92,25 @@ class StoredImage {
   const ImageTable& image() const { return image_; }
   const TreeFile& file() const { return leaf_.files.front(); }
 
-  /// Puts all of it into `target`, every chunk checked against its score, on up to `thread_count` threads; each pack is
-  /// read once. Looks at all even if some is damaged, and what is whole is there then.
-  Status load(size_t thread_count, ImageTarget& target);
-  /// The same of the packs that hold some of these bytes, which are in order and apart: at least them.
-  Status load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target);
+  /// What is wanted of an image, and where it goes.
+  struct Load {
+    StoredImage* image = nullptr;
+    /// In order and apart: the packs that hold some of these bytes, so at least them. None: all of the image.
+    std::optional<std::span<const Extent>> wanted{};
+    ImageTarget* target = nullptr;
+  };
+  /// Puts all that is wanted where it goes, every chunk checked against its score, on up to `thread_count` threads.
+  /// Each pack is read once for all images; and once for all ranks of the node that come with the same `shared`, which
+  /// may be null. Looks at all even if some is damaged, and what is whole is there then.
+  static Status load_all(std::span<const Load> loads, size_t thread_count, NodePacks* shared = nullptr);
+  Status load(size_t thread_count, ImageTarget& target, NodePacks* shared = nullptr) {
+    const Load all{this, {}, &target};
+    return load_all({&all, 1}, thread_count, shared);
+  }
+  Status load(size_t thread_count, std::span<const Extent> wanted, ImageTarget& target) {
+    const Load some{this, wanted, &target};
+    return load_all({&some, 1}, thread_count);
+  }
   /// Bytes of the image, checked as well.
   Status read(uint64_t offset, MutableByteSpan into);
   /// Looks at all of it, for faults().
@@ -112,31 +127,34 @@ class StoredImage {
     uint64_t stream_offset = 0;
   };
   struct PackUse;
-  class ReadOrder;
+  struct PackJob;
+  class PackLoads;
 
   Status find(const SetRecord& record, uint32_t rank, uint32_t group);
   Result<std::optional<SetOrigin>> origin_in(const LeafLink& link);
   Status read_table();
   /// Where the streams' bytes lie in the file.
   void find_pieces();
-  /// `is_wanted`: which bytes of the image.
-  std::vector<PackUse> pack_uses(const std::function<bool(const Extent&)>& is_wanted) const;
-  Status load_pack(const PackUse& use, ImageTarget& target);
+  static bool is_wanted(const Load& load, const Extent& bytes);
+  std::vector<PackUse> pack_uses(const Load& load) const;
   /// Where the pack lies in the end, if that is in one piece.
   MutableByteSpan place_of(const PackUse& use, ImageTarget& target) const;
-  Status load_packs(size_t thread_count, std::vector<PackUse> uses, ImageTarget& target);
+  /// How many files of its leaf use the pack; 0: not known.
+  uint32_t users_of(uint32_t pack) const { return pack < users_.size() ? users_[pack] : 0; }
   Result<Root> read_root(const GroupRecord& group);
   Result<Leaf> read_leaf(const LeafLink& link);
   void note_faults(const CopyFaults& faults);
-  void load_patterns(const std::function<bool(const Extent&)>& is_wanted, ImageTarget& target) const;
+  void note_failure(const PackUse& use, const Status& failure);
+  void load_patterns(const Load& load) const;
   /// Calls `visit` for the bytes of a stream, as they lie in the image.
   void for_each_piece(size_t stream, Extent bytes, const std::function<void(const Extent&)>& visit) const;
 
   const Store& store_;
   PatientReads reads_;
   StreamReader streams_;
-  Leaf leaf_;                  ///< with no file but the image's
-  std::vector<Piece> pieces_;  ///< in the order of the image
+  Leaf leaf_;                    ///< with no file but the image's
+  std::vector<uint32_t> users_;  ///< for each of its packs: how many files used it
+  std::vector<Piece> pieces_;    ///< in the order of the image
   std::vector<std::vector<Piece>> pieces_of_stream_;
   ImageTable image_;
   SetOrigin origin_;
