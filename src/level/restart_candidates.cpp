@@ -168,7 +168,7 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
   for (const StoreLevel* const level : levels.stores()) {
     const StoreAccess& access = level->access();
     if (access.opened() == nullptr || !access.speaks()) continue;
-    const Result<uint64_t> next = Catalog(*access.opened()).next_number(world.job);
+    const Result<uint64_t> next = first_number_of_run(*access.opened(), world.job);
     // A level that fails now counts again when it is back: numbers only say whose turn it is.
     if (next.ok()) number[0] = std::max(number[0], *next);
   }

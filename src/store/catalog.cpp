@@ -76,7 +76,6 @@ Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) cons
 
 Result<uint64_t> Catalog::next_number(const std::string& job) const {
   VARVE_ASSIGN(const std::vector<uint64_t> by_age, steps_by_age(job));
-  VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store_));
   uint64_t newest = by_age.size();
   // They differ where a run fell back, or the store's files were copied.
   std::set<uint64_t> newest_steps;
@@ -84,15 +83,6 @@ Result<uint64_t> Catalog::next_number(const std::string& job) const {
   for (const uint64_t step : newest_steps) {
     const Result<SetRecord> record = read({job, step});
     if (record.ok()) newest = std::max(newest, record->number);
-  }
-  // What a run has left in parts becomes a set yet, which is older than all that are numbered from here on.
-  std::set<std::pair<UniqueId, uint64_t>> seen;  // by run and step: the parts of a set have its number
-  for (const PartName& part : parts) {
-    if (part.set.job != job || seen.contains({part.run, part.set.step})) continue;
-    const Result<SetRecord> record = read_part(store_, part);
-    if (!record.ok()) continue;
-    newest = std::max(newest, record->number);
-    seen.insert({part.run, part.set.step});
   }
   return newest + 1;
 }

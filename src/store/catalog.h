@@ -19,9 +19,9 @@ class Catalog {
   Result<std::vector<uint64_t>> steps(const std::string& job) const;
   /// The same in the order in which they were committed, as the file system has stamped their records.
   Result<std::vector<uint64_t>> steps_by_age(const std::string& job) const;
-  /// The number that the next set of `job` gets (SetRecord::number): beyond those of its newest sets and of parts that
-  /// may become sets yet. Sets of versions that did not number them count as one each. What cannot be read is left out:
-  /// a number may then come twice, and whoever goes by the newest number takes the higher step.
+  /// The number that the next set of `job` gets (SetRecord::number). Sets of versions that did not number them count as
+  /// one each. What cannot be read is left out: a number may then come twice, and whoever goes by the newest number
+  /// takes the higher step.
   Result<uint64_t> next_number(const std::string& job) const;
   /// All sets by job and step.
   Result<std::vector<SetName>> sets() const;

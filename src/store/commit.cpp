@@ -416,6 +416,21 @@ Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const s
   return completed;
 }
 
+Result<uint64_t> first_number_of_run(const Store& store, const std::string& job) {
+  VARVE_ASSIGN(const std::vector<PartName> parts, list_parts(store));
+  // Afterwards: what has become a set meanwhile is seen as one.
+  VARVE_ASSIGN(uint64_t next, Catalog(store).next_number(job));
+  std::set<std::pair<UniqueId, uint64_t>> seen;  // by run and step: the parts of a set have its number
+  for (const PartName& part : parts) {
+    if (part.set.job != job || seen.contains({part.run, part.set.step})) continue;
+    const Result<SetRecord> record = read_part(store, part);
+    if (!record.ok()) continue;
+    next = std::max(next, record->number + 1);
+    seen.insert({part.run, part.set.step});
+  }
+  return next;
+}
+
 Result<uint64_t> remove_used_parts(const Store& store, const SetName* only) {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.backend().watch_power());
   VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));

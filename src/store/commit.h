@@ -172,6 +172,10 @@ Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const Se
 /// those that appeared. One that fails does not keep the others; the first failure is returned if nothing appeared.
 Result<std::vector<SetName>> complete_leftover_parts(const Store& store, const std::string& job);
 
+/// The number that the first set of a new run of `job` gets: Catalog::next_number(), and beyond what earlier runs have
+/// left in parts. These may become sets yet, which are older than all that the run makes.
+Result<uint64_t> first_number_of_run(const Store& store, const std::string& job);
+
 /// Removes the parts that committed sets were made of (leftovers of a committer that was killed); of the set `only`, if
 /// it is given. The removal is durable when it returns. Returns how many there were.
 Result<uint64_t> remove_used_parts(const Store& store, const SetName* only = nullptr);

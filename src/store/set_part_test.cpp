@@ -122,17 +122,17 @@ TEST_F(Parts, MakeASetOnceTheLastIsThere) {
 }
 
 TEST_F(Parts, OfARunThatEndedAreOlderThanWhatTheNextOneNumbers) {
-  EXPECT_EQ(Catalog(*store).next_number("job").value(), 1u);
+  EXPECT_EQ(first_number_of_run(*store, "job").value(), 1u);
   for (const uint32_t ordinal : {0, 1}) ASSERT_TRUE(publish(part(7, ordinal), {ordinal}, "aware", 50).ok());
-  EXPECT_EQ(Catalog(*store).next_number("job").value(), 51u);
-  EXPECT_EQ(Catalog(*store).next_number("other").value(), 1u);
+  EXPECT_EQ(first_number_of_run(*store, "job").value(), 51u);
+  EXPECT_EQ(first_number_of_run(*store, "other").value(), 1u);
   ASSERT_TRUE(complete(7).ok());
-  EXPECT_EQ(Catalog(*store).next_number("job").value(), 51u);
+  EXPECT_EQ(first_number_of_run(*store, "job").value(), 51u);
   // One that cannot be read hides no other one.
   for (const uint32_t ordinal : {0, 1}) ASSERT_TRUE(publish(part(8, ordinal), {ordinal}, "aware", 60).ok());
   const std::string unreadable = join_path(parts_path(*store), part(8, 0).file_name());
   ASSERT_TRUE(write_file_durably(fs, unreadable, ByteVector(8)).ok());
-  EXPECT_EQ(Catalog(*store).next_number("job").value(), 61u);
+  EXPECT_EQ(first_number_of_run(*store, "job").value(), 61u);
 }
 
 TEST_F(Parts, OfOneNameAreThereOnce) {
