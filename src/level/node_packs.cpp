@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <optional>
 #include <type_traits>
 
 #include "snapshot/control_block.h"
@@ -12,6 +13,8 @@ namespace varve {
 namespace {
 constexpr size_t kEntries = 1024, kReaders = 512;
 constexpr uint64_t kAlignmentBytes = 64;
+/// The board comes first in the segment, then the packs.
+constexpr uint64_t kBoardBytes = 256_KiB;
 constexpr uint64_t kMark = 0x3153'4b43'4150'5656;  // "VVPACKS1": another version lays it out in another way
 /// Whoever holds the lock does so for some thousand instructions; after so many pauses it is dead.
 constexpr std::chrono::milliseconds kLockPause(1);
@@ -91,11 +94,6 @@ class NodePacks::Guard {
   Board& board_;
   bool held_ = false;
 };
-
-namespace {
-/// The board comes first in the segment, then the packs.
-constexpr uint64_t kBoardBytes = 256_KiB;
-}  // namespace
 
 NodePacks::~NodePacks() {
   end();

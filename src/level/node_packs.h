@@ -26,7 +26,7 @@ struct PackPlace {
 /// Thread-safe.
 class NodePacks {
  public:
-  /// What a pack has to be smaller than, and all that are there together.
+  /// Of one pack, and of all that are there together.
   static constexpr uint64_t kPackBytesMax = 1_MiB, kBytes = 32_MiB;
 
   /// `path`: where the memory is, the same for all ranks of the node. Whoever needs it first makes it.

@@ -532,13 +532,12 @@ class StoredImage::PackLoads {
 
   /// For this process only.
   static void load_alone(const PackJob& job) {
-    if (load_uses(job).ok()) return;
+    const Status loaded = load_uses(job);
+    if (loaded.ok()) return;
+    const PackJob::Use& first = job.uses.front();
+    if (job.uses.size() == 1) return first.load->image->note_failure(first.use, loaded);
     // One may lack what others do not need.
-    for (const PackJob::Use& use : job.uses) {
-      PackJob of_one{job.store, job.link, job.copy, job.users, {use}};
-      const Status loaded = load_uses(of_one);
-      if (!loaded.ok()) use.load->image->note_failure(use.use, loaded);
-    }
+    for (const PackJob::Use& use : job.uses) load_alone({job.store, job.link, job.copy, job.users, {use}});
   }
   static Status load_uses(const PackJob& job) {
     std::vector<Extent> extents;

@@ -223,10 +223,13 @@ Status RunSession::turn_back() {
 
 Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& selection) {
   VARVE_TRY(look_at_levels());
-  NodePacks packs(stage_one_.owner_of(world_.seat.node().leader).path("packs"));
-  world_.node_packs = stage_one_.plan().node_rank_count > 1 ? &packs : nullptr;
+  std::optional<NodePacks> packs;
+  if (stage_one_.plan().node_rank_count > 1)
+    packs.emplace(stage_one_.owner_of(world_.seat.node().leader).path("packs"));
+  world_.node_packs = packs ? &*packs : nullptr;
   Result<RunRestart> found = restart_from_levels(world_, levels_, stage_one_.variables(), selection);
   world_.node_packs = nullptr;
+  packs.reset();  // the memory may be wanted for snapshots
   levels_.close_idle();
   VARVE_TRY(found.status());
   const RunRestart restart = std::move(*found);

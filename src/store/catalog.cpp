@@ -77,10 +77,9 @@ Result<std::vector<uint64_t>> Catalog::steps_by_age(const std::string& job) cons
 Result<uint64_t> Catalog::next_number(const std::string& job) const {
   VARVE_ASSIGN(const std::vector<uint64_t> by_age, steps_by_age(job));
   uint64_t newest = by_age.size();
+  if (by_age.empty()) return newest + 1;
   // They differ where a run fell back, or the store's files were copied.
-  std::set<uint64_t> newest_steps;
-  if (!by_age.empty()) newest_steps = {by_age.back(), *std::max_element(by_age.begin(), by_age.end())};
-  for (const uint64_t step : newest_steps) {
+  for (const uint64_t step : std::set<uint64_t>{by_age.back(), *std::max_element(by_age.begin(), by_age.end())}) {
     const Result<SetRecord> record = read({job, step});
     if (record.ok()) newest = std::max(newest, record->number);
   }

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <filesystem>
-#include <numeric>
+#include <functional>
 #include <string>
 #include <vector>
 
