@@ -20,6 +20,9 @@ if(VARVE_WITH_HDF5)
   set(HDF5_USE_STATIC_LIBRARIES ON)
   find_package(HDF5 REQUIRED COMPONENTS C)                            # where an HDF5 file's variables lie
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
+  if(VARVE_SHARED)
+    pkg_check_modules(HDF5_SHARED REQUIRED IMPORTED_TARGET hdf5)      # the same for libvarve.so
+  endif()
 endif()
 if(VARVE_WITH_TLS)
   pkg_check_modules(SSL REQUIRED IMPORTED_TARGET libssl)              # stores on servers over TCP

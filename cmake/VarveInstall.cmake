@@ -1,7 +1,7 @@
-# What `cmake --install` puts where: the library, its headers, the program, a CMake package and a pkg-config file.
+# What `cmake --install` puts where: the libraries, their headers, the program, a CMake package and pkg-config files.
 include(CMakePackageConfigHelpers)
 
-# The library is static, so whoever links it links what it uses. For each library that varve links: how a CMake package
+# Whoever links the static library links what it uses. For each library that varve links: how a CMake package
 # finds it, then what a pkg-config file says: "requires" (a .pc file's name) or "libs" (a linker flag).
 set(VARVE_USED_fmt::fmt               "find_dependency(fmt)"           requires fmt)
 set(VARVE_USED_nlohmann_json::nlohmann_json "find_dependency(nlohmann_json)" libs "")
@@ -55,22 +55,37 @@ list(JOIN VARVE_PC_REQUIRES ", " VARVE_PC_REQUIRES)
 list(JOIN VARVE_PC_LIBS " " VARVE_PC_LIBS)
 
 set(varve_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/varve)
-install(TARGETS ${varve_exported} EXPORT VarveTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(EXPORT VarveTargets NAMESPACE varve:: DESTINATION ${varve_package_dir})
+
+# varve_install(target name export): a library, in a file of the package of its own.
+function(varve_install target name export)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS ${target} ${ARGN} EXPORT ${export}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT ${export} NAMESPACE varve:: DESTINATION ${varve_package_dir})
+endfunction()
+
+list(REMOVE_ITEM varve_exported varve)
+varve_install(varve static VarveStaticTargets ${varve_exported})
+if(TARGET varve_shared)
+  varve_install(varve_shared varve VarveTargets)
+endif()
+if(TARGET varve_mpi)  # a component of the package: who does not ask for it need not have MPI
+  varve_install(varve_mpi mpi_static VarveMpiStaticTargets)
+endif()
+if(TARGET varve_mpi_shared)
+  varve_install(varve_mpi_shared mpi VarveMpiTargets)
+endif()
 set(varve_headers_left_out "")
 if(NOT TARGET varve_mpi)
   set(varve_headers_left_out REGEX "mpi\\.h$" EXCLUDE)
 endif()
 install(DIRECTORY include/varve DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${varve_headers_left_out})
-if(TARGET varve_mpi)  # a component of the package: who does not ask for it need not have MPI
-  install(TARGETS varve_mpi EXPORT VarveMpiTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT VarveMpiTargets NAMESPACE varve:: DESTINATION ${varve_package_dir})
-endif()
 
-configure_package_config_file(cmake/VarveConfig.cmake.in ${PROJECT_BINARY_DIR}/VarveConfig.cmake
+# In lower case, it is found as Varve as well as varve.
+configure_package_config_file(cmake/varve-config.cmake.in ${PROJECT_BINARY_DIR}/varve-config.cmake
   INSTALL_DESTINATION ${varve_package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/VarveConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/VarveConfig.cmake ${PROJECT_BINARY_DIR}/VarveConfigVersion.cmake
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/varve-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/varve-config.cmake ${PROJECT_BINARY_DIR}/varve-config-version.cmake
   DESTINATION ${varve_package_dir})
 
 # Where it lies says where the rest is, so that `cmake --install --prefix` may choose another place.

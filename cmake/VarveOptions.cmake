@@ -1,4 +1,5 @@
 # What a build can leave out, and how it is checked.
+option(VARVE_SHARED "libvarve.so beside libvarve.a" ON)
 option(VARVE_TESTS "Build the tests (GoogleTest, RapidCheck)" ON)
 option(VARVE_EXAMPLES "Build the examples (examples/)" ON)
 option(VARVE_BENCH "Build the benchmarks (Google Benchmark)" OFF)
