@@ -45,7 +45,7 @@ struct WantedCells {
 
 /// The public face of a StoredVariables and a VariableReader. What other libraries throw, and memory that is lacking,
 /// end here.
-class [[gnu::visibility("hidden")]] CheckpointReader::Impl {
+class CheckpointReader::Impl {
  public:
   static Result<std::unique_ptr<Impl>> open(std::string_view location, std::string_view set,
                                             const CheckpointReaderOptions& options) {

@@ -23,7 +23,7 @@ std::vector<RunSession*>& sessions_left() {
 /// The public face of a RunSession. It lets in the process that opened it alone: one that was forked from that has
 /// neither its threads nor its place among the ranks, and what it would remove is the other's. It also ends the session
 /// when its ranks can be reached for the last time.
-class [[gnu::visibility("hidden")]] Session::Impl {
+class Session::Impl {
  public:
   /// `ranks`: of `run`, which owns them.
   Impl(std::unique_ptr<RunSession> run, Communicator& ranks) : run_(std::move(run)) {
