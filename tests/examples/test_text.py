@@ -5,16 +5,18 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MARK = "// [varve]"
+MARK = "[varve]"
 LINES_MAX = 10
 
 
 def marked(path):
-    return [line.removesuffix(MARK).strip() for line in (ROOT / path).read_text().splitlines() if line.endswith(MARK)]
+    """The lines of ours, without the comment that says so."""
+    return [line.removesuffix(MARK).rstrip(" /!").strip() for line in (ROOT / path).read_text().splitlines()
+            if re.search(r"\S.*(//|!) \[varve\]$", line)]
 
 
 class Heat(unittest.TestCase):
-    SOURCES = {"cpp": "examples/heat/heat.cpp", "c": "examples/heat/heat.c"}
+    SOURCES = {"cpp": "examples/heat/heat.cpp", "c": "examples/heat/heat.c", "fortran": "examples/heat/heat.f90"}
 
     def test_needs_few_lines(self):
         for source in self.SOURCES.values():
@@ -24,7 +26,7 @@ class Heat(unittest.TestCase):
     def test_has_a_mark_on_every_line_of_ours(self):
         for source in self.SOURCES.values():
             for line in (ROOT / source).read_text().splitlines():
-                code = line.partition("//")[0]
+                code = line.partition("!" if source.endswith(".f90") else "//")[0]
                 if re.search(r"varve|session|CHECK", code):
                     self.assertTrue(line.endswith(MARK), f"{source}: {line}")
 
