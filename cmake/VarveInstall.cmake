@@ -127,10 +127,21 @@ if(TARGET varve_cli)
   # At the top of the build tree, where a person looks for it.
   set_target_properties(varve_cli PROPERTIES OUTPUT_NAME varve RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   install(TARGETS varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+  # What the program says of itself, for man and for shells.
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/share/made
+    COMMAND ${CMAKE_COMMAND} -D program=$<TARGET_FILE:varve_cli> -D folder=${PROJECT_BINARY_DIR}/share
+      -P ${PROJECT_SOURCE_DIR}/cmake/VarveManual.cmake
+    DEPENDS varve_cli ${PROJECT_SOURCE_DIR}/cmake/VarveManual.cmake)
+  add_custom_target(varve_manual ALL DEPENDS ${PROJECT_BINARY_DIR}/share/made)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/completion/ DESTINATION ${CMAKE_INSTALL_DATADIR})
 endif()
 if(TARGET varve_mpi_cli)
   install(TARGETS varve_mpi_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+
+install(DIRECTORY examples/site/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/site)
 
 if(VARVE_TESTS)
   add_subdirectory(tests/install)

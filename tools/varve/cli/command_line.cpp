@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cli/completion.h"
 #include "cli/help_text.h"
+#include "cli/manual_page.h"
 #include "cli/process.h"
 #include "varve/version.h"
 
@@ -57,11 +59,26 @@ class Parser {
     for (const auto& command : commands) add(*command);
     help_ = app_.add_subcommand("help", "print this help, or that of a command");
     help_->add_option("COMMAND", help_topic_, "the command")->type_name("");
+    help_->add_flag("--man", as_manual_page_, "as a manual page, for `man -l -`");
+    help_->footer(
+        "Examples:\n"
+        "  varve help save\n"
+        "  varve help --man save | man -l -\n");
+    completion_ = app_.add_subcommand("completion", "print what a shell needs to complete commands and options");
+    completion_->add_option("SHELL", shell_, "bash, zsh or fish")->type_name("")->required();
+    completion_->footer(
+        "Examples:\n"
+        "  source <(varve completion bash)\n"
+        "  varve completion zsh > ~/.zfunc/_varve\n"
+        "  varve completion fish > ~/.config/fish/completions/varve.fish\n");
+    version_ = app_.add_subcommand("version", "print the version");
+    version_->footer("Examples:\n  varve version\n");
+    for (CLI::App* const own : {help_, completion_, version_}) own->set_help_flag("-h,--help", "print this help");
   }
 
   Result<ParsedCommandLine> parse(std::vector<std::string> arguments) {
     const std::string word = first_word(app_, arguments);
-    if (!word.empty() && word != help_->get_name() && find(word) == nullptr) return unknown_command(word);
+    if (!word.empty() && find(word) == nullptr) return unknown_command(word);
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     try {
       app_.parse(std::move(arguments));
@@ -73,6 +90,11 @@ class Parser {
       return Status::invalid_argument(failure.what(), "", hint(word));
     }
     if (help_->parsed()) return help();
+    if (version_->parsed()) return ParsedCommandLine{nullptr, "varve " VARVE_VERSION_TEXT "\n"};
+    if (completion_->parsed()) {
+      VARVE_ASSIGN(std::string script, completion_script(app_, shell_));
+      return ParsedCommandLine{nullptr, std::move(script)};
+    }
     for (const auto& [command, sub] : subs_) {
       if (!sub->parsed()) continue;
       if (!command->works_on_store() && !common_.store.empty())
@@ -109,18 +131,16 @@ class Parser {
   }
 
   Result<ParsedCommandLine> help() const {
-    if (help_topic_.empty()) {
-      // App::help() would give that of this very sub-command.
-      return ParsedCommandLine{nullptr, help_text(app_, app_.get_name())};
-    }
-    const CLI::App* topic = find(help_topic_);
+    const CLI::App* const topic = help_topic_.empty() ? &app_ : find(help_topic_);
     if (topic == nullptr) return unknown_command(help_topic_);
-    return ParsedCommandLine{nullptr, topic->help("varve")};
+    const std::string name = topic == &app_ ? app_.get_name() : app_.get_name() + " " + topic->get_name();
+    return ParsedCommandLine{nullptr, as_manual_page_ ? manual_page(*topic, name) : help_text(*topic, name)};
   }
 
   const CLI::App* find(const std::string& name) const {
-    auto found = std::find_if(subs_.begin(), subs_.end(), [&](const auto& sub) { return sub.first->name() == name; });
-    return found == subs_.end() ? nullptr : found->second;
+    const std::vector<const CLI::App*> named =
+        app_.get_subcommands([&name](const CLI::App* command) { return command->get_name() == name; });
+    return named.empty() ? nullptr : named.front();
   }
 
   static std::string hint(const std::string& word) {
@@ -132,6 +152,10 @@ class Parser {
   CommonOptions& common_;
   CLI::App* help_ = nullptr;
   std::string help_topic_;
+  bool as_manual_page_ = false;
+  CLI::App* completion_ = nullptr;
+  std::string shell_;
+  CLI::App* version_ = nullptr;
   std::vector<std::pair<Command*, CLI::App*>> subs_;
 };
 }  // namespace

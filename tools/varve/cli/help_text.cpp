@@ -43,16 +43,15 @@ void add_entry(std::string& into, const std::string& name, const std::string& me
   }
 }
 
-/// "SET..." for an argument that may be given several times.
-std::string name_of_argument(const CLI::Option& argument) {
-  return argument.get_name(true) + (argument.get_expected_max() > 1 ? "..." : "");
-}
-
 std::string name_of_option(const CLI::Option& option) {
   const std::string value = option.get_type_size() == 0 ? std::string() : option.get_type_name();
   return option.get_name(false, true) + (value.empty() ? "" : " " + value);
 }
 }  // namespace
+
+std::string argument_name(const CLI::Option& argument) {
+  return argument.get_name(true) + (argument.get_expected_max() > 1 ? "..." : "");
+}
 
 std::string help_text(const CLI::App& app, const std::string& name) {
   const std::vector<const CLI::App*> commands = app.get_subcommands([](const CLI::App*) { return true; });
@@ -63,7 +62,7 @@ std::string help_text(const CLI::App& app, const std::string& name) {
       add_entry(options, name_of_option(*option), option->get_description());
       continue;
     }
-    const std::string argument = name_of_argument(*option);
+    const std::string argument = argument_name(*option);
     usage += option->get_required() ? " " + argument : " [" + argument + "]";
     add_entry(arguments, argument, option->get_description());
   }

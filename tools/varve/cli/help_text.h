@@ -4,7 +4,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace varve::cli {
 
@@ -12,5 +13,8 @@ namespace varve::cli {
 /// nor on the environment, nor on the version of CLI11 (docs/COMMANDS.md is made of it). Descriptions are broken into
 /// lines here.
 std::string help_text(const CLI::App& app, const std::string& name);
+
+/// "SET..." for an argument that may be given several times.
+std::string argument_name(const CLI::Option& argument);
 
 }  // namespace varve::cli

@@ -1,0 +1,22 @@
+# Has a program write its manual pages and completions:
+#   cmake -D program=varve -D folder=where -P VarveManual.cmake
+function(say_into file)
+  execute_process(COMMAND ${program} ${ARGN} OUTPUT_VARIABLE text RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${program} ${ARGN} ended with ${result}")
+  endif()
+  file(WRITE ${folder}/${file} "${text}")
+endfunction()
+
+file(REMOVE_RECURSE ${folder})
+say_into(man/man1/varve.1 help --man)
+file(READ ${folder}/man/man1/varve.1 page)
+string(REGEX MATCHALL "varve\\\\-[a-z]+.fR\\(1\\)" commands "${page}")
+foreach(command ${commands})
+  string(REGEX REPLACE "varve\\\\-([a-z]+).*" "\\1" command "${command}")
+  say_into(man/man1/varve-${command}.1 help --man ${command})
+endforeach()
+say_into(completion/bash-completion/completions/varve completion bash)
+say_into(completion/zsh/vendor-completions/_varve completion zsh)
+say_into(completion/fish/vendor_completions.d/varve.fish completion fish)
+file(WRITE ${folder}/made "")
