@@ -1,5 +1,7 @@
 # What `cmake --install` puts where: the libraries, their headers, the program, a CMake package and pkg-config files.
+# The components are the packages that cmake/VarvePackages.cmake makes.
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME libvarve-dev)
 
 # Whoever links the static library links what it uses. For each library that varve links: how a CMake package
 # finds it, then what a pkg-config file says: "requires" (a .pc file's name) or "libs" (a linker flag).
@@ -59,8 +61,12 @@ set(varve_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/varve)
 # varve_install(target name export): a library, in a file of the package of its own.
 function(varve_install target name export)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
-  install(TARGETS ${target} ${ARGN} EXPORT ${export}
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set(package libvarve1)
+  if(name STREQUAL "mpi")
+    set(package libvarve-mpi1)
+  endif()
+  install(TARGETS ${target} ${ARGN} EXPORT ${export} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${package} NAMELINK_COMPONENT libvarve-dev)
   install(EXPORT ${export} NAMESPACE varve:: DESTINATION ${varve_package_dir})
 endfunction()
 
@@ -74,7 +80,8 @@ if(TARGET varve_mpi)  # a component of the package: who does not ask for it need
 endif()
 if(TARGET varve_mpi_shared)
   varve_install(varve_mpi_shared mpi VarveMpiTargets)
-endif()# A component each, for programs in Fortran: static, as a module file is for one compiler. Their sources come along for others.
+endif()
+# A component each, for programs in Fortran: static, as a module file is for one compiler. Their sources come along for others.
 if(TARGET varve_fortran)
   varve_install(varve_fortran fortran VarveFortranTargets)
   set(varve_fortran_files ${VARVE_FORTRAN_MODULES}/varve.mod ${VARVE_FORTRAN_SOURCE})
@@ -123,10 +130,31 @@ if(TARGET varve_mpi_fortran)
   install(FILES ${PROJECT_BINARY_DIR}/varve-mpi-fortran.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+if(TARGET python_native)
+  # Where Debian's interpreter looks for what packages bring, or where one looks below another prefix.
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
+    set(default lib/python3/dist-packages)
+  else()
+    set(default lib/python${Python_VERSION_MAJOR}.${Python_VERSION_MINOR}/site-packages)
+  endif()
+  set(VARVE_PYTHON_INSTALL_DIR ${default} CACHE STRING "Where the Python package is installed, below the prefix")
+  install(DIRECTORY ${VARVE_PYTHON_FOLDER}/ DESTINATION ${VARVE_PYTHON_INSTALL_DIR} COMPONENT python3-varve
+    PATTERN "__pycache__" EXCLUDE PATTERN "*.so" EXCLUDE)
+  file(RELATIVE_PATH libraries /${VARVE_PYTHON_INSTALL_DIR}/varve /${CMAKE_INSTALL_LIBDIR})
+  foreach(extension python_native python_mpi)
+    if(TARGET ${extension})
+      if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+        set_target_properties(${extension} PROPERTIES INSTALL_RPATH "$ORIGIN/${libraries}")
+      endif()
+      install(TARGETS ${extension} LIBRARY DESTINATION ${VARVE_PYTHON_INSTALL_DIR}/varve COMPONENT python3-varve)
+    endif()
+  endforeach()
+endif()
+
 if(TARGET varve_cli)
   # At the top of the build tree, where a person looks for it.
   set_target_properties(varve_cli PROPERTIES OUTPUT_NAME varve RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-  install(TARGETS varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS varve_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve)
 
   # What the program says of itself, for man and for shells.
   add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/share/made
@@ -134,14 +162,18 @@ if(TARGET varve_cli)
       -P ${PROJECT_SOURCE_DIR}/cmake/VarveManual.cmake
     DEPENDS varve_cli ${PROJECT_SOURCE_DIR}/cmake/VarveManual.cmake)
   add_custom_target(varve_manual ALL DEPENDS ${PROJECT_BINARY_DIR}/share/made)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR})
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/completion/ DESTINATION ${CMAKE_INSTALL_DATADIR})
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT varve)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/share/completion/ DESTINATION ${CMAKE_INSTALL_DATADIR} COMPONENT varve)
 endif()
 if(TARGET varve_mpi_cli)
-  install(TARGETS varve_mpi_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS varve_mpi_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-mpi)
 endif()
 
-install(DIRECTORY examples/site/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/site)
+# For a site: what an administrator copies and changes. And all that is to be read.
+install(DIRECTORY examples/site DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve-doc FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY examples/heat DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT varve-doc)
+include(cmake/VarvePackages.cmake)
 
 if(VARVE_TESTS)
   add_subdirectory(tests/install)

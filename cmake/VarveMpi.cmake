@@ -19,10 +19,13 @@ function(varve_mpi_test)
   cmake_parse_arguments(T "" "NAME;RANKS" "COMMAND;ENVIRONMENT;LABELS" ${ARGN})
   list(POP_FRONT T_COMMAND program)
   # With its whole path: not all launchers look in the working directory.
+  if(TARGET ${program})
+    add_dependencies(mpi_tests ${program})
+    set(program $<TARGET_FILE:${program}>)
+  endif()
   add_test(NAME ${T_NAME}
-    COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_RANKS} ${MPIEXEC_PREFLAGS} $<TARGET_FILE:${program}>
-      ${T_COMMAND} ${MPIEXEC_POSTFLAGS})
-  add_dependencies(mpi_tests ${program})
+    COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${T_RANKS} ${MPIEXEC_PREFLAGS} ${program} ${T_COMMAND}
+      ${MPIEXEC_POSTFLAGS})
   # Thread sanitizer cannot see into an MPI library that was built without it; what it finds there is not so.
   string(FIND "${VARVE_SANITIZE}" thread thread_sanitizer)
   set_tests_properties(${T_NAME} PROPERTIES LABELS "mpi;${T_LABELS}" PROCESSORS ${T_RANKS}

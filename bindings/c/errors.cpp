@@ -54,8 +54,10 @@ void KeptFailure::keep(const Status& failure) {
   remedy = failure.remedy();
   try {
     message = failure.to_string();
+    hint = failure.hint();
   } catch (const std::exception&) {
-    message.clear();  // no memory for words; the code is still there
+    message.clear();
+    hint.clear();  // no memory for words; the code is still there
   }
 }
 
@@ -69,6 +71,10 @@ const char* varve_error_message(const varve_session* session) {
 
 const char* varve_error_remedy(const varve_session* session) {
   return varve::remedy_name(varve::c_binding::failure_of(session).remedy).data();  // names are literals, as below
+}
+
+const char* varve_error_hint(const varve_session* session) {
+  return varve::c_binding::failure_of(session).hint.c_str();
 }
 
 const char* varve_code_name(int code) {

@@ -134,6 +134,10 @@ const char* varve_reader_error_remedy(const varve_reader* reader) {
   return reader != nullptr ? varve::remedy_name(reader->last_failure.remedy).data() : varve_error_remedy(nullptr);
 }
 
+const char* varve_reader_error_hint(const varve_reader* reader) {
+  return reader != nullptr ? reader->last_failure.hint.c_str() : varve_error_hint(nullptr);
+}
+
 const char* varve_reader_set(const varve_reader* reader) {
   return reader != nullptr ? reader->reader.set().c_str() : "";
 }

@@ -7,8 +7,10 @@
 
 #include "session_handle.h"
 #include "sized_struct.h"
+#include "varve/communicator.h"
 
 struct varve_bytes {
+  varve_bytes(std::vector<std::byte>& bytes) : to(bytes) {}
   std::vector<std::byte>& to;
 };
 
@@ -121,6 +123,24 @@ Status callback_status(int returned, const char* what) {
   return {code_of_number(returned).value_or(StatusCode::invalid_argument), message};
 }
 
+/// Ranks whose bytes the program gathers.
+Result<std::unique_ptr<Communicator>> gathering_ranks(const varve_ranks* theirs) {
+  VARVE_TRY(check_pointer(theirs, "ranks"));
+  VARVE_ASSIGN(const varve_ranks ranks, read_struct(*theirs, "varve_ranks"));
+  if (ranks.all_gather == nullptr) return Status::invalid_argument("a callback is NULL", "all_gather");
+  return make_gathering_communicator(
+      ranks.rank, ranks.rank_count,
+      [ranks](std::span<const std::byte> mine) -> Result<std::vector<std::vector<std::byte>>> {
+        std::vector<std::vector<std::byte>> all(ranks.rank_count);
+        std::vector<varve_bytes> given(all.begin(), all.end());
+        std::vector<varve_bytes*> places;
+        for (varve_bytes& one : given) places.push_back(&one);
+        VARVE_TRY(
+            callback_status(ranks.all_gather(ranks.context, mine.data(), mine.size(), places.data()), "all_gather"));
+        return all;
+      });
+}
+
 }  // namespace
 }  // namespace varve::c_binding
 
@@ -135,6 +155,10 @@ int varve_open(const struct varve_options* options, varve_session** session) {
     return varve::Result<std::unique_ptr<varve::Communicator>>(varve::make_single_communicator());
   };
   return c_binding::open_session(alone, options, session);
+}
+
+int varve_open_ranks(const struct varve_ranks* ranks, const struct varve_options* options, varve_session** session) {
+  return c_binding::open_session([ranks] { return c_binding::gathering_ranks(ranks); }, options, session);
 }
 
 int varve_close(varve_session* session) {

@@ -14,7 +14,7 @@ namespace varve::c_binding {
 
 /// What is told of a failure when it is asked for, later.
 struct KeptFailure {
-  std::string message;
+  std::string message, hint;
   Remedy remedy = Remedy::none;
   void keep(const Status& failure);
 };

@@ -438,6 +438,47 @@ static void name_every_code(void) {
   CHECK(strcmp(varve_code_name(13), "unknown") == 0 && strcmp(varve_code_name(-1), "unknown") == 0);
 }
 
+/* Of one rank, what it gave is all there is. */
+static int gather_alone(void* context, const void* mine, size_t bytes, varve_bytes* const* all) {
+  ++*(int*)context;
+  return varve_append(all[0], mine, bytes);
+}
+
+static int fail_to_gather(void* context, const void* mine, size_t bytes, varve_bytes* const* all) {
+  (void)context, (void)mine, (void)bytes, (void)all;
+  return VARVE_IO_ERROR;
+}
+
+static void bring_ranks(const char* store) {
+  struct varve_options options;
+  struct varve_ranks ranks;
+  varve_session* session = NULL;
+  double value = 1;
+  int calls = 0;
+  varve_options_init(&options);
+  options.store = store;
+  options.job = "ranks";
+  varve_ranks_init(&ranks);
+  CHECK(varve_open_ranks(NULL, &options, &session) == VARVE_INVALID_ARGUMENT && session == NULL);
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_INVALID_ARGUMENT);
+  ranks.rank_count = 1;
+  ranks.context = &calls;
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_INVALID_ARGUMENT);
+  ranks.all_gather = fail_to_gather;
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_IO_ERROR && session == NULL);
+  ranks.all_gather = gather_alone;
+  ranks.rank = 1;
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_INVALID_ARGUMENT);
+  ranks.rank = 0;
+  CHECK_OK(NULL, varve_open_ranks(&ranks, &options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(session, varve_checkpoint(session, 1, VARVE_NOW));
+  CHECK(calls > 0);
+  CHECK(varve_checkpoint(session, 1, VARVE_LATER) == VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), varve_error_hint(session)) != NULL);
+  CHECK_OK(NULL, varve_close(session));
+}
+
 int main(int argument_count, char** arguments) {
   CHECK(argument_count == 2);
   run_some_steps(arguments[1]);
@@ -449,6 +490,7 @@ int main(int argument_count, char** arguments) {
   take_null_for_what_it_is(arguments[1]);
   serve_other_versions(arguments[1]);
   choose_and_go_back(arguments[1]);
+  bring_ranks(arguments[1]);
   tell_the_version();
   name_every_code();
   puts("all is well");

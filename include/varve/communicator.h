@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,5 +53,13 @@ std::unique_ptr<Communicator> make_single_communicator();
 /// `rank_count` ranks in one process, for programs that compute with threads and for tests: each is used by a thread of
 /// its own, and may outlive the others. concurrent().
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(uint32_t rank_count);
+
+/// What make_gathering_communicator() asks for: as Communicator::all_gather() is.
+using AllGather = std::function<Result<std::vector<std::vector<std::byte>>>(std::span<const std::byte> mine)>;
+
+/// Ranks of a program that can gather bytes, by whatever library: all other collective calls are made of that. Not
+/// concurrent(). invalid_argument unless `rank` is one of `rank_count`.
+Result<std::unique_ptr<Communicator>> make_gathering_communicator(uint32_t rank, uint32_t rank_count,
+                                                                  AllGather all_gather);
 
 }  // namespace varve

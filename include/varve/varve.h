@@ -241,11 +241,33 @@ static inline void varve_saved_part_init(struct varve_saved_part* part) {
   part->size = sizeof *part;
 }
 
+/* Bytes that a callback gives. */
+typedef struct varve_bytes varve_bytes;
+int varve_append(varve_bytes* to, const void* data, size_t bytes);
+
+/* Ranks that are not MPI's, but can gather. Begin with varve_ranks_init(). */
+struct varve_ranks {
+  size_t size; /* of this struct */
+  uint32_t rank;
+  uint32_t rank_count;
+  /* Collective: appends to all[r] what rank r gave. Returns 0, or anything else to fail the call in which it runs, with
+   * no rank left waiting. It runs inside calls with the session that are collective, on the calling thread. */
+  int (*all_gather)(void* context, const void* mine, size_t bytes, varve_bytes* const* all);
+  void* context;
+};
+static inline void varve_ranks_init(struct varve_ranks* ranks) {
+  memset(ranks, 0, sizeof *ranks);
+  ranks->size = sizeof *ranks;
+}
+
 typedef struct varve_session varve_session;
 
 /* Opens a session of one process; varve/varve_mpi.h has the one for ranks. `options` may be NULL. On failure *session
  * is NULL. */
 int varve_open(const struct varve_options* options, varve_session** session);
+/* The same on ranks that the program brings: of another library than MPI, of threads. Messages beside the program's
+ * calls are not there: a level of one node's disks cannot be protected by other nodes. Collective. */
+int varve_open_ranks(const struct varve_ranks* ranks, const struct varve_options* options, varve_session** session);
 /* Ends the session as varve_finish() does, waiting as long as it takes, and frees it. NULL is nothing. Collective.
  * The error is the last one of what was still on its way. */
 int varve_close(varve_session* session);
@@ -256,6 +278,8 @@ const char* varve_error_message(const varve_session* session);
 /* What can be done about that failure, for programs that act on it: the name of a varve::Remedy (varve/status.h), such
  * as "free_space" or "take_job_over"; "none" if nothing is known. Names stay as they are. */
 const char* varve_error_remedy(const varve_session* session);
+/* The same in words, which are in varve_error_message(), too; "" if nothing is known. */
+const char* varve_error_hint(const varve_session* session);
 /* The name of a varve_code: "not_found". */
 const char* varve_code_name(int code);
 
@@ -271,9 +295,6 @@ int varve_protect_boxes(varve_session* session, const char* name, int type, size
 /* One number. (A struct is an array of VARVE_BYTE.) */
 int varve_protect_scalar(varve_session* session, const char* name, int type, void* value);
 
-/* Bytes that a callback gives. */
-typedef struct varve_bytes varve_bytes;
-int varve_append(varve_bytes* to, const void* data, size_t bytes);
 /* Both return 0, or anything else to fail the call in which they run; a varve_code then becomes its code. They run
  * inside varve_checkpoint() and varve_restart(), on the calling thread. */
 typedef int (*varve_save_function)(void* context, varve_bytes* to);

@@ -84,10 +84,11 @@ int varve_reader_open(const char* store, const char* set, const struct varve_rea
 /* NULL is nothing. */
 void varve_reader_close(varve_reader* reader);
 
-/* As varve_error_message() and varve_error_remedy(), of the last call with this reader that failed; with NULL: of the
- * last varve_reader_open() that failed on this thread. */
+/* As varve_error_message(), varve_error_remedy() and varve_error_hint(), of the last call with this reader that failed;
+ * with NULL: of the last varve_reader_open() that failed on this thread. */
 const char* varve_reader_error_message(const varve_reader* reader);
 const char* varve_reader_error_remedy(const varve_reader* reader);
+const char* varve_reader_error_hint(const varve_reader* reader);
 
 /* "job@step", and the step. */
 const char* varve_reader_set(const varve_reader* reader);

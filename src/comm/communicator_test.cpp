@@ -33,6 +33,16 @@ void run_on_subset(uint32_t rank_count, const std::function<void(Communicator&)>
   });
 }
 
+/// What threads can gather, made a communicator again.
+void run_on_gathering(uint32_t rank_count, const std::function<void(Communicator&)>& body) {
+  run_on_threads(rank_count, [&](Communicator& threads) {
+    auto ranks = make_gathering_communicator(threads.rank(), rank_count,
+                                             [&threads](ByteSpan mine) { return threads.all_gather(mine); });
+    ASSERT_TRUE(ranks.ok()) << ranks.status().to_string();
+    body(**ranks);
+  });
+}
+
 }  // namespace
 
 std::vector<TestRanks> ranks_under_test() {
@@ -43,6 +53,10 @@ std::vector<TestRanks> ranks_under_test() {
   }
   for (const uint32_t count : {1, 2, 5, 8}) {
     kinds.push_back({"subset_" + std::to_string(count), [count](const auto& body) { run_on_subset(count, body); }});
+  }
+  for (const uint32_t count : {1, 2, 5}) {
+    kinds.push_back(
+        {"gathering_" + std::to_string(count), [count](const auto& body) { run_on_gathering(count, body); }});
   }
   return kinds;
 }

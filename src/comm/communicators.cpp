@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -248,6 +249,66 @@ struct FirstTags {
   std::vector<uint32_t> from, to;
 };
 
+class GatheringCommunicator final : public Communicator {
+ public:
+  GatheringCommunicator(uint32_t rank, uint32_t rank_count, AllGather gather)
+      : rank_(rank), rank_count_(rank_count), gather_(std::move(gather)) {}
+
+  uint32_t rank() const override { return rank_; }
+  uint32_t rank_count() const override { return rank_count_; }
+
+  Result<std::vector<ByteVector>> all_gather(ByteSpan mine) override {
+    if (revoked_) return rank_ended(rank_);
+    VARVE_ASSIGN(std::vector<ByteVector> all, gather_(mine));
+    if (all.size() != rank_count_) {
+      return Status::io_error(fmt::format("{} ranks gave something, of {}", all.size(), rank_count_));
+    }
+    return all;
+  }
+  Result<ByteVector> broadcast(ByteSpan roots, uint32_t root) override {
+    VARVE_TRY(check_rank(root, rank_count_));
+    VARVE_ASSIGN(std::vector<ByteVector> all, all_gather(root == rank_ ? roots : ByteSpan()));
+    return std::move(all[root]);
+  }
+  Status all_min(std::span<uint64_t> values) override {
+    return reduce(values, [](uint64_t a, uint64_t b) { return std::min(a, b); });
+  }
+  Status all_max(std::span<uint64_t> values) override {
+    return reduce(values, [](uint64_t a, uint64_t b) { return std::max(a, b); });
+  }
+  Status barrier() override { return all_gather({}).status(); }
+
+  bool concurrent() const override { return false; }
+  Status send(uint32_t, uint32_t, ByteSpan) override { return no_messages(); }
+  Status receive(uint32_t, uint32_t, MutableByteSpan) override { return no_messages(); }
+  void revoke() override { revoked_ = true; }
+
+ private:
+  static Status no_messages() { return Status::unsupported("these ranks can only gather"); }
+
+  template <class Combine>
+  Status reduce(std::span<uint64_t> values, Combine combine) {
+    VARVE_ASSIGN(const std::vector<ByteVector> all, all_gather(std::as_bytes(values)));
+    std::vector<uint64_t> combined(values.begin(), values.end());
+    for (uint32_t from = 0; from < rank_count_; ++from) {
+      if (all[from].size() != values.size_bytes()) {
+        return wrong_message_size(from, all[from].size(), values.size_bytes());
+      }
+      for (size_t i = 0; i < combined.size(); ++i) {
+        uint64_t theirs = 0;
+        std::memcpy(&theirs, all[from].data() + i * sizeof theirs, sizeof theirs);
+        combined[i] = combine(combined[i], theirs);
+      }
+    }
+    std::copy(combined.begin(), combined.end(), values.begin());
+    return {};
+  }
+
+  const uint32_t rank_, rank_count_;
+  const AllGather gather_;
+  std::atomic<bool> revoked_ = false;
+};
+
 class SubsetCommunicator final : public Communicator {
  public:
   /// `first_tags`: with each member, from this one and to it.
@@ -387,6 +448,13 @@ Status check_concurrent(const Communicator& parent) {
                              "ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
 }
 }  // namespace
+
+Result<std::unique_ptr<Communicator>> make_gathering_communicator(uint32_t rank, uint32_t rank_count,
+                                                                  AllGather all_gather) {
+  VARVE_TRY(check_rank(rank, rank_count));
+  return std::unique_ptr<Communicator>(
+      std::make_unique<GatheringCommunicator>(rank, rank_count, std::move(all_gather)));
+}
 
 Result<std::unique_ptr<Communicator>> make_subset_communicator(Communicator& parent, std::vector<uint32_t> members,
                                                                uint32_t first_tag) {

@@ -46,7 +46,7 @@ class ExampleTest(unittest.TestCase):
 
     def start(self, name, ranks, *command, **changes):
         launch = [*LAUNCHER, str(ranks)] if LAUNCHER else []
-        return subprocess.Popen([*launch, *map(str, command)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        return subprocess.Popen([*launch, *str(command[0]).split(), *map(str, command[1:])], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, cwd=self.work,
                                 env=self.environment(name, changes))
 

@@ -1,4 +1,4 @@
-"""The smallest examples, in C++, C and Fortran."""
+"""The smallest examples, in C++, C, Fortran and Python."""
 
 import os
 import time
@@ -9,6 +9,8 @@ from support import RANK_COUNTS, RUN_SECONDS_MAX, ExampleTest, found
 ALIKE = (os.environ["VARVE_HEAT"], os.environ["VARVE_HEAT_C"])
 # The one in Fortran, where there is one, cuts the plate the other way.
 PROGRAMS = ALIKE + tuple(os.environ.get("VARVE_HEAT_F", "").split())
+if "VARVE_HEAT_PY" in os.environ:  # a command of several words
+    PROGRAMS += (os.environ["VARVE_HEAT_PY"],)
 HEAT = r"the plate holds (\S+)$"
 
 

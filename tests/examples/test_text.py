@@ -10,13 +10,15 @@ LINES_MAX = 10
 
 
 def marked(path):
-    """The lines of ours, without the comment that says so."""
-    return [line.removesuffix(MARK).rstrip(" /!").strip() for line in (ROOT / path).read_text().splitlines()
-            if re.search(r"\S.*(//|!) \[varve\]$", line)]
+    """The lines of ours, without the comment that says so. What Python means depends on where a line begins."""
+    lines = [line.removesuffix(MARK).rstrip(" /!#") for line in (ROOT / path).read_text().splitlines()
+             if re.search(r"\S.*(//|!|#) \[varve\]$", line)]
+    return lines if path.endswith(".py") else [line.strip() for line in lines]
 
 
 class Heat(unittest.TestCase):
-    SOURCES = {"cpp": "examples/heat/heat.cpp", "c": "examples/heat/heat.c", "fortran": "examples/heat/heat.f90"}
+    SOURCES = {"cpp": "examples/heat/heat.cpp", "c": "examples/heat/heat.c", "fortran": "examples/heat/heat.f90",
+               "python": "examples/heat/heat.py"}
 
     def test_needs_few_lines(self):
         for source in self.SOURCES.values():
@@ -26,7 +28,7 @@ class Heat(unittest.TestCase):
     def test_has_a_mark_on_every_line_of_ours(self):
         for source in self.SOURCES.values():
             for line in (ROOT / source).read_text().splitlines():
-                code = line.partition("!" if source.endswith(".f90") else "//")[0]
+                code = line.partition({".f90": "!", ".py": "#"}.get(pathlib.Path(source).suffix, "//"))[0]
                 if re.search(r"varve|session|CHECK", code):
                     self.assertTrue(line.endswith(MARK), f"{source}: {line}")
 

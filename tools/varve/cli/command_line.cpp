@@ -112,7 +112,11 @@ class Parser {
     command.declare(arguments);
     if (command.works_on_store()) add_store_option(*sub);
     if (command.uses_servers()) add_reach_options(*sub);
-    if (command.prints_facts()) sub->add_flag("--json", common_.json, "print one JSON object instead of text");
+    if (command.prints_facts()) {
+      sub->add_flag("--json", common_.json, "print one JSON object instead of text");
+      sub->add_flag("--progress", common_.progress,
+                    "with --json: say on standard error how far it is, one JSON object a line");
+    }
     subs_.emplace_back(&command, sub);
   }
 

@@ -61,7 +61,8 @@ bool terminal_can_redraw() {
 void write_to_stderr(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 }  // namespace
 
-MessageWriter::MessageWriter(bool json) : json_(json), can_redraw_(terminal_can_redraw()) {}
+MessageWriter::MessageWriter(bool json, bool progress)
+    : json_(json), progress_(progress), can_redraw_(!progress && terminal_can_redraw()) {}
 
 void MessageWriter::error(const Status& what) { write("error", "varve: ", what); }
 void MessageWriter::warning(const Status& what) { write("warning", "varve: warning: ", what); }
@@ -76,6 +77,12 @@ void MessageWriter::show_line(std::string line) {
   if (line.empty() && line_.empty()) return;
   line_ = std::move(line);
   write_to_stderr(std::string(kEraseLine) + line_);
+}
+
+void MessageWriter::progress(const std::string& phase, uint64_t done_bytes, uint64_t total_bytes) {
+  const Json told{{"phase", phase}, {"done_bytes", done_bytes}, {"total_bytes", total_bytes}};
+  const MutexLock lock(mutex_);
+  write_to_stderr(json_line(Json{{"progress", told}}));
 }
 
 void MessageWriter::write(std::string_view kind, std::string_view prefix, const Status& what) {

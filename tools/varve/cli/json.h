@@ -30,7 +30,8 @@ std::string json_line(const Json& json);
 class MessageWriter {
  public:
   /// As JSON: one object a line, {"error": {...}} or {"warning": {...}}.
-  explicit MessageWriter(bool json);
+  /// `progress`: {"progress": {...}} as well.
+  MessageWriter(bool json, bool progress);
 
   /// "varve: message: subject", then the hint on a line of its own.
   void error(const Status& what);
@@ -41,6 +42,9 @@ class MessageWriter {
 
   /// Whether standard error is a terminal that can redraw a line.
   bool can_redraw() const { return can_redraw_ && !silent_; }
+  /// Whether a program wants to know how far it is.
+  bool tells_progress() const { return json_ && progress_ && !silent_; }
+  void progress(const std::string& phase, uint64_t done_bytes, uint64_t total_bytes);
   /// Columns of the terminal.
   size_t columns() const;
   /// Replaces the line at the bottom; empty takes it away. Only where can_redraw().
@@ -49,7 +53,7 @@ class MessageWriter {
  private:
   void write(std::string_view kind, std::string_view prefix, const Status& what);
 
-  const bool json_;
+  const bool json_, progress_;
   const bool can_redraw_;
   bool silent_ = false;
   Mutex mutex_;  ///< orders what is written

@@ -73,7 +73,7 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
   const std::vector<std::unique_ptr<Command>> commands = make_all_commands();
   CommonOptions common;
   Result<ParsedCommandLine> parsed = parse_command_line(arguments, commands, common);
-  MessageWriter messages(common.json);
+  MessageWriter messages(common.json, common.progress);
   auto fail = [&messages](const Status& failure) {
     messages.error(failure);
     return exit_code_of(failure.code());

@@ -15,6 +15,7 @@ namespace varve::cli {
 namespace {
 constexpr std::chrono::seconds kQuietTime{1};
 constexpr std::chrono::milliseconds kDrawInterval{100};
+constexpr std::chrono::milliseconds kTellInterval{200};
 /// The rate is that of these last seconds: long enough to be steady, short enough to follow a change.
 constexpr std::chrono::seconds kRateTime{5};
 constexpr size_t kBarCellsMax = 30;
@@ -25,8 +26,9 @@ constexpr size_t kFactsColumns = 56;
 
 ProgressBar::ProgressBar(MessageWriter& messages) : messages_(messages) {
   note_interrupts();
-  if (!messages_.can_redraw()) return;
-  Result<Thread> started = start_thread([this] { draw_until_stopped(); });
+  if (!messages_.can_redraw() && !messages_.tells_progress()) return;
+  const bool told = messages_.tells_progress();
+  Result<Thread> started = start_thread([this, told] { told ? tell_until_stopped() : draw_until_stopped(); });
   if (started.ok()) thread_ = std::move(*started);
 }
 
@@ -38,7 +40,7 @@ ProgressBar::~ProgressBar() {
   }
   stop_.notify_one();
   thread_.join();
-  messages_.show_line("");
+  if (messages_.can_redraw()) messages_.show_line("");
 }
 
 void ProgressBar::phase(std::string_view name) {
@@ -58,6 +60,17 @@ void ProgressBar::draw_until_stopped() {
   do {
     messages_.show_line(line(Clock::now()));
   } while (!stop_.wait_for(mutex_, kDrawInterval, stopping));
+}
+
+void ProgressBar::tell_until_stopped() {
+  const MutexLock lock(mutex_);
+  const auto stopping = [this]() VARVE_REQUIRES(mutex_) { return stopping_; };
+  bool last = false;
+  do {
+    last = stop_.wait_for(mutex_, kTellInterval, stopping);
+    const uint64_t done = done_bytes_;
+    messages_.progress(phase_, done, std::max(total_bytes_.load(), done));
+  } while (!last);
 }
 
 std::string ProgressBar::line(Clock::time_point now) {

@@ -12,11 +12,11 @@
 
 namespace varve::cli {
 
-/// Shows how a long operation goes on, on a terminal and from its second second; passes warnings on; and is cancelled
-/// by SIGINT, SIGTERM and SIGHUP, which it catches from its construction on. Thread-safe.
+/// Shows how a long operation goes on, on a terminal and from its second second, or tells a program; passes warnings
+/// on; and is cancelled by SIGINT, SIGTERM and SIGHUP, which it catches from its construction on. Thread-safe.
 class ProgressBar final : public ProgressSink {
  public:
-  /// Starts a thread if standard error is a terminal. `messages` outlives this.
+  /// Starts a thread if standard error is a terminal, or a program wants to know. `messages` outlives this.
   explicit ProgressBar(MessageWriter& messages);
   /// Takes the bar away.
   ~ProgressBar() override;
@@ -37,6 +37,8 @@ class ProgressBar final : public ProgressSink {
   };
 
   void draw_until_stopped();
+  /// The same for a program, and how far it came at the end.
+  void tell_until_stopped();
   /// The line as it is now.
   std::string line(Clock::time_point now) VARVE_REQUIRES(mutex_);
 

@@ -18,6 +18,7 @@ struct CommonOptions {
   std::string store;  ///< empty: the environment's VARVE_STORE
   ReachOptions reach;
   bool json = false;
+  bool progress = false;  ///< with `json`: how far a long operation is, too
 };
 
 /// What a sub-command works with: the store that the user named, and the ways to tell the user something. One thread.

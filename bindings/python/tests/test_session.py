@@ -1,0 +1,351 @@
+"""Checkpoints of a process alone."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import varve
+
+NUMBERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
+DTYPES = [*NUMBERS, "?", "c8", "c16", "f2", ">f8", "M8[s]", "S5", "i4,f8"]
+
+
+def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
+    raw = np.random.default_rng(len(shape)).integers(0, 2, int(np.prod(shape)) * np.dtype(dtype).itemsize, np.uint8)
+    return np.frombuffer(raw.tobytes(), dtype).reshape(shape).copy()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4), (0,), (4, 0)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_comes_back_whatever_it_is(path: str, dtype: str, shape: tuple[int, ...], order: Any) -> None:
+    before = np.array(numbers(dtype, shape), order=order)
+    with varve.Session(store=path, job="x") as session:
+        session.protect("array", before)
+        session.checkpoint(1)
+    after = np.zeros(shape, dtype, order)
+    with varve.Session(store=path, job="x") as session:
+        session.protect("array", after)
+        assert session.restart() == 1
+    assert after.tobytes() == before.tobytes()
+
+
+def test_the_first_run_finds_nothing(path: str) -> None:
+    array = np.ones(3)
+    with varve.Session(store=path, job="x") as session:
+        session.protect("array", array)
+        assert session.restart() is None
+        with pytest.raises(varve.InvalidArgument):
+            session.reject()
+    assert (array == 1).all()
+
+
+def fresh_state() -> dict[str, Any]:
+    grid = {"u": np.zeros(4), "v": np.zeros((2, 2), order="F")}
+    scalars = {"time": 0.0, "steps": 0, "on": False, "z": 0j, "name": "", "raw": b"", "one": np.float32(0)}
+    return {**scalars, "grid": grid}
+
+
+def test_a_dict_comes_back_with_numbers_text_and_new_arrays(path: str) -> None:
+    state = fresh_state()
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", state)
+        for step in (1, 2):
+            state.update(time=step / 4, steps=step, on=True, z=1j * step, name=f"é {step}", raw=bytes([step, 0]))
+            state["one"] = np.float32(step)
+            state["grid"]["u"] = state["grid"]["u"] + 1  # another array
+            state["grid"]["v"][1, 0] = step
+            session.checkpoint(step)
+    again = fresh_state()
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", again)
+        assert session.restart() == 2
+    grid, grid_before = again.pop("grid"), state.pop("grid")
+    assert again == state
+    assert [type(value) for value in again.values()] == [type(value) for value in state.values()]
+    assert (grid["u"] == grid_before["u"]).all()
+    assert (grid["v"] == grid_before["v"]).all()
+
+
+def test_entries_of_a_dict_come_and_go(path: str) -> None:
+    state: dict[str, Any] = {"a": np.ones(2), "b": 1}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", state)
+        session.checkpoint(1)
+        del state["b"]
+        state["c"] = np.full(3, 3.0)
+        state["a"] = 7
+        session.checkpoint(2, wait=True)
+    saved = varve.Store(path)["x@2"]
+    assert sorted(saved) == ["state/a", "state/c"]
+    assert np.asarray(saved["state/a"]) == 7
+    assert (np.asarray(saved["state/c"]) == 3).all()
+
+
+def test_ragged_arrays_have_another_length_in_each_checkpoint(path: str) -> None:
+    particles = {"x": np.zeros(0), "id": np.zeros(0, np.int32), "velocity": np.zeros((0, 3)), "z": np.zeros(0, complex)}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("particles", particles, ragged=True)
+        for step in (3, 7, 5):
+            particles.update(x=np.arange(step) / 2, id=np.arange(step, dtype=np.int32))
+            particles.update(velocity=np.full((step, 3), float(step)), z=np.full(step, 1j))
+            session.checkpoint(step if step != 5 else 8)
+    again = {"x": np.zeros(2), "id": np.zeros(0, np.int32), "velocity": np.zeros((1, 3)), "z": np.zeros(0, complex)}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("particles", again, ragged=True)
+        assert session.restart() == 8
+    for name, array in particles.items():
+        assert again[name].dtype == array.dtype
+        np.testing.assert_array_equal(again[name], array)
+
+
+def test_objects_are_pickled_only_where_asked_for(path: str) -> None:
+    random = np.random.default_rng(1)
+    state = {"random": random, "list": [1, {"two": None}]}
+    with varve.Session(store=path, job="x") as session:
+        with pytest.raises(varve.InvalidArgument, match="state/random") as error:
+            session.protect("state", state)
+        assert "pickle=True" in error.value.hint
+        session.protect("state", state, pickle=True)
+        session.checkpoint(1)
+        wanted = random.random(3)
+    again: dict[str, Any] = {"random": np.random.default_rng(2), "list": []}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", again, pickle=True)
+        session.restart()
+    assert (again["random"].random(3) == wanted).all()
+    assert again["list"] == [1, {"two": None}]
+
+
+def test_callbacks_give_and_take_bytes(path: str) -> None:
+    taken: list[bytes] = []
+    with varve.Session(store=path, job="x") as session:
+        session.protect_callbacks("object", lambda: b"one\0two", taken.append)
+        session.checkpoint(1)
+        session.wait()
+        assert session.restart() == 1
+    assert taken == [b"one\0two"]
+
+
+def test_what_a_callback_raises_is_raised_by_the_call(path: str) -> None:
+    def fails() -> bytes:
+        raise ZeroDivisionError("of the program")
+
+    with varve.Session(store=path, job="x") as session:
+        session.protect_callbacks("object", fails, lambda saved: None)
+        with pytest.raises(ZeroDivisionError, match="of the program"):
+            session.checkpoint(1)
+        session.protect_callbacks("object", lambda: session.report_text().encode(), lambda saved: None)
+        with pytest.raises(varve.InvalidArgument, match="a callback uses the session"):
+            session.checkpoint(2)
+        session.protect_callbacks("object", lambda: b"well", lambda saved: None)
+        session.checkpoint(3)
+    assert [one.name for one in varve.Store(path)] == ["x@3"]
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (3, "cannot be changed where it lies"),
+        ([1.0, 2.0], "cannot be changed where it lies"),
+        (np.zeros((4, 4))[:, ::2], "in one piece"),
+        (np.frombuffer(b"12345678"), "cannot be written to"),
+        (np.array([None]), "Python objects"),
+        ({"list": [1]}, "no way to save a list"),
+        ({1: 2.0}, "a key is no text"),
+    ],
+)
+def test_what_cannot_be_protected_is_refused(path: str, data: Any, why: str) -> None:
+    with varve.Session(store=path, job="x") as session, pytest.raises(varve.InvalidArgument, match=why):
+        session.protect("data", data)
+
+
+def test_a_number_may_not_become_another_kind(path: str) -> None:
+    state: dict[str, Any] = {"time": 0}
+    with varve.Session(store=path, job="x") as session:
+        session.protect("state", state)
+        state["time"] = 0.5
+        with pytest.raises(varve.InvalidArgument, match="was protected as int64"):
+            session.checkpoint(1)
+
+
+def test_a_dict_that_holds_itself_is_refused(path: str) -> None:
+    state: dict[str, Any] = {}
+    state["self"] = state
+    with varve.Session(store=path, job="x") as session, pytest.raises(varve.InvalidArgument, match="holds itself"):
+        session.protect("state", state)
+
+
+def test_ghost_cells_are_left_out(path: str) -> None:
+    field = np.arange(30.0).reshape(5, 6)
+    with varve.Session(store=path, job="x") as session:
+        session.protect("field", field, ghosts=[1, (0, 2)])
+        session.checkpoint(1, wait=True)
+        again = np.zeros((5, 6))
+        session.protect("field", again, ghosts=[1, (0, 2)])
+        session.restart()
+    assert (varve.Store(path)["x@1"]["field"][...] == field[1:-1, :-2]).all()
+    assert (again[1:-1, :-2] == field[1:-1, :-2]).all()
+    assert (again[0] == 0).all()
+
+
+def test_boxes_are_parts_of_a_whole(path: str) -> None:
+    whole = np.arange(24, dtype=np.complex64).reshape(4, 6)
+    boxes = [(whole[:2, :3].copy(), (0, 0)), (whole[2:].copy(), (2, 0)), (whole[:2, 3:].copy(), (0, 3))]
+    with varve.Session(store=path, job="x") as session:
+        session.protect_boxes("field", boxes, global_shape=(4, 6))
+        session.checkpoint(1)
+    again = np.zeros((4, 6), np.complex64)
+    with varve.Session(store=path, job="x") as session:
+        session.protect("field", again, global_shape=(4, 6), offset=(0, 0))
+        assert session.restart() == 1
+    np.testing.assert_array_equal(again, whole)
+
+
+def test_a_run_chooses_where_it_goes_on(path: str, filled: varve.Store) -> None:
+    field, state = np.zeros((6, 7, 8)), {"time": 0.0, "name": ""}
+    with varve.Session(store=path, job="run") as session:
+        session.protect("field", field)
+        session.protect("state", state)
+        assert [point.step for point in session.restart_points()] == [3, 2, 1]
+        assert session.restart(at_most=2) == 2
+        assert state == {"time": 1.0, "name": "step 2"}
+        assert session.reject() == 1
+        assert session.restart(exactly=3) == 3
+        with pytest.raises(varve.NotFound):
+            session.restart(exactly=7)
+        saved = {one.name: one for one in session.saved_variables(2)}
+    assert saved["field"].dtype == np.float64
+    assert saved["field"].parts == (varve.SavedPart(0, (6, 7, 8), None),)
+
+
+def test_waiting_lets_other_threads_run(path: str) -> None:
+    # A level that takes a second for a set, and a thread that counts meanwhile.
+    counted, stop = [0], threading.Event()
+
+    def count() -> None:
+        while not stop.wait(0.001):
+            counted[0] += 1
+
+    array = np.random.default_rng(0).random(250_000)
+    with varve.Session(store=path, job="x", write_bytes_per_second=2e6, codec="store") as session:
+        session.protect("array", array)
+        thread = threading.Thread(target=count)
+        thread.start()
+        begin = time.monotonic()
+        session.checkpoint(1, wait=True)
+        took, seen = time.monotonic() - begin, counted[0]
+        stop.set()
+        thread.join()
+    assert took > 0.3
+    assert seen > took * 20
+
+
+def test_a_session_that_nobody_closes_waits_for_what_is_on_its_way(path: str) -> None:
+    program = (
+        "import numpy, varve, sys\n"
+        "session = varve.Session(store=sys.argv[1], job='x')\n"
+        "session.protect('a', numpy.arange(1000000.0))\n"
+        "session.protect('s', {'text': 'x'})\n"
+        "session.checkpoint(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+    assert [one.name for one in varve.Store(path)] == ["x@1"]
+
+
+def test_a_session_keeps_what_it_protects(path: str) -> None:
+    with varve.Session(store=path, job="x") as session:
+        session.protect("array", np.arange(100000.0))
+        gc.collect()
+        noise = [np.full(100000, -1.0) for _ in range(3)]
+        session.checkpoint(1)
+        assert len(noise) == 3
+    assert (varve.Store(path)["x@1"]["array"][...] == np.arange(100000.0)).all()
+
+
+def test_errors_say_what_can_be_done(path: str, filled: varve.Store) -> None:
+    with pytest.raises(varve.NotFound) as error:
+        filled["run@9"]
+    assert "run@9" in str(error.value)
+    assert error.value.hint
+    assert error.value.remedy == "list_sets"
+    assert error.value.code == "not_found"
+    with pytest.raises(varve.InvalidArgument):
+        varve.Session(store=path, job="run", effort="enormous")
+    with pytest.raises(ValueError, match="when_busy"):
+        varve.Session(store=path, when_busy="sometimes")  # type: ignore[arg-type]
+    session = varve.Session(store=path, job="run")
+    session.close()
+    session.close()
+    with pytest.raises(varve.InvalidArgument, match="the session is closed"):
+        session.checkpoint(5)
+
+
+def test_progress_and_reports(path: str) -> None:
+    with varve.Session(store=path, job="x") as session:
+        session.protect("array", np.zeros(10))
+        session.checkpoint(4)
+        session.wait()
+        progress = session.progress()
+        assert (progress.newest_snapshot, progress.newest_persistent, progress.last_error) == (4, 4, None)
+        assert session.levels()[-1].newest == 4
+        assert session.report()["checkpoint_count"] == 1
+        assert "store" in session.effective_options()
+        assert session.warnings() == []
+        assert not session.should_stop()
+
+
+class Threads:
+    """Ranks of one process, for sessions on threads."""
+
+    def __init__(self, rank: int, barrier: threading.Barrier, given: list[bytes]) -> None:
+        self.rank, self.size, self._barrier, self._given = rank, len(given), barrier, given
+
+    def all_gather(self, mine: bytes) -> list[bytes]:
+        self._given[self.rank] = mine
+        self._barrier.wait(60)
+        all_given = list(self._given)
+        self._barrier.wait(60)
+        return all_given
+
+
+def test_ranks_without_mpi_share_a_set_and_another_number_goes_on(path: str) -> None:
+    whole = np.arange(60.0).reshape(12, 5)
+
+    def on(count: int, work: Any) -> list[Any]:
+        barrier, given, results = threading.Barrier(count), [b""] * count, [None] * count
+
+        def run(rank: int) -> None:
+            first, last = 12 * rank // count, 12 * (rank + 1) // count
+            with varve.Session(Threads(rank, barrier, given), store=path, job="x", group="node") as session:
+                results[rank] = work(session, first, last)
+
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+    def save(session: varve.Session, first: int, last: int) -> int:
+        session.protect("whole", whole[first:last].copy(), global_shape=(12, 5), offset=(first, 0))
+        session.checkpoint(1)
+        return session.rank
+
+    def load(session: varve.Session, first: int, last: int) -> Any:
+        mine = np.zeros((last - first, 5))
+        session.protect("whole", mine, global_shape=(12, 5), offset=(first, 0))
+        assert session.restart() == 1
+        return mine
+
+    assert on(3, save) == [0, 1, 2]
+    for count in (1, 2, 3, 4):
+        np.testing.assert_array_equal(np.concatenate(on(count, load)), whole)

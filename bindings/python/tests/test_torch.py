@@ -1,0 +1,214 @@
+"""State dicts of PyTorch."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import varve
+
+torch = pytest.importorskip("torch")
+import varve.torch  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two states are alike, to the bit and in their types."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and raw(a) == raw(b)
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(type(x) is type(y) for x, y in zip(a, b, strict=True)) and all(
+            same(a[key], b[key]) for key in a
+        )
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(a == b)
+
+
+def raw(tensor: Any) -> bytes:
+    return bytes(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()) if tensor.numel() else b""
+
+
+def everything(seed: int) -> dict[str, Any]:
+    torch.manual_seed(seed)
+    tensors = {
+        str(dtype): (torch.rand(3, 5) * 100).to(dtype)
+        for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16,
+                      torch.int32, torch.int64, torch.bool, torch.complex64)
+    }
+    return {
+        "tensors": tensors,
+        "scalar": torch.tensor(float(seed)),
+        "half scalar": torch.tensor(1.5, dtype=torch.bfloat16),
+        "empty": torch.zeros(0, 4),
+        "slice": torch.rand(6, 6)[::2, 1:],
+        "grad": torch.rand(2, requires_grad=True).detach(),
+        "optimizer": {0: {"step": torch.tensor(seed), "exp_avg": torch.rand(4)}, 1: None, "0": torch.rand(2)},
+        "a/b": torch.rand(1),
+        "a": {"b": torch.rand(1)},
+        "lr": 0.1,
+        "big": 1 << 80,
+        "inf": float("inf"),
+        "flags": [True, None, "é", (1, 2.5), []],
+        "ordered": collections.OrderedDict(z=1, a=torch.rand(2)),
+        "numpy": np.arange(3, dtype=">f4"),
+        "bytes": b"\0\xff",
+    }
+
+
+def test_a_nested_state_comes_back_as_it_was(path: str) -> None:
+    states = {step: everything(step) for step in (1, 2, 3)}
+    with varve.Session(store=path, job="train") as session:
+        assert varve.torch.load(session) is None
+        for step, state in states.items():
+            varve.torch.save(state, session, step)
+            state = None  # what is saved is saved
+    with varve.Session(store=path, job="train") as session:
+        step, state = varve.torch.load(session)
+        assert step == 3
+        assert same(state, states[3])
+        step, state = varve.torch.load(session, at_most=2)
+        assert step == 2
+        assert same(state, states[2])
+        varve.torch.save(states[1], session, 4)  # the run goes back, and on
+    assert same(varve.torch.load(varve.Store(path)["train@4"]), states[1])
+    assert same(varve.torch.load(varve.Store(path)["train@3"]), states[3])
+
+
+def test_the_state_may_change_while_it_is_written(path: str) -> None:
+    weights = torch.rand(1 << 20)
+    before = weights.clone()
+    with varve.Session(store=path, job="train", write_bytes_per_second=8e6, codec="store") as session:
+        varve.torch.save({"w": weights}, session, 1)
+        weights.fill_(-1)
+        assert session.progress().newest_persistent is None
+    assert torch.equal(varve.torch.load(varve.Store(path)["train@1"])["w"], before)
+
+
+def test_tensors_that_come_and_go_are_no_longer_saved(path: str) -> None:
+    with varve.Session(store=path, job="train") as session:
+        varve.torch.save({"a": torch.zeros(2), "b": torch.zeros(3)}, session, 1)
+        varve.torch.save({"b": torch.ones(5), "c": torch.zeros(1)}, session, 2)
+    assert sorted(varve.Store(path)["train@2"]) == ["state", "state/b", "state/c"]
+
+
+def test_a_damaged_state_is_passed_over(path: str) -> None:
+    with varve.Session(store=path, job="train", codec="store") as session:
+        for step in (1, 2):
+            torch.manual_seed(step)
+            varve.torch.save({"w": torch.rand(1000)}, session, step, wait=True)
+    arenas = sorted(pathlib.Path(path, "arenas").rglob("*.*"), key=lambda file: file.stat().st_mtime_ns)
+    newest = [file for file in arenas if file.is_file()][-1]
+    content = bytearray(newest.read_bytes())
+    for at in range(4096, len(content)):
+        content[at] ^= 0x55
+    newest.write_bytes(content)
+    with varve.Session(store=path, job="train") as session:
+        step, _ = varve.torch.load(session)
+    assert step == 1
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, {(1, 2): 3}, torch.rand(3, 3).to_sparse()])
+def test_what_has_no_bytes_of_its_own_is_refused(path: str, value: Any) -> None:
+    with varve.Session(store=path, job="train") as session, pytest.raises(varve.InvalidArgument, match="state/it"):
+        varve.torch.save({"it": value}, session, 1)
+
+
+@pytest.mark.parametrize(
+    "structure",
+    ["[]", '["tensor"]', '["tensor", "state/w", "nonsense", [2]]', '["tensor", "state/x", "float32", [2]]', "7",
+     '["tensor", "state/w", "float32", [3]]', '["dict", [[1]]]', '["none", 1]', '["value"]'],
+)
+def test_a_state_that_makes_no_sense_is_an_error(path: str, structure: str) -> None:
+    with varve.Session(store=path, job="train") as session:
+        session.protect("state/w", np.zeros(2, np.float32))
+        session.protect_callbacks("state", lambda: structure.encode(), lambda saved: None)
+        session.checkpoint(1)
+    with pytest.raises(varve.Corrupt):
+        varve.torch.load(varve.Store(path)["train@1"])
+
+
+def run_training(store: str, *more: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(HERE.parents[2] / "examples" / "torch" / "train.py"), *more]
+    return subprocess.Popen(
+        command, env={**os.environ, "VARVE_STORE": store, **environment}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def weights_of(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, out
+    return out.splitlines()[-1]
+
+
+def test_a_training_that_is_killed_ends_in_the_same_weights(path: str, tmp_path: pathlib.Path) -> None:
+    whole = weights_of(run_training(str(tmp_path / "whole"), "300"))
+    killed = run_training(path, "1000000")
+    end = time.monotonic() + 120
+    while not (pathlib.Path(path) / "varve.store").exists() or len(varve.Store(path)) < 3:
+        assert killed.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    newest = varve.Store(path)["train"].step
+    assert newest < 300, "the machine is too fast for this test"
+    assert weights_of(run_training(path, "300")) == whole
+
+
+def test_what_is_alike_on_several_ranks_is_stored_once(path: str) -> None:
+    torch.manual_seed(0)
+    weights = torch.rand(1 << 18)
+    sizes = []
+    for count in (1, 4):
+        store = f"{path}-{count}"
+        run_ranks(count, "replicated", store)
+        sizes.append(varve.Store(store).stat()["packed_bytes"])
+        for rank in range(count):
+            assert torch.equal(varve.torch.load(varve.Store(store)["train"], rank=rank)["weights"], weights)
+    assert sizes[1] < 1.05 * sizes[0]
+
+
+def run_ranks(count: int, what: str, store: str) -> None:
+    """The same program on processes of torch.distributed."""
+    rendezvous = f"{store}.{what}.{count}.rendezvous"
+    processes = [
+        subprocess.Popen([sys.executable, str(HERE / "torch_ranks.py"), what, store, rendezvous, str(rank), str(count)])
+        for rank in range(count)
+    ]
+    assert [process.wait(300) for process in processes] == [0] * count
+
+
+def test_another_number_of_processes_goes_on(path: str) -> None:
+    run_ranks(3, "replicated", path)
+    run_ranks(2, "goes_on", path)
+
+
+def test_shards_are_dealt_out_anew(path: str) -> None:
+    run_ranks(4, "shard_save", path)
+    whole = np.arange(12 * 5, dtype=np.float32).reshape(12, 5)
+    np.testing.assert_array_equal(varve.Store(path)["train@1"]["shards/model.weight"], whole)
+    for count in (4, 1, 2, 3):
+        run_ranks(count, "shard_load", path)
+
+
+def test_metadata_is_no_pickle(path: str) -> None:
+    run_ranks(2, "shard_save", path)
+    checkpoint = varve.Store(path)["train@1"]
+    told = json.loads(checkpoint[".metadata"].rank(0).tobytes())
+    assert told["tensors"]["model.weight"]["size"] == [12, 5]

@@ -1,0 +1,257 @@
+"""State dicts of PyTorch, without pickle, while the training goes on::
+
+    with varve.Session(job="train") as session:
+        found = varve.torch.load(session)
+        if found:
+            step, state = found
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+        ...
+        varve.torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, session, step)
+
+``save()`` returns after the snapshot. Processes of ``torch.distributed`` share a session by ``varve.torch.Ranks()``;
+what is alike on several of them is stored once. ``StorageWriter`` and ``StorageReader`` are for
+``torch.distributed.checkpoint``, which deals shards out anew to another number of processes.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import contextlib
+import json
+import weakref
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from varve import _arrays, _errors
+from varve._session import Session
+from varve._store import Checkpoint
+
+__all__ = ["Ranks", "StorageReader", "StorageWriter", "load", "save"]  # noqa: F822 - two by __getattr__()
+
+#: Types that NumPy does not have, or that compress better as whole numbers of their size.
+_AS_NUMBERS = {torch.bfloat16: torch.int16, torch.float16: torch.int16, torch.bool: torch.uint8}
+
+
+class Ranks:
+    """The processes of a process group of ``torch.distributed``, for ``varve.Session(varve.torch.Ranks())``."""
+
+    def __init__(self, group: Any = None) -> None:
+        self._group = group
+        self.rank: int = torch.distributed.get_rank(group)
+        self.size: int = torch.distributed.get_world_size(group)
+        self._device = "cuda" if torch.distributed.get_backend(group) == "nccl" else "cpu"
+
+    def all_gather(self, mine: bytes) -> list[bytes]:
+        """What every process gave."""
+        lengths = [torch.zeros(1, dtype=torch.int64, device=self._device) for _ in range(self.size)]
+        own = torch.tensor([len(mine)], dtype=torch.int64, device=self._device)
+        torch.distributed.all_gather(lengths, own, group=self._group)
+        longest = max(int(length) for length in lengths)
+        if longest == 0:
+            return [b""] * self.size
+        padded = torch.zeros(longest, dtype=torch.uint8)
+        padded[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8) if mine else padded[:0]
+        padded = padded.to(self._device)
+        given = [torch.zeros_like(padded) for _ in range(self.size)]
+        torch.distributed.all_gather(given, padded, group=self._group)
+        return [one.cpu().numpy()[: int(length)].tobytes() for one, length in zip(given, lengths, strict=True)]
+
+
+def as_array(name: str, tensor: Any) -> _arrays.Array:
+    """The memory of a tensor, or of its copy where it lies on a device or not in one piece."""
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise _errors.InvalidArgument(f"a tensor is sparse or quantized: {name}", "save what it is made of")
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype in _AS_NUMBERS:
+        plain = plain.view(_AS_NUMBERS[plain.dtype])
+    return cast(_arrays.Array, plain.numpy())
+
+
+def as_tensor(array: _arrays.Array, dtype: str) -> Any:
+    """The tensor that as_array() was given; it has the memory of ``array``."""
+    kind = getattr(torch, dtype, None)
+    if not isinstance(kind, torch.dtype):
+        raise _errors.Corrupt(f"there is no such type of tensors: {dtype}")
+    if kind.is_complex and array.dtype.kind != "c":
+        array = array.view(dtype)
+    tensor = torch.from_numpy(array)
+    return tensor.view(kind) if kind in _AS_NUMBERS else tensor
+
+
+class _Packer:
+    """Takes a nested state apart: tensors by name, and what is left as JSON."""
+
+    def __init__(self, name: str) -> None:
+        self._root = name
+        self.arrays: dict[str, _arrays.Array] = {}
+
+    def pack(self, value: Any, path: str) -> Any:
+        """A tagged list for each value, so that nothing is taken for another thing when it comes back."""
+        if value is None or type(value) in (bool, int, float, str):
+            return ["value", value]
+        if isinstance(value, torch.Tensor):
+            return ["tensor", self._add(path, as_array(path, value)), str(value.dtype).removeprefix("torch."),
+                    list(value.shape)]
+        if isinstance(value, (np.ndarray, np.generic)):
+            array = np.ascontiguousarray(value).reshape(np.shape(value))
+            _arrays.element(array.dtype)
+            return ["array", self._add(path, array), array.dtype.str, list(array.shape)]
+        if isinstance(value, bytes):
+            return ["bytes", base64.b64encode(value).decode()]
+        if isinstance(value, Mapping):
+            kind = "ordered" if isinstance(value, collections.OrderedDict) else "dict"
+            return [kind, [[self._key(key, path), self.pack(one, f"{path}/{key}")] for key, one in value.items()]]
+        if type(value) in (list, tuple, torch.Size):
+            kind = "list" if isinstance(value, list) else "tuple"
+            return [kind, [self.pack(one, f"{path}/{at}") for at, one in enumerate(value)]]
+        raise _errors.InvalidArgument(
+            f"a {type(value).__name__} is no tensor, number, text, list or dict: {path}", "save what it is made of"
+        )
+
+    def _key(self, key: Any, path: str) -> Any:
+        if key is not None and type(key) not in (bool, int, float, str):
+            raise _errors.InvalidArgument(f"a key is no number or text: {key!r} of {path}")
+        return key
+
+    def _add(self, path: str, array: _arrays.Array) -> str:
+        # Keys may hold slashes, and 1 and "1" are different ones.
+        name, more = path, 1
+        while name in self.arrays or name == self._root:
+            more += 1
+            name = f"{path}#{more}"
+        self.arrays[name] = array
+        return name
+
+
+def _unpack(packed: Any, arrays: Mapping[str, _arrays.Array]) -> Any:
+    try:
+        kind, content = packed[0], packed[1]
+        if kind == "value":
+            return content
+        if kind in ("tensor", "array"):
+            _, name, dtype, shape = packed
+            array = arrays[name]
+            if kind == "array":
+                return array.view(np.dtype(dtype)).reshape(shape)
+            return as_tensor(array, dtype).reshape(shape)
+        if kind == "bytes":
+            return base64.b64decode(content)
+        if kind in ("dict", "ordered"):
+            made: dict[Any, Any] = {} if kind == "dict" else collections.OrderedDict()
+            for key, one in content:
+                made[key] = _unpack(one, arrays)
+            return made
+        if kind in ("list", "tuple"):
+            ones = [_unpack(one, arrays) for one in content]
+            return ones if kind == "list" else tuple(ones)
+    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+        raise _errors.Corrupt(f"a state does not fit its tensors: {error}") from error
+    raise _errors.Corrupt(f"a state has something unknown: {kind}")
+
+
+#: The variables of the last save() with each session, by name of the state.
+_saved: weakref.WeakKeyDictionary[Session, dict[str, set[str]]] = weakref.WeakKeyDictionary()
+
+
+def save(state: Mapping[str, Any], session: Session, step: int, *, name: str = "state", wait: bool = False) -> None:
+    """Makes a checkpoint with a nested dict of tensors, arrays, numbers, text, lists and dicts: each tensor is a
+    variable "name/path". Returns after the snapshot, or with ``wait`` when it is in the store; what else the session
+    protects is part of it. Tensors on the CPU are not copied beside the snapshot. Collective."""
+    packer = _Packer(name)
+    structure = json.dumps(packer.pack(state, name)).encode()
+    before = _saved.setdefault(session, {}).setdefault(name, set())
+    for old in before - set(packer.arrays):
+        session.unprotect(old)
+    for variable, array in packer.arrays.items():
+        if not array.flags.writeable:
+            array = array.copy()
+        session.protect(variable, array)
+    session.protect_callbacks(name, lambda: structure, _never)
+    _saved[session][name] = set(packer.arrays)
+    session.checkpoint(step, wait=wait)
+
+
+def _never(_saved_bytes: bytes) -> None:
+    raise _errors.InvalidArgument("a session that has saved a state restarts by varve.torch.load()")
+
+
+def load(source: Session | Checkpoint, *, name: str = "state", at_most: int | None = None, rank: int = 0) -> Any:
+    """The newest state that is whole.
+
+    Of a session: ``(step, state)``, or None if there is none; what else it protects is loaded, too. Another number of
+    processes gets what was the same on all of them. Collective. Of a set, ``varve.Store(path)["train@7"]``: the state
+    of ``rank``, without a session. Tensors are on the CPU.
+    """
+    if isinstance(source, Checkpoint):
+        return _load_of_set(source, name, rank)
+    _forget(source, name)
+    damaged: _errors.Corrupt | None = None
+    for step in dict.fromkeys(point.step for point in source.restart_points()):
+        if at_most is not None and step > at_most:
+            continue
+        try:
+            return step, _load_step(source, name, step)
+        except _errors.Corrupt as error:
+            damaged = error
+    if damaged is not None:
+        raise damaged
+    return None
+
+
+def _forget(session: Session, name: str) -> None:
+    saved = _saved.get(session, {})
+    if name in saved:
+        for variable in saved.pop(name):
+            session.unprotect(variable)
+        session.unprotect(name)
+
+
+def _load_step(session: Session, name: str, step: int) -> Any:
+    arrays: dict[str, _arrays.Array] = {}
+    structure: list[bytes] = []
+    try:
+        for variable in session.saved_variables(step):
+            if not variable.name.startswith(name + "/"):
+                continue
+            own = [part for part in variable.parts if part.rank == session.rank]
+            if not own and max(part.rank for part in variable.parts) < session.size:
+                continue  # another rank's
+            array = np.empty((own or variable.parts)[0].shape, variable.dtype)
+            session.protect(variable.name, array)
+            arrays[variable.name] = array
+            session.redistribute(variable.name, "same")
+        session.protect_callbacks(name, lambda: b"", structure.append)
+        session.redistribute(name, "same")
+        session.restart(exactly=step)
+    finally:
+        for variable_name in arrays:
+            session.unprotect(variable_name)
+        with contextlib.suppress(_errors.NotFound):  # what failed came before
+            session.unprotect(name)
+    if not structure:
+        raise _errors.NotFound(f"the checkpoint of step {step} has no state of this name: {name}")
+    return _unpack(json.loads(structure[0]), arrays)
+
+
+def _load_of_set(checkpoint: Checkpoint, name: str, rank: int) -> Any:
+    structure = json.loads(checkpoint[name].rank(rank).tobytes())
+    wanted = [
+        variable
+        for variable in checkpoint.values()
+        if variable.name.startswith(name + "/") and any(part.rank == rank for part in variable.parts)
+    ]
+    return _unpack(structure, {variable.name: variable.rank(rank) for variable in wanted})
+
+
+def __getattr__(name: str) -> Any:
+    # torch.distributed.checkpoint is loaded by who uses it.
+    if name in ("StorageReader", "StorageWriter"):
+        from varve import _torch_storage
+
+        return getattr(_torch_storage, name)
+    raise AttributeError(name)
