@@ -4,26 +4,26 @@ include(CMakePackageConfigHelpers)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME libvarve-dev)
 
 # Whoever links the static library links what it uses. For each library that varve links: how a CMake package
-# finds it, then what a pkg-config file says: "requires" (a .pc file's name) or "libs" (a linker flag).
-set(VARVE_USED_fmt::fmt               "find_dependency(fmt)"           requires fmt)
-set(VARVE_USED_nlohmann_json::nlohmann_json "find_dependency(nlohmann_json)" libs "")
-set(VARVE_USED_Threads::Threads       "find_dependency(Threads)"       libs -pthread)
-set(VARVE_USED_hdf5::hdf5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
-set(VARVE_USED_HDF5::HDF5             "find_dependency(HDF5 COMPONENTS C)" requires hdf5)
-set(VARVE_USED_BLAKE3::blake3         "find_dependency(BLAKE3)"        requires libblake3)
+# finds it, then what a pkg-config file says: what the .pc file of that name does ("module"), or a linker flag ("flag"). The flags
+# themselves, as pkg-config wants the files that a .pc file requires even where the shared library is linked.
+set(VARVE_USED_fmt::fmt               "find_dependency(fmt)"           module fmt)
+set(VARVE_USED_nlohmann_json::nlohmann_json "find_dependency(nlohmann_json)" flag "")
+set(VARVE_USED_Threads::Threads       "find_dependency(Threads)"       flag -pthread)
+set(VARVE_USED_hdf5::hdf5             "find_dependency(HDF5 COMPONENTS C)" module hdf5)
+set(VARVE_USED_HDF5::HDF5             "find_dependency(HDF5 COMPONENTS C)" module hdf5)
+set(VARVE_USED_BLAKE3::blake3         "find_dependency(BLAKE3)"        module libblake3)
 foreach(prefix ZSTD LZMA ISAL DEFLATE CRYPTO SSL LZ4 FUSE EXPAT)
   if(DEFINED ${prefix}_MODULE_NAME)
     set(VARVE_USED_PkgConfig::${prefix}
         "pkg_check_modules(${prefix} REQUIRED QUIET IMPORTED_TARGET ${${prefix}_MODULE_NAME})"
-        requires ${${prefix}_MODULE_NAME})
+        module ${${prefix}_MODULE_NAME})
   endif()
 endforeach()
 
 # The shared library: its static one needs others, which its package does not bring.
-set(VARVE_USED_PkgConfig::HWLOC "pkg_check_modules(HWLOC REQUIRED QUIET IMPORTED_TARGET hwloc)" libs -lhwloc)
+set(VARVE_USED_PkgConfig::HWLOC "pkg_check_modules(HWLOC REQUIRED QUIET IMPORTED_TARGET hwloc)" flag -lhwloc)
 
 set(VARVE_FIND_DEPENDENCIES "")
-set(VARVE_PC_REQUIRES "")
 set(VARVE_PC_LIBS "")
 set(varve_exported varve)
 get_target_property(varve_links varve LINK_LIBRARIES)
@@ -34,11 +34,10 @@ foreach(library ${varve_links})
     list(GET VARVE_USED_${library} 1 kind)
     list(GET VARVE_USED_${library} 2 name)
     list(APPEND VARVE_FIND_DEPENDENCIES "${find}")
-    if(kind STREQUAL "requires")
-      list(APPEND VARVE_PC_REQUIRES ${name})
-    else()
-      list(APPEND VARVE_PC_LIBS ${name})
+    if(kind STREQUAL "module")
+      execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --static --libs ${name} OUTPUT_VARIABLE name OUTPUT_STRIP_TRAILING_WHITESPACE)
     endif()
+    list(APPEND VARVE_PC_LIBS ${name})
   elseif(IS_ABSOLUTE "${library}")
     list(APPEND VARVE_PC_LIBS ${library})
   elseif(TARGET ${library})
@@ -49,11 +48,10 @@ foreach(library ${varve_links})
     list(APPEND varve_exported ${library})  # ours: its objects are in the archive, or it only carries flags
   endif()
 endforeach()
-foreach(list VARVE_FIND_DEPENDENCIES VARVE_PC_REQUIRES VARVE_PC_LIBS varve_exported)
+foreach(list VARVE_FIND_DEPENDENCIES VARVE_PC_LIBS varve_exported)
   list(REMOVE_DUPLICATES ${list})
 endforeach()
 list(JOIN VARVE_FIND_DEPENDENCIES "\n" VARVE_FIND_DEPENDENCIES)
-list(JOIN VARVE_PC_REQUIRES ", " VARVE_PC_REQUIRES)
 list(JOIN VARVE_PC_LIBS " " VARVE_PC_LIBS)
 
 set(varve_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/varve)
@@ -169,10 +167,11 @@ if(TARGET varve_mpi_cli)
   install(TARGETS varve_mpi_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-mpi)
 endif()
 
-# For a site: what an administrator copies and changes. And all that is to be read.
-install(DIRECTORY examples/site DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve)
+# For a site: a service of users, and what an administrator copies and changes. And all that is to be read.
+install(FILES "examples/site/varve-watch@.service" DESTINATION lib/systemd/user COMPONENT varve)
+install(DIRECTORY examples/site DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve PATTERN "*.service" EXCLUDE)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve-doc FILES_MATCHING PATTERN "*.md")
-install(DIRECTORY examples/heat DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT varve-doc)
+install(DIRECTORY examples/heat examples/torch DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT varve-doc)
 include(cmake/VarvePackages.cmake)
 
 if(VARVE_TESTS)
