@@ -1,5 +1,6 @@
 // The C interface over the C++ one: each function turns its arguments, calls, and turns what comes back.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <limits>
 #include <type_traits>
@@ -123,6 +124,24 @@ Status callback_status(int returned, const char* what) {
   return {code_of_number(returned).value_or(StatusCode::invalid_argument), message};
 }
 
+/// What a program's choice says; the newest if it is null.
+Result<RestartChoice> restart_choice(const varve_restart_choice* theirs) {
+  RestartChoice chosen;
+  if (theirs == nullptr) return chosen;
+  VARVE_ASSIGN(const varve_restart_choice said, read_struct(*theirs, "varve_restart_choice"));
+  if (said.has_at_most != 0) chosen.at_most = said.at_most;
+  if (said.has_exactly != 0) chosen.exactly = said.exactly;
+  return chosen;
+}
+
+/// A session's files, from the first call that is about them on.
+Result<RoutedFiles*> files_of(varve_session& session) {
+  if (session.files == nullptr) {
+    VARVE_ASSIGN(session.files, RoutedFiles::make(shared_memory_of(session.session)));
+  }
+  return session.files.get();
+}
+
 /// Ranks whose bytes the program gathers.
 Result<std::unique_ptr<Communicator>> gathering_ranks(const varve_ranks* theirs) {
   VARVE_TRY(check_pointer(theirs, "ranks"));
@@ -146,6 +165,10 @@ Result<std::unique_ptr<Communicator>> gathering_ranks(const varve_ranks* theirs)
 
 using varve::Status;
 using varve::c_binding::with_session;
+varve_session* varve::c_binding::make_handle(Session opened, uint32_t rank) {
+  return new varve_session(std::move(opened), rank);
+}
+
 namespace c_binding = varve::c_binding;
 
 extern "C" {
@@ -342,17 +365,59 @@ int varve_restart_from(varve_session* session, const struct varve_restart_choice
                        int* restarted) {
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(step, "step"));
-    varve::RestartChoice chosen;
-    if (choice != nullptr) {
-      VARVE_ASSIGN(const varve_restart_choice said, c_binding::read_struct(*choice, "varve_restart_choice"));
-      if (said.has_at_most != 0) chosen.at_most = said.at_most;
-      if (said.has_exactly != 0) chosen.exactly = said.exactly;
-    }
+    VARVE_ASSIGN(const varve::RestartChoice chosen, c_binding::restart_choice(choice));
     VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.restart(chosen));
     if (found) *step = *found;
     if (restarted != nullptr) *restarted = found ? 1 : 0;
     return {};
   });
+}
+
+int varve_restart_with_files(varve_session* session, const struct varve_restart_choice* choice, uint64_t* step,
+                             int* restarted) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(step, "step"));
+    VARVE_ASSIGN(const varve::RestartChoice chosen, c_binding::restart_choice(choice));
+    VARVE_ASSIGN(c_binding::RoutedFiles * files, c_binding::files_of(to));
+    VARVE_ASSIGN(const std::optional<uint64_t> found, files->restart(to.session, to.rank, chosen));
+    if (found) *step = *found;
+    if (restarted != nullptr) *restarted = found ? 1 : 0;
+    return {};
+  });
+}
+
+int varve_route_file(varve_session* session, uint64_t step, const char* name, char* path, size_t path_bytes) {
+  return with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    VARVE_TRY(c_binding::check_pointer(path, "path"));
+    VARVE_ASSIGN(c_binding::RoutedFiles * files, c_binding::files_of(to));
+    VARVE_ASSIGN(const std::string found, files->route(step, name));
+    if (found.size() >= path_bytes) return Status::resource_limit("there is no room for a path", found);
+    found.copy(path, found.size());
+    path[found.size()] = '\0';
+    return {};
+  });
+}
+
+FILE* varve_fopen(varve_session* session, uint64_t step, const char* name, const char* mode) {
+  FILE* opened = nullptr;
+  const int code = with_session(session, [&](varve_session& to) -> Status {
+    VARVE_TRY(c_binding::check_pointer(name, "name"));
+    VARVE_TRY(c_binding::check_pointer(mode, "mode"));
+    VARVE_ASSIGN(c_binding::RoutedFiles * files, c_binding::files_of(to));
+    VARVE_ASSIGN(const std::string path, files->route(step, name));
+    opened = std::fopen(path.c_str(), mode);
+    return opened != nullptr ? Status() : Status::from_errno(errno, "open", path);
+  });
+  return code == VARVE_OK ? opened : nullptr;
+}
+
+uint64_t varve_file_count(const varve_session* session) {
+  return session == nullptr || session->files == nullptr ? 0 : session->files->loaded().size();
+}
+
+const char* varve_file_name(const varve_session* session, uint64_t index) {
+  return index < varve_file_count(session) ? session->files->loaded()[index].name.c_str() : nullptr;
 }
 
 int varve_reject(varve_session* session, uint64_t* step, int* restarted) {
@@ -447,7 +512,8 @@ int varve_checkpoint(varve_session* session, uint64_t step, int persistence) {
     if (persistence != VARVE_LATER && persistence != VARVE_NOW) {
       return Status::invalid_argument("there is no varve_persistence of number " + std::to_string(persistence));
     }
-    return to.session.checkpoint(step, persistence == VARVE_NOW ? varve::Persistence::now : varve::Persistence::later);
+    const auto how = persistence == VARVE_NOW ? varve::Persistence::now : varve::Persistence::later;
+    return to.files == nullptr ? to.session.checkpoint(step, how) : to.files->checkpoint(to.session, step, how);
   });
 }
 

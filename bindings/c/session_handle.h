@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "routed_files.h"
 #include "varve/session.h"
 #include "varve/varve.h"
 
@@ -23,9 +24,11 @@ struct KeptFailure {
 
 /// What a varve_session* of the C interface points at.
 struct varve_session {
-  explicit varve_session(varve::Session opened) : session(std::move(opened)) {}
+  varve_session(varve::Session opened, uint32_t own_rank) : session(std::move(opened)), rank(own_rank) {}
 
   varve::Session session;
+  const uint32_t rank;
+  std::unique_ptr<varve::c_binding::RoutedFiles> files;  ///< once there are some
   bool finished = false;
   mutable varve::c_binding::KeptFailure last_failure;
   std::string text;                         ///< that was returned last
@@ -63,6 +66,9 @@ Status without_exceptions(Call call) {
 /// does not say its size; unsupported: it says more than is known.
 Result<SessionOptions> session_options(const varve_options* options);
 
+/// What C has of a session of this rank; varve_close() frees it.
+varve_session* make_handle(Session opened, uint32_t rank);
+
 /// Opens a session for C on the ranks that `make_ranks` gives.
 template <class MakeRanks>
 int open_session(MakeRanks make_ranks, const varve_options* options, varve_session** session) {
@@ -71,8 +77,9 @@ int open_session(MakeRanks make_ranks, const varve_options* options, varve_sessi
     *session = nullptr;
     VARVE_ASSIGN(SessionOptions said, session_options(options));
     VARVE_ASSIGN(std::unique_ptr<Communicator> ranks, make_ranks());
+    const uint32_t rank = ranks->rank();
     VARVE_ASSIGN(Session opened, Session::open(std::move(ranks), std::move(said)));
-    *session = new varve_session(std::move(opened));
+    *session = make_handle(std::move(opened), rank);
     return {};
   });
   return report_without_session(status);

@@ -479,6 +479,80 @@ static void bring_ranks(const char* store) {
   CHECK_OK(NULL, varve_close(session));
 }
 
+static void write_text(varve_session* session, uint64_t step, const char* name, const char* text) {
+  FILE* file = varve_fopen(session, step, name, "w");
+  CHECK(file != NULL);
+  CHECK(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void check_text(varve_session* session, uint64_t step, const char* name, const char* text) {
+  char path[4096], found[64] = "";
+  CHECK_OK(session, varve_route_file(session, step, name, path, sizeof path));
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  CHECK(fread(found, 1, sizeof found - 1, file) == strlen(text) && strcmp(found, text) == 0);
+  fclose(file);
+}
+
+/* Files that a program writes are parts of its checkpoints. */
+static void route_files(const char* store) {
+  struct varve_options options;
+  struct varve_restart_choice choice;
+  varve_session* session = NULL;
+  double value = 1;
+  uint64_t step = 0;
+  int restarted = 1;
+  char path[4096], old_path[4096];
+  varve_options_init(&options);
+  options.store = store;
+  options.job = "files";
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(!restarted && varve_file_count(session) == 0 && varve_file_name(session, 0) == NULL);
+  write_text(session, 1, "dump.1/rank0", "of step 1");
+  write_text(session, 1, "/absolute/name", "");
+  CHECK_OK(session, varve_route_file(session, 1, "dump.1/rank0", old_path, sizeof old_path));
+  CHECK_OK(session, varve_checkpoint(session, 1, VARVE_LATER));
+  CHECK(fopen(old_path, "r") == NULL); /* it is in the checkpoint now */
+  write_text(session, 2, "dump.2/rank0", "of step 2");
+  CHECK_OK(session, varve_route_file(session, 2, "never written", path, sizeof path));
+  CHECK(varve_checkpoint(session, 2, VARVE_LATER) == VARVE_NOT_FOUND);
+  CHECK(strstr(varve_error_message(session), "never written") != NULL);
+  write_text(session, 3, "dump.3/rank0", "of step 3");
+  value = 3;
+  CHECK_OK(session, varve_checkpoint(session, 3, VARVE_LATER));
+  CHECK(varve_route_file(session, 4, "../out", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "a/../../out", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "folder/", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "name", path, 5) == VARVE_RESOURCE_LIMIT);
+  CHECK_OK(NULL, varve_close(session));
+
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  value = 0;
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted && step == 3 && value == 3);
+  CHECK(varve_file_count(session) == 1 && strcmp(varve_file_name(session, 0), "dump.3/rank0") == 0);
+  check_text(session, 3, "dump.3/rank0", "of step 3");
+  CHECK(varve_route_file(session, 3, "dump.1/rank0", path, sizeof path) == VARVE_NOT_FOUND);
+  varve_restart_choice_init(&choice);
+  choice.has_at_most = 1;
+  choice.at_most = 2;
+  CHECK_OK(session, varve_restart_with_files(session, &choice, &step, &restarted));
+  CHECK(restarted && step == 1 && value == 1 && varve_file_count(session) == 2);
+  check_text(session, 1, "dump.1/rank0", "of step 1");
+  check_text(session, 1, "/absolute/name", "");
+  write_text(session, 2, "dump.2/rank0", "again");
+  CHECK_OK(session, varve_checkpoint(session, 2, VARVE_NOW));
+  varve_restart_choice_init(&choice);
+  choice.has_exactly = 1;
+  choice.exactly = 7;
+  CHECK(varve_restart_with_files(session, &choice, &step, &restarted) == VARVE_NOT_FOUND);
+  CHECK_OK(NULL, varve_close(session));
+}
+
 int main(int argument_count, char** arguments) {
   CHECK(argument_count == 2);
   run_some_steps(arguments[1]);
@@ -491,6 +565,7 @@ int main(int argument_count, char** arguments) {
   serve_other_versions(arguments[1]);
   choose_and_go_back(arguments[1]);
   bring_ranks(arguments[1]);
+  route_files(arguments[1]);
   tell_the_version();
   name_every_code();
   puts("all is well");

@@ -202,6 +202,7 @@ Status RankRestart::load() {
 }
 
 Status RankRestart::finish() {
+  leaves_out_ = !image_->left_out().empty() || variables_.leaves_out(image_->table());
   levels_.world().warnings.add(image_->left_out());
   levels_.world().warnings.add(variables_.changes(image_->table()));
   return variables_.finish_load();
@@ -310,6 +311,11 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
         std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
           return !other.memory_run && is_same_checkpoint(other, taken) && !levels.at(other.level).spec().is_of_node();
         });
+    if (restart.in_memory_alone && variables.may_change()) {
+      std::array<uint64_t, 1> any = {side.leaves_out() ? uint64_t{1} : uint64_t{0}};
+      VARVE_TRY(world.ranks.all_max(any));
+      restart.leaves_out = any[0] != 0;
+    }
     // What lies on other nodes than there are now is not brought on in parts.
     restart.on_own_nodes = side.image_is_of_own_node();
     if (all_nodes_have_it || (&levels.at(taken.level) == &levels.nearest() && restart.on_own_nodes)) {

@@ -88,13 +88,15 @@ class RankRestart final : public RestartSide {
   bool image_is_of_own_node() const { return image_ == nullptr || image_->is_of_own_node(); }
   /// Whether some of what is protected has been written; the same on all ranks.
   bool touched() const { return touched_; }
+  /// Whether something of what was loaded on this rank belongs to nothing that is protected.
+  bool leaves_out() const { return leaves_out_; }
 
  private:
   Levels& levels_;
   VariableTable& variables_;
   const RankWish wish_;
   std::unique_ptr<RankImage> image_;  ///< what was looked at last
-  bool touched_ = false;
+  bool touched_ = false, leaves_out_ = false;
 };
 
 /// What a run goes on from.
@@ -105,6 +107,8 @@ struct RunRestart {
   /// What was taken is in memory alone, as far as one look tells: it is to stay until it, or a newer set, is in a
   /// store, however this run ends.
   bool in_memory_alone = false;
+  /// Some rank protects less than that has: what this run would save of it is not all of it.
+  bool leaves_out = false;
   /// What was taken lies where this run would have put it: on no other nodes, and not among others of their ranks.
   bool on_own_nodes = true;
   /// Of the nearest store, if something could not be read there: of which any rank could not read something.

@@ -249,7 +249,12 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
   course_.restart_at(step);
   sets_.note_restarted(restart.in_memory_alone ? std::nullopt : std::optional(step));
   if (levels_.at(restart.taken->level).spec().is_of_node() && restart.on_own_nodes) job_sets_.note_complete(step);
-  if (restart.in_memory_alone) {
+  if (restart.in_memory_alone && restart.leaves_out) {
+    // What this run would save is not all of it: it stays where it is until there is a newer one.
+    warnings_.add(Status::unsupported("what is in memory alone has variables that are not protected, and stays there",
+                                      "the checkpoint of step " + std::to_string(step),
+                                      "protect them, and restart from it, to have it saved to the store"));
+  } else if (restart.in_memory_alone) {
     // It goes to the store at once. Some nodes' own stores may have it.
     levels_.note_found(levels_.nearest(), step, world_.has_node_level ? Found::damaged : Found::left_behind);
     const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);

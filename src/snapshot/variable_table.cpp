@@ -642,6 +642,11 @@ std::vector<Status> VariableTable::changes(const ImageTable& image) const {
   return matched.ok() ? std::move(matched->changes) : std::vector<Status>();
 }
 
+bool VariableTable::leaves_out(const ImageTable& image) const {
+  return std::any_of(image.variables.begin(), image.variables.end(),
+                     [this](const ImageVariable& saved) { return !entries_.contains(saved.name); });
+}
+
 Result<ImageTarget*> VariableTable::begin_load(const ImageTable& image) {
   VARVE_ASSIGN(const Match matched, match(image));
   loading_.reset(new Loading);

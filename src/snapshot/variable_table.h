@@ -146,6 +146,8 @@ class VariableTable {
   Status check_loadable(const ImageTable& image) const;
   /// What an image that can be loaded does not bring back: added variables, and removed ones, in words.
   std::vector<Status> changes(const ImageTable& image) const;
+  /// Whether the image has a variable that is not protected.
+  bool leaves_out(const ImageTable& image) const;
   /// Makes what is protected ready to take an image's bytes: check_loadable() first, then resizes vectors. From here on
   /// it is neither as it was nor as it was saved. What is returned is good until the next call of this or of
   /// finish_load().

@@ -289,6 +289,28 @@ def test_errors_say_what_can_be_done(path: str, filled: varve.Store) -> None:
         session.checkpoint(5)
 
 
+def test_what_is_in_memory_alone_is_not_lost_by_who_protects_less(path: str) -> None:
+    program = (
+        "import numpy, os, sys, varve\n"
+        "session = varve.Session(store=sys.argv[1], job='x')\n"
+        "session.protect('a', numpy.ones(3))\n"
+        "session.protect('b', numpy.full(4, 2.0))\n"
+        "session.checkpoint(1, wait=True)\n"
+        "session.protect('a', numpy.full(3, 5.0))\n"
+        "session.checkpoint(2)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=False)
+    a, b = np.zeros(3), np.zeros(4)
+    with varve.Session(store=path, job="x", variables_may_change=True) as session:
+        session.protect("a", a)
+        step = session.restart()
+        session.protect("b", b)
+        assert session.restart(exactly=step) == step
+        assert (b == 2).all()
+    assert all(sorted(one) == ["a", "b"] for one in varve.Store(path))
+
+
 def test_progress_and_reports(path: str) -> None:
     with varve.Session(store=path, job="x") as session:
         session.protect("array", np.zeros(10))

@@ -1,0 +1,292 @@
+#include "routed_files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+namespace varve::c_binding {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFolderPrefix = "varve-files-";
+constexpr std::string_view kVariablePrefix = "file:";
+constexpr std::string_view kLockName = "lock";
+
+/// A file in memory, mapped as long as this lives.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+
+  /// A file as it is.
+  static Result<Mapping> of(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+      if (errno != ENOENT) return Status::from_errno(errno, "open", path);
+      return Status::not_found("a file of the checkpoint was never written", path);
+    }
+    struct stat facts {};
+    const bool known = ::fstat(file, &facts) == 0;
+    return map(file, path, known, static_cast<uint64_t>(facts.st_size), PROT_READ);
+  }
+  /// A new one of that size.
+  static Result<Mapping> make(const std::string& path, uint64_t bytes) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0) return Status::from_errno(errno, "make", path);
+    // Room for all of it now: a mapping of a full file system would end the process.
+    const int failure = bytes == 0 ? 0 : ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+    if (failure != 0) errno = failure;
+    return map(file, path, failure == 0, bytes, PROT_READ | PROT_WRITE);
+  }
+
+  std::span<std::byte> bytes() const { return {static_cast<std::byte*>(data_), bytes_}; }
+
+ private:
+  /// Closes `file`.
+  static Result<Mapping> map(int file, const std::string& path, bool good, uint64_t bytes, int protection) {
+    Mapping mapping;
+    mapping.bytes_ = static_cast<size_t>(bytes);
+    if (good && bytes > 0) {
+      void* const mapped = ::mmap(nullptr, mapping.bytes_, protection, MAP_SHARED, file, 0);
+      if (mapped == MAP_FAILED) good = false;
+      if (good) mapping.data_ = mapped;
+    }
+    const int why = errno;
+    ::close(file);
+    if (!good) return Status::from_errno(why, "map", path);
+    return mapping;
+  }
+
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+/// Unprotects what was protected for one call.
+class Protection {
+ public:
+  explicit Protection(Session& session) : session_(session) {}
+  Protection(const Protection&) = delete;
+  Protection& operator=(const Protection&) = delete;
+  ~Protection() {
+    for (const std::string& name : names_) session_.unprotect(name).ignore("it was there");
+  }
+  Status add(const std::string& name, std::function<std::span<const std::byte>()> give,
+             std::function<std::span<std::byte>(uint64_t)> make_room) {
+    VARVE_TRY(session_.protect_vector(name, ElementType{}, std::move(give), std::move(make_room)));
+    names_.push_back(name);
+    return {};
+  }
+  /// Something that cannot be saved: the checkpoint of which it is a part fails where ranks agree on it.
+  Status add_failure(const std::string& name, const Status& why) {
+    VARVE_TRY(session_.protect(
+        name, [why](std::vector<std::byte>&) { return why; }, [](std::span<const std::byte>) { return Status(); }));
+    names_.push_back(name);
+    return {};
+  }
+
+ private:
+  Session& session_;
+  std::vector<std::string> names_;
+};
+
+std::string variable_of(const std::string& name) { return std::string(kVariablePrefix) + name; }
+
+/// What processes that are gone have left: nobody holds the lock of such a folder.
+void remove_leftovers(const std::string& memory) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(memory, ignored)) {
+    if (!entry.path().filename().string().starts_with(kFolderPrefix) || entry.is_symlink(ignored)) continue;
+    const int lock = ::open((entry.path() / kLockName).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (lock < 0) continue;  // another user's, or just being made
+    if (::flock(lock, LOCK_EX | LOCK_NB) == 0) fs::remove_all(entry.path(), ignored);
+    ::close(lock);
+  }
+}
+
+}  // namespace
+
+std::string shared_memory_of(const Session& session) {
+  constexpr std::string_view kKey = "\nshared_memory = \"";
+  const std::string options = "\n" + session.effective_options();
+  const size_t at = options.find(kKey);
+  if (at == std::string::npos) return "/dev/shm";
+  const size_t begin = at + kKey.size();
+  return options.substr(begin, options.find('"', begin) - begin);
+}
+
+Result<std::unique_ptr<RoutedFiles>> RoutedFiles::make(const std::string& memory) {
+  static std::atomic<uint64_t> made{0};
+  remove_leftovers(memory);
+  const std::string folder =
+      memory + "/" + std::string(kFolderPrefix) + std::to_string(::getpid()) + "-" + std::to_string(made++) + "-XXXXXX";
+  std::string pattern = folder;
+  if (::mkdtemp(pattern.data()) == nullptr) return Status::from_errno(errno, "make", folder);
+  const int lock = ::open((pattern + "/" + std::string(kLockName)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    const int why = errno;
+    if (lock >= 0) ::close(lock);
+    return Status::from_errno(why, "lock", pattern);
+  }
+  return std::unique_ptr<RoutedFiles>(new RoutedFiles(std::move(pattern), lock));
+}
+
+RoutedFiles::~RoutedFiles() {
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+  ::close(lock_);
+}
+
+std::string RoutedFiles::path_of(uint64_t step, const std::string& name) const {
+  return folder_ + "/" + std::to_string(step) + "/" + fs::path(name).relative_path().string();
+}
+
+Result<std::string> RoutedFiles::route(uint64_t step, const std::string& name) {
+  const fs::path path = fs::path(name).relative_path();
+  if (path.empty() || !path.has_filename() || path.filename() == "." || path.filename() == "..") {
+    return Status::invalid_argument("this is no name of a file", name);
+  }
+  if (std::find(path.begin(), path.end(), "..") != path.end()) {
+    return Status::invalid_argument("a file's name leads out of its folder", name);
+  }
+  const auto called = [&name](const File& file) { return file.name == name; };
+  if (loaded_step_ == step) {
+    const auto found = std::find_if(loaded_.begin(), loaded_.end(), called);
+    if (found != loaded_.end()) return found->path;
+    return Status::not_found("this rank has no such file in the checkpoint of step " + std::to_string(step), name);
+  }
+  std::vector<File>& files = routed_[step];
+  const auto found = std::find_if(files.begin(), files.end(), called);
+  if (found != files.end()) return found->path;
+  File file{name, path_of(step, name)};
+  const auto clash = [&file](const File& other) { return other.path == file.path; };
+  if (std::any_of(files.begin(), files.end(), clash)) {
+    return Status::invalid_argument("two names mean the same file", name);
+  }
+  std::error_code failure;
+  fs::create_directories(fs::path(file.path).parent_path(), failure);
+  if (failure) return Status::from_errno(failure.value(), "make the folder of", file.path);
+  files.push_back(file);
+  return file.path;
+}
+
+Status RoutedFiles::checkpoint(Session& session, uint64_t step, Persistence persistence) {
+  std::vector<Mapping> mappings;
+  Protection protection(session);
+  const auto files = routed_.find(step);
+  if (files != routed_.end()) {
+    mappings.reserve(files->second.size());
+    for (const File& file : files->second) {
+      Result<Mapping> mapping = Mapping::of(file.path);
+      if (!mapping.ok()) {
+        VARVE_TRY(protection.add_failure(variable_of(file.name), mapping.status()));
+        continue;
+      }
+      mappings.push_back(std::move(*mapping));
+      const Mapping* const content = &mappings.back();
+      VARVE_TRY(protection.add(
+          variable_of(file.name), [content] { return content->bytes(); },
+          [](uint64_t) { return std::span<std::byte>(); }));
+    }
+  }
+  const Status done = session.checkpoint(step, persistence);
+  // Refused, or a file was not there: the program may call again. Else it is on its way, whatever is said of those
+  // before.
+  if (done.code() == StatusCode::invalid_argument || done.code() == StatusCode::not_found) return done;
+  forget_loaded();
+  std::error_code ignored;
+  fs::remove_all(folder_ + "/" + std::to_string(step), ignored);
+  routed_.erase(step);
+  return done;
+}
+
+void RoutedFiles::forget_loaded() {
+  std::error_code ignored;
+  if (loaded_step_) fs::remove_all(folder_ + "/" + std::to_string(*loaded_step_), ignored);
+  loaded_step_.reset();
+  loaded_.clear();
+}
+
+Status RoutedFiles::load(Session& session, uint64_t step, const std::vector<std::string>& names) {
+  forget_loaded();
+  routed_.erase(step);
+  std::vector<File> files;
+  std::vector<std::unique_ptr<Mapping>> mappings(names.size());
+  Protection protection(session);
+  Status failure;
+  for (const std::string& name : names) {
+    // What fails here is told where ranks agree on it: by the memory that is not there.
+    const Result<std::string> routed = route(step, name);
+    if (!routed.ok()) failure = routed.status();
+    const std::string path = routed.ok() ? *routed : std::string();
+    std::unique_ptr<Mapping>* const mapping = &mappings[files.size()];
+    files.push_back({name, path});
+    VARVE_TRY(protection.add(
+        variable_of(name), [] { return std::span<const std::byte>(); },
+        [mapping, path, &failure](uint64_t bytes) -> std::span<std::byte> {
+          mapping->reset();
+          if (path.empty()) return {};
+          Result<Mapping> made = Mapping::make(path, bytes);
+          if (!made.ok()) {
+            if (failure.ok()) failure = made.status();
+            return {};
+          }
+          *mapping = std::make_unique<Mapping>(std::move(*made));
+          return (*mapping)->bytes();
+        }));
+  }
+  routed_.erase(step);
+  loaded_step_ = step;  // what is there is removed by the next call, also if this one fails
+  const Status done = session.restart({.exactly = step}).status();
+  VARVE_TRY(failure);
+  VARVE_TRY(done);
+  loaded_ = std::move(files);
+  return {};
+}
+
+Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t rank, const RestartChoice& choice) {
+  VARVE_ASSIGN(const std::vector<RestartPoint> points, session.restart_points());
+  std::vector<uint64_t> tried;
+  Status damaged;
+  for (const RestartPoint& point : points) {
+    if (choice.at_most && point.step > *choice.at_most) continue;
+    if (choice.exactly && point.step != *choice.exactly) continue;
+    if (std::find(tried.begin(), tried.end(), point.step) != tried.end()) continue;
+    tried.push_back(point.step);
+    std::vector<std::string> names;
+    const Result<std::vector<SavedVariable>> variables = session.saved_variables(point.step);
+    if (!variables.ok() && variables.status().code() != StatusCode::corrupt) return variables.status();
+    if (variables.ok()) {
+      for (const SavedVariable& variable : *variables) {
+        const auto own = [rank](const SavedVariable::Part& part) { return part.rank == rank; };
+        if (variable.name.starts_with(kVariablePrefix) &&
+            std::any_of(variable.parts.begin(), variable.parts.end(), own)) {
+          names.push_back(variable.name.substr(kVariablePrefix.size()));
+        }
+      }
+    }
+    const Status done = variables.ok() ? load(session, point.step, names) : variables.status();
+    if (done.ok()) return std::optional(point.step);
+    if (done.code() != StatusCode::corrupt) return done;
+    damaged = done;
+  }
+  VARVE_TRY(damaged);
+  // There is none: the session says what that means.
+  forget_loaded();
+  return session.restart(choice);
+}
+
+}  // namespace varve::c_binding

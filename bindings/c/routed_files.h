@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "varve/session.h"
+
+namespace varve::c_binding {
+
+/// The folder of a memory file system that a session uses, as its options in effect say it.
+std::string shared_memory_of(const Session& session);
+
+/// Files of a running program that belong to checkpoints: they are written into a folder in memory, and are variables
+/// "file:NAME" of their checkpoints. One thread.
+class RoutedFiles {
+ public:
+  struct File {
+    std::string name, path;
+  };
+
+  /// Makes a folder of its own in `memory`, and removes what processes that were killed left there.
+  static Result<std::unique_ptr<RoutedFiles>> make(const std::string& memory);
+  RoutedFiles(const RoutedFiles&) = delete;
+  RoutedFiles& operator=(const RoutedFiles&) = delete;
+  /// Removes the folder.
+  ~RoutedFiles();
+
+  /// Where a file of the checkpoint of `step` is, after a restart from that; else where it is to be written.
+  Result<std::string> route(uint64_t step, const std::string& name);
+  /// Session::checkpoint() with the files that were routed for `step`, which are removed when it has its snapshot.
+  /// not_found: one was never written; nothing was saved then, and on no rank.
+  Status checkpoint(Session& session, uint64_t step, Persistence persistence);
+  /// Session::restart(), with the files that `rank` has in the checkpoint.
+  Result<std::optional<uint64_t>> restart(Session& session, uint32_t rank, const RestartChoice& choice);
+  /// What the last restart laid out, by name.
+  const std::vector<File>& loaded() const { return loaded_; }
+
+ private:
+  RoutedFiles(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+  std::string path_of(uint64_t step, const std::string& name) const;
+  void forget_loaded();
+  /// Loads one checkpoint and the files `names` of it.
+  Status load(Session& session, uint64_t step, const std::vector<std::string>& names);
+
+  const std::string folder_;
+  const int lock_;                                ///< a file in the folder that is locked as long as this process lives
+  std::map<uint64_t, std::vector<File>> routed_;  ///< by step
+  std::optional<uint64_t> loaded_step_;
+  std::vector<File> loaded_;
+};
+
+}  // namespace varve::c_binding

@@ -1,0 +1,639 @@
+// SCR's functions over the C interface of Varve. All datasets are steps of one job, counted from 1; what the program
+// calls one is its variable "name", and its files are routed files.
+#include "scr.h"
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "settings.h"
+#include "varve/varve_mpi.h"
+
+namespace varve::peers {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kLibrary = "SCR";
+constexpr const char* kName = "name";  ///< the variable that holds what the program calls a dataset
+
+bool fail(const std::string& what) {
+  tell(kLibrary, what);
+  return false;
+}
+
+/// Settings that SCR_Config() makes, and then those of a run.
+Settings& settings() {
+  static Settings all{std::string(kLibrary), "SCR_"};
+  return all;
+}
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// A place as levels are written.
+std::string escaped(std::string path) {
+  for (const auto& [from, to] : {std::pair<char, const char*>{'%', "%25"}, {' ', "%20"}, {';', "%3B"}}) {
+    for (size_t at = 0; (at = path.find(from, at)) != std::string::npos; at += 3) path.replace(at, 1, to);
+  }
+  return path;
+}
+
+class Client {
+ public:
+  Client() = default;
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() {
+    varve_close(session_);
+    if (ranks_ != MPI_COMM_NULL) MPI_Comm_free(&ranks_);
+  }
+
+  bool open() {
+    MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
+    MPI_Comm_rank(ranks_, &rank_);
+    read_settings();
+    const std::string levels = levels_of();
+    const std::string job = settings().text("SCR_JOB_NAME", "scr");
+    varve_options options;
+    varve_options_init(&options);
+    options.job = job.c_str();
+    options.levels = levels.c_str();
+    options.variables_may_change = VARVE_YES;
+    options.stop_on_signals = VARVE_NO;
+    if (varve_open_mpi(ranks_, &options, &session_) != VARVE_OK) return fail(varve_error_message(nullptr));
+    if (settings().flag("SCR_FETCH", true)) find_candidates();
+    return list_points(next_);
+  }
+
+  bool finish() { return in_no_phase() && done(varve_finish(session_, 1e9)); }
+
+  bool have_restart(bool& have, char* name) {
+    if (!in_no_phase()) return false;
+    // What cannot be read is passed over.
+    while (!candidates_.empty() && !load_name(candidates_.front())) candidates_.erase(candidates_.begin());
+    have = !candidates_.empty();
+    if (have && name != nullptr) copy(loaded_name_, name);
+    return true;
+  }
+
+  bool start_restart(char* name) {
+    bool have = false;
+    if (!have_restart(have, nullptr)) return false;
+    if (!have) return fail("there is no checkpoint to restart from");
+    if (name != nullptr) copy(loaded_name_, name);
+    phase_ = Phase::restart;
+    return load(candidates_.front(), true);
+  }
+
+  bool complete_restart(bool valid) {
+    if (phase_ != Phase::restart) return fail("no restart has been started");
+    phase_ = Phase::none;
+    if (on_all(valid)) {
+      // The next dataset comes after it.
+      return true;
+    }
+    candidates_.erase(candidates_.begin());
+    return false;
+  }
+
+  bool need_checkpoint(bool& need) {
+    const auto interval = static_cast<uint64_t>(std::max(0.0, settings().number("SCR_CHECKPOINT_INTERVAL", 0)));
+    const double seconds = settings().number("SCR_CHECKPOINT_SECONDS", 0);
+    const double overhead = settings().number("SCR_CHECKPOINT_OVERHEAD", 0);
+    ++asked_;
+    need = interval == 0 && seconds <= 0 && overhead <= 0;  // where nothing is said, always
+    if (interval > 0 && asked_ % interval == 0) need = true;
+    if (seconds > 0 && seconds_since(last_checkpoint_) >= seconds) need = true;
+    if (overhead > 0 && spent_seconds_ * 100 <= overhead * seconds_since(begin_)) need = true;
+    if (exit_is_wanted()) need = true;
+    return from_first(need);
+  }
+
+  bool start_output(const char* name, int flags) {
+    if (!in_no_phase()) return false;
+    step_ = next_;
+    name_ = name != nullptr ? name : "scr.dataset." + std::to_string(step_);
+    if (name_.size() >= SCR_MAX_FILENAME) return fail("a name is too long: " + name_);
+    flags_ = flags;
+    files_.clear();
+    phase_ = Phase::output;
+    started_ = Clock::now();
+    MPI_Barrier(ranks_);
+    return true;
+  }
+
+  bool complete_output(bool valid) {
+    if (phase_ != Phase::output) return fail("no output has been started");
+    phase_ = Phase::none;
+    if (!on_all(valid)) {
+      next_ = step_ + 1;  // what was routed for this one is of no use
+      return fail("a rank has not written all of its files: " + name_);
+    }
+    const bool kept = (flags_ & SCR_FLAG_OUTPUT) == 0 || on_all(write_plain_files());
+    bool made = true;
+    if ((flags_ & SCR_FLAG_CHECKPOINT) != 0 || flags_ == SCR_FLAG_NONE) {
+      made = done(varve_protect_callbacks(session_, kName, save_name, load_name_back, this));
+      made = made && done(varve_checkpoint(session_, step_, asynchronous() ? VARVE_LATER : VARVE_NOW));
+      varve_unprotect(session_, kName);
+      last_checkpoint_ = Clock::now();
+      candidates_.insert(candidates_.begin(), step_);
+    }
+    spent_seconds_ += seconds_since(started_);
+    next_ = step_ + 1;
+    return kept && made;
+  }
+
+  bool route(const char* name, char* file) {
+    if (name == nullptr || file == nullptr) return fail("SCR_Route_file() needs a name and a place for the file");
+    if (phase_ == Phase::none) {
+      if (std::strlen(name) >= SCR_MAX_FILENAME) return fail("a name is too long: " + std::string(name));
+      std::strcpy(file, name);
+      return true;
+    }
+    const std::string path = plain_path(name);
+    if (phase_ == Phase::output) {
+      if (!done(varve_route_file(session_, step_, path.c_str(), file, SCR_MAX_FILENAME))) return false;
+      const auto same = [&path](const Routed& routed) { return routed.name == path; };
+      if (std::none_of(files_.begin(), files_.end(), same)) files_.push_back({path, file});
+      return true;
+    }
+    // Of older programs: the name without its folder.
+    std::string found;
+    for (uint64_t i = 0; i < varve_file_count(session_); ++i) {
+      const std::string one = varve_file_name(session_, i);
+      if (one == path) found = one;
+      if (found.empty() && fs::path(one).filename() == fs::path(path).filename()) found = one;
+    }
+    if (found.empty()) return false;  // it is not there: the program asks, and is told
+    return done(varve_route_file(session_, candidates_.front(), found.c_str(), file, SCR_MAX_FILENAME));
+  }
+
+  bool set_current(const char* name) {
+    if (!in_no_phase() || name == nullptr) return false;
+    const std::optional<uint64_t> step = step_called(name);
+    if (!step) return fail("there is no checkpoint called " + std::string(name));
+    std::erase_if(candidates_, [&](uint64_t one) { return one != *step; });
+    candidates_.assign(1, *step);
+    for (const uint64_t one : points_) {
+      if (one < *step) candidates_.push_back(one);
+    }
+    return true;
+  }
+
+  bool forget(const char* name) {
+    if (!in_no_phase() || name == nullptr) return false;
+    const std::optional<uint64_t> step = step_called(name);
+    if (!step) return fail("there is no checkpoint called " + std::string(name));
+    std::erase(candidates_, *step);
+    std::erase(points_, *step);
+    if (rank_ == 0) {
+      tell(kLibrary, std::string(name) + " is not restarted from any more; `varve drop " +
+                         settings().text("SCR_JOB_NAME", "scr") + "@" + std::to_string(*step) +
+                         "` frees what it takes in the store");
+    }
+    return true;
+  }
+
+  bool should_exit(bool& flag) {
+    flag = exit_is_wanted();
+    return from_first(flag);
+  }
+
+ private:
+  enum class Phase { none, output, restart };
+  struct Routed {
+    std::string name, path;
+  };
+
+  static std::string prefix() {
+    std::error_code ignored;
+    return settings().text("SCR_PREFIX", fs::current_path(ignored).string());
+  }
+  static bool asynchronous() { return settings().flag("SCR_FLUSH_ASYNC", true); }
+
+  bool in_no_phase() const { return phase_ == Phase::none || fail("a restart or an output has been started already"); }
+  bool done(int code) const { return code == VARVE_OK || fail(varve_error_message(session_)); }
+  bool on_all(bool here) const {
+    int mine = here ? 1 : 0, all = 0;
+    return MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks_) == MPI_SUCCESS && all == 1;
+  }
+  bool from_first(bool& flag) const {
+    int value = flag ? 1 : 0;
+    const bool good = MPI_Bcast(&value, 1, MPI_INT, 0, ranks_) == MPI_SUCCESS;
+    flag = value == 1;
+    return good;
+  }
+  static void copy(const std::string& name, char* into) { std::snprintf(into, SCR_MAX_FILENAME, "%s", name.c_str()); }
+
+  void read_settings() const {
+    const std::string file = settings().text("SCR_CONF_FILE", prefix() + "/.scrconf");
+    if (!settings().read(file) && std::getenv("SCR_CONF_FILE") != nullptr)
+      fail("cannot read the configuration " + file);
+    if (rank_ != 0) return;
+    settings().tell_of_others(
+        {"SCR_PREFIX", "SCR_CACHE_BASE", "SCR_CACHE_SIZE", "SCR_COPY_TYPE", "SCR_SET_SIZE", "SCR_FLUSH",
+         "SCR_FLUSH_ASYNC", "SCR_FETCH", "SCR_CURRENT", "SCR_CHECKPOINT_INTERVAL", "SCR_CHECKPOINT_SECONDS",
+         "SCR_CHECKPOINT_OVERHEAD", "SCR_HALT_SECONDS", "SCR_HALT_ENABLED", "SCR_JOB_NAME", "SCR_CONF_FILE"},
+        {{"SCR_CACHE_BYPASS", "files are always written into memory first"},
+         {"SCR_DEBUG", "errors are always told"},
+         {"SCR_CRC_ON_FLUSH", "all bytes are always checked"},
+         {"SCR_CRC_ON_COPY", "all bytes are always checked"},
+         {"SCR_CRC_ON_DELETE", "all bytes are always checked"},
+         {"SCR_FLUSH_WIDTH", "a thread of each group of ranks writes"},
+         {"SCR_FETCH_WIDTH", "a thread of each group of ranks reads"},
+         {"SCR_MPI_BUF_SIZE", "Varve chooses its buffers"},
+         {"SCR_FILE_BUF_SIZE", "Varve chooses its buffers"},
+         {"SCR_DISTRIBUTE", "nodes get what they lack when a session begins"},
+         {"SCR_GROUP", "a failure group is a node"}});
+    for (const auto& line : settings().lines()) {
+      if (line.front().first == "GROUPS") fail("GROUPS are left out: a failure group is a node");
+    }
+  }
+
+  /// The node's cache, its redundancy, and the prefix.
+  std::string levels_of() const {
+    std::string base = settings().text("SCR_CACHE_BASE", "/tmp"), type = settings().text("SCR_COPY_TYPE", "XOR");
+    std::string set_size = settings().text("SCR_SET_SIZE", "8"), keep = settings().text("SCR_CACHE_SIZE", "1");
+    for (const auto& line : settings().lines()) {
+      const auto value = [&line](std::string_view key, std::string& into) {
+        for (const auto& [one, text] : line) {
+          if (one == key) into = text;
+        }
+      };
+      if (line.front().first == "STORE" && line.front().second == base) value("COUNT", keep);
+      if (line.front().first == "CKPT" && type == "FILE" && (line.front().second == "0" || line.size() < 2)) {
+        value("STORE", base);
+        value("TYPE", type);
+        value("SET_SIZE", set_size);
+      } else if (line.front().first == "CKPT" && rank_ == 0) {
+        fail("of the CKPT lines, only the one of number 0 counts, with SCR_COPY_TYPE=FILE: CKPT=" +
+             line.front().second);
+      }
+    }
+    const int nodes = count_nodes();
+    std::string levels = "memory; local:" + escaped(base + "/varve-scr-" + std::to_string(::getuid()));
+    std::error_code ignored;
+    fs::create_directories(base, ignored);
+    fs::create_directories(prefix(), ignored);
+    if (const std::string redundancy = redundancy_of(type, std::atoi(set_size.c_str()), nodes); !redundancy.empty()) {
+      levels += " keep=" + std::to_string(std::max(1, std::atoi(keep.c_str()))) + "; " + redundancy;
+    } else {
+      levels += " keep=" + std::to_string(std::max(1, std::atoi(keep.c_str())));
+    }
+    const int flush = static_cast<int>(settings().number("SCR_FLUSH", 10));
+    if (flush > 0) levels += "; dir:" + escaped(prefix() + "/varve") + " every=" + std::to_string(flush);
+    return levels;
+  }
+
+  /// How SCR's redundancy is called here, as far as there are nodes for it.
+  std::string redundancy_of(const std::string& type, int set_size, int nodes) const {
+    if (type == "SINGLE" || nodes < 2) return "";
+    int threads = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&threads);
+    if (threads != MPI_THREAD_MULTIPLE) {
+      if (rank_ == 0) fail("nodes do not protect each other: that takes MPI_Init_thread() with MPI_THREAD_MULTIPLE");
+      return "";
+    }
+    if (type == "PARTNER" || nodes == 2) return "partner";
+    const int group = std::clamp(set_size, 3, nodes);
+    if (type == "RS") return "rs:" + std::to_string(std::max(1, group - 2)) + "+" + std::to_string(group > 2 ? 2 : 1);
+    return "xor:" + std::to_string(group);
+  }
+
+  /// On how many nodes the ranks are, as Varve counts them.
+  int count_nodes() const {
+    char name[MPI_MAX_PROCESSOR_NAME + 1] = {};
+    int length = 0, ranks = 1;
+    MPI_Get_processor_name(name, &length);
+    if (const char* said = std::getenv("VARVE_NODE"); said != nullptr) std::snprintf(name, sizeof name, "%s", said);
+    MPI_Comm_size(ranks_, &ranks);
+    std::vector<char> all(sizeof name * static_cast<size_t>(ranks));
+    MPI_Allgather(name, sizeof name, MPI_CHAR, all.data(), sizeof name, MPI_CHAR, ranks_);
+    std::set<std::string> different;
+    for (int rank = 0; rank < ranks; ++rank) different.insert(all.data() + sizeof name * static_cast<size_t>(rank));
+    return static_cast<int>(different.size());
+  }
+
+  /// The steps that there are, newest first, and the one after all of them.
+  bool list_points(uint64_t& next) {
+    points_.clear();
+    next = 1;
+    uint64_t count = 0;
+    if (!done(varve_list_restart_points(session_, &count))) return false;
+    for (uint64_t i = 0; i < count; ++i) {
+      varve_restart_point point;
+      varve_restart_point_init(&point);
+      if (!done(varve_restart_point_at(session_, i, &point))) return false;
+      points_.push_back(point.step);
+      next = std::max(next, point.step + 1);
+    }
+    std::sort(points_.begin(), points_.end(), std::greater<>());
+    points_.erase(std::unique(points_.begin(), points_.end()), points_.end());
+    return true;
+  }
+
+  void find_candidates() {
+    uint64_t next = 1;
+    if (!list_points(next)) return;
+    candidates_ = points_;
+    const std::string current = settings().text("SCR_CURRENT");
+    if (!current.empty()) set_current(current.c_str());
+  }
+
+  static int save_name(void* context, varve_bytes* to) {
+    const auto* const client = static_cast<const Client*>(context);
+    return varve_append(to, client->name_.data(), client->name_.size());
+  }
+  static int load_name_back(void* context, const void* data, size_t bytes) {
+    static_cast<Client*>(context)->loaded_name_.assign(static_cast<const char*>(data), bytes);
+    return VARVE_OK;
+  }
+
+  /// Loads what the program called a step, with its files or without.
+  bool load(uint64_t step, bool with_files) {
+    varve_restart_choice choice;
+    varve_restart_choice_init(&choice);
+    choice.has_exactly = 1;
+    choice.exactly = step;
+    int restarted = 0;
+    bool good = done(varve_protect_callbacks(session_, kName, save_name, load_name_back, this));
+    good = good && done(with_files ? varve_restart_with_files(session_, &choice, &step, &restarted)
+                                   : varve_restart_from(session_, &choice, &step, &restarted));
+    varve_unprotect(session_, kName);
+    if (good && restarted != 0) next_ = std::max(next_, step + 1);
+    return on_all(good && restarted != 0);
+  }
+  bool load_name(uint64_t step) {
+    if (named_ == step) return true;
+    named_.reset();
+    if (!load(step, false)) return false;
+    named_ = step;
+    return true;
+  }
+  std::optional<uint64_t> step_called(const std::string& name) {
+    uint64_t next = 1;
+    if (!list_points(next)) return std::nullopt;
+    for (const uint64_t step : points_) {
+      if (load_name(step) && loaded_name_ == name) return step;
+    }
+    return std::nullopt;
+  }
+
+  /// Where a file belongs, as one below the prefix or from the root.
+  static std::string plain_path(const std::string& name) {
+    fs::path path = name;
+    if (path.is_relative()) return path.lexically_normal().string();
+    const fs::path inside = path.lexically_normal().lexically_relative(fs::path(prefix()).lexically_normal());
+    return !inside.empty() && *inside.begin() != ".." ? inside.string() : path.lexically_normal().string();
+  }
+  bool write_plain_files() const {
+    bool good = true;
+    for (const Routed& file : files_) {
+      const fs::path target = fs::path(prefix()) / file.name, part = target.string() + ".varve-part";
+      std::error_code failure;
+      fs::create_directories(target.parent_path(), failure);
+      fs::copy_file(file.path, part, fs::copy_options::overwrite_existing, failure);
+      if (!failure) fs::rename(part, target, failure);
+      if (failure) good = fail("cannot write " + target.string() + ": " + failure.message());
+    }
+    return good;
+  }
+
+  bool exit_is_wanted() const {
+    std::error_code ignored;
+    if (fs::exists(fs::path(prefix()) / ".scr" / "halt", ignored)) return true;
+    const double margin = settings().number("SCR_HALT_SECONDS", 0);
+    if (margin <= 0) return false;
+    for (const char* name : {"SCR_END_TIME", "SLURM_JOB_END_TIME"}) {
+      const char* end = std::getenv(name);
+      if (end == nullptr) continue;
+      const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+      return std::strtod(end, nullptr) - now < margin;
+    }
+    return false;
+  }
+
+  MPI_Comm ranks_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  varve_session* session_ = nullptr;
+  Phase phase_ = Phase::none;
+  std::vector<uint64_t> points_;      ///< steps that there are
+  std::vector<uint64_t> candidates_;  ///< those to restart from, the best first
+  std::string loaded_name_;
+  std::optional<uint64_t> named_;  ///< the step that loaded_name_ is of
+  uint64_t next_ = 1;              ///< step of the next dataset
+
+  uint64_t step_ = 0;
+  std::string name_;
+  int flags_ = SCR_FLAG_NONE;
+  std::vector<Routed> files_;
+
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point started_ = begin_, last_checkpoint_ = begin_;
+  double spent_seconds_ = 0;
+  uint64_t asked_ = 0;
+};
+
+std::unique_ptr<Client> client;
+
+template <class Call>
+int with_client(Call call) {
+  if (client == nullptr) {
+    fail("SCR_Init() has not been called");
+    return SCR_FAILURE;
+  }
+  try {
+    return call(*client) ? SCR_SUCCESS : SCR_FAILURE;
+  } catch (const std::exception& exception) {
+    fail(exception.what());
+    return SCR_FAILURE;
+  }
+}
+
+/// A call that gives a flag.
+template <class Call>
+int with_flag(int* flag, Call call) {
+  return with_client([&](Client& of) {
+    bool value = false;
+    const bool good = call(of, value);
+    if (flag != nullptr) *flag = value ? 1 : 0;
+    return good && flag != nullptr;
+  });
+}
+
+/// Fortran's text, which blanks fill up.
+std::string text_of(const char* text, size_t length) {
+  while (length > 0 && text[length - 1] == ' ') --length;
+  return std::string(text, length);
+}
+void to_fortran(const char* text, char* into, size_t length) {
+  const size_t bytes = std::min(std::strlen(text), length);
+  std::memcpy(into, text, bytes);
+  std::memset(into + bytes, ' ', length - bytes);
+}
+
+}  // namespace
+}  // namespace varve::peers
+
+using varve::peers::Client;
+using varve::peers::to_fortran;
+using varve::peers::with_client;
+using varve::peers::with_flag;
+
+extern "C" {
+
+int SCR_Init(void) {
+  if (varve::peers::client != nullptr) return SCR_FAILURE;
+  varve::peers::client = std::make_unique<Client>();
+  const int code = with_client([](Client& made) { return made.open(); });
+  if (code != SCR_SUCCESS) varve::peers::client.reset();
+  return code;
+}
+
+int SCR_Finalize(void) {
+  const int code = with_client([](Client& of) { return of.finish(); });
+  varve::peers::client.reset();
+  return code;
+}
+
+char* SCR_Get_version(void) {
+  static char version[64];
+  std::snprintf(version, sizeof version, "varve %s", varve_version_text());
+  return version;
+}
+
+int SCR_Should_exit(int* flag) {
+  return with_flag(flag, [](Client& of, bool& value) { return of.should_exit(value); });
+}
+
+const char* SCR_Config(const char* config) {
+  if (config == nullptr) return nullptr;
+  try {
+    varve::peers::Settings& settings = varve::peers::settings();
+    const auto pairs = varve::peers::pairs_of(config);
+    if (pairs.empty()) {
+      if (std::strchr(config, '=') != nullptr) return nullptr;
+      const std::string value = settings.text(config);
+      return value.empty() ? nullptr : strdup(value.c_str());
+    }
+    if (pairs.size() == 1) {
+      settings.set(pairs.front().first, pairs.front().second);
+    } else {
+      settings.add_line(pairs);
+    }
+    return strdup(pairs.back().second.c_str());
+  } catch (const std::exception& exception) {
+    varve::peers::fail(exception.what());
+    return nullptr;
+  }
+}
+
+const char* SCR_Configf(const char* format, ...) {
+  char line[4096];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = std::vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  return length < 0 || static_cast<size_t>(length) >= sizeof line ? nullptr : SCR_Config(line);
+}
+
+int SCR_Route_file(const char* name, char* file) {
+  return with_client([&](Client& of) { return of.route(name, file); });
+}
+
+int SCR_Have_restart(int* flag, char* name) {
+  return with_flag(flag, [name](Client& of, bool& value) { return of.have_restart(value, name); });
+}
+int SCR_Start_restart(char* name) {
+  return with_client([name](Client& of) { return of.start_restart(name); });
+}
+int SCR_Complete_restart(int valid) {
+  return with_client([valid](Client& of) { return of.complete_restart(valid != 0); });
+}
+
+int SCR_Need_checkpoint(int* flag) {
+  return with_flag(flag, [](Client& of, bool& value) { return of.need_checkpoint(value); });
+}
+int SCR_Start_checkpoint(void) { return SCR_Start_output(nullptr, SCR_FLAG_CHECKPOINT); }
+int SCR_Complete_checkpoint(int valid) { return SCR_Complete_output(valid); }
+int SCR_Start_output(const char* name, int flags) {
+  return with_client([&](Client& of) { return of.start_output(name, flags); });
+}
+int SCR_Complete_output(int valid) {
+  return with_client([valid](Client& of) { return of.complete_output(valid != 0); });
+}
+
+int SCR_Current(const char* name) {
+  return with_client([name](Client& of) { return of.set_current(name); });
+}
+int SCR_Drop(const char* name) {
+  return with_client([name](Client& of) { return of.forget(name); });
+}
+int SCR_Delete(const char* name) {
+  return with_client([name](Client& of) { return of.forget(name); });
+}
+
+// For Fortran, as its compilers on Unix call: by address, with the lengths of texts at the end.
+void scr_init_(int* ierror) { *ierror = SCR_Init(); }
+void scr_finalize_(int* ierror) { *ierror = SCR_Finalize(); }
+void scr_should_exit_(int* flag, int* ierror) { *ierror = SCR_Should_exit(flag); }
+void scr_need_checkpoint_(int* flag, int* ierror) { *ierror = SCR_Need_checkpoint(flag); }
+void scr_start_checkpoint_(int* ierror) { *ierror = SCR_Start_checkpoint(); }
+void scr_complete_checkpoint_(const int* valid, int* ierror) { *ierror = SCR_Complete_checkpoint(*valid); }
+void scr_complete_output_(const int* valid, int* ierror) { *ierror = SCR_Complete_output(*valid); }
+void scr_complete_restart_(const int* valid, int* ierror) { *ierror = SCR_Complete_restart(*valid); }
+void scr_start_output_(const char* name, const int* flags, int* ierror, size_t length) {
+  *ierror = SCR_Start_output(varve::peers::text_of(name, length).c_str(), *flags);
+}
+void scr_have_restart_(int* flag, char* name, int* ierror, size_t length) {
+  char found[SCR_MAX_FILENAME] = "";
+  *ierror = SCR_Have_restart(flag, found);
+  to_fortran(found, name, length);
+}
+void scr_start_restart_(char* name, int* ierror, size_t length) {
+  char found[SCR_MAX_FILENAME] = "";
+  *ierror = SCR_Start_restart(found);
+  to_fortran(found, name, length);
+}
+void scr_route_file_(const char* name, char* file, int* ierror, size_t name_length, size_t file_length) {
+  char found[SCR_MAX_FILENAME] = "";
+  *ierror = SCR_Route_file(varve::peers::text_of(name, name_length).c_str(), found);
+  if (*ierror == SCR_SUCCESS && std::strlen(found) > file_length) *ierror = SCR_FAILURE;
+  to_fortran(found, file, file_length);
+}
+void scr_current_(const char* name, int* ierror, size_t length) {
+  *ierror = SCR_Current(varve::peers::text_of(name, length).c_str());
+}
+void scr_drop_(const char* name, int* ierror, size_t length) {
+  *ierror = SCR_Drop(varve::peers::text_of(name, length).c_str());
+}
+void scr_delete_(const char* name, int* ierror, size_t length) {
+  *ierror = SCR_Delete(varve::peers::text_of(name, length).c_str());
+}
+void scr_get_version_(char* version, int* ierror, size_t length) {
+  to_fortran(SCR_Get_version(), version, length);
+  *ierror = SCR_SUCCESS;
+}
+void scr_config_(const char* config, char* value, int* ierror, size_t config_length, size_t value_length) {
+  const char* const found = SCR_Config(varve::peers::text_of(config, config_length).c_str());
+  to_fortran(found != nullptr ? found : "", value, value_length);
+  *ierror = found != nullptr ? SCR_SUCCESS : SCR_FAILURE;
+  std::free(const_cast<char*>(found));
+}
+
+}  // extern "C"

@@ -1,0 +1,167 @@
+/* SCR's functions, as its programs call them: `scr_test TOLD run|once`. "run" computes some steps and goes on where an
+ * earlier run has ended, however it has; "once" tries each function. The settings are those of the environment. */
+#include "scr.h"
+
+#include "calls.h"
+
+enum { kSteps = 6 };
+
+static int write_one(const char* name, int step) {
+  char path[SCR_MAX_FILENAME];
+  if (CALL(SCR_Route_file(name, path)) != SCR_SUCCESS) return 0;
+  FILE* file = fopen(path, "w");
+  if (file == NULL) return 0;
+  for (int i = 0; i < 2000; ++i) fprintf(file, "rank %d step %d line %d\n", rank_, step, i);
+  return fclose(file) == 0;
+}
+
+static int is_whole(const char* name, int step) {
+  char path[SCR_MAX_FILENAME], line[99], wanted[99];
+  if (CALL(SCR_Route_file(name, path)) != SCR_SUCCESS) return 0;
+  FILE* file = fopen(path, "r");
+  if (file == NULL) return 0;
+  int good = 1;
+  for (int i = 0; good && i < 2000; ++i) {
+    snprintf(wanted, sizeof wanted, "rank %d step %d line %d\n", rank_, step, i);
+    good = fgets(line, sizeof line, file) != NULL && strcmp(line, wanted) == 0;
+  }
+  good = good && fgets(line, sizeof line, file) == NULL;
+  fclose(file);
+  return good;
+}
+
+static void name_file(char* into, int step) { sprintf(into, "ckpt.%d/rank.%d", step, rank_); }
+
+static int checkpoint(int step, int flags) {
+  char dataset[99], name[99];
+  sprintf(dataset, "ckpt.%d", step);
+  name_file(name, step);
+  CHECK_CALL(SCR_Start_output(dataset, flags));
+  const int valid = write_one(name, step);
+  return CALL(SCR_Complete_output(valid));
+}
+
+/* The step of the checkpoint that was read; 0: there is none. */
+static int restart(int first_fails) {
+  int have = 0;
+  char dataset[SCR_MAX_FILENAME], again[SCR_MAX_FILENAME], name[99];
+  while (1) {
+    CHECK_CALL(SCR_Have_restart(&have, dataset));
+    if (!have) return 0;
+    CHECK_CALL(SCR_Start_restart(again));
+    CHECK(strcmp(dataset, again) == 0);
+    int step = 0;
+    CHECK(sscanf(dataset, "ckpt.%d", &step) == 1);
+    name_file(name, step);
+    const int valid = is_whole(name, step) && !(first_fails && rank_ == rank_count_ - 1);
+    CHECK(valid || first_fails);
+    if (CALL(SCR_Complete_restart(valid)) == SCR_SUCCESS) return step;
+    first_fails = 0;
+  }
+}
+
+static void run(const char* told) {
+  const int kept = told_before(told);
+  CHECK_CALL(SCR_Init());
+  int step = restart(0);
+  CHECK(step >= kept);
+  while (step < kSteps) {
+    int need = 0, stop = 0;
+    ++step;
+    CHECK_CALL(SCR_Need_checkpoint(&need));
+    if (need) {
+      CHECK(checkpoint(step, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
+      tell_next(told, step);
+    }
+    CHECK_CALL(SCR_Should_exit(&stop));
+    CHECK(!stop);
+  }
+  CHECK_CALL(SCR_Finalize());
+  if (rank_ == 0) printf("calls %d\n", calls_made);
+}
+
+static void once(void) {
+  int flag = 0;
+  char path[SCR_MAX_FILENAME];
+  CHECK(SCR_Start_checkpoint() == SCR_FAILURE);
+  CHECK(SCR_Get_version() != NULL && strstr(SCR_Get_version(), "varve") != NULL);
+  char* value = (char*)SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", 2);
+  CHECK(value != NULL && strcmp(value, "2") == 0);
+  free(value);
+  value = (char*)SCR_Config("SCR_CHECKPOINT_INTERVAL");
+  CHECK(value != NULL && strcmp(value, "2") == 0);
+  free(value);
+  CHECK(SCR_Config("SCR_NOT_SAID") == NULL);
+  CHECK_CALL(SCR_Init());
+  CHECK(SCR_Init() == SCR_FAILURE);
+  CHECK_CALL(SCR_Have_restart(&flag, NULL));
+  CHECK(!flag && SCR_Start_restart(NULL) == SCR_FAILURE);
+  CHECK_CALL(SCR_Need_checkpoint(&flag));
+  CHECK(!flag);
+  CHECK_CALL(SCR_Need_checkpoint(&flag));
+  CHECK(flag);
+  CHECK_CALL(SCR_Route_file("as/it/is", path));
+  CHECK(strcmp(path, "as/it/is") == 0);
+  CHECK(SCR_Complete_output(1) == SCR_FAILURE);
+  CHECK(checkpoint(1, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
+  CHECK(checkpoint(2, SCR_FLAG_CHECKPOINT | SCR_FLAG_OUTPUT) == SCR_SUCCESS);
+  /* A rank that has not written all. */
+  CHECK_CALL(SCR_Start_output("ckpt.3", SCR_FLAG_CHECKPOINT));
+  CHECK(SCR_Start_output("ckpt.4", SCR_FLAG_CHECKPOINT) == SCR_FAILURE);
+  CHECK(CALL(SCR_Complete_output(rank_ != 0)) == SCR_FAILURE);
+  /* A dataset without a name, and an output alone, which is no checkpoint. */
+  CHECK_CALL(SCR_Start_output("plots", SCR_FLAG_OUTPUT));
+  char name[99];
+  sprintf(name, "plots/picture.%d", rank_);
+  CHECK(write_one(name, 9));
+  CHECK_CALL(SCR_Complete_output(1));
+  CHECK(checkpoint(4, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
+  CHECK_CALL(SCR_Finalize());
+  CHECK_CALL(SCR_Init());
+  CHECK(restart(0) == 4);
+  CHECK_CALL(SCR_Finalize());
+  CHECK_CALL(SCR_Init());
+  CHECK(restart(1) == 2); /* 4 is not good on one rank */
+  CHECK_CALL(SCR_Current("ckpt.1"));
+  CHECK(restart(0) == 1);
+  CHECK(SCR_Current("not there") == SCR_FAILURE);
+  CHECK_CALL(SCR_Current("ckpt.4"));
+  CHECK_CALL(SCR_Drop("ckpt.4"));
+  CHECK(restart(0) == 2);
+  /* The path that the file has in the prefix, and its name alone. */
+  CHECK_CALL(SCR_Start_restart(NULL));
+  sprintf(name, "rank.%d", rank_);
+  CHECK(is_whole(name, 2));
+  CHECK(SCR_Route_file("no.such.file", path) == SCR_FAILURE);
+  CHECK_CALL(SCR_Complete_restart(1));
+  CHECK_CALL(SCR_Start_checkpoint());
+  CHECK(write_one("unnamed", 5));
+  CHECK_CALL(SCR_Complete_checkpoint(1));
+  CHECK_CALL(SCR_Have_restart(&flag, path));
+  CHECK(flag && strstr(path, "scr.dataset.") == path);
+  CHECK_CALL(SCR_Finalize());
+  CHECK(SCR_Finalize() == SCR_FAILURE);
+  /* What is output lies in the prefix. */
+  const char* const prefix = getenv("SCR_PREFIX");
+  CHECK(prefix != NULL);
+  snprintf(path, sizeof path, "%s/plots/picture.%d", prefix, rank_);
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  fclose(file);
+  snprintf(path, sizeof path, "%s/ckpt.2/rank.%d", prefix, rank_);
+  file = fopen(path, "r");
+  CHECK(file != NULL);
+  fclose(file);
+}
+
+int main(int argc, char** argv) {
+  begin_test(&argc, &argv);
+  CHECK(argc == 3);
+  if (strcmp(argv[2], "once") == 0) {
+    once();
+  } else {
+    run(argv[1]);
+  }
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,134 @@
+"""Programs of VELOC and SCR: each function tried once, and runs that die before any of their calls."""
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+LAUNCHER = os.environ["VARVE_LAUNCHER"].split()
+RUN_SECONDS_MAX = 120
+#: So many of the calls of a run are chosen to die before.
+DEATHS = int(os.environ.get("VARVE_TEST_DEATHS", "6"))
+SEED = int(os.environ.get("VARVE_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+
+
+class Peer(unittest.TestCase):
+    program: str
+
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="varve-peers-"))
+        self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
+        for folder in ("memory", "scratch", "persistent"):
+            (self.work / folder).mkdir()
+
+    def environment(self, **more):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("VARVE_", "SCR_", "VELOC_"))}
+        return {**kept, "VARVE_SHARED_MEMORY": str(self.work / "memory"), **more}
+
+    def arguments(self, what):
+        raise NotImplementedError
+
+    def run_it(self, ranks, what, **more):
+        done = subprocess.run([*LAUNCHER, str(ranks), *self.arguments(what)], check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, cwd=self.work,
+                              env=self.environment(**more))
+        return done.returncode, done.stdout
+
+    def run_well(self, ranks, what, **more):
+        code, out = self.run_it(ranks, what, **more)
+        self.assertEqual(code, 0, out)
+        return out
+
+    def lose(self, *folders):
+        for folder in folders:
+            shutil.rmtree(self.work / folder)
+            (self.work / folder).mkdir()
+
+    def check_once(self):
+        for ranks in (1, 4, 8):
+            with self.subTest(ranks=ranks):
+                self.lose("memory", "scratch", "persistent")
+                self.run_well(ranks, "once")
+
+    def check_deaths(self, losses):
+        """Runs that die go on until one ends; what was told to be kept comes back, whatever is lost in between."""
+        chance = random.Random(SEED)
+        for ranks in (1, 3):
+            self.lose("memory", "scratch", "persistent")
+            (self.work / "told").unlink(missing_ok=True)
+            calls = int(re.search(r"calls (\d+)", self.run_well(ranks, "run"))[1])
+            for _ in range(DEATHS):
+                at, lost = chance.randrange(1, calls + 1), chance.choice(losses)
+                with self.subTest(seed=SEED, ranks=ranks, dies_at=at, lost=lost):
+                    self.lose("memory", "scratch", "persistent")
+                    (self.work / "told").unlink(missing_ok=True)
+                    code, out = self.run_it(ranks, "run", TEST_DIES_AT=str(at))
+                    self.assertNotEqual(code, 0, out)
+                    self.assertNotIn("not so", out)
+                    self.lose(*lost)
+                    self.run_well(ranks, "run")
+
+
+class Veloc(Peer):
+    def arguments(self, what):
+        settings = self.work / "veloc.cfg"
+        settings.write_text(f"scratch = {self.work}/scratch\npersistent = {self.work}/persistent\nmode = async\n")
+        return [os.environ["VARVE_VELOC_TEST"], str(settings), str(self.work / "told"), what]
+
+    def test_each_function_does_what_it_says(self):
+        self.check_once()
+
+    def test_runs_that_die_go_on(self):
+        self.check_deaths([(), ("memory",)])
+
+    def test_runs_go_on_without_the_node_s_own_folder(self):
+        # wait() waits for the node's folder; the newest version may not be farther yet.
+        self.run_well(3, "run")
+        self.lose("memory", "scratch")
+        (self.work / "told").write_text("60")
+        self.run_well(3, "run")
+
+    def test_unknown_keys_are_told_once_by_name(self):
+        self.arguments("run")
+        (self.work / "veloc.cfg").write_text((self.work / "veloc.cfg").read_text() + "chksum = true\nnonsense = 1\n")
+        done = subprocess.run([*LAUNCHER, "2", os.environ["VARVE_VELOC_TEST"], str(self.work / "veloc.cfg"),
+                               str(self.work / "told"), "run"], check=False, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, env=self.environment())
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.stdout.count("nonsense"), 1, done.stdout)
+        self.assertEqual(done.stdout.count("chksum"), 1, done.stdout)
+
+
+class Scr(Peer):
+    def arguments(self, what):
+        return [os.environ["VARVE_SCR_TEST"], str(self.work / "told"), what]
+
+    def environment(self, **more):
+        return super().environment(SCR_PREFIX=str(self.work / "persistent"), SCR_CACHE_BASE=str(self.work / "scratch"),
+                                   **{"SCR_FLUSH_ASYNC": "0", **more})
+
+    def test_each_function_does_what_it_says(self):
+        for ranks in (1, 4, 8):
+            with self.subTest(ranks=ranks):
+                self.lose("memory", "scratch", "persistent")
+                self.run_well(ranks, "once", SCR_CACHE_SIZE="10", SCR_FLUSH="1")
+
+    def test_runs_that_die_go_on(self):
+        self.check_deaths([(), ("memory",)])
+
+    def test_halt_and_intervals_are_obeyed(self):
+        (self.work / "persistent" / ".scr").mkdir()
+        (self.work / "persistent" / ".scr" / "halt").touch()
+        code, out = self.run_it(2, "run")
+        self.assertNotEqual(code, 0)
+        self.assertIn("not so: !stop", out)
+
+
+del Peer
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,626 @@
+// VELOC's functions over the C interface of Varve. Each name of checkpoints is a job of the store, with a session of
+// its own that is opened when the name is first said; a version is a step, the memory of id 7 the variable "7".
+#include "veloc.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "settings.h"
+#include "varve/varve_mpi.h"
+
+namespace varve::peers {
+namespace {
+
+constexpr std::string_view kLibrary = "VELOC";
+constexpr const char* kFile = "file";  ///< what the one file of a rank is called in a checkpoint
+
+struct Region {
+  void* data = nullptr;
+  size_t count = 0, base_bytes = 0;
+  size_t bytes() const { return count * base_bytes; }
+};
+using Regions = std::map<int, Region>;
+
+/// Whether most of some samples look like floating-point numbers of that type.
+template <class Float>
+bool looks_floating(const Region& region) {
+  constexpr size_t kSamplesMax = 512;
+  const auto* const first = static_cast<const unsigned char*>(region.data);
+  const size_t stride = std::max<size_t>(1, region.count / kSamplesMax);
+  size_t samples = 0, likely = 0;
+  for (size_t i = 0; i < region.count; i += stride, ++samples) {
+    Float value;
+    std::memcpy(&value, first + i * sizeof value, sizeof value);
+    const double size = std::fabs(static_cast<double>(value));
+    if (value == 0 || (size > 1e-30 && size < 1e30)) ++likely;
+  }
+  return likely * 10 >= samples * 9;
+}
+
+/// VELOC says bytes alone; the store compresses better what it knows the type of.
+int type_of(const Region& region) {
+  switch (region.base_bytes) {
+    case 2: return VARVE_INT16;
+    case 4: return looks_floating<float>(region) ? VARVE_FLOAT : VARVE_INT32;
+    case 8: return looks_floating<double>(region) ? VARVE_DOUBLE : VARVE_INT64;
+    default: return VARVE_BYTE;
+  }
+}
+
+size_t bytes_of_type(int type) {
+  switch (type) {
+    case VARVE_INT16:
+    case VARVE_UINT16: return 2;
+    case VARVE_INT32:
+    case VARVE_UINT32:
+    case VARVE_FLOAT: return 4;
+    case VARVE_INT64:
+    case VARVE_UINT64:
+    case VARVE_DOUBLE: return 8;
+    default: return 1;
+  }
+}
+
+/// What is saved of a region on this rank.
+struct Saved {
+  int type = VARVE_BYTE;
+  size_t bytes = 0;
+};
+
+/// The checkpoints of one name.
+struct Series {
+  varve_session* session = nullptr;
+  std::optional<uint64_t> newest{};  ///< step of the session's last checkpoint or restart
+};
+
+class Client {
+ public:
+  Client(MPI_Comm ranks, std::optional<unsigned> alone_as) : ranks_(ranks), alone_as_(alone_as) {
+    if (!alone()) MPI_Comm_rank(ranks_, &rank_);
+  }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client() {
+    for (auto& [name, series] : series_) varve_close(series.session);
+  }
+
+  bool configure(const char* file) {
+    if (file == nullptr || !settings_.read(file))
+      return fail(std::string("cannot read the configuration ") + (file == nullptr ? "NULL" : file));
+    scratch_ = settings_.text("scratch");
+    persistent_ = settings_.text("persistent");
+    if (scratch_.empty() || persistent_.empty())
+      return fail(std::string("scratch and persistent are wanted in ") + file);
+    synchronous_ = settings_.text("mode", "async") == "sync";
+    if (rank_ == 0) {
+      settings_.tell_of_others({"scratch", "persistent", "mode", "max_versions", "scratch_versions",
+                                "persistent_interval", "ec_interval", "plain_files", "levels"},
+                               {{"meta", "the store keeps what it needs"},
+                                {"chksum", "all bytes are always checked"},
+                                {"max_parallelism", "Varve chooses its threads"},
+                                {"threaded", "a thread beside the program does the work"},
+                                {"aggregated", "ranks are always laid together"},
+                                {"axl_type", "Varve writes by itself"},
+                                {"failure_domain", "that is the node"},
+                                {"watchdog_interval", "nothing runs beside the program"},
+                                {"log_prefix", "messages go to standard error"}});
+    }
+    return true;
+  }
+
+  Regions& regions(const char* name) { return regions_[name == nullptr ? "" : name]; }
+
+  bool begin_checkpoint(const char* name, int version) {
+    if (!check_idle() || !check_name(name, version)) return false;
+    Series* const series = open(name);
+    if (series == nullptr) return false;
+    phase_ = {Phase::checkpoint, name, static_cast<uint64_t>(version), series, {}, {}};
+    return true;
+  }
+
+  bool choose(int mode, const int* ids, int count) {
+    if (phase_.kind != Phase::checkpoint) return fail("no checkpoint has begun");
+    for (const auto& [id, region] : chosen(mode, ids, count)) phase_.chosen[id] = region;
+    return true;
+  }
+
+  std::optional<std::string> route(const char* original) {
+    if (phase_.kind == Phase::none) {
+      fail("no checkpoint or restart has begun");
+      return std::nullopt;
+    }
+    if (phase_.kind == Phase::checkpoint && original != nullptr) phase_.original = original;
+    char path[VELOC_MAX_NAME];
+    // Whatever it is called, a rank has one file in each checkpoint.
+    if (!done(varve_route_file(phase_.series->session, phase_.version, kFile, path, sizeof path))) return std::nullopt;
+    phase_.file = path;
+    return path;
+  }
+
+  bool end_checkpoint(bool success) {
+    if (phase_.kind != Phase::checkpoint) return fail("no checkpoint has begun");
+    const Current current = std::move(phase_);
+    phase_ = {};
+    if (!on_all(success)) return fail("a rank has no whole checkpoint, so there is none: " + current.name);
+    varve_session* const session = current.series->session;
+    // A version that is there, or one before it, is written over: the run goes back there, with nothing to load.
+    if (!go_before(*current.series, current.version)) return false;
+    bool protects = true;
+    std::vector<std::string> names;
+    for (const auto& [id, region] : current.chosen) {
+      const int type = type_of(region);
+      names.push_back(std::to_string(id));
+      const size_t count = region.bytes() / bytes_of_type(type);
+      protects =
+          done(varve_protect_array(session, names.back().c_str(), type, region.data, count, nullptr)) && protects;
+    }
+    if (!current.file.empty() && settings_.flag("plain_files", false)) protects = keep_plain(current) && protects;
+    const bool all = on_all(protects);
+    const bool made = all && done(varve_checkpoint(session, current.version, synchronous_ ? VARVE_NOW : VARVE_LATER));
+    for (const std::string& name : names) varve_unprotect(session, name.c_str());
+    if (all) current.series->newest = current.version;
+    return made;
+  }
+
+  bool wait() {
+    bool good = true;
+    for (auto& [name, series] : series_) good = done(varve_wait(series.session)) && good;
+    return good;
+  }
+
+  bool finished() {
+    for (auto& [name, series] : series_) {
+      varve_state state;
+      varve_state_init(&state);
+      if (varve_progress(series.session, &state) != VARVE_OK) return true;
+      if (state.has_snapshot != 0 && (state.has_persistent == 0 || state.newest_persistent < state.newest_snapshot))
+        return false;
+    }
+    return true;
+  }
+
+  std::optional<int> newest(const char* name, int at_most) {
+    if (!check_name(name, std::max(at_most, 0))) return std::nullopt;
+    Series* const series = open(name);
+    uint64_t count = 0;
+    if (series != nullptr) settle(*series);
+    if (series == nullptr || !done(varve_list_restart_points(series->session, &count))) return std::nullopt;
+    std::optional<int> found;
+    for (uint64_t i = 0; i < count; ++i) {
+      varve_restart_point point;
+      varve_restart_point_init(&point);
+      if (varve_restart_point_at(series->session, i, &point) != VARVE_OK || point.step > INT32_MAX) continue;
+      const int version = static_cast<int>(point.step);
+      if ((at_most <= 0 || version <= at_most) && (!found || version > *found)) found = version;
+    }
+    return found;
+  }
+
+  bool begin_restart(const char* name, int version) {
+    if (!check_idle() || !check_name(name, version)) return false;
+    Series* const series = open(name);
+    if (series == nullptr) return false;
+    phase_ = {Phase::restart, name, static_cast<uint64_t>(version), series, {}, {}};
+    settle(*series);
+    if (look_at_what_is_saved() && load_files()) return true;
+    phase_ = {};
+    return false;
+  }
+
+  bool recover(int mode, const int* ids, int count) {
+    if (phase_.kind != Phase::restart) return fail("no restart has begun");
+    varve_session* const session = phase_.series->session;
+    bool good = true;
+    std::vector<std::string> names;
+    for (const auto& [id, region] : chosen(mode, ids, count)) {
+      const auto saved = phase_.saved.find(id);
+      if (saved == phase_.saved.end()) {
+        good = fail("the checkpoint has no memory of id " + std::to_string(id));
+      } else if (saved->second.bytes > region.bytes()) {
+        good = fail("the memory of id " + std::to_string(id) + " has " + std::to_string(region.bytes()) +
+                    " bytes, and the checkpoint " + std::to_string(saved->second.bytes));
+      } else {
+        names.push_back(std::to_string(id));
+        const Saved& what = saved->second;
+        good = done(varve_protect_array(session, names.back().c_str(), what.type, region.data,
+                                        what.bytes / bytes_of_type(what.type), nullptr)) &&
+               good;
+      }
+    }
+    good = on_all(good) && load();
+    for (const std::string& name : names) varve_unprotect(session, name.c_str());
+    return good;
+  }
+
+  std::optional<size_t> saved_bytes(int id) const {
+    const auto saved = phase_.saved.find(id);
+    if (phase_.kind != Phase::restart || saved == phase_.saved.end()) return std::nullopt;
+    return saved->second.bytes;
+  }
+
+  bool end_restart(bool success) {
+    if (phase_.kind != Phase::restart) return fail("no restart has begun");
+    phase_ = {};
+    return on_all(success);
+  }
+
+  bool forget(const char* name) {
+    const auto series = series_.find(name == nullptr ? "" : name);
+    if (series == series_.end()) return true;
+    const bool good = done(varve_close(series->second.session));
+    series_.erase(series);
+    return good;
+  }
+
+  bool finish(bool drain) {
+    bool good = true;
+    for (auto& [name, series] : series_) good = done(varve_finish(series.session, drain ? 1e9 : 0), !drain) && good;
+    return good || !drain;
+  }
+
+ private:
+  struct Current {
+    enum Kind { none, checkpoint, restart } kind = none;
+    std::string name{};
+    uint64_t version = 0;
+    Series* series = nullptr;
+    Regions chosen{};              ///< of a checkpoint
+    std::map<int, Saved> saved{};  ///< of a restart: what this rank has there
+    bool has_files = false;        ///< of a restart: some rank has one
+    std::string file{}, original{};
+  };
+  using Phase = Current;
+
+  bool alone() const { return alone_as_.has_value(); }
+
+  static bool fail(const std::string& what) {
+    tell(kLibrary, what);
+    return false;
+  }
+  bool done(int code, bool silent = false) const {
+    if (code == VARVE_OK) return true;
+    // A call that left no session has its words elsewhere; whoever has one is asked first.
+    if (!silent) tell(kLibrary, words());
+    return false;
+  }
+  std::string words() const {
+    if (asked_ != nullptr) {
+      const std::string said = varve_error_message(asked_);
+      if (!said.empty()) return said;
+    }
+    return varve_error_message(nullptr);
+  }
+
+  bool check_idle() const {
+    return phase_.kind == Phase::none || fail("a checkpoint or restart has begun already: " + phase_.name);
+  }
+  static bool check_name(const char* name, int version) {
+    if (name == nullptr || *name == '\0') return fail("a checkpoint has no name");
+    return version >= 0 || fail("a version is below 0: " + std::to_string(version));
+  }
+
+  /// Whether it is so on all ranks. Collective.
+  bool on_all(bool here) const {
+    if (alone()) return here;
+    int mine = here ? 1 : 0, all = 0;
+    return MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks_) == MPI_SUCCESS && all == 1;
+  }
+
+  /// The memory that belongs to the checkpoints that have begun, by what `mode` says.
+  Regions chosen(int mode, const int* ids, int count) {
+    const std::set<int> given(ids, ids + std::max(count, 0));
+    Regions all = regions_[""];
+    for (const auto& [id, region] : regions_[phase_.name]) all[id] = region;
+    if (mode == VELOC_CKPT_ALL) return all;
+    std::erase_if(all, [&](const auto& entry) { return given.contains(entry.first) != (mode == VELOC_CKPT_SOME); });
+    return all;
+  }
+
+  /// The session of a name, opened if need be. Collective.
+  Series* open(const std::string& name) {
+    Series& series = series_[name];
+    asked_ = series.session;
+    if (series.session != nullptr) return &series;
+    const std::string job = alone() ? name + "." + std::to_string(*alone_as_) : name;
+    const std::string levels = levels_of();
+    varve_options options;
+    varve_options_init(&options);
+    options.job = job.c_str();
+    options.levels = levels.c_str();
+    options.variables_may_change = VARVE_YES;  // which memory is in a checkpoint is the program's choice, each time
+    options.stop_on_signals = VARVE_NO;
+    const int code =
+        alone() ? varve_open(&options, &series.session) : varve_open_mpi(ranks_, &options, &series.session);
+    asked_ = series.session;
+    if (code == VARVE_OK) return &series;
+    tell(kLibrary, varve_error_message(nullptr));
+    series_.erase(name);
+    return nullptr;
+  }
+
+  /// The configuration as levels: memory, the node's own folder, the parallel file system.
+  std::string levels_of() const {
+    if (settings_.has("levels")) return settings_.text("levels");
+    const auto place = [](std::string path) {
+      for (const auto& [from, to] : {std::pair<char, const char*>{'%', "%25"}, {' ', "%20"}, {';', "%3B"}}) {
+        for (size_t at = 0; (at = path.find(from, at)) != std::string::npos; at += 3) path.replace(at, 1, to);
+      }
+      return path;
+    };
+    // The folders may not be there yet: VELOC made them.
+    std::error_code ignored;
+    std::filesystem::create_directories(scratch_, ignored);
+    std::filesystem::create_directories(persistent_, ignored);
+    const auto keep = [this](const char* key) {
+      const auto count = static_cast<uint64_t>(std::max(0.0, settings_.number(key, 0)));
+      return count > 0 ? " keep=" + std::to_string(count) : std::string();
+    };
+    // VELOC keeps all there unless it is told otherwise; that cannot be meant of what the next level has.
+    const std::string scratch_keep = settings_.number("scratch_versions", 0) > 0 ? keep("scratch_versions") : " keep=1";
+    const bool persists = settings_.number("persistent_interval", 0) >= 0;
+    std::string levels =
+        "memory; local:" + place(scratch_) + "/varve" + (persists ? scratch_keep : keep("scratch_versions"));
+    if (persists) levels += "; dir:" + place(persistent_) + "/varve" + keep("max_versions");
+    return levels;
+  }
+
+  /// What is on its way counts as made: waits until it is. Collective.
+  static void settle(Series& series) {
+    if (series.newest) varve_wait(series.session);  // a failure is told by who asks for the checkpoint
+  }
+
+  /// Lets the session go on from before `version`, if it is beyond. What is protected is nothing. Collective.
+  bool go_before(Series& series, uint64_t version) {
+    bool there = series.newest && *series.newest >= version;
+    if (!series.newest) {
+      uint64_t count = 0;
+      if (!done(varve_list_restart_points(series.session, &count))) return false;
+      for (uint64_t i = 0; i < count && !there; ++i) {
+        varve_restart_point point;
+        varve_restart_point_init(&point);
+        there = varve_restart_point_at(series.session, i, &point) == VARVE_OK && point.step >= version;
+      }
+    }
+    if (!there) return true;
+    varve_restart_choice choice;
+    varve_restart_choice_init(&choice);
+    choice.has_at_most = 1;
+    choice.at_most = version > 0 ? version - 1 : 0;
+    uint64_t step = 0;
+    int restarted = 0;
+    bool good =
+        done(varve_wait(series.session)) && done(varve_restart_from(series.session, &choice, &step, &restarted));
+    // Nothing is before version 0: rejecting all there is lets the run begin anew.
+    while (good && version == 0 && restarted != 0) good = done(varve_reject(series.session, &step, &restarted));
+    return good;
+  }
+
+  bool look_at_what_is_saved() {
+    varve_session* const session = phase_.series->session;
+    uint64_t count = 0;
+    if (!done(varve_list_saved_variables(session, phase_.version, &count))) return false;
+    for (uint64_t i = 0; i < count; ++i) {
+      varve_saved_variable variable;
+      varve_saved_variable_init(&variable);
+      if (!done(varve_saved_variable_at(session, i, &variable))) return false;
+      char* end = nullptr;
+      const long id = std::strtol(variable.name, &end, 10);
+      const bool is_file = std::string_view(variable.name) == std::string("file:") + kFile;
+      if (*end != '\0' && !is_file) continue;
+      for (uint64_t p = 0; p < variable.part_count; ++p) {
+        varve_saved_part part;
+        varve_saved_part_init(&part);
+        if (!done(varve_saved_part_of(session, i, p, &part))) return false;
+        if (is_file) phase_.has_files = true;
+        if (is_file || part.rank != static_cast<uint64_t>(rank_)) continue;
+        uint64_t cells = 1;
+        for (size_t d = 0; d < part.dimensions; ++d) cells *= part.cells[d];
+        phase_.saved[static_cast<int>(id)] = {variable.type, static_cast<size_t>(cells * variable.element_bytes)};
+      }
+    }
+    return true;
+  }
+
+  varve_restart_choice this_version() const {
+    varve_restart_choice choice;
+    varve_restart_choice_init(&choice);
+    choice.has_exactly = 1;
+    choice.exactly = phase_.version;
+    return choice;
+  }
+  bool load() {
+    const varve_restart_choice choice = this_version();
+    uint64_t step = 0;
+    int restarted = 0;
+    if (!done(varve_restart_from(phase_.series->session, &choice, &step, &restarted))) return false;
+    phase_.series->newest = step;
+    return restarted != 0;
+  }
+  /// Lays the files of the version out, if some rank has one.
+  bool load_files() {
+    if (!phase_.has_files) return true;
+    const varve_restart_choice choice = this_version();
+    uint64_t step = 0;
+    int restarted = 0;
+    if (!done(varve_restart_with_files(phase_.series->session, &choice, &step, &restarted))) return false;
+    phase_.series->newest = step;
+    return restarted != 0;
+  }
+
+  /// A copy of the file where the program said that it would be, for whoever reads it there.
+  static bool keep_plain(const Current& current) {
+    if (current.original.empty()) return true;
+    const std::string temporary = current.original + ".varve-part";
+    std::error_code failure;
+    const std::filesystem::path parent = std::filesystem::path(current.original).parent_path();
+    if (!parent.empty()) std::filesystem::create_directories(parent, failure);
+    std::filesystem::copy_file(current.file, temporary, std::filesystem::copy_options::overwrite_existing, failure);
+    if (!failure) std::filesystem::rename(temporary, current.original, failure);
+    return !failure || fail("cannot write " + current.original + ": " + failure.message());
+  }
+
+  const MPI_Comm ranks_;
+  const std::optional<unsigned> alone_as_;
+  int rank_ = 0;
+  Settings settings_{std::string(kLibrary), "VELOC_"};
+  std::string scratch_, persistent_;
+  bool synchronous_ = false;
+  std::map<std::string, Regions> regions_;  ///< by name; "": of all
+  std::map<std::string, Series> series_;
+  const varve_session* asked_ = nullptr;  ///< whose words a failure has
+  Phase phase_;
+};
+
+std::unique_ptr<Client> client;
+
+/// Runs a call of a client that is there; nothing is thrown into the program.
+template <class Call>
+int with_client(Call call) {
+  if (client == nullptr) {
+    tell(kLibrary, "VELOC_Init() has not been called");
+    return VELOC_FAILURE;
+  }
+  try {
+    return call(*client) ? VELOC_SUCCESS : VELOC_FAILURE;
+  } catch (const std::exception& exception) {
+    tell(kLibrary, exception.what());
+    return VELOC_FAILURE;
+  }
+}
+
+int init(MPI_Comm ranks, std::optional<unsigned> alone_as, const char* cfg_file) {
+  if (client != nullptr) {
+    tell(kLibrary, "VELOC_Init() has been called already");
+    return VELOC_FAILURE;
+  }
+  client = std::make_unique<Client>(ranks, alone_as);
+  const int code = with_client([cfg_file](Client& made) { return made.configure(cfg_file); });
+  if (code != VELOC_SUCCESS) client.reset();
+  return code;
+}
+
+}  // namespace
+}  // namespace varve::peers
+
+using varve::peers::Client;
+using varve::peers::with_client;
+
+extern "C" {
+
+int VELOC_Init(MPI_Comm comm, const char* cfg_file) { return varve::peers::init(comm, std::nullopt, cfg_file); }
+
+int VELOC_Init_single(unsigned int unique_id, const char* cfg_file) {
+  return varve::peers::init(MPI_COMM_NULL, unique_id, cfg_file);
+}
+
+int VELOC_Finalize(int drain) {
+  const int code = with_client([drain](Client& of) { return of.finish(drain != 0); });
+  varve::peers::client.reset();
+  return code;
+}
+
+int VELOC_Mem_protect(int id, void* ptr, size_t count, size_t base_size) {
+  return VELOC_Region_protect(id, ptr, count, base_size, nullptr);
+}
+int VELOC_Mem_unprotect(int id) { return VELOC_Region_unprotect(id, nullptr); }
+int VELOC_Mem_clear(void) { return VELOC_Region_clear(nullptr); }
+
+int VELOC_Region_protect(int id, void* ptr, size_t count, size_t base_size, const char* name) {
+  return with_client([&](Client& of) {
+    if (base_size != 0 && count > SIZE_MAX / base_size) return false;
+    of.regions(name)[id] = {ptr, count, base_size};
+    return ptr != nullptr || count * base_size == 0;
+  });
+}
+int VELOC_Region_unprotect(int id, const char* name) {
+  return with_client([&](Client& of) { return of.regions(name).erase(id) > 0; });
+}
+int VELOC_Region_clear(const char* name) {
+  return with_client([&](Client& of) {
+    of.regions(name).clear();
+    return true;
+  });
+}
+
+int VELOC_Route_file(const char* original, char* routed) {
+  return with_client([&](Client& of) {
+    const std::optional<std::string> path = of.route(original);
+    if (!path || routed == nullptr) return false;
+    std::memcpy(routed, path->c_str(), path->size() + 1);
+    return true;
+  });
+}
+int VELOC_Cleanup(const char* name) {
+  return with_client([name](Client& of) { return of.forget(name); });
+}
+
+int VELOC_Checkpoint(const char* name, int version) {
+  return with_client([&](Client& of) {
+    return of.begin_checkpoint(name, version) && of.choose(VELOC_CKPT_ALL, nullptr, 0) && of.end_checkpoint(true);
+  });
+}
+int VELOC_Checkpoint_begin(const char* name, int version) {
+  return with_client([&](Client& of) { return of.begin_checkpoint(name, version); });
+}
+int VELOC_Checkpoint_mem(void) { return VELOC_Checkpoint_selective(VELOC_CKPT_ALL, nullptr, 0); }
+int VELOC_Checkpoint_selective(int mode, int* ids, int no_ids) {
+  return with_client([&](Client& of) { return of.choose(mode, ids, no_ids); });
+}
+int VELOC_Checkpoint_end(int success) {
+  return with_client([success](Client& of) { return of.end_checkpoint(success != 0); });
+}
+int VELOC_Checkpoint_wait(void) {
+  return with_client([](Client& of) { return of.wait(); });
+}
+int VELOC_Checkpoint_finished(void) {
+  bool finished = false;
+  const int code = with_client([&finished](Client& of) {
+    finished = of.finished();
+    return true;
+  });
+  return code != VELOC_SUCCESS ? code : finished ? 1 : 0;
+}
+
+int VELOC_Restart_test(const char* name, int version) {
+  std::optional<int> newest;
+  const int code = with_client([&](Client& of) {
+    newest = of.newest(name, version);
+    return newest.has_value();
+  });
+  return code == VELOC_SUCCESS ? *newest : VELOC_FAILURE;
+}
+int VELOC_Restart(const char* name, int version) {
+  if (VELOC_Restart_begin(name, version) != VELOC_SUCCESS) return VELOC_FAILURE;
+  const int recovered = VELOC_Recover_mem();
+  return VELOC_Restart_end(recovered == VELOC_SUCCESS ? 1 : 0);
+}
+int VELOC_Restart_begin(const char* name, int version) {
+  return with_client([&](Client& of) { return of.begin_restart(name, version); });
+}
+int VELOC_Recover_mem(void) { return VELOC_Recover_selective(VELOC_RECOVER_ALL, nullptr, 0); }
+int VELOC_Recover_selective(int mode, int* ids, int no_ids) {
+  return with_client([&](Client& of) { return of.recover(mode, ids, no_ids); });
+}
+int VELOC_Recover_size(int id) {
+  std::optional<size_t> bytes;
+  const int code = with_client([&](Client& of) {
+    bytes = of.saved_bytes(id);
+    return bytes.has_value() && *bytes <= INT32_MAX;
+  });
+  return code == VELOC_SUCCESS ? static_cast<int>(*bytes) : VELOC_FAILURE;
+}
+int VELOC_Restart_end(int success) {
+  return with_client([success](Client& of) { return of.end_restart(success != 0); });
+}
+
+}  // extern "C"

@@ -1,0 +1,185 @@
+/* VELOC's functions, as its programs call them: `veloc_test CONFIGURATION TOLD run|once`. "run" computes some steps and
+ * goes on where an earlier run has ended, however it has; "once" tries each function. */
+#include "veloc.h"
+
+#include "calls.h"
+
+enum { kCells = 20000, kSteps = 60, kEvery = 10 };
+
+static double value_at(int step, int cell) { return step * 1000.0 + cell * 0.5 + rank_; }
+
+static void fill(double* field, int step) {
+  for (int i = 0; i < kCells; ++i) field[i] = value_at(step, i);
+}
+static int holds(const double* field, int step) {
+  for (int i = 0; i < kCells; ++i) {
+    if (field[i] != value_at(step, i)) return 0;
+  }
+  return 1;
+}
+
+static void write_file(int step) {
+  char path[VELOC_MAX_NAME];
+  CHECK_CALL(VELOC_Route_file("particles.dat", path));
+  FILE* file = fopen(path, "w");
+  CHECK(file != NULL);
+  fprintf(file, "rank %d at %d", rank_, step);
+  CHECK(fclose(file) == 0);
+}
+static void check_file(int step) {
+  char path[VELOC_MAX_NAME], found[99] = "", wanted[99];
+  CHECK_CALL(VELOC_Route_file("another name", path));
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL && fgets(found, sizeof found, file) != NULL);
+  fclose(file);
+  snprintf(wanted, sizeof wanted, "rank %d at %d", rank_, step);
+  CHECK(strcmp(found, wanted) == 0);
+}
+
+static void run(const char* configuration, const char* told) {
+  int step = 0;
+  double* field = malloc(kCells * sizeof *field);
+  const int kept = told_before(told);
+  CHECK(field != NULL);
+  CHECK_CALL(VELOC_Init(MPI_COMM_WORLD, configuration));
+  CHECK_CALL(VELOC_Mem_protect(0, &step, 1, sizeof step));
+  CHECK_CALL(VELOC_Mem_protect(1, field, kCells, sizeof *field));
+  fill(field, 0);
+  const int version = CALL(VELOC_Restart_test("field", 0));
+  CHECK(version >= kept);
+  if (version >= 0) {
+    CHECK_CALL(VELOC_Restart_begin("field", version));
+    CHECK_CALL(VELOC_Recover_mem());
+    check_file(version);
+    CHECK_CALL(VELOC_Restart_end(1));
+    CHECK(step == version && holds(field, version));
+  }
+  while (step < kSteps) {
+    fill(field, ++step);
+    if (step % kEvery != 0) continue;
+    CHECK_CALL(VELOC_Checkpoint_wait());
+    if (step > kEvery && step - kEvery > kept) tell_next(told, step - kEvery);
+    CHECK_CALL(VELOC_Checkpoint_begin("field", step));
+    CHECK_CALL(VELOC_Checkpoint_mem());
+    write_file(step);
+    CHECK_CALL(VELOC_Checkpoint_end(1));
+  }
+  CHECK_CALL(VELOC_Mem_clear());
+  free(field);
+  CHECK_CALL(VELOC_Finalize(1));
+  if (rank_ == 0) printf("calls %d\n", calls_made);
+}
+
+static void once(const char* configuration) {
+  int step = 0, ids[1] = {0};
+  double *a = malloc(kCells * sizeof *a), *b = malloc(kCells * sizeof *b);
+  char path[VELOC_MAX_NAME];
+  CHECK(a != NULL && b != NULL);
+  CHECK(VELOC_Checkpoint("early", 1) == VELOC_FAILURE);
+  CHECK(VELOC_Init(MPI_COMM_WORLD, "/nowhere/at/all") == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Init(MPI_COMM_WORLD, configuration));
+  CHECK(VELOC_Init(MPI_COMM_WORLD, configuration) == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Mem_protect(0, &step, 1, sizeof step));
+  CHECK_CALL(VELOC_Mem_protect(1, a, kCells, sizeof *a));
+  CHECK_CALL(VELOC_Region_protect(7, b, kCells, sizeof *b, "other"));
+  CHECK(VELOC_Restart_test("one", 0) == VELOC_FAILURE);
+  CHECK(VELOC_Restart("one", 3) == VELOC_FAILURE);
+  CHECK(VELOC_Route_file("x", path) == VELOC_FAILURE);
+  CHECK(VELOC_Checkpoint_end(1) == VELOC_FAILURE);
+  CHECK(VELOC_Checkpoint("one", -1) == VELOC_FAILURE);
+  /* Versions of two names, 0 among them. */
+  for (step = 0; step <= 40; step += 20) {
+    fill(a, step);
+    fill(b, step + 1);
+    CHECK_CALL(VELOC_Checkpoint("one", step));
+    CHECK_CALL(VELOC_Checkpoint("other", step));
+  }
+  CHECK_CALL(VELOC_Checkpoint_wait());
+  CHECK(VELOC_Checkpoint_finished() == 1);
+  CHECK(VELOC_Restart_test("one", 0) == 40 && VELOC_Restart_test("one", 39) == 20 &&
+        VELOC_Restart_test("one", 20) == 20);
+  CHECK(VELOC_Restart_test("one", 19) == 0);
+  /* Any of them, in the middle of the run. */
+  for (int version = 40; version >= 0; version -= 20) {
+    CHECK_CALL(VELOC_Restart("one", version));
+    CHECK(step == version && holds(a, version));
+  }
+  fill(b, 0);
+  CHECK_CALL(VELOC_Restart("other", 20));
+  CHECK(holds(b, 21) && holds(a, 20) && step == 20);
+  /* Written over; the others stay. */
+  fill(a, 77);
+  CHECK_CALL(VELOC_Checkpoint("one", 20));
+  fill(a, 78);
+  CHECK_CALL(VELOC_Checkpoint("one", 0));
+  CHECK_CALL(VELOC_Restart("one", 40));
+  CHECK(holds(a, 40));
+  CHECK_CALL(VELOC_Restart("one", 20));
+  CHECK(holds(a, 77));
+  CHECK_CALL(VELOC_Restart("one", 0));
+  CHECK(holds(a, 78));
+  CHECK(VELOC_Restart_test("one", 0) == 40);
+  /* Some of the memory. */
+  CHECK_CALL(VELOC_Restart_begin("one", 40));
+  CHECK(VELOC_Recover_size(1) == (int)(kCells * sizeof *a) && VELOC_Recover_size(7) == VELOC_FAILURE);
+  fill(a, 5);
+  step = 5;
+  CHECK_CALL(VELOC_Recover_selective(VELOC_RECOVER_SOME, ids, 1));
+  CHECK(step == 40 && holds(a, 5));
+  CHECK_CALL(VELOC_Recover_selective(VELOC_RECOVER_REST, ids, 1));
+  CHECK(holds(a, 40));
+  CHECK(VELOC_Restart_begin("one", 20) == VELOC_FAILURE);
+  CHECK(VELOC_Restart_end(rank_ != rank_count_ - 1) == VELOC_FAILURE); /* one rank did not make it */
+  CHECK_CALL(VELOC_Checkpoint_begin("some", 1));
+  CHECK_CALL(VELOC_Checkpoint_selective(VELOC_CKPT_REST, ids, 1));
+  CHECK_CALL(VELOC_Checkpoint_end(1));
+  CHECK_CALL(VELOC_Restart_begin("some", 1));
+  CHECK(VELOC_Recover_size(0) == VELOC_FAILURE && VELOC_Recover_size(1) > 0);
+  CHECK_CALL(VELOC_Restart_end(1));
+  /* Memory that is too small, and a larger one. */
+  CHECK_CALL(VELOC_Mem_protect(1, a, 10, sizeof *a));
+  CHECK(VELOC_Restart("one", 40) == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Mem_protect(1, a, kCells, sizeof *a));
+  CHECK_CALL(VELOC_Checkpoint("small", 1));
+  /* A checkpoint that one rank could not make is none. */
+  CHECK_CALL(VELOC_Checkpoint_begin("failed", 1));
+  CHECK_CALL(VELOC_Checkpoint_mem());
+  CHECK(VELOC_Checkpoint_end(rank_ != 0) == VELOC_FAILURE);
+  CHECK(VELOC_Restart_test("failed", 0) == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Checkpoint_begin("failed", 1));
+  CHECK(VELOC_Checkpoint_begin("failed", 2) == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Checkpoint_mem());
+  CHECK_CALL(VELOC_Checkpoint_end(1));
+  CHECK(VELOC_Restart_test("failed", 0) == 1);
+  CHECK_CALL(VELOC_Mem_unprotect(0));
+  CHECK(VELOC_Mem_unprotect(0) == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Region_unprotect(7, "other"));
+  CHECK_CALL(VELOC_Region_clear("other"));
+  CHECK_CALL(VELOC_Cleanup("failed"));
+  free(a);
+  free(b);
+  CHECK_CALL(VELOC_Finalize(1));
+  CHECK(VELOC_Finalize(1) == VELOC_FAILURE);
+  /* A process by itself. */
+  double alone = rank_;
+  CHECK_CALL(VELOC_Init_single((unsigned)rank_, configuration));
+  CHECK_CALL(VELOC_Mem_protect(0, &alone, 1, sizeof alone));
+  CHECK_CALL(VELOC_Checkpoint("alone", rank_));
+  alone = -1;
+  CHECK(VELOC_Restart_test("alone", 0) == rank_);
+  CHECK_CALL(VELOC_Restart("alone", rank_));
+  CHECK(alone == rank_);
+  CHECK_CALL(VELOC_Finalize(1));
+}
+
+int main(int argc, char** argv) {
+  begin_test(&argc, &argv);
+  CHECK(argc == 4);
+  if (strcmp(argv[3], "once") == 0) {
+    once(argv[1]);
+  } else {
+    run(argv[1], argv[2]);
+  }
+  MPI_Finalize();
+  return 0;
+}
