@@ -128,6 +128,25 @@ if(TARGET varve_mpi_fortran)
   install(FILES ${PROJECT_BINARY_DIR}/varve-mpi-fortran.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# What programs of VELOC and SCR find by those names: a CMake package and a pkg-config file each.
+if(TARGET varve_veloc)
+  foreach(peer "VELOC;varve_veloc;veloc-client;veloc.h" "scr;varve_scr;scr;scr.h;scrf.h")
+    list(POP_FRONT peer VARVE_PEER target VARVE_PEER_LIBRARY)
+    list(TRANSFORM peer PREPEND bindings/peers/)
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${VARVE_PEER_LIBRARY} INSTALL_RPATH "$ORIGIN")
+    target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/varve/peers>)
+    install(TARGETS ${target} EXPORT ${VARVE_PEER}Targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT varve-peers-dev)
+    install(EXPORT ${VARVE_PEER}Targets NAMESPACE ${VARVE_PEER}:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/${VARVE_PEER} COMPONENT varve-peers-dev)
+    install(FILES ${peer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/varve/peers COMPONENT varve-peers-dev)
+    configure_package_config_file(cmake/peer-config.cmake.in ${PROJECT_BINARY_DIR}/${VARVE_PEER}Config.cmake
+      INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/${VARVE_PEER} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+    install(FILES ${PROJECT_BINARY_DIR}/${VARVE_PEER}Config.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/${VARVE_PEER} COMPONENT varve-peers-dev)
+    configure_file(cmake/peer.pc.in ${PROJECT_BINARY_DIR}/${VARVE_PEER_LIBRARY}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${VARVE_PEER_LIBRARY}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT varve-peers-dev)
+  endforeach()
+  install(PROGRAMS bindings/peers/scr_index bindings/peers/scr_halt DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-peers-dev)
+endif()
+
 if(TARGET python_native)
   # Where Debian's interpreter looks for what packages bring, or where one looks below another prefix.
   if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)

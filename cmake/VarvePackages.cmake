@@ -43,6 +43,10 @@ if(TARGET varve_shared)
   varve_package(libvarve-dev "Headers, static libraries and Fortran modules, to build programs with."
     DEPENDS ${development} SUGGESTS varve-doc libopenmpi-dev)
 endif()
+if(TARGET varve_veloc AND TARGET varve_mpi_shared)
+  varve_package(varve-peers-dev "What programs of VELOC and SCR link, to keep their checkpoints in Varve."
+    DEPENDS "libvarve-mpi1 ${same}" "varve ${same}" SUGGESTS libvarve-dev)
+endif()
 if(TARGET python_native)
   # The extension modules are for the interpreter that they were built with.
   math(EXPR next "${Python_VERSION_MINOR} + 1")

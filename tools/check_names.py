@@ -23,6 +23,7 @@ import tempfile
 FOLDERS = ("include", "src", "tools", "bindings", "examples", "tests", "fuzz", "bench")
 NAMESPACE = "varve"
 HEADERS = {".h", ".hpp"}
+OF_FORTRAN = {"scrf.h"}
 SOURCES = {".cpp", ".cc"}
 
 TOKEN = re.compile(
@@ -461,7 +462,7 @@ def files(root):
     for folder in FOLDERS:
         if (root / folder).is_dir():
             for path in sorted((root / folder).rglob("*")):
-                if path.suffix in HEADERS | SOURCES and path.is_file():
+                if path.suffix in HEADERS | SOURCES and path.name not in OF_FORTRAN and path.is_file():
                     yield path.relative_to(root)
 
 

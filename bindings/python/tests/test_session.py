@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pathlib
 import subprocess
 import sys
 import threading
@@ -259,6 +260,18 @@ def test_a_session_that_nobody_closes_waits_for_what_is_on_its_way(path: str) ->
     )
     subprocess.run([sys.executable, "-c", program, path], check=True)
     assert [one.name for one in varve.Store(path)] == ["x@1"]
+
+
+def test_a_job_is_called_as_the_script(path: str, tmp_path: pathlib.Path) -> None:
+    script = tmp_path / "simulate.py"
+    script.write_text(
+        "import numpy, sys, varve\n"
+        "with varve.Session(store=sys.argv[1]) as session:\n"
+        "    session.protect('a', numpy.zeros(1))\n"
+        "    session.checkpoint(1)\n"
+    )
+    subprocess.run([sys.executable, str(script), path], check=True)
+    assert [one.name for one in varve.Store(path)] == ["simulate@1"]
 
 
 def test_a_session_keeps_what_it_protects(path: str) -> None:

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import pickle as pickling
+import sys
 import weakref
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -145,6 +146,8 @@ class Session:
         variables_may_change: bool | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "comm")}
+        if job is None and options_file is None and "VARVE_JOB" not in os.environ:
+            options["job"] = _name_of_program()
         self._states: dict[str, _State] = {}
         #: Which of how many ranks this is.
         self.rank = 0 if comm is None else int(comm.rank)
@@ -350,6 +353,12 @@ class Session:
             for state in self._states.values():
                 state.give_back()
         return step
+
+
+def _name_of_program() -> str | None:
+    """What a job is called where nobody says it: as the script, as that of other languages is called as the program."""
+    name = os.path.basename(sys.argv[0] if sys.argv else "").removesuffix(".py")
+    return name if name and not name.startswith("-") else None
 
 
 def _open(comm: Any, options: dict[str, Any]) -> _native.Session:
