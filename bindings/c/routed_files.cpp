@@ -202,6 +202,14 @@ Status RoutedFiles::checkpoint(Session& session, uint64_t step, Persistence pers
           [](uint64_t) { return std::span<std::byte>(); }));
     }
   }
+  // Their names, so that a rank that has written none has something to save.
+  std::string names;
+  if (files != routed_.end()) {
+    for (const File& file : files->second) names += file.name + "\n";
+  }
+  VARVE_TRY(protection.add(
+      variable_of(""), [&names] { return std::as_bytes(std::span(names)); },
+      [](uint64_t) { return std::span<std::byte>(); }));
   const Status done = session.checkpoint(step, persistence);
   // Refused, or a file was not there: the program may call again. Else it is on its way, whatever is said of those
   // before.
@@ -248,6 +256,13 @@ Status RoutedFiles::load(Session& session, uint64_t step, const std::vector<std:
           return (*mapping)->bytes();
         }));
   }
+  std::vector<std::byte> list;  // which is known already
+  VARVE_TRY(protection.add(
+      variable_of(""), [] { return std::span<const std::byte>(); },
+      [&list](uint64_t bytes) {
+        list.resize(bytes);
+        return std::span(list);
+      }));
   routed_.erase(step);
   loaded_step_ = step;  // what is there is removed by the next call, also if this one fails
   const Status done = session.restart({.exactly = step}).status();
@@ -272,7 +287,7 @@ Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t 
     if (variables.ok()) {
       for (const SavedVariable& variable : *variables) {
         const auto own = [rank](const SavedVariable::Part& part) { return part.rank == rank; };
-        if (variable.name.starts_with(kVariablePrefix) &&
+        if (variable.name.size() > kVariablePrefix.size() && variable.name.starts_with(kVariablePrefix) &&
             std::any_of(variable.parts.begin(), variable.parts.end(), own)) {
           names.push_back(variable.name.substr(kVariablePrefix.size()));
         }

@@ -22,7 +22,8 @@ namespace varve::peers {
 namespace {
 
 constexpr std::string_view kLibrary = "VELOC";
-constexpr const char* kFile = "file";  ///< what the one file of a rank is called in a checkpoint
+constexpr const char* kVersion = "version";  ///< a variable that each rank has
+constexpr const char* kFile = "file";        ///< what the one file of a rank is called in a checkpoint
 
 struct Region {
   void* data = nullptr;
@@ -164,6 +165,10 @@ class Client {
       protects =
           done(varve_protect_array(session, names.back().c_str(), type, region.data, count, nullptr)) && protects;
     }
+    // A rank may have nothing else.
+    uint64_t version = current.version;
+    names.emplace_back(kVersion);
+    protects = done(varve_protect_scalar(session, kVersion, VARVE_UINT64, &version)) && protects;
     if (!current.file.empty() && settings_.flag("plain_files", false)) protects = keep_plain(current) && protects;
     const bool all = on_all(protects);
     const bool made = all && done(varve_checkpoint(session, current.version, synchronous_ ? VARVE_NOW : VARVE_LATER));
@@ -440,11 +445,14 @@ class Client {
   }
   bool load() {
     const varve_restart_choice choice = this_version();
-    uint64_t step = 0;
+    uint64_t step = 0, version = 0;
     int restarted = 0;
-    if (!done(varve_restart_from(phase_.series->session, &choice, &step, &restarted))) return false;
-    phase_.series->newest = step;
-    return restarted != 0;
+    varve_session* const session = phase_.series->session;
+    const bool loaded = done(varve_protect_scalar(session, kVersion, VARVE_UINT64, &version)) &&
+                        done(varve_restart_from(session, &choice, &step, &restarted));
+    varve_unprotect(session, kVersion);
+    if (loaded) phase_.series->newest = step;
+    return loaded && restarted != 0;
   }
   /// Lays the files of the version out, if some rank has one.
   bool load_files() {
