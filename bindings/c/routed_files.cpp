@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
@@ -129,19 +128,20 @@ std::string shared_memory_of(const Session& session) {
 }
 
 Result<std::unique_ptr<RoutedFiles>> RoutedFiles::make(const std::string& memory) {
-  static std::atomic<uint64_t> made{0};
   remove_leftovers(memory);
-  const std::string folder =
-      memory + "/" + std::string(kFolderPrefix) + std::to_string(::getpid()) + "-" + std::to_string(made++) + "-XXXXXX";
-  std::string pattern = folder;
-  if (::mkdtemp(pattern.data()) == nullptr) return Status::from_errno(errno, "make", folder);
+  // It gets its name when it is locked: others remove what nobody holds.
+  std::string pattern = memory + "/varve-new-files-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) return Status::from_errno(errno, "make", pattern);
+  const std::string folder = memory + "/" + std::string(kFolderPrefix) + fs::path(pattern).filename().string();
   const int lock = ::open((pattern + "/" + std::string(kLockName)).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    const int why = errno;
+  if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0 || ::rename(pattern.c_str(), folder.c_str()) != 0) {
+    const Status why = Status::from_errno(errno, "prepare", pattern);
+    std::error_code ignored;
+    fs::remove_all(pattern, ignored);
     if (lock >= 0) ::close(lock);
-    return Status::from_errno(why, "lock", pattern);
+    return why;
   }
-  return std::unique_ptr<RoutedFiles>(new RoutedFiles(std::move(pattern), lock));
+  return std::unique_ptr<RoutedFiles>(new RoutedFiles(folder, lock));
 }
 
 RoutedFiles::~RoutedFiles() {

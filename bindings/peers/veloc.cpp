@@ -1,5 +1,5 @@
 // VELOC's functions over the C interface of Varve. Each name of checkpoints is a job of the store, with a session of
-// its own that is opened when the name is first said; a version is a step, the memory of id 7 the variable "7".
+// its own that is opened when the name is first said; a version is a step, the memory of id 7 the variable "7.f64".
 #include "veloc.h"
 
 #include <algorithm>
@@ -42,8 +42,8 @@ bool looks_floating(const Region& region) {
   for (size_t i = 0; i < region.count; i += stride, ++samples) {
     Float value;
     std::memcpy(&value, first + i * sizeof value, sizeof value);
-    const double size = std::fabs(static_cast<double>(value));
-    if (value == 0 || (size > 1e-30 && size < 1e30)) ++likely;
+    // Small whole numbers have no exponent, seen as these; negative ones are no numbers at all.
+    if (value == 0 || (std::isnormal(value) && std::fabs(static_cast<double>(value)) < 1e36)) ++likely;
   }
   return likely * 10 >= samples * 9;
 }
@@ -56,6 +56,17 @@ int type_of(const Region& region) {
     case 8: return looks_floating<double>(region) ? VARVE_DOUBLE : VARVE_INT64;
     default: return VARVE_BYTE;
   }
+}
+
+/// What the memory of an id is called in a checkpoint. The type is part of it, as ranks may have different ones.
+std::string variable_of(int id, int type) {
+  const char* name = "bytes";
+  if (type == VARVE_INT16) name = "i16";
+  if (type == VARVE_INT32) name = "i32";
+  if (type == VARVE_INT64) name = "i64";
+  if (type == VARVE_FLOAT) name = "f32";
+  if (type == VARVE_DOUBLE) name = "f64";
+  return std::to_string(id) + "." + name;
 }
 
 size_t bytes_of_type(int type) {
@@ -160,7 +171,7 @@ class Client {
     std::vector<std::string> names;
     for (const auto& [id, region] : current.chosen) {
       const int type = type_of(region);
-      names.push_back(std::to_string(id));
+      names.push_back(variable_of(id, type));
       const size_t count = region.bytes() / bytes_of_type(type);
       protects =
           done(varve_protect_array(session, names.back().c_str(), type, region.data, count, nullptr)) && protects;
@@ -235,8 +246,8 @@ class Client {
         good = fail("the memory of id " + std::to_string(id) + " has " + std::to_string(region.bytes()) +
                     " bytes, and the checkpoint " + std::to_string(saved->second.bytes));
       } else {
-        names.push_back(std::to_string(id));
         const Saved& what = saved->second;
+        names.push_back(variable_of(id, what.type));
         good = done(varve_protect_array(session, names.back().c_str(), what.type, region.data,
                                         what.bytes / bytes_of_type(what.type), nullptr)) &&
                good;
@@ -421,7 +432,7 @@ class Client {
       char* end = nullptr;
       const long id = std::strtol(variable.name, &end, 10);
       const bool is_file = std::string_view(variable.name) == std::string("file:") + kFile;
-      if (*end != '\0' && !is_file) continue;
+      if ((end == variable.name || *end != '.') && !is_file) continue;
       for (uint64_t p = 0; p < variable.part_count; ++p) {
         varve_saved_part part;
         varve_saved_part_init(&part);
