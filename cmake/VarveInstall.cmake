@@ -144,7 +144,7 @@ if(TARGET varve_veloc)
     configure_file(cmake/peer.pc.in ${PROJECT_BINARY_DIR}/${VARVE_PEER_LIBRARY}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/${VARVE_PEER_LIBRARY}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT varve-peers-dev)
   endforeach()
-  install(PROGRAMS bindings/peers/scr_index bindings/peers/scr_halt DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-peers-dev)
+  install(PROGRAMS bindings/peers/scr_index bindings/peers/scr_halt bindings/peers/veloc-backend DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-peers-dev)
 endif()
 
 if(TARGET python_native)

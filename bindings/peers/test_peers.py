@@ -120,6 +120,33 @@ class Scr(Peer):
     def test_runs_that_die_go_on(self):
         self.check_deaths([(), ("memory",)])
 
+    def test_what_a_lost_node_had_comes_from_the_others(self):
+        # Ranks say on which node they are; each node has a folder of its own.
+        node = ["sh", "-c", 'VARVE_NODE=n$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % $NODES)) exec "$0" "$@"']
+        for ranks, nodes, scheme in ((4, 2, "PARTNER"), (6, 3, "XOR"), (4, 4, "RS"), (4, 2, "SINGLE")):
+            with self.subTest(ranks=ranks, nodes=nodes, scheme=scheme):
+                self.lose("memory", "scratch", "persistent")
+                (self.work / "told").unlink(missing_ok=True)
+                more = {"NODES": str(nodes), "SCR_COPY_TYPE": scheme, "SCR_FLUSH": "0"}
+                plain = self.arguments
+                self.arguments = lambda what: [*node, *plain(what)]
+                try:
+                    self.run_well(ranks, "run", **more)
+                    told = int((self.work / "told").read_text())
+                    self.lose("memory")
+                    lost = list((self.work / "scratch").rglob("node-n1"))
+                    self.assertEqual(len(lost), 1)
+                    shutil.rmtree(lost[0])
+                    code, out = self.run_it(ranks, "run", **more)
+                    if scheme == "SINGLE":  # it had it alone
+                        self.assertIn("not so: step >= kept", out)
+                        continue
+                    self.assertEqual(code, 0, out)
+                    self.assertNotIn("left out", out)
+                    self.assertEqual(int((self.work / "told").read_text()), told)
+                finally:
+                    self.arguments = plain
+
     def test_halt_and_intervals_are_obeyed(self):
         (self.work / "persistent" / ".scr").mkdir()
         (self.work / "persistent" / ".scr" / "halt").touch()
