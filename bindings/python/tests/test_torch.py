@@ -157,7 +157,6 @@ def weights_of(process: subprocess.Popen[str]) -> str:
 
 
 def test_a_training_that_is_killed_ends_in_the_same_weights(path: str, tmp_path: pathlib.Path) -> None:
-    whole = weights_of(run_training(str(tmp_path / "whole"), "300"))
     killed = run_training(path, "1000000")
     end = time.monotonic() + 120
     while not (pathlib.Path(path) / "varve.store").exists() or len(varve.Store(path)) < 3:
@@ -166,9 +165,9 @@ def test_a_training_that_is_killed_ends_in_the_same_weights(path: str, tmp_path:
         time.sleep(0.05)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    newest = varve.Store(path)["train"].step
-    assert newest < 300, "the machine is too fast for this test"
-    assert weights_of(run_training(path, "300")) == whole
+    # It may go on from memory, which is ahead of the store.
+    steps = str(varve.Store(path)["train"].step + 500)
+    assert weights_of(run_training(path, steps)) == weights_of(run_training(str(tmp_path / "whole"), steps))
 
 
 def test_what_is_alike_on_several_ranks_is_stored_once(path: str) -> None:
