@@ -44,10 +44,9 @@ class Caller {
     {
       const py::gil_scoped_release others_may_run;
       const std::lock_guard one_at_a_time(mutex_);
-      busy_ = here;
+      const Busy busy(busy_, here);
       failure.code = call();
       if (failure.code != VARVE_OK) tell(handle, failure);
-      busy_ = std::thread::id();
     }
     raise_what_was_raised();
     if (failure.code != VARVE_OK) raise(failure);
@@ -70,6 +69,18 @@ class Caller {
   }
 
  private:
+  /// Says whose call it is, as long as it lasts.
+  class Busy {
+   public:
+    Busy(std::atomic<std::thread::id>& whose, std::thread::id here) : whose_(whose) { whose_ = here; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    ~Busy() { whose_ = std::thread::id(); }
+
+   private:
+    std::atomic<std::thread::id>& whose_;
+  };
+
   static void tell(const varve_session* session, Failure& failure) {
     failure.message = varve_error_message(session);
     failure.hint = varve_error_hint(session);
