@@ -190,7 +190,7 @@ endif()
 install(FILES "examples/site/varve-watch@.service" DESTINATION lib/systemd/user COMPONENT varve)
 install(DIRECTORY examples/site DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve PATTERN "*.service" EXCLUDE)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT varve-doc FILES_MATCHING PATTERN "*.md")
-install(DIRECTORY examples/heat examples/torch DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT varve-doc)
+install(DIRECTORY examples/heat examples/torch examples/peers examples/lammps DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT varve-doc)
 include(cmake/VarvePackages.cmake)
 
 if(VARVE_TESTS)

@@ -46,9 +46,9 @@ inside sh -euc '
   test -s /usr/lib/systemd/user/varve-watch@.service
   test -s /usr/share/doc/varve/copyright'
 
-say "a program in C, one in Fortran"
+say "programs in C, in Fortran, of VELOC and SCR"
 apt install gcc g++ gfortran pkg-config libopenmpi-dev openmpi-bin
-apt install $(ours libvarve1 libvarve-mpi1 libvarve-dev varve-mpi varve-doc)
+apt install $(ours libvarve1 libvarve-mpi1 libvarve-dev varve-mpi varve-peers-dev varve-doc)
 inside sh -euc '
   cd /root
   heat=/usr/share/doc/varve/examples/heat
@@ -61,6 +61,13 @@ inside sh -euc '
     mpirun -n 2 ./$heat 150 64 64
   done
   varve list
+  mpicc -o rod_veloc /usr/share/doc/varve/examples/peers/rod_veloc.c $(pkg-config --cflags --libs veloc-client)
+  mpicc -o rod_scr /usr/share/doc/varve/examples/peers/rod_scr.c $(pkg-config --cflags --libs scr)
+  printf "scratch=/root/scratch\npersistent=/root/persistent\n" >veloc.cfg
+  env -u VARVE_STORE mpirun -n 2 ./rod_veloc veloc.cfg 200
+  env -u VARVE_STORE SCR_PREFIX=/root/persistent SCR_CACHE_BASE=/root/scratch mpirun -n 2 ./rod_scr 20
+  varve list --store persistent/varve
+  scr_index --list --prefix /root/persistent
   mpirun -n 2 varve-mpi restore implosion@5 together
   diff -r implosion/DD0005 together'
 
@@ -82,7 +89,7 @@ except ImportError:
 '
 
 say "removing them"
-apt purge varve varve-doc varve-mpi libvarve1 libvarve-mpi1 libvarve-dev python3-varve
+apt purge varve varve-doc varve-mpi varve-peers-dev libvarve1 libvarve-mpi1 libvarve-dev python3-varve
 left=$(inside sh -c 'find / -xdev -ipath "*varve*" ! -path "/proc/*" ! -path "/root/*" ! -path "/packages/*" ! -path "/var/l*" ! -path "/tmp/*"')
 [ -z "$left" ] || { echo "left behind: $left" >&2; exit 1; }
 say "all is well"
