@@ -45,14 +45,6 @@ Settings& settings() {
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// A place as levels are written.
-std::string escaped(std::string path) {
-  for (const auto& [from, to] : {std::pair<char, const char*>{'%', "%25"}, {' ', "%20"}, {';', "%3B"}}) {
-    for (size_t at = 0; (at = path.find(from, at)) != std::string::npos; at += 3) path.replace(at, 1, to);
-  }
-  return path;
-}
-
 class Client {
  public:
   Client() = default;
@@ -76,8 +68,9 @@ class Client {
     options.variables_may_change = VARVE_YES;
     options.stop_on_signals = VARVE_NO;
     if (varve_open_mpi(ranks_, &options, &session_) != VARVE_OK) return fail(varve_error_message(nullptr));
+    if (!list_points(next_)) return false;
     if (settings().flag("SCR_FETCH", true)) find_candidates();
-    return list_points(next_);
+    return true;
   }
 
   bool finish() { return in_no_phase() && done(varve_finish(session_, 1e9)); }
@@ -103,10 +96,7 @@ class Client {
   bool complete_restart(bool valid) {
     if (phase_ != Phase::restart) return fail("no restart has been started");
     phase_ = Phase::none;
-    if (on_all(valid)) {
-      // The next dataset comes after it.
-      return true;
-    }
+    if (on_all(valid)) return true;
     candidates_.erase(candidates_.begin());
     return false;
   }
@@ -286,17 +276,15 @@ class Client {
       }
     }
     const int nodes = count_nodes();
-    std::string levels = "memory; local:" + escaped(base + "/varve-scr-" + std::to_string(::getuid()));
+    std::string levels = "memory; local:" + level_place(base + "/varve-scr-" + std::to_string(::getuid()));
     std::error_code ignored;
     fs::create_directories(base, ignored);
     fs::create_directories(prefix(), ignored);
-    if (const std::string redundancy = redundancy_of(type, std::atoi(set_size.c_str()), nodes); !redundancy.empty()) {
-      levels += " keep=" + std::to_string(std::max(1, std::atoi(keep.c_str()))) + "; " + redundancy;
-    } else {
-      levels += " keep=" + std::to_string(std::max(1, std::atoi(keep.c_str())));
-    }
+    levels += " keep=" + std::to_string(std::max(1, std::atoi(keep.c_str())));
+    const std::string redundancy = redundancy_of(type, std::atoi(set_size.c_str()), nodes);
+    if (!redundancy.empty()) levels += "; " + redundancy;
     const int flush = static_cast<int>(settings().number("SCR_FLUSH", 10));
-    if (flush > 0) levels += "; dir:" + escaped(prefix() + "/varve") + " every=" + std::to_string(flush);
+    if (flush > 0) levels += "; dir:" + level_place(prefix() + "/varve") + " every=" + std::to_string(flush);
     return levels;
   }
 
@@ -348,8 +336,6 @@ class Client {
   }
 
   void find_candidates() {
-    uint64_t next = 1;
-    if (!list_points(next)) return;
     candidates_ = points_;
     const std::string current = settings().text("SCR_CURRENT");
     if (!current.empty()) set_current(current.c_str());
@@ -404,12 +390,7 @@ class Client {
   bool write_plain_files() const {
     bool good = true;
     for (const Routed& file : files_) {
-      const fs::path target = fs::path(prefix()) / file.name, part = target.string() + ".varve-part";
-      std::error_code failure;
-      fs::create_directories(target.parent_path(), failure);
-      fs::copy_file(file.path, part, fs::copy_options::overwrite_existing, failure);
-      if (!failure) fs::rename(part, target, failure);
-      if (failure) good = fail("cannot write " + target.string() + ": " + failure.message());
+      good = write_plain_file(kLibrary, file.path, (fs::path(prefix()) / file.name).string()) && good;
     }
     return good;
   }

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 namespace varve::peers {
@@ -25,6 +26,25 @@ std::string upper(std::string text) {
 
 void tell(std::string_view library, const std::string& what) {
   std::fprintf(stderr, "%.*s (varve): %s\n", static_cast<int>(library.size()), library.data(), what.c_str());
+}
+
+std::string level_place(std::string path) {
+  for (const auto& [from, to] : {std::pair<char, const char*>{'%', "%25"}, {' ', "%20"}, {';', "%3B"}}) {
+    for (size_t at = 0; (at = path.find(from, at)) != std::string::npos; at += 3) path.replace(at, 1, to);
+  }
+  return path;
+}
+
+bool write_plain_file(std::string_view library, const std::string& from, const std::string& to) {
+  namespace fs = std::filesystem;
+  const std::string part = to + ".varve-part";
+  std::error_code failure;
+  const fs::path folder = fs::path(to).parent_path();
+  if (!folder.empty()) fs::create_directories(folder, failure);
+  fs::copy_file(from, part, fs::copy_options::overwrite_existing, failure);
+  if (!failure) fs::rename(part, to, failure);
+  if (failure) tell(library, "cannot write " + to + ": " + failure.message());
+  return !failure;
 }
 
 std::vector<std::pair<std::string, std::string>> pairs_of(std::string_view line) {

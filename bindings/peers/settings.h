@@ -10,6 +10,13 @@ namespace varve::peers {
 /// What is told to the user once, with the name of the library that he knows.
 void tell(std::string_view library, const std::string& what);
 
+/// A path as a specification of levels has it.
+std::string level_place(std::string path);
+
+/// Copies a file to where whoever reads it expects it, all of it or nothing, with the folders on the way. False: it
+/// cannot be, and that has been told.
+bool write_plain_file(std::string_view library, const std::string& from, const std::string& to);
+
 /// The key=value lines of another library's configuration file. Values from the environment come first.
 class Settings {
  public:

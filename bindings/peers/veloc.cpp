@@ -367,12 +367,6 @@ class Client {
   /// The configuration as levels: memory, the node's own folder, the parallel file system.
   std::string levels_of() const {
     if (settings_.has("levels")) return settings_.text("levels");
-    const auto place = [](std::string path) {
-      for (const auto& [from, to] : {std::pair<char, const char*>{'%', "%25"}, {' ', "%20"}, {';', "%3B"}}) {
-        for (size_t at = 0; (at = path.find(from, at)) != std::string::npos; at += 3) path.replace(at, 1, to);
-      }
-      return path;
-    };
     // The folders may not be there yet: VELOC made them.
     std::error_code ignored;
     std::filesystem::create_directories(scratch_, ignored);
@@ -385,8 +379,8 @@ class Client {
     const std::string scratch_keep = settings_.number("scratch_versions", 0) > 0 ? keep("scratch_versions") : " keep=1";
     const bool persists = settings_.number("persistent_interval", 0) >= 0;
     std::string levels =
-        "memory; local:" + place(scratch_) + "/varve" + (persists ? scratch_keep : keep("scratch_versions"));
-    if (persists) levels += "; dir:" + place(persistent_) + "/varve" + keep("max_versions");
+        "memory; local:" + level_place(scratch_) + "/varve" + (persists ? scratch_keep : keep("scratch_versions"));
+    if (persists) levels += "; dir:" + level_place(persistent_) + "/varve" + keep("max_versions");
     return levels;
   }
 
@@ -478,14 +472,7 @@ class Client {
 
   /// A copy of the file where the program said that it would be, for whoever reads it there.
   static bool keep_plain(const Current& current) {
-    if (current.original.empty()) return true;
-    const std::string temporary = current.original + ".varve-part";
-    std::error_code failure;
-    const std::filesystem::path parent = std::filesystem::path(current.original).parent_path();
-    if (!parent.empty()) std::filesystem::create_directories(parent, failure);
-    std::filesystem::copy_file(current.file, temporary, std::filesystem::copy_options::overwrite_existing, failure);
-    if (!failure) std::filesystem::rename(temporary, current.original, failure);
-    return !failure || fail("cannot write " + current.original + ": " + failure.message());
+    return current.original.empty() || write_plain_file(kLibrary, current.file, current.original);
   }
 
   const MPI_Comm ranks_;

@@ -326,14 +326,12 @@ class Session {
   void close() {
     if (session_ == nullptr) return;
     int code = VARVE_OK;
-    Failure failure;
     {
       const py::gil_scoped_release others_may_run;
       code = varve_close(std::exchange(session_, nullptr));
-      failure = {code, varve_error_message(nullptr), varve_error_hint(nullptr), varve_error_remedy(nullptr)};
     }
     held_.clear();
-    if (code != VARVE_OK) raise(failure);
+    if (code != VARVE_OK) raise_without_session(code);
   }
 
   py::dict progress() {
@@ -386,16 +384,12 @@ class Session {
   template <class Open>
   void opened(Open open) {
     int code = VARVE_OK;
-    Failure failure;
     {
       const py::gil_scoped_release others_may_run;
       code = open();
-      if (code != VARVE_OK) {
-        failure = {code, varve_error_message(nullptr), varve_error_hint(nullptr), varve_error_remedy(nullptr)};
-      }
     }
     caller_.raise_what_was_raised();
-    if (code != VARVE_OK) raise(failure);
+    if (code != VARVE_OK) raise_without_session(code);
   }
   /// A string of the session, copied before another call can change it.
   py::object text(const char* (*get)(varve_session*)) {
@@ -426,16 +420,11 @@ class Reader {
     if (s3_endpoint) options.s3_endpoint = s3_endpoint->c_str();
     options.threads = threads;
     int code = VARVE_OK;
-    Failure failure;
     {
       const py::gil_scoped_release others_may_run;
       code = varve_reader_open(store.c_str(), set.c_str(), &options, &reader_);
-      if (code != VARVE_OK) {
-        failure = {code, varve_reader_error_message(nullptr), varve_reader_error_hint(nullptr),
-                   varve_reader_error_remedy(nullptr)};
-      }
     }
-    if (code != VARVE_OK) raise(failure);
+    if (code != VARVE_OK) raise_without_session(code);
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
