@@ -29,7 +29,6 @@ class Settings {
   void set(const std::string& key, const std::string& value) { values_[key] = value; }
   void add_line(std::vector<std::pair<std::string, std::string>> pairs) { lines_.push_back(std::move(pairs)); }
 
-  bool has(const std::string& key) const { return find(key) != nullptr; }
   std::string text(const std::string& key, const std::string& otherwise = {}) const;
   /// What is no number is told, and counts as not said.
   double number(const std::string& key, double otherwise) const;

@@ -92,6 +92,11 @@ class Veloc(Peer):
         (self.work / "told").write_text("60")
         self.run_well(3, "run")
 
+    def test_the_environment_comes_before_the_configuration(self):
+        self.run_well(1, "run", VELOC_LEVELS=f"memory; dir:{self.work}/elsewhere")
+        self.assertTrue((self.work / "elsewhere" / "varve.store").exists())
+        self.assertEqual(list((self.work / "persistent").iterdir()), [])
+
     def test_unknown_keys_are_told_once_by_name(self):
         self.arguments("run")
         (self.work / "veloc.cfg").write_text((self.work / "veloc.cfg").read_text() + "chksum = true\nnonsense = 1\n")

@@ -366,7 +366,7 @@ class Client {
 
   /// The configuration as levels: memory, the node's own folder, the parallel file system.
   std::string levels_of() const {
-    if (settings_.has("levels")) return settings_.text("levels");
+    if (const std::string said = settings_.text("levels"); !said.empty()) return said;
     // The folders may not be there yet: VELOC made them.
     std::error_code ignored;
     std::filesystem::create_directories(scratch_, ignored);
