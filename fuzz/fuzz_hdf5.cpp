@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   varve::UniqueFd file(::memfd_create("fuzzed", MFD_CLOEXEC));
   if (::write(file.get(), data, size) != static_cast<ssize_t>(size)) return 0;
   varve::FileBlocks blocks;
-  blocks.open(file.get());
+  blocks.open(varve::read_file_at(file.get()));
   varve::check_fuzzed_layout(varve::read_plain_hdf5(blocks, size), size);
   return 0;
 }

@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFolderPrefix = "varve-files-";
-constexpr std::string_view kVariablePrefix = "file:";
 constexpr std::string_view kLockName = "lock";
 
 /// A file in memory, mapped as long as this lives.
@@ -102,7 +101,7 @@ class Protection {
   std::vector<std::string> names_;
 };
 
-std::string variable_of(const std::string& name) { return std::string(kVariablePrefix) + name; }
+std::string variable_of(const std::string& name) { return std::string(kFileVariable) + name; }
 
 /// What processes that are gone have left: nobody holds the lock of such a folder.
 void remove_leftovers(const std::string& memory) {
@@ -287,9 +286,9 @@ Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t 
     if (variables.ok()) {
       for (const SavedVariable& variable : *variables) {
         const auto own = [rank](const SavedVariable::Part& part) { return part.rank == rank; };
-        if (variable.name.size() > kVariablePrefix.size() && variable.name.starts_with(kVariablePrefix) &&
+        if (variable.name.size() > kFileVariable.size() && variable.name.starts_with(kFileVariable) &&
             std::any_of(variable.parts.begin(), variable.parts.end(), own)) {
-          names.push_back(variable.name.substr(kVariablePrefix.size()));
+          names.push_back(variable.name.substr(kFileVariable.size()));
         }
       }
     }

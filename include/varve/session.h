@@ -201,6 +201,10 @@ struct SessionProgress {
   std::vector<LevelProgress> levels;
 };
 
+/// A variable of bytes whose name begins so is a whole file: what its format says of it (HDF5 without filters, classic
+/// netCDF), the store makes use of, as of the same file in a folder.
+inline constexpr std::string_view kFileVariable = "file:";
+
 enum class Persistence {
   later,  ///< checkpoint() returns after the snapshot
   now,    ///< checkpoint() returns when the set is complete in the store, or has failed

@@ -182,7 +182,7 @@ class CoreParser {
 class ElfCoreReader final : public LayoutReader {
  public:
   std::string_view name() const override { return "ELF core"; }
-  bool recognises(int, ByteSpan first_bytes, uint64_t) const override {
+  bool recognises(const ReadAt&, ByteSpan first_bytes, uint64_t) const override {
     if (first_bytes.size() < kHeaderBytesMin || as_text(first_bytes.first(4)) !=
                                                     "\x7f"
                                                     "ELF")
@@ -192,7 +192,7 @@ class ElfCoreReader final : public LayoutReader {
            first_bytes[big_endian ? 16 : 17] == std::byte{0};
   }
   Result<Layout> read(int fd, uint64_t file_bytes) const override {
-    FileWindow file(fd, file_bytes);
+    FileWindow file(read_file_at(fd), file_bytes);
     return read_elf_core_layout(file);
   }
 };

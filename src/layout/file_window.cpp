@@ -12,12 +12,26 @@ namespace {
 constexpr uint64_t kReadAheadBytes = 32_KiB;
 }
 
+ReadAt read_file_at(int fd) {
+  return [fd](uint64_t offset, MutableByteSpan into) -> Result<uint64_t> {
+    uint64_t done = 0;
+    while (done < into.size()) {
+      const ssize_t got = ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return Status::from_errno(errno, "read the file's header", {});
+      if (got == 0) break;
+      done += static_cast<uint64_t>(got);
+    }
+    return done;
+  };
+}
+
 Result<ByteSpan> FileWindow::view(uint64_t offset, uint64_t bytes) {
   if (offset > file_bytes_ || bytes > file_bytes_ - offset) {
     return Status::corrupt(fmt::format("the file ends before byte {} + {}, which its header names", offset, bytes));
   }
   if (bytes > kViewBytesMax) return Status::resource_limit(fmt::format("a header field has {} bytes", bytes));
-  if (fd_ < 0) return in_memory_.subspan(offset, bytes);
+  if (!read_) return in_memory_.subspan(offset, bytes);
   bool buffered = offset >= buffer_offset_ && offset + bytes <= buffer_offset_ + buffer_filled_;
   if (!buffered) VARVE_TRY(fill(offset, bytes));
   return ByteSpan(buffer_).subspan(offset - buffer_offset_, bytes);
@@ -28,14 +42,7 @@ Status FileWindow::fill(uint64_t offset, uint64_t bytes) {
   if (buffer_.size() < wanted) buffer_.resize(wanted);
   buffer_offset_ = offset;
   buffer_filled_ = 0;
-  while (buffer_filled_ < wanted) {
-    ssize_t got = ::pread(fd_, buffer_.data() + buffer_filled_, wanted - buffer_filled_,
-                          static_cast<off_t>(offset + buffer_filled_));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno(errno, "read the file's header", {});
-    if (got == 0) break;
-    buffer_filled_ += static_cast<uint64_t>(got);
-  }
+  VARVE_ASSIGN(buffer_filled_, read_(offset, MutableByteSpan(buffer_).first(wanted)));
   if (buffer_filled_ < bytes) return Status::corrupt("the file became shorter while it was read");
   return {};
 }
@@ -45,8 +52,8 @@ namespace {
 constexpr uint64_t kUncachedReadBytes = 64_KiB;
 }  // namespace
 
-void FileBlocks::open(int fd) {
-  fd_ = fd;
+void FileBlocks::open(ReadAt read) {
+  read_ = std::move(read);
   next_number_.fill(0);
 }
 
@@ -70,15 +77,9 @@ bool FileBlocks::read(uint64_t offset, MutableByteSpan into) {
 }
 
 bool FileBlocks::read_through(uint64_t offset, MutableByteSpan into) const {
-  size_t done = 0;
-  while (done < into.size()) {
-    const ssize_t got = ::pread(fd_, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return false;
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  std::fill(into.begin() + static_cast<std::ptrdiff_t>(done), into.end(), std::byte{0});
+  const Result<uint64_t> got = read_(offset, into);
+  if (!got.ok()) return false;
+  std::fill(into.begin() + static_cast<std::ptrdiff_t>(*got), into.end(), std::byte{0});
   return true;
 }
 

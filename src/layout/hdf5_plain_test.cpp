@@ -13,7 +13,7 @@ namespace {
 Result<Layout> read_plain(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   FileBlocks blocks;
-  blocks.open(fd.get());
+  blocks.open(read_file_at(fd.get()));
   return read_plain_hdf5(blocks, std::filesystem::file_size(path));
 }
 

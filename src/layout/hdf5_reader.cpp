@@ -438,7 +438,7 @@ class Hdf5Reader final : public LayoutReader {
   std::string_view name() const override { return "HDF5"; }
 
   /// The signature is at 0, 512, 1024, 2048 and so on, after a user block; the search ends at kUserBlockBytesMax.
-  bool recognises(int fd, ByteSpan first_bytes, uint64_t file_bytes) const override {
+  bool recognises(const ReadAt& read, ByteSpan first_bytes, uint64_t file_bytes) const override {
     if (has_signature(first_bytes, 0)) return true;
     for (uint64_t at = 512; at <= kUserBlockBytesMax && at + kSignature.size() <= file_bytes; at *= 2) {
       if (at + kSignature.size() <= first_bytes.size()) {
@@ -446,21 +446,24 @@ class Hdf5Reader final : public LayoutReader {
         continue;
       }
       std::array<std::byte, 8> found{};
-      if (::pread(fd, found.data(), found.size(), static_cast<off_t>(at)) != static_cast<ssize_t>(found.size())) break;
+      const Result<uint64_t> got = read(at, found);
+      if (!got.ok() || *got < found.size()) break;
       if (has_signature(found, 0)) return true;
     }
     return false;
   }
 
-  Result<Layout> read_safely(int fd, uint64_t file_bytes) const override {
+  Result<Layout> read_safely(const ReadAt& read, uint64_t file_bytes) const override {
     thread_local FileBlocks blocks;
-    blocks.open(fd);
-    return read_plain_hdf5(blocks, file_bytes);
+    blocks.open(read);
+    Result<Layout> layout = read_plain_hdf5(blocks, file_bytes);
+    blocks.open({});  // it outlives what is read
+    return layout;
   }
 
   Result<Layout> read(int fd, uint64_t file_bytes) const override {
     VARVE_TRY(start_library());
-    blocks_.open(fd);
+    blocks_.open(read_file_at(fd));
     next_file = {&blocks_, file_bytes, nullptr};
     Handle file(H5Fopen("/varve", H5F_ACC_RDONLY, access_.get()), H5Fclose);
     next_file.blocks = nullptr;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,13 +23,13 @@ class LayoutReader {
   virtual std::string_view name() const = 0;
 
   /// Whether the file looks like this format, by its magic number. `first_bytes` are its first kProbeBytes (all of a
-  /// shorter file). Runs in the caller's own process: cheap, and safe on any file.
-  virtual bool recognises(int fd, ByteSpan first_bytes, uint64_t file_bytes) const = 0;
+  /// shorter file); `read` has the others. Runs in the caller's own process: cheap, and safe on any file.
+  virtual bool recognises(const ReadAt& read, ByteSpan first_bytes, uint64_t file_bytes) const = 0;
 
   /// The layout, if the reader can tell it on its own: without a library, in bounded time and memory, and without
   /// crashing on any file. unsupported: read() has to be asked. Runs in the caller's own process and may be used by
   /// several threads.
-  virtual Result<Layout> read_safely(int /*fd*/, uint64_t /*file_bytes*/) const {
+  virtual Result<Layout> read_safely(const ReadAt& /*read*/, uint64_t /*file_bytes*/) const {
     return Status::unsupported("no reader of our own");
   }
 
@@ -44,6 +45,10 @@ using LayoutReaders = std::vector<std::unique_ptr<LayoutReader>>;
 
 /// The formats of this build, in the order in which they are tried.
 LayoutReaders built_in_readers();
+
+/// The layout of a file that lies somewhere in memory, as far as one of the readers can tell it on its own
+/// (read_safely); it is valid. None: it is one run of bytes.
+std::optional<Layout> read_layout_safely(const LayoutReaders& readers, const ReadAt& read, uint64_t file_bytes);
 
 std::unique_ptr<LayoutReader> make_netcdf_reader();
 std::unique_ptr<LayoutReader> make_elf_core_reader();

@@ -34,7 +34,29 @@ Result<UniqueFd> open_regular(const std::string& path) {
   return fd;
 }
 
+/// Which reader recognises a file, and what it can tell of it on its own, which is valid.
+struct SafeReading {
+  std::optional<uint32_t> reader{};
+  std::optional<Layout> layout{};
+};
+SafeReading read_with_first(const LayoutReaders& readers, const ReadAt& read, uint64_t file_bytes) {
+  std::array<std::byte, kProbeBytes> buffer{};
+  const Result<uint64_t> got = read(0, MutableByteSpan(buffer).first(std::min<uint64_t>(buffer.size(), file_bytes)));
+  const ByteSpan first_bytes = ByteSpan(buffer).first(got.ok() ? *got : 0);
+  for (uint32_t i = 0; i < readers.size(); ++i) {
+    if (!readers[i]->recognises(read, first_bytes, file_bytes)) continue;
+    Result<Layout> layout = readers[i]->read_safely(read, file_bytes);
+    if (!layout.ok() || !validate_layout(*layout, file_bytes).ok()) return {.reader = i};
+    return {.reader = i, .layout = std::move(*layout)};
+  }
+  return {};
+}
+
 }  // namespace
+
+std::optional<Layout> read_layout_safely(const LayoutReaders& readers, const ReadAt& read, uint64_t file_bytes) {
+  return read_with_first(readers, read, file_bytes).layout;
+}
 
 /// One call of read_many: hands files to reader processes, collects answers, and replaces processes that fail.
 class LayoutService::Batch {
@@ -104,17 +126,12 @@ class LayoutService::Batch {
       set_opaque(index, file.status().to_string());
       return std::nullopt;
     }
-    std::array<std::byte, kProbeBytes> buffer{};
-    ssize_t got = ::pread(file->get(), buffer.data(), std::min<uint64_t>(buffer.size(), request.file_bytes), 0);
-    ByteSpan first_bytes(buffer.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    const LayoutReaders& readers = service_.options_.readers;
-    for (uint32_t i = 0; i < readers.size(); ++i) {
-      if (!readers[i]->recognises(file->get(), first_bytes, request.file_bytes)) continue;
-      Result<Layout> layout = readers[i]->read_safely(file->get(), request.file_bytes);
-      if (!layout.ok() || !validate_layout(*layout, request.file_bytes).ok()) return Task{index, i, std::move(*file)};
-      outcomes_[index].layout = std::move(*layout);
+    SafeReading reading = read_with_first(service_.options_.readers, read_file_at(file->get()), request.file_bytes);
+    if (reading.layout) {
+      outcomes_[index].layout = std::move(*reading.layout);
       return std::nullopt;
     }
+    if (reading.reader) return Task{index, *reading.reader, std::move(*file)};
     if (options_.sidecars) {
       Result<UniqueFd> sidecar = open_regular(request.path + std::string(kSidecarSuffix));
       if (sidecar.ok()) return Task{index, kSidecarReader, std::move(*sidecar)};

@@ -19,7 +19,7 @@ namespace {
 class ObedientReader final : public LayoutReader {
  public:
   std::string_view name() const override { return "obedient"; }
-  bool recognises(int, ByteSpan first_bytes, uint64_t) const override {
+  bool recognises(const ReadAt&, ByteSpan first_bytes, uint64_t) const override {
     return first_bytes.size() >= 3 && as_text(first_bytes.first(3)) == "DO ";
   }
   Result<Layout> read(int fd, uint64_t file_bytes) const override {

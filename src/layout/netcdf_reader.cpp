@@ -258,15 +258,16 @@ class HeaderParser {
 class NetcdfReader final : public LayoutReader {
  public:
   std::string_view name() const override { return "netCDF"; }
-  bool recognises(int, ByteSpan first_bytes, uint64_t) const override {
+  bool recognises(const ReadAt&, ByteSpan first_bytes, uint64_t) const override {
     if (first_bytes.size() < 4 || as_text(first_bytes.first(3)) != "CDF") return false;
     auto version = static_cast<uint8_t>(first_bytes[3]);
     return version == 1 || version == 2 || version == 5;
   }
-  Result<Layout> read(int fd, uint64_t file_bytes) const override {
-    FileWindow file(fd, file_bytes);
+  Result<Layout> read_safely(const ReadAt& read, uint64_t file_bytes) const override {
+    FileWindow file(read, file_bytes);
     return read_netcdf_layout(file);
   }
+  Result<Layout> read(int fd, uint64_t file_bytes) const override { return read_safely(read_file_at(fd), file_bytes); }
 };
 
 }  // namespace

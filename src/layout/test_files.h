@@ -51,7 +51,7 @@ inline Result<Layout> read_here(const LayoutReaders& readers, const std::filesys
   ByteVector first(kProbeBytes);
   first.resize(static_cast<size_t>(::pread(fd.get(), first.data(), first.size(), 0)));
   for (const auto& reader : readers) {
-    if (reader->recognises(fd.get(), first, file_bytes)) return reader->read(fd.get(), file_bytes);
+    if (reader->recognises(read_file_at(fd.get()), first, file_bytes)) return reader->read(fd.get(), file_bytes);
   }
   return Status::not_found("no reader recognises the file", path.string());
 }

@@ -3,7 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
+
+#include "layout/layout_reader.h"
+#include "varve/session.h"
 
 namespace varve {
 
@@ -79,10 +84,54 @@ void SnapshotSource::add_file(const std::string& path, uint32_t rank, uint64_t b
   files_.push_back(std::move(file));
 }
 
+namespace {
+/// Puts the variables of a file that lies in an image in the place of that one.
+void put_in_place(const Variable& file, Layout&& inside, std::vector<Variable>& variables) {
+  for (Variable& variable : inside.variables) {
+    variable.name = file.name + variable.name;
+    for (Extent& extent : variable.extents) extent.offset += file.extents.front().offset;
+    variables.push_back(std::move(variable));
+  }
+}
+
+/// What formats say of variables that are files. Only what needs no process of its own: the program may have a large
+/// memory, or an MPI library that does not like to be forked.
+Layout with_files_opened(DrainedImage& image, Layout layout) {
+  static const LayoutReaders readers = built_in_readers();
+  const std::string prefix = "/" + std::string(kFileVariable);
+  const auto is_file = [&prefix](const Variable& variable) {
+    return variable.name.starts_with(prefix) && variable.type.kind == ElementKind::opaque &&
+           variable.extents.size() == 1;
+  };
+  if (std::none_of(layout.variables.begin(), layout.variables.end(), is_file)) return layout;
+  Layout opened{.format = layout.format, .variables = {}};
+  for (const Variable& variable : layout.variables) {
+    std::optional<Layout> inside;
+    if (is_file(variable)) {
+      const Extent place = variable.extents.front();
+      const ReadAt read = [&image, place](uint64_t offset, MutableByteSpan into) -> Result<uint64_t> {
+        const uint64_t bytes = offset < place.bytes ? std::min<uint64_t>(into.size(), place.bytes - offset) : 0;
+        VARVE_TRY(image.read(place.offset + offset, into.first(bytes)));
+        return bytes;
+      };
+      inside = read_layout_safely(readers, read, place.bytes);
+    }
+    if (inside) {
+      put_in_place(variable, std::move(*inside), opened.variables);
+    } else {
+      opened.variables.push_back(variable);
+    }
+  }
+  return validate_layout(opened, image.image().image_bytes).ok() ? opened : layout;
+}
+}  // namespace
+
 Result<std::vector<Layout>> SnapshotSource::layouts(ProgressSink&) {
   std::vector<Layout> layouts(first_image_);
   for (Layout& plain : layouts) plain.format = "raw";
-  for (const Part& part : parts_) layouts.push_back(image_layout(part.image->image()));
+  for (const Part& part : parts_) {
+    layouts.push_back(with_files_opened(*part.image, image_layout(part.image->image())));
+  }
   return layouts;
 }
 

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <numeric>
 
 #include "engine/save.h"
+#include "engine/source.h"
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
 #include "sets/folders.h"
 #include "sets/saving.h"
 #include "store/catalog.h"
+#include "varve/checkpoint_reader.h"
 #ifdef VARVE_ZOO_WITH_HDF5
 #include "zoo/hdf5_writing.h"
 #endif
@@ -393,6 +396,67 @@ TEST_F(ASessionFromSavedFiles, SaysWhereTheFormatHasCompressedAVariable) {
   const Status said = restart(2, 7).front();
   EXPECT_EQ(said.code(), StatusCode::invalid_argument);
   EXPECT_NE(said.to_string().find("compressed"), std::string::npos) << said.to_string();
+}
+
+std::vector<std::byte> bytes_of_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const ByteSpan bytes = as_bytes(text);
+  return {bytes.begin(), bytes.end()};
+}
+
+/// Variables that are files: a whole one, one that is cut off, and one of no format.
+TEST_F(ASessionFromSavedFiles, FindsWhatIsInAVariableThatIsAFile) {
+  const auto files_of = [&](uint32_t rank) {
+    const std::string path = files + "/state." + std::to_string(rank) + ".h5";
+    write_hdf5(path, Rows(rank, 2), 7);
+    std::vector<std::vector<std::byte>> made{bytes_of_file(path), bytes_of_file(path), {}};
+    made[1].resize(made[1].size() / 2);
+    made[2].assign(1000, std::byte{7});
+    return made;
+  };
+  const auto protect = [](Session& session, std::vector<std::vector<std::byte>>& of_rank) {
+    const char* const names[] = {"file:state.h5", "file:cut.h5", "file:notes"};
+    for (size_t i = 0; i < of_rank.size(); ++i) ASSERT_TRUE(session.protect(names[i], of_rank[i]).ok());
+  };
+  const std::vector<std::vector<std::vector<std::byte>>> saved{files_of(0), files_of(1)};
+  run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), place.options());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    auto contents = saved[rank];
+    protect(*session, contents);
+    ASSERT_TRUE(session->checkpoint(7, Persistence::now).ok());
+    EXPECT_TRUE(session->finish().ok());
+  });
+  const std::unique_ptr<Store> store = test::store_at(place.store);
+  std::map<std::string, std::string> types;
+  ASSERT_TRUE(for_each_leaf(*store, Catalog(*store).read({"job", 7}).value(), [&](const Leaf& leaf) {
+                for (const TreeFile& file : leaf.files) {
+                  for (const Variable& variable : file.layout.variables) types[variable.name] = variable.type.name();
+                }
+                return Status();
+              }).ok());
+  EXPECT_EQ(types["/file:state.h5/density"], "F64LE");
+  EXPECT_FALSE(types.contains("/file:state.h5"));
+  EXPECT_EQ(types["/file:cut.h5"], "BYTES");
+  EXPECT_EQ(types["/file:notes"], "BYTES");
+  test::expect_whole(place.store);
+  run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    auto session = Session::open(std::move(ranks), place.options());
+    ASSERT_TRUE(session.ok()) << session.status().to_string();
+    std::vector<std::vector<std::byte>> contents(3);
+    protect(*session, contents);
+    const auto from = session->restart();
+    ASSERT_TRUE(from.ok()) << from.status().to_string();
+    EXPECT_EQ(from.value(), 7u);
+    EXPECT_EQ(contents, saved[rank]);
+  });
+  auto reader = CheckpointReader::open(place.store, "job@7");
+  ASSERT_TRUE(reader.ok()) << reader.status().to_string();
+  std::vector<std::byte> read(saved[1][0].size());
+  const Status done = reader->read_rank("file:state.h5", 1, std::span(read));
+  EXPECT_TRUE(done.ok()) << done.to_string();
+  EXPECT_EQ(read, saved[1][0]);
 }
 
 /// One chunk of another shape has as many bytes as the array, and most of the array is in none.
