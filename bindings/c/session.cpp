@@ -430,6 +430,10 @@ int varve_reject(varve_session* session, uint64_t* step, int* restarted) {
   });
 }
 
+int varve_drop(varve_session* session, uint64_t step) {
+  return with_session(session, [&](varve_session& to) { return to.session.drop(step); });
+}
+
 int varve_list_restart_points(varve_session* session, uint64_t* count) {
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(count, "count"));

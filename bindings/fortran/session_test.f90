@@ -95,6 +95,7 @@ contains
     integer(int64) :: value
     integer(int64), target :: kept
     integer(int64) :: step
+    integer :: stat
     logical :: restarted
     call varve_open(session, store=store, job="steps")
     call varve_protect(session, "kept", kept)
@@ -107,6 +108,11 @@ contains
     call check(restarted .and. step == 20 .and. kept == 20, "the newest at or below 25")
     call varve_reject(session, step, restarted)
     call check(restarted .and. step == 10 .and. kept == 10, "the one before that")
+    call varve_drop(session, 30)
+    call varve_restart(session, step, restarted)
+    call check(restarted .and. step == 10 .and. kept == 10, "30 was dropped, and 20 stays rejected")
+    call varve_drop(session, 30, stat=stat)
+    call check(stat == varve_not_found, "what was dropped is not there")
     call varve_close(session)
   end subroutine
 

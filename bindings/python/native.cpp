@@ -256,6 +256,9 @@ class Session {
     call([&] { return varve_reject(session_, &step, &found); });
     return found != 0 ? std::optional(step) : std::nullopt;
   }
+  void drop(uint64_t step) {
+    call([&] { return varve_drop(session_, step); });
+  }
 
   /// (step, ranks or 0, seconds since 1970 or 0, place) of each.
   std::vector<std::tuple<uint64_t, uint64_t, int64_t, std::string>> restart_points() {
@@ -516,6 +519,7 @@ PYBIND11_MODULE(_native, module) {
       .def("redistribute", &Session::redistribute)
       .def("restart", &Session::restart)
       .def("reject", &Session::reject)
+      .def("drop", &Session::drop)
       .def("restart_points", &Session::restart_points)
       .def("saved_variables", &Session::saved_variables)
       .def("due", &Session::due)

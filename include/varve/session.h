@@ -350,6 +350,12 @@ class Session {
   /// that of no place can be read. Collective.
   Result<std::vector<SavedVariable>> saved_variables(uint64_t step);
 
+  /// Removes the checkpoint of this step from everywhere: from memory, and from the stores of all levels, whatever
+  /// their rules say; those of other steps stay. First it waits for what is under way, as wait() does. Where it is
+  /// interrupted, the checkpoint may be there as before. not_found: there is none; busy: what is under way takes too
+  /// long; io_error: a level cannot be reached that may have it, and nothing was dropped. Collective.
+  Status drop(uint64_t step);
+
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
   /// stop was asked for. The same on all ranks. Collective.
   bool due(uint64_t step);

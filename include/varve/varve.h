@@ -357,6 +357,10 @@ int varve_restart_from(varve_session* session, const struct varve_restart_choice
 /* What was loaded last will not do: takes the next older one. If there is none, *restarted is 0, and the run begins
  * anew. */
 int varve_reject(varve_session* session, uint64_t* step, int* restarted);
+/* Removes the checkpoint of a step from memory and from the stores of all levels; those of other steps stay.
+ * VARVE_NOT_FOUND: there is none. VARVE_IO_ERROR: a level cannot be reached that may have it, and nothing was dropped.
+ * Collective. */
+int varve_drop(varve_session* session, uint64_t step);
 /* Lists what a restart may take, the newest first, and how many these are; and one of them (VARVE_NOT_FOUND if there
  * are not so many). Listing is collective. */
 int varve_list_restart_points(varve_session* session, uint64_t* count);

@@ -37,7 +37,7 @@ LevelPush::LevelPush(PushDuty duty, WarningList& warnings)
       retention_(duty_.retention),
       queue_(duty_.level) {}
 
-LevelPush::~LevelPush() { end().ignore("who wants to know ends it before"); }
+LevelPush::~LevelPush() { end(Ending::of_run).ignore("who wants to know ends it before"); }
 
 Status LevelPush::start() {
   const BlockedSignals blocked;
@@ -55,12 +55,13 @@ void LevelPush::give_up(const std::vector<uint64_t>& steps) const {
   }
 }
 
-Status LevelPush::end() {
+Status LevelPush::end(Ending ending) {
   sink_->cancel();
   queue_.stop();
   if (thread_.joinable()) thread_.join();
   look_for_others();
   for (const uint64_t step : parts_.withdraw()) {
+    if (ending == Ending::pause) continue;  // they come again
     record(Status::io_error("not all nodes have pushed their parts", SetName{duty_.job, step}.to_string()));
   }
   if (to_ != nullptr) {
@@ -299,7 +300,7 @@ Status FartherLevel::finish(const std::optional<NewSet>& last, Moment end) {
   return push_->finish(end);
 }
 
-Status FartherLevel::end() { return push_ ? push_->end() : Status(); }
+Status FartherLevel::end(Ending ending) { return push_ ? push_->end(ending) : Status(); }
 
 OwedSteps FartherLevel::bring_all(const std::string& job, Onward& onward, ProgressSink& progress) {
   WarningList failures;  // told in `onward` instead

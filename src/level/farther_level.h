@@ -72,7 +72,7 @@ class LevelPush {
   Status finish(Moment end) { return queue_.try_all(end); }
   /// Ends the thread, giving up what is on its way; then looks for the other parts a last time: who still lacks some
   /// gives its own up. After this: the last error, if it left anything out.
-  Status end();
+  Status end(Ending ending);
 
  private:
   class Sink;
@@ -115,7 +115,7 @@ class FartherLevel final : public StoreLevel {
   bool owes(uint64_t step, uint64_t number) const override;
   LevelProgress progress(const RunNews& run) const override;
   Status finish(const std::optional<NewSet>& last, Moment end) override;
-  Status end() override;
+  Status end(Ending ending) override;
 
   OwedSteps bring_all(const std::string& job, Onward& onward, ProgressSink& progress) override;
 

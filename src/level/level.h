@@ -131,6 +131,9 @@ class RankImage {
   virtual bool is_of_own_node() const { return true; }
 };
 
+/// After what a level's work ends: the run is over, or start() goes on with what is given up now.
+enum class Ending : uint8_t { of_run, pause };
+
 /// What was found of a set at a restart.
 enum class Found : uint8_t {
   damaged,      ///< for good
@@ -225,7 +228,7 @@ class Level {
   /// Tries what waits once more; `last`: the run's last set, which goes here whatever its turn is. busy: time ran out.
   virtual Status finish(const std::optional<NewSet>& /*last*/, Moment /*end*/) { return {}; }
   /// Gives up what is on its way. After it: the last error, if anything was left out.
-  virtual Status end() { return {}; }
+  virtual Status end(Ending /*ending*/) { return {}; }
 
   /// What is here, for who looks at it from outside. `nearest`: the nearest store; null if it cannot be reached.
   virtual Result<LevelContents> contents(const Store* nearest) = 0;

@@ -116,11 +116,11 @@ Status Levels::finish(const std::optional<NewSet>& last, Moment end) {
   return outcome;
 }
 
-Status Levels::end() {
+Status Levels::end(Ending ending) {
   Status outcome;
   // What a level owes one behind it is known when that one has ended.
   for (auto level = all_.rbegin(); level != all_.rend(); ++level) {
-    const Status ended = (*level)->end();
+    const Status ended = (*level)->end(ending);
     if (!ended.ok()) outcome = ended;
   }
   return outcome;
@@ -144,6 +144,51 @@ Retention::Rules nearest_rules(const Levels& levels) {
     rules.whole_arenas = true;
   }
   return rules;
+}
+
+Result<bool> have_set(const Levels& levels, uint64_t step) {
+  const SetName name{levels.world().job, step};
+  bool found = false;
+  for (StoreLevel* const level : levels.stores()) {
+    if (!level->access().speaks()) continue;
+    const Result<const Store*> store = level->access().store();
+    if (!store.ok()) return store.status().with_context(level->name() + " cannot be asked for the set");
+    const Status read = Catalog(**store).read(name).status();
+    // One that is damaged is there, too.
+    if (read.ok() || read.code() == StatusCode::corrupt) found = true;
+    if (!found && read.code() != StatusCode::not_found) return read;
+  }
+  return found;
+}
+
+Status drop_set(const Levels& levels, uint64_t step) {
+  const std::vector<StoreLevel*>& stores = levels.stores();
+  for (size_t i = stores.size(); i-- > 0;) {
+    StoreAccess& access = stores[i]->access();
+    if (!access.speaks()) continue;
+    VARVE_ASSIGN(const Store* const store, access.store());
+    Retention retention(i == 0 ? nearest_rules(levels) : stores[i]->rules(levels.world().job));
+    VARVE_TRY(retention.drop(*store, step));
+    const Status given_back = retention.give_space_back(*store, null_progress(), /*wait_seconds=*/0);
+    if (!given_back.ok())
+      levels.world().warnings.add(given_back.with_context("the space of a set that was dropped comes back later"));
+  }
+  return {};
+}
+
+std::optional<NewSet> newest_set(const Levels& levels) {
+  const Store* const store = levels.nearest().access().opened();
+  if (store == nullptr) return std::nullopt;
+  const LevelWorld& world = levels.world();
+  const Result<std::vector<uint64_t>> steps = Catalog(*store).steps(world.job);
+  std::optional<NewSet> newest;
+  for (const uint64_t step : steps.ok() ? *steps : std::vector<uint64_t>()) {
+    if (world.has_node_level && !world.sets.is_complete(step)) continue;
+    const Result<SetRecord> record = Catalog(*store).read({world.job, step});
+    if (record.ok() && (!newest || record->number >= newest->number))
+      newest = NewSet{.step = step, .number = record->number};
+  }
+  return newest;
 }
 
 const Store* find_set(const Levels& levels, const SetName& name) {

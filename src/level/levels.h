@@ -54,7 +54,7 @@ class Levels {
   void stop();
   Status finish(const std::optional<NewSet>& last, Moment end);
   /// The first failure, if anything was left out.
-  Status end();
+  Status end(Ending ending);
 
  private:
   LevelWorld& world_;
@@ -64,6 +64,16 @@ class Levels {
 
 /// When sets may leave the nearest store of a run. The levels outlive the rules.
 Retention::Rules nearest_rules(const Levels& levels);
+
+/// Whether a store of which this rank speaks has the set of this step of the run's job. io_error: a level is away.
+Result<bool> have_set(const Levels& levels, uint64_t step);
+/// Drops the set from all stores of which this rank speaks, the farthest first, so that what is interrupted leaves it
+/// where a restart looks first; and gives its space back, where no writer is in the way. While nothing is brought
+/// along.
+Status drop_set(const Levels& levels, uint64_t step);
+/// The newest set of the run's job in the nearest store, as far as it is known to be complete; on a rank that has that
+/// open.
+std::optional<NewSet> newest_set(const Levels& levels);
 
 /// The nearest level's store that has the set, of those that are open; null: none has.
 const Store* find_set(const Levels& levels, const SetName& name);

@@ -63,6 +63,8 @@ class Retention {
 
   /// After a set was completed, or the room ran out. Space comes back now and then, when no writer is in the way.
   Status apply(const Store& store, ProgressSink& progress);
+  /// Drops a set whatever the rule says; one that is not there is dropped already.
+  Status drop(const Store& store, uint64_t step);
   /// What space was not given back yet: at the end, or when the room ran out. Waits a little for writers that are about
   /// to end.
   Status give_space_back(const Store& store, ProgressSink& progress, double wait_seconds = kLastWaitSeconds);
@@ -72,7 +74,6 @@ class Retention {
  private:
   Result<std::vector<SetAtLevel>> look(const Store& store);
   uint64_t number_of(const Store& store, uint64_t step);
-  Status drop(const Store& store, uint64_t step);
 
   const Rules rules_;
   std::map<uint64_t, uint64_t> numbers_;  ///< of the sets that were there when it looked last

@@ -193,27 +193,38 @@ Status RunSession::look_at_levels() {
   return levels_.open();
 }
 
-/// What is under way is settled: it can be restarted from, or has failed.
-Status RunSession::settle_before_restart() {
-  if (!stage_one_.has_copied()) return {};
-  VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
+/// What is under way is settled: it is in the store, or has failed, which is a warning then.
+Status RunSession::settle(std::string_view failed_while) {
   const StageTwo::Hurry hurry(stage_two_);
   const Status settled = sets_.settle(stage_one_.wait_limit());
   sets_.note_told(settled);
   if (settled.code() == StatusCode::busy) return settled;
-  if (!settled.ok()) world_.warnings.add(settled.with_context("the run goes back, and its last checkpoint has failed"));
+  if (!settled.ok()) world_.warnings.add(settled.with_context(std::string(failed_while)));
+  return {};
+}
+
+Status RunSession::settle_before_restart() {
+  if (!stage_one_.has_copied()) return {};
+  VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
+  VARVE_TRY(settle("the run goes back, and its last checkpoint has failed"));
   left_.add_own(stage_one_.own_snapshots());
   return {};
+}
+
+/// Nothing works beside the program any more, on no rank: what is on its way to a farther level begins anew with
+/// start_stage_two().
+Status RunSession::stop_stage_two() {
+  stage_two_.stop(MonotonicClock::now() + stage_one_.wait_limit());
+  levels_.stop();
+  levels_.end(Ending::pause).ignore("what was not brought on is found again");
+  // Nobody forgets what a neighbour's thread may still read.
+  return ranks_->barrier();
 }
 
 /// The run begins anew behind what it has made: as another run, so that nobody takes what it makes of a step now, or a
 /// part of that, for what it had made before.
 Status RunSession::turn_back() {
-  stage_two_.stop(MonotonicClock::now() + stage_one_.wait_limit());
-  levels_.stop();
-  levels_.end().ignore("what was not brought on is found again");
-  // Nobody forgets what a neighbour's thread may still read.
-  VARVE_TRY(ranks_->barrier());
+  VARVE_TRY(stop_stage_two());
   left_.add_own({});
   stage_one_.forget_snapshots();
   sets_.turn_back();
@@ -263,6 +274,37 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
     if (saved.ok() && sets_.last()) loaded_->number = sets_.last()->number;
   }
   return std::optional(step);
+}
+
+Status RunSession::drop(uint64_t step) {
+  VARVE_TRY(check_running(finished_));
+  VARVE_TRY(agree_on_choice(*ranks_, {.exactly = step}));
+  VARVE_TRY(look_at_levels());
+  VARVE_TRY(settle("a checkpoint was to be dropped, and the last one has failed"));
+  // From here on nothing comes to a level that it has left already.
+  VARVE_TRY(stop_stage_two());
+  const Status dropped = drop_everywhere(step);
+  levels_.close_idle();
+  const Status started = start_stage_two();
+  return dropped.ok() ? started : dropped;
+}
+
+/// While nothing works beside the program. Nothing is dropped where a level cannot be asked. Collective.
+Status RunSession::drop_everywhere(uint64_t step) {
+  const Result<bool> in_stores = have_set(levels_, step);
+  VARVE_TRY(agree(*ranks_, in_stores.status()));
+  const Result<bool> was_left = left_.drop(step, world_.speaks_for_node());
+  const bool in_memory = stage_one_.memory().drop(step);
+  std::array<uint64_t, 1> found = {*in_stores || in_memory || (was_left.ok() && *was_left) ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks_->all_max(found));
+  if (found[0] == 0) {
+    return Status::not_found("there is no checkpoint of this step", SetName{settings_.job, step}.to_string(),
+                             "restart_points() lists what there is");
+  }
+  const Status dropped = was_left.ok() ? drop_set(levels_, step) : was_left.status();
+  const Status everywhere = agree(*ranks_, dropped);
+  if (everywhere.ok()) sets_.note_dropped(step);
+  return everywhere;
 }
 
 // Checkpoints
@@ -389,7 +431,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
   // soon.
   const Status together = ranks_->barrier();
-  const Status ended = levels_.end();
+  const Status ended = levels_.end(Ending::of_run);
   const Status spread = agree(*ranks_, pushed.ok() ? ended : pushed);
   close();
   if (!settled.ok()) return settled;
@@ -398,7 +440,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
 
 void RunSession::close() {
   stage_two_.stop(MonotonicClock::now() + kSessionEndPatience);
-  levels_.end().ignore("finish() tells of it");
+  levels_.end(Ending::of_run).ignore("finish() tells of it");
   // What is still owed to a level behind stays.
   stage_two_.tidy();
   const std::optional<GroupNews> news = stage_one_.memory().group().news();
@@ -420,7 +462,7 @@ Status RunSession::abandon() {
   ranks_->revoke();
   stage_two_.cancel();
   stage_two_.stop(MonotonicClock::now());
-  levels_.end().ignore("what was not brought on is found again");
+  levels_.end(Ending::of_run).ignore("what was not brought on is found again");
   // Nothing of it changes any more: it may be restarted from.
   stage_one_.memory().leave();
   note_ended();

@@ -54,6 +54,7 @@ class RunSession {
   Result<std::optional<uint64_t>> reject();
   Result<std::vector<RestartPoint>> restart_points();
   Result<std::vector<SavedVariable>> saved_variables(uint64_t step);
+  Status drop(uint64_t step);
   bool due(uint64_t step);
   Status checkpoint(uint64_t step, Persistence persistence);
   bool should_stop() const { return course_.should_stop(); }
@@ -74,6 +75,9 @@ class RunSession {
   Result<std::optional<uint64_t>> go_on_from(const RestartSelection& selection);
   Status settle_before_restart();
   Status look_at_levels();
+  Status settle(std::string_view failed_while);
+  Status stop_stage_two();
+  Status drop_everywhere(uint64_t step);
   Status turn_back();
   Status start_stage_two();
   /// `saves`: whatever the nearest store's turn is.

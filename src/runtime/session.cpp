@@ -146,6 +146,10 @@ Result<std::vector<SavedVariable>> Session::saved_variables(uint64_t step) {
   return impl_->with([&](RunSession& run) { return run.saved_variables(step); });
 }
 
+Status Session::drop(uint64_t step) {
+  return impl_->with([&](RunSession& run) { return run.drop(step); });
+}
+
 bool Session::due(uint64_t step) {
   return impl_->with([&](RunSession& run) { return run.due(step); });
 }

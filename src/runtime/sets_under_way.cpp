@@ -84,6 +84,12 @@ Status SetsUnderWay::exchange() {
   return {};
 }
 
+void SetsUnderWay::note_dropped(uint64_t step) {
+  world_.sets.note_incomplete(step);
+  if (last_ && last_->step == step) last_ = newest_set(levels_);
+  if (restarted_ == step) restarted_.reset();
+}
+
 void SetsUnderWay::turn_back() {
   were_told_ = false;
   told_failure_.reset();

@@ -32,6 +32,8 @@ class SetsUnderWay {
   void go_on_from(uint64_t number) { schedule_.go_on_from(number); }
   /// The run goes on from a set of the store, of this step; none: from none.
   void note_restarted(std::optional<uint64_t> step) { restarted_ = step; }
+  /// The set of this step is dropped from all levels: the last one is what is left.
+  void note_dropped(uint64_t step);
   /// The run goes back: what it has made is what an earlier run has made. Nothing is under way.
   void turn_back();
 

@@ -34,6 +34,18 @@ void LeftMemory::add_own(std::vector<LeftSnapshot> snapshots) {
   std::move(snapshots.begin(), snapshots.end(), std::back_inserter(runs_.snapshots));
 }
 
+Result<bool> LeftMemory::drop(uint64_t step, bool removes) {
+  add_own({});
+  bool found = false;
+  for (const LeftSnapshot& snapshot : runs_.snapshots) {
+    if (snapshot.step != step) continue;
+    found = true;
+    if (removes) VARVE_TRY(snapshot.remove());
+  }
+  std::erase_if(runs_.snapshots, [step](const LeftSnapshot& snapshot) { return snapshot.step == step; });
+  return found;
+}
+
 void LeftMemory::remove() {
   if (!remains_) return;
   remains_ = false;

@@ -40,6 +40,9 @@ class LeftMemory {
   /// Whether it may be all that there is of the newest checkpoint; true until a restart knows better.
   bool is_useful() const { return useful_; }
   void note_useful(bool useful) { useful_ = useful; }
+  /// Of a step, what dead runs have of it; `removes`: this rank does it for its node. Whether there was any. No thread
+  /// is at work with it.
+  Result<bool> drop(uint64_t step, bool removes);
   /// When a newer set is in the store. By the checkpoint thread while there is one.
   void remove();
 

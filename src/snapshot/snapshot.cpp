@@ -354,6 +354,18 @@ Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono
   return waited;
 }
 
+bool SnapshotMemory::drop(uint64_t step) {
+  settle();
+  bool dropped = false;
+  for (uint32_t index = 0; index < slots_.count(); ++index) {
+    const SlotNews news = slot(index);
+    if (news.state != SlotState::drained || news.step != step) continue;
+    slots_.empty(index);
+    dropped = true;
+  }
+  return dropped;
+}
+
 void SnapshotMemory::forget(VariableTable& variables) {
   settle();
   for (uint32_t slot = 0; slot < slots_.count(); ++slot) slots_.empty(slot);

@@ -108,6 +108,8 @@ class SnapshotMemory {
   Result<std::byte*> lend(std::string_view name, std::byte* grid, VariableTable& variables,
                           std::chrono::nanoseconds limit);
 
+  /// A snapshot of this step that is not being written is none any more. Whether there was one.
+  bool drop(uint64_t step);
   /// Nothing that was made counts any more, and steps begin anew; what is lent, is lent no longer. While nobody else is
   /// at work with it.
   void forget(VariableTable& variables);

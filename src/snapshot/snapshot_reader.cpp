@@ -339,6 +339,21 @@ Result<std::unique_ptr<SnapshotReader>> LeftSnapshot::open_verified() const {
   return reader;
 }
 
+Status LeftSnapshot::remove() const {
+  const Result<ControlBlock> control = ControlBlock::open(owner, SharedSegment::Access::read_write);
+  if (control.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(control.status());
+  if (control->owner_alive()) return Status::busy("the process that made the snapshot lives", owner.slot_path(slot));
+  const SlotNews news = control->slot(slot);
+  if (news.step != step || news.fill_number != fill_number) return {};
+  // Nobody finds it from here on, whatever becomes of its memory.
+  control->cell(slot).cancel_fill();
+  if (::unlink(path_on_machine(owner.slot_path(slot)).c_str()) != 0 && errno != ENOENT) {
+    return Status::from_errno(errno, "remove the snapshot", owner.slot_path(slot));
+  }
+  return {};
+}
+
 std::vector<LeftSnapshot> LeftRuns::of_rank(uint32_t rank) const {
   std::vector<LeftSnapshot> own;
   std::copy_if(snapshots.begin(), snapshots.end(), std::back_inserter(own),

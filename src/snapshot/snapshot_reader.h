@@ -91,6 +91,8 @@ struct LeftSnapshot {
   Result<std::unique_ptr<SnapshotReader>> open() const;
   /// The same, and verifies it.
   Result<std::unique_ptr<SnapshotReader>> open_verified() const;
+  /// Has it be none any more, and its memory given back. busy: its process lives. One that is gone is fine.
+  Status remove() const;
 };
 
 /// What dead runs of a job left on this node.

@@ -224,6 +224,10 @@ def test_a_run_chooses_where_it_goes_on(path: str, filled: varve.Store) -> None:
         with pytest.raises(varve.NotFound):
             session.restart(exactly=7)
         saved = {one.name: one for one in session.saved_variables(2)}
+        session.drop(3)
+        with pytest.raises(varve.NotFound):
+            session.drop(3)
+        assert [point.step for point in session.restart_points()] == [2, 1]
     assert saved["field"].dtype == np.float64
     assert saved["field"].parts == (varve.SavedPart(0, (6, 7, 8), None),)
 

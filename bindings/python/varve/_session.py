@@ -252,6 +252,11 @@ class Session:
         """What was loaded last will not do: takes the next older one. None: there is none. Collective."""
         return self._loaded(self._native.reject)
 
+    def drop(self, step: int) -> None:
+        """Removes the checkpoint of this step from memory and from all levels. varve.NotFound: there is none.
+        Collective."""
+        self._native.drop(step)
+
     def restart_points(self) -> list[RestartPoint]:
         """What a restart may take, the newest first. Collective."""
         return [
