@@ -14,12 +14,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "nodes.h"
 #include "settings.h"
 #include "varve/varve_mpi.h"
 
@@ -68,7 +70,7 @@ class Client {
     options.variables_may_change = VARVE_YES;
     options.stop_on_signals = VARVE_NO;
     if (varve_open_mpi(ranks_, &options, &session_) != VARVE_OK) return fail(varve_error_message(nullptr));
-    if (!list_points(next_)) return false;
+    if (!read_dropped() || !list_points(next_)) return false;
     if (settings().flag("SCR_FETCH", true)) find_candidates();
     return true;
   }
@@ -142,6 +144,7 @@ class Client {
       varve_unprotect(session_, kName);
       last_checkpoint_ = Clock::now();
       candidates_.insert(candidates_.begin(), step_);
+      names_[step_] = name_;
     }
     spent_seconds_ += seconds_since(started_);
     next_ = step_ + 1;
@@ -185,18 +188,30 @@ class Client {
     return true;
   }
 
-  bool forget(const char* name) {
+  /// Its data stay; no restart takes it any more, in this run or a later one.
+  bool drop(const char* name) {
     if (!in_no_phase() || name == nullptr) return false;
     const std::optional<uint64_t> step = step_called(name);
     if (!step) return fail("there is no checkpoint called " + std::string(name));
-    std::erase(candidates_, *step);
-    std::erase(points_, *step);
+    forget(*step);
+    dropped_.insert(*step);
+    bool noted = true;
     if (rank_ == 0) {
-      tell(kLibrary, std::string(name) + " is not restarted from any more; `varve drop " +
-                         settings().text("SCR_JOB_NAME", "scr") + "@" + std::to_string(*step) +
-                         "` frees what it takes in the store");
+      std::error_code ignored;
+      fs::create_directories(dropped_path().parent_path(), ignored);
+      std::ofstream list(dropped_path(), std::ios::app);
+      noted = static_cast<bool>(list << *step << std::endl);
+      if (!noted) fail("cannot write " + dropped_path().string());
     }
-    return true;
+    return on_all(noted);
+  }
+
+  bool remove(const char* name) {
+    if (!in_no_phase() || name == nullptr) return false;
+    const std::optional<uint64_t> step = step_called(name);
+    if (!step) return fail("there is no checkpoint called " + std::string(name));
+    forget(*step);
+    return done(varve_drop(session_, *step));
   }
 
   bool should_exit(bool& flag) {
@@ -255,67 +270,83 @@ class Client {
     }
   }
 
-  /// The node's cache, its redundancy, and the prefix.
-  std::string levels_of() const {
-    std::string base = settings().text("SCR_CACHE_BASE", "/tmp"), type = settings().text("SCR_COPY_TYPE", "XOR");
-    std::string set_size = settings().text("SCR_SET_SIZE", "8"), keep = settings().text("SCR_CACHE_SIZE", "1");
+  /// A line CKPT=, or what is said in place of one.
+  struct Descriptor {
+    std::string number = "0", store, type, set_size;
+    int interval = 1;
+  };
+  static std::string value_of(const std::vector<std::pair<std::string, std::string>>& line, std::string_view key,
+                              const std::string& otherwise) {
+    for (const auto& [one, text] : line) {
+      if (one == key) return text;
+    }
+    return otherwise;
+  }
+  /// The value that the line of a store has.
+  static std::string of_store(const std::string& store, std::string_view key, const std::string& otherwise) {
     for (const auto& line : settings().lines()) {
-      const auto value = [&line](std::string_view key, std::string& into) {
-        for (const auto& [one, text] : line) {
-          if (one == key) into = text;
-        }
-      };
-      if (line.front().first == "STORE" && line.front().second == base) value("COUNT", keep);
-      if (line.front().first == "CKPT" && type == "FILE" && (line.front().second == "0" || line.size() < 2)) {
-        value("STORE", base);
-        value("TYPE", type);
-        value("SET_SIZE", set_size);
-      } else if (line.front().first == "CKPT" && rank_ == 0) {
-        fail("of the CKPT lines, only the one of number 0 counts, with SCR_COPY_TYPE=FILE: CKPT=" +
-             line.front().second);
+      if (line.front().first == "STORE" && line.front().second == store) return value_of(line, key, otherwise);
+    }
+    return otherwise;
+  }
+  static std::vector<Descriptor> descriptors(const Descriptor& said) {
+    std::vector<Descriptor> all;
+    for (const auto& line : settings().lines()) {
+      if (line.front().first != "CKPT" || value_of(line, "ENABLED", "1") == "0") continue;
+      all.push_back({line.front().second, value_of(line, "STORE", said.store), value_of(line, "TYPE", "XOR"),
+                     value_of(line, "SET_SIZE", said.set_size),
+                     std::max(1, std::atoi(value_of(line, "INTERVAL", "1").c_str()))});
+    }
+    if (said.type == "FILE" && !all.empty()) return all;
+    return {{said.number, said.store, said.type == "FILE" ? "XOR" : said.type, said.set_size}};
+  }
+
+  /// The node's cache, its redundancy, stores of the whole job, and the prefix.
+  std::string levels_of() const {
+    const std::string base = settings().text("SCR_CACHE_BASE", "/tmp");
+    const std::vector<Descriptor> all = descriptors({.number = "0",
+                                                     .store = base,
+                                                     .type = settings().text("SCR_COPY_TYPE", "XOR"),
+                                                     .set_size = settings().text("SCR_SET_SIZE", "8")});
+    const auto is_global = [](const Descriptor& one) { return of_store(one.store, "GROUP", "NODE") == "WORLD"; };
+    const std::string own = "/varve-scr-" + std::to_string(::getuid());
+    // There is one cache, and one redundancy of it: what comes most often.
+    const Descriptor *cache = nullptr, *protection = nullptr;
+    for (const Descriptor& one : all) {
+      if (is_global(one)) continue;
+      if (cache == nullptr || one.interval < cache->interval) cache = &one;
+      if (one.type != "SINGLE" && (protection == nullptr || one.interval < protection->interval)) protection = &one;
+    }
+    const std::string place = cache != nullptr ? cache->store : base;
+    std::error_code ignored;
+    fs::create_directories(place, ignored);
+    fs::create_directories(prefix(), ignored);
+    const std::string count = of_store(place, "COUNT", settings().text("SCR_CACHE_SIZE", "1"));
+    std::string levels =
+        "memory; local:" + level_place(place + own) + " keep=" + std::to_string(std::max(1, std::atoi(count.c_str())));
+    const int nodes = count_nodes(ranks_);
+    if (protection != nullptr) {
+      const std::string redundancy =
+          redundancy_of(protection->type, std::atoi(protection->set_size.c_str()), nodes, kLibrary, rank_ == 0);
+      if (!redundancy.empty()) levels += "; " + redundancy + every(protection->interval);
+    }
+    for (const Descriptor& one : all) {
+      if (is_global(one)) {
+        fs::create_directories(one.store, ignored);
+        levels += "; dir:" + level_place(one.store + own) + every(one.interval) +
+                  " keep=" + std::to_string(std::max(1, std::atoi(of_store(one.store, "COUNT", "1").c_str())));
+      } else if (rank_ == 0 && one.type != "SINGLE" && &one != protection) {
+        fail("CKPT=" + one.number +
+             " is left out: a node's datasets are protected in one way, that of CKPT=" + protection->number);
+      } else if (rank_ == 0 && one.store != place) {
+        fail("CKPT=" + one.number + " goes to " + place + ": a node has one cache");
       }
     }
-    const int nodes = count_nodes();
-    std::string levels = "memory; local:" + level_place(base + "/varve-scr-" + std::to_string(::getuid()));
-    std::error_code ignored;
-    fs::create_directories(base, ignored);
-    fs::create_directories(prefix(), ignored);
-    levels += " keep=" + std::to_string(std::max(1, std::atoi(keep.c_str())));
-    const std::string redundancy = redundancy_of(type, std::atoi(set_size.c_str()), nodes);
-    if (!redundancy.empty()) levels += "; " + redundancy;
     const int flush = static_cast<int>(settings().number("SCR_FLUSH", 10));
-    if (flush > 0) levels += "; dir:" + level_place(prefix() + "/varve") + " every=" + std::to_string(flush);
+    if (flush > 0) levels += "; dir:" + level_place(prefix() + "/varve") + every(flush);
     return levels;
   }
-
-  /// How SCR's redundancy is called here, as far as there are nodes for it.
-  std::string redundancy_of(const std::string& type, int set_size, int nodes) const {
-    if (type == "SINGLE" || nodes < 2) return "";
-    int threads = MPI_THREAD_SINGLE;
-    MPI_Query_thread(&threads);
-    if (threads != MPI_THREAD_MULTIPLE) {
-      if (rank_ == 0) fail("nodes do not protect each other: that takes MPI_Init_thread() with MPI_THREAD_MULTIPLE");
-      return "";
-    }
-    if (type == "PARTNER" || nodes == 2) return "partner";
-    const int group = std::clamp(set_size, 3, nodes);
-    if (type == "RS") return "rs:" + std::to_string(std::max(1, group - 2)) + "+" + std::to_string(group > 2 ? 2 : 1);
-    return "xor:" + std::to_string(group);
-  }
-
-  /// On how many nodes the ranks are, as Varve counts them.
-  int count_nodes() const {
-    char name[MPI_MAX_PROCESSOR_NAME + 1] = {};
-    int length = 0, ranks = 1;
-    MPI_Get_processor_name(name, &length);
-    if (const char* said = std::getenv("VARVE_NODE"); said != nullptr) std::snprintf(name, sizeof name, "%s", said);
-    MPI_Comm_size(ranks_, &ranks);
-    std::vector<char> all(sizeof name * static_cast<size_t>(ranks));
-    MPI_Allgather(name, sizeof name, MPI_CHAR, all.data(), sizeof name, MPI_CHAR, ranks_);
-    std::set<std::string> different;
-    for (int rank = 0; rank < ranks; ++rank) different.insert(all.data() + sizeof name * static_cast<size_t>(rank));
-    return static_cast<int>(different.size());
-  }
+  static std::string every(int interval) { return interval > 1 ? " every=" + std::to_string(interval) : std::string(); }
 
   /// The steps that there are, newest first, and the one after all of them.
   bool list_points(uint64_t& next) {
@@ -332,6 +363,29 @@ class Client {
     }
     std::sort(points_.begin(), points_.end(), std::greater<>());
     points_.erase(std::unique(points_.begin(), points_.end()), points_.end());
+    std::erase_if(points_, [this](uint64_t step) { return dropped_.contains(step); });
+    return true;
+  }
+
+  void forget(uint64_t step) {
+    std::erase(candidates_, step);
+    std::erase(points_, step);
+    names_.erase(step);
+    if (named_ == step) named_.reset();
+  }
+  static fs::path dropped_path() { return fs::path(prefix()) / ".scr" / "varve.dropped"; }
+  /// What SCR_Drop() has noted, as the first rank sees it.
+  bool read_dropped() {
+    std::vector<uint64_t> steps;
+    if (rank_ == 0) {
+      std::ifstream list(dropped_path());
+      for (uint64_t step = 0; list >> step;) steps.push_back(step);
+    }
+    uint64_t count = steps.size();
+    if (MPI_Bcast(&count, 1, MPI_UINT64_T, 0, ranks_) != MPI_SUCCESS || count > INT32_MAX) return false;
+    steps.resize(count);
+    if (MPI_Bcast(steps.data(), static_cast<int>(count), MPI_UINT64_T, 0, ranks_) != MPI_SUCCESS) return false;
+    dropped_.insert(steps.begin(), steps.end());
     return true;
   }
 
@@ -369,13 +423,18 @@ class Client {
     named_.reset();
     if (!load(step, false)) return false;
     named_ = step;
+    names_[step] = loaded_name_;
     return true;
   }
   std::optional<uint64_t> step_called(const std::string& name) {
     uint64_t next = 1;
     if (!list_points(next)) return std::nullopt;
+    // What is known is not loaded for its name, since the run goes back for that.
+    for (const auto& [step, called] : names_) {
+      if (called == name && std::find(points_.begin(), points_.end(), step) != points_.end()) return step;
+    }
     for (const uint64_t step : points_) {
-      if (load_name(step) && loaded_name_ == name) return step;
+      if (!names_.contains(step) && load_name(step) && loaded_name_ == name) return step;
     }
     return std::nullopt;
   }
@@ -416,8 +475,10 @@ class Client {
   std::vector<uint64_t> points_;      ///< steps that there are
   std::vector<uint64_t> candidates_;  ///< those to restart from, the best first
   std::string loaded_name_;
-  std::optional<uint64_t> named_;  ///< the step that loaded_name_ is of
-  uint64_t next_ = 1;              ///< step of the next dataset
+  std::optional<uint64_t> named_;          ///< the step that loaded_name_ is of
+  std::map<uint64_t, std::string> names_;  ///< of steps, as far as they are known
+  std::set<uint64_t> dropped_;             ///< no restart takes these
+  uint64_t next_ = 1;                      ///< step of the next dataset
 
   uint64_t step_ = 0;
   std::string name_;
@@ -563,10 +624,10 @@ int SCR_Current(const char* name) {
   return with_client([name](Client& of) { return of.set_current(name); });
 }
 int SCR_Drop(const char* name) {
-  return with_client([name](Client& of) { return of.forget(name); });
+  return with_client([name](Client& of) { return of.drop(name); });
 }
 int SCR_Delete(const char* name) {
-  return with_client([name](Client& of) { return of.forget(name); });
+  return with_client([name](Client& of) { return of.remove(name); });
 }
 
 // For Fortran, as its compilers on Unix call: by address, with the lengths of texts at the end.

@@ -128,6 +128,12 @@ static void once(void) {
   CHECK_CALL(SCR_Current("ckpt.4"));
   CHECK_CALL(SCR_Drop("ckpt.4"));
   CHECK(restart(0) == 2);
+  CHECK_CALL(SCR_Finalize());
+  CHECK_CALL(SCR_Init());
+  CHECK(restart(0) == 2); /* later runs do not take it either */
+  CHECK(SCR_Drop("ckpt.4") == SCR_FAILURE);
+  CHECK_CALL(SCR_Delete("ckpt.1"));
+  CHECK(SCR_Delete("ckpt.1") == SCR_FAILURE);
   /* The path that the file has in the prefix, and its name alone. */
   CHECK_CALL(SCR_Start_restart(NULL));
   sprintf(name, "rank.%d", rank_);

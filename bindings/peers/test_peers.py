@@ -1,5 +1,6 @@
 """Programs of VELOC and SCR: each function tried once, and runs that die before any of their calls."""
 
+import contextlib
 import os
 import pathlib
 import random
@@ -48,6 +49,22 @@ class Peer(unittest.TestCase):
             shutil.rmtree(self.work / folder)
             (self.work / folder).mkdir()
 
+    @contextlib.contextmanager
+    def on_nodes(self, count):
+        """Ranks say on which node they are; each node has a folder of its own."""
+        plain = self.arguments
+        node = ["sh", "-c", f'VARVE_NODE=n$((${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} % {count})) exec "$0" "$@"']
+        self.arguments = lambda what: [*node, *plain(what)]
+        try:
+            yield
+        finally:
+            self.arguments = plain
+
+    def lose_node(self, name):
+        lost = list((self.work / "scratch").rglob(f"node-{name}"))
+        self.assertEqual(len(lost), 1)
+        shutil.rmtree(lost[0])
+
     def check_once(self):
         for ranks in (1, 4, 8):
             with self.subTest(ranks=ranks):
@@ -92,6 +109,21 @@ class Veloc(Peer):
         (self.work / "told").write_text("60")
         self.run_well(3, "run")
 
+    def test_what_a_lost_node_had_comes_from_the_others(self):
+        for nodes, kept in ((2, True), (3, True), (3, False)):
+            with self.subTest(nodes=nodes, kept=kept), self.on_nodes(nodes):
+                self.lose("memory", "scratch", "persistent")
+                (self.work / "told").unlink(missing_ok=True)
+                more = {"VELOC_PERSISTENT_INTERVAL": "-1", "VELOC_EC_INTERVAL": "60" if kept else "-1"}
+                self.run_well(2 * nodes, "run", **more)
+                self.lose("memory")
+                self.lose_node("n1")
+                code, out = self.run_it(2 * nodes, "run", **more)
+                if kept:
+                    self.assertEqual(code, 0, out)
+                else:  # it had it alone
+                    self.assertIn("not so", out)
+
     def test_the_environment_comes_before_the_configuration(self):
         self.run_well(1, "run", VELOC_LEVELS=f"memory; dir:{self.work}/elsewhere")
         self.assertTrue((self.work / "elsewhere" / "varve.store").exists())
@@ -126,31 +158,42 @@ class Scr(Peer):
         self.check_deaths([(), ("memory",)])
 
     def test_what_a_lost_node_had_comes_from_the_others(self):
-        # Ranks say on which node they are; each node has a folder of its own.
-        node = ["sh", "-c", 'VARVE_NODE=n$((${OMPI_COMM_WORLD_RANK:-$PMI_RANK} % $NODES)) exec "$0" "$@"']
         for ranks, nodes, scheme in ((4, 2, "PARTNER"), (6, 3, "XOR"), (4, 4, "RS"), (4, 2, "SINGLE")):
-            with self.subTest(ranks=ranks, nodes=nodes, scheme=scheme):
+            with self.subTest(ranks=ranks, nodes=nodes, scheme=scheme), self.on_nodes(nodes):
                 self.lose("memory", "scratch", "persistent")
                 (self.work / "told").unlink(missing_ok=True)
-                more = {"NODES": str(nodes), "SCR_COPY_TYPE": scheme, "SCR_FLUSH": "0"}
-                plain = self.arguments
-                self.arguments = lambda what: [*node, *plain(what)]
-                try:
-                    self.run_well(ranks, "run", **more)
-                    told = int((self.work / "told").read_text())
-                    self.lose("memory")
-                    lost = list((self.work / "scratch").rglob("node-n1"))
-                    self.assertEqual(len(lost), 1)
-                    shutil.rmtree(lost[0])
-                    code, out = self.run_it(ranks, "run", **more)
-                    if scheme == "SINGLE":  # it had it alone
-                        self.assertIn("not so: step >= kept", out)
-                        continue
-                    self.assertEqual(code, 0, out)
-                    self.assertNotIn("left out", out)
-                    self.assertEqual(int((self.work / "told").read_text()), told)
-                finally:
-                    self.arguments = plain
+                more = {"SCR_COPY_TYPE": scheme, "SCR_FLUSH": "0"}
+                self.run_well(ranks, "run", **more)
+                told = int((self.work / "told").read_text())
+                self.lose("memory")
+                self.lose_node("n1")
+                code, out = self.run_it(ranks, "run", **more)
+                if scheme == "SINGLE":  # it had it alone
+                    self.assertIn("not so: step >= kept", out)
+                    continue
+                self.assertEqual(code, 0, out)
+                self.assertNotIn("left out", out)
+                self.assertEqual(int((self.work / "told").read_text()), told)
+
+    def test_each_line_of_the_configuration_counts(self):
+        (self.work / "persistent" / ".scrconf").write_text(
+            f"SCR_COPY_TYPE=FILE\n"
+            f"STORE={self.work}/scratch COUNT=4\nSTORE={self.work}/global GROUP=WORLD COUNT=2\n"
+            f"CKPT=0 INTERVAL=1 STORE={self.work}/scratch TYPE=SINGLE\n"
+            f"CKPT=1 INTERVAL=2 STORE={self.work}/scratch TYPE=XOR SET_SIZE=3\n"
+            f"CKPT=2 INTERVAL=3 STORE={self.work}/global TYPE=SINGLE\n"
+            f"CKPT=3 INTERVAL=4 STORE={self.work}/scratch TYPE=PARTNER\n"
+            f"CKPT=4 INTERVAL=5 STORE={self.work}/scratch TYPE=PARTNER ENABLED=0\n")
+        with self.on_nodes(3):
+            out = self.run_well(3, "run", SCR_FLUSH="0")
+            self.assertEqual(re.findall(r"CKPT=\d is left out", out), ["CKPT=3 is left out"])
+            records = sorted(path.stem for path in (self.work / "global").rglob("*.set"))
+            self.assertEqual(records, ["3", "6"])
+            # Of the nodes' own, each second one is protected, so that the loss of a node loses no more than the last.
+            self.lose("memory")
+            shutil.rmtree(self.work / "global")
+            self.lose_node("n1")
+            self.run_well(3, "run", SCR_FLUSH="0")
 
     def test_halt_and_intervals_are_obeyed(self):
         (self.work / "persistent" / ".scr").mkdir()

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "nodes.h"
 #include "settings.h"
 #include "varve/varve_mpi.h"
 
@@ -114,6 +115,12 @@ class Client {
     if (scratch_.empty() || persistent_.empty())
       return fail(std::string("scratch and persistent are wanted in ") + file);
     synchronous_ = settings_.text("mode", "async") == "sync";
+    // More often than asked for, where that is a time: nothing is lost by it.
+    constexpr int kNodesOfAGroupMax = 8;
+    if (!alone() && settings_.number("ec_interval", 0) >= 0) {
+      const bool is_said = !settings_.text("ec_interval").empty();
+      redundancy_ = redundancy_of("XOR", kNodesOfAGroupMax, count_nodes(ranks_), kLibrary, is_said && rank_ == 0);
+    }
     if (rank_ == 0) {
       settings_.tell_of_others({"scratch", "persistent", "mode", "max_versions", "scratch_versions",
                                 "persistent_interval", "ec_interval", "plain_files", "levels"},
@@ -380,6 +387,7 @@ class Client {
     const bool persists = settings_.number("persistent_interval", 0) >= 0;
     std::string levels =
         "memory; local:" + level_place(scratch_) + "/varve" + (persists ? scratch_keep : keep("scratch_versions"));
+    if (!redundancy_.empty()) levels += "; " + redundancy_;
     if (persists) levels += "; dir:" + level_place(persistent_) + "/varve" + keep("max_versions");
     return levels;
   }
@@ -480,6 +488,7 @@ class Client {
   int rank_ = 0;
   Settings settings_{std::string(kLibrary), "VELOC_"};
   std::string scratch_, persistent_;
+  std::string redundancy_;  ///< of the nodes, as a level; empty: none
   bool synchronous_ = false;
   std::map<std::string, Regions> regions_;  ///< by name; "": of all
   std::map<std::string, Series> series_;
