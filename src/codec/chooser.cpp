@@ -296,9 +296,29 @@ std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
   return chains;
 }
 
+/// Whether it may be a table of numbers that were written as text.
+bool looks_like_numbers_in_text(ByteSpan raw) {
+  constexpr size_t kLookedAt = 4096;
+  const ByteSpan sample =
+      raw.subspan((raw.size() - std::min(raw.size(), kLookedAt)) / 2, std::min(raw.size(), kLookedAt));
+  size_t digits = 0, newlines = 0;
+  for (const std::byte byte : sample) {
+    const auto character = static_cast<unsigned char>(byte);
+    if (character > 0x7e || (character < 0x20 && character != '\n' && character != '\t' && character != '\r'))
+      return false;
+    digits += character >= '0' && character <= '9' ? 1 : 0;
+    newlines += character == '\n' ? 1 : 0;
+  }
+  return newlines > 0 && 3 * digits > sample.size();
+}
+
 std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
   const auto filter = [](CodecNumber number, size_t bytes) { return stage(number, static_cast<int>(bytes)); };
   std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
+  if (type.bytes == 1 && looks_like_numbers_in_text(raw)) {
+    chains.push_back(filtered({stage(CodecNumber::columns)}));
+    return chains;
+  }
   if (type.kind == ElementKind::text) return chains;
   for (size_t bytes : {size_t{4}, size_t{8}}) chains.push_back(filtered({filter(CodecNumber::shuffle, bytes)}));
   chains.push_back(filtered({filter(CodecNumber::delta, 8)}, 3));

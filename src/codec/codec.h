@@ -40,11 +40,12 @@ enum class CodecNumber : uint32_t {
   gzip = 3,
   lzma = 4,
   constant = 16,
-  // Filters: they keep the size and make the bytes easier for an entropy coder.
+  // Filters: they make the bytes easier for an entropy coder, and keep their number, but for `columns`.
   shuffle = 32,
   bitshuffle = 33,
   delta = 34,
   lorenzo = 35,
+  columns = 36,
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,

@@ -81,6 +81,27 @@ TEST(CodecFormat, OfDelta) {
   expect_bytes("delta:2", {{}, {test::run_of(5)}}, bytes_of_hex("0100030009"), "0101", "0200040009");
 }
 
+TEST(CodecFormat, OfColumns) {
+  // Sixteen lines "1 -2.5" and "10 3" in turns, with a blank behind the second, between a header and half a line.
+  std::string text = "x y\n", first, second, third, blanks, trailing;
+  for (int i = 0; i < 16; ++i) text += i % 2 == 0 ? "1 -2.5\n" : "10 3 \n";
+  text += "7 ";
+  const auto turns = [](std::string_view even, std::string_view odd) {
+    std::string all;
+    for (int i = 0; i < 16; ++i) all += i % 2 == 0 ? even : odd;
+    return all;
+  };
+  const std::string zeros = turns("00", "00"), ones = turns("01", "01");
+  // All lines have two words, the header too: 17 lines, of which that is the first.
+  const std::string first_column = "00" + zeros + "78" + turns("31", "31") + "20" + turns("20", "30");
+  const std::string second_column = "01" + ones + "79" + turns("2d", "33") + "20" + turns("32", "20") + "20" +
+                                    turns("2e", "20") + "20" + turns("35", "20");
+  const std::string behind = "00" + turns("00", "01");
+  const ByteSpan raw = as_bytes(text);
+  expect_bytes("columns", {{}, {test::run_of(text.size())}}, ByteVector(raw.begin(), raw.end()), "",
+               "02 0211 0204 0002" + first_column + second_column + behind + "3720");
+}
+
 TEST(CodecFormat, OfShuffleAndBitShuffle) {
   const ByteVector raw = bytes_of_hex("0001020310111213aa");
   expect_bytes("shuffle", {kFloat, {test::run_of(2)}}, raw, "04", "0010011102120313aa");

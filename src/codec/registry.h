@@ -14,6 +14,7 @@ const Codec& shuffle_codec();
 const Codec& bitshuffle_codec();
 const Codec& delta_codec();
 const Codec& lorenzo_codec();
+const Codec& columns_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
 

@@ -128,6 +128,8 @@ inline std::vector<std::string> chain_names() {
                                     "lorenzo:4+shuffle+zstd",
                                     "lorenzo+bitshuffle+zstd",
                                     "lorenzo+shuffle+lzma:2",
+                                    "columns+zstd",
+                                    "columns+columns+lzma:2",
                                     "zstd+lorenzo+shuffle",
                                     "fpc+fpc+fpzip+shuffle",
                                     "constant+zstd+gzip+lzma"};
