@@ -28,7 +28,12 @@ std::string redundancy_of(const std::string& type, int group, int nodes, std::st
   int threads = MPI_THREAD_SINGLE;
   MPI_Query_thread(&threads);
   if (threads != MPI_THREAD_MULTIPLE) {
-    if (told) tell(library, "nodes do not protect each other: that takes MPI_Init_thread() with MPI_THREAD_MULTIPLE");
+    if (told) {
+      tell(library,
+           "nodes do not protect each other: that takes MPI_THREAD_MULTIPLE. Where the program calls MPI_Init(), Open "
+           "MPI gives it with OMPI_MPI_THREAD_LEVEL=3 in the environment, and MPICH with "
+           "MPIR_CVAR_DEFAULT_THREAD_LEVEL=MPI_THREAD_MULTIPLE");
+    }
     return "";
   }
   if (type == "PARTNER" || nodes == 2) return "partner";

@@ -25,6 +25,9 @@
 #include "settings.h"
 #include "varve/varve_mpi.h"
 
+/// SCR has no name for it; this is what its programs call it.
+#define SCR_FAILURE (!SCR_SUCCESS)
+
 namespace varve::peers {
 namespace {
 
@@ -41,7 +44,7 @@ bool fail(const std::string& what) {
 
 /// Settings that SCR_Config() makes, and then those of a run.
 Settings& settings() {
-  static Settings all{std::string(kLibrary), "SCR_"};
+  static Settings all{std::string(kLibrary), "SCR_", Dialect::scr};
   return all;
 }
 
@@ -60,6 +63,9 @@ class Client {
   bool open() {
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
     MPI_Comm_rank(ranks_, &rank_);
+    int ranks = 1;
+    MPI_Comm_size(ranks_, &ranks);
+    rank_count_ = static_cast<uint64_t>(ranks);
     read_settings();
     const std::string levels = levels_of();
     const std::string job = settings().text("SCR_JOB_NAME", "scr");
@@ -79,8 +85,9 @@ class Client {
 
   bool have_restart(bool& have, char* name) {
     if (!in_no_phase()) return false;
-    // What cannot be read is passed over.
-    while (!candidates_.empty() && !load_name(candidates_.front())) candidates_.erase(candidates_.begin());
+    // What cannot be read is passed over, and what other ranks have written: a file belongs to its rank.
+    while (!candidates_.empty() && (!is_of_these_ranks(candidates_.front()) || !load_name(candidates_.front())))
+      candidates_.erase(candidates_.begin());
     have = !candidates_.empty();
     if (have && name != nullptr) copy(loaded_name_, name);
     return true;
@@ -119,7 +126,7 @@ class Client {
   bool start_output(const char* name, int flags) {
     if (!in_no_phase()) return false;
     step_ = next_;
-    name_ = name != nullptr ? name : "scr.dataset." + std::to_string(step_);
+    name_ = name != nullptr && *name != '\0' ? name : "scr.dataset." + std::to_string(step_);
     if (name_.size() >= SCR_MAX_FILENAME) return fail("a name is too long: " + name_);
     flags_ = flags;
     files_.clear();
@@ -225,10 +232,13 @@ class Client {
     std::string name, path;
   };
 
-  static std::string prefix() {
+  /// The folder of the program's files, from the root.
+  static std::string said_prefix() {
     std::error_code ignored;
-    return settings().text("SCR_PREFIX", fs::current_path(ignored).string());
+    const fs::path said = fs::absolute(settings().text("SCR_PREFIX", "."), ignored).lexically_normal();
+    return (said.has_filename() ? said : said.parent_path()).string();
   }
+  const std::string& prefix() const { return prefix_; }
   static bool asynchronous() { return settings().flag("SCR_FLUSH_ASYNC", true); }
 
   bool in_no_phase() const { return phase_ == Phase::none || fail("a restart or an output has been started already"); }
@@ -245,10 +255,11 @@ class Client {
   }
   static void copy(const std::string& name, char* into) { std::snprintf(into, SCR_MAX_FILENAME, "%s", name.c_str()); }
 
-  void read_settings() const {
-    const std::string file = settings().text("SCR_CONF_FILE", prefix() + "/.scrconf");
+  void read_settings() {
+    const std::string file = settings().text("SCR_CONF_FILE", said_prefix() + "/.scrconf");
     if (!settings().read(file) && std::getenv("SCR_CONF_FILE") != nullptr)
       fail("cannot read the configuration " + file);
+    prefix_ = said_prefix();  // the file may say it; where the program goes later does not count
     if (rank_ != 0) return;
     settings().tell_of_others(
         {"SCR_PREFIX", "SCR_CACHE_BASE", "SCR_CACHE_SIZE", "SCR_COPY_TYPE", "SCR_SET_SIZE", "SCR_FLUSH",
@@ -264,7 +275,17 @@ class Client {
          {"SCR_MPI_BUF_SIZE", "Varve chooses its buffers"},
          {"SCR_FILE_BUF_SIZE", "Varve chooses its buffers"},
          {"SCR_DISTRIBUTE", "nodes get what they lack when a session begins"},
-         {"SCR_GROUP", "a failure group is a node"}});
+         {"SCR_GROUP", "a failure group is a node"},
+         {"SCR_CNTL_BASE", "the store keeps what it needs"},
+         {"SCR_CACHE_PURGE", "remove the folder of the cache instead"},
+         {"SCR_SET_FAILURES", "RS survives the loss of two nodes"},
+         {"SCR_PREFIX_SIZE", "`varve prune` and `varve drop` remove sets"},
+         {"SCR_PREFIX_PURGE", "`varve drop` removes sets"},
+         {"SCR_FLUSH_TYPE", "Varve writes by itself"},
+         {"SCR_FLUSH_POSTSTAGE", "Varve writes by itself"},
+         {"SCR_FETCH_BYPASS", "files are always laid out in memory"},
+         {"SCR_HALT_EXIT", "ask SCR_Should_exit()"},
+         {"SCR_JOB_ID", "what a run has left is found by SCR_PREFIX"}});
     for (const auto& line : settings().lines()) {
       if (line.front().first == "GROUPS") fail("GROUPS are left out: a failure group is a node");
     }
@@ -351,6 +372,7 @@ class Client {
   /// The steps that there are, newest first, and the one after all of them.
   bool list_points(uint64_t& next) {
     points_.clear();
+    rank_counts_.clear();
     next = 1;
     uint64_t count = 0;
     if (!done(varve_list_restart_points(session_, &count))) return false;
@@ -359,6 +381,9 @@ class Client {
       varve_restart_point_init(&point);
       if (!done(varve_restart_point_at(session_, i, &point))) return false;
       points_.push_back(point.step);
+      // It may be in several places, of which one will do.
+      uint64_t& known = rank_counts_[point.step];
+      if (known != rank_count_) known = point.rank_count != 0 ? point.rank_count : rank_count_;
       next = std::max(next, point.step + 1);
     }
     std::sort(points_.begin(), points_.end(), std::greater<>());
@@ -373,7 +398,7 @@ class Client {
     names_.erase(step);
     if (named_ == step) named_.reset();
   }
-  static fs::path dropped_path() { return fs::path(prefix()) / ".scr" / "varve.dropped"; }
+  fs::path dropped_path() const { return fs::path(prefix()) / ".scr" / "varve.dropped"; }
   /// What SCR_Drop() has noted, as the first rank sees it.
   bool read_dropped() {
     std::vector<uint64_t> steps;
@@ -387,6 +412,19 @@ class Client {
     if (MPI_Bcast(steps.data(), static_cast<int>(count), MPI_UINT64_T, 0, ranks_) != MPI_SUCCESS) return false;
     dropped_.insert(steps.begin(), steps.end());
     return true;
+  }
+
+  /// Whether as many ranks wrote it as this run has. Of those that are not so, the first is told.
+  bool is_of_these_ranks(uint64_t step) {
+    const auto found = rank_counts_.find(step);
+    if (found == rank_counts_.end() || found->second == rank_count_) return true;
+    if (rank_ == 0 && !told_of_ranks_) {
+      tell(kLibrary,
+           "the dataset of step " + std::to_string(step) + " was written by " + std::to_string(found->second) +
+               " ranks, which this run has not: it is not restarted from. Start as many ranks as before for that");
+    }
+    told_of_ranks_ = true;
+    return false;
   }
 
   void find_candidates() {
@@ -439,12 +477,17 @@ class Client {
     return std::nullopt;
   }
 
-  /// Where a file belongs, as one below the prefix or from the root.
-  static std::string plain_path(const std::string& name) {
-    fs::path path = name;
-    if (path.is_relative()) return path.lexically_normal().string();
-    const fs::path inside = path.lexically_normal().lexically_relative(fs::path(prefix()).lexically_normal());
-    return !inside.empty() && *inside.begin() != ".." ? inside.string() : path.lexically_normal().string();
+  /// Where a file belongs, as one below the prefix or from the root. A name that does not begin at the root belongs to
+  /// the folder that the program is in; SCR refuses what is not below the prefix then, here that counts from the
+  /// prefix.
+  std::string plain_path(const std::string& name) const {
+    std::error_code ignored;
+    const fs::path path = fs::path(name).lexically_normal(), whole = fs::absolute(name, ignored).lexically_normal();
+    const auto is_below = [](const fs::path& inside) { return !inside.empty() && *inside.begin() != ".."; };
+    fs::path inside = whole.lexically_relative(prefix());
+    if (!is_below(inside))  // symbolic links may lead there
+      inside = fs::weakly_canonical(whole, ignored).lexically_relative(fs::weakly_canonical(prefix(), ignored));
+    return is_below(inside) ? inside.string() : path.string();
   }
   bool write_plain_files() const {
     bool good = true;
@@ -470,9 +513,13 @@ class Client {
 
   MPI_Comm ranks_ = MPI_COMM_NULL;
   int rank_ = 0;
+  uint64_t rank_count_ = 1;
+  std::string prefix_;
   varve_session* session_ = nullptr;
   Phase phase_ = Phase::none;
-  std::vector<uint64_t> points_;      ///< steps that there are
+  std::vector<uint64_t> points_;              ///< steps that there are
+  std::map<uint64_t, uint64_t> rank_counts_;  ///< of their ranks, where that is known
+  bool told_of_ranks_ = false;
   std::vector<uint64_t> candidates_;  ///< those to restart from, the best first
   std::string loaded_name_;
   std::optional<uint64_t> named_;          ///< the step that loaded_name_ is of
@@ -518,22 +565,10 @@ int with_flag(int* flag, Call call) {
   });
 }
 
-/// Fortran's text, which blanks fill up.
-std::string text_of(const char* text, size_t length) {
-  while (length > 0 && text[length - 1] == ' ') --length;
-  return std::string(text, length);
-}
-void to_fortran(const char* text, char* into, size_t length) {
-  const size_t bytes = std::min(std::strlen(text), length);
-  std::memcpy(into, text, bytes);
-  std::memset(into + bytes, ' ', length - bytes);
-}
-
 }  // namespace
 }  // namespace varve::peers
 
 using varve::peers::Client;
-using varve::peers::to_fortran;
 using varve::peers::with_client;
 using varve::peers::with_flag;
 
@@ -566,19 +601,8 @@ int SCR_Should_exit(int* flag) {
 const char* SCR_Config(const char* config) {
   if (config == nullptr) return nullptr;
   try {
-    varve::peers::Settings& settings = varve::peers::settings();
-    const auto pairs = varve::peers::pairs_of(config);
-    if (pairs.empty()) {
-      if (std::strchr(config, '=') != nullptr) return nullptr;
-      const std::string value = settings.text(config);
-      return value.empty() ? nullptr : strdup(value.c_str());
-    }
-    if (pairs.size() == 1) {
-      settings.set(pairs.front().first, pairs.front().second);
-    } else {
-      settings.add_line(pairs);
-    }
-    return strdup(pairs.back().second.c_str());
+    const std::optional<std::string> value = varve::peers::settings().configure(config);
+    return value ? strdup(value->c_str()) : nullptr;
   } catch (const std::exception& exception) {
     varve::peers::fail(exception.what());
     return nullptr;
@@ -628,54 +652,6 @@ int SCR_Drop(const char* name) {
 }
 int SCR_Delete(const char* name) {
   return with_client([name](Client& of) { return of.remove(name); });
-}
-
-// For Fortran, as its compilers on Unix call: by address, with the lengths of texts at the end.
-void scr_init_(int* ierror) { *ierror = SCR_Init(); }
-void scr_finalize_(int* ierror) { *ierror = SCR_Finalize(); }
-void scr_should_exit_(int* flag, int* ierror) { *ierror = SCR_Should_exit(flag); }
-void scr_need_checkpoint_(int* flag, int* ierror) { *ierror = SCR_Need_checkpoint(flag); }
-void scr_start_checkpoint_(int* ierror) { *ierror = SCR_Start_checkpoint(); }
-void scr_complete_checkpoint_(const int* valid, int* ierror) { *ierror = SCR_Complete_checkpoint(*valid); }
-void scr_complete_output_(const int* valid, int* ierror) { *ierror = SCR_Complete_output(*valid); }
-void scr_complete_restart_(const int* valid, int* ierror) { *ierror = SCR_Complete_restart(*valid); }
-void scr_start_output_(const char* name, const int* flags, int* ierror, size_t length) {
-  *ierror = SCR_Start_output(varve::peers::text_of(name, length).c_str(), *flags);
-}
-void scr_have_restart_(int* flag, char* name, int* ierror, size_t length) {
-  char found[SCR_MAX_FILENAME] = "";
-  *ierror = SCR_Have_restart(flag, found);
-  to_fortran(found, name, length);
-}
-void scr_start_restart_(char* name, int* ierror, size_t length) {
-  char found[SCR_MAX_FILENAME] = "";
-  *ierror = SCR_Start_restart(found);
-  to_fortran(found, name, length);
-}
-void scr_route_file_(const char* name, char* file, int* ierror, size_t name_length, size_t file_length) {
-  char found[SCR_MAX_FILENAME] = "";
-  *ierror = SCR_Route_file(varve::peers::text_of(name, name_length).c_str(), found);
-  if (*ierror == SCR_SUCCESS && std::strlen(found) > file_length) *ierror = SCR_FAILURE;
-  to_fortran(found, file, file_length);
-}
-void scr_current_(const char* name, int* ierror, size_t length) {
-  *ierror = SCR_Current(varve::peers::text_of(name, length).c_str());
-}
-void scr_drop_(const char* name, int* ierror, size_t length) {
-  *ierror = SCR_Drop(varve::peers::text_of(name, length).c_str());
-}
-void scr_delete_(const char* name, int* ierror, size_t length) {
-  *ierror = SCR_Delete(varve::peers::text_of(name, length).c_str());
-}
-void scr_get_version_(char* version, int* ierror, size_t length) {
-  to_fortran(SCR_Get_version(), version, length);
-  *ierror = SCR_SUCCESS;
-}
-void scr_config_(const char* config, char* value, int* ierror, size_t config_length, size_t value_length) {
-  const char* const found = SCR_Config(varve::peers::text_of(config, config_length).c_str());
-  to_fortran(found != nullptr ? found : "", value, value_length);
-  *ierror = found != nullptr ? SCR_SUCCESS : SCR_FAILURE;
-  std::free(const_cast<char*>(found));
 }
 
 }  // extern "C"

@@ -12,8 +12,7 @@
 extern "C" {
 #endif
 
-#define SCR_SUCCESS (0)
-#define SCR_FAILURE (1) /* what happened is said on standard error */
+#define SCR_SUCCESS (0) /* of anything else, what happened is said on standard error */
 #define SCR_MAX_FILENAME (1024)
 
 /* What a dataset is: something to restart from, plain files below SCR_PREFIX, or both. */
@@ -26,7 +25,8 @@ int SCR_Finalize(void);
 char* SCR_Get_version(void);
 int SCR_Should_exit(int* flag);
 
-/* "KEY=VALUE" sets, before SCR_Init(); "KEY" asks: what is returned is free()d. NULL: there is none. */
+/* Before SCR_Init(), "KEY=VALUE" sets, "KEY=" takes that back, and "STORE=/ssd COUNT=3" or "CKPT=0 TYPE=XOR" describe:
+ * these give NULL. "KEY" and "STORE=/ssd COUNT" ask, at any time: what is returned is free()d, NULL is nothing. */
 const char* SCR_Config(const char* config);
 #ifdef __GNUC__
 __attribute__((format(printf, 1, 2)))

@@ -10,11 +10,23 @@
 namespace varve::peers {
 namespace {
 
+bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+bool is_of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
 std::string trimmed(std::string_view text) {
-  const auto blank = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return std::string(text);
+}
+
+std::string_view without_comment(std::string_view line, Dialect dialect) {
+  if (dialect == Dialect::scr) return line.substr(0, line.find('#'));
+  const bool has_levels = trimmed(line.substr(0, line.find('='))) == "levels";
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool begins = line[i] == '#' || (line[i] == ';' && !has_levels);
+    if (begins && (i == 0 || is_blank(line[i - 1]))) return line.substr(0, i);
+  }
+  return line;
 }
 
 std::string upper(std::string text) {
@@ -47,45 +59,123 @@ bool write_plain_file(std::string_view library, const std::string& from, const s
   return !failure;
 }
 
-std::vector<std::pair<std::string, std::string>> pairs_of(std::string_view line) {
-  // Each '=' has its key before it, up to a blank, and its value up to the key of the next.
-  std::vector<std::pair<std::string, std::string>> pairs;
-  while (true) {
-    const size_t equals = line.find('=');
-    if (equals == std::string_view::npos) return pairs;
-    const std::string key = trimmed(line.substr(0, equals));
-    if (key.empty() || key.find(' ') != std::string::npos) return {};
-    line.remove_prefix(equals + 1);
-    const size_t next = line.find('=');
-    size_t end = line.size();
-    if (next != std::string_view::npos) {
-      size_t before = next;  // blanks before it, then its key
-      while (before > 0 && std::isspace(static_cast<unsigned char>(line[before - 1])) != 0) --before;
-      while (before > 0 && std::isspace(static_cast<unsigned char>(line[before - 1])) == 0) --before;
-      if (before == 0) return {};
-      end = before;
+Pairs pairs_of(std::string_view line) {
+  // Each key has its '=' behind it, blanks or the line's start before it, and a value up to the next key.
+  Pairs pairs;
+  size_t begin = 0;  // of the last value
+  for (size_t equals = line.find('='); equals != std::string_view::npos; equals = line.find('=', equals + 1)) {
+    size_t end = equals;
+    while (end > begin && is_blank(line[end - 1])) --end;
+    size_t key = end;
+    while (key > begin && is_of_name(line[key - 1])) --key;
+    const bool is_key = key < end && (key == 0 || is_blank(line[key - 1]));
+    if (!is_key && pairs.empty()) return {};
+    if (!is_key) continue;  // it belongs to the value
+    if (!pairs.empty()) {
+      pairs.back().second = trimmed(line.substr(begin, key - begin));
+    } else if (!trimmed(line.substr(0, key)).empty()) {
+      return {};
     }
-    pairs.emplace_back(key, trimmed(line.substr(0, end)));
-    line.remove_prefix(end);
+    pairs.emplace_back(line.substr(key, end - key), "");
+    begin = equals + 1;
   }
+  if (!pairs.empty()) pairs.back().second = trimmed(line.substr(begin));
+  return pairs;
+}
+
+std::string with_environment(std::string_view text) {
+  std::string all;
+  while (!text.empty()) {
+    const size_t dollar = std::min(text.find('$'), text.size());
+    all += text.substr(0, dollar);
+    text.remove_prefix(dollar);
+    if (text.empty()) break;
+    const bool braces = text.starts_with("${");
+    const size_t begin = braces ? 2 : 1;
+    size_t end = begin;
+    while (end < text.size() && is_of_name(text[end])) ++end;
+    const bool is_whole = end > begin && (!braces || (end < text.size() && text[end] == '}'));
+    if (is_whole) {
+      const char* const value = std::getenv(std::string(text.substr(begin, end - begin)).c_str());
+      if (value != nullptr) all += value;
+      text.remove_prefix(end + (braces ? 1 : 0));
+    } else {
+      all += text.front();
+      text.remove_prefix(1);
+    }
+  }
+  return all;
 }
 
 bool Settings::read(const std::string& path) {
   std::ifstream file(path);
   if (!file) return false;
   for (std::string line; std::getline(file, line);) {
-    line = trimmed(std::string_view(line).substr(0, line.find_first_of("#;")));
-    if (line.empty() || line.front() == '[') continue;
-    std::vector<std::pair<std::string, std::string>> pairs = pairs_of(line);
+    line = trimmed(without_comment(line, dialect_));
+    if (line.empty() || (dialect_ == Dialect::ini && line.front() == '[')) continue;
+    Pairs pairs = pairs_of(line);
+    if (dialect_ == Dialect::ini && pairs.size() > 1)
+      pairs = {{pairs.front().first, trimmed(line.substr(line.find('=') + 1))}};
     if (pairs.empty()) {
       tell(library_, "a line of " + path + " says nothing: " + line);
-    } else if (pairs.size() == 1) {
-      values_.insert_or_assign(pairs.front().first, pairs.front().second);
     } else {
-      lines_.push_back(std::move(pairs));
+      take(std::move(pairs));
     }
   }
   return true;
+}
+
+void Settings::take(Pairs pairs) {
+  if (dialect_ == Dialect::scr) {
+    for (auto& [key, value] : pairs) value = with_environment(value);
+  }
+  if (pairs.size() == 1) {
+    values_.insert_or_assign(pairs.front().first, pairs.front().second);
+    return;
+  }
+  std::erase_if(lines_, [&pairs](const Pairs& line) { return line.front() == pairs.front(); });
+  lines_.push_back(std::move(pairs));
+}
+
+std::optional<std::string> Settings::configure(std::string_view line) {
+  Pairs pairs = pairs_of(line);
+  if (pairs.empty()) return line.find('=') == std::string_view::npos ? ask({}, trimmed(line)) : std::nullopt;
+  // What stands alone behind a descriptor is asked for.
+  const std::string_view parent = pairs.front().first;
+  auto& [key, value] = pairs.back();
+  const size_t blank = value.find_first_of(" \t");
+  if ((parent == "STORE" || parent == "CKPT" || parent == "GROUPS") && blank != std::string::npos) {
+    const std::string asked = trimmed(std::string_view(value).substr(blank));
+    value.resize(blank);
+    return ask(pairs, asked);
+  }
+  if (pairs.size() == 1 && value.empty()) {
+    values_.erase(key);
+    std::erase_if(lines_, [&key = key](const Pairs& one) { return one.front().first == key; });
+  } else {
+    take(std::move(pairs));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Settings::ask(const Pairs& parent, const std::string& key) const {
+  if (key.empty()) return std::nullopt;
+  if (parent.empty()) {
+    if (key.starts_with(prefix_)) {
+      const std::string value = text(key);
+      return value.empty() ? std::nullopt : std::optional(value);
+    }
+    if (const std::string* const value = find(key); value != nullptr) return *value;
+  }
+  // The newest one first.
+  for (auto line = lines_.rbegin(); line != lines_.rend(); ++line) {
+    if (parent.empty() ? line->front().first != key : line->front() != parent.front()) continue;
+    if (parent.empty()) return line->front().second;
+    for (const auto& [one, value] : *line) {
+      if (one == key) return value;
+    }
+  }
+  return std::nullopt;
 }
 
 const std::string* Settings::find(const std::string& key) const {
@@ -96,7 +186,8 @@ const std::string* Settings::find(const std::string& key) const {
 std::string Settings::text(const std::string& key, const std::string& otherwise) const {
   // Keys that begin with the prefix are said so in the environment, too.
   const std::string name = key.starts_with(prefix_) ? key : prefix_ + upper(key);
-  if (const char* said = std::getenv(name.c_str()); said != nullptr) return said;
+  if (const char* said = std::getenv(name.c_str()); said != nullptr)
+    return dialect_ == Dialect::scr ? with_environment(said) : said;
   const std::string* const value = find(key);
   return value != nullptr ? *value : otherwise;
 }

@@ -129,6 +129,28 @@ class Veloc(Peer):
         self.assertTrue((self.work / "elsewhere" / "varve.store").exists())
         self.assertEqual(list((self.work / "persistent").iterdir()), [])
 
+    def test_levels_of_the_configuration_are_read_whole(self):
+        more = f"[levels]\nlevels = memory; dir:{self.work}/elsewhere every=2  # and no more\n"
+        arguments = self.arguments("run")
+        settings = self.work / "veloc.cfg"
+        settings.write_text(settings.read_text() + more)
+        plain = self.arguments
+        self.arguments = lambda _what: arguments
+        try:
+            self.run_well(2, "run")
+        finally:
+            self.arguments = plain
+        self.assertTrue((self.work / "elsewhere" / "varve.store").exists())
+        self.assertEqual(list((self.work / "persistent").iterdir()), [])
+
+    def test_what_other_ranks_wrote_is_no_version_of_these(self):
+        self.run_well(2, "run")
+        (self.work / "told").unlink()
+        out = self.run_well(3, "run")
+        self.assertEqual(out.count("field@60 was written by 2 ranks"), 1, out)
+        (self.work / "told").write_text("60")
+        self.run_well(3, "run")
+
     def test_unknown_keys_are_told_once_by_name(self):
         self.arguments("run")
         (self.work / "veloc.cfg").write_text((self.work / "veloc.cfg").read_text() + "chksum = true\nnonsense = 1\n")
@@ -145,8 +167,8 @@ class Scr(Peer):
         return [os.environ["VARVE_SCR_TEST"], str(self.work / "told"), what]
 
     def environment(self, **more):
-        return super().environment(SCR_PREFIX=str(self.work / "persistent"), SCR_CACHE_BASE=str(self.work / "scratch"),
-                                   **{"SCR_FLUSH_ASYNC": "0", **more})
+        where = {"SCR_PREFIX": str(self.work / "persistent"), "SCR_CACHE_BASE": str(self.work / "scratch")}
+        return super().environment(**{**where, "SCR_FLUSH_ASYNC": "0", **more})
 
     def test_each_function_does_what_it_says(self):
         for ranks in (1, 4, 8):
@@ -194,6 +216,67 @@ class Scr(Peer):
             shutil.rmtree(self.work / "global")
             self.lose_node("n1")
             self.run_well(3, "run", SCR_FLUSH="0")
+
+    def test_what_other_ranks_wrote_is_not_restarted_from(self):
+        self.run_well(2, "run")
+        (self.work / "told").unlink()
+        out = self.run_well(3, "run")
+        self.assertEqual(out.count("written by 2 ranks"), 1, out)
+        self.assertNotIn("redistribute", out)
+        (self.work / "told").write_text("6")
+        self.run_well(3, "run")
+
+    def test_configuration_files_say_what_the_environment_does_not(self):
+        (self.work / "persistent" / ".scrconf").write_text(
+            "# a comment; with more\nSCR_FLUSH = 1  # each\nSCR_CACHE_BASE=$TEST_WORK/${TEST_NODE}/cache\n")
+        environment = {"TEST_WORK": str(self.work), "TEST_NODE": "n7"}
+        plain = self.environment
+        self.environment = lambda **more: {key: value for key, value in plain(**more).items() if key != "SCR_CACHE_BASE"}
+        try:
+            out = self.run_well(2, "run", **environment)
+        finally:
+            self.environment = plain
+        self.assertNotIn("left out", out)
+        self.assertTrue(list((self.work / "n7" / "cache").glob("varve-scr-*")))
+
+    def test_names_count_from_where_the_program_is(self):
+        # Below the prefix, and from the prefix elsewhere; it may be said with symbolic links, and not from the root.
+        inside = self.work / "persistent" / "below"
+        inside.mkdir()
+        (self.work / "link").symlink_to("persistent")
+        for prefix, where, found in ((str(self.work / "persistent"), inside, "below/"), ("..", inside, "below/"),
+                                     (str(self.work / "link"), inside, "below/"), ("persistent/", self.work, "")):
+            with self.subTest(prefix=prefix, where=where):
+                done = subprocess.run([*LAUNCHER, "2", *self.arguments("once")], check=False, text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX,
+                                      cwd=where, env=self.environment(SCR_PREFIX=prefix, TEST_BELOW=found,
+                                                                      SCR_CACHE_SIZE="10", SCR_FLUSH="1"))
+                self.assertEqual(done.returncode, 0, done.stdout)
+                self.assertTrue((self.work / "persistent" / found / "plots" / "picture.1").exists())
+                for folder in ("memory", "scratch", "persistent"):
+                    for entry in (self.work / folder).iterdir():
+                        if entry != inside:
+                            shutil.rmtree(entry)
+                for entry in inside.iterdir():
+                    shutil.rmtree(entry)
+
+    def test_programs_in_fortran_go_on(self):
+        programs = os.environ.get("VARVE_SCR_FORTRAN_TESTS", "").split()
+        if not programs:
+            self.skipTest("built without Fortran")
+        plain = self.arguments
+        for program in programs:
+            with self.subTest(program=program):
+                self.lose("memory", "scratch", "persistent")
+                self.arguments = lambda _what, program=program: [program]
+                try:
+                    for begin in (0, 4, 8):
+                        self.assertIn(f"from {begin} to {begin + 4}\n", self.run_well(2, "run"))
+                        self.lose("memory")
+                finally:
+                    self.arguments = plain
+                name = "free.0012/rank_1.dat"  # an output is a plain file, too
+                self.assertEqual((self.work / "persistent" / name).exists(), "free" in program)
 
     def test_halt_and_intervals_are_obeyed(self):
         (self.work / "persistent" / ".scr").mkdir()

@@ -158,6 +158,11 @@ class Client {
       fail("no checkpoint or restart has begun");
       return std::nullopt;
     }
+    if (phase_.kind == Phase::restart && !phase_.has_files) {
+      fail("no rank has a file in " + phase_.name + "@" + std::to_string(phase_.version) +
+           ": what was saved there is memory alone");
+      return std::nullopt;
+    }
     if (phase_.kind == Phase::checkpoint && original != nullptr) phase_.original = original;
     char path[VELOC_MAX_NAME];
     // Whatever it is called, a rank has one file in each checkpoint.
@@ -219,12 +224,22 @@ class Client {
     if (series != nullptr) settle(*series);
     if (series == nullptr || !done(varve_list_restart_points(series->session, &count))) return std::nullopt;
     std::optional<int> found;
+    std::pair<int, uint64_t> other{-1, 0};  // the newest that other ranks made, and how many they were
     for (uint64_t i = 0; i < count; ++i) {
       varve_restart_point point;
       varve_restart_point_init(&point);
       if (varve_restart_point_at(series->session, i, &point) != VARVE_OK || point.step > INT32_MAX) continue;
       const int version = static_cast<int>(point.step);
-      if ((at_most <= 0 || version <= at_most) && (!found || version > *found)) found = version;
+      if (at_most > 0 && version > at_most) continue;
+      if (!is_of_these_ranks(point)) {
+        other = std::max(other, {version, point.rank_count});
+      } else if (!found || version > *found) {
+        found = version;
+      }
+    }
+    if (other.first > found.value_or(-1) && rank_ == 0) {
+      fail(std::string(name) + "@" + std::to_string(other.first) + " was written by " + std::to_string(other.second) +
+           " ranks, which this run has not: it is not restarted from. Start as many ranks as before for that");
     }
     return found;
   }
@@ -337,6 +352,13 @@ class Client {
     if (alone()) return here;
     int mine = here ? 1 : 0, all = 0;
     return MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, ranks_) == MPI_SUCCESS && all == 1;
+  }
+
+  /// Whether as many ranks made it as this run has: memory and files belong to their rank.
+  bool is_of_these_ranks(const varve_restart_point& point) const {
+    int ranks = 1;
+    if (!alone()) MPI_Comm_size(ranks_, &ranks);
+    return point.rank_count == 0 || point.rank_count == static_cast<uint64_t>(ranks);
   }
 
   /// The memory that belongs to the checkpoints that have begun, by what `mode` says.
@@ -486,7 +508,7 @@ class Client {
   const MPI_Comm ranks_;
   const std::optional<unsigned> alone_as_;
   int rank_ = 0;
-  Settings settings_{std::string(kLibrary), "VELOC_"};
+  Settings settings_{std::string(kLibrary), "VELOC_", Dialect::ini};
   std::string scratch_, persistent_;
   std::string redundancy_;  ///< of the nodes, as a level; empty: none
   bool synchronous_ = false;

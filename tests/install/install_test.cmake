@@ -53,7 +53,7 @@ if(step STREQUAL "install")
       list(APPEND files ${library_dir}/libvarve_mpi.so ${library_dir}/libvarve_mpi.so.1)
     endif()
     if(peers)
-      list(APPEND files ${library_dir}/libveloc-client.so ${library_dir}/libscr.so include/varve/peers/veloc.h
+      list(APPEND files ${library_dir}/libveloc-client.so ${library_dir}/libscr.so ${library_dir}/libscrf.so include/varve/peers/veloc.h
         include/varve/peers/scr.h include/varve/peers/scrf.h ${library_dir}/cmake/VELOC/VELOCConfig.cmake
         ${library_dir}/cmake/scr/scrConfig.cmake ${library_dir}/pkgconfig/scr.pc ${library_dir}/pkgconfig/veloc-client.pc
         bin/scr_index bin/scr_halt bin/veloc-backend)
