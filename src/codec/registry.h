@@ -16,5 +16,6 @@ const Codec& delta_codec();
 const Codec& lorenzo_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
+const Codec& planes_codec();
 
 }  // namespace varve
