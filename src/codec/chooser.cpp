@@ -20,6 +20,11 @@ constexpr unsigned kPacksPerTrial = 16;
 constexpr double kDefaultSlack = 1.04;
 /// The same for bytes of unknown meaning, where the default knows nothing either.
 constexpr double kDefaultSlackBytes = 1.02;
+constexpr size_t kFastSampleBytes = 16_KiB;
+/// With effort fast, by how much a chain must make a sample smaller than bit planes do to be worth its coder: lz4,
+/// which takes twice as long, and zstd, which takes four times as long.
+constexpr double kLz4Advantage = 1.15;
+constexpr double kZstdAdvantage = 1.5;
 /// With effort best, chains whose trial came this close to the smallest are run on the whole pack, but no more than so
 /// many.
 constexpr double kFinalistSlack = 1.02;
@@ -129,6 +134,14 @@ class AutomaticEncoder final : public Encoder {
   }
 
   Result<EncodedBytes> encode_fast(ByteSpan raw, const PackShape& shape) {
+    if (!is_machine_number(shape.type)) return encode_bytes_fast(raw, shape);
+    if (const std::optional<CodecChain> chain = remembered(shape.type)) return encode_if_worth(*chain, raw, shape);
+    VARVE_ASSIGN(const CodecChain chain, fast_chain(raw, shape));
+    remember(shape.type, chain);
+    return encode_if_worth(chain, raw, shape);
+  }
+
+  static Result<EncodedBytes> encode_bytes_fast(ByteSpan raw, const PackShape& shape) {
     constexpr size_t sample_bytes = 24_KiB;
     const CodecChain& chain = default_chain(shape.type);
     if (raw.size() > 8 * sample_bytes) {
@@ -137,6 +150,36 @@ class AutomaticEncoder final : public Encoder {
       if (recipe_is_store(encoded.recipe)) return store(raw, shape);
     }
     return encode_if_worth(chain, raw, shape);
+  }
+
+  /// The fastest, unless a slower one makes a sample so much smaller as its time is worth. One that finds nothing more
+  /// than those before it is the last to be tried: what is slower would take longer to find nothing, too.
+  static Result<CodecChain> fast_chain(ByteSpan raw, const PackShape& shape) {
+    const PackSample sample = sample_of(raw, shape, kFastSampleBytes);
+    CodecChain cheapest;
+    double least = static_cast<double>(sample.bytes.size());
+    size_t smallest = sample.bytes.size(), tried = 0;
+    for (CodecChain& chain : candidate_chains(raw, shape, Effort::fast)) {
+      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
+      const size_t bytes = size_of(encoded);
+      const double cost = static_cast<double>(bytes) * advantage_wanted(chain.stages().back().codec->number());
+      if (cost < least) {
+        least = cost;
+        cheapest = chain;
+      }
+      if (tried++ > 0 && bytes >= smallest) break;
+      smallest = std::min(smallest, bytes);
+    }
+    return cheapest;
+  }
+
+  /// By how much a chain must make a sample smaller than bit planes do.
+  static double advantage_wanted(CodecNumber coder) {
+    switch (coder) {
+      case CodecNumber::zstd: return kZstdAdvantage;
+      case CodecNumber::lz4: return kLz4Advantage;
+      default: return 1;
+    }
   }
 
   Result<EncodedBytes> encode_balanced(ByteSpan raw, const PackShape& shape) {
@@ -312,6 +355,21 @@ bool looks_like_numbers_in_text(ByteSpan raw) {
   return newlines > 0 && 3 * digits > sample.size();
 }
 
+/// From the fastest to the slowest: what does not search through the data first.
+std::vector<CodecChain> fast_chains(const ElementType& type) {
+  if (!is_machine_number(type)) return {filtered({})};
+  std::vector<CodecChain::Stage> filters = {stage(CodecNumber::lorenzo)};
+  std::vector<CodecChain> chains = {chain({filters.front(), stage(CodecNumber::planes)})};
+  if (type.bytes > 1) filters.push_back(stage(CodecNumber::shuffle));
+  if (find_codec(CodecNumber::lz4).ok()) {
+    std::vector<CodecChain::Stage> stages = filters;
+    stages.push_back(stage(CodecNumber::lz4));
+    chains.push_back(chain(std::move(stages)));
+  }
+  chains.push_back(filtered(filters));
+  return chains;
+}
+
 std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
   const auto filter = [](CodecNumber number, size_t bytes) { return stage(number, static_cast<int>(bytes)); };
   std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
@@ -355,6 +413,7 @@ void add_piece(PackSample& sample, ByteSpan raw, const PackShape& shape, uint64_
 }  // namespace
 
 std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort) {
+  if (effort == Effort::fast) return fast_chains(shape.type);
   if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(shape.type, effort);
   if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
   return opaque_chains(raw, shape.type, effort);

@@ -137,6 +137,40 @@ TEST(Chooser, BalancedIsNoLargerThanFastHoweverTheSampleMisleads) {
   EXPECT_LE(encoded_bytes("balanced", pack), encoded_bytes("fast", pack));
 }
 
+/// Doubles of one class, from a function of their place.
+template <class Value>
+Pack doubles_pack(Value value) {
+  constexpr size_t elements = 1 << 16;
+  const ElementType type{ElementKind::floating, ByteOrder::little, 8};
+  Pack pack{.shape = {type, {test::run_of(elements)}}, .raw = ByteVector(elements * 8)};
+  for (size_t i = 0; i < elements; ++i) test::put_number(pack.raw.data() + 8 * i, type, value(i));
+  return pack;
+}
+
+std::string fast_chain_of(const Pack& pack) {
+  return *recipe_name(make_encoder(*CodecPolicy::parse("fast"))->encode(pack.raw, pack.shape)->recipe);
+}
+
+TEST(Chooser, FastTakesBitPlanesForFields) {
+  EXPECT_EQ(fast_chain_of(field_pack(1e-5)), "lorenzo+planes");
+  const Pack waves = doubles_pack([](size_t i) { return std::sin(static_cast<double>(i) / 100); });
+  EXPECT_EQ(fast_chain_of(waves), "lorenzo+planes");
+}
+
+TEST(Chooser, FastTakesACoderThatSearchesWhereThatGainsMuch) {
+  Random random(5);
+  std::vector<double> few(40);
+  for (double& each : few) each = static_cast<double>(random()) / 3;
+  const Pack repeating = doubles_pack([&](size_t i) { return few[i % few.size()]; });
+  EXPECT_TRUE(fast_chain_of(repeating).starts_with("lorenzo+shuffle+")) << fast_chain_of(repeating);
+  EXPECT_LT(encoded_bytes("fast", repeating), repeating.raw.size() / 20);
+  // Numbers of 24 bits in 64: the planes below are all alike, but not zero.
+  const Pack singles =
+      doubles_pack([&](size_t) { return static_cast<double>(static_cast<float>(random() % 1000003) / 7); });
+  EXPECT_LT(encoded_bytes("fast", singles), encoded_bytes("lorenzo+planes", singles));
+  EXPECT_LE(encoded_bytes("fast", singles), encoded_bytes("balanced", singles) * 3 / 2);
+}
+
 TEST(Chooser, PaperLeavesSmallVariablesOutOfTheFirstPass) {
   const ByteVector raw(1000, std::byte{'x'});
   const PackShape shape{{}, {test::run_of(1000)}};

@@ -49,6 +49,8 @@ enum class CodecNumber : uint32_t {
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,
+  // Coders for what the filters give.
+  planes = 96,
 };
 
 /// One step of a codec chain: a lossless, invertible map of bytes. Codecs are stateless, immutable and thread-safe.

@@ -109,6 +109,23 @@ TEST(CodecFormat, OfShuffleAndBitShuffle) {
                "55667800 00000080ff");
 }
 
+TEST(CodecFormat, OfPlanes) {
+  ByteVector raw = bytes_of<int16_t>({0, 6, 6, 6, 6, 6, 6, 6, 31, 6, 6, 6, 6, 6, 6, 6, 7});
+  raw.push_back(std::byte{0xab});
+  expect_bytes("planes", {kShort, {test::run_of(17)}}, raw, "0102", "0305 00fefe 01ffff0101 0700ab");
+}
+
+TEST(CodecFormat, OfPlanesWithCompressedWidthsStaysReadable) {
+  // 100 groups of eight bytes: the last has a one, the others are zero.
+  ByteVector expected(800), decoded(800);
+  expected[799] = std::byte{1};
+  const Status status =
+      (*find_codec("planes"))
+          ->decode(bytes_of_hex("28b52ffd20644d00001800000101003e012c 80"), bytes_of_hex("0412"), decoded);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(decoded, expected);
+}
+
 TEST(CodecFormat, OfConstant) {
   expect_bytes("constant", {kDouble, {test::run_of(3)}}, bytes_of<double>({1.0, 1.0, 1.0}), "08", "000000000000f03f");
   expect_bytes("constant", {{}, {test::run_of(3)}}, bytes_of_hex("010203"), "00", "010203");

@@ -36,6 +36,7 @@ const auto& entries() {
       Entry{CodecNumber::columns, "columns", &columns_codec(), {}},
       Entry{CodecNumber::fpc, "fpc", &fpc_codec(), {}},
       Entry{CodecNumber::fpzip, "fpzip", &fpzip_codec(), {}},
+      Entry{CodecNumber::planes, "planes", &planes_codec(), {}},
   };
   return table;
 }

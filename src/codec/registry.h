@@ -17,5 +17,6 @@ const Codec& lorenzo_codec();
 const Codec& columns_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
+const Codec& planes_codec();
 
 }  // namespace varve

@@ -78,7 +78,8 @@ std::vector<GoldenSet> golden_sets() {
                                            "store",
                                            "paper",
                                            "best",
-                                           "constant"};
+                                           "constant",
+                                           "lorenzo+planes"};
   const std::vector<std::string> chunkers = {"fixed:8192", "gear:256", "rabin:512", "fixed:100"};
   std::vector<GoldenSet> sets;
   for (size_t i = 0; i < codecs.size(); ++i) {

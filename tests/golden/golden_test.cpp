@@ -38,7 +38,7 @@ struct Golden : testing::TestWithParam<test::GoldenStore> {
 
   /// Whether this build has all codecs of the set: its own, and those of earlier sets whose packs it shares.
   bool readable(const GoldenSet& set) const {
-    constexpr size_t of_a_full_build = 11;
+    constexpr size_t of_a_full_build = 12;
     if (all_codecs().size() >= of_a_full_build) return true;
     const test::TempFolder folder;
     const Status restored = restore_set(*store, set.name, folder / "set", {.filter = {}, .sync = false}).status();
@@ -73,7 +73,7 @@ TEST_P(Golden, StoreIsWhole) {
 TEST_P(Golden, StoreHoldsWhatTheFormatCanExpress) {
   const StoreStatistics statistics = store_statistics(*store).value();
   for (const char* chain : {"lorenzo+shuffle+zstd", "lorenzo+bitshuffle+zstd", "delta+shuffle+zstd", "shuffle+lz4",
-                            "fpc+zstd", "fpzip", "gzip", "lzma", "store", "shuffle+zstd"}) {
+                            "fpc+zstd", "fpzip", "gzip", "lzma", "store", "shuffle+zstd", "lorenzo+planes"}) {
     EXPECT_TRUE(!CodecChain::parse(chain).ok() || statistics.chains.contains(chain)) << chain;
   }
   uint64_t missing_bytes = 0;
