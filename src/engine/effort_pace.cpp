@@ -83,19 +83,20 @@ double EffortPace::write_seconds_per_byte() {
 
 PackEffort EffortPace::best_bargain(OfClass& of_class) {
   const double write_seconds = write_seconds_per_byte();
+  // Effort fast takes a fraction of what was asked for: it is tried before anything is stored as it is.
+  if (write_seconds == 0 || of_class.encoded[static_cast<size_t>(PackEffort::fast)].raw_bytes == 0) {
+    return PackEffort::fast;
+  }
   PackEffort best = PackEffort::none;
   double most = 0;
-  bool any = false;
   for (size_t i = 0; i < of_class.encoded.size(); ++i) {
     const Encoded& encoded = of_class.encoded[i];
     if (encoded.raw_bytes == 0) continue;
-    any = true;
     const double gain = encoded.saved_share() * write_seconds - encoded.seconds_per_byte() / threads_;
     if (gain <= most) continue;
     most = gain;
     best = static_cast<PackEffort>(i);
   }
-  if (!any || write_seconds == 0) return PackEffort::fast;
   if (best != PackEffort::none) return best;
   return ++of_class.stored_packs % kPacksPerTrial == 0 ? PackEffort::fast : PackEffort::none;
 }
