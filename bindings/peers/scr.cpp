@@ -538,7 +538,8 @@ class Client {
   uint64_t asked_ = 0;
 };
 
-std::unique_ptr<Client> client;
+/// Not destroyed at exit: a program that ends without SCR_Finalize() has left its ranks, as one that is killed.
+std::unique_ptr<Client>& client = *new std::unique_ptr<Client>;
 
 template <class Call>
 int with_client(Call call) {

@@ -1,5 +1,6 @@
-/* SCR's functions, as its programs call them: `scr_test TOLD run|once`. "run" computes some steps and goes on where an
- * earlier run has ended, however it has; "once" tries each function. The settings are those of the environment. */
+/* SCR's functions, as its programs call them: `scr_test TOLD run|leave|once`. "run" computes some steps and goes on
+ * where an earlier run has ended, however it has; "leave" ends such a run without a word to SCR and MPI; "once" tries
+ * each function. The settings are those of the environment. */
 #include "scr.h"
 
 #include "calls.h"
@@ -63,7 +64,7 @@ static int restart(int first_fails) {
   }
 }
 
-static void run(const char* told) {
+static void run(const char* told, int leaves) {
   const int kept = told_before(told);
   CHECK_CALL(SCR_Init());
   int step = restart(0);
@@ -79,6 +80,7 @@ static void run(const char* told) {
     CHECK_CALL(SCR_Should_exit(&stop));
     CHECK(!stop);
   }
+  if (leaves) exit(0);
   CHECK_CALL(SCR_Finalize());
   if (rank_ == 0) printf("calls %d\n", calls_made);
 }
@@ -196,7 +198,7 @@ int main(int argc, char** argv) {
   if (strcmp(argv[2], "once") == 0) {
     once();
   } else {
-    run(argv[1]);
+    run(argv[1], strcmp(argv[2], "leave") == 0);
   }
   MPI_Finalize();
   return 0;

@@ -71,6 +71,17 @@ class Peer(unittest.TestCase):
                 self.lose("memory", "scratch", "persistent")
                 self.run_well(ranks, "once")
 
+    def check_leaving(self):
+        """A program that ends without a word does so quietly, and the next one goes on from what it kept."""
+        for _ in range(2):
+            done = subprocess.run(self.arguments("leave"), check=False, text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, cwd=self.work,
+                                  env=self.environment())
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertEqual(done.stdout, "")
+        self.assertTrue((self.work / "told").exists())
+        self.run_well(1, "run")
+
     def check_deaths(self, losses):
         """Runs that die go on until one ends; what was told to be kept comes back, whatever is lost in between."""
         chance = random.Random(SEED)
@@ -101,6 +112,9 @@ class Veloc(Peer):
 
     def test_runs_that_die_go_on(self):
         self.check_deaths([(), ("memory",)])
+
+    def test_programs_that_just_end_do_so_quietly(self):
+        self.check_leaving()
 
     def test_runs_go_on_without_the_node_s_own_folder(self):
         # wait() waits for the node's folder; the newest version may not be farther yet.
@@ -178,6 +192,9 @@ class Scr(Peer):
 
     def test_runs_that_die_go_on(self):
         self.check_deaths([(), ("memory",)])
+
+    def test_programs_that_just_end_do_so_quietly(self):
+        self.check_leaving()
 
     def test_what_a_lost_node_had_comes_from_the_others(self):
         for ranks, nodes, scheme in ((4, 2, "PARTNER"), (6, 3, "XOR"), (4, 4, "RS"), (4, 2, "SINGLE")):

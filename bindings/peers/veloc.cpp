@@ -518,7 +518,8 @@ class Client {
   Phase phase_;
 };
 
-std::unique_ptr<Client> client;
+/// Not destroyed at exit: a program that ends without VELOC_Finalize() has left its ranks, as one that is killed.
+std::unique_ptr<Client>& client = *new std::unique_ptr<Client>;
 
 /// Runs a call of a client that is there; nothing is thrown into the program.
 template <class Call>

@@ -95,8 +95,9 @@ class RunsHere {
 };
 
 RunsHere& runs_here() {
-  static RunsHere runs;
-  return runs;
+  // Never destroyed: a run may end in a destructor of the program's own statics, which come later.
+  static auto* const runs = new RunsHere;
+  return *runs;
 }
 
 /// Of a process of this machine; another's numbers mean nothing here.

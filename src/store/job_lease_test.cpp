@@ -149,6 +149,17 @@ TEST_F(ALeaseOfAJob, ThatARunOfThisProcessCouldNotGiveBackIsTakenAtOnce) {
   EXPECT_EQ(clock.seconds(), 0);
 }
 
+TEST_F(ALeaseOfAJob, MayEndInADestructorOfTheProgramsStatics) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        static std::unique_ptr<JobLease> outlives_what_is_made_later;
+        outlives_what_is_made_later = acquire().value();
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(ALeaseOfAJob, IsMadeAnewIfSomebodyHasRemovedIt) {
   auto lease = acquire().value();
   ASSERT_TRUE(fs.remove(kPath).ok());
