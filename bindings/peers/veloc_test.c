@@ -1,6 +1,6 @@
-/* VELOC's functions, as its programs call them: `veloc_test CONFIGURATION TOLD run|leave|once`. "run" computes some steps
- * and goes on where an earlier run has ended, however it has; "leave" ends such a run without a word to VELOC and MPI;
- * "once" tries each function. */
+/* VELOC's functions, as its programs call them: `veloc_test CONFIGURATION TOLD run|leave|once`. "run" computes some
+ * steps and goes on where an earlier run has ended, however it has; "leave" ends such a run without a word to VELOC and
+ * MPI; "once" tries each function. */
 #include "veloc.h"
 
 #include "calls.h"
