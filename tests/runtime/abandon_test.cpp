@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <mutex>
 
@@ -84,6 +85,8 @@ Result<Session> open_block(std::unique_ptr<Communicator> ranks, const SessionOpt
 
 /// Computes to `last`, with a checkpoint at every second step, and gives the session up in the middle of a step.
 void compute_and_give_up(uint32_t rank_count, const SessionOptions& options, uint64_t last, GivenUp& given_up) {
+  // A rank that gives up while others are behind fails their checkpoints, and they are told: here all come so far.
+  std::barrier all_have_come(static_cast<std::ptrdiff_t>(rank_count));
   run_ranks(rank_count, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
     Block block(rank, rank_count);
     Result<Session> session = open_block(std::move(ranks), options, block);
@@ -97,6 +100,7 @@ void compute_and_give_up(uint32_t rank_count, const SessionOptions& options, uin
       ASSERT_TRUE(made.ok()) << made.to_string();
     }
     block.compute(last + 1);
+    all_have_come.arrive_and_wait();
     EXPECT_TRUE(session->abandon().ok());
     EXPECT_EQ(session->checkpoint(last + 2).code(), StatusCode::invalid_argument);
     EXPECT_TRUE(session->finish().ok());
