@@ -449,12 +449,15 @@ class OpenSets(MountTest):
         script = ("import os, sys\n"
                   "rank, count, block = int(sys.argv[2]), 4, 65536\n"
                   "file = os.open(sys.argv[1], os.O_RDWR)\n"
+                  "print('open', flush=True)\n"
                   "sys.stdin.readline()\n"
                   "for i in range(rank, 64, count): os.pwrite(file, bytes([i]) * block, i * block)\n"
                   "os.fsync(file)\n")
-        writers = [subprocess.Popen([sys.executable, "-c", script, path, str(rank)], stdin=subprocess.PIPE)
-                   for rank in range(4)]
-        time.sleep(0.3)  # so that all have it open
+        writers = [subprocess.Popen([sys.executable, "-c", script, path, str(rank)], stdin=subprocess.PIPE,
+                                    stdout=subprocess.PIPE) for rank in range(4)]
+        for writer in writers:  # who comes when another one has closed it comes too late
+            self.assertEqual(writer.stdout.readline(), b"open\n")
+            writer.stdout.close()
         for writer in writers:
             writer.stdin.write(b"\n")
             writer.stdin.close()
