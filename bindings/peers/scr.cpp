@@ -386,6 +386,8 @@ class Client {
       if (known != rank_count_) known = point.rank_count != 0 ? point.rank_count : rank_count_;
       next = std::max(next, point.step + 1);
     }
+    // A number that was dropped is not given again, also where its store is gone: no restart would take the new one.
+    if (!dropped_.empty()) next = std::max(next, *dropped_.rbegin() + 1);
     std::sort(points_.begin(), points_.end(), std::greater<>());
     points_.erase(std::unique(points_.begin(), points_.end()), points_.end());
     std::erase_if(points_, [this](uint64_t step) { return dropped_.contains(step); });
