@@ -138,6 +138,23 @@ class Veloc(Peer):
                 else:  # it had it alone
                     self.assertIn("not so", out)
 
+    def test_cleaning_up_takes_what_lies_on_the_nodes(self):
+        with self.on_nodes(2):
+            self.run_well(4, "once-on-nodes", VELOC_PERSISTENT_INTERVAL="-1")
+        self.lose("memory", "scratch", "persistent")
+        self.run_well(2, "once")
+        sets = list((self.work / "scratch").rglob("sets/*/*"))
+        self.assertNotEqual(sets, [])  # of other names
+        self.assertFalse([one for one in sets if "/one" in str(one)], sets)
+        self.assertTrue([one for one in (self.work / "persistent").rglob("sets/*/*") if "/one" in str(one)])
+
+    def test_cleaning_up_does_not_touch_what_the_environment_names(self):
+        code, out = self.run_it(1, "once", VARVE_LEVELS=f"memory; dir:{self.work}/elsewhere")
+        self.assertNotEqual(code, 0)
+        self.assertIn("not so: CALL(VELOC_Cleanup", out.replace("CHECK_", ""))
+        self.assertIn("nothing is removed", out)
+        self.assertTrue(list((self.work / "elsewhere").rglob("sets/*/*")))
+
     def test_the_environment_comes_before_the_configuration(self):
         self.run_well(1, "run", VELOC_LEVELS=f"memory; dir:{self.work}/elsewhere")
         self.assertTrue((self.work / "elsewhere" / "varve.store").exists())

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ namespace {
 
 constexpr std::string_view kLibrary = "VELOC";
 constexpr const char* kVersion = "version";  ///< a variable that each rank has
+constexpr double kNoLimit = 1e9;             ///< seconds
 constexpr const char* kFile = "file";        ///< what the one file of a rank is called in a checkpoint
 
 struct Region {
@@ -292,17 +294,23 @@ class Client {
     return on_all(success);
   }
 
-  bool forget(const char* name) {
-    const auto series = series_.find(name == nullptr ? "" : name);
-    if (series == series_.end()) return true;
-    const bool good = done(varve_close(series->second.session));
-    series_.erase(series);
-    return good;
+  /// Takes the checkpoints of a name from the nodes; what of them had to get to `persistent` gets there first.
+  /// Collective.
+  bool clean_up(const char* name) {
+    if (!check_idle() || !check_name(name, 0)) return false;
+    Series* const series = open(name);
+    if (series == nullptr) return false;
+    const bool arrived = done(varve_finish(series->session, kNoLimit));
+    varve_close(series->session);  // finish() has said what there was to say
+    asked_ = nullptr;
+    series_.erase(name);
+    return arrived && drop_from_nodes(name);
   }
 
   bool finish(bool drain) {
     bool good = true;
-    for (auto& [name, series] : series_) good = done(varve_finish(series.session, drain ? 1e9 : 0), !drain) && good;
+    for (auto& [name, series] : series_)
+      good = done(varve_finish(series.session, drain ? kNoLimit : 0), !drain) && good;
     return good || !drain;
   }
 
@@ -376,42 +384,94 @@ class Client {
     Series& series = series_[name];
     asked_ = series.session;
     if (series.session != nullptr) return &series;
+    series.session = open_levels(name, levels_of());
+    if (series.session != nullptr) return &series;
+    series_.erase(name);
+    return nullptr;
+  }
+
+  varve_session* open_levels(const std::string& name, const std::string& levels) {
     const std::string job = alone() ? name + "." + std::to_string(*alone_as_) : name;
-    const std::string levels = levels_of();
     varve_options options;
     varve_options_init(&options);
     options.job = job.c_str();
     options.levels = levels.c_str();
     options.variables_may_change = VARVE_YES;  // which memory is in a checkpoint is the program's choice, each time
     options.stop_on_signals = VARVE_NO;
-    const int code =
-        alone() ? varve_open(&options, &series.session) : varve_open_mpi(ranks_, &options, &series.session);
-    asked_ = series.session;
-    if (code == VARVE_OK) return &series;
-    tell(kLibrary, varve_error_message(nullptr));
-    series_.erase(name);
-    return nullptr;
+    varve_session* session = nullptr;
+    const int code = alone() ? varve_open(&options, &session) : varve_open_mpi(ranks_, &options, &session);
+    asked_ = session;
+    if (code != VARVE_OK) tell(kLibrary, varve_error_message(nullptr));
+    return session;
+  }
+
+  /// Whether a level lies on the nodes, and none of those behind it.
+  static bool is_of_nodes(std::string_view level) {
+    const std::string_view kind = level.substr(0, level.find_first_of(": "));
+    return kind == "memory" || kind == "local" || kind == "partner" || kind == "xor" || kind == "rs";
+  }
+
+  /// Collective.
+  bool drop_from_nodes(const std::string& name) {
+    const std::string levels = node_levels();
+    if (levels.empty()) return true;
+    varve_session* const session = open_levels(name, levels);
+    if (session == nullptr) return false;
+    bool good = true;
+    // The environment may have named others, and those that lie behind the nodes are none of it.
+    for (uint32_t level = 0; good && level < varve_level_count(session); ++level) {
+      const std::string place = varve_level_name(session, level);
+      good =
+          is_of_nodes(place) ||
+          fail("VELOC_Cleanup() would take " + name + " from " + place +
+               ", which VARVE_LEVELS, VARVE_STORE or the configuration names: nothing is removed. `varve drop` does");
+    }
+    uint64_t count = 0;
+    good = good && done(varve_list_restart_points(session, &count));
+    std::set<uint64_t> steps;
+    for (uint64_t i = 0; good && i < count; ++i) {
+      varve_restart_point point;
+      varve_restart_point_init(&point);
+      if (varve_restart_point_at(session, i, &point) == VARVE_OK) steps.insert(point.step);
+    }
+    for (const uint64_t step : steps) good = done(varve_drop(session, step)) && good;
+    good = done(varve_close(session)) && good;
+    asked_ = nullptr;
+    return good;
   }
 
   /// The configuration as levels: memory, the node's own folder, the parallel file system.
   std::string levels_of() const {
     if (const std::string said = settings_.text("levels"); !said.empty()) return said;
+    std::string levels = node_levels();
+    if (persists()) levels += "; dir:" + level_place(persistent_) + "/varve" + keep_of("max_versions");
+    return levels;
+  }
+
+  /// Of these, those that lie on the nodes.
+  std::string node_levels() const {
+    if (const std::string said = settings_.text("levels"); !said.empty()) {
+      std::string levels, level;
+      for (std::istringstream rest(said); std::getline(rest >> std::ws, level, ';');) {
+        if (is_of_nodes(level)) levels += (levels.empty() ? "" : "; ") + level;
+      }
+      return levels;
+    }
     // The folders may not be there yet: VELOC made them.
     std::error_code ignored;
     std::filesystem::create_directories(scratch_, ignored);
     std::filesystem::create_directories(persistent_, ignored);
-    const auto keep = [this](const char* key) {
-      const auto count = static_cast<uint64_t>(std::max(0.0, settings_.number(key, 0)));
-      return count > 0 ? " keep=" + std::to_string(count) : std::string();
-    };
     // VELOC keeps all there unless it is told otherwise; that cannot be meant of what the next level has.
-    const std::string scratch_keep = settings_.number("scratch_versions", 0) > 0 ? keep("scratch_versions") : " keep=1";
-    const bool persists = settings_.number("persistent_interval", 0) >= 0;
-    std::string levels =
-        "memory; local:" + level_place(scratch_) + "/varve" + (persists ? scratch_keep : keep("scratch_versions"));
+    std::string scratch_keep = keep_of("scratch_versions");
+    if (scratch_keep.empty() && persists()) scratch_keep = " keep=1";
+    std::string levels = "memory; local:" + level_place(scratch_) + "/varve" + scratch_keep;
     if (!redundancy_.empty()) levels += "; " + redundancy_;
-    if (persists) levels += "; dir:" + level_place(persistent_) + "/varve" + keep("max_versions");
     return levels;
+  }
+  bool persists() const { return settings_.number("persistent_interval", 0) >= 0; }
+  std::string keep_of(const char* key) const {
+    const auto count = static_cast<uint64_t>(std::max(0.0, settings_.number(key, 0)));
+    return count > 0 ? " keep=" + std::to_string(count) : std::string();
   }
 
   /// What is on its way counts as made: waits until it is. Collective.
@@ -599,7 +659,7 @@ int VELOC_Route_file(const char* original, char* routed) {
   });
 }
 int VELOC_Cleanup(const char* name) {
-  return with_client([name](Client& of) { return of.forget(name); });
+  return with_client([name](Client& of) { return of.clean_up(name); });
 }
 
 int VELOC_Checkpoint(const char* name, int version) {

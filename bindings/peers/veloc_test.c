@@ -1,6 +1,7 @@
-/* VELOC's functions, as its programs call them: `veloc_test CONFIGURATION TOLD run|leave|once`. "run" computes some
- * steps and goes on where an earlier run has ended, however it has; "leave" ends such a run without a word to VELOC and
- * MPI; "once" tries each function. */
+/* VELOC's functions, as its programs call them: `veloc_test CONFIGURATION TOLD run|leave|once|once-on-nodes`. "run"
+ * computes some steps and goes on where an earlier run has ended, however it has; "leave" ends such a run without a
+ * word to VELOC and MPI; "once" tries each function; the configuration of "once-on-nodes" has nothing behind the nodes.
+ */
 #include "veloc.h"
 
 #include "calls.h"
@@ -76,7 +77,7 @@ static void run(const char* configuration, const char* told, int leaves) {
   if (rank_ == 0) printf("calls %d\n", calls_made);
 }
 
-static void once(const char* configuration) {
+static void once(const char* configuration, int persists) {
   int step = 0, ids[1] = {0};
   double *a = malloc(kCells * sizeof *a), *b = malloc(kCells * sizeof *b);
   char path[VELOC_MAX_NAME];
@@ -161,7 +162,24 @@ static void once(const char* configuration) {
   CHECK(VELOC_Mem_unprotect(0) == VELOC_FAILURE);
   CHECK_CALL(VELOC_Region_unprotect(7, "other"));
   CHECK_CALL(VELOC_Region_clear("other"));
-  CHECK_CALL(VELOC_Cleanup("failed"));
+  /* What is not on the nodes any more comes from behind them. */
+  CHECK_CALL(VELOC_Mem_protect(0, &step, 1, sizeof step));
+  CHECK_CALL(VELOC_Cleanup("one"));
+  CHECK_CALL(VELOC_Cleanup("never"));
+  CHECK(VELOC_Cleanup(NULL) == VELOC_FAILURE);
+  CHECK(VELOC_Restart_test("one", 0) == (persists ? 40 : -1) && VELOC_Restart_test("other", 0) == 40);
+  if (persists) {
+    CHECK_CALL(VELOC_Restart("one", 40));
+    CHECK(step == 40 && holds(a, 40));
+  }
+  step = 50;
+  fill(a, step);
+  CHECK_CALL(VELOC_Checkpoint("one", step));
+  fill(a, 0);
+  CHECK_CALL(VELOC_Restart("one", 50));
+  CHECK(holds(a, 50));
+  CHECK_CALL(VELOC_Cleanup("one"));
+  CHECK_CALL(VELOC_Mem_unprotect(0));
   free(a);
   free(b);
   CHECK_CALL(VELOC_Finalize(1));
@@ -181,8 +199,8 @@ static void once(const char* configuration) {
 int main(int argc, char** argv) {
   begin_test(&argc, &argv);
   CHECK(argc == 4);
-  if (strcmp(argv[3], "once") == 0) {
-    once(argv[1]);
+  if (strncmp(argv[3], "once", 4) == 0) {
+    once(argv[1], strcmp(argv[3], "once-on-nodes") != 0);
   } else {
     run(argv[1], argv[2], strcmp(argv[3], "leave") == 0);
   }
