@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace varve {
 
@@ -98,6 +99,7 @@ Status PushQueue::try_all(Moment end) {
   const MutexLock lock(mutex_);
   attempts_.last_failed = false;
   ++attempts_.reasons;
+  attempts_.is_one_more_left = true;
   changed_.notify_all();
   const auto nothing_to_try = [this]() VARVE_REQUIRES(mutex_) {
     return backlog_ != Backlog::not_looked_for && (waiting_.empty() || attempts_.last_failed);
@@ -168,6 +170,7 @@ void PushQueue::note_outcome(uint64_t step, const Status& outcome, bool gone) {
     const bool passes = !outcome.ok() && may_pass(outcome);
     // What began before there was a new reason may have failed for what is over by now.
     attempts_.last_failed = passes && attempts_.reasons_at_begin == attempts_.reasons;
+    if (attempts_.last_failed && std::exchange(attempts_.is_one_more_left, false)) attempts_.last_failed = false;
     if (!passes) std::erase_if(waiting_, [&](const OwedSet& set) { return set.step == step; });
     if (!outcome.ok() && !passes && !gone && !given_up_.contains(step)) refused_.insert(step);
   }

@@ -35,7 +35,8 @@ class PushQueue {
   /// Not known: nobody has looked for the backlog.
   OwedSteps owed_steps() const;
   LevelProgress progress() const;
-  /// Has everything that waits tried once more, and returns when nothing is left to try; busy: time ran out first.
+  /// Has everything that waits tried once more, and the first failure that may pass once again: nobody comes later.
+  /// Returns when nothing is left to try; busy: time ran out first.
   Status try_all(Moment end);
   /// Ends await().
   void stop();
@@ -76,6 +77,7 @@ class PushQueue {
     bool last_failed = false;
     uint64_t reasons = 0;           ///< to try again what failed, so far
     uint64_t reasons_at_begin = 0;  ///< of the push that is on its way, or was the last one
+    bool is_one_more_left = false;  ///< a failure is tried again at once: nothing comes after the end of a run
   };
 
   std::vector<uint64_t> give_up_too_many() VARVE_REQUIRES(mutex_);
