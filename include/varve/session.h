@@ -201,7 +201,7 @@ struct SessionProgress {
   std::vector<LevelProgress> levels;
 };
 
-/// A variable of bytes whose name begins so is a whole file: what its format says of it (HDF5 without filters, classic
+/// A variable of bytes whose name begins so is a whole file: what its format says of it (plain HDF5, and classic
 /// netCDF), the store makes use of, as of the same file in a folder.
 inline constexpr std::string_view kFileVariable = "file:";
 

@@ -31,6 +31,7 @@ enum Message : uint16_t {
   kOldFillValue = 0x04,
   kFillValue = 0x05,
   kDataLayout = 0x08,
+  kFilterPipeline = 0x0b,
   kAttribute = 0x0c,
   kComment = 0x0d,
   kOldModificationTime = 0x0e,
@@ -43,6 +44,7 @@ constexpr uint8_t kSharedMessage = 0x02;
 /// The messages of one object that tell what it is; empty where it has none of a kind.
 struct Object {
   ByteVector dataspace, datatype, data_layout, symbol_table;
+  bool has_filters = false;
   bool is_dataset() const {
     return !dataspace.empty() && !datatype.empty() && !data_layout.empty() && symbol_table.empty();
   }
@@ -133,18 +135,40 @@ Result<ElementType> parse_datatype(ByteSpan message) {
   }
 }
 
-/// Version 3: where the bytes lie outside the object's header, if they do.
-Result<std::optional<Extent>> parse_data_layout(ByteSpan message) {
-  enum : uint8_t { class_compact = 0, class_contiguous = 1 };
-  using Place = std::optional<Extent>;
+/// Where the bytes of a dataset lie outside its object's header, if they do.
+struct DataPlace {
+  std::optional<Extent> contiguous{};
+  std::vector<uint64_t> chunk_shape{};   ///< empty: there are no chunks
+  std::optional<uint64_t> chunk_tree{};  ///< none: no chunk has been written
+};
+
+/// Version 3. `rank` and `element_bytes` are those of the dataset.
+Result<DataPlace> parse_data_layout(ByteSpan message, size_t rank, uint64_t element_bytes) {
+  enum : uint8_t { class_compact = 0, class_contiguous = 1, class_chunked = 2 };
+  DataPlace place;
   ByteReader in(message);
   VARVE_ASSIGN(const uint8_t version, in.u8());
   VARVE_ASSIGN(const uint8_t kind, in.u8());
-  if (version != 3 || kind > class_contiguous) return not_plain("data layout");
-  if (kind == class_compact) return Place();
+  if (version != 3 || kind > class_chunked) return not_plain("data layout");
+  if (kind == class_compact) return place;
+  if (kind == class_contiguous) {
+    VARVE_ASSIGN(const uint64_t address, in.le64());
+    VARVE_ASSIGN(const uint64_t bytes, in.le64());
+    if (address != kNoAddress) place.contiguous = {address, bytes};
+    return place;
+  }
+  VARVE_ASSIGN(const uint8_t dimensions, in.u8());  // those of the dataset, and one for the bytes of an element
+  if (rank == 0 || dimensions != rank + 1) return not_plain("chunk shape");
   VARVE_ASSIGN(const uint64_t address, in.le64());
-  VARVE_ASSIGN(const uint64_t bytes, in.le64());
-  return address == kNoAddress ? Place() : Place({address, bytes});
+  if (address != kNoAddress) place.chunk_tree = address;
+  for (size_t i = 0; i < rank; ++i) {
+    VARVE_ASSIGN(const uint32_t cells, in.le32());
+    if (cells == 0) return not_plain("chunk shape");
+    place.chunk_shape.push_back(cells);
+  }
+  VARVE_ASSIGN(const uint32_t bytes, in.le32());
+  if (bytes != element_bytes) return not_plain("chunk shape");
+  return place;
 }
 
 /// Visits every object of one file once, in the library's order.
@@ -224,6 +248,7 @@ class PlainFile {
         case kDatatype: VARVE_TRY(keep(body, flags, object.datatype)); break;
         case kDataLayout: VARVE_TRY(keep(body, flags, object.data_layout)); break;
         case kSymbolTable: VARVE_TRY(keep(body, flags, object.symbol_table)); break;
+        case kFilterPipeline: object.has_filters = true; break;
         case kContinuation: {
           ByteReader place(body);
           VARVE_ASSIGN(const uint64_t offset, place.le64());
@@ -284,23 +309,65 @@ class PlainFile {
     return read(load_le<uint64_t>(head.data() + 24), bytes);
   }
 
-  /// "Version 1 B-trees" of a group: appends the links below the node to links_, in the order of their names. `level`:
-  /// the one that the node must have, so that there are no loops.
-  Status list_tree(uint64_t address, std::optional<unsigned> level, ByteSpan heap) {
+  enum class Tree : uint8_t { of_group = 0, of_chunks = 1 };
+  struct TreeNode {
+    unsigned level = 0;
+    size_t count = 0;
+    ByteVector entries;  ///< key and child (u64) each
+  };
+  /// A node of "Version 1 B-trees". `level`: the one that it must have, so that there are no loops.
+  Result<TreeNode> read_tree_node(uint64_t address, Tree kind, std::optional<unsigned> level, size_t key_bytes) {
     std::array<std::byte, 24> head;
     VARVE_TRY(read(address, head));
-    const unsigned found_level = static_cast<uint8_t>(head[5]);
-    const bool known = as_text(ByteSpan(head).first(4)) == "TREE" && head[4] == std::byte{0};
-    if (!known || found_level > kTreeLevelMax || (level && found_level != *level)) return not_plain("group tree");
-    const auto count = load_le<uint16_t>(head.data() + 6);
-    VARVE_TRY(take_steps(1 + count));
-    constexpr uint64_t entry_bytes = 16;  // key u64 | child u64
-    VARVE_ASSIGN(const ByteVector entries, read(address + head.size(), count * entry_bytes));
-    for (size_t i = 0; i < count; ++i) {
-      const auto child = load_le<uint64_t>(entries.data() + i * entry_bytes + 8);
-      VARVE_TRY(found_level == 0 ? list_symbols(child, heap) : list_tree(child, found_level - 1, heap));
+    TreeNode node{.level = static_cast<uint8_t>(head[5]), .count = load_le<uint16_t>(head.data() + 6), .entries = {}};
+    const bool known = as_text(ByteSpan(head).first(4)) == "TREE" && head[4] == static_cast<std::byte>(kind);
+    if (!known || node.level > kTreeLevelMax || (level && node.level != *level)) return not_plain("tree");
+    VARVE_TRY(take_steps(1 + node.count));
+    VARVE_ASSIGN(node.entries, read(address + head.size(), node.count * (key_bytes + 8)));
+    return node;
+  }
+
+  /// Appends the links below the node to links_, in the order of their names.
+  Status list_tree(uint64_t address, std::optional<unsigned> level, ByteSpan heap) {
+    constexpr size_t key_bytes = 8;
+    VARVE_ASSIGN(const TreeNode node, read_tree_node(address, Tree::of_group, level, key_bytes));
+    for (size_t i = 0; i < node.count; ++i) {
+      const auto child = load_le<uint64_t>(node.entries.data() + i * (key_bytes + 8) + key_bytes);
+      VARVE_TRY(node.level == 0 ? list_symbols(child, heap) : list_tree(child, node.level - 1, heap));
     }
     return {};
+  }
+
+  /// Appends the chunks below the node to those of the variable, in the order of their places.
+  Status list_chunks(uint64_t address, std::optional<unsigned> level, Variable& variable) {
+    const size_t rank = variable.shape.size();
+    const size_t key_bytes = 8 + 8 * (rank + 1);  // bytes u32 | filters u32 | place u64 in each dimension, and a 0
+    VARVE_ASSIGN(const TreeNode node, read_tree_node(address, Tree::of_chunks, level, key_bytes));
+    for (size_t i = 0; i < node.count; ++i) {
+      const std::byte* const key = node.entries.data() + i * (key_bytes + 8);
+      const auto child = load_le<uint64_t>(key + key_bytes);
+      if (node.level > 0) {
+        VARVE_TRY(list_chunks(child, node.level - 1, variable));
+        continue;
+      }
+      for (size_t d = 0; d < rank; ++d) {
+        const auto at = load_le<uint64_t>(key + 8 + 8 * d);
+        if (at >= variable.shape[d] || at % variable.run_shape[d] != 0) return not_plain("a chunk's place");
+      }
+      if (const auto bytes = load_le<uint32_t>(key); bytes > 0) variable.extents.push_back({child, bytes});
+    }
+    return {};
+  }
+
+  /// How much of a dataset with few of its chunks is looked for is the library's reader's choice.
+  static Status check_density(const Variable& variable) {
+    constexpr uint64_t places_per_chunk_max = 8, places_searched = 4096;
+    std::vector<uint64_t> grid;
+    for (size_t d = 0; d < variable.shape.size(); ++d)
+      grid.push_back(variable.shape[d] / variable.run_shape[d] + (variable.shape[d] % variable.run_shape[d] != 0));
+    const std::optional<uint64_t> places = array_bytes(grid, 1);
+    const bool dense = places && *places <= places_per_chunk_max * variable.extents.size() + places_searched;
+    return dense ? Status() : not_plain("few of many chunks");
   }
 
   /// "Group Symbol Table Nodes".
@@ -334,10 +401,19 @@ class PlainFile {
     variable.name = std::move(name);
     VARVE_ASSIGN(variable.shape, parse_dataspace(object.dataspace));
     VARVE_ASSIGN(variable.type, parse_datatype(object.datatype));
-    VARVE_ASSIGN(const std::optional<Extent> place, parse_data_layout(object.data_layout));
-    if (place) {
-      if (array_bytes(variable.shape, variable.type.bytes) != place->bytes) return not_plain("a dataset's size");
-      if (place->bytes > 0) variable.extents = {*place};
+    VARVE_ASSIGN(DataPlace place, parse_data_layout(object.data_layout, variable.shape.size(), variable.type.bytes));
+    if (const std::optional<Extent>& whole = place.contiguous) {
+      if (array_bytes(variable.shape, variable.type.bytes) != whole->bytes) return not_plain("a dataset's size");
+      if (whole->bytes > 0) variable.extents = {*whole};
+    }
+    if (!place.chunk_shape.empty()) {
+      variable.run_shape = std::move(place.chunk_shape);
+      if (place.chunk_tree) VARVE_TRY(list_chunks(*place.chunk_tree, std::nullopt, variable));
+      VARVE_TRY(check_density(variable));
+      const uint64_t run_bytes = array_bytes(variable.run_shape, variable.type.bytes).value_or(0);
+      // Filtered ones are bytes; those of them that happen to be as large as a plain one, too.
+      variable.encoded = object.has_filters || std::any_of(variable.extents.begin(), variable.extents.end(),
+                                                           [&](const Extent& e) { return e.bytes != run_bytes; });
     }
     layout_.variables.push_back(std::move(variable));
     return {};

@@ -405,18 +405,20 @@ std::vector<std::byte> bytes_of_file(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Variables that are files: a whole one, one that is cut off, and one of no format.
+/// Variables that are files: a whole one, one that is cut off, one of no format, and one with compressed chunks.
 TEST_F(ASessionFromSavedFiles, FindsWhatIsInAVariableThatIsAFile) {
   const auto files_of = [&](uint32_t rank) {
     const std::string path = files + "/state." + std::to_string(rank) + ".h5";
     write_hdf5(path, Rows(rank, 2), 7);
-    std::vector<std::vector<std::byte>> made{bytes_of_file(path), bytes_of_file(path), {}};
+    std::vector<std::vector<std::byte>> made{bytes_of_file(path), bytes_of_file(path), {}, {}};
     made[1].resize(made[1].size() / 2);
     made[2].assign(1000, std::byte{7});
+    write_hdf5(path, Rows(rank, 2), 7, /*compressed=*/true);
+    made[3] = bytes_of_file(path);
     return made;
   };
   const auto protect = [](Session& session, std::vector<std::vector<std::byte>>& of_rank) {
-    const char* const names[] = {"file:state.h5", "file:cut.h5", "file:notes"};
+    const char* const names[] = {"file:state.h5", "file:cut.h5", "file:notes", "file:chunks.h5"};
     for (size_t i = 0; i < of_rank.size(); ++i) ASSERT_TRUE(session.protect(names[i], of_rank[i]).ok());
   };
   const std::vector<std::vector<std::vector<std::byte>>> saved{files_of(0), files_of(1)};
@@ -440,11 +442,13 @@ TEST_F(ASessionFromSavedFiles, FindsWhatIsInAVariableThatIsAFile) {
   EXPECT_FALSE(types.contains("/file:state.h5"));
   EXPECT_EQ(types["/file:cut.h5"], "BYTES");
   EXPECT_EQ(types["/file:notes"], "BYTES");
+  EXPECT_EQ(types["/file:chunks.h5/time"], "F64LE");
+  EXPECT_TRUE(types.contains("/file:chunks.h5/density"));
   test::expect_whole(place.store);
   run_ranks(2, [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
     auto session = Session::open(std::move(ranks), place.options());
     ASSERT_TRUE(session.ok()) << session.status().to_string();
-    std::vector<std::vector<std::byte>> contents(3);
+    std::vector<std::vector<std::byte>> contents(4);
     protect(*session, contents);
     const auto from = session->restart();
     ASSERT_TRUE(from.ok()) << from.status().to_string();

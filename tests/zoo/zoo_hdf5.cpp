@@ -153,12 +153,24 @@ void add_tiny_datasets(hid_t file, uint64_t count) {
 
 }  // namespace
 
+/// Nothing but chunks, in an index of several levels, too.
+void add_all_chunked(hid_t file) {
+  add_filtered_datasets(file);
+  add_chunked_datasets(file);
+  add_dataset(file, "many chunks", H5T_STD_U8LE, {2000, 3}, creation_properties({1, 2}));
+  add_sparse_dataset(file, "a chunk of many", {640, 80}, {320, 40});
+  const Id space = simple_space({10});
+  const Id none(H5Dcreate2(file, "no chunks", H5T_STD_I32LE, space, H5P_DEFAULT, creation_properties({5}), H5P_DEFAULT),
+                H5Dclose);
+}
+
 void make_hdf5_files(const fs::path& directory, const Options& options) {
   fs::create_directories(directory);
   h5(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr), "be silent");
   for (bool latest : {false, true}) {
     std::string ending = latest ? "_latest.h5" : ".h5";
     add_typed_datasets(create_file(directory / ("types" + ending), latest));
+    add_all_chunked(create_file(directory / ("chunks" + ending), latest));
     add_stored_datasets(create_file(directory / ("storage" + ending), latest));
     add_groups_and_links(create_file(directory / ("groups" + ending), latest));
     add_attributes(create_file(directory / ("attributes" + ending), latest), latest);

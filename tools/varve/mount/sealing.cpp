@@ -1,10 +1,13 @@
 #include "mount/sealing.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 
 #include "core/process.h"
 #include "engine/save.h"
-#include "mount/fuse_mount.h"
 #include "store/catalog.h"
 
 namespace varve {
@@ -26,6 +29,22 @@ namespace {
 bool same_trees(const SetRecord& a, const SetRecord& b) {
   return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
                     [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
+}
+
+/// io_error if the kernel has failed to write anything of the regular files below `folder` to their disk, and nobody
+/// has been told: what it gives for their bytes may then be what was there before. Asks, and writes nothing.
+Status check_written_back(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::recursive_directory_iterator below(folder, error), end;
+  for (; !error && below != end; below.increment(error)) {
+    if (!below->is_regular_file(error) || below->is_symlink(error)) continue;
+    const UniqueFd file(::open(below->path().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!file.valid()) return Status::from_errno(errno, "open", below->path().string());
+    // An error that nobody has seen is told to the next who asks.
+    if (::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE) != 0 && errno != ENOSYS)
+      return Status::from_errno(errno, "write back", below->path().string());
+  }
+  return error ? Status::from_errno(error.value(), "list folder", folder) : Status();
 }
 }  // namespace
 
