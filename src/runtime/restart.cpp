@@ -151,11 +151,12 @@ Status none_is_whole(const RestartDecision& decision) {
   const Status& newest = decision.warnings.front();
   if (!decision.unreadable.empty()) {
     return Status::io_error(
-        fmt::format("no checkpoint could be loaded, and some could not be read; {}", newest.message()),
+        fmt::format("no checkpoint could be loaded of those that were tried, and some could not be read; {}",
+                    newest.message()),
         std::string(newest.subject()), Remedy::try_again_or_drop_sets);
   }
-  return Status::corrupt(fmt::format("no checkpoint is whole; {}", newest.message()), std::string(newest.subject()),
-                         Remedy::verify_or_drop_sets);
+  return Status::corrupt(fmt::format("no checkpoint is whole of those that were tried; {}", newest.message()),
+                         std::string(newest.subject()), Remedy::verify_or_drop_sets);
 }
 }  // namespace
 
@@ -254,10 +255,27 @@ std::vector<RestartCandidate> select(const std::vector<RestartCandidate>& candid
   return selected;
 }
 
-/// There is none of the step that was named.
-Status no_such_step(uint64_t step, const std::vector<RestartCandidate>& candidates, const std::string& job) {
+std::set<uint64_t> steps_of(const std::vector<RestartCandidate>& candidates) {
   std::set<uint64_t> steps;
   for (const RestartCandidate& candidate : candidates) steps.insert(candidate.step);
+  return steps;
+}
+
+/// Of one step alone that was tried it cannot be said that none is whole.
+Status of_step_alone(const Status& failure, uint64_t step, const std::vector<RestartCandidate>& candidates,
+                     const std::string& job) {
+  std::set<uint64_t> others = steps_of(candidates);
+  others.erase(step);
+  const bool is_of_the_set = failure.code() == StatusCode::corrupt || failure.code() == StatusCode::io_error;
+  if (others.empty() || !is_of_the_set) return failure;
+  return {failure.code(), std::string(failure.message()), std::string(failure.subject()),
+          fmt::format("restart from another step than that of {}; there are {}", SetName{job, step}.to_string(),
+                      fmt::join(others, ", "))};
+}
+
+/// There is none of the step that was named.
+Status no_such_step(uint64_t step, const std::vector<RestartCandidate>& candidates, const std::string& job) {
+  const std::set<uint64_t> steps = steps_of(candidates);
   return Status::not_found(
       steps.empty() ? std::string("there is no checkpoint of this step, nor of any other")
                     : fmt::format("there is no checkpoint of this step; there are {}", fmt::join(steps, ", ")),
@@ -297,6 +315,8 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
       return restart;
     }
   }
+  if (!decision.ok() && selection.choice.exactly)
+    return of_step_alone(decision.status(), *selection.choice.exactly, candidates, world.job);
   VARVE_TRY(decision.status());
   world.warnings.add(decision->warnings);
   note_findings(levels, *decision);

@@ -108,6 +108,8 @@ TEST(Choosing, TakesAnOlderStepOrFailsWhereTheOneThatWasNamedIsDamaged) {
   runs.run([&](Session& session, Model& model, uint32_t rank) {
     const Status damaged = session.restart({.exactly = 3}).status();
     EXPECT_EQ(damaged.code(), StatusCode::corrupt) << damaged.to_string();
+    EXPECT_NE(damaged.to_string().find("restart from another step"), std::string::npos) << damaged.to_string();
+    EXPECT_NE(damaged.to_string().find("there are 1, 2"), std::string::npos) << damaged.to_string();
     EXPECT_EQ(session.restart({.at_most = 3}).value(), 2u);
     EXPECT_EQ(model, went(rank, 2));
     EXPECT_EQ(session.restart({.exactly = 1}).value(), 1u);
