@@ -313,13 +313,14 @@ Status GroupSaver::store_chunks() {
   const uint64_t chunk_bytes = options.chunker.bytes_average;
   // Small enough to stay in the cache between reading, scoring and laying down; large enough that waking the pool, and
   // the look-ahead of the chunker, which is read twice, are a small share.
-  const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * context_.chunker.bytes_ahead());
+  const bool cells = cuts_cells(options.chunker);
+  const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(context_.chunker, cells));
   const bool asks = known_.asks_ahead();
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
                                                   context_.tasks_max + (asks ? 2 * kBatchesAsked : 0));
 
   BatchReader reader(group_.streams, source_, WorkOrder(group_.streams, options.scheme, whole_block_bytes(options)),
-                     context_.chunker, chunk_bytes);
+                     context_.chunker, chunk_bytes, cells);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
   size_t answered = 0;  // for how many of the batches that come next it is known what the store has

@@ -1,9 +1,11 @@
 #include "engine/pack_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "core/work_meter.h"
@@ -80,6 +82,52 @@ size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpa
   return bytes > type.bytes && bytes < remaining ? bytes - bytes % type.bytes : bytes;
 }
 
+namespace {
+/// Whether a program's compressor begins its output so.
+bool begins_compressed(ByteSpan bytes) {
+  const auto begins = [&](std::string_view magic) {
+    return bytes.size() >= magic.size() && as_text(bytes.first(magic.size())) == magic;
+  };
+  const std::string_view magics[] = {"\x1f\x8b\x08",
+                                     "PK\x03\x04",
+                                     "\x28\xb5\x2f\xfd",
+                                     "\xfd"
+                                     "7zXZ",
+                                     "BZh",
+                                     "MATLAB 5.0 MAT"};
+  if (std::any_of(std::begin(magics), std::end(magics), begins)) return true;
+  // RFC 1950: deflate with a window of 32 KiB, and a check.
+  return bytes.size() >= 2 && bytes[0] == std::byte{0x78} &&
+         (static_cast<unsigned>(bytes[0]) << 8 | static_cast<unsigned>(bytes[1])) % 31 == 0;
+}
+
+/// Whether some samples of the bytes have all values about as often as the others: the sum of the counts' squares
+/// exceeds what chance gives by no more than a tenth of it.
+bool is_noise(ByteSpan cell) {
+  constexpr size_t samples = 8, sample_bytes = 512, all = samples * sample_bytes;
+  std::array<uint32_t, 256> counts{};
+  for (size_t i = 0; i < samples; ++i) {
+    for (const std::byte value : cell.subspan(i * (cell.size() / samples), sample_bytes))
+      ++counts[static_cast<uint8_t>(value)];
+  }
+  uint64_t squares = 0;
+  for (const uint64_t count : counts) squares += count * count;
+  constexpr uint64_t by_chance = all + all * (all - 1) / 256;
+  return squares <= by_chance + by_chance / 10;
+}
+}  // namespace
+
+size_t BatchReader::next_cut(ByteSpan bytes) {
+  const uint64_t remaining = item_->end - item_->begin;
+  if (cells_) {
+    if (item_->begin == 0) is_compressed_[item_->stream] = begins_compressed(bytes);
+    const bool is_cell = is_compressed_[item_->stream] && item_->begin % kCompressedChunkBytes == 0 &&
+                         remaining >= kCompressedChunkBytes;
+    if (is_cell && is_noise(bytes.first(kCompressedChunkBytes))) return kCompressedChunkBytes;
+  }
+  return next_chunk_bytes(chunker_, streams_[item_->stream].type, bytes, remaining);
+}
+
 Status BatchReader::fill(ChunkBatch& batch) {
   batch.chunks.clear();
   size_t used = 0;
@@ -95,12 +143,12 @@ Status BatchReader::fill(ChunkBatch& batch) {
     }
     const uint64_t remaining = item_->end - item_->begin;
     const size_t want = std::min<uint64_t>(batch.buffer.size() - used, remaining);
-    if (want < remaining && want < chunker_.bytes_ahead()) return {};
+    if (want < remaining && want < bytes_ahead_) return {};
     const uint64_t begin_before = item_->begin;
     if (const ByteSpan viewed = reader_.view(stream, item_->begin, want); viewed.size() == want) {
       cut(batch, viewed, std::nullopt);
       used += item_->begin - begin_before;
-      if (item_->begin != item_->end && used + chunker_.bytes_ahead() > batch.buffer.size()) return {};
+      if (item_->begin != item_->end && used + bytes_ahead_ > batch.buffer.size()) return {};
       continue;
     }
     {
@@ -109,7 +157,7 @@ Status BatchReader::fill(ChunkBatch& batch) {
     }
     cut(batch, ByteSpan(batch.buffer).subspan(used, want), used);
     used += item_->begin - begin_before;
-    if (item_->begin != item_->end && used + chunker_.bytes_ahead() > batch.buffer.size()) return {};
+    if (item_->begin != item_->end && used + bytes_ahead_ > batch.buffer.size()) return {};
   }
   return {};
 }
@@ -132,12 +180,9 @@ Result<bool> BatchReader::take_hole(ChunkBatch& batch) {
 }
 
 void BatchReader::cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> begin) {
-  const ElementType type = streams_[item_->stream].type;
-  const size_t ahead_bytes = chunker_.bytes_ahead();
   while (!bytes.empty()) {
-    const uint64_t remaining = item_->end - item_->begin;
-    if (bytes.size() < remaining && bytes.size() < ahead_bytes) return;
-    const size_t cut_bytes = next_chunk_bytes(chunker_, type, bytes, remaining);
+    if (bytes.size() < item_->end - item_->begin && bytes.size() < bytes_ahead_) return;
+    const size_t cut_bytes = next_cut(bytes);
     BatchChunk chunk;
     chunk.stream = item_->stream;
     chunk.stream_offset = item_->begin;

@@ -70,19 +70,35 @@ void score_batch(ChunkBatch& batch, const ScoreFunction& score);
 /// that is cut has `remaining`: whole elements, so that what is compressed together is aligned.
 size_t next_chunk_bytes(const Chunker& chunker, const ElementType& type, ByteSpan ahead, uint64_t remaining);
 
+/// Of a stream that a program has compressed (gzip, zip, zlib, zstd, xz, bzip2 or MATLAB at its begin), whole cells of
+/// noise are one chunk each, where chunks have a fixed size below this: a change alters all that comes after it, so
+/// that smaller ones would find no more, and what is written of each chunk would make the store larger than the bytes
+/// are.
+inline constexpr uint64_t kCompressedChunkBytes = 64_KiB;
+inline bool cuts_cells(const ChunkerOptions& chunker) {
+  return chunker.kind == ChunkerKind::fixed && chunker.bytes_average < kCompressedChunkBytes;
+}
+
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:
+  /// `cells`: whether cells of kCompressedChunkBytes are looked for.
   BatchReader(const std::vector<Stream>& streams, Source& source, WorkOrder order, const Chunker& chunker,
-              uint64_t hole_bytes_min)
+              uint64_t hole_bytes_min, bool cells)
       : streams_(streams),
         files_(source.files()),
         order_(std::move(order)),
         reader_(source),
         chunker_(chunker),
-        hole_bytes_min_(hole_bytes_min) {}
-  /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least chunker.bytes_ahead()
-  /// bytes.
+        hole_bytes_min_(hole_bytes_min),
+        cells_(cells),
+        bytes_ahead_(bytes_ahead(chunker, cells)),
+        is_compressed_(streams.size(), false) {}
+  /// How much of a stream has to be seen for a cut.
+  static size_t bytes_ahead(const Chunker& chunker, bool cells) {
+    return std::max<size_t>(chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0);
+  }
+  /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least bytes_ahead() bytes.
   Status fill(ChunkBatch& batch);
 
  private:
@@ -95,9 +111,15 @@ class BatchReader {
   const std::vector<SourceFile>& files_;
   WorkOrder order_;
   StreamGatherer reader_;
+  /// The length of the next chunk of the item, off `bytes`.
+  size_t next_cut(ByteSpan bytes);
+
   const Chunker& chunker_;
   const uint64_t hole_bytes_min_;
-  std::optional<WorkItem> item_;  ///< in work; `begin` moves on
+  const bool cells_;
+  const size_t bytes_ahead_;
+  std::vector<bool> is_compressed_;  ///< by stream, from its begin on
+  std::optional<WorkItem> item_;     ///< in work; `begin` moves on
 };
 
 /// The chunks that a save has laid down so far. Bounded: when it is full, it forgets the older half, which costs space

@@ -41,11 +41,11 @@ struct Reading : testing::Test {
     size_t batch_count = 0;
   };
   Cut cut(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, const std::string& chunker_text,
-          size_t buffer_bytes) {
+          size_t buffer_bytes, bool cells = false) {
     const std::unique_ptr<Chunker> chunker = make_chunker(parse_chunker(chunker_text).value()).value();
     FolderSource source(folder.path(), files, test::layout_service(), {});
-    BatchReader reader(streams, source, WorkOrder(streams, Scheme::agnostic, 64_KiB), *chunker, 4096);
-    ChunkBatch batch(std::max(buffer_bytes, chunker->bytes_ahead()));
+    BatchReader reader(streams, source, WorkOrder(streams, Scheme::agnostic, 64_KiB), *chunker, 4096, cells);
+    ChunkBatch batch(std::max(buffer_bytes, BatchReader::bytes_ahead(*chunker, cells)));
     Cut result;
     while (true) {
       const Status filled = reader.fill(batch);
@@ -66,6 +66,41 @@ struct Reading : testing::Test {
     }
   }
 };
+
+TEST_F(Reading, CutsWhatAProgramHasCompressedIntoCellsWhereItIsNoise) {
+  const auto file_of = [](std::string_view begin, uint64_t seed) {
+    ByteVector bytes = test::random_bytes(300'000, seed);
+    std::copy_n(as_bytes(begin).begin(), begin.size(), bytes.begin());
+    std::fill(bytes.begin() + 140'000, bytes.begin() + 150'000, std::byte{1});  // in the third cell
+    return bytes;
+  };
+  ByteVector all;
+  size_t seed = 0;
+  for (const auto& [name, begin] : {std::pair("a.gz", "\x1f\x8b\x08"), {"b.zlib", "\x78\x9c"}, {"c.random", "abc"}}) {
+    const ByteVector bytes = file_of(begin, ++seed);
+    test::write_file(folder / name, bytes);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  const auto files = scan();
+  const auto streams = whole_streams(files);
+  std::vector<std::vector<uint64_t>> found(3);
+  for (const size_t buffer_bytes : {size_t{64'000}, size_t{1} << 20}) {
+    const Cut result = cut(streams, files, "fixed:8192", buffer_bytes, /*cells=*/true);
+    EXPECT_EQ(result.bytes, all);
+    std::vector<std::vector<uint64_t>> lengths(3);
+    for (const BatchChunk& chunk : result.chunks) lengths[chunk.stream].push_back(chunk.bytes);
+    if (found[0].empty()) found = lengths;
+    EXPECT_EQ(found, lengths) << "cuts depend on the buffer";
+  }
+  // Two cells, one of eight chunks, another cell, and the rest.
+  const std::vector<uint64_t> cells{65536, 65536, 8192,  8192, 8192, 8192, 8192, 8192,
+                                    8192,  8192,  65536, 8192, 8192, 8192, 8192, 5088};
+  EXPECT_EQ(found[0], cells);
+  EXPECT_EQ(found[1], cells);
+  std::vector<uint64_t> chunks(36, 8192);
+  chunks.push_back(5088);
+  EXPECT_EQ(found[2], chunks) << "noise of a program's own changes by the cell";
+}
 
 TEST_F(Reading, CutsStreamsWithoutLosingAByteWhateverTheBuffer) {
   test::write_file(folder / "a", test::random_bytes(100'000, 1));

@@ -39,9 +39,9 @@ Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& p
   VARVE_ASSIGN(const std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   // Holes are read, as a run of zeros is no different.
   BatchReader reader(group.streams, source, WorkOrder(group.streams, options.scheme, whole_block_bytes(options)),
-                     *chunker, UINT64_MAX);
+                     *chunker, UINT64_MAX, cuts_cells(options.chunker));
   PackBuilder builder(options.pack_bytes);
-  ChunkBatch batch(std::max<size_t>(512_KiB, 8 * chunker->bytes_ahead()));
+  ChunkBatch batch(std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(*chunker, cuts_cells(options.chunker))));
   const ScoreFunction score = ScoreFunction::preferred();
   uint32_t class_id = 0;
   while (true) {
