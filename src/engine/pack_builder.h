@@ -106,14 +106,13 @@ class BatchReader {
   /// Cuts chunks off `bytes`, which come next in the item's stream and were read to `begin` of the buffer, or are
   /// viewed.
   void cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> begin);
+  /// The length of the next chunk of the item, off `bytes`.
+  size_t next_cut(ByteSpan bytes);
 
   const std::vector<Stream>& streams_;
   const std::vector<SourceFile>& files_;
   WorkOrder order_;
   StreamGatherer reader_;
-  /// The length of the next chunk of the item, off `bytes`.
-  size_t next_cut(ByteSpan bytes);
-
   const Chunker& chunker_;
   const uint64_t hole_bytes_min_;
   const bool cells_;

@@ -65,7 +65,7 @@ TEST_P(DamagedPlainHdf5, GivesAValidLayoutOrNone) {
   for (size_t i = 0; i < 100; ++i) EXPECT_FALSE(check(whole.substr(0, whole.size() * i / 100))) << i;
   const uint32_t seed = 1;
   std::mt19937 random(seed);
-  for (size_t i = 0; i < 1500; ++i) {
+  for (size_t i = 0; i < 3000; ++i) {
     std::string variant = whole;
     for (size_t flips = 1 + random() % 8; flips > 0; --flips) {
       const size_t region = i % 2 == 0 ? whole.size() : std::min<size_t>(whole.size(), 4096);

@@ -151,8 +151,6 @@ void add_tiny_datasets(hid_t file, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) add_dataset(group, numbered("p", i), H5T_STD_I32LE, {4}, properties);
 }
 
-}  // namespace
-
 /// Nothing but chunks, in an index of several levels, too.
 void add_all_chunked(hid_t file) {
   add_filtered_datasets(file);
@@ -163,6 +161,8 @@ void add_all_chunked(hid_t file) {
   const Id none(H5Dcreate2(file, "no chunks", H5T_STD_I32LE, space, H5P_DEFAULT, creation_properties({5}), H5P_DEFAULT),
                 H5Dclose);
 }
+
+}  // namespace
 
 void make_hdf5_files(const fs::path& directory, const Options& options) {
   fs::create_directories(directory);
