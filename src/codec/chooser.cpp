@@ -99,6 +99,9 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
   return trial;
 }
 
+/// For packs with parts.
+std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
+
 class AutomaticEncoder final : public Encoder {
  public:
   explicit AutomaticEncoder(Effort effort) : effort_(effort) {}
@@ -108,6 +111,7 @@ class AutomaticEncoder final : public Encoder {
       VARVE_ASSIGN(const Codec* constant, find_codec(CodecNumber::constant));
       return encode_chain(CodecChain({{constant, 0}}), raw, shape);
     }
+    if (!shape.parts.empty() && effort_ != Effort::fast) return encode_across(raw, shape);
     switch (effort_) {
       case Effort::fast: return encode_fast(raw, shape);
       case Effort::balanced: return encode_balanced(raw, shape);
@@ -211,6 +215,26 @@ class AutomaticEncoder final : public Encoder {
     return chain;
   }
 
+  /// Variables that were laid together. What the trial that brought them together was wrong about, they are encoded
+  /// without; that is looked at now and then, with effort best always.
+  Result<EncodedBytes> encode_across(ByteSpan raw, const PackShape& shape) {
+    std::vector<CodecChain> chains = across_chains(shape.type, effort_);
+    if (effort_ == Effort::balanced) {
+      if (const std::optional<CodecChain> chain = remembered(shape.type)) chains = {*chain};
+    }
+    std::optional<EncodedBytes> smallest;
+    const CodecChain* winner = nullptr;
+    for (const CodecChain& chain : chains) {
+      VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(chain, raw, shape));
+      if (smallest && size_of(*smallest) <= size_of(encoded)) continue;
+      smallest = std::move(encoded);
+      winner = &chain;
+    }
+    if (effort_ == Effort::best) return encode_thoroughly(*winner, *std::move(smallest), raw, shape);
+    if (chains.size() > 1) remember(shape.type, *winner);
+    return *std::move(smallest);
+  }
+
   std::optional<CodecChain> remembered(const ElementType& type) {
     const MutexLock lock(mutex_);
     if (!choice_ || choice_->packs_left == 0 || choice_->type != type) return std::nullopt;
@@ -280,6 +304,12 @@ Result<CodecPolicy> CodecPolicy::parse(std::string_view text) {
   return CodecPolicy{.kind = Kind::chain, .chain = std::move(chain)};
 }
 
+bool CodecPolicy::predicts_across() const {
+  if (kind == Kind::automatic) return effort != Effort::fast;
+  return std::any_of(chain.stages().begin(), chain.stages().end(),
+                     [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::across; });
+}
+
 std::string CodecPolicy::name() const {
   switch (kind) {
     case Kind::chain: return chain.name();
@@ -336,6 +366,15 @@ std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
     if (floating && type.bytes == 8) chains.push_back(filtered({stage(CodecNumber::fpc)}));
   }
   if (floating) chains.push_back(filtered({stage(CodecNumber::delta), shuffle}));
+  return chains;
+}
+
+std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
+  std::vector<CodecChain> chains = {across_chain(), default_chain(type)};
+  if (effort == Effort::best) {
+    chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::bitshuffle)}));
+    chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)}));
+  }
   return chains;
 }
 
@@ -417,6 +456,11 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
   if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(shape.type, effort);
   if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
   return opaque_chains(raw, shape.type, effort);
+}
+
+const CodecChain& across_chain() {
+  static const CodecChain chain = filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)});
+  return chain;
 }
 
 const CodecChain& default_chain(const ElementType& type) {

@@ -19,6 +19,8 @@ struct CodecPolicy {
   static Result<CodecPolicy> parse(std::string_view text);
   /// Whether packs are stored as they are.
   bool stores() const { return kind == Kind::chain && chain.stages().empty(); }
+  /// Whether what variables say of each other is made use of, so that it is worth while to lay them together.
+  bool predicts_across() const;
   /// The reverse of parse().
   std::string name() const;
 };
@@ -36,6 +38,9 @@ std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents co
 
 /// The chains worth a trial on packs like this one, the default first. Never empty.
 std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort);
+
+/// For packs with parts.
+const CodecChain& across_chain();
 
 /// What a pack of this type gets without a trial.
 const CodecChain& default_chain(const ElementType& type);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +26,22 @@ struct Run {
 /// Longer elements (records of many fields) are bytes to an encoder.
 inline constexpr uint32_t kTypedElementBytesMax = 64;
 
+/// Consecutive runs of one variable, in a pack that has several.
+struct PackPart {
+  uint64_t elements = 0;
+  /// The part before it, by its number, whose elements predict these one by one; none, or as many as here.
+  std::optional<uint32_t> reference;
+  bool operator==(const PackPart&) const = default;
+};
+
 /// What is known of a pack's raw bytes: one type of element, in runs laid one after another. The runs cover the raw
 /// bytes exactly (elements * type.bytes); a pack of which nothing is known has the type BYTES and one run.
 struct PackShape {
   ElementType type;
   std::vector<Run> runs;
+  /// Covers the runs, too, and none lies in two parts; empty unless variables were laid together that predict each
+  /// other.
+  std::vector<PackPart> parts{};
 };
 
 /// The number of a codec on disk (FORMAT.md, "Codecs"). Numbers are never reused; the gaps are for codecs to come.
@@ -46,6 +58,7 @@ enum class CodecNumber : uint32_t {
   delta = 34,
   lorenzo = 35,
   columns = 36,
+  across = 37,
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,

@@ -76,6 +76,31 @@ TEST(CodecFormat, OfLorenzoOnFloats) {
                "ffffff80 00008000 010080ff");
 }
 
+TEST(CodecFormat, OfAcross) {
+  // The second part as differences from the first, the third as ones from the second.
+  PackShape shape{kFloat, {test::run_of(3), test::run_of(3), test::run_of(3)}, {{3, {}}, {3, 0}, {3, 1}}};
+  ByteVector raw = bytes_of<float>({1.0F, 1.5F, 3.0F, 2.0F, 3.0F, 7.0F});
+  const ByteVector next_larger = bytes_of_hex("01000040 01004040 0100e040");
+  raw.insert(raw.end(), next_larger.begin(), next_larger.end());
+  expect_bytes("across", shape, raw, "0a03 03000b03 0302000b03 0302010b03",
+               "ffffff80 00008000 00000001 00000001 00000000 00004000 02000000 00000000 00000000");
+
+  // Five fourths of the first, by its quotients.
+  ByteVector first, second;
+  std::string body = "ffffff80 0000c000";
+  for (int i = 0; i < 16; ++i) {
+    const ByteVector one = bytes_of<float>({i % 2 == 0 ? 1.0F : 1.75F}),
+                     other = bytes_of<float>({i % 2 == 0 ? 1.25F : 2.1875F});
+    first.insert(first.end(), one.begin(), one.end());
+    second.insert(second.end(), other.begin(), other.end());
+    if (i > 1) body += i % 2 == 0 ? "ffffbf00" : "0000c000";
+  }
+  for (int i = 0; i < 8; ++i) body += "00004000 00000000";
+  first.insert(first.end(), second.begin(), second.end());
+  expect_bytes("across", {kFloat, {test::run_of(16), test::run_of(16)}, {{16, {}}, {16, 0}}}, first,
+               "0a02 10000b10 100100", body);
+}
+
 TEST(CodecFormat, OfDelta) {
   expect_bytes("delta", {kShort, {test::run_of(4)}}, bytes_of<int16_t>({10, 12, 15, 11}), "0101", "1400040006000700");
   expect_bytes("delta:2", {{}, {test::run_of(5)}}, bytes_of_hex("0100030009"), "0101", "0200040009");

@@ -15,20 +15,11 @@ constexpr int kLorenzoLevelMax = 4;
 /// Differences along all dimensions, then once more along the fastest: predicts straight lines.
 constexpr int kSecondOrderLevel = 4;
 
-std::vector<kernels::DifferenceRun> difference_runs(const std::vector<NumberRun>& runs, int level) {
-  const size_t dimensions_max = level >= 1 && level <= 3 ? static_cast<size_t>(level) : kPredictedDimensionsMax;
-  std::vector<kernels::DifferenceRun> result;
-  result.reserve(runs.size());
-  for (const NumberRun& run : runs) {
-    kernels::DifferenceRun difference{.elements = run.elements};
-    uint64_t stride = 1;
-    for (size_t i = 0;
-         i < std::min(run.dimension_count, dimensions_max) && stride < std::max<uint64_t>(run.elements, 2); ++i) {
-      difference.strides[difference.stride_count++] = stride;
-      stride *= run.dims[i];
-    }
-    if (level == kSecondOrderLevel) difference.strides[difference.stride_count++] = 1;
-    result.push_back(difference);
+std::vector<kernels::DifferenceRun> runs_of_level(const std::vector<NumberRun>& runs, int level) {
+  std::vector<kernels::DifferenceRun> result =
+      difference_runs(runs, level >= 1 && level <= 3 ? static_cast<size_t>(level) : kPredictedDimensionsMax);
+  if (level == kSecondOrderLevel) {
+    for (kernels::DifferenceRun& run : result) run.strides[run.stride_count++] = 1;
   }
   return result;
 }
@@ -52,7 +43,7 @@ class LorenzoCodec final : public Codec {
 
     const size_t at = out.size();
     out.insert(out.end(), in.begin(), in.end());
-    kernels::difference_forward(format, difference_runs(runs, level), in.first(whole_bytes),
+    kernels::difference_forward(format, runs_of_level(runs, level), in.first(whole_bytes),
                                 MutableByteSpan(out).subspan(at, whole_bytes));
     return {};
   }
@@ -67,7 +58,7 @@ class LorenzoCodec final : public Codec {
     const size_t whole_bytes = in.size() / format.bytes * format.bytes;
     VARVE_ASSIGN(const std::vector<NumberRun> runs, read_runs(reader, whole_bytes / format.bytes));
     if (!reader.at_end()) return Status::corrupt("bytes are left after the parameters");
-    kernels::difference_inverse(format, difference_runs(runs, level), in.first(whole_bytes), out.first(whole_bytes));
+    kernels::difference_inverse(format, runs_of_level(runs, level), in.first(whole_bytes), out.first(whole_bytes));
     std::copy(in.begin() + static_cast<ptrdiff_t>(whole_bytes), in.end(),
               out.begin() + static_cast<ptrdiff_t>(whole_bytes));
     return {};

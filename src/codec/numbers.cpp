@@ -77,6 +77,22 @@ std::vector<NumberRun> number_runs(const PackShape& shape, uint64_t elements) {
   return runs;
 }
 
+std::vector<kernels::DifferenceRun> difference_runs(const std::vector<NumberRun>& runs, size_t dimensions_max) {
+  std::vector<kernels::DifferenceRun> result;
+  result.reserve(runs.size());
+  for (const NumberRun& run : runs) {
+    kernels::DifferenceRun difference{.elements = run.elements};
+    uint64_t stride = 1;
+    for (size_t i = 0;
+         i < std::min(run.dimension_count, dimensions_max) && stride < std::max<uint64_t>(run.elements, 2); ++i) {
+      difference.strides[difference.stride_count++] = stride;
+      stride *= run.dims[i];
+    }
+    result.push_back(difference);
+  }
+  return result;
+}
+
 uint8_t pack_number_format(kernels::NumberFormat format) {
   return static_cast<uint8_t>(std::countr_zero(format.bytes) | (format.big_endian ? 4 : 0) | (format.floating ? 8 : 0));
 }

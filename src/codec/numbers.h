@@ -31,6 +31,10 @@ kernels::NumberFormat number_format(const ElementType& type);
 /// short neighbours.
 std::vector<NumberRun> number_runs(const PackShape& shape, uint64_t elements);
 
+/// The differences along so many dimensions of each run, the fastest ones: the Lorenzo predictor.
+std::vector<kernels::DifferenceRun> difference_runs(const std::vector<NumberRun>& runs,
+                                                    size_t dimensions_max = kPredictedDimensionsMax);
+
 /// FORMAT.md, "Number format": log2 of the bytes | big-endian << 2 | floating << 3.
 uint8_t pack_number_format(kernels::NumberFormat format);
 Result<kernels::NumberFormat> unpack_number_format(uint8_t code);

@@ -34,6 +34,7 @@ const auto& entries() {
       Entry{CodecNumber::delta, "delta", &delta_codec(), {}},
       Entry{CodecNumber::lorenzo, "lorenzo", &lorenzo_codec(), {}},
       Entry{CodecNumber::columns, "columns", &columns_codec(), {}},
+      Entry{CodecNumber::across, "across", &across_codec(), {}},
       Entry{CodecNumber::fpc, "fpc", &fpc_codec(), {}},
       Entry{CodecNumber::fpzip, "fpzip", &fpzip_codec(), {}},
       Entry{CodecNumber::planes, "planes", &planes_codec(), {}},

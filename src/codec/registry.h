@@ -15,6 +15,7 @@ const Codec& bitshuffle_codec();
 const Codec& delta_codec();
 const Codec& lorenzo_codec();
 const Codec& columns_codec();
+const Codec& across_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
 const Codec& planes_codec();

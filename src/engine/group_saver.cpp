@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "core/work_meter.h"
+#include "engine/bundle.h"
 #include "engine/effort_pace.h"
 #include "engine/group_streams.h"
 #include "engine/pack_builder.h"
@@ -142,21 +143,18 @@ class KnownChunks {
 /// were begun.
 class PackWriter {
  public:
-  PackWriter(const SaveContext& context, const std::vector<std::string>& class_keys, GroupPacks& packs,
-             SpreadWriter& arenas)
+  PackWriter(const SaveContext& context, const GroupStreams& group, GroupPacks& packs, SpreadWriter& arenas)
       : context_(context),
-        class_keys_(class_keys),
+        group_(group),
         packs_(packs),
         arenas_(arenas),
         builder_(context.options.pack_bytes),
-        encoding_max_(std::clamp<uint64_t>(context.group_memory_bytes / 4 / (3 * context.options.pack_bytes), 1,
-                                           context.tasks_max)),
+        encoding_max_(std::clamp<uint64_t>(
+            context.group_memory_bytes / 4 / (3 * context.options.pack_bytes * (group.bundle_keys.empty() ? 1 : 4)), 1,
+            context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
-    for (const std::string& key : class_keys) {
-      const PackContents contents = contents_of_class(key);
-      ClassEncoders& encoders = encoders_.emplace_back();
-      encoders[0] = make_encoder(context.options.codec, contents);
-      if (context.options.pace != nullptr) encoders[1] = make_encoder({.effort = Effort::fast, .chain = {}}, contents);
+    for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
+      for (const std::string& key : *keys) add_encoders(contents_of_class(key));
     }
   }
 
@@ -166,11 +164,11 @@ class PackWriter {
     if (!builder_.accepts(stream, chunk.bytes)) VARVE_TRY(finish_pack());
     if (builder_.empty()) {
       building_ = packs_.add();
-      builder_.expect(class_bytes_left);
+      builder_.expect(stream, class_bytes_left);
     }
     const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score,
                                          /*stays=*/!chunk.viewed.empty());
-    class_id_ = stream.class_id;
+    key_ = stream.bundle.number == 0 ? stream.class_id : group_.class_keys.size() + stream.bundle.number - 1;
     return Reference{building_, offset, chunk.bytes};
   }
 
@@ -208,15 +206,25 @@ class PackWriter {
     return encoded;
   }
 
+  void add_encoders(PackContents contents) {
+    ClassEncoders& encoders = encoders_.emplace_back();
+    encoders[0] = make_encoder(context_.options.codec, contents);
+    if (context_.options.pace != nullptr) encoders[1] = make_encoder({.effort = Effort::fast, .chain = {}}, contents);
+  }
+  const std::string& key_of_pack() const {
+    const size_t classes = group_.class_keys.size();
+    return key_ < classes ? group_.class_keys[key_] : group_.bundle_keys[key_ - classes];
+  }
+
   Status finish_pack() {
     if (builder_.empty()) return {};
-    auto pack = std::make_shared<PendingPack>(builder_.take(class_keys_[class_id_], context_.store.score()));
+    auto pack = std::make_shared<PendingPack>(builder_.take(key_of_pack(), context_.store.score()));
     packs_.name(building_, {pack->meta.score, arenas_.home(pack->meta.score)});
     while (encoding_.size() >= encoding_max_) VARVE_TRY(append_oldest());
     const PackEffort effort = effort_for(*pack);
     std::optional<Task<Result<EncodedBytes>>> task;
     if (effort != PackEffort::none) {
-      task = context_.pool.submit([pack, effort, encoder = encoders_[class_id_][static_cast<size_t>(effort)],
+      task = context_.pool.submit([pack, effort, encoder = encoders_[key_][static_cast<size_t>(effort)],
                                    pace = context_.options.pace] { return encode(*pack, effort, *encoder, pace); });
     }
     encoding_.push_back({std::move(pack), std::move(task)});
@@ -251,13 +259,13 @@ class PackWriter {
   }
 
   const SaveContext& context_;
-  const std::vector<std::string>& class_keys_;
+  const GroupStreams& group_;
   GroupPacks& packs_;
   SpreadWriter& arenas_;
-  std::vector<ClassEncoders> encoders_;  ///< of each class
+  std::vector<ClassEncoders> encoders_;  ///< of each class, then of each bundle
   PackBuilder builder_;
   uint32_t building_ = 0;  ///< ordinal in packs_ of the pack being built
-  uint32_t class_id_ = 0;  ///< its class
+  size_t key_ = 0;         ///< its class, or bundle, in encoders_
   std::deque<EncodingPack> encoding_;
   const size_t encoding_max_;
   std::vector<ChunkIndexEntry> entries_;
@@ -277,7 +285,7 @@ class GroupSaver {
         class_bytes_left_(group.class_keys.size()),
         reference_counts_(group.files.size()),
         known_(context.index, context.group_memory_bytes / 4),
-        writer_(context, group.class_keys, packs, arenas) {
+        writer_(context, group, packs, arenas) {
     for (const Stream& stream : group.streams) class_bytes_left_[stream.class_id] += stream.bytes;
     outcome_.raw_bytes = group.raw_bytes;
     outcome_.variable_count = group.variable_count;
@@ -319,8 +327,10 @@ Status GroupSaver::store_chunks() {
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
                                                   context_.tasks_max + (asks ? 2 * kBatchesAsked : 0));
 
-  BatchReader reader(group_.streams, source_, WorkOrder(group_.streams, options.scheme, whole_block_bytes(options)),
-                     context_.chunker, chunk_bytes, cells);
+  BatchReader reader(
+      group_.streams, source_,
+      WorkOrder(group_.streams, options.scheme, whole_block_bytes(options), options.pack_bytes, chunk_bytes),
+      context_.chunker, chunk_bytes, cells);
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
   size_t answered = 0;  // for how many of the batches that come next it is known what the store has
@@ -498,6 +508,7 @@ class TreeWriter {
 
 Result<GroupOutcome> save_group(const SaveContext& context, Source& source, uint32_t ordinal) {
   VARVE_ASSIGN(GroupStreams group, describe_streams(source, context.options, context.progress));
+  VARVE_TRY(find_bundles(source, context.options, group));
   SpreadWriter arenas(
       context.store, context.lease, ordinal,
       ArenaWriterOptions{.direct = context.options.direct_io, .buffer_bytes = 1_MiB, .buffer_count = 4});

@@ -15,11 +15,12 @@ namespace varve {
 /// A group's files as a save takes them apart: every variable, and the skeleton of every file, is a stream of a
 /// similarity class. Small variables are in the skeleton.
 struct GroupStreams {
-  std::vector<TreeFile> files;          ///< as the source has them; without references
-  std::vector<std::string> class_keys;  ///< in alphabetical order
-  std::vector<Stream> streams;          ///< by file, then position
-  uint64_t raw_bytes = 0;               ///< of the regular files
-  uint64_t variable_count = 0;          ///< small ones too
+  std::vector<TreeFile> files;           ///< as the source has them; without references
+  std::vector<std::string> class_keys;   ///< in alphabetical order
+  std::vector<Stream> streams;           ///< by file, then position
+  std::vector<std::string> bundle_keys;  ///< class keys of their packs, by Stream::Bundle::number - 1
+  uint64_t raw_bytes = 0;                ///< of the regular files
+  uint64_t variable_count = 0;           ///< small ones too
 };
 
 /// Finds the variables of the source's files, and makes streams of them by the options' scheme and rule. Warnings go to

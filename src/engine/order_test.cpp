@@ -165,6 +165,23 @@ TEST(Order, AwareBlockIsByClassThenBlockThenRank) {
   EXPECT_EQ(order_of(two_ranks(), Scheme::aware_block, 10),
             (Items{"2:0-10", "0:0-10", "2:10-15", "0:10-20", "0:20-25", "3:0-10", "1:0-10"}));
 }
+TEST(Order, TheClassesOfABundleTakeTurnsInItsOrder) {
+  // Two ranks; the class 1 predicts the class 0, and the class 2 goes with neither. A turn is half of 2048 bytes.
+  std::vector<Stream> streams;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    for (uint32_t id = 0; id < 3; ++id) streams.push_back(stream(rank, id + 1, id, rank, 1500));
+  }
+  for (Stream& each : streams) {
+    if (each.class_id < 2) each.bundle = {.number = 1, .position = 1 - each.class_id, .classes = 2, .reference = {}};
+  }
+  WorkOrder order(streams, Scheme::aware, 10, /*pack_bytes=*/512, /*chunk_bytes=*/100);
+  Items items;
+  while (auto item = order.next()) {
+    items.push_back(std::to_string(item->stream) + ":" + std::to_string(item->begin) + "-" + std::to_string(item->end));
+  }
+  EXPECT_EQ(items, (Items{"1:0-1100", "0:0-1100", "1:1100-1500", "4:0-700", "0:1100-1500", "3:0-700", "4:700-1500",
+                          "3:700-1500", "2:0-1500", "5:0-1500"}));
+}
 TEST(Order, SkipsEmptyStreams) {
   const std::vector<Stream> streams = {stream(0, 0, 0, 0, 0), stream(0, 1, 1, 0, 5), stream(1, 0, 0, 1, 0)};
   for (Scheme scheme : {Scheme::agnostic, Scheme::agnostic_block, Scheme::aware, Scheme::aware_block}) {

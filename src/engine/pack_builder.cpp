@@ -263,8 +263,29 @@ void FreshChunks::Generation::grow() {
   }
 }
 
+void PackBuilder::expect(const Stream& stream, uint64_t bytes) {
+  const uint64_t classes = stream.bundle.number > 0 ? stream.bundle.classes : 0;
+  bytes_expected_ = classes > 0 ? std::min(bundle_pack_bytes(pack_bytes_, classes) + classes * 8_KiB, classes * bytes)
+                                : std::min(pack_bytes_, bytes);
+}
+
+void PackBuilder::begin_part(const Stream& stream) {
+  PackPart part;
+  if (stream.bundle.reference) {
+    const auto found = std::find(positions_.begin(), positions_.end(), *stream.bundle.reference);
+    if (found != positions_.end()) part.reference = static_cast<uint32_t>(found - positions_.begin());
+  }
+  pending_.shape.parts.push_back(part);
+  positions_.push_back(stream.bundle.position);
+}
+
 bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
   if (empty()) return true;
+  if (stream.bundle.number > 0) {
+    // The classes of a bundle come in its order; the first one again is for the next pack.
+    return stream.bundle.number == bundle_.number && stream.bundle.position >= bundle_.position &&
+           pending_.bytes().size() + bytes <= 2 * bundle_pack_bytes(pack_bytes_, stream.bundle.classes);
+  }
   return stream.class_id == class_id_ && stream.type == pending_.shape.type &&
          pending_.bytes().size() + bytes <= pack_bytes_;
 }
@@ -275,8 +296,14 @@ uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan
     class_id_ = stream.class_id;
     pending_.shape.type = stream.type;
     last_stream_ = nullptr;
+    positions_.clear();
   }
   const uint64_t element_bytes = stream.type.bytes;
+  bundle_ = stream.bundle;
+  if (bundle_.number > 0) {
+    if (positions_.empty() || positions_.back() != bundle_.position) begin_part(stream);
+    pending_.shape.parts.back().elements += bytes.size() / element_bytes;
+  }
   if (last_stream_ != &stream || run_end_ != stream_offset) {
     pending_.shape.runs.push_back({0, stream.dims, false});
     run_begin_ = stream_offset;
@@ -311,6 +338,8 @@ void PackBuilder::append(ByteSpan bytes, bool stays) {
 PendingPack PackBuilder::take(const std::string& class_key, const ScoreFunction& score) {
   PendingPack taken = std::move(pending_);
   pending_ = {};
+  // What is alone has nothing to be predicted by.
+  if (taken.shape.parts.size() == 1) taken.shape.parts.clear();
   taken.meta.class_key = class_key;
   taken.meta.score = pack_score(score, taken.meta.chunks);
   return taken;

@@ -173,14 +173,14 @@ struct PendingPack {
   PackMeta meta;  ///< without the recipe
 };
 
-/// Gathers the new chunks of one similarity class into packs.
+/// Gathers the new chunks of one similarity class, or of the classes of a bundle, into packs.
 class PackBuilder {
  public:
   explicit PackBuilder(uint64_t pack_bytes) : pack_bytes_(pack_bytes) {}
 
   bool empty() const { return pending_.meta.chunks.empty(); }
-  /// Has room ready for a pack of which no more than so many bytes will come.
-  void expect(uint64_t bytes) { bytes_expected_ = std::min(pack_bytes_, bytes); }
+  /// Has room ready for a pack that begins with this stream, of whose class no more than so many bytes will come.
+  void expect(const Stream& stream, uint64_t bytes);
   /// Whether a chunk of this stream may join what is there.
   bool accepts(const Stream& stream, uint64_t bytes) const;
   /// Adds a chunk; returns its offset in the pack. `stays`: its bytes are where they are until the pack is written, and
@@ -192,10 +192,15 @@ class PackBuilder {
  private:
   void append(ByteSpan bytes, bool stays);
 
+  /// Begins another part of a bundle's pack.
+  void begin_part(const Stream& stream);
+
   const uint64_t pack_bytes_;
   uint64_t bytes_expected_ = 0;
   PendingPack pending_;
   uint32_t class_id_ = 0;
+  Stream::Bundle bundle_;            ///< of what was added last
+  std::vector<uint32_t> positions_;  ///< in the bundle, of the parts
   const Stream* last_stream_ = nullptr;
   uint64_t run_begin_ = 0, run_end_ = 0;  ///< of the last run, in its stream
 };

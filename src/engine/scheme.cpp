@@ -30,16 +30,22 @@ std::string_view scheme_name(Scheme scheme) {
   return "aware";
 }
 
-WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes)
+WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes, uint64_t pack_bytes,
+                     uint64_t chunk_bytes)
     : streams_(streams),
       blocks_(scheme == Scheme::agnostic_block || scheme == Scheme::aware_block),
       by_class_(scheme == Scheme::aware || scheme == Scheme::aware_block),
       block_bytes_(block_bytes),
+      pack_bytes_(pack_bytes),
+      chunk_bytes_(chunk_bytes),
       order_(streams.size()) {
   std::iota(order_.begin(), order_.end(), 0u);
+  // Bundles first, each with its classes one after another.
   auto key = [&](uint32_t i) {
     const Stream& s = streams_[i];
-    return std::tuple(by_class_ ? s.class_id : 0u, s.rank, s.file, s.position);
+    const bool bundled = by_class_ && s.bundle.number > 0;
+    return std::tuple(bundled ? s.bundle.number : UINT32_MAX, bundled ? s.bundle.position : 0u,
+                      by_class_ ? s.class_id : 0u, s.rank, s.file, s.position);
   };
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
   class_end_ = active_end_ = class_end(0);
@@ -54,8 +60,51 @@ size_t WorkOrder::class_end(size_t from) const {
 
 std::optional<WorkItem> WorkOrder::next() { return blocks_ ? next_block() : next_whole(); }
 
+void WorkOrder::begin_bundle() {
+  const uint32_t number = streams_[order_[at_]].bundle.number;
+  while (at_ < order_.size() && streams_[order_[at_]].bundle.number == number) {
+    const size_t end = class_end(at_);
+    turns_.push_back({.at = at_, .end = end, .offset = 0});
+    at_ = end;
+  }
+  turn_ = 0;
+  turn_bytes_ = turn_bytes_left_ = bundle_pack_bytes(pack_bytes_, turns_.size()) / turns_.size();
+}
+
+std::optional<WorkItem> WorkOrder::next_of_bundle() {
+  // All classes have streams of the same lengths: when the last one has ended, so have all.
+  while (!turns_.empty()) {
+    Turn& turn = turns_[turn_];
+    if (turn_bytes_left_ > 0 && turn.at < turn.end) {
+      const uint64_t left = streams_[order_[turn.at]].bytes - turn.offset;
+      const uint64_t whole_chunks = (turn_bytes_left_ + chunk_bytes_ - 1) / chunk_bytes_ * chunk_bytes_;
+      const uint64_t taken = std::min(left, whole_chunks);
+      turn_bytes_left_ -= std::min(turn_bytes_left_, taken);
+      const WorkItem item{order_[turn.at], turn.offset, turn.offset + taken};
+      turn.offset += taken;
+      if (taken == left) {
+        ++turn.at;
+        turn.offset = 0;
+      }
+      if (taken > 0) return item;
+      continue;
+    }
+    turn_bytes_left_ = turn_bytes_;
+    if (++turn_ < turns_.size()) continue;
+    turn_ = 0;
+    if (turn.at == turn.end) turns_.clear();
+  }
+  return std::nullopt;
+}
+
 std::optional<WorkItem> WorkOrder::next_whole() {
+  if (const std::optional<WorkItem> item = next_of_bundle()) return item;
   while (at_ < order_.size()) {
+    if (streams_[order_[at_]].bundle.number > 0 && by_class_) {
+      begin_bundle();
+      if (const std::optional<WorkItem> item = next_of_bundle()) return item;
+      continue;
+    }
     const uint32_t stream = order_[at_++];
     if (streams_[stream].bytes > 0) return WorkItem{stream, 0, streams_[stream].bytes};
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,15 @@ std::string_view scheme_name(Scheme scheme);
 
 /// The bytes of one variable, or of a file's skeleton, on their way into the store.
 struct Stream {
+  /// Where its class is among those of a bundle, of which some predict others: all have as many streams as this one,
+  /// of the same lengths, in the same order.
+  struct Bundle {
+    uint32_t number = 0;                  ///< from 1 on; 0: it is in none
+    uint32_t position = 0;                ///< of the class
+    uint32_t classes = 0;                 ///< of the bundle
+    std::optional<uint32_t> reference{};  ///< position of the class that predicts this one
+  };
+
   uint32_t file = 0;      ///< ordinal in the group
   uint32_t position = 0;  ///< in TreeFile::streams: 0 is the skeleton
   uint32_t class_id = 0;
@@ -26,8 +36,15 @@ struct Stream {
   ElementType type;
   std::vector<uint64_t> dims;  ///< of the array that a run of it lies in, fastest first (codec.h, Run)
   std::vector<Extent> extents;
+  Bundle bundle;
   std::vector<Reference> references;  ///< filled by the saver; `pack` is an ordinal in the group's packs
 };
+
+/// About how many raw bytes of a bundle are laid into one pack: as many of each of its `classes` variables as keep what
+/// describes a part small, and no more than a reader of one variable may be made to decode.
+constexpr uint64_t bundle_pack_bytes(uint64_t pack_bytes, size_t classes) {
+  return std::clamp<uint64_t>(classes * 256_KiB, pack_bytes, 4 * pack_bytes);
+}
 
 /// A part of a stream that is chunked on its own.
 struct WorkItem {
@@ -36,15 +53,29 @@ struct WorkItem {
 };
 
 /// Gives the parts of a group's streams in the order of a scheme: by class (all of one class for the agnostic schemes),
-/// then rank and file; the block schemes take a block of each stream in turn.
+/// then rank and file; the block schemes take a block of each stream in turn. The classes of a bundle take turns, each
+/// with a part of a pack, in the order of the bundle.
 class WorkOrder {
  public:
-  /// `streams` must outlive this. `block_bytes` counts for the block schemes.
-  WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes);
+  /// `streams` must outlive this. `block_bytes` counts for the block schemes. The classes of a bundle
+  /// together lay down bundle_pack_bytes(pack_bytes) before the first is to go on; their streams are cut at multiples
+  /// of `chunk_bytes`.
+  WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t block_bytes, uint64_t pack_bytes = 1_MiB,
+            uint64_t chunk_bytes = 8_KiB);
   std::optional<WorkItem> next();
 
  private:
+  /// Where a class of a bundle has got to.
+  struct Turn {
+    size_t at = 0;  ///< in order_
+    size_t end = 0;
+    uint64_t offset = 0;  ///< in the stream there
+  };
+
   std::optional<WorkItem> next_whole();
+  std::optional<WorkItem> next_of_bundle();
+  /// Of a bundle whose first stream is the next in order_.
+  void begin_bundle();
   std::optional<WorkItem> next_block();
   /// One past the last of order_ that has the class of `from`.
   size_t class_end(size_t from) const;
@@ -53,7 +84,13 @@ class WorkOrder {
   const bool blocks_;
   const bool by_class_;
   const uint64_t block_bytes_;
+  const uint64_t pack_bytes_;
+  const uint64_t chunk_bytes_;
   std::vector<uint32_t> order_;
+  std::vector<Turn> turns_;  ///< of the bundle in work, by position
+  size_t turn_ = 0;
+  uint64_t turn_bytes_ = 0;  ///< of each turn
+  uint64_t turn_bytes_left_ = 0;
   size_t at_ = 0;  ///< next in order_
   size_t class_begin_ = 0, class_end_ = 0;
   size_t active_end_ = 0;  ///< of the class: the streams after it have no more blocks

@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "core/sync.h"
 #include "core/thread_pool.h"
+#include "engine/bundle.h"
 #include "engine/group_streams.h"
 #include "engine/pack_builder.h"
 
@@ -34,16 +35,22 @@ class ByTypeEncoder final : public Encoder {
 };
 
 Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& progress, LaidOutGroup& laid_out) {
-  VARVE_ASSIGN(const GroupStreams group, describe_streams(source, options, progress));
+  VARVE_ASSIGN(GroupStreams group, describe_streams(source, options, progress));
+  VARVE_TRY(find_bundles(source, options, group));
   laid_out.raw_bytes = group.raw_bytes;
   VARVE_ASSIGN(const std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   // Holes are read, as a run of zeros is no different.
-  BatchReader reader(group.streams, source, WorkOrder(group.streams, options.scheme, whole_block_bytes(options)),
+  BatchReader reader(group.streams, source,
+                     WorkOrder(group.streams, options.scheme, whole_block_bytes(options), options.pack_bytes,
+                               options.chunker.bytes_average),
                      *chunker, UINT64_MAX, cuts_cells(options.chunker));
   PackBuilder builder(options.pack_bytes);
   ChunkBatch batch(std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(*chunker, cuts_cells(options.chunker))));
   const ScoreFunction score = ScoreFunction::preferred();
-  uint32_t class_id = 0;
+  const auto key_of = [&group](const Stream& of) -> const std::string& {
+    return of.bundle.number > 0 ? group.bundle_keys[of.bundle.number - 1] : group.class_keys[of.class_id];
+  };
+  const Stream* last = nullptr;
   while (true) {
     if (progress.cancelled()) return Status::cancelled();
     const double begin = steady_clock().seconds();
@@ -52,14 +59,13 @@ Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& p
     if (batch.chunks.empty()) break;
     for (const BatchChunk& chunk : batch.chunks) {
       const Stream& stream = group.streams[chunk.stream];
-      if (!builder.accepts(stream, chunk.bytes))
-        laid_out.packs.push_back(builder.take(group.class_keys[class_id], score));
-      if (builder.empty()) builder.expect(options.pack_bytes);
+      if (!builder.accepts(stream, chunk.bytes)) laid_out.packs.push_back(builder.take(key_of(*last), score));
+      if (builder.empty()) builder.expect(stream, options.pack_bytes);
       builder.add(stream, chunk.stream_offset, batch.bytes_of(chunk), Score{});
-      class_id = stream.class_id;
+      last = &stream;
     }
   }
-  if (!builder.empty()) laid_out.packs.push_back(builder.take(group.class_keys[class_id], score));
+  if (!builder.empty()) laid_out.packs.push_back(builder.take(key_of(*last), score));
   return {};
 }
 }  // namespace
