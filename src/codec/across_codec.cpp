@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <utility>
 
 #include "codec/across.h"
 #include "codec/across_kernels.h"
+#include "codec/kept_room.h"
 #include "codec/numbers.h"
 #include "codec/registry.h"
 
@@ -57,18 +57,6 @@ std::vector<NumberRun> runs_of(const PackShape& shape, const Placed& part) {
   return number_runs(own, part.elements);
 }
 
-/// Room for codes that is kept between calls.
-class CodeRoom {
- public:
-  MutableByteSpan take(size_t bytes) {
-    if (room_.size() < bytes) room_ = Buffer(bytes);
-    return MutableByteSpan(room_).first(bytes);
-  }
-
- private:
-  Buffer room_;
-};
-
 class AcrossCodec final : public Codec {
  public:
   CodecNumber number() const override { return CodecNumber::across; }
@@ -115,7 +103,7 @@ class AcrossCodec final : public Codec {
     if (count > kPartsMax) return Status::corrupt("a pack has too many parts");
     uint64_t left = in.size() / format.bytes;
     std::vector<Placed> placed;
-    CodeRoom room;
+    KeptRoom room;
     for (uint64_t i = 0; i < count; ++i) {
       VARVE_ASSIGN(const uint64_t elements, reader.varint());
       if (elements == 0 || elements > left) return Status::corrupt("parts and pack differ in size");
@@ -164,7 +152,7 @@ class AcrossCodec final : public Codec {
     const std::vector<kernels::DifferenceRun> differences = difference_runs(runs);
     kernels::difference_forward(format, differences, numbers, codes);
     if (!reference) return Prediction::own;
-    thread_local CodeRoom first_room, second_room;
+    thread_local KeptRoom first_room, second_room;
     Prediction best = Prediction::own;
     double least = kWorth * static_cast<double>(kernels::code_bits(format.bytes, codes));
     const MutableByteSpan difference = first_room.take(codes.size()), quotient = second_room.take(codes.size());
@@ -183,7 +171,7 @@ class AcrossCodec final : public Codec {
   }
 
   static Status decode_part(kernels::NumberFormat format, uint8_t prediction, const std::vector<NumberRun>& runs,
-                            ByteSpan codes, std::optional<ByteSpan> reference, CodeRoom& room, MutableByteSpan out) {
+                            ByteSpan codes, std::optional<ByteSpan> reference, KeptRoom& room, MutableByteSpan out) {
     switch (static_cast<Prediction>(prediction)) {
       case Prediction::own: kernels::difference_inverse(format, difference_runs(runs), codes, out); return {};
       case Prediction::quotient: kernels::quotient_inverse(format, codes, *reference, out); return {};

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "codec/kept_room.h"
 #include "codec/numbers.h"
 #include "codec/plane_kernels.h"
 #include "codec/registry.h"
@@ -13,27 +14,11 @@ namespace {
 
 constexpr int kWidthsLevel = 1;
 constexpr uint8_t kWidthsCompressed = 4;  ///< in the first parameter, beside the binary logarithm of a number's bytes
-constexpr size_t kPlanesRoomKeptMax = 8_MiB;
 
 struct PlanesParams {
   size_t number_bytes;
   bool widths_compressed;
   uint64_t widths_bytes;
-};
-
-/// Room that is kept between calls: first touch of fresh memory costs more than to fill it.
-class KeptRoom {
- public:
-  MutableByteSpan take(size_t bytes) {
-    if (room_.size() < bytes) room_ = Buffer(bytes);
-    return MutableByteSpan(room_).first(bytes);
-  }
-  void shrink() {
-    if (room_.size() > kPlanesRoomKeptMax) room_ = Buffer();
-  }
-
- private:
-  Buffer room_;
 };
 
 struct PlanesRooms {

@@ -150,8 +150,9 @@ class PackWriter {
         arenas_(arenas),
         builder_(context.options.pack_bytes),
         encoding_max_(std::clamp<uint64_t>(
-            context.group_memory_bytes / 4 / (3 * context.options.pack_bytes * (group.bundle_keys.empty() ? 1 : 4)), 1,
-            context.tasks_max)),
+            context.group_memory_bytes / 4 /
+                (3 * context.options.pack_bytes * (group.bundle_keys.empty() ? 1 : kBundlePackFactor)),
+            1, context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
       for (const std::string& key : *keys) add_encoders(contents_of_class(key));

@@ -40,10 +40,12 @@ struct Stream {
   std::vector<Reference> references;  ///< filled by the saver; `pack` is an ordinal in the group's packs
 };
 
+/// How many times as large as other packs those of a bundle may be.
+inline constexpr uint64_t kBundlePackFactor = 4;
 /// About how many raw bytes of a bundle are laid into one pack: as many of each of its `classes` variables as keep what
 /// describes a part small, and no more than a reader of one variable may be made to decode.
 constexpr uint64_t bundle_pack_bytes(uint64_t pack_bytes, size_t classes) {
-  return std::clamp<uint64_t>(classes * 256_KiB, pack_bytes, 4 * pack_bytes);
+  return std::clamp<uint64_t>(classes * 256_KiB, pack_bytes, kBundlePackFactor * pack_bytes);
 }
 
 /// A part of a stream that is chunked on its own.
