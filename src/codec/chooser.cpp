@@ -4,7 +4,9 @@
 #include <array>
 #include <optional>
 
+#include "codec/guess.h"
 #include "codec/numbers.h"
+#include "codec/repeats.h"
 #include "core/sync.h"
 
 namespace varve {
@@ -16,10 +18,17 @@ constexpr double kGainMin = 0.05;
 /// A trial's result serves so many packs of typed numbers, whose class says what they are like. Other bytes are tried
 /// pack by pack.
 constexpr unsigned kPacksPerTrial = 16;
+/// Where bytes are taken for numbers, the next ones are like them, but a file has several variables.
+constexpr unsigned kPacksPerGuess = 2;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
 constexpr double kDefaultSlack = 1.04;
+/// Of a class whose bytes are no numbers, ever more packs are taken as they are before one is looked at again: one less
+/// than 2 to the power of this.
+constexpr unsigned kFutileGuessesMax = 4;
 /// The same for bytes of unknown meaning, where the default knows nothing either.
 constexpr double kDefaultSlackBytes = 1.02;
+/// Planes are taken for straight across their rows where so little more is left of the numbers otherwise.
+constexpr double kStraighter = 0.98;
 constexpr size_t kFastSampleBytes = 16_KiB;
 /// With effort fast, by how much a chain must make a sample smaller than bit planes do to be worth its coder: lz4,
 /// which takes twice as long, and zstd, which takes four times as long.
@@ -29,6 +38,15 @@ constexpr double kZstdAdvantage = 1.5;
 /// many.
 constexpr double kFinalistSlack = 1.02;
 constexpr size_t kFinalistsMax = 2;
+/// A larger pack was made for what its bytes repeat from far away (or the user made it).
+constexpr size_t kWidePackBytesMin = 2_MiB;
+/// The coder of zstd that looks for it.
+constexpr int kFarZstdLevel = 3;
+/// With effort best, what comes again has to be so much of the bytes for the slowest coder to look for it.
+constexpr double kSearchedShare = 0.05;
+/// Or it gains so much on a sample of what nothing predicts.
+constexpr double kSearchedGain = 0.97;
+constexpr size_t kSearchedSampleBytes = 64_KiB;
 /// Beyond these ratios the thorough coders have little left to search through and are fast.
 constexpr double kThoroughZstdRatio = 4;
 constexpr double kLzmaRatio = 8;
@@ -69,10 +87,68 @@ class PaperEncoder final : public Encoder {
   const PackContents contents_;
 };
 
+CodecChain::Stage stage(CodecNumber number, int level = 0);
+CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level = 1);
+/// For planes that are straight across their rows.
+std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort);
+/// For bytes that are taken for numbers.
+std::vector<CodecChain> guess_chains(const NumberGuess& guess, Effort effort);
+
+/// A way to encode a pack.
+struct Candidate {
+  CodecChain chain;
+  /// Bytes that are taken for these numbers.
+  std::optional<NumberGuess> as{};
+  /// Planes are predicted along straight lines across their rows.
+  bool straight = false;
+};
+
+/// Whether a pack has planes of some rows, of which straight lines across the rows predict more than the row before
+/// does: its longest run tells.
+bool seems_straight(ByteSpan raw, const PackShape& shape) {
+  if (!is_machine_number(shape.type) || shape.type.bytes == 1) return false;
+  uint64_t begin = 0, longest_begin = 0;
+  const Run* longest = nullptr;
+  for (const Run& run : shape.runs) {
+    if (longest == nullptr || run.elements > longest->elements) {
+      longest = &run;
+      longest_begin = begin;
+    }
+    begin += run.elements;
+  }
+  if (longest == nullptr || longest->dims.size() != 2 || longest->elements < 8 * longest->dims.front()) return false;
+  raw = raw.subspan(longest_begin * shape.type.bytes, longest->elements * shape.type.bytes);
+  const NumberGuess plane{.type = shape.type, .dims = longest->dims};
+  NumberGuess straight = plane;
+  straight.dims.insert(straight.dims.begin() + 1, 2);
+  return cost_as(raw, straight) < kStraighter * cost_as(raw, plane);
+}
+
+/// Its planes as if every two rows were one of three dimensions: so the difference from the row before the last is
+/// taken, too.
+PackShape straight_shape(PackShape shape) {
+  for (Run& run : shape.runs) {
+    if (run.dims.size() != 2) continue;
+    run.dims.insert(run.dims.begin() + 1, 2);
+    run.whole = false;
+  }
+  return shape;
+}
+
+Result<EncodedBytes> encode_candidate(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
+  if (candidate.straight) return encode_chain(candidate.chain, raw, straight_shape(shape));
+  if (!candidate.as) return encode_chain(candidate.chain, raw, shape);
+  const PackShape as = candidate.as->shape_of(raw.size());
+  if (candidate.as->phase == 0) return encode_chain(candidate.chain, raw, as);
+  std::vector<CodecChain::Stage> stages = candidate.chain.stages();
+  stages.insert(stages.begin(), stage(CodecNumber::rotate, static_cast<int>(candidate.as->phase)));
+  return encode_chain(CodecChain(std::move(stages)), raw, as);
+}
+
 /// The candidates by the size that they gave a sample, smallest first.
 struct Trial {
   struct Outcome {
-    CodecChain chain;
+    Candidate candidate;
     size_t bytes;
   };
   std::vector<Outcome> outcomes;
@@ -81,7 +157,8 @@ struct Trial {
   size_t default_bytes() const { return outcomes[default_index].bytes; }
 };
 
-Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort) {
+Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort,
+                             const std::optional<NumberGuess>& guess = {}) {
   // As small as the choices allow. Over all real sets, twice as much gains 0.2 %, and takes a tenth of the time; half
   // as much costs bytes of unknown meaning 5 %, and numbers nothing.
   const size_t share = shape.type.numeric() ? 40 : 20;
@@ -90,17 +167,44 @@ Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort
   trial.sample_bytes = sample.bytes.size();
   for (CodecChain& chain : candidate_chains(raw, shape, effort)) {
     VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
-    trial.outcomes.push_back({std::move(chain), size_of(encoded)});
+    trial.outcomes.push_back({{std::move(chain)}, size_of(encoded)});
   }
-  const std::string default_name = trial.outcomes.front().chain.name();
+  const std::string default_name = trial.outcomes.front().candidate.chain.name();
+  if (guess) {
+    const ByteSpan numbers = raw.subspan(guess->phase);
+    // Some rows of each of its pieces.
+    const uint64_t rows_bytes = guess->dims.empty() ? 0 : 9 * guess->dims.front() * guess->type.bytes;
+    const size_t bytes = std::clamp<uint64_t>(rows_bytes, trial.sample_bytes, 192_KiB);
+    const PackSample as = sample_of(numbers, guess->shape_of(numbers.size()), bytes);
+    for (CodecChain& chain : guess_chains(*guess, effort)) {
+      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, as.bytes, as.shape));
+      // By the other samples' length.
+      trial.outcomes.push_back({{std::move(chain), guess}, size_of(encoded) * trial.sample_bytes / as.bytes.size()});
+    }
+  }
+  if (seems_straight(raw, shape)) {
+    // Pieces of so few rows would say little: the default tells how a larger sample compares.
+    const PackSample larger = sample_of(raw, shape, std::clamp<size_t>(raw.size() / 4, trial.sample_bytes, 192_KiB));
+    VARVE_ASSIGN(const EncodedBytes usual, encode_chain(default_chain(shape.type), larger.bytes, larger.shape));
+    for (CodecChain& chain : straight_chains(shape.type, effort)) {
+      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, larger.bytes, straight_shape(larger.shape)));
+      const size_t bytes = size_of(encoded) * trial.outcomes.front().bytes / size_of(usual);
+      trial.outcomes.push_back({{std::move(chain), {}, true}, bytes});
+    }
+  }
   std::stable_sort(trial.outcomes.begin(), trial.outcomes.end(),
                    [](const Trial::Outcome& a, const Trial::Outcome& b) { return a.bytes < b.bytes; });
-  while (trial.outcomes[trial.default_index].chain.name() != default_name) ++trial.default_index;
+  const auto is_default = [&](const Trial::Outcome& outcome) {
+    return !outcome.candidate.as && !outcome.candidate.straight && outcome.candidate.chain.name() == default_name;
+  };
+  while (!is_default(trial.outcomes[trial.default_index])) ++trial.default_index;
   return trial;
 }
 
 /// For packs with parts.
 std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
+/// For what repeats from far away: filters change the bytes, and may hide it.
+std::vector<CodecChain> far_chains(const ElementType& type);
 
 class AutomaticEncoder final : public Encoder {
  public:
@@ -112,6 +216,7 @@ class AutomaticEncoder final : public Encoder {
       return encode_chain(CodecChain({{constant, 0}}), raw, shape);
     }
     if (!shape.parts.empty() && effort_ != Effort::fast) return encode_across(raw, shape);
+    if (raw.size() > kWidePackBytesMin && effort_ != Effort::fast) return encode_wide(raw, shape);
     switch (effort_) {
       case Effort::fast: return encode_fast(raw, shape);
       case Effort::balanced: return encode_balanced(raw, shape);
@@ -123,15 +228,15 @@ class AutomaticEncoder final : public Encoder {
  private:
   struct Choice {
     ElementType type;
-    CodecChain chain;
+    Candidate candidate;
     unsigned packs_left;
   };
 
   static Result<EncodedBytes> store(ByteSpan raw, const PackShape& shape) { return encode_chain({}, raw, shape); }
 
   /// Encodes, and stores instead what gains too little.
-  static Result<EncodedBytes> encode_if_worth(const CodecChain& chain, ByteSpan raw, const PackShape& shape) {
-    VARVE_ASSIGN(EncodedBytes encoded, encode_chain(chain, raw, shape));
+  static Result<EncodedBytes> encode_if_worth(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
+    VARVE_ASSIGN(EncodedBytes encoded, encode_candidate(candidate, raw, shape));
     if (static_cast<double>(size_of(encoded)) > (1 - kGainMin) * static_cast<double>(raw.size()))
       return store(raw, shape);
     return encoded;
@@ -139,10 +244,10 @@ class AutomaticEncoder final : public Encoder {
 
   Result<EncodedBytes> encode_fast(ByteSpan raw, const PackShape& shape) {
     if (!is_machine_number(shape.type)) return encode_bytes_fast(raw, shape);
-    if (const std::optional<CodecChain> chain = remembered(shape.type)) return encode_if_worth(*chain, raw, shape);
+    if (const std::optional<Candidate> choice = remembered(shape.type)) return encode_if_worth(*choice, raw, shape);
     VARVE_ASSIGN(const CodecChain chain, fast_chain(raw, shape));
-    remember(shape.type, chain);
-    return encode_if_worth(chain, raw, shape);
+    remember(shape.type, {chain});
+    return encode_if_worth({chain}, raw, shape);
   }
 
   static Result<EncodedBytes> encode_bytes_fast(ByteSpan raw, const PackShape& shape) {
@@ -153,7 +258,7 @@ class AutomaticEncoder final : public Encoder {
       VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
       if (recipe_is_store(encoded.recipe)) return store(raw, shape);
     }
-    return encode_if_worth(chain, raw, shape);
+    return encode_if_worth({chain}, raw, shape);
   }
 
   /// The fastest, unless a slower one makes a sample so much smaller as its time is worth. One that finds nothing more
@@ -187,32 +292,34 @@ class AutomaticEncoder final : public Encoder {
   }
 
   Result<EncodedBytes> encode_balanced(ByteSpan raw, const PackShape& shape) {
-    if (const std::optional<CodecChain> chain = remembered(shape.type)) return encode_if_worth(*chain, raw, shape);
-    VARVE_ASSIGN(CodecChain chain, balanced_chain(raw, shape));
-    VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(chain, raw, shape));
+    const std::optional<NumberGuess> guess = guess_of(raw, shape);
+    if (const std::optional<Candidate> choice = remembered(shape.type, guess))
+      return encode_if_worth(*choice, raw, shape);
+    VARVE_ASSIGN(Candidate candidate, balanced_candidate(raw, shape, guess));
+    VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(candidate, raw, shape));
     // Fields differ from place to place, and a sample may mislead: what it prefers to the default has to be better on
     // the whole pack, too.
     const CodecChain& usual = default_chain(shape.type);
-    if (shape.type.numeric() && chain.name() != usual.name()) {
-      VARVE_ASSIGN(EncodedBytes usually, encode_if_worth(usual, raw, shape));
+    if (shape.type.numeric() && (candidate.straight || candidate.chain.name() != usual.name())) {
+      VARVE_ASSIGN(EncodedBytes usually, encode_if_worth({usual}, raw, shape));
       if (size_of(usually) < size_of(encoded)) {
         encoded = std::move(usually);
-        chain = usual;
+        candidate = {usual};
       }
     }
-    remember(shape.type, chain);
+    remember(shape.type, candidate);
     return encoded;
   }
 
-  static Result<CodecChain> balanced_chain(ByteSpan raw, const PackShape& shape) {
-    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced));
+  static Result<Candidate> balanced_candidate(ByteSpan raw, const PackShape& shape,
+                                              const std::optional<NumberGuess>& guess) {
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::balanced, guess));
     const size_t smallest_bytes = trial.outcomes.front().bytes;
     const double slack = shape.type.numeric() ? kDefaultSlack : kDefaultSlackBytes;
     const double limit = static_cast<double>(smallest_bytes) * slack;
     const size_t chosen = static_cast<double>(trial.default_bytes()) <= limit ? trial.default_index : 0;
-    CodecChain chain = trial.outcomes[chosen].chain;
-    if (smallest_bytes >= trial.sample_bytes) chain = {};
-    return chain;
+    if (smallest_bytes >= trial.sample_bytes) return Candidate{};
+    return trial.outcomes[chosen].candidate;
   }
 
   /// Variables that were laid together. What the trial that brought them together was wrong about, they are encoded
@@ -220,71 +327,148 @@ class AutomaticEncoder final : public Encoder {
   Result<EncodedBytes> encode_across(ByteSpan raw, const PackShape& shape) {
     std::vector<CodecChain> chains = across_chains(shape.type, effort_);
     if (effort_ == Effort::balanced) {
-      if (const std::optional<CodecChain> chain = remembered(shape.type)) chains = {*chain};
+      if (const std::optional<Candidate> choice = remembered(shape.type)) chains = {choice->chain};
     }
-    std::optional<EncodedBytes> smallest;
-    const CodecChain* winner = nullptr;
-    for (const CodecChain& chain : chains) {
-      VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(chain, raw, shape));
-      if (smallest && size_of(*smallest) <= size_of(encoded)) continue;
-      smallest = std::move(encoded);
-      winner = &chain;
+    std::vector<Candidate> candidates;
+    for (CodecChain& chain : chains) candidates.push_back({std::move(chain)});
+    VARVE_ASSIGN(Smallest smallest, encode_with_each(candidates, raw, shape));
+    if (effort_ == Effort::best) return encode_thoroughly(smallest, raw, shape);
+    if (candidates.size() > 1) remember(shape.type, smallest.candidate);
+    return std::move(smallest.encoded);
+  }
+
+  struct Smallest {
+    Candidate candidate;
+    EncodedBytes encoded;
+  };
+  /// The smallest of several, of which there is at least one.
+  static Result<Smallest> encode_with_each(const std::vector<Candidate>& candidates, ByteSpan raw,
+                                           const PackShape& shape) {
+    std::optional<Smallest> smallest;
+    for (const Candidate& candidate : candidates) {
+      VARVE_ASSIGN(EncodedBytes encoded, encode_if_worth(candidate, raw, shape));
+      if (smallest && size_of(smallest->encoded) <= size_of(encoded)) continue;
+      smallest = Smallest{candidate, std::move(encoded)};
     }
-    if (effort_ == Effort::best) return encode_thoroughly(*winner, *std::move(smallest), raw, shape);
-    if (chains.size() > 1) remember(shape.type, *winner);
     return *std::move(smallest);
   }
 
-  std::optional<CodecChain> remembered(const ElementType& type) {
-    const MutexLock lock(mutex_);
-    if (!choice_ || choice_->packs_left == 0 || choice_->type != type) return std::nullopt;
-    --choice_->packs_left;
-    return choice_->chain;
+  /// A sample does not show what repeats from far away: chains are tried on the whole pack.
+  Result<EncodedBytes> encode_wide(ByteSpan raw, const PackShape& shape) {
+    std::vector<Candidate> candidates;
+    const std::optional<NumberGuess> guess = guess_of(raw, shape);
+    if (const std::optional<Candidate> choice = remembered(shape.type, guess)) {
+      candidates = {*choice};
+    } else {
+      VARVE_ASSIGN(candidates.emplace_back(), balanced_candidate(raw, shape, guess));
+      for (CodecChain& chain : far_chains(shape.type)) candidates.push_back({std::move(chain)});
+    }
+    VARVE_ASSIGN(Smallest smallest, encode_with_each(candidates, raw, shape));
+    if (candidates.size() > 1) remember(shape.type, smallest.candidate);
+    if (effort_ == Effort::balanced) return std::move(smallest.encoded);
+    return encode_thoroughly(smallest, raw, shape);
   }
-  void remember(const ElementType& type, const CodecChain& chain) {
+
+  /// What bytes of unknown meaning seem to be.
+  std::optional<NumberGuess> guess_of(ByteSpan raw, const PackShape& shape) {
+    if (shape.type.numeric() || shape.type.kind == ElementKind::text) return std::nullopt;
+    std::optional<NumberGuess> last;
+    {
+      const MutexLock lock(mutex_);
+      if (packs_without_guess_ > 0) {
+        --packs_without_guess_;
+        return std::nullopt;
+      }
+      last = guess_;
+    }
+    std::optional<NumberGuess> guess = guess_numbers(raw, last);
     const MutexLock lock(mutex_);
-    choice_ = Choice{type, chain, type.numeric() ? kPacksPerTrial - 1 : 0};
+    guess_ = guess;
+    futile_guesses_ = guess ? 0 : std::min(futile_guesses_ + 1, kFutileGuessesMax);
+    packs_without_guess_ = (1U << futile_guesses_) - 1;
+    return guess;
+  }
+
+  /// Of bytes that are taken for numbers, if `guess` is what they were taken for before.
+  std::optional<Candidate> remembered(const ElementType& type, const std::optional<NumberGuess>& guess = {}) {
+    const MutexLock lock(mutex_);
+    if (!choice_ || choice_->packs_left == 0 || choice_->type != type || choice_->candidate.as != guess)
+      return std::nullopt;
+    --choice_->packs_left;
+    return choice_->candidate;
+  }
+  void remember(const ElementType& type, const Candidate& candidate) {
+    const MutexLock lock(mutex_);
+    const unsigned packs = type.numeric() ? kPacksPerTrial : candidate.as ? kPacksPerGuess : 1;
+    choice_ = Choice{type, candidate, packs - 1};
   }
 
   Result<EncodedBytes> encode_best(ByteSpan raw, const PackShape& shape) {
-    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best));
+    VARVE_ASSIGN(const Trial trial, try_candidates(raw, shape, Effort::best, guess_of(raw, shape)));
     const double limit = static_cast<double>(trial.outcomes.front().bytes) * kFinalistSlack;
-    std::optional<EncodedBytes> smallest;
-    const CodecChain* winner = nullptr;
+    std::optional<Smallest> smallest;
+    bool was_plain = false;
     for (size_t i = 0; i < trial.outcomes.size(); ++i) {
       const Trial::Outcome& outcome = trial.outcomes[i];
+      const bool plain = !outcome.candidate.as && !outcome.candidate.straight;
       // The default is always tried in full: a sample is only a sample, and nothing should come out larger than without
-      // a trial.
+      // a trial. So is the best that takes the pack as what it is.
       const bool finalist = i < kFinalistsMax && static_cast<double>(outcome.bytes) <= limit;
-      if (!finalist && i != trial.default_index) continue;
-      VARVE_ASSIGN(EncodedBytes encoded, encode_chain(outcome.chain, raw, shape));
-      if (smallest && size_of(*smallest) <= size_of(encoded)) continue;
-      smallest = std::move(encoded);
-      winner = &outcome.chain;
+      const bool best_plain = plain && !was_plain;
+      was_plain = was_plain || plain;
+      if (!finalist && !best_plain && i != trial.default_index) continue;
+      VARVE_ASSIGN(EncodedBytes encoded, encode_candidate(outcome.candidate, raw, shape));
+      if (smallest && size_of(smallest->encoded) <= size_of(encoded)) continue;
+      smallest = Smallest{outcome.candidate, std::move(encoded)};
     }
-    return encode_thoroughly(*winner, *std::move(smallest), raw, shape);
+    return encode_thoroughly(*smallest, raw, shape);
   }
 
-  /// Tries a slower coder after the filters of `chain` where it may gain, and returns the smaller result.
-  static Result<EncodedBytes> encode_thoroughly(const CodecChain& chain, EncodedBytes smallest, ByteSpan raw,
-                                                const PackShape& shape) {
-    const double ratio = ratio_of(smallest, raw);
-    const bool ends_in_zstd = chain.stages().back().codec->number() == CodecNumber::zstd;
-    if (!ends_in_zstd) return smallest;
+  /// Whether the coder that finds the shortest matches, and learns what is where in a number, may find more than
+  /// filters leave of it: where much comes again, or where nothing was predicted and a sample gains by it.
+  static Result<bool> worth_searching(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
+    const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
+    const auto is_text = [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::columns; };
+    if (stages.empty() || std::any_of(stages.begin(), stages.end(), is_text)) return false;
+    Repeats repeats(shape.type.bytes, kShortWindowBytes, raw.size());
+    repeats.add(raw);
+    if (repeats.share() >= kSearchedShare) return true;
+    if (stages.size() > 2 || stages.back().codec->number() != CodecNumber::zstd) return false;
+    const PackSample sample = sample_of(raw, shape, kSearchedSampleBytes);
+    VARVE_ASSIGN(const EncodedBytes usual, encode_candidate(candidate, sample.bytes, sample.shape));
+    VARVE_ASSIGN(const EncodedBytes searched,
+                 encode_chain(CodecChain({stage(CodecNumber::lzma)}), sample.bytes, sample.shape));
+    return static_cast<double>(size_of(searched)) < kSearchedGain * static_cast<double>(size_of(usual));
+  }
+
+  /// Tries a slower coder after the filters of the smallest where it may gain, and returns what is smaller then.
+  static Result<EncodedBytes> encode_thoroughly(Smallest& smallest, ByteSpan raw, const PackShape& shape) {
+    VARVE_ASSIGN(const bool searched_for, worth_searching(smallest.candidate, raw, shape));
+    if (searched_for) {
+      VARVE_ASSIGN(EncodedBytes searched, encode_chain(CodecChain({stage(CodecNumber::lzma)}), raw, shape));
+      if (size_of(searched) < size_of(smallest.encoded)) return searched;
+    }
+    const auto& [chain, as, straight] = smallest.candidate;
+    const bool ends_in_zstd = !chain.stages().empty() && chain.stages().back().codec->number() == CodecNumber::zstd;
+    if (!ends_in_zstd) return std::move(smallest.encoded);
+    const double ratio = ratio_of(smallest.encoded, raw);
     std::optional<CodecChain> harder;
     if (ratio >= kLzmaRatio) {
       harder = with_coder(chain, CodecNumber::lzma, 2);
-    } else if (ratio >= kThoroughZstdRatio || !shape.type.numeric()) {
+    } else if (ratio >= kThoroughZstdRatio || !(shape.type.numeric() || as)) {
       harder = with_coder(chain, CodecNumber::zstd, 9);
     }
-    if (!harder) return smallest;
-    VARVE_ASSIGN(EncodedBytes encoded, encode_chain(*harder, raw, shape));
-    return size_of(encoded) < size_of(smallest) ? std::move(encoded) : std::move(smallest);
+    if (!harder) return std::move(smallest.encoded);
+    VARVE_ASSIGN(EncodedBytes encoded, encode_candidate({*std::move(harder), as, straight}, raw, shape));
+    return std::move(size_of(encoded) < size_of(smallest.encoded) ? encoded : smallest.encoded);
   }
 
   const Effort effort_;
   Mutex mutex_;
   std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);
+  std::optional<NumberGuess> guess_ VARVE_GUARDED_BY(mutex_);
+  unsigned futile_guesses_ VARVE_GUARDED_BY(mutex_) = 0;       ///< one after the other
+  unsigned packs_without_guess_ VARVE_GUARDED_BY(mutex_) = 0;  ///< that come next
 };
 
 }  // namespace
@@ -335,7 +519,7 @@ std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents co
 
 namespace {
 
-CodecChain::Stage stage(CodecNumber number, int level = 0) {
+CodecChain::Stage stage(CodecNumber number, int level) {
   const Result<const Codec*> codec = find_codec(number);
   return {codec.ok() ? *codec : nullptr, level};
 }
@@ -345,7 +529,7 @@ CodecChain chain(std::vector<CodecChain::Stage> stages) {
   return CodecChain(std::move(stages));
 }
 
-CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level = 1) {
+CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level) {
   filters.push_back(stage(CodecNumber::zstd, zstd_level));
   return chain(std::move(filters));
 }
@@ -375,6 +559,32 @@ std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
     chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::bitshuffle)}));
     chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)}));
   }
+  return chains;
+}
+
+std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort) {
+  std::vector<CodecChain> chains = {filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}),
+                                    filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)})};
+  if (effort == Effort::best) {
+    chains.push_back(filtered({stage(CodecNumber::lorenzo, 4), stage(CodecNumber::shuffle)}));
+    if (type.kind == ElementKind::floating && type.bytes >= 4) chains.push_back(chain({stage(CodecNumber::fpzip)}));
+  }
+  return chains;
+}
+
+std::vector<CodecChain> guess_chains(const NumberGuess& guess, Effort effort) {
+  if (guess.record == 1) return number_chains(guess.type, effort);
+  const auto record_bytes = static_cast<int>(guess.record * guess.type.bytes);
+  const CodecChain::Stage delta = stage(CodecNumber::delta, record_bytes);
+  std::vector<CodecChain> chains = {filtered({delta, stage(CodecNumber::shuffle, record_bytes)})};
+  if (effort == Effort::best) chains.push_back(filtered({delta, stage(CodecNumber::bitshuffle, record_bytes)}));
+  return chains;
+}
+
+std::vector<CodecChain> far_chains(const ElementType& type) {
+  std::vector<CodecChain> chains = {filtered({}, kFarZstdLevel)};
+  if (is_machine_number(type) && type.bytes > 1)
+    chains.push_back(filtered({stage(CodecNumber::shuffle)}, kFarZstdLevel));
   return chains;
 }
 

@@ -59,6 +59,7 @@ enum class CodecNumber : uint32_t {
   lorenzo = 35,
   columns = 36,
   across = 37,
+  rotate = 38,
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,

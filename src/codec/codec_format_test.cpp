@@ -106,6 +106,11 @@ TEST(CodecFormat, OfDelta) {
   expect_bytes("delta:2", {{}, {test::run_of(5)}}, bytes_of_hex("0100030009"), "0101", "0200040009");
 }
 
+TEST(CodecFormat, OfRotate) {
+  expect_bytes("rotate:3", {{}, {test::run_of(5)}}, bytes_of_hex("0102030405"), "03", "0405010203");
+  expect_bytes("rotate:9", {{}, {test::run_of(2)}}, bytes_of_hex("0102"), "02", "0102");
+}
+
 TEST(CodecFormat, OfColumns) {
   // Sixteen lines "1 -2.5" and "10 3" in turns, with a blank behind the second, between a header and half a line.
   std::string text = "x y\n", first, second, third, blanks, trailing;

@@ -35,6 +35,7 @@ const auto& entries() {
       Entry{CodecNumber::lorenzo, "lorenzo", &lorenzo_codec(), {}},
       Entry{CodecNumber::columns, "columns", &columns_codec(), {}},
       Entry{CodecNumber::across, "across", &across_codec(), {}},
+      Entry{CodecNumber::rotate, "rotate", &rotate_codec(), {}},
       Entry{CodecNumber::fpc, "fpc", &fpc_codec(), {}},
       Entry{CodecNumber::fpzip, "fpzip", &fpzip_codec(), {}},
       Entry{CodecNumber::planes, "planes", &planes_codec(), {}},

@@ -16,6 +16,7 @@ const Codec& delta_codec();
 const Codec& lorenzo_codec();
 const Codec& columns_codec();
 const Codec& across_codec();
+const Codec& rotate_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
 const Codec& planes_codec();

@@ -131,6 +131,7 @@ inline std::vector<std::string> chain_names() {
                                     "lorenzo:4+shuffle+zstd",
                                     "lorenzo+bitshuffle+zstd",
                                     "lorenzo+shuffle+lzma:2",
+                                    "rotate:3+lorenzo+shuffle+zstd",
                                     "columns+zstd",
                                     "columns+columns+lzma:2",
                                     "zstd+lorenzo+shuffle",

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <memory>
 
@@ -18,6 +19,10 @@ constexpr int kZstdLevelMin = -7;
 constexpr size_t kSegmentBytes = 8_KiB;
 constexpr size_t kSampleBytes = 2_KiB;
 constexpr size_t kRoomKeptMax = 8_MiB;
+/// From this level on, all of a longer input is a window in which matches are looked for; the library's own is no
+/// larger than this.
+constexpr int kFarLevelMin = 3;
+constexpr size_t kFarBytesMin = 2_MiB;
 
 struct ContextDeleter {
   void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
@@ -110,6 +115,10 @@ class ZstdCodec final : public Codec {
     ZSTD_CCtx_reset(context.get(), ZSTD_reset_session_and_parameters);
     ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level == 0 ? kZstdDefaultLevel : level);
     ZSTD_CCtx_setPledgedSrcSize(context.get(), in.size());
+    if (level >= kFarLevelMin && in.size() > kFarBytesMin) {
+      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_windowLog, std::bit_width(in.size() - 1));
+      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_enableLongDistanceMatching, 1);
+    }
     if (ZSTD_versionNumber() == ZSTD_VERSION_NUMBER) {
       // Neither input nor output moves, so that nothing need be copied to buffers of the library's own.
       ZSTD_CCtx_setParameter(context.get(), ZSTD_c_stableInBuffer, 1);

@@ -14,6 +14,7 @@
 #include "engine/effort_pace.h"
 #include "engine/group_streams.h"
 #include "engine/pack_builder.h"
+#include "engine/wide_packs.h"
 #include "format/tree.h"
 #include "store/spread_writer.h"
 
@@ -139,6 +140,15 @@ class KnownChunks {
   std::unique_ptr<ThreadPool> asker_;  ///< of one thread, which waits for answers
 };
 
+/// What a pack takes while it is encoded, in times its size.
+constexpr uint64_t kEncodingPackFactor = 3;
+
+uint64_t largest_pack_bytes(const SaveOptions& options, const GroupStreams& group) {
+  uint64_t bytes = options.pack_bytes * (group.bundle_keys.empty() ? 1 : kBundlePackFactor);
+  for (const Stream& stream : group.streams) bytes = std::max(bytes, stream.pack_bytes);
+  return bytes;
+}
+
 /// Lays new chunks into packs, has these encoded in the pool, and appends them to the arenas in the order in which they
 /// were begun.
 class PackWriter {
@@ -150,9 +160,8 @@ class PackWriter {
         arenas_(arenas),
         builder_(context.options.pack_bytes),
         encoding_max_(std::clamp<uint64_t>(
-            context.group_memory_bytes / 4 /
-                (3 * context.options.pack_bytes * (group.bundle_keys.empty() ? 1 : kBundlePackFactor)),
-            1, context.tasks_max)),
+            context.group_memory_bytes / 4 / (kEncodingPackFactor * largest_pack_bytes(context.options, group)), 1,
+            context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
       for (const std::string& key : *keys) add_encoders(contents_of_class(key));
@@ -169,7 +178,7 @@ class PackWriter {
     }
     const uint64_t offset = builder_.add(stream, chunk.stream_offset, batch.bytes_of(chunk), chunk.score,
                                          /*stays=*/!chunk.viewed.empty());
-    key_ = stream.bundle.number == 0 ? stream.class_id : group_.class_keys.size() + stream.bundle.number - 1;
+    key_ = stream.bundle.number == 0 ? stream.laid_class() : group_.class_keys.size() + stream.bundle.number - 1;
     return Reference{building_, offset, chunk.bytes};
   }
 
@@ -287,7 +296,7 @@ class GroupSaver {
         reference_counts_(group.files.size()),
         known_(context.index, context.group_memory_bytes / 4),
         writer_(context, group, packs, arenas) {
-    for (const Stream& stream : group.streams) class_bytes_left_[stream.class_id] += stream.bytes;
+    for (const Stream& stream : group.streams) class_bytes_left_[stream.laid_class()] += stream.bytes;
     outcome_.raw_bytes = group.raw_bytes;
     outcome_.variable_count = group.variable_count;
   }
@@ -380,7 +389,7 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     } else {
       VARVE_TRY(place_new(stream, batch, chunk));
     }
-    class_bytes_left_[stream.class_id] -= chunk.bytes;
+    class_bytes_left_[stream.laid_class()] -= chunk.bytes;
   }
   if (context_.options.pace != nullptr) context_.options.pace->note_placed(raw_bytes);
   context_.progress.advance(raw_bytes);
@@ -413,7 +422,7 @@ Status GroupSaver::refer(Stream& stream, const Reference& next) {
 }
 
 Status GroupSaver::place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk) {
-  VARVE_ASSIGN(const Reference at, writer_.add(stream, batch, chunk, class_bytes_left_[stream.class_id]));
+  VARVE_ASSIGN(const Reference at, writer_.add(stream, batch, chunk, class_bytes_left_[stream.laid_class()]));
   known_.note_fresh(chunk, at);
   outcome_.new_bytes += chunk.bytes;
   return refer(stream, at);
@@ -510,6 +519,7 @@ class TreeWriter {
 Result<GroupOutcome> save_group(const SaveContext& context, Source& source, uint32_t ordinal) {
   VARVE_ASSIGN(GroupStreams group, describe_streams(source, context.options, context.progress));
   VARVE_TRY(find_bundles(source, context.options, group));
+  VARVE_TRY(find_wide_packs(source, context.options, context.group_memory_bytes / 4 / kEncodingPackFactor, group));
   SpreadWriter arenas(
       context.store, context.lease, ordinal,
       ArenaWriterOptions{.direct = context.options.direct_io, .buffer_bytes = 1_MiB, .buffer_count = 4});

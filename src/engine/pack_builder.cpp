@@ -266,7 +266,7 @@ void FreshChunks::Generation::grow() {
 void PackBuilder::expect(const Stream& stream, uint64_t bytes) {
   const uint64_t classes = stream.bundle.number > 0 ? stream.bundle.classes : 0;
   bytes_expected_ = classes > 0 ? std::min(bundle_pack_bytes(pack_bytes_, classes) + classes * 8_KiB, classes * bytes)
-                                : std::min(pack_bytes_, bytes);
+                                : std::min(pack_bytes_of(stream), bytes);
 }
 
 void PackBuilder::begin_part(const Stream& stream) {
@@ -286,14 +286,14 @@ bool PackBuilder::accepts(const Stream& stream, uint64_t bytes) const {
     return stream.bundle.number == bundle_.number && stream.bundle.position >= bundle_.position &&
            pending_.bytes().size() + bytes <= 2 * bundle_pack_bytes(pack_bytes_, stream.bundle.classes);
   }
-  return stream.class_id == class_id_ && stream.type == pending_.shape.type &&
-         pending_.bytes().size() + bytes <= pack_bytes_;
+  return stream.laid_class() == class_id_ && stream.type == pending_.shape.type &&
+         pending_.bytes().size() + bytes <= pack_bytes_of(stream);
 }
 
 uint64_t PackBuilder::add(const Stream& stream, uint64_t stream_offset, ByteSpan bytes, const Score& score,
                           bool stays) {
   if (empty()) {
-    class_id_ = stream.class_id;
+    class_id_ = stream.laid_class();
     pending_.shape.type = stream.type;
     last_stream_ = nullptr;
     positions_.clear();

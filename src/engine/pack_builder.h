@@ -191,6 +191,7 @@ class PackBuilder {
 
  private:
   void append(ByteSpan bytes, bool stays);
+  uint64_t pack_bytes_of(const Stream& stream) const { return stream.pack_bytes > 0 ? stream.pack_bytes : pack_bytes_; }
 
   /// Begins another part of a bundle's pack.
   void begin_part(const Stream& stream);

@@ -45,7 +45,7 @@ WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t
     const Stream& s = streams_[i];
     const bool bundled = by_class_ && s.bundle.number > 0;
     return std::tuple(bundled ? s.bundle.number : UINT32_MAX, bundled ? s.bundle.position : 0u,
-                      by_class_ ? s.class_id : 0u, s.rank, s.file, s.position);
+                      by_class_ ? s.laid_class() : 0u, by_class_ ? s.class_id : 0u, s.rank, s.file, s.position);
   };
   std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
   class_end_ = active_end_ = class_end(0);
@@ -53,7 +53,8 @@ WorkOrder::WorkOrder(const std::vector<Stream>& streams, Scheme scheme, uint64_t
 
 size_t WorkOrder::class_end(size_t from) const {
   size_t end = from;
-  while (end < order_.size() && (!by_class_ || streams_[order_[end]].class_id == streams_[order_[from]].class_id))
+  while (end < order_.size() &&
+         (!by_class_ || streams_[order_[end]].laid_class() == streams_[order_[from]].laid_class()))
     ++end;
   return end;
 }

@@ -31,13 +31,18 @@ struct Stream {
   uint32_t file = 0;      ///< ordinal in the group
   uint32_t position = 0;  ///< in TreeFile::streams: 0 is the skeleton
   uint32_t class_id = 0;
+  std::optional<uint32_t> laid_with{};  ///< another class, in whose packs it is
   int64_t rank = -1;
   uint64_t bytes = 0;
   ElementType type;
   std::vector<uint64_t> dims;  ///< of the array that a run of it lies in, fastest first (codec.h, Run)
   std::vector<Extent> extents;
   Bundle bundle;
+  uint64_t pack_bytes = 0;            ///< raw bytes of a pack of its class; 0: as many as of others
   std::vector<Reference> references;  ///< filled by the saver; `pack` is an ordinal in the group's packs
+
+  /// The class whose packs it is in.
+  uint32_t laid_class() const { return laid_with.value_or(class_id); }
 };
 
 /// How many times as large as other packs those of a bundle may be.

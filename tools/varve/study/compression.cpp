@@ -48,7 +48,7 @@ Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& p
   ChunkBatch batch(std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(*chunker, cuts_cells(options.chunker))));
   const ScoreFunction score = ScoreFunction::preferred();
   const auto key_of = [&group](const Stream& of) -> const std::string& {
-    return of.bundle.number > 0 ? group.bundle_keys[of.bundle.number - 1] : group.class_keys[of.class_id];
+    return of.bundle.number > 0 ? group.bundle_keys[of.bundle.number - 1] : group.class_keys[of.laid_class()];
   };
   const Stream* last = nullptr;
   while (true) {

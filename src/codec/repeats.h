@@ -1,0 +1,50 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/bytes.h"
+
+namespace varve {
+
+/// Windows that a coder which is fast finds again, and the shorter ones that a thorough one does.
+inline constexpr uint64_t kLongWindowBytes = 64, kShortWindowBytes = 16;
+
+/// Tells how much comes again in some bytes, and how far away: of one window in some hundreds, chosen by their content.
+/// What repeats itself at once, as constants do, does not count.
+class Repeats {
+ public:
+  /// Numbers of 2, 4 or 8 bytes come again at a multiple of their size; of other elements nothing is known.
+  /// `window_bytes`: so many, a multiple of eight, have to be the same. `chunk_bytes`: what comes again at a multiple
+  /// of it is a chunk that is known, and does not count; 0: there are none. About `bytes_in_all` will come.
+  Repeats(uint64_t element_bytes, uint64_t window_bytes, uint64_t bytes_in_all, uint64_t chunk_bytes = 0);
+  /// Bytes that come next.
+  void add(ByteSpan bytes);
+  /// What comes next is cut into chunks anew.
+  void begin_chunks();
+  /// The share that comes again, at any distance.
+  double share() const { return share_within(UINT64_MAX); }
+  /// How large packs have to be to hold nearly all that comes again: a power of two times `pack_bytes`, at most
+  /// `pack_bytes_max`. 0: packs of `pack_bytes` hold it, or it is too little to care.
+  uint64_t pack_bytes_wanted(uint64_t pack_bytes, uint64_t pack_bytes_max) const;
+
+ private:
+  struct Anchor {
+    uint64_t hash = 0;
+    uint64_t at = 0;
+  };
+  template <class Word>
+  void add_words(ByteSpan bytes, size_t step);
+  void note(uint64_t hash, uint64_t at);
+  /// In packs of so many bytes.
+  double share_within(uint64_t pack_bytes) const;
+
+  const uint64_t element_bytes_, window_bytes_, chunk_bytes_;
+  uint64_t at_ = 0;
+  std::vector<Anchor> anchors_;       ///< by their hash; of two that share a place, the last
+  std::array<uint64_t, 65> again_{};  ///< anchors that came again, by the bits of the distance
+  uint64_t anchor_count_ = 0;         ///< without those of known chunks
+};
+
+}  // namespace varve

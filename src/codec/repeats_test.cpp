@@ -1,0 +1,82 @@
+#include "codec/repeats.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "codec/chooser.h"
+
+namespace varve {
+namespace {
+
+ByteVector noise_of(size_t bytes, unsigned seed) {
+  std::mt19937_64 random(seed);
+  ByteVector noise(bytes);
+  for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
+  return noise;
+}
+
+ByteVector joined(std::initializer_list<ByteSpan> parts) {
+  ByteVector all;
+  for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST(Repeats, TellsHowLargePacksHaveToBe) {
+  const ByteVector piece = noise_of(3_MiB, 1), other = noise_of(40'008, 2);
+  Repeats repeats(8, kLongWindowBytes, 9_MiB, 8_KiB);
+  for (int i = 0; i < 3; ++i) {
+    repeats.add(piece);
+    repeats.add(other);  // so that chunks are cut elsewhere
+  }
+  EXPECT_NEAR(repeats.share(), 2.0 / 3, 0.1);
+  EXPECT_EQ(repeats.pack_bytes_wanted(1_MiB, 32_MiB), 32_MiB);
+  EXPECT_EQ(repeats.pack_bytes_wanted(1_MiB, 8_MiB), 8_MiB);
+}
+
+TEST(Repeats, DoNotCountWhatIsNear) {
+  const ByteVector piece = noise_of(64_KiB, 1), other = noise_of(1000, 2);
+  Repeats repeats(1, kLongWindowBytes, 3_MiB, 8_KiB);
+  for (int i = 0; i < 40; ++i) {
+    repeats.add(piece);
+    repeats.add(other);
+  }
+  EXPECT_GT(repeats.share(), 0.8);
+  EXPECT_EQ(repeats.pack_bytes_wanted(1_MiB, 32_MiB), 0U);
+}
+
+TEST(Repeats, DoNotCountKnownChunksNorConstantsNorNoise) {
+  const ByteVector piece = noise_of(4_MiB, 1);
+  Repeats known(8, kLongWindowBytes, 8_MiB, 8_KiB);
+  known.add(piece);
+  known.begin_chunks();
+  known.add(piece);
+  EXPECT_EQ(known.pack_bytes_wanted(1_MiB, 32_MiB), 0U);
+
+  Repeats constant(4, kShortWindowBytes, 4_MiB);
+  constant.add(ByteVector(4_MiB, std::byte{7}));
+  EXPECT_EQ(constant.share(), 0);
+
+  Repeats noise(2, kShortWindowBytes, 4_MiB);
+  noise.add(piece);
+  EXPECT_EQ(noise.share(), 0);
+}
+
+TEST(Repeats, AreFoundInOneLargePack) {
+  const ByteVector piece = noise_of(1_MiB, 1);
+  const ByteVector raw = joined({piece, noise_of(2_MiB + 8, 2), piece, noise_of(8, 3), piece});
+  for (const Effort effort : {Effort::balanced, Effort::best}) {
+    for (const ElementType& type : {ElementType{}, ElementType{ElementKind::floating, ByteOrder::little, 8}}) {
+      const PackShape shape{.type = type, .runs = {{raw.size() / type.bytes, {}, false}}};
+      const auto encoded = make_encoder({.effort = effort, .chain = {}})->encode(raw, shape);
+      ASSERT_TRUE(encoded.ok());
+      EXPECT_LT(encoded->body.size(), raw.size() - 2_MiB + 50'000);
+      ByteVector back(raw.size());
+      ASSERT_TRUE(decode_chain(encoded->recipe, encoded->body, back).ok());
+      EXPECT_EQ(back, raw);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace varve

@@ -1,0 +1,73 @@
+#include "engine/wide_packs.h"
+
+#include <gtest/gtest.h>
+
+#include "core/memory_file_system.h"
+#include "engine/effort_pace.h"
+#include "engine/inspect.h"
+#include "sets/saving.h"
+
+namespace varve {
+namespace {
+
+using test::TempFolder;
+
+/// Files of one class: noise of 3 MiB, something else, and the same noise again where chunks are cut elsewhere.
+struct WidePacks : testing::Test {
+  TempFolder folder;
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store = test::make_store(fs);
+
+  WidePacks() {
+    const ByteVector noise = test::random_bytes(3_MiB, 1);
+    for (uint64_t file = 0; file < 2; ++file) {
+      ByteVector bytes;
+      for (const ByteVector& part :
+           {noise, test::random_bytes(1000, 10 + file), noise, test::random_bytes(100'000, 20 + file)})
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      test::write_file(folder / ("field" + std::to_string(file)), bytes);
+    }
+  }
+  SaveOptions options(const std::string& codec, uint64_t step) {
+    SaveOptions options = test::save_options("run", step);
+    options.codec = CodecPolicy::parse(codec).value();
+    options.memory_bytes = SaveOptions().memory_bytes;
+    return options;
+  }
+  Status save(const SaveOptions& options) {
+    return save_folder(*store, folder.path(), options, test::layout_service()).status();
+  }
+};
+
+TEST_F(WidePacks, HoldWhatComesAgainFromFarAway) {
+  for (const std::string codec : {"balanced", "best"}) {
+    SCOPED_TRACE(codec);
+    store = test::make_store(fs, "/" + codec);
+    ASSERT_TRUE(save(options(codec, 1)).ok());
+    EXPECT_LT(store_statistics(*store).value().packed_bytes, 3_MiB + 512_KiB);
+    EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(folder.path())));
+    EXPECT_TRUE(test::is_whole(*store));
+  }
+}
+
+TEST_F(WidePacks, AreNotMadeWithLittleMemoryNorForARunningProgramNorWhereCodecsAreFast) {
+  SaveOptions little = options("balanced", 1);
+  little.memory_bytes = 32_MiB;
+  ASSERT_TRUE(save(little).ok());
+  EXPECT_GT(store_statistics(*store).value().packed_bytes, 5_MiB);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(folder.path())));
+
+  store = test::make_store(fs, "/fast");
+  ASSERT_TRUE(save(options("fast", 1)).ok());
+  EXPECT_GT(store_statistics(*store).value().packed_bytes, 5_MiB);
+
+  store = test::make_store(fs, "/running");
+  EffortPace pace;
+  SaveOptions running = options("balanced", 1);
+  running.pace = &pace;
+  ASSERT_TRUE(save(running).ok());
+  EXPECT_GT(store_statistics(*store).value().packed_bytes, 5_MiB);
+}
+
+}  // namespace
+}  // namespace varve
