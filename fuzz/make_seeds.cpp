@@ -207,6 +207,10 @@ void make_s3_replies(const files::path& folder) {
 void make_files(const files::path& folder) {
   zoo::make_elf_cores(folder / "elf_core");
   zoo::make_netcdf_files(folder / "netcdf");
+  zoo::make_npy_files(folder / "npy");
+  zoo::make_zip_files(folder / "zip");
+  zoo::make_safetensors_files(folder / "safetensors");
+  zoo::make_fortran_files(folder / "fortran");
   zoo::make_hdf5_files(folder / "hdf5", {.tiny_variables = 50});
   for (const char* name : {"XX1000.cpu0000", "XX1000.cpu0007"})
     files::copy_file(sample("DD0006") + "/" + name, folder / "hdf5" / name);
