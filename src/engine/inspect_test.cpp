@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -67,6 +68,25 @@ TEST_F(Inspect, TellsWhatASetConsistsOf) {
   FileFilter none;
   none.globs = {"*.none"};
   EXPECT_TRUE(inspect_set(*store, {"run", 1}, none).value().files.empty());
+}
+
+TEST_F(Inspect, PutsLoneArraysOfFilesWithNumbersIntoOneClass) {
+  std::string file("\x93NUMPY\x01\0\x40\0", 10);  // as numpy.save() writes it
+  file += "{'descr': '<f8', 'fortran_order': False, 'shape': (20,), }";
+  file.resize(10 + 0x40, ' ');
+  file += std::string(160, 'x');
+  for (const char* name : {"density.0.npy", "density.1.npy", "energy.0.npy"})
+    test::write_file(folder / name, as_bytes(file));
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  std::vector<std::string> keys;
+  const SetDetails details = inspect_set(*store, {"run", 1}).value();
+  for (const FileDetails& saved : details.files) {
+    EXPECT_EQ(saved.variables.at(0).name, "/array");
+    keys.push_back(saved.variables.at(0).class_key);
+  }
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(keys, (std::vector<std::string>{"/density.#.npy_F64LE_Array1D", "/density.#.npy_F64LE_Array1D",
+                                            "/energy.#.npy_F64LE_Array1D"}));
 }
 
 TEST_F(Inspect, TellsWithWhichEarlierSetsASetShares) {

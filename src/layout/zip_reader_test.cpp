@@ -68,6 +68,41 @@ TEST_F(ZipReader, NamesTheTensorsOfTorch) {
     EXPECT_EQ(bytes_at(contents, layout->variables[i]), random_text(i < 2 ? 800 : 128, 5 + i));
 }
 
+TEST_F(ZipReader, FindsMembersThatLieBehindTheFirst4GiB) {
+  const std::string array = zoo::npy_file("<f8", "(4,)", std::string(32, 'x'));
+  std::string archive = zoo::zip_file({{"a.bin", "?"}, {"b.npy", array}}, {.large = true});
+  // Makes the first member longer, by bytes that nobody has to look at.
+  constexpr uint64_t more = 5_GiB;
+  constexpr size_t entry_head_bytes = 46, sizes_at = 4, end_place_at = 48;
+  const size_t second_member = archive.find("PK\x03\x04", 1);
+  const size_t first_entry = archive.find("PK\x01\x02"), second_entry = archive.find("PK\x01\x02", first_entry + 1);
+  const size_t end = archive.find("PK\x06\x06"), end_place = archive.find("PK\x06\x07");
+  const size_t first_sizes = first_entry + entry_head_bytes + 5 + sizes_at;
+  const size_t second_sizes = second_entry + entry_head_bytes + 5 + sizes_at;
+  for (const size_t at : {first_sizes, first_sizes + 8, second_sizes + 16, end + end_place_at, end_place + 8}) {
+    const uint64_t longer = load_le<uint64_t>(as_bytes(archive).data() + at) + more;
+    std::memcpy(archive.data() + at, &longer, sizeof longer);
+  }
+  const auto read = [&](uint64_t offset, MutableByteSpan into) -> Result<uint64_t> {
+    const uint64_t file_bytes = archive.size() + more;
+    const uint64_t count = std::min<uint64_t>(into.size(), file_bytes - std::min(offset, file_bytes));
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t at = offset + i;
+      into[i] = at < second_member          ? as_bytes(archive)[at]
+                : at < second_member + more ? std::byte{0}
+                                            : as_bytes(archive)[at - more];
+    }
+    return count;
+  };
+  FileWindow file(read, archive.size() + more);
+  const Result<Layout> layout = read_zip_layout(file);
+  ASSERT_TRUE(layout.ok()) << layout.status().to_string();
+  ASSERT_EQ(layout->variables.size(), 2U);
+  EXPECT_EQ(layout->variables[0].stored_bytes(), more + 1);
+  EXPECT_EQ(layout->variables[1].name, "/b");
+  EXPECT_EQ(layout->variables[1].extents[0].offset, archive.find(std::string(32, 'x')) + more);
+}
+
 TEST_F(ZipReader, LeavesOtherArchivesAlone) {
   EXPECT_EQ(read_here(built_in_readers(), directory.path() / "text.zip").status().code(), StatusCode::not_found);
 }
