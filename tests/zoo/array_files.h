@@ -44,6 +44,10 @@ class PickleWriter {
   std::string text_;
 };
 
+/// A pickle of torch.save(): a model and its optimizer's state, whose tensors lie in the storages 0, 1 and 2, of 800,
+/// 800 and 128 bytes.
+std::string torch_pickle();
+
 /// What the length of a record looks like.
 std::string record_length(int32_t bytes, bool big_endian = false);
 /// One record of a Fortran program.

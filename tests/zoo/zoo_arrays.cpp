@@ -106,6 +106,17 @@ PickleWriter& PickleWriter::tensor(std::string_view storage_class, std::string_v
   return global("collections", "OrderedDict").raw(")RtR");
 }
 
+std::string torch_pickle() {
+  PickleWriter pickle;
+  pickle.raw("}(").text("model").global("collections", "OrderedDict").raw(")R(");
+  pickle.text("layer1.weight").tensor("FloatStorage", "0", 200, 0, {10, 20}, {20, 1});
+  pickle.text("layer1.bias").tensor("FloatStorage", "0", 200, 20, {20}, {1}).raw("u");
+  pickle.text("optimizer").raw("}(").text("state").raw("}").number(0).raw("}");
+  pickle.text("exp_avg").tensor("DoubleStorage", "1", 100, 0, {10, 10}, {1, 10}).raw("ss");
+  pickle.raw("u").text("half").tensor("BFloat16Storage", "2", 64, 0, {64}, {1}).text("step").number(7).raw("u");
+  return pickle.end();
+}
+
 std::string record_length(int32_t bytes, bool big_endian) {
   std::string text = little(static_cast<uint32_t>(bytes), 4);
   if (big_endian) std::reverse(text.begin(), text.end());
@@ -143,14 +154,7 @@ void make_zip_files(const fs::path& directory) {
   write_text_file(directory / "large.npz", zip_file(arrays, {.large = true}));
   write_text_file(directory / "streamed.npz",
                   zip_file(arrays, {.sizes_behind = true, .comment = "a comment, PK\x05\x06"}));
-  PickleWriter pickle;
-  pickle.raw("}(").text("model").global("collections", "OrderedDict").raw(")R(");
-  pickle.text("layer1.weight").tensor("FloatStorage", "0", 200, 0, {10, 20}, {20, 1});
-  pickle.text("layer1.bias").tensor("FloatStorage", "0", 200, 20, {20}, {1}).raw("u");
-  pickle.text("optimizer").raw("}(").text("state").raw("}").number(0).raw("}");
-  pickle.text("exp_avg").tensor("DoubleStorage", "1", 100, 0, {10, 10}, {1, 10}).raw("ss");
-  pickle.raw("u").text("half").tensor("BFloat16Storage", "2", 64, 0, {64}, {1}).text("step").number(7).raw("u");
-  write_text_file(directory / "state.pt", zip_file({{"archive/data.pkl", pickle.end()},
+  write_text_file(directory / "state.pt", zip_file({{"archive/data.pkl", torch_pickle()},
                                                     {"archive/data/0", numbers(800, 5)},
                                                     {"archive/data/1", numbers(800, 6)},
                                                     {"archive/data/2", numbers(128, 7)},
