@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/file_system.h"
+#include "layout/array_type.h"
 #include "layout/npy_array.h"
 
 namespace varve {
@@ -143,11 +144,16 @@ class Describer {
 
   std::string class_key(const TreeFile& file, const Variable& variable) const {
     const MatchRule& match = options_.variables.match;
+    const std::string& format = file.layout.format;
     const std::string file_name = "/" + base_name(file.path);
     if (is_opaque(file.layout) || variable.name == file_name) return match.class_key(variable, true);
-    if (file.layout.format != kNpyFormat || variable.name != kNpyArrayName) return match.class_key(variable, false);
-    const Variable named{file_name, variable.type, variable.shape, {}, {}, variable.encoded};
-    return match.class_key(named, true);
+    Variable named{variable.name, variable.type, variable.shape, {}, {}, variable.encoded};
+    const bool named_by_file = format == kNpyFormat && variable.name == kNpyArrayName;
+    if (named_by_file) named.name = file_name;
+    // In networks, modules are named like groups, with dots between: the layers of `/layers.3.weight` are alike.
+    if (format == kTorchFormat || format == kSafetensorsFormat)
+      std::replace(named.name.begin(), named.name.end(), '.', '/');
+    return match.class_key(named, named_by_file);
   }
 
   uint32_t class_id(const std::string& key) {

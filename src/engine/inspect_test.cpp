@@ -89,6 +89,25 @@ TEST_F(Inspect, PutsLoneArraysOfFilesWithNumbersIntoOneClass) {
                                             "/energy.#.npy_F64LE_Array1D"}));
 }
 
+TEST_F(Inspect, PutsTheLayersOfANetworkIntoOneClass) {
+  const std::string header = R"({"layers.0.weight":{"dtype":"F32","shape":[50],"data_offsets":[0,200]},)"
+                             R"("layers.11.weight":{"dtype":"F32","shape":[50],"data_offsets":[200,400]},)"
+                             R"("layers.0.bias1":{"dtype":"F32","shape":[50],"data_offsets":[400,600]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  ASSERT_LT(header.size(), 256U);
+  test::write_file(folder / "model.safetensors", as_bytes(file + header + std::string(600, 'x')));
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  const SetDetails details = inspect_set(*store, {"run", 1}).value();
+  std::vector<std::pair<std::string, std::string>> classes;
+  for (const VariableDetails& variable : details.files.at(0).variables)
+    classes.emplace_back(variable.name, variable.class_key);
+  EXPECT_EQ(classes,
+            (std::vector<std::pair<std::string, std::string>>{{"/layers.0.weight", "/layers/#/weight_F32LE_Array1D"},
+                                                              {"/layers.11.weight", "/layers/#/weight_F32LE_Array1D"},
+                                                              {"/layers.0.bias1", "/layers/#/bias1_F32LE_Array1D"}}));
+}
+
 TEST_F(Inspect, TellsWithWhichEarlierSetsASetShares) {
   save(1, contents(1));
   save(2, contents(2));

@@ -11,6 +11,11 @@
 
 namespace varve {
 
+/// Formats of layouts whose names mean something to others (Layout::format).
+inline constexpr std::string_view kNpyFormat = "npy";
+inline constexpr std::string_view kTorchFormat = "torch";
+inline constexpr std::string_view kSafetensorsFormat = "safetensors";
+
 /// The type of an array's elements, as libraries of arrays name it.
 struct ArrayType {
   ElementType type;

@@ -12,9 +12,7 @@ namespace varve {
 
 inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
-/// The format of layouts of files that numpy.save() has written, and what an array in one is called: only the file's
-/// name says what it is.
-inline constexpr std::string_view kNpyFormat = "npy";
+/// What an array in a file that numpy.save() has written is called: only the file's name says what it is.
 inline constexpr std::string_view kNpyArrayName = "/array";
 
 /// The array that numpy has saved at `place` of a file ("NEP 1: A Simple File Format for NumPy Arrays", versions 1.0 to

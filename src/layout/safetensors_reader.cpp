@@ -157,7 +157,7 @@ Result<Layout> read_safetensors_layout(FileWindow& file) {
   if (!nlohmann::json::sax_parse(as_text(header), &entries))
     return Status::corrupt("the header of a safetensors file cannot be read");
   const uint64_t data_begin = kLengthBytes + header_bytes;
-  Layout layout{.format = "safetensors", .variables = {}};
+  Layout layout{.format = std::string(kSafetensorsFormat), .variables = {}};
   for (TensorEntry& entry : std::move(entries).take()) {
     VARVE_ASSIGN(Variable tensor, place_tensor(std::move(entry), data_begin, file.file_bytes() - data_begin));
     layout.variables.push_back(std::move(tensor));

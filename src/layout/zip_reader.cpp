@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "layout/array_type.h"
 #include "layout/layout_reader.h"
 #include "layout/npy_array.h"
 #include "layout/torch_pickle.h"
@@ -65,7 +66,7 @@ class TorchArchive {
   Result<Layout> read() {
     VARVE_ASSIGN(const auto storages, read_pickle());
     const std::string data_folder = folder_ + "data/";
-    Layout layout{.format = "torch", .variables = {}};
+    Layout layout{.format = std::string(kTorchFormat), .variables = {}};
     for (const ZipMember& member : members_) {
       if (!member.name.starts_with(data_folder) || !is_usable_name(member.name) || member.stored.bytes == 0) continue;
       const std::string key = member.name.substr(data_folder.size());
