@@ -19,6 +19,7 @@
 #include "sets/saving.h"
 #include "store/arena_reader.h"
 #include "store/catalog.h"
+#include "zoo/array_files.h"
 #include "zoo/zoo.h"
 
 namespace varve {
@@ -47,6 +48,17 @@ void make_descriptions(const files::path& folder) {
   seeds.add(R"({"variables": [{"name": "/Fluid/Temperature", "type": "f64", "shape": [16, 64], "offset": 512},
       {"name": "time", "type": "f64"}, {"name": "ids", "type": "u32be", "shape": [100], "offset": 9000}]})");
   seeds.add(R"({"variables": [{"name": "/density", "global_shape": [24, 400], "global_offset": [18, 0]}]})");
+}
+
+void make_descriptions_of_arrays(const files::path& folder) {
+  Seeds pickles(folder, "torch_pickle"), zarr(folder, "zarr");
+  pickles.add(zoo::torch_pickle());
+  zarr.add(R"({"zarr_format":2,"shape":[10,30],"chunks":[5,10],"dtype":"<f4","compressor":null,"filters":null,
+      "order":"F","fill_value":"NaN","dimension_separator":"."})");
+  zarr.add(R"({"zarr_format":3,"node_type":"array","shape":[10,30],"data_type":"complex64",
+      "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[5,10]}},
+      "chunk_key_encoding":{"name":"default","configuration":{"separator":"/"}},
+      "codecs":[{"name":"bytes","configuration":{"endian":"big"}}],"fill_value":0})");
 }
 
 void make_boxes(const files::path& folder) {
@@ -207,6 +219,10 @@ void make_s3_replies(const files::path& folder) {
 void make_files(const files::path& folder) {
   zoo::make_elf_cores(folder / "elf_core");
   zoo::make_netcdf_files(folder / "netcdf");
+  zoo::make_npy_files(folder / "npy");
+  zoo::make_zip_files(folder / "zip");
+  zoo::make_safetensors_files(folder / "safetensors");
+  zoo::make_fortran_files(folder / "fortran");
   zoo::make_hdf5_files(folder / "hdf5", {.tiny_variables = 50});
   for (const char* name : {"XX1000.cpu0000", "XX1000.cpu0007"})
     files::copy_file(sample("DD0006") + "/" + name, folder / "hdf5" / name);
@@ -223,6 +239,7 @@ int main(int argument_count, char** arguments) {
   const std::filesystem::path folder = arguments[1];
   std::filesystem::remove_all(folder);
   varve::make_descriptions(folder);
+  varve::make_descriptions_of_arrays(folder);
   varve::make_boxes(folder);
   varve::make_layouts(folder);
   varve::make_store(folder);

@@ -6,6 +6,8 @@
 #include <unordered_set>
 
 #include "core/file_system.h"
+#include "layout/array_type.h"
+#include "layout/npy_array.h"
 
 namespace varve {
 
@@ -131,15 +133,27 @@ class Describer {
 
   void describe_variable(Stream& stream, TreeFile& file, const Variable& variable, bool opaque_file) {
     const bool small_file = opaque_file && file.bytes < kSmallFileBytes;
-    stream.class_id = class_id(!aware_      ? "file_BYTES"
-                               : small_file ? "small-files_BYTES"
-                                            : options_.variables.match.class_key(variable, opaque_file));
+    stream.class_id = class_id(!aware_ ? "file_BYTES" : small_file ? "small-files_BYTES" : class_key(file, variable));
     file.class_of.push_back(stream.class_id);
     const ElementType type = storage_type(variable);
     if (type.bytes <= kTypedElementBytesMax && stream.bytes % type.bytes == 0) stream.type = type;
     const std::vector<uint64_t>& shape = variable.run_shape.empty() ? variable.shape : variable.run_shape;
     if (!variable.encoded) stream.dims.assign(shape.rbegin(), shape.rend());
     std::erase(stream.dims, uint64_t{1});
+  }
+
+  std::string class_key(const TreeFile& file, const Variable& variable) const {
+    const MatchRule& match = options_.variables.match;
+    const std::string& format = file.layout.format;
+    const std::string file_name = "/" + base_name(file.path);
+    if (is_opaque(file.layout) || variable.name == file_name) return match.class_key(variable, true);
+    Variable named{variable.name, variable.type, variable.shape, {}, {}, variable.encoded};
+    const bool named_by_file = format == kNpyFormat && variable.name == kNpyArrayName;
+    if (named_by_file) named.name = file_name;
+    // In networks, modules are named like groups, with dots between: the layers of `/layers.3.weight` are alike.
+    if (format == kTorchFormat || format == kSafetensorsFormat)
+      std::replace(named.name.begin(), named.name.end(), '.', '/');
+    return match.class_key(named, named_by_file);
   }
 
   uint32_t class_id(const std::string& key) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -67,6 +68,44 @@ TEST_F(Inspect, TellsWhatASetConsistsOf) {
   FileFilter none;
   none.globs = {"*.none"};
   EXPECT_TRUE(inspect_set(*store, {"run", 1}, none).value().files.empty());
+}
+
+TEST_F(Inspect, PutsLoneArraysOfFilesWithNumbersIntoOneClass) {
+  std::string file("\x93NUMPY\x01\0\x40\0", 10);  // as numpy.save() writes it
+  file += "{'descr': '<f8', 'fortran_order': False, 'shape': (20,), }";
+  file.resize(10 + 0x40, ' ');
+  file += std::string(160, 'x');
+  for (const char* name : {"density.0.npy", "density.1.npy", "energy.0.npy"})
+    test::write_file(folder / name, as_bytes(file));
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  std::vector<std::string> keys;
+  const SetDetails details = inspect_set(*store, {"run", 1}).value();
+  for (const FileDetails& saved : details.files) {
+    EXPECT_EQ(saved.variables.at(0).name, "/array");
+    keys.push_back(saved.variables.at(0).class_key);
+  }
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(keys, (std::vector<std::string>{"/density.#.npy_F64LE_Array1D", "/density.#.npy_F64LE_Array1D",
+                                            "/energy.#.npy_F64LE_Array1D"}));
+}
+
+TEST_F(Inspect, PutsTheLayersOfANetworkIntoOneClass) {
+  const std::string header = R"({"layers.0.weight":{"dtype":"F32","shape":[50],"data_offsets":[0,200]},)"
+                             R"("layers.11.weight":{"dtype":"F32","shape":[50],"data_offsets":[200,400]},)"
+                             R"("layers.0.bias1":{"dtype":"F32","shape":[50],"data_offsets":[400,600]}})";
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  ASSERT_LT(header.size(), 256U);
+  test::write_file(folder / "model.safetensors", as_bytes(file + header + std::string(600, 'x')));
+  ASSERT_TRUE(test::save(*store, folder.path(), "run", 1).ok());
+  const SetDetails details = inspect_set(*store, {"run", 1}).value();
+  std::vector<std::pair<std::string, std::string>> classes;
+  for (const VariableDetails& variable : details.files.at(0).variables)
+    classes.emplace_back(variable.name, variable.class_key);
+  EXPECT_EQ(classes,
+            (std::vector<std::pair<std::string, std::string>>{{"/layers.0.weight", "/layers/#/weight_F32LE_Array1D"},
+                                                              {"/layers.11.weight", "/layers/#/weight_F32LE_Array1D"},
+                                                              {"/layers.0.bias1", "/layers/#/bias1_F32LE_Array1D"}}));
 }
 
 TEST_F(Inspect, TellsWithWhichEarlierSetsASetShares) {

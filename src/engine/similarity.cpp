@@ -32,13 +32,13 @@ Result<MatchRule> MatchRule::parse(const std::string& text) {
   return rule;
 }
 
-std::string MatchRule::class_key(const Variable& variable, bool opaque_file) const {
+std::string MatchRule::class_key(const Variable& variable, bool named_by_file) const {
   std::string name;
   if (expression_ != nullptr) {
     name = matched(variable.name, *expression_);
   } else if (text_ == "exact") {
     name = variable.name;
-  } else if (opaque_file) {
+  } else if (named_by_file) {
     name = path_family(variable.name);
   } else {
     const size_t slash = variable.name.rfind('/');

@@ -13,8 +13,8 @@ namespace varve {
 /// - exact: names as they are.
 /// - digits (the default): runs of digits in group names count as equal (`/Grid00000142/Density` of all grids), those
 /// in a variable's own name do not
-///   (`velocity_1` and `velocity_2` are different things), and those in the name of an opaque file do (`restart.0`,
-///   `restart.1`).
+///   (`velocity_1` and `velocity_2` are different things), and those in a file's name do where that names the variable
+///   (`restart.0`, `restart.1`).
 /// - a regular expression: whatever it matches counts as equal.
 class MatchRule {
  public:
@@ -24,8 +24,8 @@ class MatchRule {
   const std::string& text() const { return text_; }
 
   /// The class key `Group/Name_Datatype_Class` of mcrEngine, section III: "/Grid#/Density_F32BE_Array2D".
-  /// `opaque_file`: the variable is all of a file that no reader understands.
-  std::string class_key(const Variable& variable, bool opaque_file) const;
+  /// `named_by_file`: the variable bears the name of its file, which says nothing of the variables in it.
+  std::string class_key(const Variable& variable, bool named_by_file) const;
 
  private:
   std::string text_ = "digits";

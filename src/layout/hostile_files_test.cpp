@@ -95,6 +95,26 @@ TEST_F(HostileFiles, OfElfCostNoMoreThanTheirLayout) {
   for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
 }
 
+TEST_F(HostileFiles, OfNumpyCostNoMoreThanTheirLayout) {
+  zoo::make_npy_files(zoo_directory.path());
+  for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
+}
+
+TEST_F(HostileFiles, OfZipArchivesCostNoMoreThanTheirLayout) {
+  zoo::make_zip_files(zoo_directory.path());
+  for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
+}
+
+TEST_F(HostileFiles, OfSafetensorsCostNoMoreThanTheirLayout) {
+  zoo::make_safetensors_files(zoo_directory.path());
+  for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
+}
+
+TEST_F(HostileFiles, OfFortranRecordsCostNoMoreThanTheirLayout) {
+  zoo::make_fortran_files(zoo_directory.path());
+  for (const auto& path : files_below(zoo_directory.path())) try_damages(path, 100);
+}
+
 TEST_F(HostileFiles, SuchAsDamagedSidecarsCostNoMoreThanTheLayout) {
   zoo::make_raw_files(zoo_directory.path());
   std::filesystem::path data = zoo_directory.path() / "fields.bin";

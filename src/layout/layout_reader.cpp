@@ -9,6 +9,11 @@ LayoutReaders built_in_readers() {
 #endif
   readers.push_back(make_netcdf_reader());
   readers.push_back(make_elf_core_reader());
+  readers.push_back(make_npy_reader());
+  readers.push_back(make_zip_reader());
+  readers.push_back(make_safetensors_reader());
+  // The last one: it has no magic number, and goes by what the lengths of records say.
+  readers.push_back(make_fortran_reader());
   return readers;
 }
 

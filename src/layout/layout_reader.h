@@ -52,6 +52,10 @@ std::optional<Layout> read_layout_safely(const LayoutReaders& readers, const Rea
 
 std::unique_ptr<LayoutReader> make_netcdf_reader();
 std::unique_ptr<LayoutReader> make_elf_core_reader();
+std::unique_ptr<LayoutReader> make_npy_reader();
+std::unique_ptr<LayoutReader> make_zip_reader();
+std::unique_ptr<LayoutReader> make_safetensors_reader();
+std::unique_ptr<LayoutReader> make_fortran_reader();
 #ifdef VARVE_WITH_HDF5
 std::unique_ptr<LayoutReader> make_hdf5_reader();
 #endif
@@ -83,5 +87,30 @@ Result<Layout> read_netcdf_layout(FileWindow& file);
 /// any file: all that is read is checked against its bounds, and the work is bounded. Format: "HDF5 File Format
 /// Specification Version 3.0".
 Result<Layout> read_plain_hdf5(FileBlocks& blocks, uint64_t file_bytes);
+
+/// The layout of a file that numpy.save() has written: `/array`, then `/array2`, … if it was called several times. See
+/// read_npy_array() for types and shapes. corrupt: not such a file, or it ends within the first array.
+Result<Layout> read_npy_layout(FileWindow& file);
+
+/// The layout of a zip archive of arrays. Two kinds are known.
+///
+/// npz, as numpy.savez() makes it: each member NAME.npy that is not compressed is the array `/NAME`. Compressed ones,
+/// and members that are no arrays, are bytes. torch, as torch.save() makes it: each storage is an array, named after
+/// its first tensor, as `/model/layer1.weight`; it has the tensor's shape if that is all of it, row by row. Storages
+/// that the pickle does not explain are `/data/KEY`. unsupported: any other archive. corrupt: not a zip archive.
+Result<Layout> read_zip_layout(FileWindow& file);
+
+/// The layout of a safetensors file: each tensor is an array of its name after a '/'. corrupt: not such a file, or what
+/// it says of its tensors does not agree with the file. resource_limit: its header is too long.
+Result<Layout> read_safetensors_layout(FileWindow& file);
+
+/// The layout of a file of unformatted sequential records, as Fortran programs write them: before and after each record
+/// lies its length, four bytes in either byte order; the parts of a record of more than 2 GiB say by a negative length
+/// that another one follows, or went before.
+///
+/// Nothing says what a record holds. Each is bytes, `/record1` and so on; very many in a row that are of one length are
+/// one array, whose slowest dimension counts them, named after the first. Lengths are skeleton.
+/// unsupported: the lengths do not agree up to the file's end, or there are very many records.
+Result<Layout> read_fortran_layout(FileBlocks& blocks, uint64_t file_bytes);
 
 }  // namespace varve

@@ -13,6 +13,7 @@
 
 #include "core/process.h"
 #include "core/sync.h"
+#include "layout/zarr_folders.h"
 
 namespace varve {
 namespace {
@@ -135,6 +136,12 @@ class LayoutService::Batch {
     if (options_.sidecars) {
       Result<UniqueFd> sidecar = open_regular(request.path + std::string(kSidecarSuffix));
       if (sidecar.ok()) return Task{index, kSidecarReader, std::move(*sidecar)};
+      if (std::optional<Layout> chunk = zarr_folders_.chunk_layout(request.path, request.file_bytes)) {
+        if (validate_layout(*chunk, request.file_bytes).ok()) {
+          outcomes_[index].layout = std::move(*chunk);
+          return std::nullopt;
+        }
+      }
     }
     set_from_raw_description(index);
     return std::nullopt;
@@ -261,6 +268,7 @@ class LayoutService::Batch {
   std::span<const LayoutRequest> requests_;
   const LayoutReadOptions& options_;
   std::vector<LayoutOutcome> outcomes_;
+  ZarrFolders zarr_folders_;
   size_t next_request_ = 0;
   std::deque<Task> again_;  ///< were handed to a process that failed before their turn
   std::vector<Lane> lanes_;

@@ -33,7 +33,8 @@ struct LayoutRequest {
 struct LayoutReadOptions {
   /// What files are whose format nobody recognises, and beside which there is no description.
   std::optional<RawDescription> raw;
-  /// Look for a description (PATH.varve-layout) beside files whose format nobody recognises.
+  /// Look for a description beside files whose format nobody recognises: PATH.varve-layout, or that of the array of
+  /// Zarr whose chunk it is.
   bool sidecars = true;
 };
 
@@ -50,9 +51,11 @@ struct LayoutServiceOptions {
 /// use may crash, hang or run out of memory on a damaged or hostile file: that costs this file's layout and a new
 /// process, nothing else.
 ///
-/// A recognised format wins over a sidecar file, and that over LayoutReadOptions::raw. A file that nobody recognises
-/// (or a FIFO, or one that cannot be opened) never reaches a reader: it is one opaque variable. Opaque and raw
-/// variables have the name of the file, without its directory, after a '/'.
+/// A recognised format wins over a sidecar file, that over the description of an array of Zarr, and that over
+/// LayoutReadOptions::raw. A file that nobody recognises (or a FIFO, or one that cannot be opened) never reaches a
+/// reader: it is one opaque variable. Opaque and raw variables have the name of the file, without its directory, after
+/// a
+/// '/'.
 ///
 /// Thread-safe. Make it early: start() forks, and what the program has in memory by then is shared with the fork
 /// (copied when either writes to it) until the service is destroyed.

@@ -114,6 +114,10 @@ void make_zoo(const fs::path& directory, const Options& options) {
   make_hdf5_files(directory / "hdf5", options);
   make_netcdf_files(directory / "netcdf");
   make_elf_cores(directory / "elf");
+  make_npy_files(directory / "npy");
+  make_zip_files(directory / "zip");
+  make_safetensors_files(directory / "safetensors");
+  make_fortran_files(directory / "fortran");
   make_raw_files(directory / "raw");
   make_odd_tree(directory / "odd", options);
 }

@@ -25,6 +25,15 @@ void make_netcdf_files(const std::filesystem::path& directory);
 /// Hand-written ELF core dumps: 32- and 64-bit, both byte orders.
 void make_elf_cores(const std::filesystem::path& directory);
 
+/// Hand-written files of libraries of arrays: numpy's npy, with every kind of type; zip archives of numpy, of torch and
+/// of something else; safetensors.
+void make_npy_files(const std::filesystem::path& directory);
+void make_zip_files(const std::filesystem::path& directory);
+void make_safetensors_files(const std::filesystem::path& directory);
+
+/// Hand-written files of Fortran's sequential records, of both byte orders.
+void make_fortran_files(const std::filesystem::path& directory);
+
 /// A file with a description beside it.
 void make_raw_files(const std::filesystem::path& directory);
 
@@ -33,7 +42,7 @@ void make_raw_files(const std::filesystem::path& directory);
 /// nanoseconds.
 void make_odd_tree(const std::filesystem::path& directory, const Options& options = {});
 
-/// All of the above, in folders hdf5, netcdf, elf, raw and odd.
+/// All of the above, in folders hdf5, netcdf, elf, npy, zip, safetensors, fortran, raw and odd.
 void make_zoo(const std::filesystem::path& directory, const Options& options = {});
 
 }  // namespace varve::zoo

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "layout/array_type.h"
+#include "layout/layout.h"
+#include "varve/status.h"
+
+namespace varve {
+
+/// An array in Zarr's format, version 2 or 3: a folder with a description in JSON, and a file for each chunk.
+struct ZarrArray {
+  size_t dimensions = 0;
+  /// Of the elements, in chunks that are plain: neither compressed nor filtered. Nothing: chunks are encoded.
+  std::optional<ArrayType> type;
+  std::vector<uint64_t> chunk_shape;  ///< as it lies in a chunk's file, slowest dimension first
+  bool has_lead = false;              ///< names of chunks begin with `c`
+};
+
+/// What the files are called that describe an array, or a group of arrays.
+inline constexpr std::string_view kZarr2ArrayFile = ".zarray";
+inline constexpr std::string_view kZarr2GroupFile = ".zgroup";
+inline constexpr std::string_view kZarr3File = "zarr.json";
+inline constexpr uint64_t kZarrDescriptionBytesMax = 256_KiB;
+
+/// The array that the contents of such a file describe. Zarr3File describes groups, too: those are no array.
+/// unsupported: no array of these versions.
+Result<ZarrArray> parse_zarr2_array(std::string_view json);
+Result<ZarrArray> parse_zarr3_array(std::string_view json);
+
+/// Whether a chunk of the array may be called so, below the array's folder: `2.0`, `2/0`, `c/2/0`, `c.2.0`.
+bool is_zarr_chunk(const ZarrArray& array, std::string_view name);
+
+/// The layout of a chunk's file: a part of the array, or bytes that say nothing, but have its name. `name` begins with
+/// '/'.
+Layout zarr_chunk_layout(const ZarrArray& array, std::string name, uint64_t file_bytes);
+
+}  // namespace varve
