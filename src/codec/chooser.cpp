@@ -429,6 +429,7 @@ class AutomaticEncoder final : public Encoder {
   static Result<bool> worth_searching(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
     const std::vector<CodecChain::Stage>& stages = candidate.chain.stages();
     const auto is_text = [](const CodecChain::Stage& each) { return each.codec->number() == CodecNumber::columns; };
+    if (raw.size() > kWidePackBytesMin) return true;
     if (stages.empty() || std::any_of(stages.begin(), stages.end(), is_text)) return false;
     Repeats repeats(shape.type.bytes, kShortWindowBytes, raw.size());
     repeats.add(raw);

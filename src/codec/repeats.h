@@ -8,8 +8,9 @@
 
 namespace varve {
 
-/// Windows that a coder which is fast finds again, and the shorter ones that a thorough one does.
-inline constexpr uint64_t kLongWindowBytes = 64, kShortWindowBytes = 16;
+/// Windows that a coder which is fast finds again; that a thorough one does; and the shortest, which tell records of a
+/// few numbers that come again in another order.
+inline constexpr uint64_t kLongWindowBytes = 64, kShortWindowBytes = 16, kShortestWindowBytes = 8;
 
 /// Tells how much comes again in some bytes, and how far away: of one window in some hundreds, chosen by their content.
 /// What repeats itself at once, as constants do, does not count.

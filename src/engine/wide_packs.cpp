@@ -14,6 +14,8 @@ constexpr uint64_t kLookedAtMax = 32_MiB, kLookedAtBlock = 256_KiB;
 
 /// What has to come again in other classes for these to be laid together, of all that was looked at.
 constexpr double kTogetherShareMin = 0.1;
+/// Smaller classes stay alone.
+constexpr uint64_t kTogetherBytesMin = 64_KiB;
 
 /// The streams of a class, in the order in which they are laid down.
 using LaidStreams = std::vector<Stream*>;
@@ -56,7 +58,7 @@ class WidePackFinder {
   Status look_at_each() {
     for (const LaidStreams& streams : classes_) {
       if (bytes_of(streams) < 2 * options_.pack_bytes || streams.front()->bundle.number > 0) continue;
-      Repeats repeats = repeats_of(*streams.front(), bytes_of(streams));
+      Repeats repeats = repeats_of(*streams.front(), best() ? kShortWindowBytes : kLongWindowBytes, bytes_of(streams));
       VARVE_TRY(look_at(streams, reader_, repeats));
       set_pack_bytes(streams, repeats);
       if (streams.front()->type == ElementType{}) {
@@ -71,11 +73,11 @@ class WidePackFinder {
   Status look_at_bytes_together() {
     LaidStreams all;
     for (const LaidStreams& streams : classes_) {
-      if (bytes_of(streams) >= options_.pack_bytes && streams.front()->type == ElementType{})
+      if (bytes_of(streams) >= kTogetherBytesMin && streams.front()->type == ElementType{})
         all.insert(all.end(), streams.begin(), streams.end());
     }
     if (all.empty() || all.front()->class_id == all.back()->class_id) return {};
-    Repeats repeats = repeats_of(*all.front(), bytes_of(all));
+    Repeats repeats = repeats_of(*all.front(), best() ? kShortestWindowBytes : kLongWindowBytes, bytes_of(all));
     VARVE_TRY(look_at(all, reader_, repeats));
     const double alone = bytes_of_none_ == 0 ? 0 : share_of_none_ / static_cast<double>(bytes_of_none_);
     if (repeats.share() < alone + kTogetherShareMin) return {};
@@ -90,10 +92,9 @@ class WidePackFinder {
     for (const Stream* stream : streams) bytes += stream->bytes;
     return bytes;
   }
-  Repeats repeats_of(const Stream& stream, uint64_t bytes) const {
-    const bool best = options_.codec.effort == Effort::best;
-    return {stream.type.bytes, best ? kShortWindowBytes : kLongWindowBytes, std::min(bytes, kLookedAtMax),
-            options_.chunker.bytes_average};
+  bool best() const { return options_.codec.effort == Effort::best; }
+  Repeats repeats_of(const Stream& stream, uint64_t window_bytes, uint64_t bytes) const {
+    return {stream.type.bytes, window_bytes, std::min(bytes, kLookedAtMax), options_.chunker.bytes_average};
   }
   void set_pack_bytes(const LaidStreams& streams, const Repeats& repeats) const {
     const uint64_t wanted = repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_);

@@ -50,6 +50,24 @@ TEST_F(WidePacks, HoldWhatComesAgainFromFarAway) {
   }
 }
 
+TEST_F(WidePacks, HoldFilesThatHaveTheSameRecordsInAnotherOrder) {
+  // Sixteen bytes each, as complex numbers have.
+  constexpr size_t record_bytes = 16, records = 100'000;
+  const ByteVector some = test::random_bytes(record_bytes * records, 7);
+  ByteVector others;
+  for (size_t i = 0; i < records; ++i) {
+    const auto begin = some.begin() + static_cast<ptrdiff_t>(i * 7919 % records * record_bytes);
+    others.insert(others.end(), begin, begin + record_bytes);
+  }
+  const TempFolder two_files;
+  test::write_file(two_files / "waves.dat", some);
+  test::write_file(two_files / "sorted.bin", others);
+  ASSERT_TRUE(save_folder(*store, two_files.path(), options("best", 1), test::layout_service()).ok());
+  EXPECT_LT(store_statistics(*store).value().packed_bytes, some.size() + some.size() / 2);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(two_files.path())));
+  EXPECT_TRUE(test::is_whole(*store));
+}
+
 TEST_F(WidePacks, AreNotMadeWithLittleMemoryNorForARunningProgramNorWhereCodecsAreFast) {
   SaveOptions little = options("balanced", 1);
   little.memory_bytes = 32_MiB;
