@@ -4,7 +4,6 @@
 #include <array>
 #include <optional>
 
-#include "codec/guess.h"
 #include "codec/numbers.h"
 #include "codec/repeats.h"
 #include "core/sync.h"
@@ -27,8 +26,6 @@ constexpr double kDefaultSlack = 1.04;
 constexpr unsigned kFutileGuessesMax = 4;
 /// The same for bytes of unknown meaning, where the default knows nothing either.
 constexpr double kDefaultSlackBytes = 1.02;
-/// Planes are taken for straight across their rows where so little more is left of the numbers otherwise.
-constexpr double kStraighter = 0.98;
 constexpr size_t kFastSampleBytes = 16_KiB;
 /// With effort fast, by how much a chain must make a sample smaller than bit planes do to be worth its coder: lz4,
 /// which takes twice as long, and zstd, which takes four times as long.
@@ -40,8 +37,6 @@ constexpr double kFinalistSlack = 1.02;
 constexpr size_t kFinalistsMax = 2;
 /// A larger pack was made for what its bytes repeat from far away (or the user made it).
 constexpr size_t kWidePackBytesMin = 2_MiB;
-/// The coder of zstd that looks for it.
-constexpr int kFarZstdLevel = 3;
 /// With effort best, what comes again has to be so much of the bytes for the slowest coder to look for it.
 constexpr double kSearchedShare = 0.05;
 /// Or it gains so much on a sample of what nothing predicts.
@@ -50,8 +45,6 @@ constexpr size_t kSearchedSampleBytes = 64_KiB;
 /// Beyond these ratios the thorough coders have little left to search through and are fast.
 constexpr double kThoroughZstdRatio = 4;
 constexpr double kLzmaRatio = 8;
-
-size_t size_of(const EncodedBytes& encoded) { return encoded.recipe.size() + encoded.body.size(); }
 
 double ratio_of(const EncodedBytes& encoded, ByteSpan raw) {
   return static_cast<double>(raw.size()) / static_cast<double>(size_of(encoded));
@@ -86,125 +79,6 @@ class PaperEncoder final : public Encoder {
  private:
   const PackContents contents_;
 };
-
-CodecChain::Stage stage(CodecNumber number, int level = 0);
-CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level = 1);
-/// For planes that are straight across their rows.
-std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort);
-/// For bytes that are taken for numbers.
-std::vector<CodecChain> guess_chains(const NumberGuess& guess, Effort effort);
-
-/// A way to encode a pack.
-struct Candidate {
-  CodecChain chain;
-  /// Bytes that are taken for these numbers.
-  std::optional<NumberGuess> as{};
-  /// Planes are predicted along straight lines across their rows.
-  bool straight = false;
-};
-
-/// Whether a pack has planes of some rows, of which straight lines across the rows predict more than the row before
-/// does: its longest run tells.
-bool seems_straight(ByteSpan raw, const PackShape& shape) {
-  if (!is_machine_number(shape.type) || shape.type.bytes == 1) return false;
-  uint64_t begin = 0, longest_begin = 0;
-  const Run* longest = nullptr;
-  for (const Run& run : shape.runs) {
-    if (longest == nullptr || run.elements > longest->elements) {
-      longest = &run;
-      longest_begin = begin;
-    }
-    begin += run.elements;
-  }
-  if (longest == nullptr || longest->dims.size() != 2 || longest->elements < 8 * longest->dims.front()) return false;
-  raw = raw.subspan(longest_begin * shape.type.bytes, longest->elements * shape.type.bytes);
-  const NumberGuess plane{.type = shape.type, .dims = longest->dims};
-  NumberGuess straight = plane;
-  straight.dims.insert(straight.dims.begin() + 1, 2);
-  return cost_as(raw, straight) < kStraighter * cost_as(raw, plane);
-}
-
-/// Its planes as if every two rows were one of three dimensions: so the difference from the row before the last is
-/// taken, too.
-PackShape straight_shape(PackShape shape) {
-  for (Run& run : shape.runs) {
-    if (run.dims.size() != 2) continue;
-    run.dims.insert(run.dims.begin() + 1, 2);
-    run.whole = false;
-  }
-  return shape;
-}
-
-Result<EncodedBytes> encode_candidate(const Candidate& candidate, ByteSpan raw, const PackShape& shape) {
-  if (candidate.straight) return encode_chain(candidate.chain, raw, straight_shape(shape));
-  if (!candidate.as) return encode_chain(candidate.chain, raw, shape);
-  const PackShape as = candidate.as->shape_of(raw.size());
-  if (candidate.as->phase == 0) return encode_chain(candidate.chain, raw, as);
-  std::vector<CodecChain::Stage> stages = candidate.chain.stages();
-  stages.insert(stages.begin(), stage(CodecNumber::rotate, static_cast<int>(candidate.as->phase)));
-  return encode_chain(CodecChain(std::move(stages)), raw, as);
-}
-
-/// The candidates by the size that they gave a sample, smallest first.
-struct Trial {
-  struct Outcome {
-    Candidate candidate;
-    size_t bytes;
-  };
-  std::vector<Outcome> outcomes;
-  size_t default_index = 0;  ///< of the first candidate
-  size_t sample_bytes = 0;
-  size_t default_bytes() const { return outcomes[default_index].bytes; }
-};
-
-Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort,
-                             const std::optional<NumberGuess>& guess = {}) {
-  // As small as the choices allow. Over all real sets, twice as much gains 0.2 %, and takes a tenth of the time; half
-  // as much costs bytes of unknown meaning 5 %, and numbers nothing.
-  const size_t share = shape.type.numeric() ? 40 : 20;
-  const PackSample sample = sample_of(raw, shape, std::clamp<size_t>(raw.size() / share, 16_KiB, 48_KiB));
-  Trial trial;
-  trial.sample_bytes = sample.bytes.size();
-  for (CodecChain& chain : candidate_chains(raw, shape, effort)) {
-    VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, sample.bytes, sample.shape));
-    trial.outcomes.push_back({{std::move(chain)}, size_of(encoded)});
-  }
-  const std::string default_name = trial.outcomes.front().candidate.chain.name();
-  if (guess) {
-    const ByteSpan numbers = raw.subspan(guess->phase);
-    // Some rows of each of its pieces.
-    const uint64_t rows_bytes = guess->dims.empty() ? 0 : 9 * guess->dims.front() * guess->type.bytes;
-    const size_t bytes = std::clamp<uint64_t>(rows_bytes, trial.sample_bytes, 192_KiB);
-    const PackSample as = sample_of(numbers, guess->shape_of(numbers.size()), bytes);
-    for (CodecChain& chain : guess_chains(*guess, effort)) {
-      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, as.bytes, as.shape));
-      // By the other samples' length.
-      trial.outcomes.push_back({{std::move(chain), guess}, size_of(encoded) * trial.sample_bytes / as.bytes.size()});
-    }
-  }
-  if (seems_straight(raw, shape)) {
-    // Pieces of so few rows would say little: the default tells how a larger sample compares.
-    const PackSample larger = sample_of(raw, shape, std::clamp<size_t>(raw.size() / 4, trial.sample_bytes, 192_KiB));
-    VARVE_ASSIGN(const EncodedBytes usual, encode_chain(default_chain(shape.type), larger.bytes, larger.shape));
-    for (CodecChain& chain : straight_chains(shape.type, effort)) {
-      VARVE_ASSIGN(const EncodedBytes encoded, encode_chain(chain, larger.bytes, straight_shape(larger.shape)));
-      const size_t bytes = size_of(encoded) * trial.outcomes.front().bytes / size_of(usual);
-      trial.outcomes.push_back({{std::move(chain), {}, true}, bytes});
-    }
-  }
-  std::stable_sort(trial.outcomes.begin(), trial.outcomes.end(),
-                   [](const Trial::Outcome& a, const Trial::Outcome& b) { return a.bytes < b.bytes; });
-  const auto is_default = [&](const Trial::Outcome& outcome) {
-    return !outcome.candidate.as && !outcome.candidate.straight && outcome.candidate.chain.name() == default_name;
-  };
-  while (!is_default(trial.outcomes[trial.default_index])) ++trial.default_index;
-  return trial;
-}
-
-/// For packs with parts.
-std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
-/// For what repeats from far away: filters change the bytes, and may hide it.
-std::vector<CodecChain> far_chains(const ElementType& type);
 
 class AutomaticEncoder final : public Encoder {
  public:
@@ -516,222 +390,6 @@ std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents co
     case CodecPolicy::Kind::automatic: break;
   }
   return std::make_unique<AutomaticEncoder>(policy.effort);
-}
-
-namespace {
-
-CodecChain::Stage stage(CodecNumber number, int level) {
-  const Result<const Codec*> codec = find_codec(number);
-  return {codec.ok() ? *codec : nullptr, level};
-}
-
-CodecChain chain(std::vector<CodecChain::Stage> stages) {
-  std::erase_if(stages, [](const CodecChain::Stage& each) { return each.codec == nullptr; });
-  return CodecChain(std::move(stages));
-}
-
-CodecChain filtered(std::vector<CodecChain::Stage> filters, int zstd_level) {
-  filters.push_back(stage(CodecNumber::zstd, zstd_level));
-  return chain(std::move(filters));
-}
-
-/// Fields and particles of 2 to 8 bytes. Which wins depends on smoothness: measured in docs/codecs-results.md.
-std::vector<CodecChain> number_chains(const ElementType& type, Effort effort) {
-  const auto lorenzo = [](int level) { return stage(CodecNumber::lorenzo, level); };
-  const CodecChain::Stage shuffle = stage(CodecNumber::shuffle);
-  const CodecChain::Stage bitshuffle = stage(CodecNumber::bitshuffle);
-  std::vector<CodecChain> chains = {filtered({lorenzo(0), shuffle}), filtered({shuffle}),
-                                    filtered({lorenzo(0), bitshuffle}), filtered({})};
-  const bool floating = type.kind == ElementKind::floating;
-  if (effort == Effort::best) {
-    chains.push_back(filtered({lorenzo(1), shuffle}));
-    chains.push_back(filtered({lorenzo(4), shuffle}));
-    chains.push_back(filtered({bitshuffle}));
-    if (floating && type.bytes >= 4) chains.push_back(chain({stage(CodecNumber::fpzip)}));
-    if (floating && type.bytes == 8) chains.push_back(filtered({stage(CodecNumber::fpc)}));
-  }
-  if (floating) chains.push_back(filtered({stage(CodecNumber::delta), shuffle}));
-  return chains;
-}
-
-std::vector<CodecChain> across_chains(const ElementType& type, Effort effort) {
-  std::vector<CodecChain> chains = {across_chain(), default_chain(type)};
-  if (effort == Effort::best) {
-    chains.push_back(filtered({stage(CodecNumber::across), stage(CodecNumber::bitshuffle)}));
-    chains.push_back(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)}));
-  }
-  return chains;
-}
-
-std::vector<CodecChain> straight_chains(const ElementType& type, Effort effort) {
-  std::vector<CodecChain> chains = {filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}),
-                                    filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::bitshuffle)})};
-  if (effort == Effort::best) {
-    chains.push_back(filtered({stage(CodecNumber::lorenzo, 4), stage(CodecNumber::shuffle)}));
-    if (type.kind == ElementKind::floating && type.bytes >= 4) chains.push_back(chain({stage(CodecNumber::fpzip)}));
-  }
-  return chains;
-}
-
-std::vector<CodecChain> guess_chains(const NumberGuess& guess, Effort effort) {
-  if (guess.record == 1) return number_chains(guess.type, effort);
-  const auto record_bytes = static_cast<int>(guess.record * guess.type.bytes);
-  const CodecChain::Stage delta = stage(CodecNumber::delta, record_bytes);
-  std::vector<CodecChain> chains = {filtered({delta, stage(CodecNumber::shuffle, record_bytes)})};
-  if (effort == Effort::best) chains.push_back(filtered({delta, stage(CodecNumber::bitshuffle, record_bytes)}));
-  return chains;
-}
-
-std::vector<CodecChain> far_chains(const ElementType& type) {
-  std::vector<CodecChain> chains = {filtered({}, kFarZstdLevel)};
-  if (is_machine_number(type) && type.bytes > 1)
-    chains.push_back(filtered({stage(CodecNumber::shuffle)}, kFarZstdLevel));
-  return chains;
-}
-
-/// Whether it may be a table of numbers that were written as text.
-bool looks_like_numbers_in_text(ByteSpan raw) {
-  constexpr size_t kLookedAt = 4096;
-  const ByteSpan sample =
-      raw.subspan((raw.size() - std::min(raw.size(), kLookedAt)) / 2, std::min(raw.size(), kLookedAt));
-  size_t digits = 0, newlines = 0;
-  for (const std::byte byte : sample) {
-    const auto character = static_cast<unsigned char>(byte);
-    if (character > 0x7e || (character < 0x20 && character != '\n' && character != '\t' && character != '\r'))
-      return false;
-    digits += character >= '0' && character <= '9' ? 1 : 0;
-    newlines += character == '\n' ? 1 : 0;
-  }
-  return newlines > 0 && 3 * digits > sample.size();
-}
-
-/// From the fastest to the slowest: what does not search through the data first.
-std::vector<CodecChain> fast_chains(const ElementType& type) {
-  if (!is_machine_number(type)) return {filtered({})};
-  std::vector<CodecChain::Stage> filters = {stage(CodecNumber::lorenzo)};
-  std::vector<CodecChain> chains = {chain({filters.front(), stage(CodecNumber::planes)})};
-  if (type.bytes > 1) filters.push_back(stage(CodecNumber::shuffle));
-  if (find_codec(CodecNumber::lz4).ok()) {
-    std::vector<CodecChain::Stage> stages = filters;
-    stages.push_back(stage(CodecNumber::lz4));
-    chains.push_back(chain(std::move(stages)));
-  }
-  chains.push_back(filtered(filters));
-  return chains;
-}
-
-std::vector<CodecChain> opaque_chains(ByteSpan raw, const ElementType& type, Effort effort) {
-  const auto filter = [](CodecNumber number, size_t bytes) { return stage(number, static_cast<int>(bytes)); };
-  std::vector<CodecChain> chains = {filtered({}), filtered({}, 3)};
-  if (type.bytes == 1 && looks_like_numbers_in_text(raw)) {
-    chains.push_back(filtered({stage(CodecNumber::columns)}));
-    return chains;
-  }
-  if (type.kind == ElementKind::text) return chains;
-  for (size_t bytes : {size_t{4}, size_t{8}}) chains.push_back(filtered({filter(CodecNumber::shuffle, bytes)}));
-  chains.push_back(filtered({filter(CodecNumber::delta, 8)}, 3));
-  const size_t record_bytes = type.bytes > 1 && type.bytes <= 512 ? type.bytes : find_record_bytes(raw);
-  if (record_bytes > 1 && record_bytes != 4 && record_bytes != 8) {
-    const CodecChain::Stage shuffle = filter(CodecNumber::shuffle, record_bytes);
-    chains.push_back(filtered({shuffle}));
-    chains.push_back(filtered({filter(CodecNumber::delta, record_bytes), shuffle}));
-  }
-  if (effort == Effort::best) {
-    chains.push_back(filtered({filter(CodecNumber::delta, 8), filter(CodecNumber::shuffle, 8)}));
-    chains.push_back(filtered({filter(CodecNumber::delta, 4), filter(CodecNumber::shuffle, 4)}));
-  }
-  return chains;
-}
-
-/// Appends the part of `raw` that begins at `begin` to `sample`, with the runs that it cuts.
-void add_piece(PackSample& sample, ByteSpan raw, const PackShape& shape, uint64_t begin, uint64_t elements) {
-  const uint64_t bytes = shape.type.bytes;
-  uint64_t run_begin = 0;
-  const uint64_t end = begin + elements;
-  for (const Run& run : shape.runs) {
-    const uint64_t run_end = run_begin + run.elements;
-    const uint64_t from = std::max(begin, run_begin);
-    const uint64_t to = std::min(end, run_end);
-    if (from < to) sample.shape.runs.push_back({to - from, run.dims, run.whole && to - from == run.elements});
-    if (run_end >= end) break;
-    run_begin = run_end;
-  }
-  const ByteSpan piece = raw.subspan(begin * bytes, elements * bytes);
-  sample.bytes.insert(sample.bytes.end(), piece.begin(), piece.end());
-}
-
-}  // namespace
-
-std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort) {
-  if (effort == Effort::fast) return fast_chains(shape.type);
-  if (is_machine_number(shape.type) && shape.type.bytes > 1) return number_chains(shape.type, effort);
-  if (shape.type.numeric() && shape.type.bytes == 1) return {filtered({}), filtered({stage(CodecNumber::lorenzo)})};
-  return opaque_chains(raw, shape.type, effort);
-}
-
-const CodecChain& across_chain() {
-  static const CodecChain chain = filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)});
-  return chain;
-}
-
-const CodecChain& default_chain(const ElementType& type) {
-  static const CodecChain numbers = filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)});
-  static const CodecChain bytes = filtered({});
-  return is_machine_number(type) && type.bytes > 1 ? numbers : bytes;
-}
-
-CodecChain with_coder(const CodecChain& chain_before, CodecNumber coder, int level) {
-  std::vector<CodecChain::Stage> stages = chain_before.stages();
-  if (!stages.empty()) stages.pop_back();
-  stages.push_back(stage(coder, level));
-  return chain(std::move(stages));
-}
-
-size_t find_record_bytes(ByteSpan raw) {
-  constexpr size_t record_bytes_max = 512;
-  constexpr size_t positions_max = 4096;
-  constexpr double better_by = 1.02;  // a multiple of the period agrees as often, and is no better
-  if (raw.size() < 8 * record_bytes_max) return 0;
-  const size_t step = std::max<size_t>((raw.size() - record_bytes_max) / positions_max, 1) | 1;
-  std::vector<size_t> positions;  // of bytes that are not zero: zeros agree with anything
-  for (size_t at = record_bytes_max; at < raw.size(); at += step) {
-    if (raw[at] != std::byte{0}) positions.push_back(at);
-  }
-  if (positions.size() < positions_max / 16) return 0;
-  // matches[i] is of the period record_bytes_max - 4 * i. All periods of one position are looked at together: their
-  // bytes are neighbours, and the first of every four.
-  std::array<uint32_t, record_bytes_max / 4> matches{};
-  for (size_t at : positions) {
-    const auto value = static_cast<uint32_t>(raw[at]);
-    const std::byte* before = raw.data() + at - record_bytes_max;
-    for (size_t i = 0; i < matches.size(); ++i) matches[i] += (load_le<uint32_t>(before + 4 * i) & 0xff) == value;
-  }
-  size_t best_bytes = 0;
-  double best_matches = static_cast<double>(positions.size()) / 64;
-  for (size_t bytes = 4; bytes <= record_bytes_max; bytes += 4) {
-    const double found = matches[(record_bytes_max - bytes) / 4];
-    if (found > best_matches * better_by) {
-      best_matches = found;
-      best_bytes = bytes;
-    }
-  }
-  return best_bytes;
-}
-
-PackSample sample_of(ByteSpan raw, const PackShape& shape, size_t sample_bytes) {
-  constexpr uint64_t piece_count = 3;
-  PackSample sample{.bytes = {}, .shape = {.type = shape.type, .runs = {}}};
-  const uint64_t elements = raw.size() / shape.type.bytes;
-  const uint64_t piece_elements = sample_bytes / piece_count / shape.type.bytes;
-  if (piece_elements == 0 || piece_elements * piece_count >= elements) {
-    return {.bytes = ByteVector(raw.begin(), raw.end()), .shape = shape};
-  }
-  sample.bytes.reserve(sample_bytes);
-  const uint64_t gap = (elements - piece_count * piece_elements) / (piece_count + 1);
-  for (uint64_t piece = 0; piece < piece_count; ++piece) {
-    add_piece(sample, raw, shape, gap + piece * (piece_elements + gap), piece_elements);
-  }
-  return sample;
 }
 
 }  // namespace varve

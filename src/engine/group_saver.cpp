@@ -140,9 +140,6 @@ class KnownChunks {
   std::unique_ptr<ThreadPool> asker_;  ///< of one thread, which waits for answers
 };
 
-/// What a pack takes while it is encoded, in times its size.
-constexpr uint64_t kEncodingPackFactor = 3;
-
 uint64_t largest_pack_bytes(const SaveOptions& options, const GroupStreams& group) {
   uint64_t bytes = options.pack_bytes * (group.bundle_keys.empty() ? 1 : kBundlePackFactor);
   for (const Stream& stream : group.streams) bytes = std::max(bytes, stream.pack_bytes);
@@ -519,7 +516,7 @@ class TreeWriter {
 Result<GroupOutcome> save_group(const SaveContext& context, Source& source, uint32_t ordinal) {
   VARVE_ASSIGN(GroupStreams group, describe_streams(source, context.options, context.progress));
   VARVE_TRY(find_bundles(source, context.options, group));
-  VARVE_TRY(find_wide_packs(source, context.options, context.group_memory_bytes / 4 / kEncodingPackFactor, group));
+  VARVE_TRY(find_wide_packs(source, context.options, wide_pack_bytes_max(context.group_memory_bytes), group));
   SpreadWriter arenas(
       context.store, context.lease, ordinal,
       ArenaWriterOptions{.direct = context.options.direct_io, .buffer_bytes = 1_MiB, .buffer_count = 4});

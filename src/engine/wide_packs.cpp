@@ -112,7 +112,6 @@ class WidePackFinder {
 }  // namespace
 
 Status find_wide_packs(Source& source, const SaveOptions& options, uint64_t pack_bytes_max, GroupStreams& group) {
-  pack_bytes_max = std::min(pack_bytes_max, kWidePackBytesMax);
   if (!may_be_wide(options) || pack_bytes_max < 2 * options.pack_bytes) return {};
   WidePackFinder finder(source, options, pack_bytes_max, group);
   VARVE_TRY(finder.look_at_each());

@@ -1,17 +1,23 @@
 #pragma once
 
+#include <algorithm>
+
 #include "engine/group_streams.h"
 
 namespace varve {
 
-/// The largest packs that are made for what repeats from far away.
-inline constexpr uint64_t kWidePackBytesMax = 32_MiB;
+/// What a pack takes while it is encoded, in times its size; packs being encoded have a fourth of a group's memory.
+inline constexpr uint64_t kEncodingPackFactor = 3;
+/// The largest packs that are made for what repeats from far away by a group that has so much memory.
+constexpr uint64_t wide_pack_bytes_max(uint64_t group_memory_bytes) {
+  return std::min<uint64_t>(group_memory_bytes / 4 / kEncodingPackFactor, 32_MiB);
+}
 
 /// Finds the classes whose bytes come again so far away that no usual pack holds both, and not where chunks would be
 /// found again: their packs are larger (Stream::pack_bytes), so that a coder sees them. Classes of bytes without a type
 /// that have much in common are laid together (Stream::laid_with). Looks at the first 32 MiB of a class, and of all
-/// that is laid together. `pack_bytes_max`: no pack is made larger. Nothing is found where options rule it out: while a
-/// program waits for its checkpoint, and where codecs are to be fast.
+/// that is laid together. `pack_bytes_max`: no pack is made larger (wide_pack_bytes_max()). Nothing is found where
+/// options rule it out: while a program waits for its checkpoint, and where codecs are to be fast.
 Status find_wide_packs(Source& source, const SaveOptions& options, uint64_t pack_bytes_max, GroupStreams& group);
 
 }  // namespace varve

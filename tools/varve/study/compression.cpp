@@ -10,6 +10,7 @@
 #include "engine/bundle.h"
 #include "engine/group_streams.h"
 #include "engine/pack_builder.h"
+#include "engine/wide_packs.h"
 
 namespace varve {
 
@@ -37,6 +38,7 @@ class ByTypeEncoder final : public Encoder {
 Status lay_out_packs(Source& source, const SaveOptions& options, ProgressSink& progress, LaidOutGroup& laid_out) {
   VARVE_ASSIGN(GroupStreams group, describe_streams(source, options, progress));
   VARVE_TRY(find_bundles(source, options, group));
+  VARVE_TRY(find_wide_packs(source, options, wide_pack_bytes_max(options.memory_bytes), group));
   laid_out.raw_bytes = group.raw_bytes;
   VARVE_ASSIGN(const std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   // Holes are read, as a run of zeros is no different.

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "codec/codec.h"
+#include "codec/guess.h"
+
+// What a pack may be encoded by, and what is tried on a sample of it.
+
+namespace varve {
+
+/// How much time may be spent on finding a good codec chain.
+enum class Effort : uint8_t { fast, balanced, best };
+
+/// A way to encode a pack.
+struct Candidate {
+  CodecChain chain;
+  /// Bytes that are taken for these numbers.
+  std::optional<NumberGuess> as{};
+  /// Planes are predicted along straight lines across their rows.
+  bool straight = false;
+};
+Result<EncodedBytes> encode_candidate(const Candidate& candidate, ByteSpan raw, const PackShape& shape);
+
+/// Recipe and body.
+size_t size_of(const EncodedBytes& encoded);
+
+/// The candidates by the size that they gave a sample, smallest first.
+struct Trial {
+  struct Outcome {
+    Candidate candidate;
+    size_t bytes;
+  };
+  std::vector<Outcome> outcomes;
+  size_t default_index = 0;  ///< of the first candidate
+  size_t sample_bytes = 0;
+  size_t default_bytes() const { return outcomes[default_index].bytes; }
+};
+/// `guess`: what bytes of unknown meaning seem to be.
+Result<Trial> try_candidates(ByteSpan raw, const PackShape& shape, Effort effort,
+                             const std::optional<NumberGuess>& guess = {});
+
+/// The chains worth a trial on packs like this one, the default first. Never empty.
+std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, Effort effort);
+/// For packs with parts.
+std::vector<CodecChain> across_chains(const ElementType& type, Effort effort);
+const CodecChain& across_chain();
+/// For what repeats from far away: filters change the bytes, and may hide it.
+std::vector<CodecChain> far_chains(const ElementType& type);
+/// What a pack of this type gets without a trial.
+const CodecChain& default_chain(const ElementType& type);
+
+/// `chain` with its last stage replaced by zstd or lzma at a level.
+CodecChain with_coder(const CodecChain& chain, CodecNumber coder, int level);
+/// A codec at a level; without a codec if the build has none.
+CodecChain::Stage stage(CodecNumber number, int level = 0);
+
+/// The period of a stream of equal records ("structs"), a multiple of 4 up to 512, at which its bytes agree most often;
+/// 0 if none stands out.
+size_t find_record_bytes(ByteSpan raw);
+
+/// Some of a pack's bytes that stand for all of them, with their shape: whole runs or pieces of runs from several
+/// places.
+struct PackSample {
+  ByteVector bytes;
+  PackShape shape;
+};
+PackSample sample_of(ByteSpan raw, const PackShape& shape, size_t sample_bytes);
+
+}  // namespace varve
