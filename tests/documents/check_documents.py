@@ -14,7 +14,7 @@ INTERNALS = ROOT / "docs/INTERNALS.md"
 # What a newcomer reads in ten minutes.
 ARCHITECTURE_LINES_MAX = 249
 TOUCHED_FILES_MAX = 4
-QUESTIONS = ["a codec", "the disk format", "a kind of level", "a scheme", "a command", "a wire message", "the commit",
+QUESTIONS = ["a codec", "a format reader", "the disk format", "a kind of level", "a scheme", "a command", "a wire message", "the commit",
              "the cost model", "a backend"]
 SOURCE_FOLDERS = ("include", "src", "tools/varve", "testing", "bindings")
 
