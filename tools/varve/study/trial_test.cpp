@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "core/memory_file_system.h"
 #include "runtime/settings.h"
 #include "study/series_folder.h"
@@ -48,23 +46,12 @@ void expect_agreement(const std::string& path, const StudySeries& series, const 
   EXPECT_NEAR(foretold, stored, tolerance * stored);
 }
 
-/// Smooth, and of a wavelength of its own, so that nothing in it comes again in another.
-ByteVector field_of(size_t elements, uint64_t seed) {
-  ByteVector bytes(8 * elements);
-  const double step = 0.01 + 1e-5 * static_cast<double>(seed);
-  for (size_t i = 0; i < elements; ++i) {
-    const double x = step * static_cast<double>(i);
-    store_le<double>(bytes.data() + 8 * i, std::sin(x) + 1e-9 * std::cos(17.3 * x));
-  }
-  return bytes;
-}
-
 /// Fields of three ranks, of which a part stays as it is from set to set.
 void write_fields(const SeriesFolder& folder, size_t elements) {
   for (int set = 1; set <= 3; ++set) {
     for (int rank = 0; rank < 3; ++rank) {
-      const ByteVector still = field_of(elements, static_cast<uint64_t>(rank));
-      const ByteVector moving = field_of(elements, static_cast<uint64_t>(100 * set + rank));
+      const ByteVector still = smooth_field(elements, static_cast<uint64_t>(rank));
+      const ByteVector moving = smooth_field(elements, static_cast<uint64_t>(100 * set + rank));
       folder.write(set, rank, joined({still, moving}));
     }
   }
@@ -104,7 +91,11 @@ TEST(TrialSave, OfASampleIsNear) {
   const StudySeries series = folder.open("f64:600000");
   const SamplePlan plan = SamplePlan::of(series, series.bytes() / 4, 32);
   EXPECT_FALSE(plan.takes_all());
-  expect_agreement(folder.path(), series, series.options, plan, 0.1);
+  // These fields are the same but for where they begin. What comes again far away is nearer in a sample, and not what
+  // is looked at here.
+  SaveOptions options = series.options;
+  options.codec = CodecPolicy::parse("lorenzo+shuffle+zstd").value();
+  expect_agreement(folder.path(), series, options, plan, 0.1);
 }
 
 TEST(SamplePlan, TakesTheSamePiecesOfEverySetAndSomeOfEveryClass) {
