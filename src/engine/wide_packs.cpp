@@ -20,23 +20,6 @@ constexpr uint64_t kTogetherBytesMin = 64_KiB;
 /// The streams of a class, in the order in which they are laid down.
 using LaidStreams = std::vector<Stream*>;
 
-/// Has `repeats` look at streams.
-Status look_at(const LaidStreams& streams, StreamGatherer& reader, Repeats& repeats) {
-  ByteVector block(kLookedAtBlock);
-  uint64_t left = kLookedAtMax;
-  for (const Stream* stream : streams) {
-    for (uint64_t at = 0; at < stream->bytes && left > 0;) {
-      const MutableByteSpan part = MutableByteSpan(block).first(std::min({kLookedAtBlock, stream->bytes - at, left}));
-      VARVE_TRY(reader.read(*stream, at, part));
-      repeats.add(part);
-      at += part.size();
-      left -= part.size();
-    }
-    repeats.begin_chunks();
-  }
-  return {};
-}
-
 bool may_be_wide(const SaveOptions& options) {
   const CodecPolicy& codec = options.codec;
   return options.scheme == Scheme::aware && options.pace == nullptr && codec.kind == CodecPolicy::Kind::automatic &&
@@ -58,13 +41,9 @@ class WidePackFinder {
   Status look_at_each() {
     for (const LaidStreams& streams : classes_) {
       if (bytes_of(streams) < 2 * options_.pack_bytes || streams.front()->bundle.number > 0) continue;
-      Repeats repeats = repeats_of(*streams.front(), best() ? kShortWindowBytes : kLongWindowBytes, bytes_of(streams));
-      VARVE_TRY(look_at(streams, reader_, repeats));
-      set_pack_bytes(streams, repeats);
-      if (streams.front()->type == ElementType{}) {
-        bytes_of_none_ += bytes_of(streams);
-        share_of_none_ += static_cast<double>(bytes_of(streams)) * repeats.share();
-      }
+      const uint64_t window = options_.codec.effort == Effort::best ? kShortWindowBytes : kLongWindowBytes;
+      VARVE_ASSIGN(const Repeats repeats, look_at(streams, window));
+      set_pack_bytes(streams, repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_));
     }
     return {};
   }
@@ -72,17 +51,20 @@ class WidePackFinder {
   /// All classes of bytes without a type as one: a program may write the same in several files.
   Status look_at_bytes_together() {
     LaidStreams all;
+    double share_alone = 0;  // of all bytes
     for (const LaidStreams& streams : classes_) {
-      if (bytes_of(streams) >= kTogetherBytesMin && streams.front()->type == ElementType{})
-        all.insert(all.end(), streams.begin(), streams.end());
+      if (bytes_of(streams) < kTogetherBytesMin || streams.front()->type != ElementType{}) continue;
+      all.insert(all.end(), streams.begin(), streams.end());
+      VARVE_ASSIGN(const Repeats repeats, look_at(streams, kShortestWindowBytes));
+      share_alone += repeats.share() * static_cast<double>(bytes_of(streams));
     }
     if (all.empty() || all.front()->class_id == all.back()->class_id) return {};
-    Repeats repeats = repeats_of(*all.front(), best() ? kShortestWindowBytes : kLongWindowBytes, bytes_of(all));
-    VARVE_TRY(look_at(all, reader_, repeats));
-    const double alone = bytes_of_none_ == 0 ? 0 : share_of_none_ / static_cast<double>(bytes_of_none_);
-    if (repeats.share() < alone + kTogetherShareMin) return {};
+    VARVE_ASSIGN(const Repeats repeats, look_at(all, kShortestWindowBytes));
+    share_alone /= static_cast<double>(bytes_of(all));
+    const uint64_t wanted = repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_);
+    if (wanted == 0 || repeats.share() < share_alone + kTogetherShareMin) return {};
     for (Stream* stream : all) stream->laid_with = all.front()->class_id;
-    set_pack_bytes(all, repeats);
+    set_pack_bytes(all, wanted);
     return {};
   }
 
@@ -92,22 +74,31 @@ class WidePackFinder {
     for (const Stream* stream : streams) bytes += stream->bytes;
     return bytes;
   }
-  bool best() const { return options_.codec.effort == Effort::best; }
-  Repeats repeats_of(const Stream& stream, uint64_t window_bytes, uint64_t bytes) const {
-    return {stream.type.bytes, window_bytes, std::min(bytes, kLookedAtMax), options_.chunker.bytes_average};
+  static void set_pack_bytes(const LaidStreams& streams, uint64_t bytes) {
+    for (Stream* stream : streams) stream->pack_bytes = bytes;
   }
-  void set_pack_bytes(const LaidStreams& streams, const Repeats& repeats) const {
-    const uint64_t wanted = repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_);
-    for (Stream* stream : streams) stream->pack_bytes = wanted;
+  Result<Repeats> look_at(const LaidStreams& streams, uint64_t window_bytes) {
+    Repeats repeats(streams.front()->type.bytes, window_bytes, std::min(bytes_of(streams), kLookedAtMax),
+                    options_.chunker.bytes_average);
+    ByteVector block(kLookedAtBlock);
+    uint64_t left = kLookedAtMax;
+    for (const Stream* stream : streams) {
+      for (uint64_t at = 0; at < stream->bytes && left > 0;) {
+        const MutableByteSpan part = MutableByteSpan(block).first(std::min({kLookedAtBlock, stream->bytes - at, left}));
+        VARVE_TRY(reader_.read(*stream, at, part));
+        repeats.add(part);
+        at += part.size();
+        left -= part.size();
+      }
+      repeats.begin_chunks();
+    }
+    return repeats;
   }
 
   StreamGatherer reader_;
   const SaveOptions& options_;
   const uint64_t pack_bytes_max_;
   std::vector<LaidStreams> classes_;
-  /// Of what has no type: how much was looked at by itself, and the sum of the shares that come again, by bytes.
-  uint64_t bytes_of_none_ = 0;
-  double share_of_none_ = 0;
 };
 }  // namespace
 
@@ -115,7 +106,8 @@ Status find_wide_packs(Source& source, const SaveOptions& options, uint64_t pack
   if (!may_be_wide(options) || pack_bytes_max < 2 * options.pack_bytes) return {};
   WidePackFinder finder(source, options, pack_bytes_max, group);
   VARVE_TRY(finder.look_at_each());
-  return finder.look_at_bytes_together();
+  // Other coders do not find records as short as those that are looked for.
+  return options.codec.effort == Effort::best ? finder.look_at_bytes_together() : Status();
 }
 
 }  // namespace varve
