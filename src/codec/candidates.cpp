@@ -12,7 +12,7 @@ namespace {
 
 /// Planes are taken for straight across their rows where so little more is left of the numbers otherwise.
 constexpr double kStraighter = 0.98;
-/// The coder of zstd that looks for it.
+/// The level of zstd that looks far away (zstd_codec.cpp).
 constexpr int kFarZstdLevel = 3;
 
 CodecChain chain(std::vector<CodecChain::Stage> stages) {

@@ -21,11 +21,11 @@ constexpr unsigned kPacksPerTrial = 16;
 constexpr unsigned kPacksPerGuess = 2;
 /// The default chain is kept if it comes this close to the smallest: a sample is too small to tell them apart.
 constexpr double kDefaultSlack = 1.04;
+/// The same for bytes of unknown meaning, where the default knows nothing either.
+constexpr double kDefaultSlackBytes = 1.02;
 /// Of a class whose bytes are no numbers, ever more packs are taken as they are before one is looked at again: one less
 /// than 2 to the power of this.
 constexpr unsigned kFutileGuessesMax = 4;
-/// The same for bytes of unknown meaning, where the default knows nothing either.
-constexpr double kDefaultSlackBytes = 1.02;
 constexpr size_t kFastSampleBytes = 16_KiB;
 /// With effort fast, by how much a chain must make a sample smaller than bit planes do to be worth its coder: lz4,
 /// which takes twice as long, and zstd, which takes four times as long.

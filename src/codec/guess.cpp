@@ -8,6 +8,7 @@
 
 #include "codec/kernels.h"
 #include "codec/number_bits.h"
+#include "codec/numbers.h"
 #include "core/bytes.h"
 
 namespace varve {
@@ -155,13 +156,7 @@ std::vector<uint64_t> distances_of(const NumberGuess& guess) {
   return distances;
 }
 
-Numbers numbers_of(const NumberGuess& guess, ByteSpan raw) {
-  return {raw,
-          {.bytes = guess.type.bytes,
-           .big_endian = guess.type.order == ByteOrder::big,
-           .floating = guess.type.kind == ElementKind::floating},
-          guess.phase};
-}
+Numbers numbers_of(const NumberGuess& guess, ByteSpan raw) { return {raw, number_format(guess.type), guess.phase}; }
 
 /// The type, and how far before a number the one is that it is like.
 NumberGuess guess_type(ByteSpan raw) {

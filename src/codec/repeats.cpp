@@ -72,7 +72,7 @@ double Repeats::share_within(uint64_t pack_bytes) const {
   double found = 0;
   for (size_t bits = 1; bits < again_.size() && uint64_t{1} << (bits - 1) < pack_bytes; ++bits) {
     // Of two places, a pack holds both the more rarely, the farther they are apart: about in the middle of these.
-    const double distance = 0.75 * static_cast<double>(uint64_t{1} << (bits - 1)) * 2;
+    const double distance = 1.5 * static_cast<double>(uint64_t{1} << (bits - 1));
     found += static_cast<double>(again_[bits]) * std::max(0.0, 1 - distance / static_cast<double>(pack_bytes));
   }
   return anchor_count_ == 0 ? 0 : found / static_cast<double>(anchor_count_);

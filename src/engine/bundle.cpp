@@ -17,9 +17,6 @@ constexpr uint64_t kPieces = 2, kPieceNumbers = 2048;
 /// A trial is of each with each other.
 constexpr size_t kCandidatesMax = 64;
 
-/// The streams of one class, in the order in which they are laid down.
-using ClassStreams = std::vector<Stream*>;
-
 /// What classes have in common that may be a bundle: the group that their variables are in, their type, and of each
 /// variable its file, its length and the dimensions of its array.
 using Likeness = std::tuple<std::string, std::string, std::vector<uint64_t>>;
@@ -108,11 +105,10 @@ Status try_bundle(Source& source, const std::vector<ClassStreams>& streams, cons
 
 Status find_bundles(Source& source, const SaveOptions& options, GroupStreams& group) {
   if (!may_be_bundled(options)) return {};
-  std::vector<ClassStreams> streams(group.class_keys.size());
-  for (Stream& stream : group.streams) streams[stream.class_id].push_back(&stream);
+  const std::vector<ClassStreams> streams = streams_by_class(group);
   std::map<Likeness, std::vector<uint32_t>> alike;
   for (uint32_t id = 0; id < streams.size(); ++id) {
-    ClassStreams& all = streams[id];
+    const ClassStreams& all = streams[id];
     uint64_t bytes = 0;
     bool whole = !all.empty() && predicts_across(all.front()->type);
     for (const Stream* stream : all) {
@@ -120,7 +116,6 @@ Status find_bundles(Source& source, const SaveOptions& options, GroupStreams& gr
       whole = whole && stream->position > 0 && stream->type == all.front()->type;
     }
     if (!whole || bytes == 0) continue;
-    std::stable_sort(all.begin(), all.end(), [](const Stream* a, const Stream* b) { return a->rank < b->rank; });
     alike[likeness_of(group.class_keys[id], all)].push_back(id);
   }
   for (const auto& [likeness, classes] : alike) {

@@ -192,6 +192,15 @@ Result<GroupStreams> describe_streams(Source& source, const SaveOptions& options
   return Describer(source, options).run(progress);
 }
 
+std::vector<ClassStreams> streams_by_class(GroupStreams& group) {
+  std::vector<ClassStreams> classes(group.class_keys.size());
+  for (Stream& stream : group.streams) classes[stream.class_id].push_back(&stream);
+  for (ClassStreams& streams : classes)
+    std::stable_sort(streams.begin(), streams.end(),
+                     [](const Stream* a, const Stream* b) { return a->rank < b->rank; });
+  return classes;
+}
+
 bool is_opaque(const Layout& layout) {
   return layout.format == "raw" && layout.variables.size() == 1 && layout.variables[0].type == ElementType{};
 }

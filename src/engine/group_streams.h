@@ -27,6 +27,10 @@ struct GroupStreams {
 /// `progress`.
 Result<GroupStreams> describe_streams(Source& source, const SaveOptions& options, ProgressSink& progress);
 
+/// The streams of each class, by its id, in the order in which the scheme `aware` lays them down.
+using ClassStreams = std::vector<Stream*>;
+std::vector<ClassStreams> streams_by_class(GroupStreams& group);
+
 /// Whether nothing is known of the file but its bytes (opaque_layout).
 bool is_opaque(const Layout& layout);
 

@@ -1,7 +1,6 @@
 #include "engine/wide_packs.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "codec/repeats.h"
 #include "engine/pack_builder.h"
@@ -17,9 +16,6 @@ constexpr double kTogetherShareMin = 0.1;
 /// Smaller classes stay alone.
 constexpr uint64_t kTogetherBytesMin = 64_KiB;
 
-/// The streams of a class, in the order in which they are laid down.
-using LaidStreams = std::vector<Stream*>;
-
 bool may_be_wide(const SaveOptions& options) {
   const CodecPolicy& codec = options.codec;
   return options.scheme == Scheme::aware && options.pace == nullptr && codec.kind == CodecPolicy::Kind::automatic &&
@@ -29,17 +25,11 @@ bool may_be_wide(const SaveOptions& options) {
 class WidePackFinder {
  public:
   WidePackFinder(Source& source, const SaveOptions& options, uint64_t pack_bytes_max, GroupStreams& group)
-      : reader_(source), options_(options), pack_bytes_max_(pack_bytes_max), classes_(group.class_keys.size()) {
-    for (Stream& stream : group.streams) classes_[stream.class_id].push_back(&stream);
-    for (LaidStreams& streams : classes_) {
-      std::stable_sort(streams.begin(), streams.end(),
-                       [](const Stream* a, const Stream* b) { return a->rank < b->rank; });
-    }
-  }
+      : reader_(source), options_(options), pack_bytes_max_(pack_bytes_max), classes_(streams_by_class(group)) {}
 
   /// Each class by itself.
   Status look_at_each() {
-    for (const LaidStreams& streams : classes_) {
+    for (const ClassStreams& streams : classes_) {
       if (bytes_of(streams) < 2 * options_.pack_bytes || streams.front()->bundle.number > 0) continue;
       const uint64_t window = options_.codec.effort == Effort::best ? kShortWindowBytes : kLongWindowBytes;
       VARVE_ASSIGN(const Repeats repeats, look_at(streams, window));
@@ -50,9 +40,9 @@ class WidePackFinder {
 
   /// All classes of bytes without a type as one: a program may write the same in several files.
   Status look_at_bytes_together() {
-    LaidStreams all;
+    ClassStreams all;
     double share_alone = 0;  // of all bytes
-    for (const LaidStreams& streams : classes_) {
+    for (const ClassStreams& streams : classes_) {
       if (bytes_of(streams) < kTogetherBytesMin || streams.front()->type != ElementType{}) continue;
       all.insert(all.end(), streams.begin(), streams.end());
       VARVE_ASSIGN(const Repeats repeats, look_at(streams, kShortestWindowBytes));
@@ -69,15 +59,15 @@ class WidePackFinder {
   }
 
  private:
-  static uint64_t bytes_of(const LaidStreams& streams) {
+  static uint64_t bytes_of(const ClassStreams& streams) {
     uint64_t bytes = 0;
     for (const Stream* stream : streams) bytes += stream->bytes;
     return bytes;
   }
-  static void set_pack_bytes(const LaidStreams& streams, uint64_t bytes) {
+  static void set_pack_bytes(const ClassStreams& streams, uint64_t bytes) {
     for (Stream* stream : streams) stream->pack_bytes = bytes;
   }
-  Result<Repeats> look_at(const LaidStreams& streams, uint64_t window_bytes) {
+  Result<Repeats> look_at(const ClassStreams& streams, uint64_t window_bytes) {
     Repeats repeats(streams.front()->type.bytes, window_bytes, std::min(bytes_of(streams), kLookedAtMax),
                     options_.chunker.bytes_average);
     ByteVector block(kLookedAtBlock);
@@ -98,7 +88,7 @@ class WidePackFinder {
   StreamGatherer reader_;
   const SaveOptions& options_;
   const uint64_t pack_bytes_max_;
-  std::vector<LaidStreams> classes_;
+  const std::vector<ClassStreams> classes_;
 };
 }  // namespace
 
