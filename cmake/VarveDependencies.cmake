@@ -109,6 +109,9 @@ endif()
 if(VARVE_WITH_FUSE)
   pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)              # varve mount
 endif()
+if(VARVE_WITH_METRICS)
+  pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd) # who asks for metrics over HTTP gets them
+endif()
 if(VARVE_WITH_TOML)
   find_package(tomlplusplus REQUIRED)                                 # options files; headers only, so that users need none
 endif()

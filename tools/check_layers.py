@@ -30,7 +30,7 @@ RANKS = {
     "service": 6,
     "level": 7,
     "reader": 8, "runtime": 8,
-    "serve": 9, "mount": 9, "watch": 9, "study": 9,
+    "monitor": 9, "serve": 9, "mount": 9, "watch": 9, "study": 9,
     "report": 10,
     "cli": 11,
 }
@@ -40,6 +40,7 @@ CONFINED = {
     "mpi.h": ["src/comm/mpi_*.cpp", "include/varve/mpi.h", "include/varve/varve_mpi.h", "bindings/peers/*", "examples/*"],
     "hdf5.h": ["src/layout/hdf5_*.cpp", "tools/varve/cli/hdf5_file.cpp"],
     "fuse*.h": ["tools/varve/mount/fuse_*.cpp"],
+    "microhttpd.h": ["tools/varve/monitor/metrics_server.cpp"],
     "zstd*.h": ["src/codec/zstd_*.cpp"],
     "lz4*.h": ["src/codec/lz4_*.cpp"],
     "lzma.h": ["src/codec/lzma_*.cpp"],

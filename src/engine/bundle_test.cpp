@@ -140,7 +140,7 @@ TEST_F(Bundles, ComeBackWhereOnlySomeChunksOfSomeVariablesWereNew) {
   }
   // What is left of packs of which the newest set needs little is encoded anew.
   PruneOptions options;
-  options.keep_last = 1;
+  options.keep.last = 1;
   options.live_share_min = 1;
   options.wait_seconds = 0;
   ASSERT_TRUE(prune_store(*store, options).ok());

@@ -182,6 +182,7 @@ FileDetails describe(const Leaf& leaf, const TreeFile& file) {
   described.type = file.type;
   described.rank = file.rank;
   described.bytes = file.bytes;
+  described.modified_s = file.modified_s;
   described.format = file.layout.format;
   described.skeleton_bytes = file.bytes;
   described.unnamed_variable_count = file.unnamed_variable_count;

@@ -72,6 +72,7 @@ struct FileDetails {
   FileType type = FileType::regular;
   int64_t rank = -1;
   uint64_t bytes = 0;
+  int64_t modified_s = 0;
   std::string format;
   uint64_t skeleton_bytes = 0;             ///< of no variable that has a name here
   uint64_t unnamed_variable_count = 0;     ///< small ones that are only counted

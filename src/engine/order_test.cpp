@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "engine/save.h"
 #include "engine/scheme.h"
 #include "engine/similarity.h"
 
@@ -59,6 +60,39 @@ TEST(RankOfAFile, AloneInItsFamilyNeedsAWordThatSaysSo) {
 TEST(RankOfAFile, IsOfNoUseIfItHasTooManyDigits) {
   EXPECT_EQ(ranks_of({"rank99999999999999999999"}), (Ranks{-1}));
   EXPECT_EQ(ranks_of({"x20240607120000000", "x20240607120000001"}), (Ranks{-1, -1}));
+}
+
+TEST(RankOfAFile, IsNoNumberThatMakesNoSenseAsOne) {
+  EXPECT_EQ(ranks_of({"particles_4711.dat", "particles_4712.dat"}), (Ranks{-1, -1}));
+  EXPECT_EQ(ranks_of({"frame0.png", "frame5000.png"}), (Ranks{-1, -1}));
+  EXPECT_EQ(ranks_of({"#confout.gro.1#", "#confout.gro.2#", "notes.~1~", "notes.~2~"}), (Ranks{-1, -1, -1, -1}));
+}
+
+TEST(RankOfAFile, IsNoPlaceInAnArray) {
+  EXPECT_EQ(ranks_of({"h/.zarray", "h/0.0", "h/0.1", "h/1.0"}), (Ranks{-1, -1, -1, -1}));
+  EXPECT_EQ(ranks_of({"h/zarr.json", "h/c/0/0", "h/c/0/1", "u.0", "u.1"}), (Ranks{-1, -1, -1, 0, 1}));
+  EXPECT_EQ(ranks_of({"rank0/h/.zarray", "rank0/h/0.0", "rank0/h/0.1"}), (Ranks{0, 0, 0}));
+}
+
+TEST(GroupsOfFiles, AreFewerWhereFilesAreSmall) {
+  std::vector<SourceFile> files(1000);
+  for (size_t i = 0; i < files.size(); ++i) {
+    files[i].path = "out." + std::to_string(i);
+    files[i].rank = static_cast<int64_t>(i);
+    files[i].bytes = 1000;
+  }
+  SaveOptions options;
+  EXPECT_EQ(split_into_groups(files, options).size(), 32u);
+  options.ranks.group_bytes_min = 100'000;
+  const auto groups = split_into_groups(files, options);
+  ASSERT_EQ(groups.size(), 10u);
+  EXPECT_EQ(groups[0].size(), 100u);
+  EXPECT_EQ(groups[9].front().rank, 900);
+  options.ranks.group_bytes_min = 16_MiB;
+  EXPECT_EQ(split_into_groups(files, options).size(), 1u);
+  // As many processes as save together have some.
+  options.ranks.smaller_groups = true;
+  EXPECT_GE(split_into_groups(files, options, 4).size(), 4u);
 }
 
 TEST(RankOfAFile, IsWhatTheExpressionSays) {

@@ -1,16 +1,20 @@
 #include "engine/save.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "comm/agreement.h"
 #include "comm/process_share.h"
 #include "core/bytes.h"
+#include "core/step_text.h"
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "core/work_meter.h"
@@ -21,32 +25,42 @@
 
 namespace varve {
 
-std::optional<uint64_t> last_number(std::string_view name) {
-  size_t end = name.size();
-  while (end > 0 && (name[end - 1] < '0' || name[end - 1] > '9')) --end;
-  size_t begin = end;
-  while (begin > 0 && name[begin - 1] >= '0' && name[begin - 1] <= '9') --begin;
-  uint64_t value = 0;
-  auto [parsed, error] = std::from_chars(name.data() + begin, name.data() + end, value);
-  return begin < end && error == std::errc() && parsed == name.data() + end ? std::optional(value) : std::nullopt;
+namespace {
+bool is_beside_times(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder.parent_path(), error), end; !error && it != end;
+       it.increment(error)) {
+    if (is_name_of_time(it->path().filename().string())) return true;
+  }
+  return false;
 }
+}  // namespace
 
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options) {
   std::error_code error;
   const std::filesystem::path full = std::filesystem::weakly_canonical(folder, error);
   if (error) return Status::from_errno(error.value(), "find folder", folder);
   SetName name{options.job, options.step.value_or(0)};
-  const std::optional<uint64_t> number = last_number(full.filename().string());
+  const std::string own_name = full.filename().string();
   // `run/dump0007` is step 7 of the job `run`; `run` alone is the next step of the job `run`.
-  if (name.job.empty()) name.job = number ? full.parent_path().filename().string() : full.filename().string();
+  const bool tells_step = step_of_name(own_name).has_value();
+  if (name.job.empty()) name.job = tells_step ? full.parent_path().filename().string() : own_name;
   if (name.job.empty()) name.job = "job";
   VARVE_TRY(check_job_name(name.job).with_hint(Remedy::name_the_job));
-  if (options.step) return name;
-  VARVE_ASSIGN(std::vector<uint64_t> steps, Catalog(store).steps(name.job));
-  if (!number && !steps.empty() && steps.back() == UINT64_MAX)
-    return Status::invalid_argument("the newest step is the largest there is", name.job, Remedy::name_the_step);
-  name.step = number ? *number : steps.empty() ? 0 : steps.back() + 1;
-  return name;
+  const Catalog catalog(store);
+  if (!options.step) {
+    VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(name.job));
+    const bool times = !steps.empty() && time_of_step(steps.back());
+    if (tells_step) {
+      name.step = *step_of_name(own_name, times || is_beside_times(full));
+    } else if (!steps.empty()) {
+      name.step = steps.back() + 1;
+      if (times || steps.back() == UINT64_MAX || time_of_step(name.step))
+        return Status::invalid_argument("no step comes next after the newest",
+                                        SetName{name.job, steps.back()}.to_string(), Remedy::name_the_step);
+    }
+  }
+  return catalog.find(name).value_or(name);
 }
 
 namespace {
@@ -70,11 +84,11 @@ Result<SaveReport> save_folder(const Store& store, const std::string& folder, co
   VARVE_ASSIGN(const SetName name, choose_set_name(store, folder, options));
   // Before the folder is gone through.
   VARVE_TRY(Catalog(store).check_is_new(name, {Remedy::choose_another_step, name.to_string()}));
-  VARVE_ASSIGN(const SourceFile self, look_at_folder(folder));
-  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder, options.ranks.rank_regex, progress));
-  return save_new(store, folder, std::move(files), name, options, layouts, progress,
+  VARVE_ASSIGN(const NamedSource source, look_at_source(folder));
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source, options, progress));
+  return save_new(store, source.folder, std::move(files), name, options, layouts, progress,
                   [&](WriterLease& lease, const SetRecord& record) -> Status {
-                    VARVE_TRY(check_unchanged(folder, self));
+                    VARVE_TRY(check_unchanged(source.folder, source.self));
                     return lease.commit(record);
                   });
 }
@@ -218,31 +232,89 @@ Status check_save_options(const SaveOptions& options) {
   return {};
 }
 
-Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+namespace {
+/// Whether a path, or one above it, matches any of the patterns.
+bool is_meant(const std::string& path, const std::vector<std::string>& globs) {
+  for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
+    const std::string whole = path.substr(0, end);
+    for (const std::string& glob : globs) {
+      const std::string subject = glob.find('/') == std::string::npos ? base_name(whole) : whole;
+      if (::fnmatch(glob.c_str(), subject.c_str(), FNM_PATHNAME) == 0) return true;
+    }
+    if (end == std::string::npos) return false;
+  }
+}
+
+/// Folders stay if something that is in them does.
+void choose(std::vector<SourceFile>& files, const FileChoice& choice) {
+  if (choice.all()) return;
+  std::erase_if(files, [&](const SourceFile& file) { return is_meant(file.path, choice.exclude); });
+  if (choice.include.empty()) return;
+  std::set<std::string> needed;
+  for (const SourceFile& file : files) {
+    if (!is_meant(file.path, choice.include)) continue;
+    needed.insert(file.path);
+    for (size_t slash = file.path.find('/'); slash != std::string::npos; slash = file.path.find('/', slash + 1))
+      needed.insert(file.path.substr(0, slash));
+  }
+  std::erase_if(files, [&](const SourceFile& file) { return !needed.contains(file.path); });
+}
+}  // namespace
+
+Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
                                            ProgressSink& progress) {
-  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
-  VARVE_TRY(assign_ranks(files, rank_regex));
+  std::vector<SourceFile> files;
+  if (source.is_file()) {
+    files.push_back(source.self);
+  } else {
+    VARVE_ASSIGN(files, scan_source_tree(source.folder, progress));
+    const bool was_empty = files.empty();
+    choose(files, options.choice);
+    if (files.empty()) {
+      progress.warning(Status::not_found(
+          was_empty ? "the folder is empty" : "the folder has nothing that is to be saved", source.folder));
+    }
+  }
+  VARVE_TRY(assign_ranks(files, options.ranks.rank_regex));
   return files;
 }
 
+namespace {
+uint64_t total_bytes(const std::vector<SourceFile>& files) {
+  uint64_t bytes = 0;
+  for (const SourceFile& file : files) bytes += file.bytes;
+  return bytes;
+}
+}  // namespace
+
 std::vector<std::vector<SourceFile>> split_into_groups(std::vector<SourceFile> files, const SaveOptions& options,
                                                        uint32_t group_count_wanted) {
-  std::set<int64_t> ranks;
+  std::map<int64_t, uint64_t> rank_bytes;
   for (const SourceFile& file : files) {
-    if (file.rank >= 0) ranks.insert(file.rank);
+    if (file.rank >= 0) rank_bytes[file.rank] += file.bytes;
   }
-  const std::vector<int64_t> ordered(ranks.begin(), ranks.end());
-  size_t group_size = options.ranks.group_size;
-  if (options.ranks.smaller_groups)
-    group_size = std::min(group_size, std::max<size_t>(ordered.size() / group_count_wanted, 1));
-  std::vector<std::vector<SourceFile>> groups(std::max<size_t>((ordered.size() + group_size - 1) / group_size, 1));
-  for (SourceFile& file : files) {
-    const size_t position =
-        file.rank < 0
-            ? 0
-            : static_cast<size_t>(std::lower_bound(ordered.begin(), ordered.end(), file.rank) - ordered.begin());
-    groups[position / group_size].push_back(std::move(file));
+  const RankGrouping& grouping = options.ranks;
+  size_t ranks_max = grouping.group_size;
+  uint64_t bytes_min = grouping.group_bytes_min;
+  if (grouping.smaller_groups) {
+    ranks_max = std::min(ranks_max, std::max<size_t>(rank_bytes.size() / group_count_wanted, 1));
+    bytes_min = std::min(bytes_min, total_bytes(files) / group_count_wanted);
   }
+  std::map<int64_t, size_t> group_of;
+  size_t group = 0, ranks_in_group = 0;
+  uint64_t bytes_in_group = 0;
+  for (const auto& [rank, bytes] : rank_bytes) {
+    if (ranks_in_group >= ranks_max && bytes_in_group >= bytes_min) {
+      ++group;
+      ranks_in_group = 0;
+      bytes_in_group = 0;
+    }
+    group_of[rank] = group;
+    ++ranks_in_group;
+    bytes_in_group += bytes;
+  }
+  std::vector<std::vector<SourceFile>> groups(group + 1);
+  for (SourceFile& file : files) groups[file.rank < 0 ? 0 : group_of.at(file.rank)].push_back(std::move(file));
   return groups;
 }
 
@@ -307,6 +379,7 @@ ByteVector encode_save_plan(const SavePlan& plan) {
   ByteWriter w(raw);
   w.text(plan.name.job);
   w.varint(plan.name.step);
+  w.text(plan.folder);
   w.bytes(plan.run.bytes);
   w.varint(plan.groups.size());
   for (const std::vector<SourceFile>& files : plan.groups) {
@@ -321,6 +394,7 @@ Result<SavePlan> decode_save_plan(ByteSpan raw) {
   SavePlan plan;
   VARVE_ASSIGN(plan.name.job, reader.text());
   VARVE_ASSIGN(plan.name.step, reader.varint());
+  VARVE_ASSIGN(plan.folder, reader.text());
   VARVE_ASSIGN(const ByteSpan run, reader.bytes(16));
   std::copy(run.begin(), run.end(), plan.run.bytes.begin());
   VARVE_ASSIGN(const uint64_t group_count, reader.count(1));
@@ -343,7 +417,7 @@ class TogetherSaver {
   TogetherSaver(const Store& store, const std::string& folder, SaveOptions options, LayoutService& layouts,
                 Communicator& ranks, SharedProgress& progress)
       : store_(store),
-        folder_(folder),
+        named_(folder),
         options_(std::move(options)),
         layouts_(layouts),
         ranks_(ranks),
@@ -381,11 +455,12 @@ class TogetherSaver {
 
   Status make_plan() {
     VARVE_TRY(check_save_options(options_));
-    VARVE_ASSIGN(plan_.name, choose_set_name(store_, folder_, options_));
+    VARVE_ASSIGN(plan_.name, choose_set_name(store_, named_, options_));
     VARVE_TRY(Catalog(store_).check_is_new(plan_.name, {Remedy::choose_another_step, plan_.name.to_string()}));
     VARVE_ASSIGN(plan_.run, UniqueId::random());
-    VARVE_ASSIGN(folder_itself_, look_at_folder(folder_));
-    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(folder_, options_.ranks.rank_regex, progress_));
+    VARVE_ASSIGN(source_, look_at_source(named_));
+    plan_.folder = source_.folder;
+    VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source_, options_, progress_));
     plan_.groups = split_into_groups(std::move(files), options_, ranks_.rank_count());
     return {};
   }
@@ -395,20 +470,15 @@ class TogetherSaver {
     if (options_.thread_count == 0) {
       VARVE_ASSIGN(options_.thread_count, threads_of_process(ranks_));
     }
-    auto bytes_of = [](const std::vector<SourceFile>& files) {
-      uint64_t bytes = 0;
-      for (const SourceFile& file : files) bytes += file.bytes;
-      return bytes;
-    };
-    uint64_t total_bytes = 0;
-    for (const std::vector<SourceFile>& files : plan_.groups) total_bytes += bytes_of(files);
-    ProcessShares shares(total_bytes, ranks_.rank_count());
+    uint64_t all_bytes = 0;
+    for (const std::vector<SourceFile>& files : plan_.groups) all_bytes += total_bytes(files);
+    ProcessShares shares(all_bytes, ranks_.rank_count());
     std::vector<bool> has_part(ranks_.rank_count(), false);
     for (std::vector<SourceFile>& files : plan_.groups) {
-      const uint32_t process = shares.take(bytes_of(files));
+      const uint32_t process = shares.take(total_bytes(files));
       has_part[process] = true;
       if (process != ranks_.rank()) continue;
-      sources_.push_back(&folders_.emplace_back(folder_, std::move(files), layouts_, options_.variables.layouts));
+      sources_.push_back(&folders_.emplace_back(plan_.folder, std::move(files), layouts_, options_.variables.layouts));
     }
     const auto own = has_part.begin() + static_cast<ptrdiff_t>(ranks_.rank());
     part_ = {plan_.name, plan_.run, static_cast<uint32_t>(std::count(has_part.begin(), own, true)),
@@ -428,7 +498,7 @@ class TogetherSaver {
   /// All parts are there: the first process makes the set of them.
   Status complete() {
     Result<SetRecord> set = Status::internal("no attempt was made");
-    const Status unchanged = ranks_.rank() == 0 ? check_unchanged(folder_, folder_itself_) : Status();
+    const Status unchanged = ranks_.rank() == 0 ? check_unchanged(source_.folder, source_.self) : Status();
     VARVE_TRY(follow_first(ranks_, unchanged));
     if (ranks_.rank() == 0) {
       for (int attempt = 0; attempt < kTriesMax; ++attempt) {
@@ -468,12 +538,12 @@ class TogetherSaver {
   }
 
   const Store& store_;
-  const std::string& folder_;
+  const std::string& named_;  ///< what is to be saved
   SaveOptions options_;
   LayoutService& layouts_;
   Communicator& ranks_;
   SharedProgress& progress_;
-  SourceFile folder_itself_;  ///< of the first process
+  NamedSource source_;  ///< of the first process
   SavePlan plan_;
   std::deque<FolderSource> folders_;
   std::vector<Source*> sources_;

@@ -26,9 +26,18 @@ namespace varve {
 
 /// Which ranks are laid together.
 struct RankGrouping {
-  std::string rank_regex;       ///< empty: find ranks by the numbers in the names
-  uint32_t group_size = 32;     ///< ranks whose data are laid together in one arena
-  bool smaller_groups = false;  ///< rather than leave one of several processes without a group
+  std::string rank_regex;        ///< empty: find ranks by the numbers in the names
+  uint32_t group_size = 32;      ///< ranks whose data are laid together in one arena
+  uint64_t group_bytes_min = 0;  ///< more ranks than that, until their files have so many bytes
+  bool smaller_groups = false;   ///< rather than leave one of several processes without a group
+};
+
+/// What of a folder is saved: shell patterns. One without '/' matches a component of a path, so that a folder of that
+/// name is meant with all that is below it; one with '/' matches a path from the saved folder on, or one above.
+struct FileChoice {
+  std::vector<std::string> include;  ///< nothing else; empty: all
+  std::vector<std::string> exclude;
+  bool all() const { return include.empty() && exclude.empty(); }
 };
 
 /// How variables are found, and which of them are alike.
@@ -57,7 +66,8 @@ class EffortPace;
 
 struct SaveOptions {
   std::string job;               ///< empty: the name of the folder that holds the saved one
-  std::optional<uint64_t> step;  ///< none: the last number in the folder's name, else one more than the job's newest
+  std::optional<uint64_t> step;  ///< none: what the folder's name tells, else one more than the job's newest
+  FileChoice choice;
   RankGrouping ranks;
   VariableRules variables;
   Scheme scheme = Scheme::aware;
@@ -81,15 +91,13 @@ struct SaveReport {
   uint64_t known_bytes = 0;    ///< found in the store, or earlier in the set
 };
 
-/// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. Looks at
-/// the store's newest step if need be.
+/// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. A folder
+/// that is called as a number is a time (core/step_text.h) where the job has times, or a folder beside it is called so.
+/// A set of the store that people call the same gives its name. Looks at the store, and at the names beside the folder.
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
 
-/// The last number in a folder's name, by which it tells its step; none if it has none that fits.
-std::optional<uint64_t> last_number(std::string_view name);
-
-/// Saves a folder as one set: everything or nothing. The folder must not change meanwhile (busy if it does). Progress
-/// is in raw bytes.
+/// Saves a folder, or one file, as a set: everything or nothing. It must not change meanwhile (busy if it does).
+/// Progress is in raw bytes.
 Result<SaveReport> save_folder(const Store& store, const std::string& folder, const SaveOptions& options,
                                LayoutService& layouts, ProgressSink& progress = null_progress());
 
@@ -104,8 +112,8 @@ using PublishRecord = std::function<Status(WriterLease& lease, const SetRecord& 
 /// What the options of every save must be.
 Status check_save_options(const SaveOptions& options);
 
-/// All that is in a folder, with ranks (scheme.h).
-Result<std::vector<SourceFile>> find_files(const std::string& folder, const std::string& rank_regex,
+/// The file, or what is in the folder as far as `options` choose it, with ranks (scheme.h). Warns if that is nothing.
+Result<std::vector<SourceFile>> find_files(const NamedSource& source, const SaveOptions& options,
                                            ProgressSink& progress);
 /// Files, as groups: the ranks in order, so many in each as `options` say. What belongs to no rank goes with the first.
 /// With `smaller_groups`, there are `group_count_wanted` at least, if there are so many ranks.
@@ -137,7 +145,8 @@ Result<SetRecord> save_part(const Store& store, Source& source, const PartName& 
 /// What several processes save together: the first looks, and tells the others.
 struct SavePlan {
   SetName name;
-  UniqueId run;  ///< of this save: its parts belong together
+  std::string folder;  ///< that the files lie in
+  UniqueId run;        ///< of this save: its parts belong together
   std::vector<std::vector<SourceFile>> groups;
 };
 

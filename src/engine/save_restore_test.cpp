@@ -81,6 +81,57 @@ TEST_F(SaveRestore, NumbersASetAfterTheNewestIfTheFolderDoesNot) {
   EXPECT_EQ(name_for("results").value(), (SetName{"results", 42}));
 }
 
+TEST_F(SaveRestore, NamesASetAfterATime) {
+  EXPECT_EQ(name_for("case/0.02").value().to_string(), "case@0.02");
+  EXPECT_EQ(name_for("case/1e-05").value().to_string(), "case@1e-05");
+  // Beside times, a number is one; so it comes after those that are smaller.
+  EXPECT_LT(name_for("case/0.2").value(), name_for("case/1").value());
+  EXPECT_EQ(name_for("case/1").value().to_string(), "case@1");
+  EXPECT_EQ(name_for("counts/1").value(), (SetName{"counts", 1}));
+  // So it is in a job that has times, whatever is beside the folder.
+  save_sample({"other", *step_of_time(0.5)});
+  EXPECT_EQ(name_for("other/1").value().step, *step_of_time(1));
+  SaveOptions options;
+  options.job = "other";
+  EXPECT_EQ(name_for("results", options).status().remedy(), Remedy::name_the_step);
+}
+
+TEST_F(SaveRestore, TakesACountForTheTimeOfTheSameText) {
+  save_sample({"run", 1});
+  save_sample({"run", *step_of_time(2)});
+  const Catalog catalog(*store);
+  EXPECT_EQ(catalog.resolve("run@1").value().step, 1u);
+  EXPECT_EQ(catalog.resolve("run@2").value().step, *step_of_time(2));
+  EXPECT_EQ(catalog.resolve("run@2.0").value().step, *step_of_time(2));
+  EXPECT_EQ(catalog.resolve("run").value().to_string(), "run@2");
+  EXPECT_EQ(catalog.resolve("run@0.5").status().code(), StatusCode::not_found);
+  EXPECT_EQ(catalog.resolve("run@x").status().code(), StatusCode::invalid_argument);
+  SaveOptions options = test::save_options("run", 2);
+  EXPECT_EQ(save_folder(*store, source, options, test::layout_service()).status().code(), StatusCode::already_exists);
+}
+
+TEST_F(SaveRestore, SavesOneFile) {
+  test::write_file(place / "md/state.cpt", "state");
+  test::write_file(place / "md/md.log", "log");
+  SaveOptions options = test::save_options("md", 1);
+  ASSERT_TRUE(save_folder(*store, place / "md/state.cpt", options, test::layout_service()).ok());
+  std::filesystem::create_symlink(place / "md/state.cpt", place / "link");
+  options.step = 2;
+  const Result<SaveReport> through_link = save_folder(*store, place / "link", options, test::layout_service());
+  ASSERT_TRUE(through_link.ok()) << through_link.status().to_string();
+  EXPECT_EQ(through_link->record.file_count, 1u);
+  for (const uint64_t step : {1, 2}) {
+    const std::string restored = place / ("restored" + std::to_string(step));
+    RestoreOptions restoring;
+    restoring.sync = false;
+    ASSERT_TRUE(restore_set(*store, {"md", step}, restored, restoring).ok());
+    EXPECT_EQ(std::filesystem::file_size(restored + "/state.cpt"), 5u);
+    EXPECT_FALSE(std::filesystem::exists(restored + "/md.log"));
+  }
+  EXPECT_EQ(save_folder(*store, "/dev/null", test::save_options("md", 3), test::layout_service()).status().code(),
+            StatusCode::invalid_argument);
+}
+
 TEST_F(SaveRestore, NamesASetAsItIsTold) {
   SaveOptions options;
   options.job = "mine";

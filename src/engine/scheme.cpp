@@ -8,7 +8,10 @@
 #include <numeric>
 #include <optional>
 #include <regex>
+#include <set>
 #include <tuple>
+
+#include "core/file_system.h"
 
 namespace varve {
 
@@ -181,9 +184,19 @@ size_t rank_word_before(std::string_view path, const Number& number) {
   return static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
+/// Whether numbers may be those of ranks where no word says so: they begin at 0 or 1, and not too many are left out.
+bool look_like_ranks(const std::vector<std::vector<Number>>& numbers, size_t field) {
+  constexpr int64_t left_out_of_each = 16;
+  std::set<int64_t> values;
+  for (const std::vector<Number>& of_file : numbers) values.insert(of_file[field].value);
+  return (*values.begin() == 0 || *values.begin() == 1) &&
+         *values.rbegin() < left_out_of_each * static_cast<int64_t>(values.size());
+}
+
 /// Of the numbers that differ between files whose paths are alike but for them: the one after the clearest word for a
-/// rank, or the last one. A file that stands alone has a rank only with such a word.
-void assign_family(const std::vector<SourceFile*>& family) {
+/// rank, or, if they look like ranks, the last one. A file that stands alone has a rank only with such a word, and so
+/// has a chunk of an array, whose numbers are places in that.
+void assign_family(const std::vector<SourceFile*>& family, bool chunks) {
   std::vector<std::vector<Number>> numbers;
   numbers.reserve(family.size());
   for (const SourceFile* file : family) numbers.push_back(numbers_in(file->path));
@@ -198,6 +211,7 @@ void assign_family(const std::vector<SourceFile*>& family) {
     if (word < clearest || (clearest == kNoWord && family.size() > 1)) chosen = field;
     clearest = std::min(clearest, word);
   }
+  if (clearest == kNoWord && chosen && (chunks || !look_like_ranks(numbers, *chosen))) return;
   if (!chosen) return;
   for (size_t i = 0; i < family.size(); ++i) family[i]->rank = numbers[i][*chosen].value;
 }
@@ -232,6 +246,40 @@ Status assign_by_regex(std::vector<SourceFile>& files, const std::string& patter
 
 Status check_rank_regex(const std::string& regex) { return parse_regex(regex).status(); }
 
+namespace {
+/// "#confout.gro.1#", "notes.~2~": what a program has put aside under numbers of its own.
+bool is_backup(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name.ends_with('~') || (name.size() > 1 && name.front() == '#' && name.back() == '#');
+}
+
+/// The folders of Zarr's arrays, whose files are called by their places in the array.
+class ArrayFolders {
+ public:
+  explicit ArrayFolders(const std::vector<SourceFile>& files) {
+    for (const SourceFile& file : files) {
+      const std::string name = base_name(file.path);
+      if (name == ".zarray" || name == "zarr.json") folders_.insert(above(file.path));
+    }
+  }
+  bool have(std::string path) const {
+    while (!folders_.empty() && !path.empty()) {
+      path = above(path);
+      if (folders_.contains(path)) return true;
+    }
+    return false;
+  }
+
+ private:
+  static std::string above(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? std::string() : path.substr(0, slash);
+  }
+
+  std::set<std::string> folders_;
+};
+}  // namespace
+
 std::string path_family(std::string_view path) {
   std::string family;
   for (size_t i = 0; i < path.size(); ++i) {
@@ -248,9 +296,10 @@ Status assign_ranks(std::vector<SourceFile>& files, const std::string& regex) {
   if (!regex.empty()) return assign_by_regex(files, regex);
   std::map<std::string, std::vector<SourceFile*>> families;
   for (SourceFile& file : files) {
-    if (file.type == FileType::regular) families[path_family(file.path)].push_back(&file);
+    if (file.type == FileType::regular && !is_backup(file.path)) families[path_family(file.path)].push_back(&file);
   }
-  for (auto& [family, members] : families) assign_family(members);
+  const ArrayFolders arrays(files);
+  for (auto& [family, members] : families) assign_family(members, arrays.have(members.front()->path));
   return {};
 }
 

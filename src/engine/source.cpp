@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "core/file_system.h"
 #include "core/open_writers.h"
@@ -31,11 +32,30 @@ Result<std::string> read_link(int directory, const char* name, const std::string
   return std::string(target, static_cast<size_t>(length));
 }
 
+SourceFile describe(const struct stat& status, std::string path) {
+  SourceFile file;
+  file.path = std::move(path);
+  file.mode = status.st_mode & 07777;
+  file.modified_s = status.st_mtim.tv_sec;
+  file.modified_ns = static_cast<uint32_t>(status.st_mtim.tv_nsec);
+  file.changed_s = status.st_ctim.tv_sec;
+  file.changed_ns = static_cast<uint32_t>(status.st_ctim.tv_nsec);
+  if (S_ISDIR(status.st_mode)) {
+    file.type = FileType::directory;
+  } else if (S_ISLNK(status.st_mode)) {
+    file.type = FileType::symlink;
+  } else {
+    file.bytes = static_cast<uint64_t>(status.st_size);
+    file.sparse = static_cast<uint64_t>(status.st_blocks) * 512 < file.bytes;
+  }
+  return file;
+}
+
 class Scanner {
  public:
   Scanner(std::string folder, ProgressSink& progress) : folder_(std::move(folder)), progress_(progress) {}
 
-  Status scan(const std::string& relative) {
+  Status scan(const std::string& relative, size_t depth_max) {
     const std::string path = relative.empty() ? folder_ : join_path(folder_, relative);
     int raw_fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (relative.empty() ? 0 : O_NOFOLLOW));
     if (raw_fd < 0 && relative.empty()) return Status::from_errno(errno, "open folder", path);
@@ -57,7 +77,8 @@ class Scanner {
     }
     if (errno != 0) return Status::from_errno(errno, "list folder", path);
     directory.reset();
-    for (const std::string& next : below) VARVE_TRY(scan(next));
+    if (depth_max == 1) return {};
+    for (const std::string& next : below) VARVE_TRY(scan(next, depth_max - 1));
     return {};
   }
 
@@ -72,22 +93,10 @@ class Scanner {
     if (::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
       return failed_while_saved(errno, "look at", join_path(folder_, entry_path));
     if (!path_is_safe(entry_path)) return Status::resource_limit("a path is too long", join_path(folder_, entry_path));
-    SourceFile file;
-    file.path = entry_path;
-    file.mode = status.st_mode & 07777;
-    file.modified_s = status.st_mtim.tv_sec;
-    file.modified_ns = static_cast<uint32_t>(status.st_mtim.tv_nsec);
-    file.changed_s = status.st_ctim.tv_sec;
-    file.changed_ns = static_cast<uint32_t>(status.st_ctim.tv_nsec);
-    if (S_ISDIR(status.st_mode)) {
-      file.type = FileType::directory;
-    } else if (S_ISLNK(status.st_mode)) {
-      file.type = FileType::symlink;
+    SourceFile file = describe(status, entry_path);
+    if (S_ISLNK(status.st_mode)) {
       VARVE_ASSIGN(file.link_target, read_link(directory, name.c_str(), join_path(folder_, entry_path)));
-    } else if (S_ISREG(status.st_mode)) {
-      file.bytes = static_cast<uint64_t>(status.st_size);
-      file.sparse = static_cast<uint64_t>(status.st_blocks) * 512 < file.bytes;
-    } else {
+    } else if (!S_ISDIR(status.st_mode) && !S_ISREG(status.st_mode)) {
       progress_.warning(Status::unsupported("left out, as it is neither a file, a folder nor a symbolic link",
                                             join_path(folder_, entry_path)));
       return false;
@@ -102,22 +111,24 @@ class Scanner {
 };
 }  // namespace
 
-Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress) {
+Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress, size_t depth_max) {
   Scanner scanner(folder, progress);
-  VARVE_TRY(scanner.scan(""));
+  VARVE_TRY(scanner.scan("", depth_max));
   return std::move(scanner).take();
 }
 
-Result<SourceFile> look_at_folder(const std::string& folder) {
-  SourceFile file;
-  file.path = ".";
-  file.type = FileType::directory;
+Result<NamedSource> look_at_source(const std::string& path) {
   struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) return Status::from_errno(errno, "open folder", folder);
-  if (!S_ISDIR(status.st_mode)) return Status::invalid_argument("not a folder", folder);
-  file.modified_s = status.st_mtim.tv_sec;
-  file.modified_ns = static_cast<uint32_t>(status.st_mtim.tv_nsec);
-  return file;
+  if (::stat(path.c_str(), &status) != 0) return Status::from_errno(errno, "open", path);
+  NamedSource named{.folder = path, .self = describe(status, ".")};
+  if (S_ISDIR(status.st_mode)) return named;
+  if (!S_ISREG(status.st_mode)) return Status::invalid_argument("neither a folder nor a file", path);
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(path, error);
+  if (error) return Status::from_errno(error.value(), "find", path);
+  named.folder = file.parent_path().string();
+  named.self.path = file.filename().string();
+  return named;
 }
 
 Status changed_while_saved(const std::string& path) {

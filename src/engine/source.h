@@ -63,11 +63,18 @@ class Source {
 
 /// Lists a folder with all that is below it, without following symbolic links; sorted by path. Sockets, pipes and
 /// devices are left out with a warning; what a restore that was killed has left there, without. Anything that cannot be
-/// read is an error: a set is never silently less than its folder.
-Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress);
+/// read is an error: a set is never silently less than its folder. `depth_max`: 1 lists the folder alone.
+Result<std::vector<SourceFile>> scan_source_tree(const std::string& folder, ProgressSink& progress,
+                                                 size_t depth_max = SIZE_MAX);
 
-/// The folder itself, as `.`: for check_unchanged().
-Result<SourceFile> look_at_folder(const std::string& folder);
+/// What somebody names to be saved: a folder, or one file.
+struct NamedSource {
+  std::string folder;  ///< the named one, or that in which the named file lies
+  SourceFile self;     ///< the folder as `.`, or the file: for check_unchanged()
+  bool is_file() const { return self.type == FileType::regular; }
+};
+/// `path` may be a link to either.
+Result<NamedSource> look_at_source(const std::string& path);
 
 /// What has become of a file that is not any more what the scan saw: busy.
 Status changed_while_saved(const std::string& path);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/step_text.h"
 #include "core/unique_id.h"
 #include "format/frame.h"
 
@@ -14,7 +15,10 @@ struct SetName {
   std::string job;
   uint64_t step = 0;
   auto operator<=>(const SetName&) const = default;
-  std::string to_string() const { return job + "@" + std::to_string(step); }
+  /// As people write it: "run@7", "run@0.02".
+  std::string to_string() const { return job + "@" + step_text(step); }
+  /// As names of files and messages have it: the step is its number, whatever it is called.
+  std::string key() const { return job + "@" + std::to_string(step); }
 };
 
 /// One group of ranks in a set's record: the root of its tree, and the arena that was written for it.

@@ -53,9 +53,10 @@ std::vector<uint64_t> PushQueue::give_up_too_many() {
     waiting_.erase(oldest);
   }
   if (!given_up.empty()) {
-    last_error_ = Status::resource_limit(
-        fmt::format("the level falls behind, and does not get step {} (backlog={})", given_up.back(), *level_.backlog),
-        level_.name(), "let sets go there less often (every=), or give it more bandwidth");
+    last_error_ =
+        Status::resource_limit(fmt::format("the level falls behind, and does not get step {} (backlog={})",
+                                           step_text(given_up.back()), *level_.backlog),
+                               level_.name(), "let sets go there less often (every=), or give it more bandwidth");
   }
   return given_up;
 }

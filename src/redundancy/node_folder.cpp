@@ -32,7 +32,7 @@ std::optional<SetName> parse_set_name(std::string_view text) {
   return SetName{std::string(text.substr(0, at)), *step};
 }
 
-std::string NodeLabel::text() const { return fmt::format("{}.{}-of-{}", set.to_string(), group + 1, group_count); }
+std::string NodeLabel::text() const { return fmt::format("{}.{}-of-{}", set.key(), group + 1, group_count); }
 
 std::optional<NodeLabel> NodeLabel::parse(std::string_view text) {
   const size_t dot = text.rfind('.');

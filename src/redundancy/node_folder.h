@@ -51,7 +51,7 @@ class NodeFolder final : public FileSystem {
 
   static std::string redundancy_path(const std::string& store_path) { return join_path(store_path, "redundancy"); }
   static std::string set_path(const std::string& store_path, const SetName& set) {
-    return join_path(redundancy_path(store_path), set.to_string());
+    return join_path(redundancy_path(store_path), set.key());
   }
 
   /// The folder's path in this file system.

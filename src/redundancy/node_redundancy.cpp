@@ -58,7 +58,7 @@ Result<std::vector<SetName>> list_redundancy(const NodePlace& place, const std::
 Result<std::vector<SetName>> unite_sets(Communicator& leaders, const std::vector<SetName>& mine) {
   ByteVector told;
   ByteWriter out(told);
-  for (const SetName& set : mine) out.text(set.to_string());
+  for (const SetName& set : mine) out.text(set.key());
   VARVE_ASSIGN(const std::vector<ByteVector> all, leaders.all_gather(told));
   std::set<SetName> united;
   for (const ByteVector& each : all) {

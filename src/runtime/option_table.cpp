@@ -6,8 +6,8 @@
 #include <array>
 #include <cctype>
 #include <limits>
-#include <numeric>
 
+#include "core/nearest.h"
 #include "core/quantity.h"
 #include "format/set_record.h"
 
@@ -245,21 +245,6 @@ const std::array kRules = {
     OptionRule{"print_warnings", yes_no, "true", said<&O::print_warnings>,
                [](S& s, T t) { return take_yes_no(s.print_warnings, t); }},
 };
-
-/// How many letters must be put in, left out or replaced to make `b` of `a` (Levenshtein).
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
 }  // namespace
 
 std::span<const OptionRule> option_rules() { return kRules; }
@@ -271,16 +256,9 @@ const OptionRule* find_option(std::string_view name) {
 }
 
 std::string_view nearest_option(std::string_view name) {
-  std::string_view nearest;
-  size_t least = std::min<size_t>(2, name.size() / 3) + 1;
-  for (const OptionRule& rule : kRules) {
-    const size_t distance = edit_distance(name, rule.name);
-    if (distance < least) {
-      least = distance;
-      nearest = rule.name;
-    }
-  }
-  return nearest;
+  std::vector<std::string_view> names;
+  for (const OptionRule& rule : kRules) names.push_back(rule.name);
+  return nearest_word(name, names);
 }
 
 std::string environment_name(std::string_view option) {

@@ -2,26 +2,25 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 #include <utility>
 
+#include "core/thread_pool.h"
 #include "store/commit.h"
 
 namespace varve {
 
 namespace {
-std::optional<uint64_t> parse_step(std::string_view digits) {
-  uint64_t step = 0;
-  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  const bool canonical = error == std::errc() && end == digits.data() + digits.size() && std::to_string(step) == digits;
-  return canonical ? std::optional(step) : std::nullopt;
-}
-
-/// Of "STEP.set".
+/// Of "STEP.set", where every step is a number as it is.
 std::optional<uint64_t> step_of_record(std::string_view file_name) {
   constexpr std::string_view kSuffix = ".set";
   if (!file_name.ends_with(kSuffix)) return std::nullopt;
-  return parse_step(file_name.substr(0, file_name.size() - kSuffix.size()));
+  const std::string_view digits = file_name.substr(0, file_name.size() - kSuffix.size());
+  uint64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  const bool canonical = error == std::errc() && end == digits.data() + digits.size() && std::to_string(step) == digits;
+  return canonical ? std::optional(step) : std::nullopt;
 }
 
 Status no_such_set(const SetName& name) {
@@ -114,6 +113,18 @@ Result<SetRecord> Catalog::read(const SetName& name) const {
 
 bool Catalog::has(const SetName& name) const { return store_.backend().status(record_path(name)).ok(); }
 
+std::optional<SetName> Catalog::find(const SetName& name) const {
+  if (has(name)) return name;
+  const std::optional<uint64_t> namesake = namesake_of_step(name.step);
+  if (!namesake || !has({name.job, *namesake})) return std::nullopt;
+  return SetName{name.job, *namesake};
+}
+
+Result<bool> Catalog::has_times(const std::string& job) const {
+  VARVE_ASSIGN(const std::vector<uint64_t> job_steps, steps(job));
+  return !job_steps.empty() && time_of_step(job_steps.back()).has_value();
+}
+
 Status Catalog::check_is_new(const SetName& name, Hint hint) const {
   return has(name) ? Status::already_exists("the set is in the store already", name.to_string(), std::move(hint))
                    : Status();
@@ -127,15 +138,15 @@ Status Catalog::unless_dropped(const SetName& name, Status status) const {
 Result<SetName> Catalog::resolve(std::string_view text) const {
   const size_t at = text.rfind('@');
   if (at != std::string_view::npos) {
-    std::optional<uint64_t> step = parse_step(text.substr(at + 1));
+    const std::optional<uint64_t> step = parse_step(text.substr(at + 1));
     if (!step) {
-      return Status::invalid_argument("not a step number", std::string(text),
+      return Status::invalid_argument("neither a step nor a time", std::string(text),
                                       "write JOB@STEP, or JOB for its newest set");
     }
     SetName name{std::string(text.substr(0, at)), *step};
     VARVE_TRY(check_job_name(name.job));
-    if (!has(name)) return no_such_set(name);
-    return name;
+    if (std::optional<SetName> there = find(name)) return *std::move(there);
+    return no_such_set(name);
   }
   VARVE_ASSIGN(std::vector<uint64_t> job_steps, steps(std::string(text)));
   if (job_steps.empty()) {
@@ -159,17 +170,41 @@ Status Catalog::remove(const SetName& name) const {
 }
 
 Status Catalog::remove_without_parts(const SetName& name) const {
-  VARVE_TRY(check_job_name(name.job));
+  std::vector<SetName> removed;
+  VARVE_TRY(remove_all({&name, 1}, removed));
+  return removed.empty() ? no_such_set(name) : Status();
+}
+
+Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>& removed) const {
+  for (const SetName& name : names) VARVE_TRY(check_job_name(name.job));
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
-  Status removed = store_.backend().remove(record_path(name));
-  if (removed.code() == StatusCode::not_found) return no_such_set(name);
-  VARVE_TRY(removed);
+  std::vector<char> gone(names.size());
+  Status failure = parallel_for(names.size(), store_.backend().operations_at_once(), [&](size_t i) -> Status {
+    const Status status = store_.backend().remove(record_path(names[i]));
+    if (status.code() == StatusCode::not_found) return {};
+    VARVE_TRY(status);
+    gone[i] = 1;
+    return {};
+  });
+  std::map<std::string, std::vector<SetName>> gone_of;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (gone[i] != 0) gone_of[names[i].job].push_back(names[i]);
+  }
+  for (auto& [job, sets] : gone_of) {
+    const Status settled = settle_after_removal(job);
+    if (failure.ok()) failure = settled;
+    if (settled.ok()) removed.insert(removed.end(), sets.begin(), sets.end());
+  }
+  return failure;
+}
+
+Status Catalog::settle_after_removal(const std::string& job) const {
   // Somebody else who dropped the job's last set may have tidied its folder away just now.
-  Status synced = store_.backend().settle(job_path(name.job));
+  Status synced = store_.backend().settle(job_path(job));
   if (synced.code() == StatusCode::not_found) synced = store_.backend().settle(store_.sets_path());
   VARVE_TRY(synced);
   // An empty job folder is only untidy, and a save may be putting its first record there right now.
-  store_.backend().remove_folder(job_path(name.job)).ignore("not empty, or taken by a new save");
+  store_.backend().remove_folder(job_path(job)).ignore("not empty, or taken by a new save");
   return {};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +30,11 @@ class Catalog {
   Result<SetRecord> read(const SetName& name) const;
   /// Whether a set of this name is committed.
   bool has(const SetName& name) const;
+  /// The committed set that people call so: this one, or that of the same text (namesake_of_step()). None: there is
+  /// none.
+  std::optional<SetName> find(const SetName& name) const;
+  /// Whether steps of the job are times, so that "1" is one, too.
+  Result<bool> has_times(const std::string& job) const;
   /// already_exists if a set of this name is committed, with a hint what to do.
   Status check_is_new(const SetName& name, Hint hint = {}) const;
   /// The status to report for a `status` met while the set was read: a set that is dropped takes its arenas with it, in
@@ -42,6 +49,9 @@ class Catalog {
   Status remove(const SetName& name) const;
   /// The same for one of which no part is left (remove_used_parts()).
   Status remove_without_parts(const SetName& name) const;
+  /// The same for many, at the cost of few; those that are not there are left out. What has gone for good is added to
+  /// `removed`, also by a call that fails.
+  Status remove_all(std::span<const SetName> names, std::vector<SetName>& removed) const;
 
   std::string job_path(const std::string& job) const { return join_path(store_.sets_path(), job); }
   std::string record_path(const SetName& name) const {
@@ -49,6 +59,8 @@ class Catalog {
   }
 
  private:
+  Status settle_after_removal(const std::string& job) const;
+
   const Store& store_;
 };
 

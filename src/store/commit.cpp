@@ -255,7 +255,7 @@ Status remove_parts(const Store& store, const std::vector<PartName>& names) {
 }  // namespace
 
 std::string PartName::file_name(Kind kind) const {
-  return set.to_string() + "." + run.hex() + "." + std::to_string(ordinal) + std::string(kOf) + std::to_string(count) +
+  return set.key() + "." + run.hex() + "." + std::to_string(ordinal) + std::string(kOf) + std::to_string(count) +
          std::string(suffix_of(kind));
 }
 

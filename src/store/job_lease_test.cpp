@@ -198,7 +198,7 @@ TEST_F(ALeaseOfAJob, MeansNothingToThoseWhoReadPruneAndVerify) {
   auto lease = acquire().value();
   PruneOptions options;
   options.wait_seconds = 0;
-  options.keep_last = 1;
+  options.keep.last = 1;
   ASSERT_TRUE(prune_store(*store, options).ok());
   EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
   EXPECT_EQ(Catalog(*store).jobs().value(), std::vector<std::string>{"job"});

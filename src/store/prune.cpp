@@ -264,20 +264,27 @@ class Pruner {
   }
 
   Status drop_sets() {
-    if (!options_.keep_last && !options_.keep_every) return {};
+    if (!options_.keep.any()) return {};
     const Catalog catalog(store_);
     VARVE_ASSIGN(const std::vector<SetName> sets, catalog.sets());
-    std::map<std::string, std::vector<uint64_t>> steps_of;
+    std::map<std::string, std::vector<AgedSet>> sets_of;
     for (const SetName& name : sets) {
-      if (options_.job.empty() || name.job == options_.job) steps_of[name.job].push_back(name.step);
+      if (!options_.job.empty() && name.job != options_.job) continue;
+      AgedSet set{.step = name.step};
+      if (options_.keep.go_by_records() || time_of_step(name.step)) {
+        const Result<SetRecord> record = catalog.read(name);
+        if (record.status().code() == StatusCode::not_found) continue;  // dropped by somebody else just now
+        VARVE_TRY(record.status());
+        set.number = record->number;
+        set.created_s = record->created_s;
+      }
+      sets_of[name.job].push_back(set);
     }
     std::vector<SetName> leaving;
-    for (const auto& [job, steps] : steps_of) {
-      for (size_t i = 0; i < steps.size(); ++i) {
-        const bool newest = i + 1 == steps.size();
-        const bool recent = newest || (options_.keep_last && steps.size() - i <= *options_.keep_last);
-        const bool regular = options_.keep_every && *options_.keep_every > 0 && steps[i] % *options_.keep_every == 0;
-        if (!recent && !regular) leaving.push_back({job, steps[i]});
+    for (const auto& [job, of_job] : sets_of) {
+      const std::set<uint64_t> kept = kept_steps(of_job, options_.keep, calendar_seconds());
+      for (const AgedSet& set : of_job) {
+        if (!kept.contains(set.step)) leaving.push_back({job, set.step});
       }
     }
     return drop(catalog, leaving);
@@ -290,18 +297,7 @@ class Pruner {
       return {};
     }
     VARVE_TRY(remove_used_parts(store_).status());
-    std::vector<char> dropped(leaving.size());
-    const Status removed = at_once(leaving.size(), [&](size_t i) -> Status {
-      // Somebody else may have dropped it just now.
-      const Status status = catalog.remove_without_parts(leaving[i]);
-      if (status.code() != StatusCode::not_found) VARVE_TRY(status);
-      dropped[i] = 1;
-      return {};
-    });
-    for (size_t i = 0; i < leaving.size(); ++i) {
-      if (dropped[i] != 0) report_.dropped.push_back(leaving[i]);
-    }
-    return removed;
+    return catalog.remove_all(leaving, report_.dropped);
   }
 
   /// The leases that are there, and when each was touched last.

@@ -10,6 +10,7 @@
 #include "core/progress.h"
 #include "store/catalog.h"
 #include "store/commit.h"
+#include "store/keep_rules.h"
 #include "store/needs.h"
 #include "store/store.h"
 
@@ -35,11 +36,9 @@ Result<std::set<ArenaId>> choose_victims(const Store& store, const std::vector<A
                                          const VictimRules& rules, ProgressSink& progress);
 
 struct PruneOptions {
-  // The rules; without one, no set is dropped. The newest set of a job stays, whatever they say.
-  std::optional<uint64_t> keep_last;   ///< per job: keep this many of the newest sets
-  std::optional<uint64_t> keep_every;  ///< per job: keep steps that are multiples of this
-  std::string job;                     ///< only sets of this job are dropped; empty: of all
-  bool dry_run = false;                ///< only say what would be dropped
+  KeepRules keep;        ///< without a rule, no set is dropped
+  std::string job;       ///< only sets of this job are dropped; empty: of all
+  bool dry_run = false;  ///< only say what would be dropped
   /// Arenas of which less than this share is still needed are rewritten. What lies in several arenas is needed in one
   /// of them only. 0: no arena is touched as long as a set needs anything of it, nor are arenas merged.
   double live_share_min = 0.5;

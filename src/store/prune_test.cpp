@@ -68,7 +68,7 @@ TEST_F(Prune, KeepsTheNewestSetsOfEachJob) {
   for (uint64_t step = 1; step <= 5; ++step) save({"a", step}, {step});
   for (uint64_t step = 1; step <= 2; ++step) save({"b", step}, {step});
   PruneOptions options = at_once();
-  options.keep_last = 2;
+  options.keep.last = 2;
   EXPECT_EQ(prune(options).dropped, (std::vector<SetName>{{"a", 1}, {"a", 2}, {"a", 3}}));
   EXPECT_EQ(Catalog(*store).sets().value(), (std::vector<SetName>{{"a", 4}, {"a", 5}, {"b", 1}, {"b", 2}}));
 }
@@ -76,8 +76,8 @@ TEST_F(Prune, KeepsTheNewestSetsOfEachJob) {
 TEST_F(Prune, KeepsEverySoManySteps) {
   for (uint64_t step = 0; step <= 50; step += 5) save({"a", step}, {step});
   PruneOptions options = at_once();
-  options.keep_last = 1;
-  options.keep_every = 20;
+  options.keep.last = 1;
+  options.keep.every = 20;
   prune(options);
   EXPECT_EQ(Catalog(*store).steps("a").value(), (std::vector<uint64_t>{0, 20, 40, 50}));
 }
@@ -86,7 +86,7 @@ TEST_F(Prune, KeepsTheNewestSetOfEachJobWhateverTheRule) {
   for (uint64_t step = 1; step <= 25; step += 3) save({"a", step}, {step});
   save({"b", 7}, {7});
   PruneOptions options = at_once();
-  options.keep_every = 10;
+  options.keep.every = 10;
   prune(options);
   EXPECT_EQ(Catalog(*store).steps("a").value(), (std::vector<uint64_t>{10, 25}));
   EXPECT_EQ(Catalog(*store).steps("b").value(), (std::vector<uint64_t>{7}));
@@ -97,7 +97,7 @@ TEST_F(Prune, DropsSetsOfTheNamedJobOnly) {
     for (uint64_t step = 1; step <= 3; ++step) save({job, step}, {step});
   }
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   options.job = "b";
   EXPECT_EQ(prune(options).dropped.size(), 2u);
   EXPECT_EQ(Catalog(*store).steps("a").value().size(), 3u);
@@ -107,7 +107,7 @@ TEST_F(Prune, OnlySaysWhatItWouldDropIfAsked) {
   for (uint64_t step = 1; step <= 3; ++step) save({"a", step}, {step});
   const uint64_t bytes = arena_bytes();
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   options.dry_run = true;
   EXPECT_EQ(prune(options).dropped.size(), 2u);
   EXPECT_EQ(Catalog(*store).sets().value().size(), 3u);
@@ -483,7 +483,7 @@ TEST_F(PruneOfSmallArenas, MergesThemIntoOne) {
 
 TEST_F(PruneOfSmallArenas, LeavesWhatTheNewestSetNeeds) {
   PruneOptions options = merging();
-  options.keep_last = 1;
+  options.keep.last = 1;
   prune(options);
   EXPECT_LE(store->list_arenas().value().size(), 3u);
   EXPECT_LT(arena_bytes(), 220 * test::kNumberedChunkBytes);
@@ -532,7 +532,7 @@ TEST_F(Prune, MakesRoomOnAFullDisk) {
   FullDisk disk(fs);
   const auto own = Store::open(disk, "/s").value();
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   const Result<PruneReport> report = prune_store(*own, options);
   ASSERT_TRUE(report.ok()) << report.status().to_string();
   EXPECT_EQ(report->dropped.size(), 2u);
@@ -547,7 +547,7 @@ TEST_F(Prune, OnAFullDiskSaysWhatItHasDropped) {
   FullDisk disk(fs);
   const auto own = Store::open(disk, "/s").value();
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   const Status failed = prune_store(*own, options).status();
   EXPECT_EQ(failed.code(), StatusCode::no_space);
   EXPECT_NE(failed.to_string().find("run@1 was dropped"), std::string::npos) << failed.to_string();

@@ -38,7 +38,11 @@ Status missing_store(Backend& backend) {
     if (!inside.ok() || inside->empty()) continue;
     return Status::corrupt("a store is here whose header is lost", store_header_path(path), Remedy::rebuild_header);
   }
-  return Status::not_found("no store here", path, {Remedy::create_store, path});
+  const Result<std::vector<DirectoryEntry>> inside = backend.list(path);
+  const bool used = inside.ok() && !inside->empty();
+  return Status::not_found(
+      "no store here", path,
+      used ? Hint("the folder holds other things: name the one that is the store") : Hint(Remedy::create_store, path));
 }
 
 namespace {

@@ -292,9 +292,10 @@ TEST_F(CatalogTest, ResolvesJobAndStepOrTheNewest) {
   ASSERT_TRUE(test::save_numbers(*store, {"a", 30}, {1}).ok());
   EXPECT_EQ(catalog.resolve("a").value(), (SetName{"a", 30}));
   EXPECT_EQ(catalog.resolve("a@7").value(), (SetName{"a", 7}));
+  EXPECT_EQ(catalog.resolve("a@0007").value(), (SetName{"a", 7}));
   EXPECT_EQ(catalog.resolve("a@8").status().code(), StatusCode::not_found);
   EXPECT_EQ(catalog.resolve("b").status().code(), StatusCode::not_found);
-  for (const char* bad : {"a@x", "a@", "a@07", "a@-1", "../a@1", "a@99999999999999999999"}) {
+  for (const char* bad : {"a@x", "a@", "a@7x", "a@.5", "../a@1", "a@99999999999999999999"}) {
     EXPECT_EQ(catalog.resolve(bad).status().code(), StatusCode::invalid_argument) << bad;
   }
 }

@@ -249,7 +249,7 @@ class Programs(MountTest):
     @needs("fio")
     def test_fio_verifies_what_it_wrote(self):
         self.unmount(self.mounted)
-        self.mount("--seal-after", "0", "--reopen")  # it lays its files out, closes them, and then begins
+        self.mount("--seal-after", "0")  # it lays its files out, closes them, and then begins
         for engine in ("psync", "mmap", "libaio"):
             self.run_in(self.set, "fio", "--name=job", f"--ioengine={engine}", "--rw=randwrite", "--bsrange=4k-64k",
                         "--size=8m", "--numjobs=2", "--verify=crc32c", "--do_verify=1", "--fsync=50", "--fallocate=posix",

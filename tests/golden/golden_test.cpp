@@ -120,7 +120,7 @@ TEST_P(Golden, SetsCanBeCopiedToANewStoreAndEncodedAnew) {
 
 TEST_P(Golden, StoreCanBePruned) {
   PruneOptions options;
-  options.keep_last = 2;
+  options.keep.last = 2;
   ASSERT_TRUE(prune_store(*store, options).ok());
   for (const GoldenSet& set : test::golden_sets()) {
     const bool kept = Catalog(*store).read(set.name).ok();

@@ -104,7 +104,7 @@ TEST_F(InABucket, SetsAreSavedRestoredAndPruned) {
   }
   for (const auto& [step, snapshot] : saved) EXPECT_TRUE(test::restores_as(*store, {"run", step}, snapshot));
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   ASSERT_TRUE(prune_store(*store, options).ok());
   EXPECT_EQ(Catalog(*store).sets().value(), (std::vector<SetName>{{"run", 4}}));
   EXPECT_TRUE(test::restores_as(*store, {"run", 4}, saved[4]));

@@ -140,7 +140,7 @@ struct Interrupted : testing::Test {
   static Action prune_action() {
     return {[](const Store& store) {
               PruneOptions options = prune_options(0.99);
-              options.keep_last = 1;
+              options.keep.last = 1;
               options.job = "run";
               return prune_store(store, options).status();
             },

@@ -39,7 +39,6 @@ class LogLines {
 struct MountSettings {
   std::string boot = "this run";
   double seal_seconds = 0;
-  bool reopen = false;
   bool may_remove = true;
 };
 
@@ -58,7 +57,6 @@ class TestMount {
     options.read_ahead_threads = 1;
     options.seal_seconds = settings.seal_seconds;
     options.may_remove = settings.may_remove;
-    options.open_sets.reopen = settings.reopen;
     options.open_sets.release_seconds = 0.05;
     mount->mounted_.emplace(*mount->store_, mount->spool_.get(), &*mount->commit_, mount->clock, mount->lines.log,
                             options);

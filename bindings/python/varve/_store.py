@@ -162,8 +162,10 @@ class Checkpoint(Mapping[str, Variable]):
         return self.name.rpartition("@")[0]
 
     @property
-    def step(self) -> int:
-        return int(self.name.rpartition("@")[2])
+    def step(self) -> int | float:
+        """A whole number, or a time such as 0.02."""
+        text = self.name.rpartition("@")[2]
+        return int(text) if text.isdigit() else float(text)
 
     @property
     def rank_count(self) -> int:
@@ -300,7 +302,7 @@ class Store:
         folder: Path,
         *,
         job: str | None = None,
-        step: int | None = None,
+        step: int | float | None = None,
         effort: str | None = None,
         raw: str | None = None,
         progress: ProgressCallback | None = None,

@@ -125,6 +125,12 @@ void Arguments::bandwidth(const std::string& name, double& into_bytes_per_second
   app_.add_option_function<std::string>(name, take, help)->type_name("RATE");
 }
 
+void Arguments::metrics(std::string& into) {
+  text("--metrics", "PLACE", into,
+       "say what it does, for Prometheus: into a file (of node_exporter's textfile collector), at a port of this machine "
+       "(9117), or at HOST:PORT, over HTTP");
+}
+
 void Arguments::value(const std::string& name, const std::string& value_name,
                       std::function<Status(const std::string&)> take, const std::string& help) {
   auto checked = [name, take = std::move(take)](const std::string& given) {

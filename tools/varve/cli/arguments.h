@@ -54,6 +54,8 @@ class Arguments {
   void duration(const std::string& name, double& into_seconds, const std::string& help);
   /// Bytes of a calculation above 0, in 1024s or 1000s: "6.1G", "6.25GB".
   void amount(const std::string& name, double& into_bytes, const std::string& help);
+  /// --metrics: where facts for monitoring go (MetricsOutlet::open()).
+  void metrics(std::string& into);
   /// Bytes per second: "40G", "100MB/s".
   void bandwidth(const std::string& name, double& into_bytes_per_second, const std::string& help);
   /// Anything else: `take` makes sense of the value, or says what is wrong with it.

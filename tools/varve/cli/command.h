@@ -37,6 +37,7 @@ std::unique_ptr<Command> make_save_command();
 std::unique_ptr<Command> make_restore_command();
 std::unique_ptr<Command> make_list_command();
 std::unique_ptr<Command> make_show_command();
+std::unique_ptr<Command> make_find_command();
 std::unique_ptr<Command> make_diff_command();
 std::unique_ptr<Command> make_stat_command();
 std::unique_ptr<Command> make_verify_command();

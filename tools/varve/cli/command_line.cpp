@@ -10,6 +10,7 @@
 #include "cli/help_text.h"
 #include "cli/manual_page.h"
 #include "cli/process.h"
+#include "core/nearest.h"
 #include "varve/version.h"
 
 namespace varve::cli {
@@ -39,10 +40,6 @@ std::string first_word(const CLI::App& app, const std::vector<std::string>& argu
     if (takes_value(app, arguments[i])) ++i;
   }
   return {};
-}
-
-Status unknown_command(const std::string& word) {
-  return Status::invalid_argument("no such command", word, "`varve help` lists the commands");
 }
 
 class Parser {
@@ -145,6 +142,16 @@ class Parser {
     const std::vector<const CLI::App*> named =
         app_.get_subcommands([&name](const CLI::App* command) { return command->get_name() == name; });
     return named.empty() ? nullptr : named.front();
+  }
+
+  Status unknown_command(const std::string& word) const {
+    std::vector<std::string> names;
+    for (const CLI::App* const command : app_.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
+    const std::string_view meant = nearest_word(word, std::vector<std::string_view>(names.begin(), names.end()));
+    return Status::invalid_argument("no such command", word,
+                                    meant.empty() ? std::string("`varve help` lists the commands")
+                                                  : fmt::format("did you mean `varve {}`?", meant));
   }
 
   static std::string hint(const std::string& word) {

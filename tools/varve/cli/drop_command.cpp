@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "store/catalog.h"
+#include "store/commit.h"
 
 namespace varve::cli {
 
@@ -29,7 +30,10 @@ class DropCommand final : public Command {
       VARVE_ASSIGN(SetName name, catalog.resolve(set));
       names.push_back(std::move(name));
     }
-    for (const SetName& name : names) VARVE_TRY(catalog.remove(name));
+    // Else the next restart of a job would make a set again of what is left of its parts.
+    VARVE_TRY(remove_used_parts(*store).status());
+    std::vector<SetName> removed;
+    VARVE_TRY(catalog.remove_all(names, removed));
     if (session.json()) {
       session.print_facts(Json{{"dropped", to_json(names)}});
     } else {

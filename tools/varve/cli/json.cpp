@@ -8,6 +8,7 @@
 
 #include "cli/remedies.h"
 #include "cli/text.h"
+#include "core/step_text.h"
 
 namespace varve::cli {
 
@@ -20,10 +21,15 @@ Json to_json(const Status& status) {
           {"remedy_argument", status.remedy_argument()}};
 }
 
+Json step_to_json(uint64_t step) {
+  const std::optional<double> time = time_of_step(step);
+  return time ? Json(*time) : Json(step);
+}
+
 Json to_json(const SetRecord& record) {
   return {{"name", record.name.to_string()},
           {"job", record.name.job},
-          {"step", record.name.step},
+          {"step", step_to_json(record.name.step)},
           {"created_s", record.created_s},
           {"scheme", record.scheme},
           {"policy", record.policy},

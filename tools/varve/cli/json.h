@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 
 /// {"code", "message", "subject", "hint", "remedy", "remedy_argument"}; subject, hint and argument may be empty.
 Json to_json(const Status& status);
+/// A time as the decimal number that it is.
+Json step_to_json(uint64_t step);
 Json to_json(const SetRecord& record);
 Json to_json(const LevelCopy& copy);
 Json to_json(const std::vector<SetName>& names);

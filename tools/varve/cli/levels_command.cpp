@@ -75,7 +75,8 @@ class LevelsCommand final : public Command {
   static std::string words_for(const Level& level, const LevelContents::Job& job) {
     if (job.is_running) {
       if (*job.is_running) return "a run is at work";
-      return job.newest ? fmt::format("step {}, left by a run that has ended", *job.newest) : "nothing to restart from";
+      return job.newest ? fmt::format("step {}, left by a run that has ended", step_text(*job.newest))
+                        : "nothing to restart from";
     }
     const char* const what = level.spec().is_redundancy() ? " protected" : "";
     std::string words = format_count(job.sets, "set", "sets") + what;

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "core/sync.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -59,7 +60,7 @@ class ListCommand final : public Command {
     if (records.empty()) return session.print("no sets yet; `varve save DIR` makes the first\n");
     using enum Table::Align;
     Table table({{"set"},
-                 {"saved"},
+                 {fmt::format("saved ({})", time_zone(calendar_seconds()))},
                  {"files", right},
                  {"ranks", right},
                  {"size", right},

@@ -91,7 +91,6 @@ class MountCommand final : public Command {
     arguments.seconds(
         "--seal-after", options_.seal_seconds,
         "seal a set when all its files are closed and nothing was written for so long (default: 30; 0: never)");
-    arguments.flag("--reopen", options_.reopen, "allow writing to closed files of open sets again");
     arguments.flag("--read-only", options_.read_only, "show committed sets, and allow no changes");
     arguments.flag("--no-delete", options_.no_delete, "do not allow committed sets to be removed");
     arguments.flag("--allow-other", options_.allow_other, "allow other users to use the mount");

@@ -21,6 +21,7 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_restore_command());
   commands.push_back(make_list_command());
   commands.push_back(make_show_command());
+  commands.push_back(make_find_command());
   commands.push_back(make_diff_command());
   commands.push_back(make_stat_command());
   commands.push_back(make_cat_command());

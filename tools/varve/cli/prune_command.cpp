@@ -16,9 +16,15 @@ class PruneCommand final : public Command {
   std::string_view summary() const override { return "drop sets by a rule, and free the space that no set needs"; }
 
   void declare(Arguments& arguments) override {
-    arguments.number("--keep-last", "N", options_.keep_last, "keep the newest N sets of each job");
-    arguments.number("--keep-every", "K", options_.keep_every,
+    KeepRules& keep = options_.keep;
+    arguments.number("--keep-last", "N", keep.last, "keep the newest N sets of each job");
+    arguments.number("--keep-every", "K", keep.every,
                      "keep the sets whose step is a multiple of K, and the newest of each job");
+    arguments.number("--keep-hourly", "N", keep.hourly,
+                     "keep the newest set of each of the last N hours that have one");
+    arguments.number("--keep-daily", "N", keep.daily,
+                     "keep the newest set of each of the last N days that have one (UTC)");
+    arguments.duration("--keep-within", within_seconds_, "keep the sets that were saved no longer ago than this");
     arguments.text("--job", "NAME", options_.job, "drop sets of this job only");
     arguments.flag("--dry-run", options_.dry_run, "only say which sets would be dropped");
     arguments.value(
@@ -29,11 +35,13 @@ class PruneCommand final : public Command {
     arguments.examples(
         "  varve prune                                      only free the space of dropped sets\n"
         "  varve prune --keep-last 5 --keep-every 100       drop the rest\n"
+        "  varve prune --keep-within 2h --keep-hourly 24 --keep-daily 7\n"
         "  varve prune --keep-last 5 --job run --dry-run    look first\n"
         "  varve prune --rewrite-below 95%                  free more space, at the cost of more writing\n");
   }
 
   Result<ExitCode> run(Session& session) override {
+    if (within_seconds_ > 0) options_.keep.within_seconds = within_seconds_;
     VARVE_TRY(check_rule());
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     if (!options_.job.empty()) {
@@ -62,14 +70,15 @@ class PruneCommand final : public Command {
   }
 
   Status check_rule() const {
-    if (options_.keep_last == 0u || options_.keep_every == 0u) {
-      return Status::invalid_argument("--keep-last and --keep-every begin at 1", "",
-                                      "`varve drop` removes single sets");
+    const KeepRules& keep = options_.keep;
+    for (const std::optional<uint64_t>& count : {keep.last, keep.every, keep.hourly, keep.daily}) {
+      if (count == 0u)
+        return Status::invalid_argument("what --keep-last and the like count begins at 1", "",
+                                        "`varve drop` removes single sets");
     }
-    const bool no_rule = !options_.keep_last && !options_.keep_every;
-    if (no_rule && !options_.job.empty()) {
+    if (!keep.any() && !options_.job.empty()) {
       return Status::invalid_argument("which sets of the job are to be kept?", options_.job,
-                                      "add --keep-last or --keep-every");
+                                      "add --keep-last, or another --keep-...");
     }
     return {};
   }
@@ -107,6 +116,7 @@ class PruneCommand final : public Command {
   }
 
   PruneOptions options_;
+  double within_seconds_ = 0;  ///< not given
 };
 }  // namespace
 

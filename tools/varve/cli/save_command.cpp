@@ -8,9 +8,12 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/input_file.h"
+#include "cli/launcher.h"
 #include "cli/process.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
+#include "core/step_text.h"
 #include "core/sync.h"
 #include "engine/save.h"
 #include "engine/scheme.h"
@@ -18,6 +21,11 @@
 #include "store/catalog.h"
 
 namespace varve::cli {
+
+namespace {
+/// An arena for each 32 of very many small files would be more files than data.
+constexpr uint64_t kGroupBytesMin = 16_MiB;
+}  // namespace
 
 void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help) {
   auto take = [&into](const std::string& text) -> Status {
@@ -32,7 +40,8 @@ void SaveArguments::declare_grouping(Arguments& arguments) {
                      "regular expression whose first group is the rank in a file's path (default: the number that "
                      "differs among files)");
   arguments.count("--group-size", "G", group_size_,
-                  "ranks whose data are laid together (default: 32; fewer if several processes save)");
+                  "ranks whose data are laid together (default: 32, or as many as have 16 MiB; fewer if several "
+                  "processes save)");
   auto take_raw = [this](const std::string& text) -> Status {
     VARVE_ASSIGN(options.variables.layouts.raw, parse_raw_description(text));
     return {};
@@ -85,6 +94,7 @@ Result<SaveOptions> SaveArguments::take(bool several) const {
   if (effort_given_ && codec_given_) return Status::invalid_argument("--effort and --codec exclude one another");
   SaveOptions taken = options;
   taken.ranks.smaller_groups = several && group_size_ == 0;
+  taken.ranks.group_bytes_min = group_size_ > 0 ? 0 : kGroupBytesMin;
   if (group_size_ > 0) taken.ranks.group_size = group_size_;
   return taken;
 }
@@ -93,12 +103,12 @@ namespace {
 class SaveCommand final : public Command {
  public:
   std::string_view name() const override { return "save"; }
-  std::string_view summary() const override { return "save a folder as a checkpoint set"; }
+  std::string_view summary() const override { return "save a folder, or one file, as a checkpoint set"; }
 
   bool works_together() const override { return true; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("DIR", folder_, "the folder that holds the checkpoint");
+    arguments.optional_positional("DIR", folder_, "the folder that holds the checkpoint, or the file that is one");
     declare_naming(arguments);
     saving_.declare_shrinking(arguments);
     arguments.text("--levels", "LEVELS", levels_,
@@ -109,6 +119,10 @@ class SaveCommand final : public Command {
     arguments.examples(
         "  varve save run/dump0007                          the set run@7\n"
         "  varve save output --job heat --step 40           the set heat@40\n"
+        "  varve save case/0.02                             the set case@0.02\n"
+        "  varve save md/state.cpt --job md                 one file; the next step of the job\n"
+        "  varve save run --exclude '*.log' --exclude old\n"
+        "  pg_dump base | varve save --stdin base.sql --job base\n"
         "  varve save output --job heat --effort best       smaller, and slower\n"
         "  varve save output --store s3://checkpoints/me    into a bucket\n"
         "  varve save output --levels 'local:/nvme/me keep=2; s3://checkpoints/me every=10'\n"
@@ -119,6 +133,7 @@ class SaveCommand final : public Command {
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
     VARVE_ASSIGN(const SaveOptions options, saving_.take(true));
+    VARVE_TRY(check_source(options));
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
     reading.worker_count = std::clamp(processor_count(), 1u, kUsefulReaderProcesses);
@@ -131,6 +146,11 @@ class SaveCommand final : public Command {
     const Status opened = open(session, *ranks, own, levels);
     VARVE_TRY(agree(*ranks, opened));
     const Store& store = own ? *own : levels->for_saving();
+    std::optional<InputFile> input;
+    if (!stdin_name_.empty()) {
+      VARVE_ASSIGN(input, InputFile::read(stdin_name_));
+      folder_ = input->path();
+    }
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
     Onward onward;
@@ -144,8 +164,22 @@ class SaveCommand final : public Command {
   }
 
  private:
+  Status check_source(const SaveOptions& options) const {
+    if (folder_.empty() == stdin_name_.empty())
+      return Status::invalid_argument("one thing is to be saved: a folder, a file, or --stdin NAME", folder_);
+    if (stdin_name_.empty()) return {};
+    if (stdin_name_.find('/') != std::string::npos || !path_is_safe(stdin_name_))
+      return Status::invalid_argument("--stdin names a file, without a folder", stdin_name_);
+    if (options.job.empty())
+      return Status::invalid_argument("nothing tells what job the input is of", stdin_name_, Remedy::name_the_job);
+    if (find_launch().process_count > 1)
+      return Status::invalid_argument("standard input is of one process", stdin_name_);
+    return {};
+  }
+
   /// A set with the store in it would have all sets in it.
   Status check_store_is_elsewhere(const Session& session) const {
+    if (!stdin_name_.empty()) return {};
     VARVE_ASSIGN(const std::string named, session.store_path());
     VARVE_ASSIGN(const Location location, Location::parse(named));
     if (!location.is_folder()) return {};
@@ -179,9 +213,21 @@ class SaveCommand final : public Command {
   }
 
   void declare_naming(Arguments& arguments) {
+    FileChoice& choice = saving_.options.choice;
+    arguments.list("--exclude", "GLOB", choice.exclude,
+                   "leave out what matches this shell pattern, files or whole folders; one with a / matches paths from "
+                   "DIR on; several may be given");
+    arguments.list("--include", "GLOB", choice.include, "save nothing but what matches, likewise");
+    arguments.text("--stdin", "NAME", stdin_name_, "save what comes on standard input, as a file of this name; no DIR");
     arguments.text("--job", "NAME", saving_.options.job, "the job's name (default: from the folder's path)");
-    arguments.number("--step", "N", saving_.options.step,
-                     "the step's number (default: the last number in the folder's name, else the next)");
+    auto take_step = [this](const std::string& text) -> Status {
+      saving_.options.step = parse_step(text);
+      if (saving_.options.step) return {};
+      return Status::invalid_argument("a step is a number, or a time such as 0.02", text);
+    };
+    arguments.value("--step", "N", take_step,
+                    "the step's number, or a time such as 0.02 (default: the number or time that the folder is called, "
+                    "or the last number in its name, else the next)");
     saving_.declare_grouping(arguments);
   }
 
@@ -210,6 +256,7 @@ class SaveCommand final : public Command {
   }
 
   std::string folder_;
+  std::string stdin_name_;  ///< empty: standard input is not what is saved
   SaveArguments saving_;
   std::string levels_;
 };

@@ -10,6 +10,7 @@
 #include "cli/process.h"
 #include "cli/text.h"
 #include "core/sync.h"
+#include "monitor/metrics_outlet.h"
 #include "serve/rights.h"
 #include "serve/server.h"
 #include "service/location.h"
@@ -48,6 +49,7 @@ class ServeCommand final : public Command {
     arguments.flag(
         "--place", place_,
         "make no store: the folder becomes one of several places of a store (see varve init, varve rebalance)");
+    arguments.metrics(metrics_);
     arguments.flag("--log", log_, "log to standard error: refused clients, and sets of several nodes");
     arguments.examples(
         "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
@@ -94,12 +96,34 @@ class ServeCommand final : public Command {
       session.warn(
           Status::resource_limit(fmt::format("there is room for {} connections only", server->connections_max()),
                                  "--connections", "let this user have more files open (ulimit -n)"));
-    while (!interrupted()) sleep_for(std::chrono::milliseconds(50));
+    std::unique_ptr<MetricsOutlet> outlet;
+    if (!metrics_.empty()) {
+      VARVE_ASSIGN(outlet, MetricsOutlet::open(metrics_));
+      session.print(fmt::format("metrics are at {}\n", outlet->where()));
+      VARVE_TRY(session.finish_printing());
+    }
+    Moment next_metrics = MonotonicClock::now();
+    while (!interrupted()) {
+      if (outlet && MonotonicClock::now() >= next_metrics) {
+        Metrics metrics;
+        server->tell(metrics);
+        publish(session, *outlet, metrics);
+        next_metrics = MonotonicClock::now() + std::chrono::seconds(1);
+      }
+      sleep_for(std::chrono::milliseconds(50));
+    }
     server->stop();
     return ExitCode::success;
   }
 
  private:
+  /// A server goes on without its metrics.
+  void publish(Session& session, MetricsOutlet& outlet, const Metrics& metrics) {
+    const Status published = outlet.publish(metrics);
+    if (!published.ok() && !warned_) session.warn(published.with_context("metrics are not told"));
+    warned_ = !published.ok();
+  }
+
   /// Each kind of socket has its own way to say what its clients may do: a way of the other one would do nothing.
   Status take_rights(ServerOptions& options) const {
     const bool over_tcp = options.listen.kind == ServerAddress::Kind::tcp;
@@ -160,6 +184,8 @@ class ServeCommand final : public Command {
       s3_endpoint_;
   uint64_t memory_bytes_ = 512_MiB;
   uint32_t connections_ = 0;
+  std::string metrics_;  ///< empty: nobody asks
+  bool warned_ = false;  ///< that they cannot be told
   bool log_ = false;
   bool place_ = false;
 };

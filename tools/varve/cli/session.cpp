@@ -73,7 +73,9 @@ Status Session::finish_printing() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
   if (print_errno_ == 0) print_errno_ = errno != 0 ? errno : EIO;
-  return Status::from_errno(print_errno_, "write to standard output", {});
+  const Status failed = Status::from_errno(print_errno_, "write to standard output", {});
+  // The disk of the store is another matter.
+  return {failed.code(), std::string(failed.message()), {}, "send the output to where it can be written"};
 }
 
 ProgressSink& Session::begin_progress() {

@@ -4,14 +4,16 @@
 #include <iterator>
 #include <optional>
 
+#include "core/step_text.h"
+
 namespace varve::cli {
 
 namespace {
 std::optional<PartOfSet> parse_with_step(const std::string& text) {
   const size_t at = text.find_first_of("@/");
   if (at == 0 || at == std::string::npos || text[at] == '/') return {};
-  const size_t end = text.find_first_not_of("0123456789", at + 1);
-  if (end == std::string::npos || end == at + 1 || text[end] != ':' || end + 1 == text.size()) return {};
+  const size_t end = text.find(':', at + 1);
+  if (end == std::string::npos || end + 1 == text.size() || !parse_step(text.substr(at + 1, end - at - 1))) return {};
   return PartOfSet{text.substr(0, end), text.substr(end + 1)};
 }
 

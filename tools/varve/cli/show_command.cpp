@@ -79,6 +79,7 @@ class ShowCommand final : public Command {
             {"type", file_type_name(file.type)},
             {"rank", file.rank},
             {"bytes", file.bytes},
+            {"modified_s", file.modified_s},
             {"format", file.format},
             {"skeleton_bytes", file.skeleton_bytes},
             {"unnamed_variable_count", file.unnamed_variable_count},
@@ -147,16 +148,23 @@ class ShowCommand final : public Command {
 
   static void print_files(Session& session, const SetDetails& details) {
     using enum Table::Align;
-    Table table({{"file"}, {"rank", right}, {"size", right}, {"format"}, {"variables", right}, {"skeleton", right}});
+    Table table({{"file"},
+                 {"rank", right},
+                 {"size", right},
+                 {"changed"},
+                 {"format"},
+                 {"variables", right},
+                 {"skeleton", right}});
     for (const FileDetails& file : details.files) {
       const std::string rank = file.rank < 0 ? "-" : std::to_string(file.rank);
       if (file.type != FileType::regular) {
-        table.add_row({quote_name(file.path), rank, "-", std::string(file_type_name(file.type)), "-", "-"});
+        table.add_row({quote_name(file.path), rank, "-", format_time(file.modified_s),
+                       std::string(file_type_name(file.type)), "-", "-"});
         continue;
       }
       const uint64_t count = file.variables.size() + file.unnamed_variable_count;
-      table.add_row({quote_name(file.path), rank, format_size(file.bytes), escape_text(file.format),
-                     std::to_string(count), format_size(file.skeleton_bytes)});
+      table.add_row({quote_name(file.path), rank, format_size(file.bytes), format_time(file.modified_s),
+                     escape_text(file.format), std::to_string(count), format_size(file.skeleton_bytes)});
     }
     if (!table.empty()) session.print("\n" + table.render());
   }

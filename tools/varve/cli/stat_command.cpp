@@ -4,7 +4,10 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "core/metrics.h"
 #include "engine/inspect.h"
+#include "store/catalog.h"
+#include "store/store.h"
 
 namespace varve::cli {
 
@@ -20,15 +23,21 @@ class StatCommand final : public Command {
   }
 
   void declare(Arguments& arguments) override {
+    arguments.text("--metrics", "FILE", metrics_,
+                   "write what the store has, and how old its newest sets are, for node_exporter's textfile collector, "
+                   "in place of printing it");
     arguments.examples(
         "  varve stat\n"
+        "  varve stat --metrics /var/lib/prometheus/node-exporter/varve.prom\n"
         "  varve stat --json\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     VARVE_ASSIGN(StoreStatistics statistics, store_statistics(*store));
-    if (session.json()) {
+    if (!metrics_.empty()) {
+      VARVE_TRY(write_metrics(*store, statistics));
+    } else if (session.json()) {
       print_json(session, statistics);
     } else {
       print_text(session, statistics);
@@ -51,6 +60,38 @@ class StatCommand final : public Command {
           {"pack_count", share.pack_count}, {"raw_bytes", share.raw_bytes}, {"stored_bytes", share.stored_bytes}};
     }
     return object;
+  }
+
+  Status write_metrics(const Store& store, const StoreStatistics& statistics) const {
+    const auto number = [](auto value) { return static_cast<double>(value); };
+    Metrics metrics;
+    VARVE_ASSIGN(const uint64_t arenas, arena_bytes(store));
+    metrics.gauge("varve_store_arena_bytes", "What the store's arenas take.").sample(number(arenas));
+    metrics.gauge("varve_store_needed_bytes", "What of that sets need; the next prune gives most of the rest back.")
+        .sample(number(statistics.packed_bytes + statistics.metadata_bytes));
+    metrics.gauge("varve_store_index_bytes", "What the index takes.").sample(number(statistics.index_bytes));
+    metrics.gauge("varve_store_raw_bytes", "What all sets would take as files.").sample(number(statistics.raw_bytes));
+    metrics.gauge("varve_store_distinct_bytes", "What of that is not repeated.").sample(number(statistics.distinct_bytes));
+    metrics.gauge("varve_store_damaged_sets", "Sets that are not whole.").sample(number(statistics.damaged_sets.size()));
+    const Catalog catalog(store);
+    VARVE_ASSIGN(const std::vector<std::string> jobs, catalog.jobs());
+    std::map<std::string, std::pair<size_t, SetRecord>> newest;
+    for (const std::string& job : jobs) {
+      VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(job));
+      if (steps.empty()) continue;
+      Result<SetRecord> record = catalog.read({job, steps.back()});
+      if (record.ok()) newest.emplace(job, std::pair(steps.size(), *std::move(record)));
+    }
+    metrics.gauge("varve_store_sets", "Sets of a job.");
+    for (const auto& [job, last] : newest) metrics.sample(number(last.first), {{"job", job}});
+    metrics.gauge("varve_store_newest_step", "The step of a job's newest set.");
+    for (const auto& [job, last] : newest) {
+      const uint64_t step = last.second.name.step;
+      metrics.sample(time_of_step(step).value_or(number(step)), {{"job", job}});
+    }
+    metrics.gauge("varve_store_newest_timestamp_seconds", "When a job's newest set was saved.");
+    for (const auto& [job, last] : newest) metrics.sample(number(last.second.created_s), {{"job", job}});
+    return write_metrics_file(metrics_, metrics);
   }
 
   static void print_json(Session& session, const StoreStatistics& statistics) {
@@ -106,6 +147,8 @@ class StatCommand final : public Command {
     if (sorted.size() > kRowsMax)
       session.print(fmt::format("and {} more, which take less (--json has all)\n", sorted.size() - kRowsMax));
   }
+
+  std::string metrics_;
 };
 }  // namespace
 

@@ -18,6 +18,8 @@ namespace varve::cli {
 std::string format_clock(double seconds);
 /// Local time, "2024-05-01 12:30:59".
 std::string format_time(int64_t seconds_since_1970);
+/// The zone of such times: "CET".
+std::string time_zone(int64_t seconds_since_1970);
 /// "50x50"; "scalar" if empty.
 std::string format_shape(const std::vector<uint64_t>& shape);
 /// "1 file", "3 files".

@@ -14,6 +14,8 @@
 #include "cli/remedies.h"
 #include "cli/save_command.h"
 #include "cli/text.h"
+#include "cli/watch_explanation.h"
+#include "monitor/metrics_outlet.h"
 #include "core/process.h"
 #include "core/state_folder.h"
 #include "core/sync.h"
@@ -67,10 +69,14 @@ class Reporter final : public WatchListener {
     status_.process = ::getpid();
     status_.started_s = calendar_seconds();
   }
-  Status open(const std::vector<std::string>& folders) {
+  Status open(const std::vector<std::string>& folders, const std::string& metrics) {
     status_.folders = folders;
+    if (!metrics.empty()) {
+      VARVE_ASSIGN(outlet_, MetricsOutlet::open(metrics));
+    }
     VARVE_ASSIGN(const std::string state, state_folder());
     VARVE_ASSIGN(file_, StatusFile::open(state, folders, status_.to));
+    publish();
     return file_->write(status_);
   }
 
@@ -146,6 +152,7 @@ class Reporter final : public WatchListener {
 
   void count(const WatchEvent& event) {
     if (event.kind == WatchEvent::Kind::removed) ++status_.removed_sets;
+    if (event.kind == WatchEvent::Kind::failed) ++status_.failures;
     if (event.kind != WatchEvent::Kind::saved) return;
     ++status_.saved_sets;
     status_.raw_bytes += event.report->record.raw_bytes;
@@ -192,12 +199,21 @@ class Reporter final : public WatchListener {
     const Status written = file_->write(status_);
     if (!written.ok() && !warned_) session_.warn(written.with_context("varve status does not see this watcher"));
     warned_ = !written.ok();
+    publish();
+  }
+
+  void publish() {
+    if (!outlet_) return;
+    const Status published = outlet_->publish(metrics_of(status_));
+    if (!published.ok() && !warned_of_metrics_) session_.warn(published.with_context("metrics are not told"));
+    warned_of_metrics_ = !published.ok();
   }
 
   Session& session_;
   WatchStatus status_;
   std::optional<StatusFile> file_;
-  bool warned_ = false;
+  std::unique_ptr<MetricsOutlet> outlet_;  ///< null: nobody asks
+  bool warned_ = false, warned_of_metrics_ = false;
   std::vector<LeftOut> left_out_;  ///< when the watcher rested last
 };
 
@@ -215,13 +231,17 @@ class WatchCommand final : public Command {
                    "levels to save to, in place of --to, as for varve save: sets are saved to the first, and copied to "
                    "the others");
     auto take_pattern = [this](const std::string& text) -> Status {
-      VARVE_ASSIGN(options_.pattern, SetPattern::parse(text));
+      VARVE_ASSIGN(options_.patterns, parse_patterns(text));
       return {};
     };
     arguments.value(
         "--pattern", "PATTERN", take_pattern,
-        "how file names tell step and rank, e.g. 'restart.{step}.{rank}' (default: '*{step}/**', each folder "
-        "whose name ends with a number)");
+        "how names tell step or time and rank, e.g. 'restart.{step}.{rank}' or 'processor{rank}/{time}/**', or a "
+        "program: openfoam, gromacs, lammps, enzo, qe; without a step in it, what it names is a new set whenever it "
+        "has "
+        "changed (default: '*{step}/**', each folder whose name ends with a number, or is a time)");
+    arguments.metrics(metrics_);
+    arguments.flag("--explain", explain_, "show what would be taken for sets, steps and ranks, and why; save nothing");
     arguments.text("--job", "NAME", options_.job, "the job's name (default: the watched folder's name)");
     arguments.count("--ranks", "N", rank_count_, "a set is complete when it has files of N ranks");
     arguments.text("--end-marker", "NAME", options_.completeness.end_marker,
@@ -245,6 +265,7 @@ class WatchCommand final : public Command {
     arguments.examples(
         "  varve watch run --to /lustre/varve               run/dump0007 becomes run@7\n"
         "  varve watch restarts --pattern 'restart.{step}.{rank}' --ranks 64 --job melt\n"
+        "  varve watch case --pattern openfoam --explain    which sets it finds, and what they would be called\n"
         "  varve watch out --end-marker DONE --remove-originals\n"
         "  varve watch out --levels 'local:/nvme/me keep=2; dir:/lustre/me every=10'\n"
         "  varve watch /nvme/out --ranks 8 --nodes 4 --to tcp://io1:7070\n"
@@ -261,6 +282,7 @@ class WatchCommand final : public Command {
     VARVE_ASSIGN(SaveOptions saving, saving_.take(false));
     if (saving.thread_count == 0) saving.thread_count = 1;
     options_.rank_regex = saving.ranks.rank_regex;
+    if (explain_) return explain_watch(session, options_);
     // It forks, so it comes before any thread.
     VARVE_ASSIGN(const std::unique_ptr<LayoutService> layouts, LayoutService::start());
     Target target;
@@ -287,7 +309,7 @@ class WatchCommand final : public Command {
     }
     VARVE_ASSIGN(const std::unique_ptr<Watcher> watcher,
                  Watcher::open(*target.store, options_, std::move(duty), reporter));
-    VARVE_TRY(reporter.open(watcher->folders()));
+    VARVE_TRY(reporter.open(watcher->folders(), metrics_));
     WatchProgress progress(session);
     VARVE_TRY(watcher->run(once_, progress));
     if (!once_) return ExitCode::success;
@@ -348,12 +370,12 @@ class WatchCommand final : public Command {
 
   WatchOptions options_;
   SaveArguments saving_;
-  std::string to_, levels_;
+  std::string to_, levels_, metrics_;
   std::string node_;
   uint32_t node_count_ = 0;    ///< one, without a server to put sets together
   uint32_t rank_count_ = 0;    ///< any
   double quiet_seconds_ = -1;  ///< not given
-  bool once_ = false;
+  bool once_ = false, explain_ = false;
   std::set<std::string> up_to_date_;  ///< jobs whose sets were at all levels when the last one was saved
 };
 }  // namespace

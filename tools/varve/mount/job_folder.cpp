@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/step_text.h"
+
 namespace varve {
 
 namespace {
@@ -18,6 +20,7 @@ constexpr double kPauseSecondsMax = 600;
 /// Of a name that can be none of a job or a step.
 Errno bad_name(const std::string& name) { return {name.size() > kMountNameBytesMax ? ENAMETOOLONG : EINVAL}; }
 
+/// Of a name that a committed set may have; there may be one of the same name (namesake_of_step()) instead.
 std::optional<uint64_t> canonical_step(const std::string& name) {
   const std::optional<StepName> parsed = parse_step_name(name);
   return parsed && parsed->canonical ? std::optional(parsed->step) : std::nullopt;
@@ -52,6 +55,28 @@ std::shared_ptr<OpenSet> JobFolder::open_set(const std::string& name) const {
   const MutexLock lock(mutex_);
   const auto found = open_.find(name);
   return found == open_.end() ? nullptr : found->second.set;
+}
+
+std::optional<StepName> JobFolder::step_named(const std::string& name) const {
+  std::optional<StepName> parsed = parse_step_name(name);
+  const std::optional<StepName> as_time = parse_step_name(name, true);
+  if (!parsed || parsed->step == as_time->step) return parsed;
+  const auto is_time = [](const auto& open) { return is_name_of_time(open.first); };
+  const Result<bool> has_times = context_.catalog.has_times(name_);
+  bool among_times = has_times.ok() && *has_times;
+  if (!among_times) {
+    const MutexLock lock(mutex_);
+    among_times = std::any_of(open_.begin(), open_.end(), is_time);
+  }
+  if (among_times) parsed = as_time;
+  if (const std::optional<SetName> there = context_.catalog.find({name_, parsed->step})) parsed->step = there->step;
+  return parsed;
+}
+
+MountResult<std::shared_ptr<StoredSet>> JobFolder::set_called(uint64_t step) {
+  MountResult<std::shared_ptr<StoredSet>> set = stored_set(step);
+  const std::optional<uint64_t> namesake = namesake_of_step(step);
+  return !set.ok() && set.error().number == ENOENT && namesake ? stored_set(*namesake) : set;
 }
 
 MountResult<std::shared_ptr<StoredSet>> JobFolder::stored_set(uint64_t step) {
@@ -91,18 +116,18 @@ MountResult<std::string> JobFolder::read_link(uint32_t id) {
     const Result<std::vector<uint64_t>> steps = context_.catalog.steps(name_);
     if (!steps.ok()) return errno_of(steps.status());
     if (steps->empty()) return Errno{ENOENT};
-    return std::to_string(steps->back());
+    return step_text(steps->back());
   }
   const MutexLock lock(mutex_);
   const auto alias = alias_links_.find(id);
   if (alias == alias_links_.end()) return Errno{EINVAL};
-  return std::to_string(alias->second);
+  return step_text(alias->second);
 }
 
 MountResult<NodeView> JobFolder::find(uint32_t, const std::string& name) {
   if (const std::shared_ptr<OpenSet> set = open_set(name)) return set->folder()->look(kTop);
   if (const std::optional<uint64_t> step = canonical_step(name)) {
-    MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, stored_set(*step));
+    MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, set_called(*step));
     return set->look(kTop);
   }
   uint32_t id = 0;
@@ -131,11 +156,11 @@ MountResult<std::vector<ListedName>> JobFolder::list(uint32_t) {
   std::vector<ListedName> names;
   const MutexLock lock(mutex_);
   for (const uint64_t step : *steps) {
-    if (open_.count(std::to_string(step)) != 0) continue;
+    if (open_.count(step_text(step)) != 0) continue;
     // Who wants its number looks it up: that takes reading the set's record.
     const auto known = stored_.find(step);
     const uint64_t inode = known == stored_.end() ? 0 : inode_of(known->second->realm(), kTop);
-    names.push_back({std::to_string(step), inode, S_IFDIR});
+    names.push_back({step_text(step), inode, S_IFDIR});
   }
   for (const auto& [name, open] : open_) names.push_back({name, inode_of(open.set->realm(), kTop), S_IFDIR});
   if (!steps->empty() && !latest_hidden_) names.push_back({kLatest, inode_of(realm_, kLatestLink), S_IFLNK});
@@ -156,7 +181,7 @@ Result<std::shared_ptr<OpenSet>> JobFolder::adopt(SpooledSet spooled) {
 }
 
 MountResult<NodeView> JobFolder::make_folder(uint32_t, const std::string& name, uint32_t) {
-  const std::optional<StepName> parsed = parse_step_name(name);
+  const std::optional<StepName> parsed = step_named(name);
   if (!parsed) return bad_name(name);
   if (open_set(name)) return Errno{EEXIST};
   if (!parsed->temporary && context_.store.backend().status(context_.catalog.record_path({name_, parsed->step})).ok())
@@ -212,21 +237,22 @@ Errno JobFolder::discard(OpenSet& set, const std::string& name) {
   return {};
 }
 
-Errno JobFolder::drop(uint64_t step) {
+Errno JobFolder::drop(uint64_t called) {
   if (!context_.options.may_remove) return {EPERM};
-  MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, stored_set(step));
+  MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, set_called(called));
+  const SetName dropped_name = set->record().name;
   MOUNT_ASSIGN(const bool cleared, set->is_cleared());
   if (!cleared) return {ENOTEMPTY};
   // The job's folder stays until it is removed, too.
   if (const Status kept = context_.spool->make_job(name_); !kept.ok()) return errno_of(kept);
-  if (const Status dropped = context_.catalog.remove({name_, step}); !dropped.ok()) {
-    context_.log("cannot drop " + set->record().name.to_string() + ": " + dropped.to_string());
+  if (const Status dropped = context_.catalog.remove(dropped_name); !dropped.ok()) {
+    context_.log("cannot drop " + dropped_name.to_string() + ": " + dropped.to_string());
     return errno_of(dropped);
   }
-  context_.log("dropped " + set->record().name.to_string());
+  context_.log("dropped " + dropped_name.to_string());
   const MutexLock lock(mutex_);
   spooled_ = true;
-  stored_.erase(step);
+  stored_.erase(dropped_name.step);
   return {};
 }
 
@@ -253,7 +279,7 @@ Errno JobFolder::rename(uint32_t, const std::string& name, uint32_t, const std::
   if ((flags & ~static_cast<unsigned>(RENAME_NOREPLACE)) != 0) return {EINVAL};
   const std::shared_ptr<OpenSet> set = open_set(name);
   if (!set) return {canonical_step(name) || name == kLatest ? EROFS : ENOENT};
-  const std::optional<StepName> wanted = parse_step_name(new_name);
+  const std::optional<StepName> wanted = step_named(new_name);
   if (!wanted) return bad_name(new_name);
   if (name == new_name) return {};
   if (open_set(new_name)) return {EEXIST};
@@ -268,7 +294,7 @@ Errno JobFolder::rename(uint32_t, const std::string& name, uint32_t, const std::
 }
 
 Status JobFolder::seal(const std::shared_ptr<OpenSet>& set, const std::string& alias, double quiet_seconds) {
-  const std::optional<StepName> parsed = parse_step_name(alias);
+  const std::optional<StepName> parsed = step_named(alias);
   if (!parsed) return Status::invalid_argument("this name tells no step", alias);
   const SetName name{name_, parsed->step};
   const Errno begun = set->begin_sealing(quiet_seconds);

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,10 +50,14 @@ class JobFolder final : public MountedFolder, public std::enable_shared_from_thi
   };
 
   std::shared_ptr<OpenSet> open_set(const std::string& name) const;
+  /// What parse_step_name() says of a name among what there is of the job, stored and open.
+  std::optional<StepName> step_named(const std::string& name) const;
   MountResult<std::shared_ptr<StoredSet>> stored_set(uint64_t step);
+  /// The same, or what the store has of the same name (namesake_of_step()).
+  MountResult<std::shared_ptr<StoredSet>> set_called(uint64_t step);
   void show_sealed(OpenSet& set, const SetRecord& record, const std::string& alias);
   Errno discard(OpenSet& set, const std::string& name);
-  Errno drop(uint64_t step);
+  Errno drop(uint64_t called);
 
   MountContext& context_;
   const uint32_t realm_;

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <ctime>
 
+#include "core/step_text.h"
+
 namespace varve {
 
 namespace {
@@ -88,7 +90,7 @@ NodeView MountContext::link_view(uint64_t inode, uint64_t step) const {
   NodeView view = folder_view(inode);
   view.status.st_mode = S_IFLNK | 0777;
   view.status.st_nlink = 1;
-  view.status.st_size = static_cast<off_t>(std::to_string(step).size());
+  view.status.st_size = static_cast<off_t>(step_text(step).size());
   return view;
 }
 

@@ -108,7 +108,6 @@ class Mount {
     serving.read_ahead_threads = kReadAheadThreads;
     serving.may_remove = !options_.no_delete;
     serving.seal_seconds = options_.seal_seconds;
-    serving.open_sets.reopen = options_.reopen;
     serving.owner = {::geteuid(), ::getegid()};
     if (forwarding_) {
       serving.note_sealed = [this](const SetName& set) { forwarding_->note_sealed(set.job); };

@@ -21,7 +21,6 @@ struct MountOptions {
   std::string spool;   ///< empty: a folder of the user, by the store's id
   bool read_only = false;
   bool no_delete = false;
-  bool reopen = false;
   bool allow_other = false;
   double seal_seconds = 30;
   uint64_t memory_bytes = 256_MiB;  ///< of what is read

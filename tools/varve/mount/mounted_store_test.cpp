@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/step_text.h"
 #include "sets/mounting.h"
 
 namespace varve {
@@ -44,7 +45,7 @@ TEST_F(Mounted, ShowsASetAsItIsWrittenAndAsItIsCommitted) {
   ASSERT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
   EXPECT_EQ(mounted->names("run"), (Names{"7", "latest"}));
   EXPECT_EQ(mounted->files("run/7"), kWritten);
-  EXPECT_EQ(mounted->look("run/7/a")->status.st_mode & 0777, 0444u);
+  EXPECT_EQ(mounted->look("run/7/a")->status.st_mode & 0777, 0644u);
   EXPECT_TRUE(mounted->look("run/7/a")->lasting);
 }
 
@@ -84,17 +85,13 @@ TEST_F(Mounted, AnUnlinkedFileIsNotPartOfTheSet) {
   EXPECT_EQ(mounted->files("run/7"), kWritten);
 }
 
-TEST_F(Mounted, AClosedFileIsImmutableUnlessItIsEmptyOrReopeningIsAllowed) {
-  {
-    const auto mounted = mount();
-    write_set(*mounted, "7.tmp");
-    EXPECT_EQ(mounted->open("run/7.tmp/a", O_WRONLY).error().number, EPERM);
-    EXPECT_EQ(mounted->open("run/7.tmp/a", O_RDONLY | O_TRUNC).error().number, EPERM);
-    ASSERT_EQ(mounted->write_file("run/7.tmp/empty", "").number, 0);
-    EXPECT_TRUE(mounted->open("run/7.tmp/empty", O_WRONLY).ok());
-  }
-  const auto mounted = mount({.reopen = true});
+TEST_F(Mounted, AClosedFileMayBeWrittenAgainUntilItsSetIsSealed) {
+  const auto mounted = mount();
+  write_set(*mounted, "7.tmp");
   EXPECT_TRUE(mounted->open("run/7.tmp/a", O_WRONLY).ok());
+  EXPECT_TRUE(mounted->open("run/7.tmp/a", O_RDONLY | O_TRUNC).ok());
+  ASSERT_EQ(mounted->rename("run/7.tmp", "run/7").number, 0);
+  EXPECT_EQ(mounted->open("run/7/a", O_WRONLY).error().number, EROFS);
 }
 
 TEST_F(Mounted, SealsWhatIsQuietAndNothingElse) {
@@ -149,6 +146,21 @@ TEST_F(Mounted, ASetThatIsThereIsNotReplaced) {
   EXPECT_EQ(mounted->rename("run/7.tmp", "run/7").number, EEXIST);
   EXPECT_EQ(mounted->make_folder("run/DD0007").number, EEXIST);
   EXPECT_EQ(mounted->files("run/7.tmp"), kWritten);
+}
+
+TEST_F(Mounted, CallsSetsByTheirTimes) {
+  const auto mounted = mount();
+  write_set(*mounted, "0.02.tmp");
+  ASSERT_EQ(mounted->rename("run/0.02.tmp", "run/0.02").number, 0);
+  write_set(*mounted, "1.tmp");
+  ASSERT_EQ(mounted->rename("run/1.tmp", "run/1").number, 0);
+  EXPECT_EQ(mounted->names("run"), (Names{"0.02", "1", "latest"}));
+  EXPECT_EQ(mounted->files("run/1"), kWritten);
+  EXPECT_EQ(mounted->files("run/0.02"), kWritten);
+  // A number beside times is one of them.
+  EXPECT_EQ(Catalog(mounted->store()).resolve("run@1").value().step, *step_of_time(1));
+  EXPECT_EQ(mounted->make_folder("run/1").number, EEXIST);
+  EXPECT_EQ(mounted->make_folder("run/0.020").number, EEXIST);
 }
 
 TEST_F(Mounted, DropsASetOnlyWithItsFolder) {

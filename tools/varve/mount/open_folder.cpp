@@ -9,9 +9,6 @@
 namespace varve {
 
 namespace {
-/// How long whoever opens a file for writing waits to learn whether its last writer has gone.
-constexpr double kReopenSeconds = 0.1;
-
 using Seconds = std::chrono::duration<double>;
 
 /// Whether some program has the file open for writing, and not only the kernel still.
@@ -90,20 +87,6 @@ MountResult<std::string> OpenFolder::read_link(uint32_t id) {
   return tree_.read_link(id);
 }
 
-Errno OpenFolder::await_writable(uint32_t id) {
-  if (!options_.reopen) {
-    // If all of its writers have closed it, it may be that the kernel is about to say so.
-    released_.wait_for(mutex_, Seconds(kReopenSeconds), [&]() VARVE_REQUIRES(mutex_) {
-      const OpenNode* const file = tree_.names().find(id);
-      return file == nullptr || file->writers == 0 || is_being_written(*file);
-    });
-    const OpenNode* const file = tree_.names().find(id);
-    if (file == nullptr || (file->closed && file->writers == 0)) return {EPERM};
-  }
-  if (frozen_) return {EBUSY};
-  return {tree_.names().at(id).linked ? 0 : ESTALE};
-}
-
 MountResult<std::unique_ptr<OpenFile>> OpenFolder::open(uint32_t id, int flags) {
   const MutexLock lock(mutex_);
   const OpenNode* const there = tree_.names().find(id);
@@ -111,10 +94,7 @@ MountResult<std::unique_ptr<OpenFile>> OpenFolder::open(uint32_t id, int flags) 
   if (there->type == S_IFDIR) return Errno{EISDIR};
   if (there->type != S_IFREG) return Errno{ELOOP};
   const bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC) != 0;
-  if (writes) {
-    if (frozen_) return Errno{EBUSY};
-    MOUNT_TRY(await_writable(id));
-  }
+  if (writes && frozen_) return Errno{EBUSY};
   MOUNT_ASSIGN(UniqueFd descriptor, tree_.open_file(id, flags, writes));
   OpenNode& file = tree_.names().at(id);
   auto opened = std::make_unique<SpoolFile>(shared_from_this(), id, file.lost, std::move(descriptor), writes);
@@ -158,7 +138,7 @@ void OpenFolder::released(SpoolFile& file) {
   OpenNode& node = tree_.names().at(file.id());
   node.files.erase(std::find(node.files.begin(), node.files.end(), &file));
   if (file.writes() && --node.writers == 0) {
-    tree_.end_writing(file.id(), file.descriptor());
+    tree_.end_writing(file.id());
     changed_.note();
   }
   tree_.names().tidy(file.id());
@@ -208,7 +188,7 @@ MountResult<NodeView> OpenFolder::change(uint32_t id, const AttributeChange& cha
       MOUNT_TRY(open->begin_write());
       if (::ftruncate(open->descriptor(), static_cast<off_t>(*change.bytes)) != 0) return Errno{errno};
     } else {
-      MOUNT_TRY(await_writable(id));
+      if (!tree_.names().at(id).linked) return Errno{ESTALE};
       MOUNT_TRY(tree_.truncate(id, *change.bytes));
     }
   }

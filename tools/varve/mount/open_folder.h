@@ -15,8 +15,6 @@
 namespace varve {
 
 struct OpenFolderOptions {
-  /// Whether a file that was closed may be opened for writing again. One of no bytes always may.
-  bool reopen = false;
   /// How long to wait for the kernel to say that a file which a program has closed is no longer used.
   double release_seconds = 1.0;
 };
@@ -72,8 +70,6 @@ class OpenFolder final : public MountedFolder, public std::enable_shared_from_th
 
  private:
   friend class SpoolFile;
-  /// Whether a file may be written; waits a moment for its last writer to go. EPERM: it was closed for good.
-  Errno await_writable(uint32_t id) VARVE_REQUIRES(mutex_);
   void released(SpoolFile& file);
 
   const OpenFolderOptions options_;

@@ -60,7 +60,8 @@ Result<SetRecord> SetCommit::commit(const SpooledSet& set, const SetName& name) 
     in_catalog = lease.has_passed_commit_point();
     return committed;
   };
-  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(set.files_path(), options_.ranks.rank_regex, progress));
+  VARVE_ASSIGN(const NamedSource source, look_at_source(set.files_path()));
+  VARVE_ASSIGN(std::vector<SourceFile> files, find_files(source, options_, progress));
   Result<SaveReport> saved =
       save_files_as(store_, set.files_path(), std::move(files), name, options_, layouts_, progress, publish);
   if (saved.ok()) return std::move(saved->record);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "engine/save.h"
+#include "core/step_text.h"
 #include "format/set_record.h"
 #include "store/stored_copies.h"
 
@@ -13,15 +13,15 @@ namespace {
 constexpr std::string_view kTemporaryEnd = ".tmp";
 }  // namespace
 
-std::optional<StepName> parse_step_name(std::string_view name) {
+std::optional<StepName> parse_step_name(std::string_view name, bool among_times) {
   if (!check_job_name(name).ok()) return std::nullopt;
   StepName parsed;
   parsed.temporary = name.ends_with(kTemporaryEnd);
   const std::string_view base = parsed.temporary ? name.substr(0, name.size() - kTemporaryEnd.size()) : name;
-  const std::optional<uint64_t> step = last_number(base);
+  const std::optional<uint64_t> step = step_of_name(base, among_times);
   if (!step) return std::nullopt;
   parsed.step = *step;
-  parsed.canonical = std::to_string(*step) == name;
+  parsed.canonical = step_text(*step) == name;
   return parsed;
 }
 

@@ -22,8 +22,8 @@ struct StepName {
 };
 
 /// None: it is not a name of a step. 1 to 100 bytes with a number, without '@' and control characters, not beginning
-/// with '.' or '-'.
-std::optional<StepName> parse_step_name(std::string_view name);
+/// with '.' or '-'. `among_times`: a number alone is a time (core/step_text.h).
+std::optional<StepName> parse_step_name(std::string_view name, bool among_times = false);
 
 /// The names of a committed set as a tree of folders, without what its files hold. Immutable.
 class SetListing {

@@ -91,9 +91,7 @@ Result<bool> load_names(OpenNames& names, uint32_t id, const std::string& path, 
       return Status::from_errno(errno, "look at", join_path(path, name));
     const uint32_t child = names.add(id, name, status.st_mode & S_IFMT, status.st_ino);
     if (S_ISDIR(status.st_mode)) below.emplace_back(child, join_path(path, name));
-    const bool was_open = S_ISREG(status.st_mode) && left_open.count(status.st_ino) != 0;
-    any_left_open = any_left_open || was_open;
-    names.at(child).closed = S_ISREG(status.st_mode) && status.st_size > 0 && !was_open;
+    any_left_open = any_left_open || (S_ISREG(status.st_mode) && left_open.count(status.st_ino) != 0);
     errno = 0;
   }
   if (errno != 0) return Status::from_errno(errno, "list folder", path);
@@ -208,12 +206,7 @@ MountResult<std::pair<uint32_t, UniqueFd>> SpoolTree::create(uint32_t folder, co
   return std::make_pair(names_.add(folder, name, S_IFREG, status.st_ino), std::move(file));
 }
 
-void SpoolTree::end_writing(uint32_t id, int descriptor) {
-  OpenNode& node = names_.at(id);
-  struct stat status {};
-  node.closed = ::fstat(descriptor, &status) != 0 || status.st_size > 0;
-  journal_.end(node.spool_inode);
-}
+void SpoolTree::end_writing(uint32_t id) { journal_.end(names_.at(id).spool_inode); }
 
 MountResult<NodeView> SpoolTree::make_folder(uint32_t folder, const std::string& name, uint32_t mode) {
   MOUNT_ASSIGN(const std::string path, place_for(folder, name));
@@ -255,8 +248,6 @@ Errno SpoolTree::truncate(uint32_t id, uint64_t bytes) {
   const UniqueFd file(::openat(folder_.get(), names_.path_of(id).c_str(), O_WRONLY | kOwnFlags));
   if (!file.valid()) return {errno};
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return {errno};
-  OpenNode& node = names_.at(id);
-  if (node.writers == 0) node.closed = bytes > 0;
   return {};
 }
 

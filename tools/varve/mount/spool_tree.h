@@ -26,7 +26,6 @@ struct OpenNode {
   uint64_t known = 0;  ///< how often it was found and not forgotten
   uint32_t writers = 0;
   bool linked = true;          ///< it still has its name
-  bool closed = false;         ///< it was written, and no longer may be
   bool names_unsynced = true;  ///< of a folder: not all of its names are durable
   bool names_lost = false;     ///< of a folder: a sync of it failed, and a second one would prove nothing
   std::vector<SpoolFile*> files;
@@ -65,8 +64,7 @@ class OpenNames {
 /// spool who writes. Verbs of MountedFolder do what that says. Not thread-safe.
 class SpoolTree {
  public:
-  /// With all that is in the spool already. A file is closed, unless it is empty or the last mount left it in writing.
-  /// `realm`: the number of the set's folder in the mount.
+  /// With all that is in the spool already. `realm`: the number of the set's folder in the mount.
   static Result<SpoolTree> load(uint32_t realm, const SpooledSet& set);
   /// Whether the last mount left any file in writing.
   bool was_left_open() const { return was_left_open_; }
@@ -84,8 +82,8 @@ class SpoolTree {
   MountResult<UniqueFd> open_file(uint32_t id, int flags, bool writes);
   /// Makes a file that was not there, and opens it. Nobody has found it yet.
   MountResult<std::pair<uint32_t, UniqueFd>> create(uint32_t folder, const std::string& name, int flags, uint32_t mode);
-  /// The last writer of a file, which had this descriptor, has gone.
-  void end_writing(uint32_t id, int descriptor);
+  /// The last writer of a file has gone.
+  void end_writing(uint32_t id);
   MountResult<NodeView> make_folder(uint32_t folder, const std::string& name, uint32_t mode);
   MountResult<NodeView> make_link(uint32_t folder, const std::string& name, const std::string& target);
   Errno remove(uint32_t folder, const std::string& name, int flags);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/step_text.h"
+
 namespace varve {
 namespace {
 
@@ -13,6 +15,17 @@ TEST(StepName, IsTheLastNumberOfTheName) {
   EXPECT_FALSE(parse_step_name("7.tmp")->canonical);
   EXPECT_TRUE(parse_step_name("DD0006.tmp")->temporary);
   EXPECT_FALSE(parse_step_name("DD0006")->temporary);
+}
+
+TEST(StepName, MayBeATime) {
+  EXPECT_EQ(parse_step_name("0.02")->step, step_of_time(0.02));
+  EXPECT_TRUE(parse_step_name("0.02")->canonical);
+  EXPECT_FALSE(parse_step_name("0.020")->canonical);
+  EXPECT_TRUE(parse_step_name("0.02.tmp")->temporary);
+  EXPECT_EQ(parse_step_name("0.02.tmp")->step, step_of_time(0.02));
+  EXPECT_EQ(parse_step_name("3")->step, 3u);
+  EXPECT_EQ(parse_step_name("3", true)->step, step_of_time(3));
+  EXPECT_TRUE(parse_step_name("3", true)->canonical);
 }
 
 TEST(StepName, RefusesWhatTellsNoStep) {

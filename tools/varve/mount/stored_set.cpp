@@ -196,8 +196,9 @@ NodeView StoredSet::view(const SetListing& listing, uint32_t ordinal) const {
   NodeView view;
   view.lasting = true;
   view.status.st_ino = inode_of(realm_, numbers_.id_of(ordinal));
-  // Folders keep their bits, as names are removed from them.
-  const uint32_t gone = entry.type == FileType::regular || !may_hide_ ? kWriteBits : 0;
+  // What is copied out of a set is to be writable if it was; who tries to write to the set itself is refused. Names are
+  // removed from folders, if at all.
+  const uint32_t gone = entry.type == FileType::directory && !may_hide_ ? kWriteBits : 0;
   const uint32_t mode = entry.type == FileType::regular ? mode_for_anyone(entry.mode) : entry.mode;
   view.status.st_mode = type_bits(entry.type) | (entry.type == FileType::symlink ? 0777 : mode & ~gone);
   view.status.st_nlink = entry.type == FileType::directory ? 2 : 1;

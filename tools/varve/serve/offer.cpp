@@ -165,7 +165,7 @@ class Answerer {
 };
 
 Status send_offer(ServerConnection& connection, const SetOffer& offer, const ByteVector& raw) {
-  OfferRequest request{.set = offer.name.to_string(), .node = offer.node, .node_count = offer.node_count};
+  OfferRequest request{.set = offer.name.key(), .node = offer.node, .node_count = offer.node_count};
   request.bytes = raw.size();
   while (request.offset < raw.size()) {
     const size_t bytes = std::min<size_t>(raw.size() - request.offset, kWireDataBytesMax);

@@ -84,6 +84,8 @@ auto RequestHandler::with_file(uint64_t handle, const Act& act) -> decltype(act(
 RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan data, DataBuffer& buffer,
                                               const SignOfLife& alive) {
   Answer answer;
+  const auto begun = MonotonicClock::now();
+  bool done = false;
   Exchange exchange{request.again, data, buffer, alive, answer};
   const bool may_begin = greeted_ || std::holds_alternative<HelloRequest>(request.message);
   const Status allowed = may_begin ? check_allowed(rights_, request.message)
@@ -95,9 +97,13 @@ RequestHandler::Answer RequestHandler::handle(const Request& request, ByteSpan d
       if (rights_ == Rights::all && reply.outcome == Outcome::done)
         answer.file = store_.files.find(client_, reply.fields.handle);
     }
+    done = reply.outcome == Outcome::done;
     answer.fields = encode_fields(std::move(reply));
   };
   std::visit(fill, request.message);
+  store_.counters.note(request.message.index(), done,
+                       std::chrono::duration<double>(MonotonicClock::now() - begun).count(), data.size(),
+                       answer.data.size());
   return answer;
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/sync.h"
 #include "serve/gather_service.h"
+#include "serve/request_counters.h"
 #include "serve/rights.h"
 #include "serve/served_folder.h"
 #include "service/protocol.h"
@@ -80,6 +81,7 @@ struct ServedStore {
   OpenFiles files;
   OwnNames own;
   FolderSyncs syncs;
+  RequestCounters counters;
   RequestLog log;
   ChunkLookup* chunks = nullptr;  ///< null: nothing is known
   /// Is told that a set, or a part of one, was committed, or that an index run came.

@@ -369,6 +369,23 @@ bool Server::wait_for_all_to_end(Deadline deadline) {
   });
 }
 
+void Server::tell(Metrics& metrics) {
+  size_t strangers = 0, known = 0;
+  {
+    const MutexLock lock(mutex_);
+    strangers = clients_.strangers.size();
+    known = clients_.known.size();
+  }
+  metrics.gauge("varve_server_connections", "Connections that are open, of clients and of those who have not said hello.")
+      .sample(static_cast<double>(known), {{"standing", "known"}})
+      .sample(static_cast<double>(strangers), {{"standing", "stranger"}});
+  metrics.gauge("varve_server_connections_max", "Connections that the server takes.")
+      .sample(static_cast<double>(options_.connections_max));
+  metrics.gauge("varve_server_start_timestamp_seconds", "When the server was started.")
+      .sample(static_cast<double>(started_s_));
+  store_->counters.tell(metrics);
+}
+
 void Server::stop() {
   if (!acceptor_.joinable()) return;
   stopping_ = true;

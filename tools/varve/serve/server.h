@@ -68,6 +68,8 @@ class Server {
   /// Where it listens.
   const ServerAddress& address() const { return options_.listen; }
   ServedStore& store() { return *store_; }
+  /// What it has done since it was started. Thread-safe.
+  void tell(Metrics& metrics);
 
  private:
   enum class Standing : uint8_t { stranger, known, dismissed };
@@ -171,6 +173,7 @@ class Server {
   UniqueFd wake_;  ///< readable once somebody can be let in, a place is wanted, or it is to stop
   std::unique_ptr<PollingThreads> threads_;
   Thread acceptor_;
+  const int64_t started_s_ = calendar_seconds();
   std::atomic<bool> stopping_{false};
   std::atomic<bool> place_wanted_{false};  ///< who came last has found none
   Mutex mutex_;

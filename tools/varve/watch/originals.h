@@ -6,7 +6,7 @@
 
 #include "core/open_writers.h"
 #include "engine/source.h"
-#include "watch/set_pattern.h"
+#include "watch/set_finder.h"
 
 namespace varve {
 

@@ -1,19 +1,15 @@
 #include "watch/set_pattern.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <map>
-
-#include "core/file_system.h"
-#include "engine/scheme.h"
-#include "engine/source.h"
-#include "watch/originals.h"
 
 namespace varve {
 
 namespace {
-constexpr std::string_view kStep = "{step}", kRank = "{rank}";
+constexpr std::string_view kStep = "{step}", kTime = "{time}", kRank = "{rank}";
 constexpr size_t kStarsMax = 8;  ///< in a component: what matching costs at worst is bounded by it
+constexpr size_t kTimeCharactersMax = 32;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -34,6 +30,11 @@ std::optional<uint64_t> number_of(std::string_view digits) {
   return value;
 }
 
+std::optional<uint64_t> time_of(std::string_view text) {
+  const std::optional<uint64_t> step = parse_step(text);
+  return step && !time_of_step(*step) ? namesake_of_step(*step) : step;
+}
+
 /// Matches one component, as much as possible with the first stars.
 class ComponentMatcher {
  public:
@@ -41,8 +42,9 @@ class ComponentMatcher {
 
   bool matches(std::string_view pattern, size_t at) {
     if (pattern.empty()) return at == name_.size();
-    if (pattern.starts_with(kStep)) return number(pattern.substr(kStep.size()), at, true);
-    if (pattern.starts_with(kRank)) return number(pattern.substr(kRank.size()), at, false);
+    if (pattern.starts_with(kStep)) return number(pattern.substr(kStep.size()), at, match_.step);
+    if (pattern.starts_with(kRank)) return number(pattern.substr(kRank.size()), at, match_.rank);
+    if (pattern.starts_with(kTime)) return time(pattern.substr(kTime.size()), at);
     if (pattern[0] == '*') {
       for (size_t end = name_.size() + 1; end-- > at;) {
         if (matches(pattern.substr(1), end)) return true;
@@ -54,18 +56,26 @@ class ComponentMatcher {
   }
 
  private:
-  bool number(std::string_view rest, size_t at, bool step) {
+  bool number(std::string_view rest, size_t at, std::optional<uint64_t>& into) {
     if (at > 0 && is_digit(name_[at - 1])) return false;
     size_t end = at;
     while (end < name_.size() && is_digit(name_[end])) ++end;
     const std::optional<uint64_t> value = number_of(name_.substr(at, end - at));
     if (!value || !matches(rest, end)) return false;
-    if (step) {
-      match_.step = *value;
-    } else {
-      match_.rank = *value;
-    }
+    into = value;
     return true;
+  }
+
+  bool time(std::string_view rest, size_t at) {
+    if (at > 0 && (is_digit(name_[at - 1]) || name_[at - 1] == '.')) return false;
+    for (size_t end = std::min(name_.size(), at + kTimeCharactersMax); end > at; --end) {
+      if (end < name_.size() && is_digit(name_[end])) continue;
+      const std::optional<uint64_t> step = time_of(name_.substr(at, end - at));
+      if (!step || !matches(rest, end)) continue;
+      match_.step = step;
+      return true;
+    }
+    return false;
   }
 
   const std::string_view name_;
@@ -77,6 +87,21 @@ size_t occurrences(std::string_view text, std::string_view what) {
   for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size())) ++count;
   return count;
 }
+
+struct ReadyPatterns {
+  std::string_view program;
+  std::vector<std::string_view> patterns;
+};
+/// As the programs call their checkpoints unless told otherwise.
+const std::array<ReadyPatterns, 5>& ready_patterns() {
+  static const std::array<ReadyPatterns, 5> ready = {
+      {{"openfoam", {"processor{rank}/{time}/**", "processors*/{time}/**", "{time}/**"}},
+       {"gromacs", {"*.cpt"}},
+       {"lammps", {"*.{step}.restart.*", "*.{step}.restart", "*restart.{step}.*", "*restart.{step}", "*restart.?"}},
+       {"enzo", {"DD{step}/**", "RD{step}/**"}},
+       {"qe", {"*.save/**"}}}};
+  return ready;
+}
 }  // namespace
 
 Result<SetPattern> SetPattern::parse(std::string_view text) {
@@ -84,22 +109,29 @@ Result<SetPattern> SetPattern::parse(std::string_view text) {
     return Status::invalid_argument(what, std::string(text), "for example '*{step}/**' or 'restart.{step}.{rank}'");
   };
   SetPattern pattern;
+  pattern.is_default_ = text == kDefault;
   pattern.components_.clear();
   pattern.folder_depth_ = 0;
-  size_t steps = 0, ranks = 0;
+  size_t steps = 0, ranks = 0, ranks_before_step = 0;
   for (const std::string_view component : split(text)) {
     if (component.empty() || component == "." || component == "..") return wrong("a pattern's components have names");
-    if (!pattern.components_.empty() && pattern.components_.back() == "**") return wrong("** comes last in a pattern");
+    if (!pattern.components_.empty() && pattern.open_ended()) return wrong("** comes last in a pattern");
     if (occurrences(component, "*") > kStarsMax) return wrong("too many stars");
-    steps += occurrences(component, kStep);
-    ranks += occurrences(component, kRank);
+    const size_t steps_here = occurrences(component, kStep) + occurrences(component, kTime);
     pattern.components_.emplace_back(component);
-    if (steps > 0 && pattern.folder_depth_ == 0) pattern.folder_depth_ = pattern.components_.size();
+    if (steps_here > 0 && steps == 0) {
+      pattern.folder_depth_ = pattern.components_.size();
+      ranks_before_step = ranks;
+    }
+    steps += steps_here;
+    ranks += occurrences(component, kRank);
   }
-  if (steps != 1) return wrong("a pattern has one {step}");
+  if (steps > 1) return wrong("a pattern has one {step} or {time} at most");
   if (ranks > 1) return wrong("a pattern has one {rank} at most");
+  if (pattern.named_components() == 0) return wrong("a pattern names something");
+  pattern.has_step_ = steps == 1;
   pattern.has_rank_ = ranks == 1;
-  if (pattern.folder_depth_ == pattern.components_.size()) pattern.folder_depth_ = 0;
+  if (ranks_before_step > 0 || pattern.folder_depth_ == pattern.components_.size()) pattern.folder_depth_ = 0;
   return pattern;
 }
 
@@ -114,17 +146,24 @@ std::optional<SetPattern::Match> SetPattern::match_components(const std::vector<
 
 std::optional<SetPattern::Match> SetPattern::match(std::string_view path) const {
   const std::vector<std::string_view> parts = split(path);
-  const bool open_ended = components_.back() == "**";
-  const size_t named = open_ended ? components_.size() - 1 : components_.size();
-  if (open_ended ? parts.size() <= named : parts.size() != named) return std::nullopt;
+  const size_t named = named_components();
+  if (open_ended() ? parts.size() <= named : parts.size() != named) return std::nullopt;
   return match_components(parts, named);
 }
 
-std::optional<uint64_t> SetPattern::folder_step(std::string_view path) const {
+bool SetPattern::may_lead_on(std::string_view name, size_t depth) const {
+  Match match;
+  return ComponentMatcher(name, match).matches(components_[depth - 1], 0);
+}
+
+std::optional<uint64_t> SetPattern::folder_step(std::string_view path, bool among_times) const {
   const std::vector<std::string_view> parts = split(path);
   if (folder_depth_ == 0 || parts.size() != folder_depth_) return std::nullopt;
+  if (is_default_ && (is_name_of_time(path) || among_times)) {
+    if (const std::optional<uint64_t> time = time_of(path)) return time;
+  }
   const std::optional<Match> match = match_components(parts, folder_depth_);
-  return match ? std::optional(match->step) : std::nullopt;
+  return match ? match->step : std::nullopt;
 }
 
 std::string SetPattern::text() const {
@@ -133,91 +172,16 @@ std::string SetPattern::text() const {
   return text;
 }
 
-namespace {
-/// A path below the watched folder of what lies in a set's folder.
-std::string_view below(const std::string& folder, std::string_view path) {
-  path.remove_prefix(std::min(path.size(), folder.size() + 1));
-  return path;
-}
-
-Result<std::vector<SourceFile>> look_at_files(const std::string& folder, ProgressSink& progress) {
-  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress));
-  if (!put_back_unremoved(folder, files)) return files;
-  return scan_source_tree(folder, progress);
-}
-}  // namespace
-
-Result<std::vector<FoundSet>> SetFinder::find(ProgressSink& progress) const {
-  if (pattern_.folder_depth() == 0) return find_side_by_side(progress);
-  VARVE_ASSIGN(std::vector<FoundSet> folders, find_folders());
-  std::vector<FoundSet> sets;
-  for (FoundSet& set : folders) {
-    const Status seen = look_into(set, progress);
-    if (seen.code() == StatusCode::not_found) continue;
-    VARVE_TRY(seen);
-    sets.push_back(std::move(set));
+Result<SetPatterns> parse_patterns(std::string_view text) {
+  std::vector<std::string_view> texts = {text};
+  for (const ReadyPatterns& ready : ready_patterns()) {
+    if (ready.program == text) texts = ready.patterns;
   }
-  return sets;
-}
-
-Result<std::vector<FoundSet>> SetFinder::find_folders() const {
-  std::vector<FoundSet> sets;
-  if (pattern_.folder_depth() > 0) VARVE_TRY(add_folders("", 1, sets));
-  std::sort(sets.begin(), sets.end(), [](const FoundSet& a, const FoundSet& b) {
-    return std::tie(a.step, a.folder) < std::tie(b.step, b.folder);
-  });
-  return sets;
-}
-
-Status SetFinder::add_folders(const std::string& path, size_t depth, std::vector<FoundSet>& sets) const {
-  Result<std::vector<DirectoryEntry>> entries = posix_file_system().list(join_path(folder_, path));
-  if (depth > 1 && entries.status().code() == StatusCode::not_found) return {};
-  VARVE_TRY(entries.status());
-  for (const DirectoryEntry& entry : *entries) {
-    if (!entry.is_directory) continue;
-    const std::string inner = path.empty() ? entry.name : join_path(path, entry.name);
-    if (depth < pattern_.folder_depth()) {
-      VARVE_TRY(add_folders(inner, depth + 1, sets));
-    } else if (const std::optional<uint64_t> step = pattern_.folder_step(inner)) {
-      sets.push_back({join_path(folder_, inner), *step, {}});
-    }
+  SetPatterns patterns;
+  for (const std::string_view each : texts) {
+    VARVE_ASSIGN(patterns.emplace_back(), SetPattern::parse(each));
   }
-  return {};
-}
-
-Status SetFinder::look_into(FoundSet& set, ProgressSink& progress) const {
-  VARVE_ASSIGN(set.files, look_at_files(set.folder, progress));
-  if (!pattern_.whole_folder()) {
-    std::erase_if(set.files, [&](SourceFile& file) {
-      const std::string whole = join_path(set.folder, file.path);
-      const std::optional<SetPattern::Match> match = pattern_.match(below(folder_, whole));
-      if (match && match->rank) file.rank = static_cast<int64_t>(*match->rank);
-      return !match || file.type == FileType::directory;
-    });
-  }
-  return assign(set.files);
-}
-
-Result<std::vector<FoundSet>> SetFinder::find_side_by_side(ProgressSink& progress) const {
-  VARVE_ASSIGN(std::vector<SourceFile> files, look_at_files(folder_, progress));
-  std::map<uint64_t, std::vector<SourceFile>> steps;
-  for (SourceFile& file : files) {
-    if (file.type == FileType::directory) continue;
-    const std::optional<SetPattern::Match> match = pattern_.match(file.path);
-    if (!match) continue;
-    if (match->rank) file.rank = static_cast<int64_t>(*match->rank);
-    steps[match->step].push_back(std::move(file));
-  }
-  std::vector<FoundSet> sets;
-  for (auto& [step, found] : steps) {
-    VARVE_TRY(assign(found));
-    sets.push_back({folder_, step, std::move(found)});
-  }
-  return sets;
-}
-
-Status SetFinder::assign(std::vector<SourceFile>& files) const {
-  return pattern_.has_rank() ? Status() : assign_ranks(files, rank_regex_);
+  return patterns;
 }
 
 }  // namespace varve

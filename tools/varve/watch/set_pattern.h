@@ -6,41 +6,49 @@
 #include <string_view>
 #include <vector>
 
-#include "core/progress.h"
-#include "engine/source.h"
+#include "core/step_text.h"
 #include "varve/status.h"
 
 namespace varve {
 
 /// How the names below a watched folder tell which set and which rank a file belongs to: components separated by '/',
-/// in which `{step}` and `{rank}` stand for whole runs of digits, `*` for anything and `?` for one character of a
-/// component; `**` as the last component stands for all that is below.
+/// in which `{step}` and `{rank}` stand for whole runs of digits, `{time}` for a decimal number, `*` for anything and
+/// `?` for one character of a component; `**` as the last component stands for all that is below.
 ///
-///     *{step}/**                 each folder whose name ends with a number is a set: the default
-///     restart.{step}.{rank}      each file is one rank of one set
-///     out{step}/data.cpu{rank}   folders, of which only these files are saved
+///     *{step}/**                     each folder whose name ends with a number is a set, or is a time: the default
+///     restart.{step}.{rank}          each file is one rank of one set
+///     out{step}/data.cpu{rank}       folders, of which only these files are saved
+///     processor{rank}/{time}/**      a set has a folder below that of each rank
+///     state*.cpt                     names that tell no step: these files are a new set whenever they have changed
 class SetPattern {
  public:
   static constexpr const char* kDefault = "*{step}/**";
   SetPattern() = default;  ///< kDefault
-  /// invalid_argument if it has no `{step}`, or makes no sense.
+  /// invalid_argument if it makes no sense.
   static Result<SetPattern> parse(std::string_view text);
 
   struct Match {
-    uint64_t step = 0;
-    std::optional<uint64_t> rank;
+    std::optional<uint64_t> step, rank;
   };
   /// What a path below the watched folder is.
   std::optional<Match> match(std::string_view path) const;
+  /// Whether what is below a folder may match, by the folder's own name, of a depth from 1 on.
+  bool may_lead_on(std::string_view name, size_t depth) const;
 
-  /// How many components of a path name the folder that is the set: those up to the one with `{step}`. 0: the files of
-  /// all sets lie side by side, as the last component has it.
+  /// How many components of a path name the folder that is the set: those up to the one with the step. 0: a set is no
+  /// folder of its own, as the last component has the step, or none has, or a rank is named before it.
   size_t folder_depth() const { return folder_depth_; }
-  /// The step of a folder at that depth, or nothing if no set is in it.
-  std::optional<uint64_t> folder_step(std::string_view path) const;
+  /// The step of a folder at that depth, or nothing if no set is in it. `among_times`: as for step_of_name(), which the
+  /// default pattern goes by.
+  std::optional<uint64_t> folder_step(std::string_view path, bool among_times = false) const;
   /// Whether all of such a folder belongs to its set.
-  bool whole_folder() const { return components_.size() == folder_depth_ + 1 && components_.back() == "**"; }
+  bool whole_folder() const { return named_components() == folder_depth_ && components_.back() == "**"; }
+  /// How many components a path has at least, without what `**` stands for.
+  size_t named_components() const { return components_.size() - (open_ended() ? 1 : 0); }
+  bool open_ended() const { return components_.back() == "**"; }
+  bool has_step() const { return has_step_; }
   bool has_rank() const { return has_rank_; }
+  bool is_default() const { return is_default_; }
   std::string text() const;
 
  private:
@@ -48,42 +56,12 @@ class SetPattern {
 
   std::vector<std::string> components_{"*{step}", "**"};
   size_t folder_depth_ = 1;
-  bool has_rank_ = false;
+  bool has_step_ = true, has_rank_ = false, is_default_ = true;
 };
 
-/// The files of one step below a watched folder; perhaps not all are there yet.
-struct FoundSet {
-  std::string folder;  ///< that the paths of `files` are relative to: the set's own, or the watched one
-  uint64_t step = 0;
-  std::vector<SourceFile> files;  ///< with their ranks; sorted by path
-};
-
-/// Finds what may be sets in one watched folder. Looks only, but that it gives files their names back that a stopped
-/// removal has left without (put_back_unremoved()). One thread at a time.
-class SetFinder {
- public:
-  /// `rank_regex` as RankGrouping::rank_regex; of use if the pattern has no {rank}.
-  SetFinder(std::string folder, SetPattern pattern, std::string rank_regex)
-      : folder_(std::move(folder)), pattern_(std::move(pattern)), rank_regex_(std::move(rank_regex)) {}
-
-  /// All of them, by step. What vanishes while it is looked at is left out.
-  Result<std::vector<FoundSet>> find(ProgressSink& progress) const;
-  /// Only the folders that are sets by their names, without what is in them. None, if sets are no folders.
-  Result<std::vector<FoundSet>> find_folders() const;
-  /// What is in the folder of a set that find_folders() has named.
-  Status look_into(FoundSet& set, ProgressSink& progress) const;
-
-  const std::string& folder() const { return folder_; }
-  const SetPattern& pattern() const { return pattern_; }
-
- private:
-  Status add_folders(const std::string& path, size_t depth, std::vector<FoundSet>& sets) const;
-  Result<std::vector<FoundSet>> find_side_by_side(ProgressSink& progress) const;
-  Status assign(std::vector<SourceFile>& files) const;
-
-  const std::string folder_;
-  const SetPattern pattern_;
-  const std::string rank_regex_;
-};
+/// Patterns, of which the first counts by which anything is found.
+using SetPatterns = std::vector<SetPattern>;
+/// Of a pattern's text, or the name of a program: openfoam, gromacs, lammps, enzo, qe.
+Result<SetPatterns> parse_patterns(std::string_view text);
 
 }  // namespace varve

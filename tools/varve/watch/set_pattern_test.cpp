@@ -53,9 +53,41 @@ TEST(SetPattern, NamesFoldersDeepDown) {
   EXPECT_FALSE(deep.match("run_a/out7/other"));
 }
 
+TEST(SetPattern, KnowsTimes) {
+  const SetPattern times = pattern("processor{rank}/{time}/**");
+  EXPECT_EQ(times.folder_depth(), 0u);
+  EXPECT_EQ(times.match("processor3/0.02/U")->step, step_of_time(0.02));
+  EXPECT_EQ(times.match("processor3/0.02/uniform/time")->rank, 3u);
+  EXPECT_EQ(times.match("processor3/1e-05/U")->step, step_of_time(1e-05));
+  EXPECT_EQ(times.match("processor3/2/U")->step, step_of_time(2));
+  EXPECT_EQ(times.match("processor3/-15/U")->step, step_of_time(-15));
+  for (const char* no : {"processor3/constant/points", "processor3/0.02", "processor3/0.02.old/U", "processors/0.1/U"})
+    EXPECT_FALSE(times.match(no)) << no;
+  EXPECT_EQ(pattern("out_{time}.h5").match("out_0.25.h5")->step, step_of_time(0.25));
+  EXPECT_EQ(pattern("t{time}").match("t10.5")->step, step_of_time(10.5));
+  EXPECT_FALSE(pattern("*{time}.dat").match("x.dat"));
+}
+
+TEST(SetPattern, NeedsNoStep) {
+  const SetPattern files = pattern("state*.cpt");
+  EXPECT_FALSE(files.has_step());
+  EXPECT_EQ(files.folder_depth(), 0u);
+  EXPECT_TRUE(files.match("state_prev.cpt"));
+  EXPECT_FALSE(files.match("state.cpt")->step);
+}
+
+TEST(SetPattern, HasThoseOfPrograms) {
+  for (const char* program : {"openfoam", "gromacs", "lammps", "enzo", "qe"}) {
+    const Result<SetPatterns> patterns = parse_patterns(program);
+    ASSERT_TRUE(patterns.ok()) << program;
+    EXPECT_NE(patterns->front().text(), program);
+  }
+  EXPECT_EQ(parse_patterns("DD{step}/**")->front().text(), "DD{step}/**");
+}
+
 TEST(SetPattern, RefusesWhatMakesNoSense) {
-  for (const char* bad : {"", "restart.*", "{step}.{step}", "a//{step}", "/abs/{step}", "../{step}", "**/{step}",
-                          "{step}.{rank}.{rank}", "*********{step}"})
+  for (const char* bad : {"", "**", "{step}.{step}", "{step}/{time}", "a//{step}", "/abs/{step}", "../{step}",
+                          "**/{step}", "{step}.{rank}.{rank}", "*********{step}"})
     EXPECT_EQ(SetPattern::parse(bad).status().code(), StatusCode::invalid_argument) << bad;
 }
 

@@ -22,7 +22,7 @@ Result<std::string> Completeness::lacking(const FoundSet& set) const {
     std::string name = end_marker;
     constexpr std::string_view placeholder = "{step}";
     if (const size_t at = name.find(placeholder); at != std::string::npos)
-      name.replace(at, placeholder.size(), std::to_string(set.step));
+      name.replace(at, placeholder.size(), step_text(set.step));
     const Status there = posix_file_system().stat(join_path(set.folder, name)).status();
     if (there.code() == StatusCode::not_found) return "there is no " + name + " yet";
     VARVE_TRY(there);
@@ -42,6 +42,10 @@ Result<std::string> being_written(const FoundSet& set) {
 namespace {
 constexpr std::chrono::milliseconds kPauseMin(5'000), kPauseMax(600'000), kLookMin(200);
 
+SetTracker::Key key_of(size_t where, const FoundSet& set) {
+  return {where, set.goes_by_time ? 0 : set.step, set.folder};
+}
+
 bool same(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const SourceFile& x, const SourceFile& y) {
     return x.path == y.path && x.type == y.type && x.bytes == y.bytes && x.modified_s == y.modified_s &&
@@ -53,7 +57,7 @@ bool same(const std::vector<SourceFile>& a, const std::vector<SourceFile>& b) {
 void SetTracker::update(size_t where, const std::string& job, std::vector<FoundSet> sets, Time now) {
   std::set<Key> there;
   for (FoundSet& set : sets) {
-    const Key key{where, set.step, set.folder};
+    const Key key = key_of(where, set);
     there.insert(key);
     const auto [place, added] = entries_.try_emplace(key);
     Entry& entry = place->second;
@@ -72,6 +76,7 @@ void SetTracker::update(size_t where, const std::string& job, std::vector<FoundS
 bool SetTracker::update(Entry& entry, FoundSet found, Time now) {
   if (same(entry.found.files, found.files)) return true;
   entry.found = std::move(found);
+  entry.name.step = entry.found.step;
   entry.state = WatchState::waiting;
   entry.due = now + quiet_;
   entry.lacking.clear();
@@ -116,7 +121,7 @@ void SetTracker::settle(Entry& entry, WatchState state, Status why) {
 }
 
 const SetTracker::Entry* SetTracker::find(size_t where, const FoundSet& set) const {
-  const auto place = entries_.find(Key{where, set.step, set.folder});
+  const auto place = entries_.find(key_of(where, set));
   return place == entries_.end() ? nullptr : &place->second;
 }
 

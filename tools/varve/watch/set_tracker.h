@@ -9,7 +9,7 @@
 
 #include "core/sync.h"
 #include "format/set_record.h"
-#include "watch/set_pattern.h"
+#include "watch/set_finder.h"
 
 namespace varve {
 
@@ -70,7 +70,7 @@ class SetTracker {
   void fail(Entry& entry, Status why, Time now);
   static void settle(Entry& entry, WatchState state, Status why = {});
 
-  /// By watched folder, step and the set's folder.
+  /// By watched folder, step (0 if it changes with the set) and the set's folder.
   using Key = std::tuple<size_t, uint64_t, std::string>;
   const std::map<Key, Entry>& entries() const { return entries_; }
   /// Null: there is none.

@@ -36,6 +36,7 @@ WatchStatus from_json(const Json& json) {
   status.started_s = json.at("started_s");
   status.saved_sets = json.at("saved_sets");
   status.removed_sets = json.at("removed_sets");
+  status.failures = json.value("failures", uint64_t{0});  // others have written what an older version wrote
   status.raw_bytes = json.at("raw_bytes");
   status.stored_bytes = json.at("stored_bytes");
   status.saving = json.at("saving");
@@ -57,6 +58,28 @@ bool is_locked(const std::string& path) {
 }
 }  // namespace
 
+Metrics metrics_of(const WatchStatus& status) {
+  Metrics metrics;
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  metrics.gauge("varve_watch_info", "The watcher: 1.").sample(1, {{"host", status.host}, {"to", status.to}});
+  metrics.gauge("varve_watch_start_timestamp_seconds", "When the watcher was started.").sample(number(status.started_s));
+  metrics.counter("varve_watch_saved_sets", "Sets that were saved.").sample(number(status.saved_sets));
+  metrics.counter("varve_watch_removed_sets", "Sets of which the originals were removed.")
+      .sample(number(status.removed_sets));
+  metrics.counter("varve_watch_failures", "How often a set could not be saved.").sample(number(status.failures));
+  metrics.counter("varve_watch_raw_bytes", "Bytes of the sets that were saved.").sample(number(status.raw_bytes));
+  metrics.counter("varve_watch_stored_bytes", "Bytes that were written for them.").sample(number(status.stored_bytes));
+  metrics.gauge("varve_watch_newest_timestamp_seconds", "When a set was last saved; 0: none was.")
+      .sample(number(status.newest_s));
+  metrics.gauge("varve_watch_saving", "Whether a set is being saved.").sample(status.saving.empty() ? 0 : 1);
+  metrics.gauge("varve_watch_pending_sets", "Sets that are there and not saved, by what they wait for.");
+  for (const char* state : {"waiting", "failed", "differs"}) {
+    const auto is_so = [&](const WatchStatus::Pending& set) { return set.state == state; };
+    metrics.sample(number(std::count_if(status.pending.begin(), status.pending.end(), is_so)), {{"state", state}});
+  }
+  return metrics;
+}
+
 Json to_json(const WatchStatus& status) {
   Json pending = Json::array();
   for (const WatchStatus::Pending& set : status.pending)
@@ -68,6 +91,7 @@ Json to_json(const WatchStatus& status) {
               {"started_s", status.started_s},
               {"saved_sets", status.saved_sets},
               {"removed_sets", status.removed_sets},
+              {"failures", status.failures},
               {"raw_bytes", status.raw_bytes},
               {"stored_bytes", status.stored_bytes},
               {"saving", status.saving},

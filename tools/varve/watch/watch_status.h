@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/metrics.h"
 #include "core/process.h"
 #include "varve/status.h"
 
@@ -24,6 +25,7 @@ struct WatchStatus {
   int64_t process = 0;
   int64_t started_s = 0;  ///< since 1970, as the others
   uint64_t saved_sets = 0, removed_sets = 0;
+  uint64_t failures = 0;                     ///< of saving a set, each time
   uint64_t raw_bytes = 0, stored_bytes = 0;  ///< of the saved sets
   std::string saving;                        ///< what is being saved; empty: nothing
   std::string newest;                        ///< saved last; empty: none yet
@@ -33,6 +35,8 @@ struct WatchStatus {
   bool alive = false;  ///< when it was read: the watcher runs
 };
 
+/// The same for monitoring.
+Metrics metrics_of(const WatchStatus& status);
 /// With the names of its fields; `alive` is left out.
 nlohmann::ordered_json to_json(const WatchStatus& status);
 

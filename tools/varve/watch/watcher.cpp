@@ -45,6 +45,11 @@ Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, Watch
 Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, WatchDuty duty,
                                                WatchListener& listener) {
   VARVE_ASSIGN(FolderEvents events, FolderEvents::open());
+  const SetPatterns& patterns = options.patterns;
+  if (options.remove_originals &&
+      std::any_of(patterns.begin(), patterns.end(), [](const SetPattern& one) { return !one.has_step(); }))
+    return Status::invalid_argument("files that tell no step are not removed: the program goes on with them",
+                                    patterns.back().text());
   std::unique_ptr<Watcher> watcher(
       new Watcher(store, std::move(options), std::move(duty), listener, std::move(events)));
   for (const std::string& folder : watcher->options_.folders) {
@@ -62,7 +67,7 @@ Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions 
                                         "watch each by a `varve watch` of its own, with --job");
     }
     VARVE_TRY(watcher->events_.add(path.string()));
-    watcher->finders_.emplace_back(path.string(), watcher->options_.pattern, watcher->options_.rank_regex);
+    watcher->finders_.emplace_back(path.string(), watcher->options_.patterns, watcher->options_.rank_regex);
     watcher->jobs_.push_back(job);
   }
   return watcher;
@@ -120,14 +125,15 @@ Status Watcher::look_everywhere(ProgressSink& progress) {
 }
 
 Status Watcher::look(size_t where, bool everything, ProgressSink& progress) {
-  const SetFinder& finder = finders_[where];
+  SetFinder& finder = finders_[where];
   if (!everything && !may_have_changed(finder.folder())) return {};
+  VARVE_TRY(finder.choose_pattern());
   Result<std::vector<FoundSet>> sets =
       finder.pattern().folder_depth() == 0 ? finder.find(progress) : look_into_folders(where, everything, progress);
   VARVE_TRY(sets.status());
   std::vector<FoundSet> unknown;
   for (const FoundSet& set : *sets) {
-    if (tracker_.find(where, set) == nullptr) unknown.push_back({set.folder, set.step, {}});
+    if (tracker_.find(where, set) == nullptr) unknown.push_back({set.folder, set.step, {}, set.goes_by_time});
   }
   tracker_.update(where, jobs_[where], std::move(*sets), Clock::now());
   for (const FoundSet& set : unknown) listener_.happened({WatchEvent::Kind::found, *tracker_.find(where, set)});
@@ -181,13 +187,13 @@ const SetFinder& Watcher::finder_of(const FoundSet& set) const {
 Status Watcher::serve(SetTracker::Entry& entry, ProgressSink& progress) {
   // It may have changed without our being told.
   const SetFinder& finder = finder_of(entry.found);
-  FoundSet now = {entry.found.folder, entry.found.step, {}};
+  FoundSet now = {entry.found.folder, entry.found.step, {}, entry.found.goes_by_time};
   if (finder.pattern().folder_depth() > 0) {
     VARVE_TRY(finder.look_into(now, progress));
   } else {
     VARVE_ASSIGN(std::vector<FoundSet> all, finder.find(progress));
     for (FoundSet& one : all) {
-      if (one.step == now.step) now = std::move(one);
+      if (one.step == now.step || one.goes_by_time) now = std::move(one);
     }
   }
   if (!tracker_.update(entry, std::move(now), Clock::now())) return {};
@@ -220,8 +226,14 @@ const Store& Watcher::store_of(const SetName& name) const {
 
 Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
   const Store& store = store_of(entry.name);
-  const Result<SetRecord> record = Catalog(store).read(entry.name);
-  if (record.status().code() == StatusCode::not_found) return false;
+  const Catalog catalog(store);
+  Result<SetRecord> record = catalog.read(entry.name);
+  if (record.status().code() == StatusCode::not_found) {
+    const std::optional<SetName> namesake = catalog.find(entry.name);
+    if (!namesake) return false;
+    record = catalog.read(*namesake);
+    if (record.ok()) entry.name = *namesake;
+  }
   VARVE_TRY(record.status());
   VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
   if (match == FolderMatch::differs) {

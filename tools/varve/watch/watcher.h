@@ -14,7 +14,7 @@ namespace varve {
 
 struct WatchOptions {
   std::vector<std::string> folders;
-  SetPattern pattern;
+  SetPatterns patterns{SetPattern()};
   std::string job;         ///< of all sets; empty: the name of the watched folder
   std::string rank_regex;  ///< RankGrouping::rank_regex
   Completeness completeness;

@@ -104,7 +104,7 @@ TEST_F(AWatcher, CatchesUpWithWhatIsThere) {
 }
 
 TEST_F(AWatcher, SavesFilesThatLieSideBySide) {
-  options.pattern = SetPattern::parse("restart.{step}.{rank}").value();
+  options.patterns = parse_patterns("restart.{step}.{rank}").value();
   options.completeness.rank_count = 2;
   for (const char* name : {"restart.1.0", "restart.1.1", "restart.2.0", "other"}) test::write_file(run / name, name);
   once();

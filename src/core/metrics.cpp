@@ -1,0 +1,117 @@
+#include "core/metrics.h"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "core/process.h"
+
+namespace varve {
+
+namespace {
+/// As both formats have it in texts in quotes.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string number_text(double value) {
+  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+  return std::isnan(value) ? "NaN" : fmt::format("{}", value);
+}
+
+std::string labels_text(const Metrics::Labels& labels, std::string_view bound = {}) {
+  std::string text;
+  for (const auto& [name, value] : labels)
+    text += fmt::format("{}{}=\"{}\"", text.empty() ? "" : ",", name, escaped(value));
+  if (!bound.empty()) text += fmt::format("{}le=\"{}\"", text.empty() ? "" : ",", bound);
+  return text.empty() ? text : "{" + text + "}";
+}
+}  // namespace
+
+Metrics& Metrics::begin(Type type, std::string_view name, std::string_view help) {
+  families_.push_back({type, std::string(name), std::string(help), {}});
+  return *this;
+}
+
+Metrics& Metrics::counter(std::string_view name, std::string_view help) { return begin(Type::counter, name, help); }
+Metrics& Metrics::gauge(std::string_view name, std::string_view help) { return begin(Type::gauge, name, help); }
+Metrics& Metrics::histogram(std::string_view name, std::string_view help) { return begin(Type::histogram, name, help); }
+
+Metrics& Metrics::sample(double value, const Labels& labels) {
+  Family& family = families_.back();
+  family.samples.push_back({family.type == Type::counter ? "_total" : "", labels_text(labels), value});
+  return *this;
+}
+
+Metrics& Metrics::spread(const std::vector<double>& bounds, const std::vector<uint64_t>& counts, double sum,
+                         const Labels& labels) {
+  Family& family = families_.back();
+  uint64_t count = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    count += counts[i];
+    const std::string bound = i < bounds.size() ? number_text(bounds[i]) : "+Inf";
+    family.samples.push_back({"_bucket", labels_text(labels, bound), static_cast<double>(count)});
+  }
+  family.samples.push_back({"_sum", labels_text(labels), sum});
+  family.samples.push_back({"_count", labels_text(labels), static_cast<double>(count)});
+  return *this;
+}
+
+std::string Metrics::text(MetricsFormat format) const {
+  static constexpr const char* type_names[] = {"counter", "gauge", "histogram"};
+  const bool open = format == MetricsFormat::open_metrics;
+  std::string text;
+  for (const Family& family : families_) {
+    // A counter's own name has no `_total` in OpenMetrics alone.
+    const std::string name = family.name + (family.type == Type::counter && !open ? "_total" : "");
+    text += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, family.help, name,
+                        type_names[static_cast<size_t>(family.type)]);
+    for (const Sample& sample : family.samples)
+      text += fmt::format("{}{}{} {}\n", family.name, sample.suffix, sample.labels, number_text(sample.value));
+  }
+  if (open) text += "# EOF\n";
+  return text;
+}
+
+std::string_view Metrics::content_type(MetricsFormat format) {
+  return format == MetricsFormat::open_metrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                               : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+Status write_metrics_file(const std::string& path, const Metrics& metrics) {
+  // No collector reads names that end so.
+  const std::string draft = fmt::format("{}.{}.tmp", path, ::getpid());
+  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!file.valid()) return Status::from_errno(errno, "make", draft);
+  const std::string text = metrics.text(MetricsFormat::prometheus);
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t now = ::write(file.get(), text.data() + written, text.size() - written);
+    if (now < 0 && errno == EINTR) continue;
+    if (now < 0) {
+      const Status failed = Status::from_errno(errno, "write", draft);
+      ::unlink(draft.c_str());
+      return failed;
+    }
+    written += static_cast<size_t>(now);
+  }
+  if (::rename(draft.c_str(), path.c_str()) == 0) return {};
+  const Status failed = Status::from_errno(errno, "rename to", path);
+  ::unlink(draft.c_str());
+  return failed;
+}
+
+}  // namespace varve

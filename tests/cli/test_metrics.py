@@ -1,0 +1,132 @@
+"""What servers, watchers and stores tell to monitoring, and that Prometheus understands it."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+
+from support import NOT_FOUND, USAGE
+from test_watch import WatchTest
+
+HAS_HTTP = os.environ.get("VARVE_WITH_METRICS", "1") == "1"
+PROMTOOL = shutil.which("promtool")
+
+
+def values(text):
+    """Samples, by name with labels."""
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line[:1] != "#"}
+
+
+class MetricsTest(WatchTest):
+    def check(self, text):
+        """What Prometheus says of it, if it is installed: nothing."""
+        if PROMTOOL is not None:
+            checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text.encode(), capture_output=True, check=False)
+            self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, b"", b""), text)
+        for line in text.splitlines():
+            self.assertRegex(line, r"^# (HELP|TYPE) varve_\w+ .+$|^varve_\w+(\{.*\})? \S+$")
+        return values(text)
+
+    def get(self, url, accept=None):
+        request = urllib.request.Request(url, headers={"Accept": accept} if accept else {})
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return reply.headers["Content-Type"], reply.read().decode()
+
+
+class OfAWatcher(MetricsTest):
+    def test_are_in_a_file(self):
+        file = self.work / "varve.prom"
+        watcher = self.watch("--quiet", "0.2", "--metrics", file)
+        self.appear(3)
+        self.expect(watcher, "saved", "run@3")
+        self.end(watcher)
+        told = self.check(file.read_text())
+        self.assertEqual(told["varve_watch_saved_sets_total"], 1)
+        self.assertGreater(told["varve_watch_raw_bytes_total"], told["varve_watch_stored_bytes_total"])
+        self.assertGreater(told["varve_watch_newest_timestamp_seconds"], 1.7e9)
+        self.assertEqual(told['varve_watch_pending_sets{state="failed"}'], 0)
+
+    @unittest.skipUnless(HAS_HTTP, "built without HTTP")
+    def test_are_served(self):
+        watcher = self.watch("--quiet", "0.2", "--metrics", "29117")
+        self.appear(3)
+        self.expect(watcher, "saved", "run@3")
+        kind, text = self.get("http://127.0.0.1:29117/metrics")
+        self.assertTrue(kind.startswith("text/plain; version=0.0.4"), kind)
+        self.assertEqual(self.check(text)["varve_watch_saved_sets_total"], 1)
+        self.end(watcher)
+
+    def test_go_somewhere(self):
+        self.assertIn("metrics go to", self.fails(USAGE, "watch", self.run_folder, "--metrics", "everywhere"))
+        self.fails(NOT_FOUND, "watch", self.run_folder, "--metrics", self.work / "none" / "varve.prom")
+
+
+class OfAServer(MetricsTest):
+    @unittest.skipUnless(HAS_HTTP, "built without HTTP")
+    def test_are_served_in_both_formats(self):
+        server = self.serve_with("--metrics", "29118")
+        self.write("run/out7/data", os.urandom(100_000))
+        self.varve("save", self.work / "run" / "out7", "--store", self.socket)
+        self.wait_for_metrics()
+        kind, text = self.get("http://127.0.0.1:29118/metrics")
+        told = self.check(text)
+        self.assertGreater(told['varve_server_requests_total{request="write",outcome="done"}'], 0)
+        self.assertGreater(told["varve_server_received_bytes_total"], 90_000)
+        self.assertGreater(told['varve_server_request_seconds_count{request="hello"}'], 0)
+        kind, text = self.get("http://127.0.0.1:29118/metrics", accept="application/openmetrics-text; version=1.0.0")
+        self.assertTrue(kind.startswith("application/openmetrics-text"), kind)
+        self.assertTrue(text.endswith("# EOF\n"))
+        self.assertIn("# TYPE varve_server_requests counter", text)
+        for path, data in (("/", None), ("/metrics", b"x")):
+            with self.assertRaises(urllib.error.HTTPError):
+                urllib.request.urlopen("http://127.0.0.1:29118" + path, data=data, timeout=10)
+        server.terminate()
+
+    def serve_with(self, *options):
+        self.socket = f"unix:{self.work}/sock"
+        server = self.start("serve", "--listen", self.socket, "--dir", self.store, *options)
+        self.servers.append(server)
+        self.assertIn(b"serving", server.stdout.readline())
+        self.assertIn(b"metrics are at http://127.0.0.1:29118/metrics", server.stdout.readline())
+        return server
+
+    def wait_for_metrics(self):
+        for _ in range(100):
+            if 'request="write",outcome="done"} 0' not in self.get("http://127.0.0.1:29118/metrics")[1]:
+                return
+            subprocess.run(["sleep", "0.1"], check=True)
+
+
+class OfAStore(MetricsTest):
+    def test_are_written(self):
+        for step in ("0.5", "1.5"):
+            self.write(f"case/{step}/U", os.urandom(5_000))
+            self.varve("save", self.work / "case" / step)
+        self.assertEqual(self.varve("stat", "--metrics", self.work / "store.prom"), "")
+        told = self.check((self.work / "store.prom").read_text())
+        self.assertEqual(told['varve_store_sets{job="case"}'], 2)
+        self.assertEqual(told['varve_store_newest_step{job="case"}'], 1.5)
+        self.assertGreaterEqual(told["varve_store_arena_bytes"], 10_000)
+        self.assertEqual(told["varve_store_damaged_sets"], 0)
+
+
+class OfTheDashboard(unittest.TestCase):
+    def test_are_all_told(self):
+        """The dashboard in examples/site asks for nothing that nobody tells."""
+        root = os.path.join(os.path.dirname(__file__), "..", "..")
+        with open(os.path.join(root, "examples", "site", "grafana.json"), encoding="utf-8") as file:
+            asked = set(re.findall(r"varve_[a-z_]+", file.read()))
+        told = set()
+        for source in ("tools/varve/serve/request_counters.cpp", "tools/varve/serve/server.cpp",
+                       "tools/varve/watch/watch_status.cpp", "tools/varve/cli/stat_command.cpp"):
+            with open(os.path.join(root, source), encoding="utf-8") as file:
+                told |= {name for name in re.findall(r'"(varve_[a-z_]+)"', file.read())}
+        self.assertEqual({name for name in asked if re.sub("_(total|bucket|sum|count)$", "", name) not in told}, set())
+        self.assertGreater(len(asked), 5)
+
+
+if __name__ == "__main__":
+    unittest.main()

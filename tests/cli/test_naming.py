@@ -1,0 +1,202 @@
+"""Sets are called as programs call their checkpoints, whatever layout their files have."""
+
+import os
+import subprocess
+import unittest
+
+from support import EXISTS, NOT_FOUND, PROGRAM, SUCCESS, USAGE, snapshot
+from test_watch import WatchTest
+
+
+def names_of(facts):
+    return [one["set"] for one in facts["sets"]]
+
+
+class Names(WatchTest):
+    def openfoam(self, times=("0", "0.02", "0.2"), processors=2):
+        """A case as OpenFOAM leaves it: the rank above the time."""
+        for processor in range(processors):
+            self.write(f"cavity/processor{processor}/constant/polyMesh/points", b"mesh")
+            for time in times:
+                for field in ("U", "p"):
+                    self.write(f"cavity/processor{processor}/{time}/{field}", f"{time} {field} {processor}".encode() * 99)
+        self.write("cavity/0/U", b"what it begins with")
+        self.write("cavity/log.icoFoam", b"log")
+        return self.work / "cavity"
+
+    def test_folders_that_are_times(self):
+        for time in ("0.02", "0.2", "1e-05", "1"):
+            self.write(f"case/{time}/U", time.encode())
+            self.assertIn(f"saved case@{time}: ", self.varve("save", self.work / "case" / time))
+        self.assertEqual([record["step"] for record in self.facts("list", "case")["sets"]], [1e-05, 0.02, 0.2, 1])
+        for time in ("0.02", "0.2", "1"):
+            self.assert_restores(f"case@{time}", self.work / "case" / time)
+        self.fails(EXISTS, "save", self.work / "case" / "0.2")
+        self.assertIn("0.2", self.varve("cat", "case@0.2:U"))
+        self.varve("drop", "case@1e-05")
+        self.fails(NOT_FOUND, "show", "case@1e-05")
+        self.assertEqual(self.facts("show", "case")["record"]["name"], "case@1")
+
+    def test_what_is_said_is_a_time_too(self):
+        self.write("out/data", b"data")
+        self.assertIn("saved run@0.5: ", self.varve("save", self.work / "out", "--job", "run", "--step", "0.5"))
+        self.assertIn("name the step", self.fails(USAGE, "save", self.work / "out", "--job", "run"))
+        self.fails(USAGE, "save", self.work / "out", "--job", "run", "--step", "half")
+
+    def test_sets_with_times_go_to_other_stores(self):
+        self.write("case/0.25/U", b"U")
+        self.varve("save", self.work / "case" / "0.25")
+        self.varve("init", self.work / "other")
+        self.varve("push", "case@0.25", "--to", self.work / "other")
+        there = self.facts("list", "--store", self.work / "other")["sets"]
+        self.assertEqual([one["name"] for one in there], ["case@0.25"])
+        self.assert_whole()
+
+    def test_one_file(self):
+        file = self.write("md/state.cpt", b"state" * 100)
+        self.write("md/md.log", b"log")
+        self.assertIn("saved md@0: 1 file,", self.varve("save", file, "--job", "md"))
+        self.varve("restore", "md", self.work / "back")
+        self.assertEqual([path.name for path in (self.work / "back").iterdir()], ["state.cpt"])
+        self.assertIn("saved restarts@40: 1 file,", self.varve("save", self.write("restarts/restart.40", b"x")))
+
+    def test_standard_input(self):
+        dump = os.urandom(300_000)
+        saved = subprocess.run([PROGRAM, "save", "--stdin", "base.sql", "--job", "base"], input=dump,
+                               env=self.environment(TMPDIR=str(self.work)), capture_output=True, check=False)
+        self.assertEqual(saved.returncode, SUCCESS, saved.stderr)
+        self.varve("restore", "base", self.work / "back")
+        self.assertEqual((self.work / "back" / "base.sql").read_bytes(), dump)
+        self.assertEqual(list(self.work.glob("varve-input-*")), [])
+        self.fails(USAGE, "save", "--stdin", "base.sql")
+        self.fails(USAGE, "save", "--stdin", "../base.sql", "--job", "base")
+        self.fails(USAGE, "save", self.work, "--stdin", "base.sql", "--job", "base")
+        self.fails(USAGE, "save")
+
+    def test_files_are_left_out(self):
+        for path in ("data/a.bin", "data/a.log", "old/b.bin", "c.bin", "empty.log"):
+            self.write("run/out7/" + path)
+        folder = self.work / "run" / "out7"
+        self.varve("save", folder, "--exclude", "*.log", "--exclude", "old")
+        self.varve("restore", "run@7", self.work / "without")
+        self.assertEqual(sorted(snapshot(self.work / "without")), [b"c.bin", b"data", b"data/a.bin"])
+        self.varve("save", folder, "--include", "data/*.bin", "--step", "8")
+        self.varve("restore", "run@8", self.work / "only")
+        self.assertEqual(sorted(snapshot(self.work / "only")), [b"data", b"data/a.bin"])
+        self.assertIn("nothing that is to be saved",
+                      self.run_program("save", folder, "--include", "none", "--step", "9")[2])
+
+    def test_an_empty_folder_is_told(self):
+        (self.work / "empty").mkdir()
+        self.assertIn("the folder is empty", self.run_program("save", self.work / "empty")[2])
+
+    def test_files_are_found_in_all_sets(self):
+        for step in (1, 2):
+            self.write(f"run/out{step}/fields/U", b"U" * step)
+            self.varve("save", self.work / "run" / f"out{step}")
+        found = self.facts("find", "U")["files"]
+        self.assertEqual([(one["set"], one["path"], one["bytes"]) for one in found],
+                         [("run@1", "fields/U", 1), ("run@2", "fields/U", 2)])
+        self.assertIn("run@2:fields/U", self.varve("find", "fields/*"))
+        self.fails(NOT_FOUND, "find", "V")
+        self.fails(NOT_FOUND, "find", "U", "--job", "other")
+
+    def test_what_a_watcher_would_take_is_explained(self):
+        folder = self.openfoam()
+        text = self.varve("watch", folder, "--pattern", "openfoam", "--explain")
+        self.assertIn("cavity@0.02: 4 entries, 2 ranks", text)
+        self.assertIn("belong to no set", text)
+        facts = self.facts("watch", folder, "--pattern", "openfoam", "--explain")["folders"][0]
+        self.assertEqual(names_of(facts), ["cavity@0", "cavity@0.02", "cavity@0.2"])
+        self.assertEqual(facts["pattern"], "processor{rank}/{time}/**")
+        self.assertEqual(self.facts("list")["sets"], [])
+
+    def test_times_below_ranks_are_watched(self):
+        folder = self.openfoam()
+        watcher = self.watch("--quiet", "0.2", "--pattern", "openfoam", folder=folder)
+        for time in ("0", "0.02", "0.2"):
+            self.expect(watcher, "saved", f"cavity@{time}")
+        self.openfoam(times=("0.4",))
+        self.expect(watcher, "saved", "cavity@0.4")
+        self.end(watcher)
+        self.varve("restore", "cavity@0.4", self.work / "back")
+        self.assertEqual((self.work / "back/processor1/0.4/U").read_bytes(),
+                         (folder / "processor1/0.4/U").read_bytes())
+        self.assertFalse((self.work / "back/processor1/0.2").exists())
+        self.assertEqual(self.facts("show", "cavity@0.4")["record"]["rank_count"], 2)
+
+    def test_folders_that_are_times_are_watched(self):
+        for time in ("0", "0.5", "1"):
+            self.write(f"run/{time}/U", time.encode())
+        watcher = self.watch("--quiet", "0.2")
+        for time in ("0", "0.5", "1"):
+            self.expect(watcher, "saved", f"run@{time}")
+        self.end(watcher)
+        self.assertEqual([record["step"] for record in self.facts("list", "run")["sets"]], [0, 0.5, 1])
+
+    def test_a_count_that_turns_out_to_be_a_time_is_not_saved_twice(self):
+        self.write("run/0/U", b"0")
+        self.varve("save", self.run_folder / "0")
+        self.write("run/0.5/U", b"0.5")
+        watcher = self.watch("--quiet", "0.2")
+        self.expect(watcher, "was_saved", "run@0")
+        self.expect(watcher, "saved", "run@0.5")
+        self.end(watcher)
+        self.assertEqual(len(self.facts("list", "run")["sets"]), 2)
+
+    def test_files_without_a_step_are_saved_whenever_they_have_changed(self):
+        self.write("run/md.log", b"log")
+        first = self.write("run/state.cpt", b"first")
+        os.utime(first, (1_764_000_000, 1_764_000_000))
+        watcher = self.watch("--quiet", "0.2", "--pattern", "gromacs")
+        self.expect(watcher, "saved", "run@1764000000")
+        new = self.write("run/state_new", b"second")
+        os.utime(new, (1_764_000_060, 1_764_000_060))
+        first.rename(self.run_folder / "state_prev.cpt")
+        new.rename(first)
+        self.expect(watcher, "saved", "run@1764000060")
+        self.end(watcher)
+        self.varve("restore", "run", self.work / "back")
+        self.assertEqual(snapshot(self.work / "back").keys(), {b"state.cpt", b"state_prev.cpt"})
+        self.assertEqual((self.work / "back/state.cpt").read_bytes(), b"second")
+        self.fails(USAGE, "watch", self.run_folder, "--pattern", "gromacs", "--remove-originals")
+
+    def test_very_many_small_files_share_an_arena(self):
+        for i in range(2_000):
+            self.write(f"frames/out1/frame.{i}", str(i).encode())
+        self.varve("save", self.work / "frames" / "out1")
+        self.assertLessEqual(self.facts("show", "frames@1")["record"]["group_count"], 1)
+
+
+class Habits(WatchTest):
+    def test_a_mistyped_command_is_understood(self):
+        self.assertIn("did you mean `varve restore`?", self.fails(USAGE, "restor", "x"))
+        self.assertIn("`varve help` lists", self.fails(USAGE, "frobnicate"))
+
+    def test_a_folder_of_other_things_is_not_to_become_a_store(self):
+        self.write("etc/passwd")
+        said = self.fails(NOT_FOUND, "list", "--store", self.work / "etc")
+        self.assertNotIn("init", said)
+        self.assertIn("init", self.fails(NOT_FOUND, "list", "--store", self.work / "nothing"))
+
+    def test_a_full_output_is_not_a_full_store(self):
+        with open("/dev/full", "wb") as full:
+            listed = self.start("list", stdout=full)
+            said = listed.communicate()[1].decode()
+        self.assertIn("standard output", said)
+        self.assertNotIn("prune", said)
+
+    def test_sets_are_kept_by_their_age(self):
+        for step in range(1, 4):
+            self.write("run/out/data", str(step).encode())
+            self.varve("save", self.run_folder / "out", "--step", str(step))
+        kept = self.facts("prune", "--keep-within", "1h", "--dry-run")
+        self.assertEqual(kept["dropped"], [])
+        dropped = self.facts("prune", "--keep-daily", "1", "--keep-hourly", "1", "--dry-run")["dropped"]
+        self.assertIn("run@1", dropped)
+        self.assertNotIn("run@3", dropped)
+        self.fails(USAGE, "prune", "--keep-daily", "0")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,143 @@
+#include "watch/set_finder.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/file_system.h"
+#include "engine/scheme.h"
+#include "watch/originals.h"
+
+namespace varve {
+
+namespace {
+/// A path below the watched folder of what lies in a set's folder.
+std::string_view below(const std::string& folder, std::string_view path) {
+  path.remove_prefix(std::min(path.size(), folder.size() + 1));
+  return path;
+}
+
+Result<std::vector<SourceFile>> look_at_files(const std::string& folder, size_t depth_max, ProgressSink& progress) {
+  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress, depth_max));
+  if (!put_back_unremoved(folder, files)) return files;
+  return scan_source_tree(folder, progress, depth_max);
+}
+}  // namespace
+
+Status SetFinder::choose_pattern() {
+  if (patterns_.size() == 1) return {};
+  for (chosen_ = 0; chosen_ < patterns_.size(); ++chosen_) {
+    const size_t named = pattern().named_components();
+    bool found = false;
+    VARVE_TRY(visit(named, !pattern().open_ended(), [&](const std::string&) {
+      found = true;
+      return Status();
+    }));
+    if (found) return {};
+  }
+  chosen_ = 0;
+  return {};
+}
+
+Result<std::vector<FoundSet>> SetFinder::find(ProgressSink& progress) const {
+  if (pattern().folder_depth() == 0) return find_files_of_sets(progress);
+  VARVE_ASSIGN(std::vector<FoundSet> folders, find_folders());
+  std::vector<FoundSet> sets;
+  for (FoundSet& set : folders) {
+    const Status seen = look_into(set, progress);
+    if (seen.code() == StatusCode::not_found) continue;
+    VARVE_TRY(seen);
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+Result<std::vector<FoundSet>> SetFinder::find_folders() const {
+  std::vector<FoundSet> sets;
+  const size_t depth = pattern().folder_depth();
+  if (depth == 0) return sets;
+  std::vector<std::string> paths;
+  VARVE_TRY(visit(depth, false, [&](const std::string& path) {
+    paths.push_back(path);
+    return Status();
+  }));
+  const bool times = pattern().is_default() && std::any_of(paths.begin(), paths.end(), is_name_of_time);
+  for (const std::string& path : paths) {
+    if (const std::optional<uint64_t> step = pattern().folder_step(path, times))
+      sets.push_back({join_path(folder_, path), *step});
+  }
+  std::sort(sets.begin(), sets.end(), [](const FoundSet& a, const FoundSet& b) {
+    return std::tie(a.step, a.folder) < std::tie(b.step, b.folder);
+  });
+  return sets;
+}
+
+Status SetFinder::visit(size_t depth, bool files, const VisitFolder& visitor) const {
+  return visit_below("", 1, depth, files, visitor);
+}
+
+Status SetFinder::visit_below(const std::string& path, size_t depth, size_t wanted, bool files,
+                              const VisitFolder& visitor) const {
+  Result<std::vector<DirectoryEntry>> entries = posix_file_system().list(join_path(folder_, path));
+  if (depth > 1 && entries.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(entries.status());
+  for (const DirectoryEntry& entry : *entries) {
+    if (entry.is_directory == (files && depth == wanted) || !pattern().may_lead_on(entry.name, depth)) continue;
+    const std::string inner = path.empty() ? entry.name : join_path(path, entry.name);
+    VARVE_TRY(depth == wanted ? visitor(inner) : visit_below(inner, depth + 1, wanted, files, visitor));
+  }
+  return {};
+}
+
+Status SetFinder::look_into(FoundSet& set, ProgressSink& progress) const {
+  VARVE_ASSIGN(set.files, look_at_files(set.folder, SIZE_MAX, progress));
+  if (!pattern().whole_folder()) {
+    std::erase_if(set.files, [&](SourceFile& file) {
+      const std::string whole = join_path(set.folder, file.path);
+      const std::optional<SetPattern::Match> match = pattern().match(below(folder_, whole));
+      if (match && match->rank) file.rank = static_cast<int64_t>(*match->rank);
+      return !match || file.type == FileType::directory;
+    });
+  }
+  return assign(set.files);
+}
+
+Result<std::vector<FoundSet>> SetFinder::find_files_of_sets(ProgressSink& progress) const {
+  const bool open_ended = pattern().open_ended();
+  std::map<uint64_t, FoundSet> sets;
+  const auto look = [&](const std::string& path) -> Status {
+    const std::string folder = path.empty() ? folder_ : join_path(folder_, path);
+    Result<std::vector<SourceFile>> files = look_at_files(folder, open_ended ? SIZE_MAX : 1, progress);
+    if (!path.empty() && files.status().code() == StatusCode::not_found) return {};
+    VARVE_TRY(files.status());
+    for (SourceFile& file : *files) {
+      if (file.type == FileType::directory) continue;
+      if (!path.empty()) file.path = join_path(path, file.path);
+      const std::optional<SetPattern::Match> match = pattern().match(file.path);
+      if (!match) continue;
+      if (match->rank) file.rank = static_cast<int64_t>(*match->rank);
+      FoundSet& set = sets[match->step.value_or(0)];
+      if (!match->step) set.step = std::max(set.step, static_cast<uint64_t>(std::max<int64_t>(file.modified_s, 0)));
+      set.files.push_back(std::move(file));
+    }
+    return {};
+  };
+  const size_t folders = pattern().named_components() - (open_ended ? 0 : 1);
+  VARVE_TRY(folders == 0 ? look("") : visit(folders, false, look));
+  std::vector<FoundSet> found;
+  for (auto& [step, set] : sets) {
+    set.folder = folder_;
+    set.goes_by_time = !pattern().has_step();
+    if (!set.goes_by_time) set.step = step;
+    std::sort(set.files.begin(), set.files.end(),
+              [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+    VARVE_TRY(assign(set.files));
+    found.push_back(std::move(set));
+  }
+  return found;
+}
+
+Status SetFinder::assign(std::vector<SourceFile>& files) const {
+  return pattern().has_rank() ? Status() : assign_ranks(files, rank_regex_);
+}
+
+}  // namespace varve
