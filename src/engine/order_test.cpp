@@ -71,7 +71,8 @@ TEST(RankOfAFile, IsNoNumberThatMakesNoSenseAsOne) {
 TEST(RankOfAFile, IsNoPlaceInAnArray) {
   EXPECT_EQ(ranks_of({"h/.zarray", "h/0.0", "h/0.1", "h/1.0"}), (Ranks{-1, -1, -1, -1}));
   EXPECT_EQ(ranks_of({"h/zarr.json", "h/c/0/0", "h/c/0/1", "u.0", "u.1"}), (Ranks{-1, -1, -1, 0, 1}));
-  EXPECT_EQ(ranks_of({"rank0/h/.zarray", "rank0/h/0.0", "rank0/h/0.1"}), (Ranks{0, 0, 0}));
+  EXPECT_EQ(ranks_of({"rank0/h/.zarray", "rank0/h/0.0", "rank1/h/.zarray", "rank1/h/0.0", "rank1/h/0.1"}),
+            (Ranks{0, 0, 1, 1, 1}));
 }
 
 TEST(GroupsOfFiles, AreFewerWhereFilesAreSmall) {

@@ -43,9 +43,9 @@ def without_bits(entries, bits):
             for path, entry in entries.items()}
 
 
-def without_write_bits(entries):
-    """A snapshot as it looks once its set is committed: files can no longer be written, and give nobody's rights."""
-    return without_bits(entries, 0o6222)
+def as_committed(entries):
+    """A snapshot as it looks once its set is committed: files give nobody's rights."""
+    return without_bits(entries, 0o6000)
 
 
 @unittest.skipIf(why_no_mount(), why_no_mount())
@@ -120,10 +120,10 @@ class MountTest(ProgramTest):
         if expected is not None:
             self.assert_same(before, expected)
         sealed = self.seal(folder)
-        self.assert_same(snapshot(sealed), without_write_bits(before))
+        self.assert_same(snapshot(sealed), as_committed(before))
         target = self.temporary_folder() / "target"
         self.varve("restore", f"{sealed.parent.name}@{sealed.name}", target)
-        self.assert_same(snapshot(target), without_bits(before, 0o6000))
+        self.assert_same(snapshot(target), as_committed(before))
         return sealed
 
     def assert_same(self, found, expected):

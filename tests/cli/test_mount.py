@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from mounting import MountTest, wait_for, without_write_bits
+from mounting import MountTest, wait_for, as_committed
 from support import (BUSY, EXISTS, FAILURE, NIGHTLY, NOT_FOUND, PROGRAM, SAMPLE, SUCCESS, USAGE, compressible_bytes,
                      default_signals, snapshot)
 
@@ -42,7 +42,7 @@ class CommittedSets(MountTest):
         self.assertEqual(sorted(os.listdir(self.job)), ["5", "6", "latest"])
         self.assertEqual(os.readlink(self.job / "latest"), "6")
         for step in (5, 6):
-            self.assert_same(snapshot(self.job / str(step)), without_write_bits(snapshot(SAMPLE / f"DD000{step}")))
+            self.assert_same(snapshot(self.job / str(step)), as_committed(snapshot(SAMPLE / f"DD000{step}")))
         self.assert_errno(errno.ENOENT, os.stat, self.job / "7")
         self.assert_errno(errno.ENOENT, os.stat, self.point / "nobody")
 
@@ -87,10 +87,9 @@ class CommittedSets(MountTest):
         self.mount()
         folder = self.job / "6"
         file = next(path for path in folder.iterdir() if path.stat().st_size > 0)
-        refused = errno.EROFS if AS_ROOT else errno.EACCES
         for mode in ("ab", "r+b", "wb"):
-            self.assert_errno(refused, open, file, mode)
-        self.assert_errno(refused, os.truncate, file, 0)
+            self.assert_errno(errno.EROFS, open, file, mode)
+        self.assert_errno(errno.EROFS, os.truncate, file, 0)
         self.assert_errno(errno.EROFS, open, folder / "new", "wb")
         self.assert_errno(errno.EROFS, os.mkdir, folder / "new")
         self.assert_errno(errno.EROFS, os.symlink, "target", folder / "new")
@@ -99,7 +98,7 @@ class CommittedSets(MountTest):
         self.assert_errno(errno.EROFS, os.utime, file, (1, 1))
         self.assert_errno(errno.EROFS, os.rename, folder, self.job / "9")
         self.assert_errno(errno.ENOTEMPTY, os.rmdir, folder)
-        self.assert_same(snapshot(folder), without_write_bits(snapshot(SAMPLE / "DD0006")))
+        self.assert_same(snapshot(folder), as_committed(snapshot(SAMPLE / "DD0006")))
 
     def test_go_when_their_folder_is_removed(self):
         mounted = self.mount()
@@ -146,7 +145,7 @@ class CommittedSets(MountTest):
         self.mount()
         self.assert_errno(errno.EIO, (self.point / "big" / "1" / "file").read_bytes)
         self.assertIn("big@1:file", self.log_text())
-        self.assert_same(snapshot(self.job / "6"), without_write_bits(snapshot(SAMPLE / "DD0006")))
+        self.assert_same(snapshot(self.job / "6"), as_committed(snapshot(SAMPLE / "DD0006")))
 
     def test_are_read_from_a_server(self):
         server = subprocess.Popen([PROGRAM, "serve", "--listen", f"unix:{self.work}/socket", "--dir", self.store],
@@ -156,7 +155,7 @@ class CommittedSets(MountTest):
         self.addCleanup(server.kill)
         server.stdout.readline()
         self.mount(store=f"unix:{self.work}/socket")
-        self.assert_same(snapshot(self.job / "6"), without_write_bits(snapshot(SAMPLE / "DD0006")))
+        self.assert_same(snapshot(self.job / "6"), as_committed(snapshot(SAMPLE / "DD0006")))
         subprocess.run(["cp", "-a", SAMPLE / "DD0007", self.job / "7.tmp"], check=True)
         self.assert_same_when_sealed(self.job / "7.tmp", snapshot(SAMPLE / "DD0007"))
 
@@ -583,7 +582,7 @@ class Sealing(MountTest):
             self.varve("seal", self.job / name)
         self.assertEqual(self.sets(), ["run@5", "run@6", "run@7"])
         self.assertEqual(sorted(os.listdir(self.job)), ["5", "6", "7", "latest"])
-        self.assert_same(snapshot(self.job / "DD0007"), without_write_bits(snapshot(SAMPLE / "DD0006")))
+        self.assert_same(snapshot(self.job / "DD0007"), as_committed(snapshot(SAMPLE / "DD0006")))
         self.assertFalse(self.is_open(self.job / "7"))
         self.varve("seal", self.job / "7")
         self.assertIn("no mount", self.fails(USAGE, "seal", self.work))

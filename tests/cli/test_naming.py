@@ -189,7 +189,7 @@ class Habits(WatchTest):
     def test_sets_are_kept_by_their_age(self):
         for step in range(1, 4):
             self.write("run/out/data", str(step).encode())
-            self.varve("save", self.run_folder / "out", "--step", str(step))
+            self.varve("save", self.run_folder / "out", "--job", "run", "--step", str(step))
         kept = self.facts("prune", "--keep-within", "1h", "--dry-run")
         self.assertEqual(kept["dropped"], [])
         dropped = self.facts("prune", "--keep-daily", "1", "--keep-hourly", "1", "--dry-run")["dropped"]

@@ -174,7 +174,7 @@ TEST_F(ToAppend, NothingIsDroppedPrunedOrReplaced) {
   const test::Snapshot before = served();
   EXPECT_EQ(Catalog(*store).remove({"run", 1}).code(), StatusCode::permission_denied);
   PruneOptions options;
-  options.keep_last = 1;
+  options.keep.last = 1;
   EXPECT_EQ(prune_store(*store, options).status().code(), StatusCode::permission_denied);
   test::SetMaker maker(*store);
   const auto root = test::lay_numbers(*store, maker, {1});

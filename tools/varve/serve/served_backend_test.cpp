@@ -146,7 +146,7 @@ TEST_F(ABucketServed, HasSetsThatAreSavedListedRestoredVerifiedAndPruned) {
     EXPECT_TRUE(test::restores_as(*direct, {"run", step}, snapshot));
   }
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   const auto pruned = prune(options);
   ASSERT_TRUE(pruned.ok()) << pruned.status().to_string();
   EXPECT_EQ(Catalog(*store).sets().value(), (std::vector<SetName>{{"run", 4}}));
@@ -172,7 +172,7 @@ TEST_F(ABucketServed, RefusesWhatAKeyHasNoRightTo) {
   const auto store = remote();
   EXPECT_EQ(Catalog(*store).remove({"run", 1}).code(), StatusCode::permission_denied);
   PruneOptions options = at_once();
-  options.keep_last = 1;
+  options.keep.last = 1;
   EXPECT_FALSE(prune(options).ok());
   EXPECT_EQ(Catalog(*store).sets()->size(), 2u);
   EXPECT_TRUE(test::restores_as(*store, {"run", 2}, test::snapshot_of(source.path())));
