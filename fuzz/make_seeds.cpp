@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codec/codec.h"
+#include "codec/deflated.h"
 #include "core/memory_file_system.h"
 #include "engine/save.h"
 #include "engine/source.h"
@@ -127,12 +128,41 @@ void make_store(const files::path& folder) {
   }
 }
 
+/// What a program deflated, with and without HDF5's shuffle, as it is opened, also by sections.
+void make_deflated_packs(Seeds& seeds) {
+  const ByteVector field = test::smooth_field(1000, 1);
+  ByteVector params, planes, raw;
+  const PackShape doubles{{ElementKind::floating, ByteOrder::little, 8}, {{1000, {}}}};
+  find_codec(CodecNumber::shuffle).value()->encode(field, doubles, 8, params, planes).ignore("it takes any bytes");
+  for (const ByteVector& content : {field, planes}) {
+    ByteVector stream(2 * content.size());
+    stream.resize(Deflater().make(content, {.level = 6, .memory_level = 1}, stream));
+    raw.insert(raw.end(), {std::byte{0x78}, std::byte{0x9c}});
+    raw.insert(raw.end(), stream.begin(), stream.end());
+  }
+  const Inflation opened = inflate_streams(raw);
+  params.clear();
+  ByteWriter writer(params);
+  write_deflated_table(writer, opened.table);
+  const uint64_t bytes = opened.bytes.size();
+  const EncodedBytes encoded =
+      encode_chain(CodecChain::parse("zstd").value(), opened.bytes, {{}, {{bytes, {}}}}).value();
+  for (const EncodedBytes& content : {encoded, joined({{bytes, encoded}})}) {
+    const EncodedBytes pack = behind_stage(CodecNumber::inflate, raw.size(), params, content);
+    PackMeta meta;
+    meta.recipe = pack.recipe;
+    meta.chunks = {{static_cast<uint32_t>(raw.size()), {}}};
+    seeds.add(encode_fuzzed_pack(meta, pack.body));
+  }
+}
+
 /// A pack of every codec of this build, alone and before another.
 void make_packs(const files::path& folder) {
   Seeds seeds(folder, "pack/chains");
   const ByteVector raw = test::smooth_field(1000, 1);
   const PackShape shape{{ElementKind::floating, ByteOrder::little, 8}, {{1000, {10, 10, 10}, true}}};
   const ByteVector constant(raw.size(), std::byte{7});
+  make_deflated_packs(seeds);
   for (const Codec* codec : all_codecs()) {
     for (const char* second : {"", "+zstd", "+lzma"}) {
       const Result<CodecChain> chain = CodecChain::parse(std::string(codec->name()) + second);

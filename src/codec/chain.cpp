@@ -1,16 +1,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "codec/codec.h"
+#include "codec/deflated.h"
 
 namespace varve {
 namespace {
 
-/// What a stage may take in, for a pack of `raw_bytes`: some codecs grow what they cannot shrink. Bounds what a hostile
-/// recipe makes decode_chain() allocate.
-uint64_t stage_bytes_max(uint64_t raw_bytes) { return 2 * raw_bytes + 64_KiB; }
+/// What stages may take in, one after the other: some codecs grow what they cannot shrink, and what was deflated is
+/// larger by nature. Bounds what a hostile recipe makes decode_chain() allocate. FORMAT.md, "Codec recipe".
+class StageLimits {
+ public:
+  explicit StageLimits(uint64_t raw_bytes) : base_bytes_(raw_bytes) {}
+  /// Of the next stage, in the order of encoding.
+  bool allow(CodecNumber number, uint64_t in_bytes) {
+    if (in_bytes > (after_inflate_ ? inflated_bytes_max(last_bytes_) : 2 * base_bytes_ + 64_KiB)) return false;
+    if (after_inflate_) base_bytes_ = std::max(base_bytes_, in_bytes);
+    after_inflate_ = number == CodecNumber::inflate && !had_inflate_;
+    had_inflate_ = had_inflate_ || after_inflate_;
+    last_bytes_ = in_bytes;
+    return true;
+  }
+
+ private:
+  uint64_t base_bytes_, last_bytes_ = 0;
+  bool after_inflate_ = false, had_inflate_ = false;  ///< only the first one in a chain counts
+};
 
 /// The buffer between two stages, kept between calls: first touch of fresh memory costs more than a filter.
 class StageBuffer {
@@ -40,9 +58,26 @@ struct StageBuffers {
   }
 };
 
+/// A chain that is being decoded may have sections, which are decoded by chains of their own; these have none.
+constexpr size_t kChainDepthMax = 2;
+
+/// How many chains the thread is within, with this one.
+class ChainDepth {
+ public:
+  ChainDepth() { ++depth(); }
+  ~ChainDepth() { --depth(); }
+  ChainDepth(const ChainDepth&) = delete;
+  ChainDepth& operator=(const ChainDepth&) = delete;
+  static size_t& depth() {
+    thread_local size_t chains = 0;
+    return chains;
+  }
+};
+
+/// Of the chain that the thread is at.
 StageBuffers& stage_buffers() {
-  thread_local StageBuffers buffers;
-  return buffers;
+  thread_local std::array<StageBuffers, kChainDepthMax> buffers;
+  return buffers[std::max<size_t>(ChainDepth::depth(), 1) - 1];
 }
 
 /// Refuses a level that the codec does not have, by encoding nothing with it.
@@ -150,8 +185,9 @@ Result<EncodedBytes> encode_chain(const CodecChain& chain, ByteSpan raw, const P
   if (stages.empty()) return stored(raw);
 
   ByteSpan in = raw;
+  StageLimits limits(raw.size());
   for (size_t i = 0; i < stages.size(); ++i) {
-    if (in.size() > stage_bytes_max(raw.size())) return stored(raw);
+    if (!limits.allow(stages[i]->codec->number(), in.size())) return stored(raw);
     ByteVector params;
     ByteVector& out = i + 1 == stages.size() ? encoded.body : stage_buffers().of(i).cleared();
     VARVE_TRY(
@@ -168,8 +204,22 @@ Result<EncodedBytes> encode_chain(const CodecChain& chain, ByteSpan raw, const P
   return encoded;
 }
 
+EncodedBytes behind_stage(CodecNumber number, uint64_t in_bytes, ByteSpan params, EncodedBytes encoded) {
+  EncodedBytes result{.recipe = {}, .body = std::move(encoded.body)};
+  ByteWriter recipe(result.recipe);
+  recipe.u8(static_cast<uint8_t>(static_cast<unsigned>(encoded.recipe[0]) + 1));
+  recipe.varint(static_cast<uint32_t>(number));
+  recipe.varint(in_bytes);
+  recipe.varint(params.size());
+  recipe.bytes(params);
+  recipe.bytes(ByteSpan(encoded.recipe).subspan(1));
+  return result;
+}
+
 Status decode_chain(ByteSpan recipe, ByteSpan body, MutableByteSpan raw) {
   if (raw.size() > kPackBytesMax) return Status::invalid_argument("a pack is larger than its limit");
+  const ChainDepth depth;
+  if (ChainDepth::depth() > kChainDepthMax) return Status::corrupt("a section has sections");
   VARVE_ASSIGN(const std::vector<RecipeStage> stages, parse_recipe(recipe));
   if (stages.empty()) {
     if (body.size() != raw.size()) return Status::corrupt("a stored pack has another size than it says");
@@ -177,8 +227,9 @@ Status decode_chain(ByteSpan recipe, ByteSpan body, MutableByteSpan raw) {
     return {};
   }
   if (stages.front().in_bytes != raw.size()) return Status::corrupt("a codec recipe is for another pack size");
+  StageLimits limits(raw.size());
   for (const RecipeStage& stage : stages) {
-    if (stage.in_bytes > stage_bytes_max(raw.size())) return Status::corrupt("a codec stage is too large for its pack");
+    if (!limits.allow(stage.number, stage.in_bytes)) return Status::corrupt("a codec stage is too large for its pack");
   }
   Status status = decode_stages(stages, body, raw);
   stage_buffers().shrink();

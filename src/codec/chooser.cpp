@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "codec/deflated.h"
 #include "codec/numbers.h"
 #include "codec/repeats.h"
 #include "core/sync.h"
@@ -42,6 +43,8 @@ constexpr double kSearchedShare = 0.05;
 /// Or it gains so much on a sample of what nothing predicts.
 constexpr double kSearchedGain = 0.97;
 constexpr size_t kSearchedSampleBytes = 64_KiB;
+/// Less of a pack than a fourth is not worth the time that it takes to make deflated streams again.
+constexpr uint64_t kDeflatedShareMin = 4;
 /// Beyond these ratios the thorough coders have little left to search through and are fast.
 constexpr double kThoroughZstdRatio = 4;
 constexpr double kLzmaRatio = 8;
@@ -82,7 +85,10 @@ class PaperEncoder final : public Encoder {
 
 class AutomaticEncoder final : public Encoder {
  public:
-  explicit AutomaticEncoder(Effort effort) : effort_(effort) {}
+  AutomaticEncoder(Effort effort, bool opens_deflated) : effort_(effort) {
+    if (opens_deflated && effort != Effort::fast)
+      of_deflated_ = std::make_unique<AutomaticEncoder>(effort, /*opens_deflated=*/false);
+  }
 
   Result<EncodedBytes> encode(ByteSpan raw, const PackShape& shape) override {
     if (find_period(raw, shape.type) != 0) {
@@ -90,6 +96,13 @@ class AutomaticEncoder final : public Encoder {
       return encode_chain(CodecChain({{constant, 0}}), raw, shape);
     }
     if (!shape.parts.empty() && effort_ != Effort::fast) return encode_across(raw, shape);
+    if (of_deflated_ == nullptr || shape.type != ElementType{} || !may_hold_deflated(raw) || !is_deflated_due())
+      return encode_as_it_is(raw, shape);
+    return encode_deflated(raw, shape);
+  }
+
+ private:
+  Result<EncodedBytes> encode_as_it_is(ByteSpan raw, const PackShape& shape) {
     if (raw.size() > kWidePackBytesMin && effort_ != Effort::fast) return encode_wide(raw, shape);
     switch (effort_) {
       case Effort::fast: return encode_fast(raw, shape);
@@ -99,7 +112,47 @@ class AutomaticEncoder final : public Encoder {
     return Status::internal("unknown effort");
   }
 
- private:
+  /// Whether noise is looked at for deflated streams: where there were none, ever more packs are left out.
+  bool is_deflated_due() {
+    const MutexLock lock(mutex_);
+    if (packs_without_deflated_ == 0) return true;
+    --packs_without_deflated_;
+    return false;
+  }
+  /// By what deflated streams hold, unless it takes less as it is.
+  Result<EncodedBytes> encode_deflated(ByteSpan raw, const PackShape& shape) {
+    const Inflation inflation = inflate_streams(raw);
+    const uint64_t made_bytes = inflation.table.made_bytes();
+    const bool worth = made_bytes >= raw.size() / kDeflatedShareMin;
+    {
+      const MutexLock lock(mutex_);
+      futile_deflated_ = worth ? 0 : std::min(futile_deflated_ + 1, kFutileGuessesMax);
+      packs_without_deflated_ = (1U << futile_deflated_) - 1;
+    }
+    if (!worth) return encode_as_it_is(raw, shape);
+    VARVE_ASSIGN(EncodedBytes opened, encode_inflation(inflation, raw.size()));
+    // All that can be found in noise is that it comes again.
+    const bool all_noise = raw.size() - made_bytes < raw.size() / kDeflatedShareMin;
+    VARVE_ASSIGN(EncodedBytes closed,
+                 all_noise ? encode_chain(far_chains(shape.type).front(), raw, shape) : encode_as_it_is(raw, shape));
+    return size_of(opened) < size_of(closed) ? std::move(opened) : std::move(closed);
+  }
+  Result<EncodedBytes> encode_inflation(const Inflation& inflation, uint64_t raw_bytes) {
+    std::vector<EncodedSection> sections;
+    ByteSpan left = inflation.bytes;
+    for (const uint64_t bytes : inflation.sections()) {
+      const PackShape shape{.type = {}, .runs = {{bytes, {}, false}}};
+      VARVE_ASSIGN(EncodedBytes encoded, of_deflated_->encode(left.first(bytes), shape));
+      left = left.subspan(bytes);
+      sections.push_back({bytes, std::move(encoded)});
+    }
+    ByteVector params;
+    ByteWriter writer(params);
+    write_deflated_table(writer, inflation.table);
+    return behind_stage(CodecNumber::inflate, raw_bytes, params,
+                        sections.size() == 1 ? std::move(sections.front().encoded) : joined(sections));
+  }
+
   struct Choice {
     ElementType type;
     Candidate candidate;
@@ -339,11 +392,13 @@ class AutomaticEncoder final : public Encoder {
   }
 
   const Effort effort_;
+  std::unique_ptr<AutomaticEncoder> of_deflated_;  ///< for what deflated streams hold; null: they stay as they are
   Mutex mutex_;
   std::optional<Choice> choice_ VARVE_GUARDED_BY(mutex_);
   std::optional<NumberGuess> guess_ VARVE_GUARDED_BY(mutex_);
   unsigned futile_guesses_ VARVE_GUARDED_BY(mutex_) = 0;       ///< one after the other
   unsigned packs_without_guess_ VARVE_GUARDED_BY(mutex_) = 0;  ///< that come next
+  unsigned futile_deflated_ VARVE_GUARDED_BY(mutex_) = 0, packs_without_deflated_ VARVE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace
@@ -389,7 +444,7 @@ std::unique_ptr<Encoder> make_encoder(const CodecPolicy& policy, PackContents co
     case CodecPolicy::Kind::paper: return std::make_unique<PaperEncoder>(contents);
     case CodecPolicy::Kind::automatic: break;
   }
-  return std::make_unique<AutomaticEncoder>(policy.effort);
+  return std::make_unique<AutomaticEncoder>(policy.effort, policy.opens_deflated);
 }
 
 }  // namespace varve

@@ -10,6 +10,9 @@ struct CodecPolicy {
   enum class Kind : uint8_t { automatic, chain, paper } kind = Kind::automatic;
   Effort effort = Effort::balanced;  ///< for automatic
   CodecChain chain;                  ///< for chain
+  /// For automatic, but not with effort fast: streams that programs deflated are stored as what they hold, if they can
+  /// be made again. It takes about as long as to deflate it.
+  bool opens_deflated = true;
 
   /// "fast", "balanced" or "best": trials, as much as the effort allows.
   static Result<CodecPolicy> of_effort(std::string_view text);

@@ -52,7 +52,7 @@ enum class CodecNumber : uint32_t {
   gzip = 3,
   lzma = 4,
   constant = 16,
-  // Filters: they make the bytes easier for an entropy coder, and keep their number, but for `columns`.
+  // Filters: they make the bytes easier for an entropy coder, and keep their number, but for `columns` and `inflate`.
   shuffle = 32,
   bitshuffle = 33,
   delta = 34,
@@ -60,11 +60,14 @@ enum class CodecNumber : uint32_t {
   columns = 36,
   across = 37,
   rotate = 38,
+  inflate = 39,
   // Predictors with an entropy coder of their own.
   fpc = 64,
   fpzip = 65,
   // Coders for what the filters give.
   planes = 96,
+  // Several chains, one behind the other.
+  sections = 97,
 };
 
 /// One step of a codec chain: a lossless, invertible map of bytes. Codecs are stateless, immutable and thread-safe.
@@ -121,6 +124,18 @@ struct EncodedBytes {
 /// Runs `raw` through `chain`. Stages that do not apply to `shape` are left out; if the result is not smaller than
 /// `raw`, it is stored instead.
 Result<EncodedBytes> encode_chain(const CodecChain& chain, ByteSpan raw, const PackShape& shape);
+
+/// Bytes that lie one behind the other, each encoded by itself, as one.
+struct EncodedSection {
+  uint64_t bytes = 0;  ///< before it was encoded; at least kSectionBytesMin but for the last one
+  EncodedBytes encoded;
+};
+EncodedBytes joined(const std::vector<EncodedSection>& sections);
+inline constexpr uint64_t kSectionBytesMin = 64_KiB;
+
+/// What `encoded` is of, as what a stage before its chain gave: its `params`, of the `in_bytes` that it took in. Such a
+/// recipe has one stage more, which must be a stage's place left.
+EncodedBytes behind_stage(CodecNumber number, uint64_t in_bytes, ByteSpan params, EncodedBytes encoded);
 
 /// Undoes encode_chain() from untrusted bytes; `raw.size()` is the declared size and at most kPackBytesMax.
 Status decode_chain(ByteSpan recipe, ByteSpan body, MutableByteSpan raw);

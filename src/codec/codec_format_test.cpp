@@ -199,6 +199,16 @@ TEST(CodecFormat, OfFpzip) {
                "f42f0faf5ea0eb0198c2401dceb883aaf19a4a9cf6da0000");
 }
 
+TEST(CodecFormat, OfInflate) {
+  // The example of FORMAT.md: too short for the encoder to open it.
+  ByteVector raw = bytes_of_hex("3e20 cbcf4b5548cb2cce502829cf87308a5253208ca49c52881c00 2e"), decoded(raw.size());
+  const Status status =
+      (*find_codec("inflate"))
+          ->decode(as_bytes("one fish two fish red fish blue fish> ."), bytes_of_hex("01 02 32 24 68 01"), decoded);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(to_hex(decoded), to_hex(raw));
+}
+
 #ifdef VARVE_TEST_WITH_FPZIP
 TEST(CodecFormat, OfFpzipIsThatOfTheLibraryWithoutItsHeader) {
   test::Random random(1);

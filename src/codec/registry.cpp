@@ -36,9 +36,11 @@ const auto& entries() {
       Entry{CodecNumber::columns, "columns", &columns_codec(), {}},
       Entry{CodecNumber::across, "across", &across_codec(), {}},
       Entry{CodecNumber::rotate, "rotate", &rotate_codec(), {}},
+      Entry{CodecNumber::inflate, "inflate", &inflate_codec(), {}},
       Entry{CodecNumber::fpc, "fpc", &fpc_codec(), {}},
       Entry{CodecNumber::fpzip, "fpzip", &fpzip_codec(), {}},
       Entry{CodecNumber::planes, "planes", &planes_codec(), {}},
+      Entry{CodecNumber::sections, "sections", &sections_codec(), {}},
   };
   return table;
 }

@@ -17,8 +17,10 @@ const Codec& lorenzo_codec();
 const Codec& columns_codec();
 const Codec& across_codec();
 const Codec& rotate_codec();
+const Codec& inflate_codec();
 const Codec& fpc_codec();
 const Codec& fpzip_codec();
 const Codec& planes_codec();
+const Codec& sections_codec();
 
 }  // namespace varve

@@ -134,6 +134,9 @@ inline std::vector<std::string> chain_names() {
                                     "rotate:3+lorenzo+shuffle+zstd",
                                     "columns+zstd",
                                     "columns+columns+lzma:2",
+                                    "inflate+zstd",
+                                    "inflate+sections",
+                                    "inflate+inflate+rotate:3+zstd",
                                     "zstd+lorenzo+shuffle",
                                     "fpc+fpc+fpzip+shuffle",
                                     "constant+zstd+gzip+lzma"};

@@ -215,7 +215,9 @@ class PackWriter {
 
   void add_encoders(PackContents contents) {
     ClassEncoders& encoders = encoders_.emplace_back();
-    encoders[0] = make_encoder(context_.options.codec, contents);
+    CodecPolicy codec = context_.options.codec;
+    codec.opens_deflated = codec.opens_deflated && context_.options.pace == nullptr;
+    encoders[0] = make_encoder(codec, contents);
     if (context_.options.pace != nullptr) encoders[1] = make_encoder({.effort = Effort::fast, .chain = {}}, contents);
   }
   const std::string& key_of_pack() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codec/deflated.h"
 #include "codec/repeats.h"
 #include "engine/pack_builder.h"
 
@@ -15,6 +16,10 @@ constexpr uint64_t kLookedAtMax = 32_MiB, kLookedAtBlock = 256_KiB;
 constexpr double kTogetherShareMin = 0.1;
 /// Smaller classes stay alone.
 constexpr uint64_t kTogetherBytesMin = 64_KiB;
+
+/// Deflated streams are opened from their beginning on: packs of them are so large, or half as large as they may be,
+/// since what streams hold is encoded beside them.
+constexpr uint64_t kDeflatedPackBytes = 16_MiB;
 
 bool may_be_wide(const SaveOptions& options) {
   const CodecPolicy& codec = options.codec;
@@ -30,7 +35,13 @@ class WidePackFinder {
   /// Each class by itself.
   Status look_at_each() {
     for (const ClassStreams& streams : classes_) {
-      if (bytes_of(streams) < 2 * options_.pack_bytes || streams.front()->bundle.number > 0) continue;
+      if (streams.front()->bundle.number > 0) continue;
+      VARVE_ASSIGN(const bool deflated, is_deflated(streams));
+      if (deflated) {
+        set_pack_bytes(streams, std::min(pack_bytes_max_ / 2, kDeflatedPackBytes));
+        continue;
+      }
+      if (bytes_of(streams) < 2 * options_.pack_bytes) continue;
       const uint64_t window = options_.codec.effort == Effort::best ? kShortWindowBytes : kLongWindowBytes;
       VARVE_ASSIGN(const Repeats repeats, look_at(streams, window));
       set_pack_bytes(streams, repeats.pack_bytes_wanted(options_.pack_bytes, pack_bytes_max_));
@@ -66,6 +77,19 @@ class WidePackFinder {
   }
   static void set_pack_bytes(const ClassStreams& streams, uint64_t bytes) {
     for (Stream* stream : streams) stream->pack_bytes = bytes;
+  }
+  /// Whether usual packs would cut deflated streams.
+  Result<bool> is_deflated(const ClassStreams& streams) {
+    if (streams.front()->type != ElementType{} || !options_.codec.opens_deflated) return false;
+    if (bytes_of(streams) <= options_.pack_bytes) return false;
+    ByteVector pack;
+    for (const Stream* stream : streams) {
+      const size_t at = pack.size();
+      if (at == options_.pack_bytes) break;
+      pack.resize(at + std::min(stream->bytes, options_.pack_bytes - at));
+      VARVE_TRY(reader_.read(*stream, 0, MutableByteSpan(pack).subspan(at)));
+    }
+    return ends_in_stream(pack);
   }
   Result<Repeats> look_at(const ClassStreams& streams, uint64_t window_bytes) {
     Repeats repeats(streams.front()->type.bytes, window_bytes, std::min(bytes_of(streams), kLookedAtMax),

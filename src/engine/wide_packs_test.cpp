@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "codec/deflater.h"
 #include "core/memory_file_system.h"
 #include "engine/effort_pace.h"
 #include "engine/inspect.h"
@@ -66,6 +67,28 @@ TEST_F(WidePacks, HoldFilesThatHaveTheSameRecordsInAnotherOrder) {
   EXPECT_LT(store_statistics(*store).value().packed_bytes, some.size() + some.size() / 2);
   EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(two_files.path())));
   EXPECT_TRUE(test::is_whole(*store));
+}
+
+TEST_F(WidePacks, HoldDeflatedStreamsThatUsualPacksWouldCut) {
+  ByteVector field(3_MiB);
+  const ByteVector noise = test::random_bytes(field.size() / 8, 3);
+  for (size_t i = 0; i < noise.size(); ++i)
+    store_le(field.data() + 8 * i, uint64_t{0x3ff0000000000000} + 1'000'000 * i + static_cast<uint64_t>(noise[i]));
+  // As `gzip` writes it: nothing in front, nothing behind that matters.
+  ByteVector file(field.size());
+  const std::string_view header("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10);
+  std::copy_n(as_bytes(header).begin(), header.size(), file.begin());
+  file.resize(header.size() + Deflater().make(field, {.level = 1}, MutableByteSpan(file).subspan(header.size())));
+  ASSERT_GT(file.size(), 1_MiB);
+  const TempFolder deflated;
+  test::write_file(deflated / "field.gz", file);
+  for (const std::string codec : {"balanced", "best"}) {
+    store = test::make_store(fs, "/" + codec);
+    ASSERT_TRUE(save_folder(*store, deflated.path(), options(codec, 1), test::layout_service()).ok());
+    EXPECT_LT(store_statistics(*store).value().packed_bytes, file.size() * 3 / 5) << codec;
+    EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(deflated.path())));
+    EXPECT_TRUE(test::is_whole(*store));
+  }
 }
 
 TEST_F(WidePacks, AreNotMadeWithLittleMemoryNorForARunningProgramNorWhereCodecsAreFast) {

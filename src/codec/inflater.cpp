@@ -1,0 +1,294 @@
+#include "codec/inflater.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+
+namespace varve {
+
+namespace {
+
+constexpr uint32_t kCodeBitsMax = 15, kDirectBits = 10;
+constexpr size_t kLengthSymbols = 288, kDistanceSymbols = 32;
+constexpr size_t kEndSymbol = 256, kLongestMatch = 258;
+
+/// Past the input's end come zeros; overran() tells.
+class BitReader {
+ public:
+  explicit BitReader(ByteSpan in) : in_(in) {}
+  /// At least 48 bits are at hand then.
+  void fill() {
+    if (at_ + 8 <= in_.size()) {
+      held_ |= load_le<uint64_t>(in_.data() + at_) << held_bits_;
+      const uint32_t bytes = (63 - held_bits_) / 8;
+      at_ += bytes;
+      held_bits_ += 8 * bytes;
+      return;
+    }
+    while (held_bits_ <= 48) {
+      if (at_ < in_.size()) held_ |= static_cast<uint64_t>(in_[at_]) << held_bits_;
+      ++at_;
+      held_bits_ += 8;
+    }
+  }
+  uint64_t held() const { return held_; }
+  uint32_t peek(uint32_t bits) const { return static_cast<uint32_t>(held_ & ((uint64_t{1} << bits) - 1)); }
+  void drop(uint32_t bits) {
+    held_ >>= bits;
+    held_bits_ -= bits;
+  }
+  uint32_t take(uint32_t bits) {
+    const uint32_t value = peek(bits);
+    drop(bits);
+    return value;
+  }
+  bool overran() const { return used_bytes() > in_.size(); }
+  /// Up to the byte that holds the last bit which was taken.
+  size_t used_bytes() const { return at_ - held_bits_ / 8; }
+  /// Whole bytes from here on; what is left of the byte before is dropped.
+  ByteSpan rest() {
+    at_ = std::min(used_bytes(), in_.size());
+    held_ = held_bits_ = 0;
+    return in_.subspan(at_);
+  }
+  void skip(size_t bytes) { at_ += bytes; }
+
+ private:
+  const ByteSpan in_;
+  size_t at_ = 0;
+  uint64_t held_ = 0;
+  uint32_t held_bits_ = 0;
+};
+
+/// A canonical code: short ones by a table, longer ones bit by bit.
+class Code {
+ public:
+  /// False: it has more codes than fit, or fewer than there is room for, but for one alone.
+  bool build(std::span<const uint8_t> lengths) {
+    of_length_.fill(0);
+    for (const uint8_t length : lengths) ++of_length_[length];
+    const size_t used = lengths.size() - of_length_[0];
+    of_length_[0] = 0;
+    int left = 1;
+    std::array<uint16_t, kCodeBitsMax + 2> places{};
+    for (size_t length = 1; length <= kCodeBitsMax; ++length) {
+      left = 2 * left - of_length_[length];
+      if (left < 0) return false;
+      places[length + 1] = static_cast<uint16_t>(places[length] + of_length_[length]);
+    }
+    if (left > 0 && used > 1) return false;
+    direct_.fill(0);
+    std::array<uint32_t, kCodeBitsMax + 2> next{};
+    for (size_t length = 1; length <= kCodeBitsMax; ++length)
+      next[length + 1] = (next[length] + of_length_[length]) << 1;
+    for (size_t symbol = 0; symbol < lengths.size(); ++symbol) {
+      const uint32_t length = lengths[symbol];
+      if (length == 0) continue;
+      symbols_[places[length]++] = static_cast<uint16_t>(symbol);
+      const uint32_t code = next[length]++;
+      if (length > kDirectBits) continue;
+      uint32_t reversed = 0;
+      for (uint32_t bit = 0; bit < length; ++bit) reversed |= (code >> bit & 1) << (length - 1 - bit);
+      for (uint32_t i = reversed; i < 1U << kDirectBits; i += 1U << length)
+        direct_[i] = static_cast<uint16_t>(symbol << 4 | length);
+    }
+    return true;
+  }
+
+  /// kNone: no such code. Takes 15 bits at most.
+  uint32_t take(BitReader& bits) const {
+    const uint16_t entry = direct_[bits.peek(kDirectBits)];
+    if (entry != 0) {
+      bits.drop(entry & 15);
+      return entry >> 4;
+    }
+    uint32_t code = 0, first = 0, index = 0;
+    for (uint32_t length = 1; length <= kCodeBitsMax; ++length) {
+      code |= static_cast<uint32_t>(bits.held() >> (length - 1) & 1);
+      const uint32_t count = of_length_[length];
+      if (code < first + count) {
+        bits.drop(length);
+        return symbols_[index + code - first];
+      }
+      index += count;
+      first = (first + count) << 1;
+      code <<= 1;
+    }
+    return kNone;
+  }
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+ private:
+  std::array<uint16_t, kCodeBitsMax + 1> of_length_{};
+  std::array<uint16_t, kLengthSymbols> symbols_{};
+  std::array<uint16_t, 1U << kDirectBits> direct_{};  ///< symbol and length; 0: a longer one, or none
+};
+
+struct Range {
+  uint16_t base;
+  uint8_t extra_bits;
+};
+constexpr auto kLengthRanges = [] {
+  std::array<Range, 29> ranges{};
+  uint32_t base = 3;
+  for (size_t code = 0; code < 28; ++code) {
+    const uint32_t extra = code < 8 ? 0 : static_cast<uint32_t>(code / 4) - 1;
+    ranges[code] = {static_cast<uint16_t>(base), static_cast<uint8_t>(extra)};
+    base += 1U << extra;
+  }
+  ranges[28] = {kLongestMatch, 0};
+  return ranges;
+}();
+constexpr auto kDistanceRanges = [] {
+  std::array<Range, 30> ranges{};
+  uint32_t base = 1;
+  for (size_t code = 0; code < 30; ++code) {
+    const uint32_t extra = code < 4 ? 0 : static_cast<uint32_t>(code / 2) - 1;
+    ranges[code] = {static_cast<uint16_t>(base), static_cast<uint8_t>(extra)};
+    base += 1U << extra;
+  }
+  return ranges;
+}();
+
+class InflateWork {
+ public:
+  using End = Inflated::End;
+  InflateWork(ByteSpan in, size_t out_bytes_max, ByteVector& out)
+      : bits_(in), out_(out), begin_(out.size()), at_(out.size()), end_max_(out.size() + out_bytes_max) {}
+
+  Inflated run() {
+    Inflated found;
+    for (bool first = true;; first = false) {
+      bits_.fill();
+      const bool last = bits_.take(1) != 0;
+      const uint32_t kind = bits_.take(2);
+      symbols_ = 0;
+      const std::optional<End> failed = kind == 0 ? copy_stored() : block(kind);
+      if (failed) {
+        found.end = *failed;
+        break;
+      }
+      ++found.blocks;
+      if (first) {
+        found.first_block_symbols = symbols_;
+        found.first_block_bytes = at_ - begin_;
+        found.one_block = last;
+      }
+      if (!last) continue;
+      found.end = End::whole;
+      found.in_bytes = bits_.used_bytes();
+      break;
+    }
+    out_.resize(at_);
+    return found;
+  }
+
+ private:
+  std::optional<End> copy_stored() {
+    const ByteSpan rest = bits_.rest();
+    if (rest.size() < 4) return End::cut;
+    const auto bytes = load_le<uint16_t>(rest.data());
+    if (load_le<uint16_t>(rest.data() + 2) != static_cast<uint16_t>(~bytes)) return End::damaged;
+    const size_t there = std::min<size_t>(bytes, rest.size() - 4);
+    if (!reserve(there)) return End::cut;
+    std::copy_n(rest.begin() + 4, there, out_.begin() + static_cast<ptrdiff_t>(at_));
+    at_ += there;
+    bits_.skip(4 + there);
+    return there < bytes ? std::optional(End::cut) : std::nullopt;
+  }
+
+  std::optional<End> block(uint32_t kind) {
+    if (kind == 3) return End::damaged;
+    if (!(kind == 1 ? read_fixed_codes() : read_codes())) return bits_.overran() ? End::cut : End::damaged;
+    for (;;) {
+      bits_.fill();
+      const uint32_t symbol = lengths_.take(bits_);
+      if (bits_.overran()) return End::cut;
+      if (symbol == kEndSymbol) return std::nullopt;
+      if (symbol < kEndSymbol) {
+        if (!reserve(1)) return End::cut;
+        out_[at_++] = static_cast<std::byte>(symbol);
+      } else {
+        if (symbol - kEndSymbol - 1 >= kLengthRanges.size()) return End::damaged;
+        const Range length_range = kLengthRanges[symbol - kEndSymbol - 1];
+        const size_t length = length_range.base + bits_.take(length_range.extra_bits);
+        const uint32_t code = distances_.take(bits_);
+        if (code >= kDistanceRanges.size()) return End::damaged;
+        const size_t distance = kDistanceRanges[code].base + bits_.take(kDistanceRanges[code].extra_bits);
+        if (bits_.overran()) return End::cut;
+        if (distance > at_ - begin_) return End::damaged;
+        if (!reserve(length)) return End::cut;
+        std::byte* const to = out_.data() + at_;
+        for (size_t i = 0; i < length; ++i) to[i] = to[static_cast<ptrdiff_t>(i) - static_cast<ptrdiff_t>(distance)];
+        at_ += length;
+      }
+      ++symbols_;
+    }
+  }
+
+  bool read_fixed_codes() {
+    std::array<uint8_t, kLengthSymbols> lengths{};
+    for (size_t symbol = 0; symbol < kLengthSymbols; ++symbol)
+      lengths[symbol] = symbol < 144 ? 8 : symbol < 256 ? 9 : symbol < 280 ? 7 : 8;
+    std::array<uint8_t, kDistanceSymbols> distances{};
+    distances.fill(5);
+    return lengths_.build(lengths) && distances_.build(distances);
+  }
+
+  bool read_codes() {
+    constexpr std::array<uint8_t, 19> order = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+    const size_t length_count = 257 + bits_.take(5), distance_count = 1 + bits_.take(5), count = 4 + bits_.take(4);
+    if (length_count > 286 || distance_count > 30) return false;
+    std::array<uint8_t, 19> code_lengths{};
+    for (size_t i = 0; i < count; ++i) {
+      bits_.fill();
+      code_lengths[order[i]] = static_cast<uint8_t>(bits_.take(3));
+    }
+    // Of the code of lengths and that of literals, one alone leaves room, too; programs do not write that.
+    if (!lengths_.build(code_lengths)) return false;
+    std::array<uint8_t, 286 + 30> lengths{};
+    for (size_t i = 0; i < length_count + distance_count;) {
+      bits_.fill();
+      const uint32_t symbol = lengths_.take(bits_);
+      if (symbol > 18 || bits_.overran()) return false;
+      if (symbol < 16) {
+        lengths[i++] = static_cast<uint8_t>(symbol);
+        continue;
+      }
+      if (symbol == 16 && i == 0) return false;
+      const uint8_t length = symbol == 16 ? lengths[i - 1] : uint8_t{0};
+      const size_t repeats = symbol == 16 ? 3 + bits_.take(2) : symbol == 17 ? 3 + bits_.take(3) : 11 + bits_.take(7);
+      if (i + repeats > length_count + distance_count) return false;
+      std::fill_n(lengths.begin() + static_cast<ptrdiff_t>(i), repeats, length);
+      i += repeats;
+    }
+    if (lengths[kEndSymbol] == 0) return false;
+    return lengths_.build(std::span(lengths).first(length_count)) &&
+           distances_.build(std::span(lengths).subspan(length_count, distance_count));
+  }
+
+  /// There is room for so many bytes more.
+  bool reserve(size_t bytes) {
+    if (at_ + bytes <= out_.size()) return true;
+    if (at_ + bytes > end_max_) return false;
+    out_.resize(std::min(end_max_, std::max(at_ + bytes + 16_KiB, at_ + (at_ - begin_))));
+    return true;
+  }
+
+  BitReader bits_;
+  ByteVector& out_;
+  const size_t begin_;
+  size_t at_;
+  const size_t end_max_;
+  uint32_t symbols_ = 0;
+  Code lengths_, distances_;
+};
+
+}  // namespace
+
+Inflated inflate(ByteSpan in, size_t out_bytes_max, ByteVector& out) {
+  return InflateWork(in, out_bytes_max, out).run();
+}
+
+}  // namespace varve
