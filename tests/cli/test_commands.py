@@ -169,7 +169,7 @@ class Look(WithThreeSets):
         self.assertEqual(facts["own_bytes"] + facts["shared_bytes"] + facts["pattern_bytes"], facts["record"]["raw_bytes"])
         self.assertEqual(facts["shared_with"], {"implosion@5": facts["shared_bytes"]})
         file = next(file for file in facts["files"] if file["path"] == "XX1000.cpu0003")
-        self.assertEqual(set(file), {"path", "type", "rank", "bytes", "format", "skeleton_bytes",
+        self.assertEqual(set(file), {"path", "type", "rank", "bytes", "modified_s", "format", "skeleton_bytes",
                                      "unnamed_variable_count", "variables"})
         self.assertEqual((file["rank"], file["format"]), (3, "hdf5"))
         density = next(variable for variable in file["variables"] if variable["name"].endswith("/Density"))

@@ -114,7 +114,7 @@ class Usage(ProgramTest):
     def test_a_file_in_place_of_a_folder_is_refused(self):
         path = self.write("saved/file")
         self.varve("save", self.work / "saved", "--job", "job", "--step", "1")
-        self.assertIn("not a folder", self.fails(USAGE, "save", path))
+        self.assertIn("neither a folder nor a file", self.fails(USAGE, "save", "/dev/null"))
         self.assertIn("not a folder", self.fails(USAGE, "restore", "job@1", path))
 
 

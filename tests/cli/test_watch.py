@@ -189,7 +189,7 @@ class Watching(WatchTest):
         self.assertIn("not running", self.varve("status"))
 
     def test_says_what_makes_no_sense(self):
-        self.fails(USAGE, "watch", self.run_folder, "--pattern", "restart.*")
+        self.fails(USAGE, "watch", self.run_folder, "--pattern", "restart.{step}.{step}")
         self.fails(USAGE, "watch", self.run_folder, "--nodes", "2")
         self.fails(3, "watch", self.work / "none")
 

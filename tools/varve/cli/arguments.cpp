@@ -36,7 +36,7 @@ void Arguments::positional(const std::string& name, std::string& into, const std
 }
 
 void Arguments::optional_positional(const std::string& name, std::string& into, const std::string& help) {
-  app_.add_option(name, into, help)->type_name("");
+  app_.add_option(name, into, help)->type_name("")->check(is_something());
 }
 
 void Arguments::positional_list(const std::string& name, std::vector<std::string>& into, const std::string& help) {

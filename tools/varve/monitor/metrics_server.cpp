@@ -54,13 +54,14 @@ class MetricsServer final : public MetricsOutlet {
  private:
   static MHD_Result answer(void* self, MHD_Connection* connection, const char* url, const char* method, const char*,
                            const char*, size_t*, void** begun) {
+    const bool reads = std::strcmp(method, MHD_HTTP_METHOD_GET) == 0 || std::strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
+    // What somebody sends is not waited for.
+    if (!reads) return reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET alone\n", "text/plain");
     // The first call is for the headers alone.
     if (*begun == nullptr) {
       *begun = self;
       return MHD_YES;
     }
-    const bool reads = std::strcmp(method, MHD_HTTP_METHOD_GET) == 0 || std::strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-    if (!reads) return reply(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET alone\n", "text/plain");
     if (std::strcmp(url, "/metrics") != 0)
       return reply(connection, MHD_HTTP_NOT_FOUND, "metrics are at /metrics\n", "text/plain");
     const char* const accepted = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
