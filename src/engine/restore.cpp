@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "comm/agreement.h"
@@ -16,6 +17,7 @@ namespace varve {
 
 namespace {
 constexpr size_t kPatternBufferBytes = 64_KiB;
+constexpr uint64_t kSmallFileBytes = 64_KiB;
 constexpr size_t kReadsInFlight = 8;
 /// Where several processes share a machine and its disk.
 constexpr uint32_t kThreadsOfProcessMin = 4;
@@ -38,6 +40,7 @@ struct WantedFile {
   TreeFile file;          ///< without layout and references, which the plan of its copies holds
   bool is_own = false;    ///< this process restores it
   bool is_tiled = false;  ///< its tiles get whole
+  bool is_small = false;  ///< and comes out of one pack as a whole
   bool is_above = false;  ///< a folder that is restored only for what is below it
 };
 
@@ -75,13 +78,26 @@ bool is_tiled(const TreeFile& file) {
   return true;
 }
 
+/// Whether a file is small, and all of it is in one pack: then it is put together in memory.
+bool is_small(const TreeFile& file) {
+  if (file.type != FileType::regular || file.bytes == 0 || file.bytes > kSmallFileBytes) return false;
+  std::optional<uint32_t> pack;
+  for (const std::vector<Reference>& stream : file.streams) {
+    for (const Reference& reference : stream) {
+      if (reference.pack == Reference::kPattern || (pack && *pack != reference.pack)) return false;
+      pack = reference.pack;
+    }
+  }
+  return pack.has_value();
+}
+
 /// The files of a set that all processes together restore, by numbers that are the same on all.
 class WantedFiles {
  public:
   /// Its number. corrupt: the set names a file of that path twice.
   Result<uint32_t> add(const TreeFile& file, bool own, bool above) {
     if (!paths_.emplace(file.path, file.type).second) return Status::corrupt("a set names a file twice", file.path);
-    files_.push_back({without_contents(file), own, own && is_tiled(file), above});
+    files_.push_back({without_contents(file), own, own && is_tiled(file), own && is_small(file), above});
     return static_cast<uint32_t>(files_.size() - 1);
   }
   /// A folder of the set that is not wanted itself.
@@ -229,9 +245,15 @@ class PackCopier {
     for (const Copy& copy : plan.copies) ranges.push_back({copy.pack_offset, copy.bytes});
     VARVE_ASSIGN(Pack pack, read_pack(store_, plan.link, ranges));  // all verified before the first byte goes out
     uint64_t bytes = 0;
-    for (const Copy& copy : plan.copies) {
-      VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
+    for (size_t i = 0; i < plan.copies.size(); ++i) {
+      const Copy& copy = plan.copies[i];
       const WantedFile& wanted = files_[copy.file];
+      if (wanted.is_small) {
+        VARVE_TRY(copy_whole(pack, plan.copies, i));
+        bytes += wanted.file.bytes;
+        continue;
+      }
+      VARVE_ASSIGN(ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
       if (wanted.is_tiled) {
         VARVE_TRY(tiles_.add(copy.file, wanted.file.bytes, copy.file_offset, range));
       } else {
@@ -242,6 +264,25 @@ class PackCopier {
     read_bytes_ += pack.meta().held_bytes();
     progress_.advance(bytes);
     return {};
+  }
+
+  /// Puts a small file together, all of whose copies begin at `first`, and are planned one after another; `first` is
+  /// the last of them afterwards.
+  Status copy_whole(const Pack& pack, const std::vector<Copy>& copies, size_t& first) {
+    const uint32_t number = copies[first].file;
+    const TreeFile& file = files_[number].file;
+    ByteVector contents(file.bytes);
+    uint64_t filled = 0;
+    for (size_t i = first; i < copies.size() && copies[i].file == number; first = i++) {
+      const Copy& copy = copies[i];
+      if (copy.file_offset > file.bytes || copy.bytes > file.bytes - copy.file_offset)
+        return Status::corrupt("a set has bytes behind a file's end", file.path);
+      VARVE_ASSIGN(const ByteSpan range, pack.range(copy.pack_offset, copy.bytes));
+      std::copy(range.begin(), range.end(), contents.begin() + static_cast<ptrdiff_t>(copy.file_offset));
+      filled += copy.bytes;
+    }
+    if (filled != file.bytes) return Status::corrupt("a set does not have all bytes of a file", file.path);
+    return target_.stage_whole(number, contents, file, options_.sync);
   }
 
   const Store& store_;
@@ -321,7 +362,7 @@ class Restorer {
                 [this](uint32_t a, uint32_t b) { return files_[a].file.path < files_[b].file.path; });
     }
     for (const uint32_t number : numbers) {
-      const auto& [file, own, tiled, above] = files_[number];
+      const auto& [file, own, tiled, small, above] = files_[number];
       VARVE_TRY(target_.publish(number, file));
       if (above) continue;
       ++report.file_count;
@@ -335,8 +376,10 @@ class Restorer {
     if (!own) return {};
     VARVE_TRY(target_.check_free(file, files_.comes(parent_path(file.path))));
     if (file.type != FileType::regular) return {};
-    VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
-    staged_.push_back(number);
+    if (!files_[number].is_small) {
+      VARVE_TRY(target_.stage(number, file.bytes, is_dense(file)));
+      staged_.push_back(number);
+    }
     for (size_t position = 0; position < file.streams.size(); ++position) {
       VARVE_TRY(plan_stream(leaf, file.streams[position], stream_extents(file, position), number));
     }

@@ -47,14 +47,19 @@ int open_beneath(int root, const std::string& path) {
 
 std::string staged_name(uint32_t number) { return std::to_string(number); }
 
-/// Removes a staging folder in `folder`, which is open as `root`, if no process holds it.
+/// Removes a staging folder, which is open as `staging`, in `folder`, which is open as `root`, with all that is in it.
+void remove_staging(int root, int staging, const std::string& folder, const std::string& name) {
+  const Result<std::vector<DirectoryEntry>> files = posix_file_system().list(join_path(folder, name));
+  if (!files.ok()) return;
+  for (const DirectoryEntry& file : *files) ::unlinkat(staging, file.name.c_str(), 0);
+  ::unlinkat(root, name.c_str(), AT_REMOVEDIR);
+}
+
+/// The same, if no process holds it.
 void remove_left_over(int root, const std::string& folder, const std::string& name) {
   const UniqueFd staging(::openat(root, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (!staging.valid() || ::flock(staging.get(), LOCK_EX | LOCK_NB) != 0) return;
-  const Result<std::vector<DirectoryEntry>> files = posix_file_system().list(join_path(folder, name));
-  if (!files.ok()) return;
-  for (const DirectoryEntry& file : *files) ::unlinkat(staging.get(), file.name.c_str(), 0);
-  ::unlinkat(root, name.c_str(), AT_REMOVEDIR);
+  remove_staging(root, staging.get(), folder, name);
 }
 
 void remove_left_overs(int root, const std::string& folder) {
@@ -111,14 +116,15 @@ Status RestoreTarget::make_staging() {
 RestoreTarget::~RestoreTarget() {
   open_.clear();
   if (staging_.valid()) {
-    for (uint32_t number : staged_numbers_)
-      ::unlinkat(staging_.get(), staged_name(number).c_str(), 0);  // those published are gone already
+    remove_staging(root_.get(), staging_.get(), folder_, staging_name_);
+  } else if (root_.valid() && !staging_name_.empty()) {
+    ::unlinkat(root_.get(), staging_name_.c_str(), AT_REMOVEDIR);
   }
-  if (root_.valid() && !staging_name_.empty()) ::unlinkat(root_.get(), staging_name_.c_str(), AT_REMOVEDIR);
   if (created_ && !published_) ::rmdir(folder_.c_str());
 }
 
 Status RestoreTarget::check_free(const TreeFile& file, bool parent_comes) const {
+  if (created_) return {};  // it was empty a moment ago, and publish() replaces nothing
   const std::string parent = parent_path(file.path);
   UniqueFd at(parent == "." ? ::dup(root_.get()) : open_beneath(root_.get(), parent));
   if (!at.valid()) {
@@ -147,11 +153,21 @@ Status RestoreTarget::check_free(const TreeFile& file, bool parent_comes) const 
   return Status::already_exists("the file is there already", describe(file.path), Remedy::overwrite);
 }
 
-Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
+Result<UniqueFd> RestoreTarget::create_staged(uint32_t number) const {
   const std::string name = staged_name(number);
   UniqueFd fd(::openat(staging_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Status::from_errno(errno, "create a file in", describe(staging_name_));
-  staged_numbers_.push_back(number);
+  return fd;
+}
+
+Status RestoreTarget::stage_whole(uint32_t number, ByteSpan contents, const TreeFile& file, bool sync) {
+  VARVE_ASSIGN(const UniqueFd fd, create_staged(number));
+  VARVE_TRY(write_at(fd.get(), 0, contents));
+  return describe_staged(fd.get(), file, sync);
+}
+
+Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
+  VARVE_ASSIGN(UniqueFd fd, create_staged(number));
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0)
     return Status::from_errno(errno, "set the size of a file in", describe(staging_name_));
   // Packs fill the file in no order: without this, its blocks would be scattered over the disk. Not every file system
@@ -196,9 +212,13 @@ Result<std::shared_ptr<RestoreTarget::StagedFile>> RestoreTarget::staged(uint32_
 }
 
 Status RestoreTarget::write(uint32_t number, uint64_t offset, ByteSpan bytes) {
-  VARVE_ASSIGN(std::shared_ptr<StagedFile> file, staged(number));
+  VARVE_ASSIGN(const std::shared_ptr<StagedFile> file, staged(number));
+  return write_at(file->fd.get(), offset, bytes);
+}
+
+Status RestoreTarget::write_at(int fd, uint64_t offset, ByteSpan bytes) const {
   while (!bytes.empty()) {
-    ssize_t written = ::pwrite(file->fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    ssize_t written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return Status::from_errno(errno, "write", describe(staging_name_));
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -218,20 +238,36 @@ Status RestoreTarget::write_direct(uint32_t number, uint64_t offset, ByteSpan by
 }
 
 Status RestoreTarget::finish(uint32_t number, const TreeFile& file, bool sync) {
-  VARVE_ASSIGN(std::shared_ptr<StagedFile> staged_file, staged(number));
-  const int fd = staged_file->fd.get();
-  const timespec times[2] = {{0, UTIME_OMIT},
-                             {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
-  if (::fchmod(fd, mode_for_anyone(file.mode)) != 0)
-    return Status::from_errno(errno, "set the mode of", describe(file.path));
-  if (::futimens(fd, times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
-  if (sync && ::fsync(fd) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
+  {
+    VARVE_ASSIGN(const std::shared_ptr<StagedFile> staged_file, staged(number));
+    VARVE_TRY(describe_staged(staged_file->fd.get(), file, sync));
+  }
   const MutexLock lock(mutex_);
   if (auto found = open_.find(number); found != open_.end()) {
     recently_used_.erase(found->second.used);
     open_.erase(found);
   }
   return {};
+}
+
+Status RestoreTarget::describe_staged(int fd, const TreeFile& file, bool sync) const {
+  const timespec times[2] = {{0, UTIME_OMIT},
+                             {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
+  if (::fchmod(fd, mode_for_anyone(file.mode)) != 0)
+    return Status::from_errno(errno, "set the mode of", describe(file.path));
+  if (::futimens(fd, times) != 0) return Status::from_errno(errno, "set the time of", describe(file.path));
+  if (sync && ::fsync(fd) != 0) return Status::from_errno(errno, "make durable", describe(file.path));
+  return {};
+}
+
+Result<int> RestoreTarget::parent_of(const std::string& path) {
+  const std::string parent = parent_path(path);
+  if (!last_parent_.fd.valid() || last_parent_.path != parent) {
+    std::string name;
+    VARVE_ASSIGN(last_parent_.fd, make_parent(path, name));
+    last_parent_.path = parent;
+  }
+  return last_parent_.fd.get();
 }
 
 Result<UniqueFd> RestoreTarget::make_parent(const std::string& path, std::string& name) {
@@ -252,33 +288,35 @@ Result<UniqueFd> RestoreTarget::make_parent(const std::string& path, std::string
 }
 
 Status RestoreTarget::publish(uint32_t number, const TreeFile& file) {
-  std::string name;
-  VARVE_ASSIGN(UniqueFd parent, make_parent(file.path, name));
+  const std::string name = base_name(file.path);
+  VARVE_ASSIGN(const int parent, parent_of(file.path));
   switch (file.type) {
     case FileType::directory:
-      if (::mkdirat(parent.get(), name.c_str(), kFolderModeWhileRestoring) != 0 &&
-          (errno != EEXIST || ::fchmodat(parent.get(), name.c_str(), file.mode | kFolderModeWhileRestoring, 0) != 0)) {
+      if (::mkdirat(parent, name.c_str(), kFolderModeWhileRestoring) != 0 &&
+          (errno != EEXIST || ::fchmodat(parent, name.c_str(), file.mode | kFolderModeWhileRestoring, 0) != 0)) {
         return Status::from_errno(errno, "create folder", describe(file.path));
       }
       break;
     case FileType::symlink: {
-      if (overwrite_) ::unlinkat(parent.get(), name.c_str(), 0);
-      if (::symlinkat(file.link_target.c_str(), parent.get(), name.c_str()) != 0)
+      if (overwrite_) ::unlinkat(parent, name.c_str(), 0);
+      if (::symlinkat(file.link_target.c_str(), parent, name.c_str()) != 0)
         return Status::from_errno(errno, "create symbolic link", describe(file.path));
       const timespec times[2] = {{0, UTIME_OMIT},
                                  {static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns)}};
-      if (::utimensat(parent.get(), name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
+      if (::utimensat(parent, name.c_str(), times, AT_SYMLINK_NOFOLLOW) != 0)
         return Status::from_errno(errno, "set the time of", describe(file.path));
       break;
     }
     case FileType::regular: {
       const std::string from = staged_name(number);
-      int renamed = overwrite_
-                        ? ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str())
-                        : ::renameat2(staging_.get(), from.c_str(), parent.get(), name.c_str(), RENAME_NOREPLACE);
-      // Not every file system can refuse to replace; check_free() has looked.
-      if (renamed != 0 && !overwrite_ && errno == EINVAL)
-        renamed = ::renameat(staging_.get(), from.c_str(), parent.get(), name.c_str());
+      int renamed = overwrite_ ? ::renameat(staging_.get(), from.c_str(), parent, name.c_str())
+                               : ::renameat2(staging_.get(), from.c_str(), parent, name.c_str(), RENAME_NOREPLACE);
+      // Not every file system can refuse to replace.
+      if (renamed != 0 && !overwrite_ && errno == EINVAL) {
+        if (::faccessat(parent, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+          return Status::already_exists("the file is there already", describe(file.path), Remedy::overwrite);
+        renamed = ::renameat(staging_.get(), from.c_str(), parent, name.c_str());
+      }
       if (renamed != 0) return Status::from_errno(errno, "put in place", describe(file.path));
       break;
     }
