@@ -74,7 +74,8 @@ void make_layouts(const files::path& folder) {
   OfferedFiles offered;
   SaveOptions options;
   options.ranks.group_size = 4;
-  const auto groups = split_into_groups(find_files(sample("DD0006"), "", null_progress()).value(), options);
+  const auto groups = split_into_groups(
+      find_files(look_at_source(sample("DD0006")).value(), options, null_progress()).value(), options);
   Seeds offers(folder, "offers"), layouts(folder, "layout_codec");
   for (const auto& group : groups) {
     FolderSource source(sample("DD0006"), group, test::layout_service(), {});

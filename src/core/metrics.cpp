@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -13,10 +14,32 @@
 namespace varve {
 
 namespace {
-/// As both formats have it in texts in quotes.
+/// How many bytes a character of UTF-8 has that begins here; 0: there is none.
+size_t utf8_bytes(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  const size_t bytes = first < 0x80                    ? 1
+                       : first >= 0xc2 && first < 0xe0 ? 2
+                       : first >= 0xe0 && first < 0xf0 ? 3
+                       : first >= 0xf0 && first < 0xf5 ? 4
+                                                       : 0;
+  if (bytes > text.size()) return 0;
+  for (size_t i = 1; i < bytes; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+  }
+  return bytes;
+}
+
+/// As both formats have it in texts in quotes: UTF-8, or else nothing of it would be read.
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t bytes = utf8_bytes(text.substr(at));
+    if (bytes != 1) {
+      out += bytes == 0 ? "?" : text.substr(at, bytes);
+      at += std::max<size_t>(bytes, 1);
+      continue;
+    }
+    const char c = text[at++];
     if (c == '\\' || c == '"') out += '\\';
     if (c == '\n') {
       out += "\\n";

@@ -49,6 +49,12 @@ TEST(MetricsText, IsAsOpenMetricsSays) {
                 kQueueAndRequests + "# EOF\n");
 }
 
+TEST(MetricsText, IsUtf8WhateverNamesAre) {
+  Metrics metrics;
+  metrics.gauge("x", "X.").sample(1, {{"job", "caf\xe9 caf\xc3\xa9 \xe2\x82"}});
+  EXPECT_EQ(metrics.text(MetricsFormat::prometheus), "# HELP x X.\n# TYPE x gauge\nx{job=\"caf? caf\xc3\xa9 ??\"} 1\n");
+}
+
 TEST(MetricsText, KnowsWhatIsNoNumber) {
   Metrics metrics;
   metrics.gauge("x", "X.")

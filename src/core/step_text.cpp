@@ -64,7 +64,9 @@ std::string step_text(uint64_t step) {
   std::array<char, 64> text{};
   const auto written = std::to_chars(text.data(), text.data() + text.size(), *time,
                                      plain ? std::chars_format::fixed : std::chars_format::scientific);
-  return std::string(text.data(), written.ptr);
+  const std::string_view digits(text.data(), static_cast<size_t>(written.ptr - text.data()));
+  const bool looks_like_count = digits.find_first_of(".e") == std::string_view::npos;
+  return std::string(digits) + (looks_like_count ? ".0" : "");
 }
 
 std::optional<uint64_t> parse_step(std::string_view text) {
@@ -86,7 +88,7 @@ std::optional<uint64_t> step_of_name(std::string_view name, bool among_times) {
   if (is_name_of_time(name)) return parse_step(name);
   if (is_digits(name)) {
     const std::optional<uint64_t> count = parse_count(name);
-    return count && among_times ? namesake_of_step(*count) : count;
+    return count && among_times ? namesake_of_step(*count).value_or(*count) : count;
   }
   const auto last = std::find_if(name.rbegin(), name.rend(), is_digit);
   const auto first = std::find_if_not(last, name.rend(), is_digit);

@@ -268,7 +268,7 @@ class PackCopier {
 
   /// Puts a small file together, all of whose copies begin at `first`, and are planned one after another; `first` is
   /// the last of them afterwards.
-  Status copy_whole(const Pack& pack, const std::vector<Copy>& copies, size_t& first) {
+  Status copy_whole(Pack& pack, const std::vector<Copy>& copies, size_t& first) {
     const uint32_t number = copies[first].file;
     const TreeFile& file = files_[number].file;
     ByteVector contents(file.bytes);

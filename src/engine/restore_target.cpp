@@ -155,7 +155,8 @@ Status RestoreTarget::check_free(const TreeFile& file, bool parent_comes) const 
 
 Result<UniqueFd> RestoreTarget::create_staged(uint32_t number) const {
   const std::string name = staged_name(number);
-  UniqueFd fd(::openat(staging_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  // A small file may be staged twice, where what is beside it in its pack is damaged.
+  UniqueFd fd(::openat(staging_.get(), name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return Status::from_errno(errno, "create a file in", describe(staging_name_));
   return fd;
 }

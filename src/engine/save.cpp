@@ -26,6 +26,17 @@
 namespace varve {
 
 namespace {
+/// "wave.h5" and "base.sql.bz2" tell no step; "restart.100" and "state_20.cpt" do.
+std::string without_extensions(std::string name) {
+  for (size_t dot = name.rfind('.'); dot != std::string::npos && dot > 0; dot = name.rfind('.')) {
+    if (std::all_of(name.begin() + static_cast<ptrdiff_t>(dot) + 1, name.end(),
+                    [](char c) { return c >= '0' && c <= '9'; }))
+      break;
+    name.resize(dot);
+  }
+  return name;
+}
+
 bool is_beside_times(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder.parent_path(), error), end; !error && it != end;
@@ -41,9 +52,11 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
   const std::filesystem::path full = std::filesystem::weakly_canonical(folder, error);
   if (error) return Status::from_errno(error.value(), "find folder", folder);
   SetName name{options.job, options.step.value_or(0)};
+  const bool is_file = std::filesystem::is_regular_file(full, error);
   const std::string own_name = full.filename().string();
+  const std::string told = is_file ? without_extensions(own_name) : own_name;
   // `run/dump0007` is step 7 of the job `run`; `run` alone is the next step of the job `run`.
-  const bool tells_step = step_of_name(own_name).has_value();
+  const bool tells_step = step_of_name(told).has_value();
   if (name.job.empty()) name.job = tells_step ? full.parent_path().filename().string() : own_name;
   if (name.job.empty()) name.job = "job";
   VARVE_TRY(check_job_name(name.job).with_hint(Remedy::name_the_job));
@@ -52,7 +65,7 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
     VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(name.job));
     const bool times = !steps.empty() && time_of_step(steps.back());
     if (tells_step) {
-      name.step = *step_of_name(own_name, times || is_beside_times(full));
+      name.step = *step_of_name(told, times || is_beside_times(full));
     } else if (!steps.empty()) {
       name.step = steps.back() + 1;
       if (times || steps.back() == UINT64_MAX || time_of_step(name.step))
@@ -60,7 +73,7 @@ Result<SetName> choose_set_name(const Store& store, const std::string& folder, c
                                         SetName{name.job, steps.back()}.to_string(), Remedy::name_the_step);
     }
   }
-  return catalog.find(name).value_or(name);
+  return name;
 }
 
 namespace {
@@ -237,7 +250,8 @@ namespace {
 bool is_meant(const std::string& path, const std::vector<std::string>& globs) {
   for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string whole = path.substr(0, end);
-    for (const std::string& glob : globs) {
+    for (std::string glob : globs) {
+      while (glob.size() > 1 && glob.ends_with('/')) glob.pop_back();
       const std::string subject = glob.find('/') == std::string::npos ? base_name(whole) : whole;
       if (::fnmatch(glob.c_str(), subject.c_str(), FNM_PATHNAME) == 0) return true;
     }
@@ -271,8 +285,8 @@ Result<std::vector<SourceFile>> find_files(const NamedSource& source, const Save
     const bool was_empty = files.empty();
     choose(files, options.choice);
     if (files.empty()) {
-      progress.warning(Status::not_found(
-          was_empty ? "the folder is empty" : "the folder has nothing that is to be saved", source.folder));
+      if (!was_empty) return Status::not_found("nothing in the folder is to be saved", source.folder);
+      progress.warning(Status::not_found("the folder is empty", source.folder));
     }
   }
   VARVE_TRY(assign_ranks(files, options.ranks.rank_regex));

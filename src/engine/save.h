@@ -93,7 +93,8 @@ struct SaveReport {
 
 /// What `save` would call a set of this folder: the job and step that `options` and the folder's name give. A folder
 /// that is called as a number is a time (core/step_text.h) where the job has times, or a folder beside it is called so.
-/// A set of the store that people call the same gives its name. Looks at the store, and at the names beside the folder.
+/// Extensions of a file's name with letters in them tell nothing. Looks at the store, and at the names beside the
+/// folder.
 Result<SetName> choose_set_name(const Store& store, const std::string& folder, const SaveOptions& options);
 
 /// Saves a folder, or one file, as a set: everything or nothing. It must not change meanwhile (busy if it does).

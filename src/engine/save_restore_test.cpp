@@ -86,7 +86,7 @@ TEST_F(SaveRestore, NamesASetAfterATime) {
   EXPECT_EQ(name_for("case/1e-05").value().to_string(), "case@1e-05");
   // Beside times, a number is one; so it comes after those that are smaller.
   EXPECT_LT(name_for("case/0.2").value(), name_for("case/1").value());
-  EXPECT_EQ(name_for("case/1").value().to_string(), "case@1");
+  EXPECT_EQ(name_for("case/1").value().to_string(), "case@1.0");
   EXPECT_EQ(name_for("counts/1").value(), (SetName{"counts", 1}));
   // So it is in a job that has times, whatever is beside the folder.
   save_sample({"other", *step_of_time(0.5)});
@@ -96,18 +96,30 @@ TEST_F(SaveRestore, NamesASetAfterATime) {
   EXPECT_EQ(name_for("results", options).status().remedy(), Remedy::name_the_step);
 }
 
-TEST_F(SaveRestore, TakesACountForTheTimeOfTheSameText) {
+TEST_F(SaveRestore, FindsATimeWhereACountIsAskedForThatIsNotThere) {
   save_sample({"run", 1});
+  save_sample({"run", *step_of_time(1)});
   save_sample({"run", *step_of_time(2)});
   const Catalog catalog(*store);
   EXPECT_EQ(catalog.resolve("run@1").value().step, 1u);
+  EXPECT_EQ(catalog.resolve("run@1.0").value().step, *step_of_time(1));
   EXPECT_EQ(catalog.resolve("run@2").value().step, *step_of_time(2));
-  EXPECT_EQ(catalog.resolve("run@2.0").value().step, *step_of_time(2));
-  EXPECT_EQ(catalog.resolve("run").value().to_string(), "run@2");
+  EXPECT_EQ(catalog.resolve("run").value().to_string(), "run@2.0");
   EXPECT_EQ(catalog.resolve("run@0.5").status().code(), StatusCode::not_found);
   EXPECT_EQ(catalog.resolve("run@x").status().code(), StatusCode::invalid_argument);
-  SaveOptions options = test::save_options("run", 2);
-  EXPECT_EQ(save_folder(*store, source, options, test::layout_service()).status().code(), StatusCode::already_exists);
+  ASSERT_TRUE(catalog.remove({"run", *step_of_time(1)}).ok());
+  EXPECT_EQ(catalog.resolve("run@1.0").status().code(), StatusCode::not_found) << "a count is no time";
+}
+
+TEST_F(SaveRestore, TakesNoStepFromTheExtensionOfAFile) {
+  for (const char* name : {"wave.h5", "base.sql.bz2", "state.cpt"}) {
+    test::write_file(place / ("p/" + std::string(name)), "x");
+    EXPECT_EQ(choose_set_name(*store, place / ("p/" + std::string(name)), {}).value(), (SetName{name, 0}));
+  }
+  test::write_file(place / "p/restart.100", "x");
+  EXPECT_EQ(choose_set_name(*store, place / "p/restart.100", {}).value(), (SetName{"p", 100}));
+  test::write_file(place / "p/state_20.cpt", "x");
+  EXPECT_EQ(choose_set_name(*store, place / "p/state_20.cpt", {}).value(), (SetName{"p", 20}));
 }
 
 TEST_F(SaveRestore, SavesOneFile) {

@@ -115,9 +115,10 @@ bool Catalog::has(const SetName& name) const { return store_.backend().status(re
 
 std::optional<SetName> Catalog::find(const SetName& name) const {
   if (has(name)) return name;
-  const std::optional<uint64_t> namesake = namesake_of_step(name.step);
-  if (!namesake || !has({name.job, *namesake})) return std::nullopt;
-  return SetName{name.job, *namesake};
+  if (time_of_step(name.step)) return std::nullopt;
+  const std::optional<uint64_t> time = namesake_of_step(name.step);
+  if (!time || !has({name.job, *time})) return std::nullopt;
+  return SetName{name.job, *time};
 }
 
 Result<bool> Catalog::has_times(const std::string& job) const {

@@ -30,8 +30,8 @@ class Catalog {
   Result<SetRecord> read(const SetName& name) const;
   /// Whether a set of this name is committed.
   bool has(const SetName& name) const;
-  /// The committed set that people call so: this one, or that of the same text (namesake_of_step()). None: there is
-  /// none.
+  /// The committed set that people mean by this name: it, or, for a count that is not there, the time of that many.
+  /// None: there is none.
   std::optional<SetName> find(const SetName& name) const;
   /// Whether steps of the job are times, so that "1" is one, too.
   Result<bool> has_times(const std::string& job) const;

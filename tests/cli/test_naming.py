@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-from support import EXISTS, NOT_FOUND, PROGRAM, SUCCESS, USAGE, snapshot
+from support import EXISTS, INTERRUPTED, NOT_FOUND, PROGRAM, SUCCESS, USAGE, snapshot
 from test_watch import WatchTest
 
 
@@ -25,9 +25,9 @@ class Names(WatchTest):
         return self.work / "cavity"
 
     def test_folders_that_are_times(self):
-        for time in ("0.02", "0.2", "1e-05", "1"):
+        for time, name in (("0.02", "0.02"), ("0.2", "0.2"), ("1e-05", "1e-05"), ("1", "1.0")):
             self.write(f"case/{time}/U", time.encode())
-            self.assertIn(f"saved case@{time}: ", self.varve("save", self.work / "case" / time))
+            self.assertIn(f"saved case@{name}: ", self.varve("save", self.work / "case" / time))
         self.assertEqual([record["step"] for record in self.facts("list", "case")["sets"]], [1e-05, 0.02, 0.2, 1])
         for time in ("0.02", "0.2", "1"):
             self.assert_restores(f"case@{time}", self.work / "case" / time)
@@ -35,7 +35,7 @@ class Names(WatchTest):
         self.assertIn("0.2", self.varve("cat", "case@0.2:U"))
         self.varve("drop", "case@1e-05")
         self.fails(NOT_FOUND, "show", "case@1e-05")
-        self.assertEqual(self.facts("show", "case")["record"]["name"], "case@1")
+        self.assertEqual(self.facts("show", "case")["record"]["name"], "case@1.0")
 
     def test_what_is_said_is_a_time_too(self):
         self.write("out/data", b"data")
@@ -67,6 +67,18 @@ class Names(WatchTest):
         self.assertEqual(saved.returncode, SUCCESS, saved.stderr)
         self.varve("restore", "base", self.work / "back")
         self.assertEqual((self.work / "back" / "base.sql").read_bytes(), dump)
+        again = subprocess.run([PROGRAM, "save", "--stdin", "base2024.sql.bz2", "--job", "base"], input=dump,
+                               env=self.environment(TMPDIR=str(self.work)), capture_output=True, check=False)
+        self.assertIn(b"saved base@1: ", again.stdout)
+        killed = subprocess.Popen([PROGRAM, "save", "--stdin", "base.sql", "--job", "base"], stdin=subprocess.PIPE,
+                                  env=self.environment(TMPDIR=str(self.work)), stderr=subprocess.DEVNULL)
+        killed.stdin.write(dump)
+        killed.stdin.flush()
+        while not list(self.work.glob("varve-input-*/base.sql")):
+            pass
+        killed.terminate()
+        self.assertEqual(killed.wait(timeout=30), INTERRUPTED)
+        killed.stdin.close()
         self.assertEqual(list(self.work.glob("varve-input-*")), [])
         self.fails(USAGE, "save", "--stdin", "base.sql")
         self.fails(USAGE, "save", "--stdin", "../base.sql", "--job", "base")
@@ -83,8 +95,10 @@ class Names(WatchTest):
         self.varve("save", folder, "--include", "data/*.bin", "--step", "8")
         self.varve("restore", "run@8", self.work / "only")
         self.assertEqual(sorted(snapshot(self.work / "only")), [b"data", b"data/a.bin"])
-        self.assertIn("nothing that is to be saved",
-                      self.run_program("save", folder, "--include", "none", "--step", "9")[2])
+        self.assertIn("nothing in the folder is to be saved",
+                      self.fails(NOT_FOUND, "save", folder, "--include", "none", "--step", "9"))
+        self.varve("save", folder, "--exclude", "old/", "--step", "10")
+        self.assertEqual([file["path"] for file in self.facts("show", "run@10")["files"] if "old" in file["path"]], [])
 
     def test_an_empty_folder_is_told(self):
         (self.work / "empty").mkdir()
@@ -104,17 +118,17 @@ class Names(WatchTest):
     def test_what_a_watcher_would_take_is_explained(self):
         folder = self.openfoam()
         text = self.varve("watch", folder, "--pattern", "openfoam", "--explain")
-        self.assertIn("cavity@0.02: 4 entries, 2 ranks", text)
+        self.assertIn("cavity@0.02: 6 entries, 2 ranks", text)
         self.assertIn("belong to no set", text)
         facts = self.facts("watch", folder, "--pattern", "openfoam", "--explain")["folders"][0]
-        self.assertEqual(names_of(facts), ["cavity@0", "cavity@0.02", "cavity@0.2"])
+        self.assertEqual(names_of(facts), ["cavity@0.0", "cavity@0.02", "cavity@0.2"])
         self.assertEqual(facts["pattern"], "processor{rank}/{time}/**")
         self.assertEqual(self.facts("list")["sets"], [])
 
     def test_times_below_ranks_are_watched(self):
         folder = self.openfoam()
         watcher = self.watch("--quiet", "0.2", "--pattern", "openfoam", folder=folder)
-        for time in ("0", "0.02", "0.2"):
+        for time in ("0.0", "0.02", "0.2"):
             self.expect(watcher, "saved", f"cavity@{time}")
         self.openfoam(times=("0.4",))
         self.expect(watcher, "saved", "cavity@0.4")
@@ -129,7 +143,7 @@ class Names(WatchTest):
         for time in ("0", "0.5", "1"):
             self.write(f"run/{time}/U", time.encode())
         watcher = self.watch("--quiet", "0.2")
-        for time in ("0", "0.5", "1"):
+        for time in ("0.0", "0.5", "1.0"):
             self.expect(watcher, "saved", f"run@{time}")
         self.end(watcher)
         self.assertEqual([record["step"] for record in self.facts("list", "run")["sets"]], [0, 0.5, 1])
@@ -143,6 +157,51 @@ class Names(WatchTest):
         self.expect(watcher, "saved", "run@0.5")
         self.end(watcher)
         self.assertEqual(len(self.facts("list", "run")["sets"]), 2)
+
+    def test_times_stay_times_when_those_before_them_are_gone(self):
+        watcher = self.watch("--quiet", "0.2", "--remove-originals")
+        for time, name in (("0.5", "0.5"), ("1", "1.0"), ("1.5", "1.5"), ("2", "2.0")):
+            self.write(f"run/{time}/U", time.encode())
+            self.expect(watcher, "removed", f"run@{name}")
+            self.assertFalse((self.run_folder / time).exists())
+        self.end(watcher)
+        self.varve("restore", "run", self.work / "back")
+        self.assertEqual((self.work / "back/U").read_bytes(), b"2")
+
+    def test_folders_of_times_below_ranks_go_with_their_files(self):
+        folder = self.openfoam(times=("0.5",))
+        watcher = self.watch("--quiet", "0.2", "--pattern", "processor{rank}/{time}/**", "--remove-originals", folder=folder)
+        self.expect(watcher, "removed", "cavity@0.5")
+        self.end(watcher)
+        self.assertEqual(sorted(os.listdir(folder / "processor0")), ["constant"])
+
+    def test_a_file_that_was_being_removed_gets_its_name_back(self):
+        self.write("run/restart.7.0", b"zero")
+        self.write("run/.varve-removing/restart.7.1", b"one")
+        watcher = self.watch("--quiet", "0.2", "--pattern", "restart.{step}.{rank}")
+        self.expect(watcher, "saved", "run@7")
+        self.end(watcher)
+        self.assertEqual((self.run_folder / "restart.7.1").read_bytes(), b"one")
+        self.assertEqual(self.facts("show", "run@7")["record"]["rank_count"], 2)
+
+    def test_what_only_another_pattern_fits_is_told(self):
+        self.write("run/restart.100", b"a")
+        self.write("run/melt.50.restart.base", b"b")
+        code, _, err = self.run_program("watch", self.run_folder, "--pattern", "lammps", "--quiet", "0.1", "--once")
+        self.assertEqual(code, SUCCESS)
+        self.assertIn("'*restart.{step}' is not watched", err)
+
+    def test_files_without_a_step_are_saved_although_their_times_go_back(self):
+        file = self.write("run/state.cpt", b"first")
+        os.utime(file, (1_764_000_000, 1_764_000_000))
+        watcher = self.watch("--quiet", "0.2", "--pattern", "gromacs")
+        self.expect(watcher, "saved", "run@1764000000")
+        file.write_bytes(b"second")
+        os.utime(file, (1_763_000_000, 1_763_000_000))
+        self.expect(watcher, "saved", "run@1764000001")
+        self.end(watcher)
+        self.varve("restore", "run", self.work / "back")
+        self.assertEqual((self.work / "back/state.cpt").read_bytes(), b"second")
 
     def test_files_without_a_step_are_saved_whenever_they_have_changed(self):
         self.write("run/md.log", b"log")

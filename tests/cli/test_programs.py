@@ -106,7 +106,7 @@ class Programs(WatchTest):
         solver = ("mpirun", "--oversubscribe", "-n", "2", "icoFoam", "-parallel")
         self.call(*solver, folder=case, environment=foam)
         names = self.saved("cavity", 3)
-        self.assertEqual(names, ["cavity@0", "cavity@0.1", "cavity@0.2"])
+        self.assertEqual(names, ["cavity@0.0", "cavity@0.1", "cavity@0.2"])
         self.end(watcher)
         ended = {path: (case / path).read_bytes() for path in ("processor0/0.2/U", "processor1/0.2/p")}
         for processor in (0, 1):

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "codec/deflater.h"
+
 namespace varve::test {
 
 namespace {
@@ -60,6 +62,29 @@ void make_field_files(const std::string& folder, uint64_t seed, const char* side
     write_file(path + ".varve-layout", sidecar);
   }
 }
+/// As gzip writes them, at level 6: a field, and noise of four bits.
+void make_deflated_file(const std::string& path) {
+  ByteVector noise = random_bytes(80'000, 8);
+  for (std::byte& byte : noise) byte &= std::byte{15};
+  ByteVector file;
+  for (const ByteVector& content : {field(12'000, 3), noise}) {
+    const ByteSpan header = as_bytes(std::string_view("\x1f\x8b\x08\0\0\0\0\0\0\x03", 10));
+    file.insert(file.end(), header.begin(), header.end());
+    ByteVector made(content.size() + 1024);
+    made.resize(Deflater().make(content, {.level = 6}, made));
+    file.insert(file.end(), made.begin(), made.end());
+    file.resize(file.size() + 8);  // checksum and length, which nobody looks at
+  }
+  write_file(path, file);
+}
+
+void make_text_file(const std::string& path) {
+  std::string text;
+  for (uint64_t line = 0; line < 300; ++line)
+    text +=
+        std::to_string(line) + " 1 " + std::to_string(line * line % 977) + "." + std::to_string(100 + line % 7) + "\n";
+  write_file(path, text);
+}
 }  // namespace
 
 std::vector<GoldenStore> golden_stores() {
@@ -79,7 +104,8 @@ std::vector<GoldenSet> golden_sets() {
                                            "paper",
                                            "best",
                                            "constant",
-                                           "lorenzo+planes"};
+                                           "lorenzo+planes",
+                                           "rotate:8+shuffle+zstd"};
   const std::vector<std::string> chunkers = {"fixed:8192", "gear:256", "rabin:512", "fixed:100"};
   std::vector<GoldenSet> sets;
   for (size_t i = 0; i < codecs.size(); ++i) {
@@ -90,14 +116,24 @@ std::vector<GoldenSet> golden_sets() {
                                      : Scheme::aware;
     sets.push_back({{"chains", i + 1}, {scheme, codecs[i], chunkers[i % chunkers.size()]}});
   }
+  sets.push_back({kDeflatedSet, {Scheme::aware, "balanced", "fixed:8192"}});
+  sets.push_back({kTextSet, {Scheme::aware, "columns+zstd", "fixed:8192"}});
+  sets.push_back({kTimeSet, {Scheme::aware, "zstd", "fixed:8192"}});
   sets.push_back({kSmallVariablesSet, {Scheme::aware, "zstd", "fixed:8192"}});
   sets.push_back({kThinnedSet, {Scheme::agnostic, "shuffle+zstd", "fixed:64"}});
+  std::sort(sets.begin(), sets.end(), [](const GoldenSet& a, const GoldenSet& b) { return a.name < b.name; });
   return sets;
 }
 
 void make_golden_folder(const std::string& folder, const SetName& name) {
   std::filesystem::create_directories(folder);
-  if (name.job == kThinnedSet.job) {
+  if (name == kDeflatedSet) {
+    make_deflated_file(folder + "/fields.gz");
+  } else if (name == kTextSet) {
+    make_text_file(folder + "/atoms.dump");
+  } else if (name == kTimeSet) {
+    make_field_files(folder, 2, kSidecar);
+  } else if (name.job == kThinnedSet.job) {
     ByteVector bytes = random_bytes(2048, 5);
     // The second has every other chunk of the first.
     if (name == kThinnedSet) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/step_text.h"
 #include "sets/round_trip.h"
 
 namespace varve::test {
@@ -21,7 +22,8 @@ struct GoldenSet {
   SetName name;
   Way way;
 };
-/// One for each codec chain, with schemes and chunkers in turn, and one whose packs were thinned.
+/// One for each codec chain, with schemes and chunkers in turn, and one for each thing else that the format can
+/// express. In the order of their names.
 std::vector<GoldenSet> golden_sets();
 
 /// Fills `folder` with what was saved as this set: the same bytes, modes and times on every machine.
@@ -30,6 +32,11 @@ void make_golden_folder(const std::string& folder, const SetName& name);
 /// The set that was saved, dropped and pruned to thin the packs of kThinnedSet.
 inline const SetName kDroppedSet{"thinned", 1};
 inline const SetName kThinnedSet{"thinned", 2};
+/// A file that a program has deflated, and lines of numbers.
+inline const SetName kDeflatedSet{"deflated", 1};
+inline const SetName kTextSet{"text", 1};
+/// Whose step is the time 0.02.
+inline const SetName kTimeSet{"times", *step_of_time(0.02)};
 /// Whose leaf describes small variables.
 inline const SetName kSmallVariablesSet{"small", 1};
 

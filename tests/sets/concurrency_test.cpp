@@ -69,7 +69,8 @@ struct AtOnce : testing::TestWithParam<bool> {
       const uint64_t i = random() % kSourceCount;
       SaveOptions options = test::save_options(name.job, name.step);
       options.ranks.group_size = 1;
-      const auto groups = split_into_groups(find_files(source(i), "", null_progress()).value(), options);
+      const auto groups =
+          split_into_groups(find_files(look_at_source(source(i)).value(), options, null_progress()).value(), options);
       const auto count = static_cast<uint32_t>(groups.size());
       std::vector<std::thread> members;
       std::atomic<int> completed{0};

@@ -158,7 +158,8 @@ struct Interrupted : testing::Test {
       const std::function<Status()>& between = [] { return Status(); }) {
     SaveOptions options = test::save_options("run", step);
     options.ranks.group_size = 1;
-    VARVE_ASSIGN(auto files, find_files(sources->of(step), options.ranks.rank_regex, null_progress()));
+    VARVE_ASSIGN(const NamedSource named, look_at_source(sources->of(step)));
+    VARVE_ASSIGN(auto files, find_files(named, options, null_progress()));
     const auto groups = split_into_groups(std::move(files), options);
     for (uint32_t ordinal = 0; ordinal < groups.size(); ++ordinal) {
       FolderSource source(sources->of(step), groups[ordinal], test::layout_service(), {});

@@ -127,7 +127,8 @@ void Arguments::bandwidth(const std::string& name, double& into_bytes_per_second
 
 void Arguments::metrics(std::string& into) {
   text("--metrics", "PLACE", into,
-       "say what it does, for Prometheus: into a file (of node_exporter's textfile collector), at a port of this machine "
+       "say what it does, for Prometheus: into a file (of node_exporter's textfile collector), at a port of this "
+       "machine "
        "(9117), or at HOST:PORT, over HTTP");
 }
 

@@ -35,9 +35,9 @@ class DropCommand final : public Command {
     std::vector<SetName> removed;
     VARVE_TRY(catalog.remove_all(names, removed));
     if (session.json()) {
-      session.print_facts(Json{{"dropped", to_json(names)}});
+      session.print_facts(Json{{"dropped", to_json(removed)}});
     } else {
-      for (const SetName& name : names) session.print("dropped " + quote_name(name.to_string()) + "\n");
+      for (const SetName& name : removed) session.print("dropped " + quote_name(name.to_string()) + "\n");
     }
     return ExitCode::success;
   }

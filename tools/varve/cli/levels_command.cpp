@@ -49,7 +49,7 @@ class LevelsCommand final : public Command {
     Json list = Json::array();
     for (const LevelContents::Job& job : there.jobs) {
       Json entry{{"job", job.job}, {"sets", job.sets}, {"behind", job.behind ? Json(*job.behind) : Json()}};
-      if (job.newest) entry["newest"] = *job.newest;
+      if (job.newest) entry["newest"] = step_to_json(*job.newest);
       if (job.is_running) entry["running"] = *job.is_running;
       list.push_back(std::move(entry));
     }
@@ -80,7 +80,7 @@ class LevelsCommand final : public Command {
     }
     const char* const what = level.spec().is_redundancy() ? " protected" : "";
     std::string words = format_count(job.sets, "set", "sets") + what;
-    if (job.newest) words += fmt::format(", newest {}", *job.newest);
+    if (job.newest) words += ", newest " + step_text(*job.newest);
     if (job.behind == 0) words += ", up to date";
     if (job.behind && *job.behind > 0)
       words += fmt::format(", {} behind the nearest", format_count(*job.behind, "set", "sets"));

@@ -132,7 +132,7 @@ class SaveCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
-    VARVE_ASSIGN(const SaveOptions options, saving_.take(true));
+    VARVE_ASSIGN(SaveOptions options, saving_.take(true));
     VARVE_TRY(check_source(options));
     // It forks, so it comes before any thread.
     LayoutServiceOptions reading;
@@ -148,6 +148,8 @@ class SaveCommand final : public Command {
     const Store& store = own ? *own : levels->for_saving();
     std::optional<InputFile> input;
     if (!stdin_name_.empty()) {
+      VARVE_TRY(name_input(Catalog(store), options));
+      note_interrupts();
       VARVE_ASSIGN(input, InputFile::read(stdin_name_));
       folder_ = input->path();
     }
@@ -175,6 +177,20 @@ class SaveCommand final : public Command {
     if (find_launch().process_count > 1)
       return Status::invalid_argument("standard input is of one process", stdin_name_);
     return {};
+  }
+
+  /// The next step of the job, unless one is said: digits in the name of what comes are nobody's step. Before anything
+  /// is read.
+  static Status name_input(const Catalog& catalog, SaveOptions& options) {
+    if (!options.step) {
+      VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(options.job));
+      options.step = steps.empty() ? 0 : steps.back() + 1;
+      if (time_of_step(*options.step))
+        return Status::invalid_argument("no step comes next after the newest",
+                                        SetName{options.job, steps.back()}.to_string(), Remedy::name_the_step);
+    }
+    const SetName name{options.job, *options.step};
+    return catalog.check_is_new(name, {Remedy::choose_another_step, name.to_string()});
   }
 
   /// A set with the store in it would have all sets in it.

@@ -71,8 +71,10 @@ class StatCommand final : public Command {
         .sample(number(statistics.packed_bytes + statistics.metadata_bytes));
     metrics.gauge("varve_store_index_bytes", "What the index takes.").sample(number(statistics.index_bytes));
     metrics.gauge("varve_store_raw_bytes", "What all sets would take as files.").sample(number(statistics.raw_bytes));
-    metrics.gauge("varve_store_distinct_bytes", "What of that is not repeated.").sample(number(statistics.distinct_bytes));
-    metrics.gauge("varve_store_damaged_sets", "Sets that are not whole.").sample(number(statistics.damaged_sets.size()));
+    metrics.gauge("varve_store_distinct_bytes", "What of that is not repeated.")
+        .sample(number(statistics.distinct_bytes));
+    metrics.gauge("varve_store_damaged_sets", "Sets that are not whole.")
+        .sample(number(statistics.damaged_sets.size()));
     const Catalog catalog(store);
     VARVE_ASSIGN(const std::vector<std::string> jobs, catalog.jobs());
     std::map<std::string, std::pair<size_t, SetRecord>> newest;

@@ -109,7 +109,10 @@ Result<ExitCode> explain_watch(Session& session, const WatchOptions& options) {
     const std::filesystem::path folder = std::filesystem::canonical(named, error);
     if (error) return Status::from_errno(error.value(), "watch", named);
     SetFinder finder(folder.string(), options.patterns, options.rank_regex);
-    VARVE_TRY(finder.choose_pattern());
+    finder.look_only();
+    VARVE_ASSIGN(const std::vector<std::string> others, finder.choose_pattern());
+    for (const std::string& other : others)
+      session.warn(Status::unsupported("what fits '" + other + "' would not be watched", folder.string()));
     VARVE_ASSIGN(const Explanation seen, look(finder, options.job.empty() ? folder.filename().string() : options.job));
     if (session.json()) {
       told.push_back(to_json(seen, finder.pattern(), options));

@@ -20,7 +20,7 @@ constexpr double kPauseSecondsMax = 600;
 /// Of a name that can be none of a job or a step.
 Errno bad_name(const std::string& name) { return {name.size() > kMountNameBytesMax ? ENAMETOOLONG : EINVAL}; }
 
-/// Of a name that a committed set may have; there may be one of the same name (namesake_of_step()) instead.
+/// Of a name that a committed set may have.
 std::optional<uint64_t> canonical_step(const std::string& name) {
   const std::optional<StepName> parsed = parse_step_name(name);
   return parsed && parsed->canonical ? std::optional(parsed->step) : std::nullopt;
@@ -58,25 +58,20 @@ std::shared_ptr<OpenSet> JobFolder::open_set(const std::string& name) const {
 }
 
 std::optional<StepName> JobFolder::step_named(const std::string& name) const {
-  std::optional<StepName> parsed = parse_step_name(name);
+  const std::optional<StepName> parsed = parse_step_name(name);
   const std::optional<StepName> as_time = parse_step_name(name, true);
-  if (!parsed || parsed->step == as_time->step) return parsed;
-  const auto is_time = [](const auto& open) { return is_name_of_time(open.first); };
+  if (!parsed || !as_time || parsed->step == as_time->step) return parsed;
   const Result<bool> has_times = context_.catalog.has_times(name_);
-  bool among_times = has_times.ok() && *has_times;
-  if (!among_times) {
-    const MutexLock lock(mutex_);
-    among_times = std::any_of(open_.begin(), open_.end(), is_time);
-  }
-  if (among_times) parsed = as_time;
-  if (const std::optional<SetName> there = context_.catalog.find({name_, parsed->step})) parsed->step = there->step;
-  return parsed;
+  if (has_times.ok() && *has_times) return as_time;
+  const MutexLock lock(mutex_);
+  const bool open_times =
+      std::any_of(open_.begin(), open_.end(), [](const auto& open) { return is_name_of_time(open.first); });
+  return open_times ? as_time : parsed;
 }
 
-MountResult<std::shared_ptr<StoredSet>> JobFolder::set_called(uint64_t step) {
-  MountResult<std::shared_ptr<StoredSet>> set = stored_set(step);
-  const std::optional<uint64_t> namesake = namesake_of_step(step);
-  return !set.ok() && set.error().number == ENOENT && namesake ? stored_set(*namesake) : set;
+void JobFolder::note_alias(const std::string& name, uint64_t step) {
+  aliases_[name] = step;
+  alias_links_[kFirstAlias + static_cast<uint32_t>(alias_links_.size())] = step;
 }
 
 MountResult<std::shared_ptr<StoredSet>> JobFolder::stored_set(uint64_t step) {
@@ -127,8 +122,13 @@ MountResult<std::string> JobFolder::read_link(uint32_t id) {
 MountResult<NodeView> JobFolder::find(uint32_t, const std::string& name) {
   if (const std::shared_ptr<OpenSet> set = open_set(name)) return set->folder()->look(kTop);
   if (const std::optional<uint64_t> step = canonical_step(name)) {
-    MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, set_called(*step));
-    return set->look(kTop);
+    const MountResult<std::shared_ptr<StoredSet>> set = stored_set(*step);
+    if (set.ok()) return (*set)->look(kTop);
+    // A time is asked for as its program calls it: "1" is a link to "1.0".
+    const std::optional<SetName> meant = context_.catalog.find({name_, *step});
+    if (set.error().number != ENOENT || !meant || meant->step == *step) return set.error();
+    const MutexLock lock(mutex_);
+    if (!aliases_.contains(name)) note_alias(name, meant->step);
   }
   uint32_t id = 0;
   uint64_t step = 0;
@@ -237,22 +237,21 @@ Errno JobFolder::discard(OpenSet& set, const std::string& name) {
   return {};
 }
 
-Errno JobFolder::drop(uint64_t called) {
+Errno JobFolder::drop(uint64_t step) {
   if (!context_.options.may_remove) return {EPERM};
-  MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, set_called(called));
-  const SetName dropped_name = set->record().name;
+  MOUNT_ASSIGN(const std::shared_ptr<StoredSet> set, stored_set(step));
   MOUNT_ASSIGN(const bool cleared, set->is_cleared());
   if (!cleared) return {ENOTEMPTY};
   // The job's folder stays until it is removed, too.
   if (const Status kept = context_.spool->make_job(name_); !kept.ok()) return errno_of(kept);
-  if (const Status dropped = context_.catalog.remove(dropped_name); !dropped.ok()) {
-    context_.log("cannot drop " + dropped_name.to_string() + ": " + dropped.to_string());
+  if (const Status dropped = context_.catalog.remove({name_, step}); !dropped.ok()) {
+    context_.log("cannot drop " + set->record().name.to_string() + ": " + dropped.to_string());
     return errno_of(dropped);
   }
-  context_.log("dropped " + dropped_name.to_string());
+  context_.log("dropped " + set->record().name.to_string());
   const MutexLock lock(mutex_);
   spooled_ = true;
-  stored_.erase(dropped_name.step);
+  stored_.erase(step);
   return {};
 }
 
@@ -339,8 +338,7 @@ void JobFolder::show_sealed(OpenSet& set, const SetRecord& record, const std::st
     open_.erase(spooled.record.name);
     latest_hidden_ = false;
     if (!canonical_step(alias)) {
-      aliases_[alias] = record.name.step;
-      alias_links_[kFirstAlias + static_cast<uint32_t>(alias_links_.size())] = record.name.step;
+      note_alias(alias, record.name.step);
     }
   }
   set.finish_sealing();

@@ -53,11 +53,11 @@ class JobFolder final : public MountedFolder, public std::enable_shared_from_thi
   /// What parse_step_name() says of a name among what there is of the job, stored and open.
   std::optional<StepName> step_named(const std::string& name) const;
   MountResult<std::shared_ptr<StoredSet>> stored_set(uint64_t step);
-  /// The same, or what the store has of the same name (namesake_of_step()).
-  MountResult<std::shared_ptr<StoredSet>> set_called(uint64_t step);
+  /// That a name leads to a set of another one, by a link.
+  void note_alias(const std::string& name, uint64_t step) VARVE_REQUIRES(mutex_);
   void show_sealed(OpenSet& set, const SetRecord& record, const std::string& alias);
   Errno discard(OpenSet& set, const std::string& name);
-  Errno drop(uint64_t called);
+  Errno drop(uint64_t step);
 
   MountContext& context_;
   const uint32_t realm_;

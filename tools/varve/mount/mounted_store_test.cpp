@@ -154,13 +154,28 @@ TEST_F(Mounted, CallsSetsByTheirTimes) {
   ASSERT_EQ(mounted->rename("run/0.02.tmp", "run/0.02").number, 0);
   write_set(*mounted, "1.tmp");
   ASSERT_EQ(mounted->rename("run/1.tmp", "run/1").number, 0);
-  EXPECT_EQ(mounted->names("run"), (Names{"0.02", "1", "latest"}));
-  EXPECT_EQ(mounted->files("run/1"), kWritten);
+  EXPECT_EQ(mounted->names("run"), (Names{"0.02", "1.0", "latest"}));
+  EXPECT_EQ(mounted->files("run/1.0"), kWritten);
   EXPECT_EQ(mounted->files("run/0.02"), kWritten);
   // A number beside times is one of them.
   EXPECT_EQ(Catalog(mounted->store()).resolve("run@1").value().step, *step_of_time(1));
   EXPECT_EQ(mounted->make_folder("run/1").number, EEXIST);
   EXPECT_EQ(mounted->make_folder("run/0.020").number, EEXIST);
+  EXPECT_EQ(mounted->make_folder("run/20260101120000000").number, 0) << "too large to be a time";
+}
+
+TEST_F(Mounted, LeadsFromWhatAProgramCallsATimeToIt) {
+  {
+    const auto mounted = mount();
+    write_set(*mounted, "0.5.tmp");
+    ASSERT_EQ(mounted->rename("run/0.5.tmp", "run/0.5").number, 0);
+    write_set(*mounted, "1.tmp");
+    ASSERT_EQ(mounted->rename("run/1.tmp", "run/1").number, 0);
+  }
+  const auto mounted = mount();
+  EXPECT_EQ(mounted->look("run/1")->status.st_mode & S_IFMT, static_cast<mode_t>(S_IFLNK));
+  EXPECT_EQ(*(*mounted)->read_link(mounted->inode("run/1")), "1.0");
+  EXPECT_FALSE(mounted->look("run/2").ok());
 }
 
 TEST_F(Mounted, DropsASetOnlyWithItsFolder) {

@@ -25,7 +25,8 @@ TEST(StepName, MayBeATime) {
   EXPECT_EQ(parse_step_name("0.02.tmp")->step, step_of_time(0.02));
   EXPECT_EQ(parse_step_name("3")->step, 3u);
   EXPECT_EQ(parse_step_name("3", true)->step, step_of_time(3));
-  EXPECT_TRUE(parse_step_name("3", true)->canonical);
+  EXPECT_FALSE(parse_step_name("3", true)->canonical);
+  EXPECT_TRUE(parse_step_name("3.0")->canonical);
 }
 
 TEST(StepName, RefusesWhatTellsNoStep) {

@@ -47,7 +47,9 @@ void RequestCounters::note(size_t kind, bool done, double seconds, uint64_t rece
 }
 
 void RequestCounters::tell(Metrics& metrics) const {
-  metrics.counter("varve_server_requests", "Requests that were carried out, by kind; refused are those with an error as the answer, such as that a file is not there.");
+  metrics.counter("varve_server_requests",
+                  "Requests that were carried out, by kind; refused are those with an error as the answer, such as "
+                  "that a file is not there.");
   for (size_t i = 0; i < kKinds; ++i) {
     const auto name = std::string(kRequestNames[i]);
     metrics.sample(static_cast<double>(kinds_[i].done), {{"request", name}, {"outcome", "done"}});

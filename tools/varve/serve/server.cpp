@@ -376,7 +376,8 @@ void Server::tell(Metrics& metrics) {
     strangers = clients_.strangers.size();
     known = clients_.known.size();
   }
-  metrics.gauge("varve_server_connections", "Connections that are open, of clients and of those who have not said hello.")
+  metrics
+      .gauge("varve_server_connections", "Connections that are open, of clients and of those who have not said hello.")
       .sample(static_cast<double>(known), {{"standing", "known"}})
       .sample(static_cast<double>(strangers), {{"standing", "stranger"}});
   metrics.gauge("varve_server_connections_max", "Connections that the server takes.")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "core/file_system.h"
 #include "engine/scheme.h"
@@ -16,26 +17,45 @@ std::string_view below(const std::string& folder, std::string_view path) {
   return path;
 }
 
-Result<std::vector<SourceFile>> look_at_files(const std::string& folder, size_t depth_max, ProgressSink& progress) {
-  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress, depth_max));
-  if (!put_back_unremoved(folder, files)) return files;
-  return scan_source_tree(folder, progress, depth_max);
-}
+bool is_being_removed(const SourceFile& file) { return base_name(file.path) == kRemovingFolder; }
 }  // namespace
 
-Status SetFinder::choose_pattern() {
-  if (patterns_.size() == 1) return {};
-  for (chosen_ = 0; chosen_ < patterns_.size(); ++chosen_) {
-    const size_t named = pattern().named_components();
-    bool found = false;
-    VARVE_TRY(visit(named, !pattern().open_ended(), [&](const std::string&) {
-      found = true;
-      return Status();
-    }));
-    if (found) return {};
+Result<std::vector<SourceFile>> SetFinder::look_at_files(const std::string& folder, size_t depth_max,
+                                                         ProgressSink& progress) const {
+  VARVE_ASSIGN(std::vector<SourceFile> files, scan_source_tree(folder, progress, depth_max));
+  if (looks_only_ || std::none_of(files.begin(), files.end(), is_being_removed)) return files;
+  if (depth_max == 1) {
+    VARVE_ASSIGN(files, scan_source_tree(folder, progress, 2));
   }
-  chosen_ = 0;
-  return {};
+  put_back_unremoved(folder, files);
+  return scan_source_tree(folder, progress, depth_max);
+}
+
+Result<bool> SetFinder::finds_anything() const {
+  bool found = false;
+  VARVE_TRY(visit(pattern().named_components(), !pattern().open_ended(), [&](const std::string&) {
+    found = true;
+    return Status();
+  }));
+  return found;
+}
+
+Result<std::vector<std::string>> SetFinder::choose_pattern() {
+  std::vector<std::string> others;
+  if (has_chosen_ || patterns_.size() == 1) return others;
+  std::optional<size_t> first;
+  for (chosen_ = 0; chosen_ < patterns_.size(); ++chosen_) {
+    const Result<bool> found = finds_anything();
+    if (!found.ok()) {
+      chosen_ = 0;
+      return found.status();
+    }
+    if (*found && first && !pattern().stands_back()) others.push_back(pattern().text());
+    if (*found && !first) first = chosen_;
+  }
+  chosen_ = first.value_or(0);
+  has_chosen_ = first.has_value();
+  return others;
 }
 
 Result<std::vector<FoundSet>> SetFinder::find(ProgressSink& progress) const {
@@ -60,9 +80,9 @@ Result<std::vector<FoundSet>> SetFinder::find_folders() const {
     paths.push_back(path);
     return Status();
   }));
-  const bool times = pattern().is_default() && std::any_of(paths.begin(), paths.end(), is_name_of_time);
+  among_times_ = among_times_ || std::any_of(paths.begin(), paths.end(), is_name_of_time);
   for (const std::string& path : paths) {
-    if (const std::optional<uint64_t> step = pattern().folder_step(path, times))
+    if (const std::optional<uint64_t> step = pattern().folder_step(path, among_times_))
       sets.push_back({join_path(folder_, path), *step});
   }
   std::sort(sets.begin(), sets.end(), [](const FoundSet& a, const FoundSet& b) {
@@ -110,11 +130,20 @@ Result<std::vector<FoundSet>> SetFinder::find_files_of_sets(ProgressSink& progre
     if (!path.empty() && files.status().code() == StatusCode::not_found) return {};
     VARVE_TRY(files.status());
     for (SourceFile& file : *files) {
-      if (file.type == FileType::directory) continue;
       if (!path.empty()) file.path = join_path(path, file.path);
-      const std::optional<SetPattern::Match> match = pattern().match(file.path);
+    }
+    if (open_ended) {
+      VARVE_ASSIGN(NamedSource itself, look_at_source(folder));
+      itself.self.path = path;
+      files->push_back(std::move(itself.self));
+    }
+    for (SourceFile& file : *files) {
+      const bool is_folder = file.type == FileType::directory;
+      if (is_folder && !open_ended) continue;
+      const std::optional<SetPattern::Match> match =
+          pattern().match(is_folder ? join_path(file.path, "anything") : file.path);
       if (!match) continue;
-      if (match->rank) file.rank = static_cast<int64_t>(*match->rank);
+      if (match->rank && !is_folder) file.rank = static_cast<int64_t>(*match->rank);
       FoundSet& set = sets[match->step.value_or(0)];
       if (!match->step) set.step = std::max(set.step, static_cast<uint64_t>(std::max<int64_t>(file.modified_s, 0)));
       set.files.push_back(std::move(file));

@@ -21,15 +21,20 @@ struct FoundSet {
 };
 
 /// Finds what may be sets in one watched folder. Looks only, but that it gives files their names back that a stopped
-/// removal has left without (put_back_unremoved()). One thread at a time.
+/// removal has left without (put_back_unremoved()), unless it may look_only(). One thread at a time.
 class SetFinder {
  public:
   /// There is a pattern at least. `rank_regex` as RankGrouping::rank_regex; of use if a pattern has no {rank}.
   SetFinder(std::string folder, SetPatterns patterns, std::string rank_regex)
       : folder_(std::move(folder)), patterns_(std::move(patterns)), rank_regex_(std::move(rank_regex)) {}
 
-  /// Takes the first pattern by which there is something to be found; the first of all if there is none.
-  Status choose_pattern();
+  void look_only() { looks_only_ = true; }
+  /// That the job has times: so numbers are times, whatever else is in the folder.
+  void note_times() { among_times_ = true; }
+
+  /// Takes the first pattern by which there is something to be found, and stays with it; until then the first of all.
+  /// Returns the others by which there is something as well, once.
+  Result<std::vector<std::string>> choose_pattern();
   const SetPattern& pattern() const { return patterns_[chosen_]; }
 
   // What follows is by that pattern.
@@ -50,6 +55,9 @@ class SetFinder {
   Status visit(size_t depth, bool files, const VisitFolder& visitor) const;
   Status visit_below(const std::string& path, size_t depth, size_t wanted, bool files,
                      const VisitFolder& visitor) const;
+  Result<bool> finds_anything() const;
+  Result<std::vector<SourceFile>> look_at_files(const std::string& folder, size_t depth_max,
+                                                ProgressSink& progress) const;
   Result<std::vector<FoundSet>> find_files_of_sets(ProgressSink& progress) const;
   Status assign(std::vector<SourceFile>& files) const;
 
@@ -57,6 +65,8 @@ class SetFinder {
   const SetPatterns patterns_;
   const std::string rank_regex_;
   size_t chosen_ = 0;
+  bool has_chosen_ = false, looks_only_ = false;
+  mutable bool among_times_ = false;  ///< once it is known, it stays so
 };
 
 }  // namespace varve

@@ -21,6 +21,7 @@ struct AFinder : testing::Test {
   /// "step: file(rank) file(rank)" of each set.
   std::vector<std::string> found(std::string_view patterns = SetPattern::kDefault) {
     SetFinder finder(run.path(), parse_patterns(patterns).value(), "");
+    finder.look_only();
     EXPECT_TRUE(finder.choose_pattern().ok());
     pattern = finder.pattern().text();
     const Result<std::vector<FoundSet>> sets = finder.find(null_progress());
@@ -45,7 +46,7 @@ using Lines = std::vector<std::string>;
 TEST_F(AFinder, TakesFoldersThatAreTimesForTimes) {
   for (const char* time : {"0", "0.02", "0.2", "1e-05", "1"}) write(std::string(time) + "/U");
   write("log.solver");
-  EXPECT_EQ(found(), (Lines{"0: U", "1e-05: U", "0.02: U", "0.2: U", "1: U"}));
+  EXPECT_EQ(found(), (Lines{"0.0: U", "1e-05: U", "0.02: U", "0.2: U", "1.0: U"}));
 }
 
 TEST_F(AFinder, TakesFoldersOfNumbersForCountsIfNoneIsATime) {
@@ -62,7 +63,7 @@ TEST_F(AFinder, FindsTheTimesOfOpenFoamBelowItsProcessors) {
   }
   write("0/U");
   write("system/controlDict");
-  EXPECT_EQ(found("openfoam"), (Lines{"0: processor0/0/U(0) processor1/0/U(1)",
+  EXPECT_EQ(found("openfoam"), (Lines{"0.0: processor0/0/U(0) processor1/0/U(1)",
                                       "0.02: processor0/0.02/U(0) processor0/0.02/uniform/time(0) processor1/0.02/U(1) "
                                       "processor1/0.02/uniform/time(1)"}));
   EXPECT_EQ(pattern, "processor{rank}/{time}/**");
@@ -72,7 +73,7 @@ TEST_F(AFinder, FindsTheTimesOfOpenFoamWithoutProcessors) {
   write("0/U");
   write("0.5/U");
   write("constant/transportProperties");
-  EXPECT_EQ(found("openfoam"), (Lines{"0: U", "0.5: U"}));
+  EXPECT_EQ(found("openfoam"), (Lines{"0.0: U", "0.5: U"}));
   EXPECT_EQ(pattern, "{time}/**");
 }
 

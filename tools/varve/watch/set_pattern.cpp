@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 namespace varve {
 
@@ -21,13 +20,6 @@ std::vector<std::string_view> split(std::string_view path) {
     if (slash == std::string_view::npos) return parts;
     path.remove_prefix(slash + 1);
   }
-}
-
-std::optional<uint64_t> number_of(std::string_view digits) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
 }
 
 std::optional<uint64_t> time_of(std::string_view text) {
@@ -60,7 +52,7 @@ class ComponentMatcher {
     if (at > 0 && is_digit(name_[at - 1])) return false;
     size_t end = at;
     while (end < name_.size() && is_digit(name_[end])) ++end;
-    const std::optional<uint64_t> value = number_of(name_.substr(at, end - at));
+    const std::optional<uint64_t> value = parse_step(name_.substr(at, end - at));
     if (!value || !matches(rest, end)) return false;
     into = value;
     return true;
@@ -88,6 +80,8 @@ size_t occurrences(std::string_view text, std::string_view what) {
   return count;
 }
 
+constexpr std::string_view kOpenFoam = "openfoam";
+
 struct ReadyPatterns {
   std::string_view program;
   std::vector<std::string_view> patterns;
@@ -95,10 +89,10 @@ struct ReadyPatterns {
 /// As the programs call their checkpoints unless told otherwise.
 const std::array<ReadyPatterns, 5>& ready_patterns() {
   static const std::array<ReadyPatterns, 5> ready = {
-      {{"openfoam", {"processor{rank}/{time}/**", "processors*/{time}/**", "{time}/**"}},
+      {{kOpenFoam, {"processor{rank}/{time}/**", "processors*/{time}/**", "{time}/**"}},
        {"gromacs", {"*.cpt"}},
        {"lammps", {"*.{step}.restart.*", "*.{step}.restart", "*restart.{step}.*", "*restart.{step}", "*restart.?"}},
-       {"enzo", {"DD{step}/**", "RD{step}/**"}},
+       {"enzo", {"DD{step}/**"}},
        {"qe", {"*.save/**"}}}};
   return ready;
 }
@@ -180,6 +174,7 @@ Result<SetPatterns> parse_patterns(std::string_view text) {
   SetPatterns patterns;
   for (const std::string_view each : texts) {
     VARVE_ASSIGN(patterns.emplace_back(), SetPattern::parse(each));
+    if (text == kOpenFoam) patterns.back().stand_back();
   }
   return patterns;
 }

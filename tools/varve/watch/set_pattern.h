@@ -49,6 +49,10 @@ class SetPattern {
   bool has_step() const { return has_step_; }
   bool has_rank() const { return has_rank_; }
   bool is_default() const { return is_default_; }
+  /// What fits it is not missed where an earlier pattern finds something: with OpenFOAM's processors, the times beside
+  /// them are what the case begins with, or was put together from theirs.
+  bool stands_back() const { return stands_back_; }
+  void stand_back() { stands_back_ = true; }
   std::string text() const;
 
  private:
@@ -56,7 +60,7 @@ class SetPattern {
 
   std::vector<std::string> components_{"*{step}", "**"};
   size_t folder_depth_ = 1;
-  bool has_step_ = true, has_rank_ = false, is_default_ = true;
+  bool has_step_ = true, has_rank_ = false, is_default_ = true, stands_back_ = false;
 };
 
 /// Patterns, of which the first counts by which anything is found.

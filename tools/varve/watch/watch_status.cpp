@@ -62,7 +62,8 @@ Metrics metrics_of(const WatchStatus& status) {
   Metrics metrics;
   const auto number = [](auto value) { return static_cast<double>(value); };
   metrics.gauge("varve_watch_info", "The watcher: 1.").sample(1, {{"host", status.host}, {"to", status.to}});
-  metrics.gauge("varve_watch_start_timestamp_seconds", "When the watcher was started.").sample(number(status.started_s));
+  metrics.gauge("varve_watch_start_timestamp_seconds", "When the watcher was started.")
+      .sample(number(status.started_s));
   metrics.counter("varve_watch_saved_sets", "Sets that were saved.").sample(number(status.saved_sets));
   metrics.counter("varve_watch_removed_sets", "Sets of which the originals were removed.")
       .sample(number(status.removed_sets));

@@ -45,11 +45,6 @@ Watcher::Watcher(const Store& store, WatchOptions options, WatchDuty duty, Watch
 Result<std::unique_ptr<Watcher>> Watcher::open(const Store& store, WatchOptions options, WatchDuty duty,
                                                WatchListener& listener) {
   VARVE_ASSIGN(FolderEvents events, FolderEvents::open());
-  const SetPatterns& patterns = options.patterns;
-  if (options.remove_originals &&
-      std::any_of(patterns.begin(), patterns.end(), [](const SetPattern& one) { return !one.has_step(); }))
-    return Status::invalid_argument("files that tell no step are not removed: the program goes on with them",
-                                    patterns.back().text());
   std::unique_ptr<Watcher> watcher(
       new Watcher(store, std::move(options), std::move(duty), listener, std::move(events)));
   for (const std::string& folder : watcher->options_.folders) {
@@ -127,7 +122,16 @@ Status Watcher::look_everywhere(ProgressSink& progress) {
 Status Watcher::look(size_t where, bool everything, ProgressSink& progress) {
   SetFinder& finder = finders_[where];
   if (!everything && !may_have_changed(finder.folder())) return {};
-  VARVE_TRY(finder.choose_pattern());
+  VARVE_ASSIGN(const std::vector<std::string> others, finder.choose_pattern());
+  for (const std::string& other : others)
+    progress.warning(
+        Status::unsupported("what fits '" + other + "' is not watched, but what fits '" + finder.pattern().text() + "'",
+                            finder.folder(), "name one pattern, and watch the rest as another job"));
+  if (options_.remove_originals && !finder.pattern().has_step())
+    return Status::invalid_argument("files that tell no step are not removed: the program goes on with them",
+                                    finder.pattern().text());
+  const Result<bool> has_times = Catalog(store_).has_times(jobs_[where]);
+  if (has_times.ok() && *has_times) finder.note_times();
   Result<std::vector<FoundSet>> sets =
       finder.pattern().folder_depth() == 0 ? finder.find(progress) : look_into_folders(where, everything, progress);
   VARVE_TRY(sets.status());
@@ -225,15 +229,11 @@ const Store& Watcher::store_of(const SetName& name) const {
 }
 
 Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
+  if (entry.found.goes_by_time) return is_newest(entry);
   const Store& store = store_of(entry.name);
   const Catalog catalog(store);
   Result<SetRecord> record = catalog.read(entry.name);
-  if (record.status().code() == StatusCode::not_found) {
-    const std::optional<SetName> namesake = catalog.find(entry.name);
-    if (!namesake) return false;
-    record = catalog.read(*namesake);
-    if (record.ok()) entry.name = *namesake;
-  }
+  if (record.status().code() == StatusCode::not_found) return is_there_as_count(entry);
   VARVE_TRY(record.status());
   VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
   if (match == FolderMatch::differs) {
@@ -244,6 +244,42 @@ Result<bool> Watcher::is_there(SetTracker::Entry& entry) {
     return true;
   }
   // One that failed was told of before: it is its way to other levels that is tried again.
+  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
+  return true;
+}
+
+Result<bool> Watcher::is_there_as_count(SetTracker::Entry& entry) {
+  const bool is_time = time_of_step(entry.name.step).has_value();
+  const std::optional<uint64_t> count = is_time ? namesake_of_step(entry.name.step) : std::nullopt;
+  if (!count) return false;
+  const SetName name{entry.name.job, *count};
+  const Store& store = store_of(name);
+  const Result<SetRecord> record = Catalog(store).read(name);
+  if (record.status().code() == StatusCode::not_found) return false;
+  VARVE_TRY(record.status());
+  VARVE_ASSIGN(const FolderMatch match, match_folder(store, *record, entry.found.files));
+  if (match == FolderMatch::differs) return false;
+  entry.name = name;
+  if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
+  return true;
+}
+
+Result<bool> Watcher::is_newest(SetTracker::Entry& entry) {
+  const Catalog catalog(store_);
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(entry.name.job));
+  entry.name.step = entry.found.step;
+  if (steps.empty()) return false;
+  VARVE_ASSIGN(const SetRecord newest, catalog.read({entry.name.job, steps.back()}));
+  VARVE_ASSIGN(const FolderMatch match, match_folder(store_, newest, entry.found.files));
+  if (match == FolderMatch::differs) {
+    // The clock of the files may stand, or go back; what is there now is the newest all the same.
+    if (time_of_step(steps.back() + 1))
+      return Status::invalid_argument("no step comes next after the newest", newest.name.to_string(),
+                                      Remedy::name_the_job);
+    entry.name.step = std::max(entry.found.step, steps.back() + 1);
+    return false;
+  }
+  entry.name.step = steps.back();
   if (entry.failure.ok()) listener_.happened({WatchEvent::Kind::was_saved, entry});
   return true;
 }

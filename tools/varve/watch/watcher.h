@@ -88,6 +88,11 @@ class Watcher {
   const Store& store_of(const SetName& name) const;
   /// Whether the store has the set already.
   Result<bool> is_there(SetTracker::Entry& entry);
+  /// The same of a time that may have been saved as a count, before the job had times: then it gets that name.
+  Result<bool> is_there_as_count(SetTracker::Entry& entry);
+  /// The same of a set that goes by time: whether the job's newest is what lies there now. Else its name is that of the
+  /// next one.
+  Result<bool> is_newest(SetTracker::Entry& entry);
   /// Whether the set is at all levels that it is due to, by now.
   Status bring_along(const SetName& name, ProgressSink& progress) const;
   Status remove(SetTracker::Entry& entry, ProgressSink& progress);

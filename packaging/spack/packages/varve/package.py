@@ -20,6 +20,7 @@ class Varve(CMakePackage):
     variant("tls", default=True, description="Stores on servers over TCP")
     variant("hwloc", default=True, description="Find cores for checkpoint threads")
     variant("fuse", default=False, description="Mounts of stores")
+    variant("metrics", default=False, description="Metrics over HTTP")
     variant("toml", default=True, description="Options of a run in a file")
     variant("lz4", default=True, description="The fastest codec")
     variant("blake3", default=True, description="BLAKE3 scores (else SHA-256)")
@@ -43,6 +44,7 @@ class Varve(CMakePackage):
     depends_on("expat", when="+s3")
     depends_on("hwloc", when="+hwloc")
     depends_on("libfuse@3:", when="+fuse")
+    depends_on("libmicrohttpd", when="+metrics")
     depends_on("tomlplusplus", when="+toml")
     depends_on("lz4", when="+lz4")
     depends_on("blake3", when="+blake3")
@@ -53,7 +55,7 @@ class Varve(CMakePackage):
     conflicts("%gcc@:11", msg="C++20 as GCC 12 has it")
 
     def cmake_args(self):
-        optional = ("mpi", "fortran", "python", "hdf5", "s3", "tls", "hwloc", "fuse", "toml", "lz4", "blake3")
+        optional = ("mpi", "fortran", "python", "hdf5", "s3", "tls", "hwloc", "fuse", "metrics", "toml", "lz4", "blake3")
         return [
             *(self.define_from_variant(f"VARVE_WITH_{name.upper()}", name) for name in optional),
             self.define("VARVE_TESTS", False),
