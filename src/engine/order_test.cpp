@@ -63,7 +63,8 @@ TEST(RankOfAFile, IsOfNoUseIfItHasTooManyDigits) {
 }
 
 TEST(RankOfAFile, IsNoNumberThatMakesNoSenseAsOne) {
-  EXPECT_EQ(ranks_of({"particles_4711.dat", "particles_4712.dat"}), (Ranks{-1, -1}));
+  EXPECT_EQ(ranks_of({"log_20240607", "log_20240608"}), (Ranks{-1, -1}));
+  EXPECT_EQ(ranks_of({"out.133", "out.261"}), (Ranks{133, 261})) << "those of one node of 128";
   EXPECT_EQ(ranks_of({"frame0.png", "frame5000.png"}), (Ranks{-1, -1}));
   EXPECT_EQ(ranks_of({"#confout.gro.1#", "#confout.gro.2#", "notes.~1~", "notes.~2~"}), (Ranks{-1, -1, -1, -1}));
 }

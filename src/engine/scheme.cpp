@@ -184,13 +184,13 @@ size_t rank_word_before(std::string_view path, const Number& number) {
   return static_cast<size_t>(std::find(words.begin(), words.end(), word) - words.begin());
 }
 
-/// Whether numbers may be those of ranks where no word says so: they begin at 0 or 1, and not too many are left out.
+/// Whether numbers may be those of ranks where no word says so: of some of a run's, as a node may have few of them.
 bool look_like_ranks(const std::vector<std::vector<Number>>& numbers, size_t field) {
-  constexpr int64_t left_out_of_each = 16;
+  constexpr int64_t ranks_max = 1 << 20, apart_max = 1024;
   std::set<int64_t> values;
   for (const std::vector<Number>& of_file : numbers) values.insert(of_file[field].value);
-  return (*values.begin() == 0 || *values.begin() == 1) &&
-         *values.rbegin() < left_out_of_each * static_cast<int64_t>(values.size());
+  return *values.begin() >= 0 && *values.rbegin() < ranks_max &&
+         *values.rbegin() - *values.begin() < apart_max * static_cast<int64_t>(values.size());
 }
 
 /// Of the numbers that differ between files whose paths are alike but for them: the one after the clearest word for a

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import unittest
 
-from support import PROGRAM, ProgramTest, snapshot
+from support import PROGRAM, SUCCESS, ProgramTest, snapshot
 
 NANOSECONDS = 1_000_000_000
 
@@ -31,7 +31,11 @@ class RoundTrip(ProgramTest):
         self.comes_back()
 
     def test_of_an_empty_folder(self):
-        self.comes_back()
+        code, _, err = self.run_program("save", self.folder, "--job", "set", "--step", "1")
+        self.assertEqual(code, SUCCESS)
+        self.assertIn("the folder is empty", err)
+        self.assert_restores("set@1", self.folder)
+        self.assert_whole()
 
     def test_of_empty_files(self):
         self.write("saved/empty", b"")
