@@ -128,8 +128,7 @@ void Arguments::bandwidth(const std::string& name, double& into_bytes_per_second
 void Arguments::metrics(std::string& into) {
   text("--metrics", "PLACE", into,
        "say what it does, for Prometheus: into a file (of node_exporter's textfile collector), at a port of this "
-       "machine "
-       "(9117), or at HOST:PORT, over HTTP");
+       "machine (9117), or at HOST:PORT, over HTTP");
 }
 
 void Arguments::value(const std::string& name, const std::string& value_name,

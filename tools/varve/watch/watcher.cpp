@@ -130,8 +130,12 @@ Status Watcher::look(size_t where, bool everything, ProgressSink& progress) {
   if (options_.remove_originals && !finder.pattern().has_step())
     return Status::invalid_argument("files that tell no step are not removed: the program goes on with them",
                                     finder.pattern().text());
-  const Result<bool> has_times = Catalog(store_).has_times(jobs_[where]);
-  if (has_times.ok() && *has_times) finder.note_times();
+  // The store may be far away: it is asked when everything is looked at, not with each change. What is found in between
+  // says it itself.
+  if (everything && finder.pattern().is_default()) {
+    const Result<bool> has_times = Catalog(store_).has_times(jobs_[where]);
+    if (has_times.ok() && *has_times) finder.note_times();
+  }
   Result<std::vector<FoundSet>> sets =
       finder.pattern().folder_depth() == 0 ? finder.find(progress) : look_into_folders(where, everything, progress);
   VARVE_TRY(sets.status());
