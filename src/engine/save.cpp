@@ -250,8 +250,7 @@ namespace {
 bool is_meant(const std::string& path, const std::vector<std::string>& globs) {
   for (size_t end = path.find('/');; end = path.find('/', end + 1)) {
     const std::string whole = path.substr(0, end);
-    for (std::string glob : globs) {
-      while (glob.size() > 1 && glob.ends_with('/')) glob.pop_back();
+    for (const std::string& glob : globs) {
       const std::string subject = glob.find('/') == std::string::npos ? base_name(whole) : whole;
       if (::fnmatch(glob.c_str(), subject.c_str(), FNM_PATHNAME) == 0) return true;
     }
@@ -260,8 +259,13 @@ bool is_meant(const std::string& path, const std::vector<std::string>& globs) {
 }
 
 /// Folders stay if something that is in them does.
-void choose(std::vector<SourceFile>& files, const FileChoice& choice) {
+void choose(std::vector<SourceFile>& files, FileChoice choice) {
   if (choice.all()) return;
+  for (std::vector<std::string>* const globs : {&choice.include, &choice.exclude}) {
+    for (std::string& glob : *globs) {
+      while (glob.size() > 1 && glob.ends_with('/')) glob.pop_back();
+    }
+  }
   std::erase_if(files, [&](const SourceFile& file) { return is_meant(file.path, choice.exclude); });
   if (choice.include.empty()) return;
   std::set<std::string> needed;
