@@ -112,6 +112,9 @@ endif()
 if(VARVE_WITH_METRICS)
   pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd) # who asks for metrics over HTTP gets them
 endif()
+if(VARVE_WITH_TAR)
+  pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)       # varve restore --tar
+endif()
 if(VARVE_WITH_TOML)
   find_package(tomlplusplus REQUIRED)                                 # options files; headers only, so that users need none
 endif()

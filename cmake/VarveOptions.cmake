@@ -17,6 +17,7 @@ option(VARVE_WITH_CHARTS "The pages of `varve study` (with the charting library 
 option(VARVE_WITH_BLAKE3 "BLAKE3 scores (else SHA-256 of OpenSSL)" ON)
 option(VARVE_WITH_FUSE "Mounts of stores, with libfuse 3" ON)
 option(VARVE_WITH_METRICS "Metrics of servers and watchers over HTTP, with libmicrohttpd (files do without)" ON)
+option(VARVE_WITH_TAR "Sets as tar archives, with libarchive" ON)
 option(VARVE_PRECOMPILE "Precompile the headers that nearly every file includes" ON)
 option(VARVE_UNITY "Compile sources of a folder together: all is built sooner, one changed file later" OFF)
 set(VARVE_SANITIZE "" CACHE STRING "Sanitizers for all code, e.g. address,undefined or thread")

@@ -115,7 +115,7 @@ uint64_t StoredStream::bytes() const {
 }
 
 Status StreamComparer::visit_windows(const StoredStream& a, const StoredStream& b, uint64_t bytes,
-                                     const std::function<bool(ByteSpan, ByteSpan)>& visit) {
+                                     const std::function<bool(uint64_t, ByteSpan, ByteSpan)>& visit) {
   for (uint64_t at = 0; at < bytes; at += kComparedBytes) {
     if (progress_.cancelled()) return Status::cancelled();
     const uint64_t same = same_bytes(a, b, at, bytes);
@@ -128,7 +128,7 @@ Status StreamComparer::visit_windows(const StoredStream& a, const StoredStream& 
     new_window_.resize(window_bytes);
     VARVE_TRY(old_.read(a.leaf, a.references, at, old_window_));
     VARVE_TRY(new_.read(b.leaf, b.references, at, new_window_));
-    if (!visit(old_window_, new_window_)) break;
+    if (!visit(at, old_window_, new_window_)) break;
   }
   return {};
 }
@@ -141,10 +141,11 @@ Result<StreamComparer::Outcome> StreamComparer::compare(const StoredStream& a, c
   ElementDifference difference(type);
   Outcome outcome;
   outcome.changed_bytes = std::max(old_bytes, new_bytes) - std::min(old_bytes, new_bytes);
-  auto count_changes = [&](ByteSpan before, ByteSpan after) {
+  auto count_changes = [&](uint64_t at, ByteSpan before, ByteSpan after) {
     for (size_t i = 0; i + element_bytes <= before.size(); i += element_bytes) {
       if (std::memcmp(&before[i], &after[i], element_bytes) == 0) continue;
       outcome.changed_bytes += element_bytes;
+      if (!outcome.first_changed) outcome.first_changed = at + i;
       if (values) difference.add(&before[i], &after[i]);
     }
     return true;
@@ -161,7 +162,7 @@ Result<bool> StreamComparer::equal(const StoredStream& a, const StoredStream& b)
   const uint64_t bytes = b.bytes();
   if (a.bytes() != bytes) return false;
   bool equal = true;
-  VARVE_TRY(visit_windows(a, b, bytes, [&](ByteSpan before, ByteSpan after) {
+  VARVE_TRY(visit_windows(a, b, bytes, [&](uint64_t, ByteSpan before, ByteSpan after) {
     equal = std::equal(before.begin(), before.end(), after.begin());
     return equal;
   }));
@@ -329,8 +330,10 @@ class Differ {
         continue;
       }
       const bool same_type = old_variables[found->second].type == variable.type && !variable.encoded;
-      VARVE_TRY(compare_streams({.file = b.file().path, .variable = variable.name}, stream_of(a, found->second + 1),
-                                stream_of(b, i + 1), same_type ? variable.type : ElementType{}));
+      VariableChange change{.file = b.file().path, .variable = variable.name};
+      if (same_type) change.shape = variable.shape;
+      VARVE_TRY(compare_streams(std::move(change), stream_of(a, found->second + 1), stream_of(b, i + 1),
+                                same_type ? variable.type : ElementType{}));
       unmatched.erase(found);
     }
     for (const auto& [name, index] : unmatched)
@@ -367,6 +370,8 @@ class Differ {
     change.changed_bytes = outcome.changed_bytes;
     change.difference_max = outcome.difference_max;
     change.difference_rms = outcome.difference_rms;
+    change.element_bytes = std::max<uint64_t>(type.bytes, 1);
+    if (outcome.first_changed) change.first_changed = *outcome.first_changed / change.element_bytes;
     add(std::move(change));
     return {};
   }

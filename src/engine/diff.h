@@ -51,7 +51,8 @@ class StreamComparer {
   StreamComparer(const Store& store, ProgressSink& progress) : progress_(progress), old_(store), new_(store) {}
 
   struct Outcome {
-    uint64_t changed_bytes = 0;  ///< in elements that differ, or are only in one of the streams
+    uint64_t changed_bytes = 0;               ///< in elements that differ, or are only in one of the streams
+    std::optional<uint64_t> first_changed{};  ///< where in the stream the first element is that differs, in bytes
     /// As in VariableChange.
     std::optional<double> difference_max{}, difference_rms{};
   };
@@ -62,9 +63,10 @@ class StreamComparer {
   Result<bool> equal(const StoredStream& a, const StoredStream& b);
 
  private:
-  /// Gives what may differ of the first `bytes` to `visit`, in windows of whole elements, until that returns false.
+  /// Gives what may differ of the first `bytes` to `visit`, with where it begins, in windows of whole elements, until
+  /// that returns false.
   Status visit_windows(const StoredStream& a, const StoredStream& b, uint64_t bytes,
-                       const std::function<bool(ByteSpan, ByteSpan)>& visit);
+                       const std::function<bool(uint64_t at, ByteSpan, ByteSpan)>& visit);
 
   ProgressSink& progress_;
   StreamReader old_, new_;

@@ -106,6 +106,11 @@ struct VariableChange {
   /// For numeric variables of equal type and size: the largest absolute difference of two elements, and the root of
   /// their mean square. NaN: some difference is not finite.
   std::optional<double> difference_max{}, difference_rms{};
+  /// Of a variable that is in both: the first element that differs, counted from 0 in the order in which they lie in
+  /// the file, of so many bytes each.
+  std::optional<uint64_t> first_changed{};
+  uint64_t element_bytes = 1;
+  std::vector<uint64_t> shape{};  ///< of the elements, slowest dimension first; empty: not known
 
   uint64_t larger_bytes() const { return std::max(old_bytes, new_bytes); }
 };

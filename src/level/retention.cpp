@@ -1,10 +1,12 @@
 #include "level/retention.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/transfer.h"
 #include "store/catalog.h"
 #include "store/prune.h"
+#include "store/remarks.h"
 
 namespace varve {
 
@@ -37,7 +39,13 @@ Status Retention::apply(const Store& store, ProgressSink& progress) {
   if (!rules_.keep && !rules_.never_complete) return {};
   VARVE_ASSIGN(const std::vector<SetAtLevel> sets, look(store));
   const KeepRule keep{rules_.keep.value_or(sets.size() + 1), rules_.keep_with_redundancy};
-  for (const uint64_t step : sets_that_may_leave(sets, keep)) VARVE_TRY(drop(store, step));
+  const std::vector<uint64_t> leaving = sets_that_may_leave(sets, keep);
+  if (!leaving.empty()) {
+    VARVE_ASSIGN(const std::set<SetName> pinned, Remarks(store).pinned());
+    for (const uint64_t step : leaving) {
+      if (!pinned.contains({rules_.job, step})) VARVE_TRY(drop(store, step));
+    }
+  }
   return dropped_count_ < kSetsPerPrune ? Status() : give_space_back(store, progress, 0);
 }
 

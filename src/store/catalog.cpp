@@ -8,6 +8,7 @@
 
 #include "core/thread_pool.h"
 #include "store/commit.h"
+#include "store/remarks.h"
 
 namespace varve {
 
@@ -179,8 +180,15 @@ Status Catalog::remove_without_parts(const SetName& name) const {
 Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>& removed) const {
   for (const SetName& name : names) VARVE_TRY(check_job_name(name.job));
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
+  VARVE_ASSIGN(const auto remarks, Remarks(store_).all());
+  const auto remarked = [&remarks](const SetName& name) {
+    const auto found = remarks.find(name);
+    return found == remarks.end() ? SetRemarks() : found->second;
+  };
   std::vector<char> gone(names.size());
   Status failure = parallel_for(names.size(), store_.backend().operations_at_once(), [&](size_t i) -> Status {
+    if (remarked(names[i]).pinned)
+      return Status(StatusCode::permission_denied, "the set is pinned", names[i].to_string(), "unpin it first");
     const Status status = store_.backend().remove(record_path(names[i]));
     if (status.code() == StatusCode::not_found) return {};
     VARVE_TRY(status);
@@ -188,13 +196,20 @@ Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>&
     return {};
   });
   std::map<std::string, std::vector<SetName>> gone_of;
+  std::set<SetName> remarked_gone;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (gone[i] != 0) gone_of[names[i].job].push_back(names[i]);
+    if (gone[i] == 0) continue;
+    gone_of[names[i].job].push_back(names[i]);
+    if (remarks.contains(names[i])) remarked_gone.insert(names[i]);
   }
   for (auto& [job, sets] : gone_of) {
     const Status settled = settle_after_removal(job);
     if (failure.ok()) failure = settled;
     if (settled.ok()) removed.insert(removed.end(), sets.begin(), sets.end());
+  }
+  if (!remarked_gone.empty()) {
+    const Status forgotten = Remarks(store_).forget(remarked_gone);
+    if (failure.ok()) failure = forgotten;
   }
   return failure;
 }

@@ -103,7 +103,7 @@ constexpr uint16_t kGone = 0xffff;
 /// How many prefixes find() looks through at once.
 constexpr uint64_t kEntriesReadMax = 64;
 /// Of a run that is open alone.
-constexpr uint64_t kHeldBytesMax = 256_MiB;
+constexpr uint64_t kHeldRunBytesMax = 256_MiB;
 
 /// Bits of a key's filter block: the block from a multiplicative hash, the bits from six 9-bit fields of another.
 uint64_t filter_block(uint64_t prefix, uint64_t block_count) {
@@ -215,7 +215,7 @@ Result<RunTable> read_run_table(Backend& backend, const std::string& path, const
 
 Result<std::unique_ptr<ChunkIndexRun>> ChunkIndexRun::open(Backend& backend, const std::string& path,
                                                            const UniqueId& store, std::shared_ptr<PageBudget> budget) {
-  if (!budget) budget = std::make_shared<PageBudget>(kHeldBytesMax);
+  if (!budget) budget = std::make_shared<PageBudget>(kHeldRunBytesMax);
   VARVE_ASSIGN(std::unique_ptr<PagedFile> file, PagedFile::open(backend, path, std::move(budget)));
   std::unique_ptr<ChunkIndexRun> run(new ChunkIndexRun(backend.shown_path(path), std::move(file)));
   VARVE_TRY(run->parse(store));

@@ -31,7 +31,7 @@ std::set<uint64_t> kept_steps(const std::vector<AgedSet>& sets, const KeepRules&
     const bool regular = rules.every && *rules.every > 0 && counted % *rules.every == 0;
     const bool young = rules.within_seconds &&
                        static_cast<double>(std::max<int64_t>(now_s - set.created_s, 0)) <= *rules.within_seconds;
-    if (!rules.any() || recent || regular || young) kept.insert(set.step);
+    if (!rules.go_by_sets() || set.stays || recent || regular || young) kept.insert(set.step);
   }
   std::vector<AgedSet> by_age = sets;
   std::stable_sort(by_age.begin(), by_age.end(),

@@ -3,23 +3,31 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "format/set_record.h"
 
 namespace varve {
 
-/// Which sets of a job stay when others go: all that any rule names, and always the newest. Without a rule, all stay.
+/// Which sets of a job stay when others go: all that any rule names, pinned ones, and always the newest. Without a
+/// rule, all stay.
 struct KeepRules {
   std::optional<uint64_t> last{};          ///< so many of the newest
   std::optional<uint64_t> every{};         ///< steps that are multiples of this; of times, running numbers that are
   std::optional<uint64_t> hourly{};        ///< the newest of each of so many hours, the latest in which a set was saved
   std::optional<uint64_t> daily{};         ///< likewise of days, by UTC
   std::optional<double> within_seconds{};  ///< saved no longer ago
+  std::vector<std::string> tags{};         ///< those that have one of these tags
+  /// Of those that other rules keep, or of all, the newest whose packs and nodes together have no more bytes. Others
+  /// that are kept anyway, pinned ones and each job's newest, count first.
+  std::optional<uint64_t> bytes_max{};
 
-  bool any() const { return last || every || hourly || daily || within_seconds; }
+  bool any() const { return go_by_sets() || bytes_max; }
+  /// Whether there is a rule by which a set is kept that does not depend on sizes.
+  bool go_by_sets() const { return last || every || hourly || daily || within_seconds || !tags.empty(); }
   /// Whether the records of the sets are needed, and not their steps alone.
-  bool go_by_records() const { return hourly || daily || within_seconds; }
+  bool go_by_records() const { return hourly || daily || within_seconds || bytes_max; }
 };
 
 /// What a rule looks at.
@@ -27,10 +35,11 @@ struct AgedSet {
   uint64_t step = 0;
   uint64_t number = 0;    ///< SetRecord::number
   int64_t created_s = 0;  ///< SetRecord::created_s
+  bool stays = false;     ///< it is pinned, or has a tag of the rules
 };
 
-/// The steps that stay, of the sets of one job, which are in the order of their steps. Sets count as saved at `now_s`
-/// whose clock was ahead.
+/// The steps that stay by all rules but bytes_max, of the sets of one job, which are in the order of their steps. Sets
+/// count as saved at `now_s` whose clock was ahead.
 std::set<uint64_t> kept_steps(const std::vector<AgedSet>& sets, const KeepRules& rules, int64_t now_s);
 
 }  // namespace varve

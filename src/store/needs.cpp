@@ -1,10 +1,12 @@
 #include "store/needs.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/sync.h"
 #include "core/thread_pool.h"
 #include "store/commit.h"
+#include "store/remarks.h"
 #include "store/stored_copies.h"
 
 namespace varve {
@@ -181,6 +183,26 @@ Status mark_set(const Store& store, const SetName& name, GatheredNeeds& gathered
   return {};
 }
 
+/// What pinned sets need that are not seen as sets: somebody drops one that is being pinned, or has dropped it. `done`:
+/// those that were gone through.
+Status mark_pins(const Store& store, GatheredNeeds& gathered, std::set<ByteVector>& done) {
+  VARVE_ASSIGN(std::vector<Remarks::PinnedRecord> pins, Remarks(store).pinned_records());
+  const Catalog catalog(store);
+  for (Remarks::PinnedRecord& pin : pins) {
+    if (done.contains(pin.raw)) continue;
+    const Result<SetRecord> record = decode_set_record(pin.raw, store.score());
+    const Status marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
+    if (marked.ok()) {
+      done.insert(std::move(pin.raw));
+    } else if (pin.sure && !catalog.read(pin.name).ok()) {
+      return unknown(marked, "the pinned set " + pin.name.to_string(), "unpin it to give it up");
+    }
+    // Else it is only being pinned, and has gone; or the set was replaced since it was pinned, and is seen as it is
+    // now.
+  }
+  return {};
+}
+
 Status mark_sets(const Store& store, GatheredNeeds& gathered) {
   VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
   return parallel_for(sets.size(), store.backend().operations_at_once(),
@@ -192,7 +214,12 @@ Result<Needs> needs_of_sets(const Store& store) {
   GatheredNeeds gathered;
   VARVE_TRY(mark_parts(store, gathered));
   VARVE_TRY(mark_leases(store, gathered));
+  // Before the sets, as who unpins one that was dropped makes it a set again first; and after them, as who pins one
+  // looks whether it is a set when he has said so.
+  std::set<ByteVector> pins_done;
+  VARVE_TRY(mark_pins(store, gathered, pins_done));
   VARVE_TRY(mark_sets(store, gathered));
+  VARVE_TRY(mark_pins(store, gathered, pins_done));
   return gathered.joined();
 }
 

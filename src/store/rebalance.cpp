@@ -137,11 +137,10 @@ Status ArenaMover::become_sole_mover() {
 
 /// Returns when another mover can be taken for dead, or has ended.
 Status ArenaMover::wait_for_silence(const std::string& lease) {
-  using Clock = MonotonicClock;
   const std::string path = join_path(store_.writers_path(), lease);
   progress_.phase("waiting");
   std::optional<int64_t> beat_ns;
-  const auto begin = Clock::now();
+  const auto begin = MonotonicClock::now();
   while (true) {
     const Result<FileStatus> status = store_.backend().status(path);
     if (status.status().code() == StatusCode::not_found) return {};
@@ -149,7 +148,7 @@ Status ArenaMover::wait_for_silence(const std::string& lease) {
     if (beat_ns && *beat_ns != status->modified_ns)
       return Status::busy("arenas of this store are being moved already", store_.path(), "wait for that to end");
     beat_ns = status->modified_ns;
-    if (std::chrono::duration<double>(Clock::now() - begin).count() >= options_.silence_seconds) return {};
+    if (std::chrono::duration<double>(MonotonicClock::now() - begin).count() >= options_.silence_seconds) return {};
     if (progress_.cancelled()) return Status::cancelled();
     sleep_for(kLookAgain);
   }

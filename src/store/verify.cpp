@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <random>
 #include <unordered_map>
 #include <vector>
 
@@ -27,12 +28,12 @@ struct PackUse {
 
 class Verifier {
  public:
-  Verifier(const Store& store, bool deep, Communicator& ranks, ProgressSink& progress)
-      : store_(store), deep_(deep), ranks_(ranks), progress_(progress) {}
+  Verifier(const Store& store, VerifyDepth depth, Communicator& ranks, ProgressSink& progress)
+      : store_(store), depth_(depth), ranks_(ranks), progress_(progress) {}
 
   /// Every process reads what the sets need, and its share of the arenas; the first says what that means.
   Status run() {
-    progress_.phase(deep_ ? "verifying every byte" : "verifying");
+    progress_.phase(depth_.share >= 1 ? "verifying every byte" : depth_.share > 0 ? "verifying a sample" : "verifying");
     VARVE_TRY(agree(ranks_, check_sets()));
     // All have found the same.
     if (ranks_.rank() != 0) report_.damages.clear();
@@ -163,6 +164,7 @@ class Verifier {
       report_.arena_count += other.report.arena_count;
       report_.pack_count += other.report.pack_count;
       report_.checked_bytes += other.report.checked_bytes;
+      report_.sampled_count += other.report.sampled_count;
       std::move(other.report.damages.begin(), other.report.damages.end(), std::back_inserter(report_.damages));
       std::move(other.pack_damages.begin(), other.pack_damages.end(), std::back_inserter(pack_damages_));
     }
@@ -181,9 +183,22 @@ class Verifier {
       report_.pack_count += (*arena)->index().packs.size();
       report_.checked_bytes += (*arena)->bytes();
       (*arena)->verify(
-          deep_, [&](const Status& what, std::optional<Score> score) { report_frame(what, id, score); }, progress_);
+          depth_.share >= 1, [&](const Status& what, std::optional<Score> score) { report_frame(what, id, score); },
+          progress_);
+      if (depth_.share > 0 && depth_.share < 1) check_some_packs(**arena);
     }
     return progress_.cancelled() ? Status::cancelled() : Status();
+  }
+
+  void check_some_packs(const ArenaReader& arena) {
+    std::bernoulli_distribution is_drawn(depth_.share);
+    for (size_t i = 0; i < arena.index().packs.size() && !progress_.cancelled(); ++i) {
+      if (!is_drawn(random_)) continue;
+      ++report_.sampled_count;
+      Result<Pack> pack = arena.read_pack(i);
+      const Status whole = pack.ok() ? pack->verify_all() : pack.status();
+      if (!whole.ok()) report_frame(whole, arena.id(), arena.index().packs[i].score);
+    }
   }
 
   void report_frame(const Status& what, const ArenaId& arena, const std::optional<Score>& score) {
@@ -286,7 +301,8 @@ class Verifier {
   }
 
   const Store& store_;
-  const bool deep_;
+  const VerifyDepth depth_;
+  std::mt19937_64 random_{std::random_device()()};
   Communicator& ranks_;
   ProgressSink& progress_;
   VerifyReport report_;
@@ -300,14 +316,15 @@ bool VerifyReport::whole() const {
   return std::all_of(damages.begin(), damages.end(), [](const Damage& damage) { return damage.disposable; });
 }
 
-Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress) {
+Result<VerifyReport> verify_store(const Store& store, VerifyDepth depth, ProgressSink& progress) {
   const std::unique_ptr<Communicator> alone = make_single_communicator();
-  return verify_store_together(store, deep, *alone, progress);
+  return verify_store_together(store, depth, *alone, progress);
 }
 
-Result<VerifyReport> verify_store_together(const Store& store, bool deep, Communicator& ranks, ProgressSink& progress) {
+Result<VerifyReport> verify_store_together(const Store& store, VerifyDepth depth, Communicator& ranks,
+                                           ProgressSink& progress) {
   SharedProgress shared(ranks, progress);
-  Verifier verifier(store, deep, ranks, shared);
+  Verifier verifier(store, depth, ranks, shared);
   VARVE_TRY(verifier.run());
   return std::move(verifier).take();
 }
@@ -362,7 +379,8 @@ ByteVector encode_findings(const Findings& findings) {
   ByteVector raw;
   ByteWriter w(raw);
   const VerifyReport& report = findings.report;
-  for (uint64_t number : {report.set_count, report.arena_count, report.pack_count, report.checked_bytes}) {
+  for (uint64_t number :
+       {report.set_count, report.arena_count, report.pack_count, report.checked_bytes, report.sampled_count}) {
     w.varint(number);
   }
   w.varint(report.damages.size());
@@ -386,7 +404,8 @@ Result<Findings> decode_findings(ByteSpan raw) {
   ByteReader reader(raw);
   Findings findings;
   VerifyReport& report = findings.report;
-  for (uint64_t* number : {&report.set_count, &report.arena_count, &report.pack_count, &report.checked_bytes}) {
+  for (uint64_t* number :
+       {&report.set_count, &report.arena_count, &report.pack_count, &report.checked_bytes, &report.sampled_count}) {
     VARVE_ASSIGN(*number, reader.varint());
   }
   VARVE_ASSIGN(const uint64_t count, reader.count(1));

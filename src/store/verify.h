@@ -26,20 +26,32 @@ struct Damage {
 struct VerifyReport {
   uint64_t set_count = 0, arena_count = 0, pack_count = 0;
   uint64_t checked_bytes = 0;
+  uint64_t sampled_count = 0;  ///< packs of a sample, of which every byte was read
   std::vector<Damage> damages;
   /// No damage but to what is disposable.
   bool whole() const;
 };
 
+/// Of how many packs and nodes every byte is read, from none, 0, to all, 1; which ones is drawn anew each time.
+struct VerifyDepth {
+  VerifyDepth(bool deep) : share(deep ? 1 : 0) {}
+  static VerifyDepth sample(double share) {
+    VerifyDepth depth(false);
+    depth.share = share;
+    return depth;
+  }
+  double share = 0;
+};
+
 /// Checks all sets, and parts of sets: records, trees, that every referenced pack is there and long enough, and every
-/// frame's header and table. With `deep` also every byte: bodies are decoded and every chunk is checked against its
+/// frame's header and table. To `depth` also every byte: bodies are decoded and every chunk is checked against its
 /// score. A set is affected by damage to chunks that it needs and that are whole nowhere else, so by what restore would
 /// fail for.
-Result<VerifyReport> verify_store(const Store& store, bool deep, ProgressSink& progress = null_progress());
+Result<VerifyReport> verify_store(const Store& store, VerifyDepth depth, ProgressSink& progress = null_progress());
 
 /// The same by several processes that all see the store: the arenas are spread over them. All return the same report,
 /// or the same failure. Collective.
-Result<VerifyReport> verify_store_together(const Store& store, bool deep, Communicator& ranks,
+Result<VerifyReport> verify_store_together(const Store& store, VerifyDepth depth, Communicator& ranks,
                                            ProgressSink& progress = null_progress());
 
 /// Something that is wrong with packs, of which it is not known yet whom it hurts.

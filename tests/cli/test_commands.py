@@ -159,13 +159,13 @@ class Look(WithThreeSets):
         lines = self.varve("list").splitlines()
         self.assertEqual([line.split()[0] for line in lines], ["set", "implosion@5", "implosion@6", "implosion@7"])
         sets = self.facts("list")["sets"]
-        self.assertEqual(set(sets[0]), RECORD_KEYS)
+        self.assertEqual(set(sets[0]), RECORD_KEYS | {"pinned", "tags", "has_note"})
         self.assertEqual(self.facts("list", "implosion")["sets"], sets)
 
     @unittest.skipUnless(HAS_HDF5, "built without HDF5")
     def test_show_accounts_for_every_byte(self):
         facts = self.facts("show", "implosion@6")
-        self.assertEqual(set(facts), {"record", "pattern_bytes", "own_bytes", "shared_bytes", "shared_with", "files"})
+        self.assertEqual(set(facts), {"record", "pinned", "tags", "note", "pattern_bytes", "own_bytes", "shared_bytes", "shared_with", "files"})
         self.assertEqual(facts["own_bytes"] + facts["shared_bytes"] + facts["pattern_bytes"], facts["record"]["raw_bytes"])
         self.assertEqual(facts["shared_with"], {"implosion@5": facts["shared_bytes"]})
         file = next(file for file in facts["files"] if file["path"] == "XX1000.cpu0003")
@@ -294,7 +294,7 @@ class Look(WithThreeSets):
     def test_verify_counts_what_it_checked(self):
         for deep in ((), ("--deep",)):
             facts = self.facts("verify", *deep)
-            self.assertEqual(set(facts), {"whole", "set_count", "arena_count", "pack_count", "checked_bytes", "damages"})
+            self.assertEqual(set(facts), {"whole", "set_count", "arena_count", "pack_count", "checked_bytes", "sampled_count", "damages"})
             self.assertEqual((facts["whole"], facts["set_count"], facts["damages"]), (True, 3, []))
         self.assertIn("no damage", self.varve("verify"))
 

@@ -43,6 +43,10 @@ Json to_json(const SetRecord& record) {
           {"group_count", record.groups.size()}};
 }
 
+Json to_json(const SetRemarks& remarks) {
+  return {{"pinned", remarks.pinned}, {"tags", remarks.tags}, {"has_note", remarks.has_note}};
+}
+
 Json to_json(const LevelCopy& copy) {
   return {{"level", copy.level}, {"set", copy.name.to_string()}, {"sent_bytes", copy.sent_bytes}};
 }

@@ -8,6 +8,7 @@
 #include "core/sync.h"
 #include "format/set_record.h"
 #include "level/store_level.h"
+#include "store/remarks.h"
 #include "varve/status.h"
 
 namespace varve::cli {
@@ -21,6 +22,8 @@ Json to_json(const Status& status);
 /// A time as the decimal number that it is.
 Json step_to_json(uint64_t step);
 Json to_json(const SetRecord& record);
+/// {"pinned", "tags", "has_note"}
+Json to_json(const SetRemarks& remarks);
 Json to_json(const LevelCopy& copy);
 Json to_json(const std::vector<SetName>& names);
 

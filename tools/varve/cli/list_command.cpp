@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/command.h"
 #include "cli/text.h"
 #include "core/sync.h"
@@ -35,7 +37,9 @@ class ListCommand final : public Command {
         damaged = true;
       }
     }
-    print(session, records);
+    const Result<std::map<SetName, SetRemarks>> remarks = Remarks(*store).all();
+    if (!remarks.ok()) session.warn(remarks.status().with_context("cannot read what is said of the sets"));
+    print(session, records, remarks.ok() ? *remarks : std::map<SetName, SetRemarks>());
     return damaged ? ExitCode::damaged : ExitCode::success;
   }
 
@@ -50,28 +54,39 @@ class ListCommand final : public Command {
     return names;
   }
 
-  static void print(Session& session, const std::vector<SetRecord>& records) {
+  static void print(Session& session, const std::vector<SetRecord>& records,
+                    const std::map<SetName, SetRemarks>& remarks) {
+    const auto said_of = [&remarks](const SetName& name) {
+      const auto found = remarks.find(name);
+      return found == remarks.end() ? SetRemarks() : found->second;
+    };
     if (session.json()) {
       Json sets = Json::array();
-      for (const SetRecord& record : records) sets.push_back(to_json(record));
+      for (const SetRecord& record : records) {
+        Json& set = sets.emplace_back(to_json(record));
+        set.update(to_json(said_of(record.name)));
+      }
       session.print_facts(Json{{"sets", std::move(sets)}});
       return;
     }
     if (records.empty()) return session.print("no sets yet; `varve save DIR` makes the first\n");
     using enum Table::Align;
-    Table table({{"set"},
-                 {fmt::format("saved ({})", time_zone(calendar_seconds()))},
-                 {"files", right},
-                 {"ranks", right},
-                 {"size", right},
-                 {"new", right},
-                 {"stored", right},
-                 {"ratio", right}});
+    const bool any_said = std::any_of(records.begin(), records.end(),
+                                      [&](const SetRecord& record) { return !words_of(said_of(record.name)).empty(); });
+    std::vector<Table::Column> columns{{"set"},           {fmt::format("saved ({})", time_zone(calendar_seconds()))},
+                                       {"files", right},  {"ranks", right},
+                                       {"size", right},   {"new", right},
+                                       {"stored", right}, {"ratio", right}};
+    if (any_said) columns.push_back({"tags"});
+    Table table(columns);
     for (const SetRecord& record : records) {
-      table.add_row({quote_name(record.name.to_string()), format_time(record.created_s),
-                     std::to_string(record.file_count), std::to_string(record.rank_count),
-                     format_size(record.raw_bytes), format_size(record.new_bytes), format_size(record.stored_bytes()),
-                     format_ratio(record.raw_bytes, record.stored_bytes())});
+      std::vector<std::string> row{
+          quote_name(record.name.to_string()), format_time(record.created_s),
+          std::to_string(record.file_count),   std::to_string(record.rank_count),
+          format_size(record.raw_bytes),       format_size(record.new_bytes),
+          format_size(record.stored_bytes()),  format_ratio(record.raw_bytes, record.stored_bytes())};
+      if (any_said) row.push_back(words_of(said_of(record.name)));
+      table.add_row(std::move(row));
     }
     session.print(table.render());
   }

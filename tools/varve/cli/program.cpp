@@ -27,6 +27,11 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_cat_command());
   commands.push_back(make_export_command());
   commands.push_back(make_verify_command());
+  commands.push_back(make_pin_command());
+  commands.push_back(make_unpin_command());
+  commands.push_back(make_tag_command());
+  commands.push_back(make_note_command());
+  commands.push_back(make_rename_command());
   commands.push_back(make_drop_command());
   commands.push_back(make_prune_command());
   commands.push_back(make_push_command());

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "cli/command.h"
 #include "cli/text.h"
 
@@ -25,10 +23,19 @@ class PruneCommand final : public Command {
     arguments.number("--keep-daily", "N", keep.daily,
                      "keep the newest set of each of the last N days that have one (UTC)");
     arguments.duration("--keep-within", within_seconds_, "keep the sets that were saved no longer ago than this");
+    arguments.list("--keep-tag", "TAG", keep.tags, "keep the sets that have this tag; several may be given");
+    arguments.size("--max-size", max_bytes_,
+                   "of those that other rules keep, or of all, keep the newest that take no more in the store; the "
+                   "newest of each job and pinned ones stay in any case",
+                   1);
     arguments.text("--job", "NAME", options_.job, "drop sets of this job only");
     arguments.flag("--dry-run", options_.dry_run, "only say which sets would be dropped");
     arguments.value(
-        "--rewrite-below", "SHARE", [this](const std::string& text) { return take_share(text); },
+        "--rewrite-below", "SHARE",
+        [this](const std::string& text) -> Status {
+          VARVE_ASSIGN(options_.live_share_min, parse_share(text));
+          return {};
+        },
         "rewrite arenas of which less than this share is needed (default: 50%); 0: only remove arenas that no set "
         "needs");
     arguments.seconds("--wait", options_.wait_seconds, "how long to wait for saves under way (default: 30)");
@@ -36,12 +43,15 @@ class PruneCommand final : public Command {
         "  varve prune                                      only free the space of dropped sets\n"
         "  varve prune --keep-last 5 --keep-every 100       drop the rest\n"
         "  varve prune --keep-within 2h --keep-hourly 24 --keep-daily 7\n"
+        "  varve prune --keep-last 5 --keep-tag best\n"
+        "  varve prune --max-size 200GiB                    drop the oldest\n"
         "  varve prune --keep-last 5 --job run --dry-run    look first\n"
         "  varve prune --rewrite-below 95%                  free more space, at the cost of more writing\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     if (within_seconds_ > 0) options_.keep.within_seconds = within_seconds_;
+    if (max_bytes_ > 0) options_.keep.bytes_max = max_bytes_;
     VARVE_TRY(check_rule());
     VARVE_ASSIGN(std::unique_ptr<Store> store, session.open_store());
     if (!options_.job.empty()) {
@@ -56,21 +66,9 @@ class PruneCommand final : public Command {
   }
 
  private:
-  /// "80%" or "0.8".
-  Status take_share(const std::string& text) {
-    const bool percent = text.ends_with('%');
-    const std::string_view number = std::string_view(text).substr(0, text.size() - (percent ? 1 : 0));
-    double share = -1;
-    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), share);
-    if (percent) share /= 100;
-    if (error != std::errc() || end != number.data() + number.size() || !(share >= 0 && share <= 1))
-      return Status::invalid_argument("a share is from 0 to 1, or from 0% to 100%", text);
-    options_.live_share_min = share;
-    return {};
-  }
-
   Status check_rule() const {
     const KeepRules& keep = options_.keep;
+    for (const std::string& tag : keep.tags) VARVE_TRY(check_tag(tag));
     for (const std::optional<uint64_t>& count : {keep.last, keep.every, keep.hourly, keep.daily}) {
       if (count == 0u)
         return Status::invalid_argument("what --keep-last and the like count begins at 1", "",
@@ -117,6 +115,7 @@ class PruneCommand final : public Command {
 
   PruneOptions options_;
   double within_seconds_ = 0;  ///< not given
+  uint64_t max_bytes_ = 0;     ///< not given
 };
 }  // namespace
 

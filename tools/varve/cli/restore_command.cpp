@@ -1,11 +1,14 @@
 #include "engine/restore.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/launcher.h"
+#include "cli/tar_output.h"
 #include "cli/text.h"
 #include "comm/agreement.h"
 #include "core/sync.h"
@@ -17,16 +20,17 @@ namespace {
 class RestoreCommand final : public Command {
  public:
   std::string_view name() const override { return "restore"; }
-  std::string_view summary() const override { return "put the files of a set into a folder"; }
+  std::string_view summary() const override { return "put the files of a set into a folder, or write them as tar"; }
 
   bool works_together() const override { return true; }
 
   void declare(Arguments& arguments) override {
     arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
-    arguments.positional("DIR", folder_, "the folder to restore into; made if missing");
+    arguments.optional_positional("DIR", folder_, "the folder to restore into; made if missing");
     declare_file_filter(arguments, options_.filter);
     arguments.flag("--overwrite", options_.overwrite, "replace files that are there already");
     arguments.flag("--keep-going", options_.keep_going, "if something is damaged, restore what is whole");
+    arguments.flag("--tar", tar_, "write them to standard output as a tar archive; no DIR");
     arguments.flag("--no-sync", no_sync_, "return before the files are durable");
     arguments.memory("--memory", options_.memory_bytes, "memory to use at most, about (default: 512MiB)");
     arguments.threads(options_.thread_count, "threads (default: two per processor, at least 8)");
@@ -34,12 +38,17 @@ class RestoreCommand final : public Command {
         "  varve restore run@7 back                         the whole set\n"
         "  varve restore run back --overwrite               the newest set, over what is there\n"
         "  varve restore run@7 back --rank 3                one rank's files\n"
+        "  varve restore run@7 --tar | ssh far tar -x -C back\n"
         "  varve restore run@7 back --files '*.h5' --files 'grid/*'\n");
   }
 
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
     options_.sync = !no_sync_;
+    if (folder_.empty() != tar_)
+      return Status::invalid_argument(tar_ ? "--tar writes to standard output, and to no folder" : "where to?", folder_,
+                                      "name a folder, or say --tar");
+    if (tar_) return restore_as_tar(session);
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     const Result<std::unique_ptr<Store>> store = session.open_store();
     VARVE_TRY(agree(*ranks, store.status()));
@@ -53,6 +62,22 @@ class RestoreCommand final : public Command {
   }
 
  private:
+  Result<ExitCode> restore_as_tar(Session& session) {
+    if (find_launch().process_count > 1) return Status::invalid_argument("standard output is of one process", "--tar");
+    if (session.json() || isatty(STDOUT_FILENO) != 0)
+      return Status::invalid_argument(
+          session.json() ? "the archive and --json both go to standard output" : "an archive is not for a terminal",
+          "--tar", "say where to: varve restore " + set_ + " --tar > set.tar");
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_ASSIGN(const SetName name, Catalog(*store).resolve(set_));
+    const Status written =
+        write_tar(*store, name, options_.filter, STDOUT_FILENO, options_.memory_bytes, session.begin_progress())
+            .status();
+    session.end_progress();
+    VARVE_TRY(written);
+    return ExitCode::success;
+  }
+
   Status resolve(const Store& store, SetName& name) const {
     VARVE_ASSIGN(name, Catalog(store).resolve(set_));
     return {};
@@ -76,7 +101,7 @@ class RestoreCommand final : public Command {
 
   std::string set_, folder_;
   RestoreOptions options_;
-  bool no_sync_ = false;
+  bool no_sync_ = false, tar_ = false;
 };
 }  // namespace
 

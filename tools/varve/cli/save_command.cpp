@@ -18,6 +18,7 @@
 #include "engine/save.h"
 #include "engine/scheme.h"
 #include "runtime/command_levels.h"
+#include "runtime/settings.h"
 #include "store/catalog.h"
 
 namespace varve::cli {
@@ -25,6 +26,13 @@ namespace varve::cli {
 namespace {
 /// An arena for each 32 of very many small files would be more files than data.
 constexpr uint64_t kGroupBytesMin = 16_MiB;
+
+/// Whether somebody said it.
+bool is_said(const Settings& run, std::string_view name) {
+  return std::any_of(run.options.begin(), run.options.end(), [&](const EffectiveOption& option) {
+    return option.name == name && option.origin != OptionOrigin::preset && option.text != "none";
+  });
+}
 }  // namespace
 
 void declare_rank_regex(Arguments& arguments, std::string& into, const std::string& help) {
@@ -53,6 +61,7 @@ void SaveArguments::declare_grouping(Arguments& arguments) {
 
 void SaveArguments::declare_shrinking(Arguments& arguments) {
   auto take_scheme = [this](const std::string& text) -> Status {
+    scheme_given_ = true;
     VARVE_ASSIGN(options.scheme, parse_scheme(text));
     return {};
   };
@@ -88,6 +97,17 @@ void SaveArguments::declare_shrinking(Arguments& arguments) {
   };
   arguments.value("--chunker", "CHUNKER", take_chunker,
                   "how data are cut into chunks: fixed:8192 (default), gear:AVERAGE or rabin:MIN,AVERAGE,MAX");
+}
+
+void SaveArguments::fill_from(const Settings& run) {
+  if (!effort_given_ && !codec_given_ && (is_said(run, "effort") || is_said(run, "codec")))
+    options.codec = run.saving.codec;
+  if (!scheme_given_ && is_said(run, "scheme")) options.scheme = run.saving.scheme;
+  if (options.thread_count == 0 && run.saving.threads)
+    options.thread_count = static_cast<uint32_t>(*run.saving.threads);
+  if (options.memory_bytes == SaveOptions().memory_bytes && is_said(run, "memory_bytes"))
+    options.memory_bytes = run.saving.memory_bytes;
+  if (options.job.empty() && is_said(run, "job")) options.job = run.job;
 }
 
 Result<SaveOptions> SaveArguments::take(bool several) const {
@@ -132,6 +152,7 @@ class SaveCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     const auto begin = MonotonicClock::now();
+    VARVE_TRY(heed_options_of_runs(session));
     VARVE_ASSIGN(SaveOptions options, saving_.take(true));
     VARVE_TRY(check_source(options));
     // It forks, so it comes before any thread.
@@ -166,6 +187,17 @@ class SaveCommand final : public Command {
   }
 
  private:
+  /// What the environment and the options file say to a run holds here, too, where the command line says nothing.
+  Status heed_options_of_runs(const Session& session) {
+    SettingsSources sources = SettingsSources::of_process();
+    sources.command_line = {{"levels", levels_}, {"store", session.said_store()}};
+    VARVE_ASSIGN(const Settings run, resolve_settings({}, sources));
+    saving_.fill_from(run);
+    has_levels_ = is_said(run, "levels");
+    if (is_said(run, "store")) store_ = run.store;
+    return {};
+  }
+
   Status check_source(const SaveOptions& options) const {
     if (folder_.empty() == stdin_name_.empty())
       return Status::invalid_argument("one thing is to be saved: a folder, a file, or --stdin NAME", folder_);
@@ -196,7 +228,7 @@ class SaveCommand final : public Command {
   /// A set with the store in it would have all sets in it.
   Status check_store_is_elsewhere(const Session& session) const {
     if (!stdin_name_.empty()) return {};
-    VARVE_ASSIGN(const std::string named, session.store_path());
+    VARVE_ASSIGN(const std::string named, store_.empty() ? session.store_path() : store_);
     VARVE_ASSIGN(const Location location, Location::parse(named));
     if (!location.is_folder()) return {};
     std::error_code error;
@@ -211,9 +243,9 @@ class SaveCommand final : public Command {
   /// The first process makes levels that are not there, and is the one that brings sets along.
   Status open(Session& session, Communicator& ranks, std::unique_ptr<Store>& own,
               std::unique_ptr<CommandLevels>& levels) const {
-    if (levels_.empty()) {
+    if (!has_levels_) {
       VARVE_TRY(check_store_is_elsewhere(session));
-      VARVE_ASSIGN(own, session.open_store());
+      VARVE_ASSIGN(own, store_.empty() ? session.open_store() : session.open_store(store_));
       return {};
     }
     const CommandLevels::Said said{levels_, session.said_store(), session.reach()};
@@ -275,6 +307,8 @@ class SaveCommand final : public Command {
   std::string stdin_name_;  ///< empty: standard input is not what is saved
   SaveArguments saving_;
   std::string levels_;
+  bool has_levels_ = false;  ///< said here, or to runs
+  std::string store_;        ///< the same; empty: nobody said one
 };
 }  // namespace
 

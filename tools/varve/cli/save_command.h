@@ -2,6 +2,7 @@
 
 #include "cli/arguments.h"
 #include "engine/save.h"
+#include "runtime/settings.h"
 
 namespace varve::cli {
 
@@ -15,6 +16,8 @@ class SaveArguments {
   void declare_grouping(Arguments& arguments);
   /// How it is made smaller.
   void declare_shrinking(Arguments& arguments);
+  /// What runs are told counts where the command line says nothing. Once it is parsed.
+  void fill_from(const Settings& run);
   /// What was said, once the command line is parsed; `several` processes may save together.
   Result<SaveOptions> take(bool several) const;
 
@@ -22,7 +25,7 @@ class SaveArguments {
 
  private:
   uint32_t group_size_ = 0;  ///< not given
-  bool effort_given_ = false, codec_given_ = false;
+  bool effort_given_ = false, codec_given_ = false, scheme_given_ = false;
 };
 
 }  // namespace varve::cli

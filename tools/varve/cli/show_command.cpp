@@ -52,6 +52,8 @@ class ShowCommand final : public Command {
     VARVE_ASSIGN(SetName name, Catalog(*store).resolve(set_));
     VARVE_ASSIGN(SetDetails details, inspect_set(*store, name, filter_, session.begin_progress()));
     session.end_progress();
+    VARVE_ASSIGN(remarks_, Remarks(*store).of(name));
+    VARVE_ASSIGN(note_, Remarks(*store).note(name));
     if (details.files.empty() && !filter_.all()) {
       return Status::not_found("no file of the set matches", name.to_string(),
                                "`varve show " + name.to_string() + "` lists its files");
@@ -92,10 +94,13 @@ class ShowCommand final : public Command {
     return shared;
   }
 
-  static void print_json(Session& session, const SetDetails& details) {
+  void print_json(Session& session, const SetDetails& details) const {
     Json files = Json::array();
     for (const FileDetails& file : details.files) files.push_back(file_json(file));
     session.print_facts(Json{{"record", to_json(details.record)},
+                             {"pinned", remarks_.pinned},
+                             {"tags", remarks_.tags},
+                             {"note", note_},
                              {"pattern_bytes", details.pattern_bytes},
                              {"own_bytes", details.own_bytes},
                              {"shared_bytes", details.shared_bytes},
@@ -121,6 +126,8 @@ class ShowCommand final : public Command {
                               format_count(record.file_count, "file", "files"),
                               format_count(record.rank_count, "rank", "ranks"), format_size(record.raw_bytes),
                               format_time(record.created_s)));
+    if (const std::string said = words_of(remarks_); !said.empty()) session.print("  tags     " + said + "\n");
+    if (!note_.empty()) session.print("  note     " + escape_text(note_) + "\n");
     session.print(fmt::format("  stored   {} ({}) in {}\n", format_size(record.stored_bytes()),
                               format_ratio(record.raw_bytes, record.stored_bytes()),
                               format_count(arenas.size(), "arena", "arenas")));
@@ -210,6 +217,8 @@ class ShowCommand final : public Command {
 
   std::string set_;
   FileFilter filter_;
+  SetRemarks remarks_;
+  std::string note_;
   bool variables_ = false;
 };
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <ctime>
 
 #include "cli/remedies.h"
@@ -116,6 +117,22 @@ std::string quote_name(std::string_view name) {
     rest.remove_prefix(length);
   }
   return plain ? std::string(name) : '"' + escape(name, /*inside_quotes=*/true) + '"';
+}
+
+Result<double> parse_share(const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const std::string_view number = std::string_view(text).substr(0, text.size() - (percent ? 1 : 0));
+  double share = -1;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), share);
+  if (percent) share /= 100;
+  if (error == std::errc() && end == number.data() + number.size() && share >= 0 && share <= 1) return share;
+  return Status::invalid_argument("a share is from 0 to 1, or from 0% to 100%", text);
+}
+
+std::string words_of(const SetRemarks& remarks) {
+  std::string words = remarks.pinned ? "pinned" : "";
+  for (const std::string& tag : remarks.tags) words += (words.empty() ? "" : ", ") + tag;
+  return words;
 }
 
 std::string line_of(const LevelCopy& copy) {

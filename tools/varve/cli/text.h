@@ -9,6 +9,7 @@
 #include "cli/session.h"
 #include "core/quantity.h"
 #include "level/store_level.h"
+#include "store/remarks.h"
 #include "store/verify.h"
 #include "varve/status.h"
 
@@ -22,6 +23,8 @@ std::string format_time(int64_t seconds_since_1970);
 std::string time_zone(int64_t seconds_since_1970);
 /// "50x50"; "scalar" if empty.
 std::string format_shape(const std::vector<uint64_t>& shape);
+/// Of "80%" or "0.8". invalid_argument: it is not from 0 to 1.
+Result<double> parse_share(const std::string& text);
 /// "1 file", "3 files".
 std::string format_count(uint64_t count, std::string_view singular, std::string_view plural);
 
@@ -33,6 +36,9 @@ std::string quote_name(std::string_view name);
 
 /// "run@7 copied to dir:/far: 1.20 MiB sent", a line.
 std::string line_of(const LevelCopy& copy);
+
+/// "pinned, best, converged": what is said of a set, but for its note.
+std::string words_of(const SetRemarks& remarks);
 
 /// A table whose columns line up.
 class Table {

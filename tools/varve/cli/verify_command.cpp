@@ -18,16 +18,26 @@ class VerifyCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.flag("--deep", deep_, "read every byte and check it against its hash");
+    arguments.value(
+        "--sample", "SHARE",
+        [this](const std::string& text) -> Status {
+          VARVE_ASSIGN(sample_, parse_share(text));
+          return {};
+        },
+        "read every byte of this share of the packs, drawn anew each time");
     arguments.examples(
         "  varve verify             records, trees and headers: quick\n"
-        "  varve verify --deep      every byte\n");
+        "  varve verify --deep      every byte\n"
+        "  varve verify --sample 5% each night, so that most is read once a month\n");
   }
 
   Result<ExitCode> run(Session& session) override {
+    if (deep_ && sample_) return Status::invalid_argument("--deep reads all, and --sample a part");
     VARVE_ASSIGN(Communicator* const ranks, session.join());
     const Result<std::unique_ptr<Store>> store = session.open_store();
     VARVE_TRY(agree(*ranks, store.status()));
-    VARVE_ASSIGN(VerifyReport report, verify_store_together(**store, deep_, *ranks, session.begin_progress()));
+    VARVE_ASSIGN(VerifyReport report, verify_store_together(**store, sample_ ? VerifyDepth::sample(*sample_) : deep_,
+                                                            *ranks, session.begin_progress()));
     session.end_progress();
     if (session.json()) {
       print_json(session, report);
@@ -44,19 +54,24 @@ class VerifyCommand final : public Command {
                              {"arena_count", report.arena_count},
                              {"pack_count", report.pack_count},
                              {"checked_bytes", report.checked_bytes},
+                             {"sampled_count", report.sampled_count},
                              {"damages", damages_json(report)}});
   }
 
   void print_text(Session& session, const VerifyReport& report) const {
     for (const Damage& damage : report.damages) print_damage(session, damage);
-    session.print(fmt::format("{}, {}, {}, {} checked{}: {}\n", format_count(report.set_count, "set", "sets"),
-                              format_count(report.arena_count, "arena", "arenas"),
-                              format_count(report.pack_count, "pack", "packs"), format_size(report.checked_bytes),
-                              deep_ ? ", every byte" : "",
-                              report.whole() ? "no damage" : format_count(report.damages.size(), "damage", "damages")));
+    session.print(
+        fmt::format("{}, {}, {}, {} checked{}: {}\n", format_count(report.set_count, "set", "sets"),
+                    format_count(report.arena_count, "arena", "arenas"),
+                    format_count(report.pack_count, "pack", "packs"), format_size(report.checked_bytes),
+                    deep_     ? ", every byte"
+                    : sample_ ? fmt::format(", every byte of {}", format_count(report.sampled_count, "pack", "packs"))
+                              : "",
+                    report.whole() ? "no damage" : format_count(report.damages.size(), "damage", "damages")));
   }
 
   bool deep_ = false;
+  std::optional<double> sample_;
 };
 }  // namespace
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "store/remarks.h"
+
 namespace varve {
 
 namespace {
@@ -71,12 +73,32 @@ bool is_part(std::string_view name) {
          is_number(of.substr(middle + 4));
 }
 
+/// What a file in remarks/ is: JOB@STEP.KIND, ID.tmp or JOB@STEP.KIND.ID.tmp
+StoreName remark_of(std::string_view name) {
+  if (is_id_with(name, ".tmp")) return StoreName::remark_draft;
+  constexpr size_t kDraftBytes = 1 + kIdDigits + 4;
+  if (name.size() > kDraftBytes && name[name.size() - kDraftBytes] == '.' &&
+      is_id_with(name.substr(name.size() - kDraftBytes + 1), ".tmp")) {
+    const bool is_of_remark = remark_of(name.substr(0, name.size() - kDraftBytes)) == StoreName::remark;
+    return is_of_remark ? StoreName::remark_draft : StoreName::none;
+  }
+  const size_t at = name.rfind('@');
+  const size_t dot = at == std::string_view::npos ? at : name.find('.', at);
+  if (dot == std::string_view::npos || !is_job(name.substr(0, at)) || !is_number(name.substr(at + 1, dot - at - 1)))
+    return StoreName::none;
+  const std::string_view kind = name.substr(dot + 1);
+  if (kind == "pin" || kind == "note") return StoreName::remark;
+  if (kind.starts_with("tag.")) return check_tag(kind.substr(4)).ok() ? StoreName::remark : StoreName::none;
+  return kind.starts_with("pinning.") && is_id(kind.substr(8)) ? StoreName::pinning : StoreName::none;
+}
+
 StoreName name_in_folder(std::string_view folder, std::string_view name) {
   const auto if_so = [](bool is, StoreName what) { return is ? what : StoreName::none; };
   if (folder == "sets") return if_so(is_job(name), StoreName::job_folder);
   if (folder == "parts") {
     return if_so(is_part(name), name.ends_with(".failed") ? StoreName::part_failure : StoreName::part);
   }
+  if (folder == "remarks") return remark_of(name);
   if (folder == "writers") return if_so(is_id(name), StoreName::lease);
   if (folder == "condemned") return if_so(is_id(name), StoreName::mark);
   if (folder == "arenas") {
@@ -95,8 +117,8 @@ StoreName name_in_folder(std::string_view folder, std::string_view name) {
 }  // namespace
 
 StoreName store_name_of(std::string_view path) {
-  static constexpr std::array<std::string_view, 7> kFolders{"sets",      "parts", "arenas", "writers",
-                                                            "condemned", "index", "runs"};
+  static constexpr std::array<std::string_view, 8> kFolders{"sets",      "parts", "arenas", "writers",
+                                                            "condemned", "index", "runs",   "remarks"};
   if (path.empty()) return StoreName::root;
   const size_t slash = path.find('/');
   const std::string_view first = path.substr(0, slash);
@@ -124,7 +146,8 @@ bool is_store_path(std::string_view path) { return store_name_of(path) != StoreN
 
 bool is_draft(StoreName name) {
   return name == StoreName::lease || name == StoreName::arena_draft || name == StoreName::index_draft ||
-         name == StoreName::header_draft || name == StoreName::spread_draft;
+         name == StoreName::pinning || name == StoreName::remark_draft || name == StoreName::header_draft ||
+         name == StoreName::spread_draft;
 }
 
 bool is_plain_path(std::string_view path) {
@@ -222,6 +245,10 @@ Status check_names(const RenameRequest& request, StoreName from) {
     case StoreName::run_file:
       if (to == StoreName::run_file) return {};
       break;
+    case StoreName::pinning:
+    case StoreName::remark_draft:
+      if (to == StoreName::remark) return {};
+      break;
     case StoreName::header_draft:
       if (to == StoreName::header) return {};
       break;
@@ -236,6 +263,7 @@ Status check_names(const RenameRequest& request, StoreName from) {
     case StoreName::record:
     case StoreName::part:
     case StoreName::part_failure:
+    case StoreName::remark:
     case StoreName::arena:
     case StoreName::mark:
     case StoreName::index_run: break;

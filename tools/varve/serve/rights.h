@@ -32,6 +32,9 @@ enum class StoreName : uint8_t {
   mark,  ///< condemned/ID
   index_run,
   index_draft,
+  pinning,  ///< remarks/JOB@STEP.pinning.ID, which becomes a pin
+  remark,   ///< what else is in remarks/
+  remark_draft,
   run_file,  ///< of the lease of a job's run, which any run may take over
 };
 

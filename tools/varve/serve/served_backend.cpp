@@ -61,7 +61,8 @@ std::string sealed_name(const std::string& path) {
 }
 
 bool is_record_draft(StoreName name) {
-  return name == StoreName::lease || name == StoreName::mark || name == StoreName::part_failure;
+  return name == StoreName::lease || name == StoreName::mark || name == StoreName::part_failure ||
+         name == StoreName::pinning;
 }
 
 class StoredReader final : public File {
@@ -303,7 +304,7 @@ class ContentsDraft : public ServedDraft {
   const uint64_t bytes_max_;
 };
 
-/// Of a lease, a mark, or what tells that a part will not come.
+/// Of a lease, a mark, a set that is being pinned, or what tells that a part will not come.
 class RecordDraft final : public ContentsDraft {
  public:
   RecordDraft(Backend& backend, const std::string& name, const FileIdentity& identity, const std::string& path,
@@ -355,7 +356,7 @@ class RecordDraft final : public ContentsDraft {
   bool undecided_ VARVE_GUARDED_BY(mutex) = false;
 };
 
-/// Of a header, or a file of runs/; or one that is made to see what time it is (FolderBackend::now()).
+/// Of a header, a remark, or a file of runs/; or one that is made to see what time it is (FolderBackend::now()).
 class SmallDraft final : public ContentsDraft {
  public:
   SmallDraft(Backend& backend, const std::string& name, const FileIdentity& identity, const std::string& path,
@@ -644,6 +645,9 @@ Status ServedBackend::rename_stored(const std::string& from, const std::string& 
     case StoreName::record:
     case StoreName::part:
     case StoreName::part_failure:
+    case StoreName::pinning:
+    case StoreName::remark:
+    case StoreName::remark_draft:
     case StoreName::arena:
     case StoreName::mark:
     case StoreName::index_run:

@@ -1,0 +1,318 @@
+#include "store/remarks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "store/catalog.h"
+#include "store/commit.h"
+
+namespace varve {
+
+namespace {
+constexpr std::string_view kPin = "pin", kPinningPrefix = "pinning.", kNote = "note", kTagPrefix = "tag.";
+constexpr size_t kTagBytesMax = 100;
+/// Whoever has been pinning, or writing a remark, for so long does not any more.
+constexpr double kUnfinishedSecondsMax = 24 * 3600;
+/// Of files that are being written (Records::publish()).
+constexpr std::string_view kDraftSuffix = ".tmp";
+
+/// What the name of a file says: "JOB@STEP.pin", "JOB@STEP.tag.best".
+struct RemarkName {
+  SetName set;
+  std::string kind;
+
+  bool is_pinning() const { return kind.starts_with(kPinningPrefix); }
+};
+
+bool is_kind(std::string_view kind) {
+  if (kind.starts_with(kTagPrefix)) return check_tag(kind.substr(kTagPrefix.size())).ok();
+  return kind == kPin || kind == kNote || kind.starts_with(kPinningPrefix);
+}
+
+std::optional<RemarkName> parse_remark_name(std::string_view file) {
+  const size_t at = file.rfind('@');
+  const size_t dot = at == std::string_view::npos ? at : file.find('.', at);
+  if (dot == std::string_view::npos || !is_kind(file.substr(dot + 1))) return std::nullopt;
+  RemarkName name;
+  name.set.job = file.substr(0, at);
+  name.kind = file.substr(dot + 1);
+  std::from_chars(file.data() + at + 1, file.data() + dot, name.set.step);
+  if (name.set.key() != file.substr(0, dot) || !check_job_name(name.set.job).ok()) return std::nullopt;
+  return name;
+}
+
+std::string tag_kind(std::string_view tag) { return std::string(kTagPrefix) + std::string(tag); }
+
+Result<std::vector<RemarkName>> list_remarks(Backend& backend, const std::string& folder) {
+  std::vector<RemarkName> names;
+  const Result<std::vector<DirectoryEntry>> entries = backend.list(folder);
+  if (entries.status().code() == StatusCode::not_found) return names;  // nobody has said anything yet
+  VARVE_TRY(entries.status());
+  for (const DirectoryEntry& entry : *entries) {
+    if (std::optional<RemarkName> name = parse_remark_name(entry.name)) names.push_back(*std::move(name));
+  }
+  return names;
+}
+}  // namespace
+
+Status check_tag(std::string_view tag) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  };
+  if (!tag.empty() && tag.size() <= kTagBytesMax && std::all_of(tag.begin(), tag.end(), fits)) return {};
+  return Status::invalid_argument("a tag is 1 to 100 letters, digits, '-', '_' and '.'", std::string(tag));
+}
+
+std::string Remarks::file_path(const SetName& name, std::string_view kind) const {
+  return join_path(path(), name.key() + "." + std::string(kind));
+}
+
+Result<std::map<SetName, SetRemarks>> Remarks::all() const {
+  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
+  std::map<SetName, SetRemarks> all;
+  for (const RemarkName& name : names) {
+    if (name.is_pinning()) continue;  // not yet, and perhaps never
+    SetRemarks& remarks = all[name.set];
+    if (name.kind == kPin) {
+      remarks.pinned = true;
+    } else if (name.kind == kNote) {
+      remarks.has_note = true;
+    } else {
+      remarks.tags.insert(name.kind.substr(kTagPrefix.size()));
+    }
+  }
+  return all;
+}
+
+Result<SetRemarks> Remarks::of(const SetName& name) const {
+  VARVE_ASSIGN(auto remarks, all());
+  return std::move(remarks[name]);
+}
+
+Result<std::set<SetName>> Remarks::pinned() const {
+  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
+  std::set<SetName> pinned;
+  for (const RemarkName& name : names) {
+    if (name.kind == kPin) pinned.insert(name.set);
+  }
+  return pinned;
+}
+
+Status Remarks::check_is_there(const SetName& name) const {
+  VARVE_TRY(check_job_name(name.job));
+  return read_record_of(name).status();
+}
+
+Status Remarks::publish(const std::string& file, ByteSpan contents) const {
+  Records& records = store_.backend().records();
+  Status published = records.publish(file, contents);
+  if (published.code() == StatusCode::not_found) {
+    VARVE_TRY(make_folder_durably(store_.backend(), path()));
+    published = records.publish(file, contents);
+  }
+  if (published.ok()) return settle();
+  if (published.code() != StatusCode::already_exists) return published;
+  const Result<ByteVector> there = store_.backend().read_record(file, kSetRecordBytesMax);
+  if (there.ok() && std::equal(there->begin(), there->end(), contents.begin(), contents.end()))
+    return settle();  // who published it may not have come to that
+  VARVE_TRY(records.replace(file, contents));
+  return settle();
+}
+
+/// Makes durable what the folder has, and the folder itself: who made it may not have come to that.
+Status Remarks::settle() const {
+  VARVE_TRY(store_.backend().settle(path()));
+  return store_.backend().settle(store_.path());
+}
+
+Result<bool> Remarks::remove(const std::string& file) const {
+  const Status removed = store_.backend().remove(file);
+  if (removed.code() == StatusCode::not_found) return false;
+  VARVE_TRY(removed);
+  VARVE_TRY(store_.backend().settle(path()));
+  return true;
+}
+
+Status Remarks::pin(const SetName& name) const {
+  VARVE_TRY(check_job_name(name.job));
+  VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
+  constexpr int kTriesMax = 3;
+  Status pinned;
+  for (int tries = 0; tries < kTriesMax; ++tries) {
+    pinned = pin_once(name);
+    if (pinned.code() != StatusCode::busy) break;
+  }
+  VARVE_TRY(pinned);
+  return bring_back(name);
+}
+
+/// busy: the set was replaced just now, or a prune took this for a leftover.
+Status Remarks::pin_once(const SetName& name) const {
+  const Catalog catalog(store_);
+  const std::string record_path = catalog.record_path(name);
+  VARVE_ASSIGN(const ByteVector record, read_record_of(name));
+  VARVE_TRY(decode_set_record(record, store_.score()).status().with_subject(record_path));
+  VARVE_ASSIGN(const UniqueId id, UniqueId::random());
+  const std::string pinning = file_path(name, std::string(kPinningPrefix) + id.hex());
+  VARVE_ASSIGN(const std::unique_ptr<HeldRecord> held, hold(pinning, record));
+  const Status pinned = [&]() -> Status {
+    VARVE_TRY(held->rewrite(record));
+    // If the set is there still, all prunes that did not see it as such see that it is being pinned.
+    VARVE_ASSIGN(const ByteVector now, read_record_of(name));
+    if (now != record) return Status::busy("the set was replaced while it was pinned", name.to_string());
+    VARVE_TRY(catalog.make_durable(name.job));
+    Status become = held->become(file_path(name, kPin), IfExists::refuse);
+    if (become.code() == StatusCode::already_exists) {
+      const Result<ByteVector> pin = store_.backend().read_record(file_path(name, kPin), kSetRecordBytesMax);
+      if (pin.ok() && *pin == record) {
+        VARVE_TRY(store_.backend().remove_if_there(pinning));
+        return settle();  // who has pinned it may not have come to that
+      }
+      become = held->become(file_path(name, kPin), IfExists::replace);
+    }
+    if (become.code() == StatusCode::not_found) return Status::busy("pinning the set took too long", name.to_string());
+    VARVE_TRY(become);
+    return settle();
+  }();
+  if (!pinned.ok()) store_.backend().remove_if_there(pinning).ignore("a prune removes it in time");
+  return pinned;
+}
+
+Result<ByteVector> Remarks::read_record_of(const SetName& name) const {
+  const Catalog catalog(store_);
+  Result<ByteVector> record = store_.backend().read_record(catalog.record_path(name), kSetRecordBytesMax);
+  return record.status().code() == StatusCode::not_found ? catalog.read(name).status() : std::move(record);
+}
+
+Result<std::unique_ptr<HeldRecord>> Remarks::hold(const std::string& file, ByteSpan contents) const {
+  Result<std::unique_ptr<HeldRecord>> held = store_.backend().records().hold(file, contents);
+  if (held.status().code() != StatusCode::not_found) return held;
+  VARVE_TRY(make_folder_durably(store_.backend(), path()));
+  return store_.backend().records().hold(file, contents);
+}
+
+/// Makes a set that has a pin visible again, if it is not: its record is committed anew.
+Status Remarks::bring_back(const SetName& name) const {
+  VARVE_ASSIGN(const bool gone, is_gone(name));
+  if (!gone) return {};
+  const Result<ByteVector> raw = store_.backend().read_record(file_path(name, kPin), kSetRecordBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return {};  // unpinned just now
+  VARVE_TRY(raw.status());
+  VARVE_ASSIGN(const SetRecord record, decode_set_record(*raw, store_.score()));
+  const auto committed = start_over_if_lost(null_progress(), [&]() -> Result<bool> {
+    VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(store_));
+    const Status done = lease->commit(record);
+    if (done.code() != StatusCode::already_exists) VARVE_TRY(done);
+    return done.ok();
+  });
+  return committed.status();
+}
+
+Result<bool> Remarks::unpin(const SetName& name) const {
+  VARVE_TRY(check_job_name(name.job));
+  VARVE_TRY(bring_back(name));
+  return remove(file_path(name, kPin));
+}
+
+Status Remarks::add_tag(const SetName& name, std::string_view tag) const {
+  VARVE_TRY(check_tag(tag));
+  VARVE_TRY(check_is_there(name));
+  return publish(file_path(name, tag_kind(tag)), as_bytes("tag\n"));
+}
+
+Result<bool> Remarks::remove_tag(const SetName& name, std::string_view tag) const {
+  VARVE_TRY(check_tag(tag));
+  VARVE_TRY(check_job_name(name.job));
+  return remove(file_path(name, tag_kind(tag)));
+}
+
+Status Remarks::write_note(const SetName& name, std::string_view text) const {
+  if (text.size() > kNoteBytesMax) return Status::invalid_argument("a note has 64 KiB at most", name.to_string());
+  VARVE_TRY(check_is_there(name));
+  if (text.empty()) return remove(file_path(name, kNote)).status();
+  return publish(file_path(name, kNote), as_bytes(text));
+}
+
+Result<std::string> Remarks::note(const SetName& name) const {
+  const Result<ByteVector> text = store_.backend().read_record(file_path(name, kNote), kNoteBytesMax);
+  if (text.status().code() == StatusCode::not_found) return std::string();
+  VARVE_TRY(text.status());
+  return std::string(as_text(*text));
+}
+
+Status Remarks::forget(const std::set<SetName>& gone) const {
+  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
+  for (const RemarkName& name : names) {
+    if (!gone.contains(name.set) || name.kind == kPin || name.is_pinning()) continue;
+    VARVE_TRY(store_.backend().remove_if_there(file_path(name.set, name.kind)));
+  }
+  return {};
+}
+
+Result<uint64_t> Remarks::tidy() const {
+  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
+  VARVE_ASSIGN(uint64_t removed_count, remove_old_drafts());
+  for (const RemarkName& name : names) {
+    if (name.kind == kPin) {
+      VARVE_TRY(bring_back(name.set).with_context("the pinned set " + name.set.to_string() + " was dropped"));
+      continue;
+    }
+    const std::string file = file_path(name.set, name.kind);
+    VARVE_ASSIGN(const bool useless, name.is_pinning() ? is_old(file) : is_gone(name.set));
+    if (!useless) continue;
+    VARVE_ASSIGN(const bool removed, remove(file));
+    removed_count += removed ? 1 : 0;
+  }
+  return removed_count;
+}
+
+/// Those of killed writers.
+Result<uint64_t> Remarks::remove_old_drafts() const {
+  const Result<std::vector<DirectoryEntry>> entries = store_.backend().list(path());
+  if (entries.status().code() == StatusCode::not_found) return uint64_t{0};
+  VARVE_TRY(entries.status());
+  uint64_t removed_count = 0;
+  for (const DirectoryEntry& entry : *entries) {
+    const std::string file = join_path(path(), entry.name);
+    if (!entry.name.ends_with(kDraftSuffix) || parse_remark_name(entry.name)) continue;
+    VARVE_ASSIGN(const bool old, is_old(file));
+    if (!old) continue;
+    VARVE_TRY(store_.backend().remove_if_there(file));
+    ++removed_count;
+  }
+  return removed_count;
+}
+
+Result<bool> Remarks::is_gone(const SetName& name) const {
+  const Status there = store_.backend().status(Catalog(store_).record_path(name)).status();
+  if (there.code() == StatusCode::not_found) return true;
+  VARVE_TRY(there);
+  return false;
+}
+
+Result<bool> Remarks::is_old(const std::string& file) const {
+  const Result<FileStatus> status = store_.backend().status(file);
+  if (status.status().code() == StatusCode::not_found) return false;
+  VARVE_TRY(status.status());
+  VARVE_ASSIGN(const int64_t now_ns, store_.backend().records().now());
+  return static_cast<double>(now_ns - status->modified_ns) >= kUnfinishedSecondsMax * 1e9;
+}
+
+Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records() const {
+  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
+  std::vector<PinnedRecord> records;
+  for (const RemarkName& name : names) {
+    if (name.kind != kPin && !name.is_pinning()) continue;
+    Result<ByteVector> raw = store_.backend().read_record(file_path(name.set, name.kind), kSetRecordBytesMax);
+    if (raw.status().code() == StatusCode::not_found) continue;  // taken back just now
+    VARVE_TRY(raw.status());
+    records.push_back({name.set, name.kind == kPin, *std::move(raw)});
+  }
+  return records;
+}
+
+}  // namespace varve

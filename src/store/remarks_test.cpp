@@ -1,0 +1,247 @@
+#include "store/remarks.h"
+
+#include <gtest/gtest.h>
+
+#include "core/faulty_file_system.h"
+#include "core/memory_file_system.h"
+#include "core/paused_file_system.h"
+#include "store/prune.h"
+#include "store/test_sets.h"
+#include "store/verify.h"
+
+namespace varve {
+namespace {
+
+using test::numbers_between;
+
+struct RemarksOfSets : testing::Test {
+  RemarksOfSets() {
+    EXPECT_TRUE(Store::create(fs, "/s").ok());
+    store = Store::open(fs, "/s").value();
+    save(1, 1);
+    save(2, 101);
+  }
+  void save(uint64_t step, uint64_t first) {
+    ASSERT_TRUE(test::save_numbers(*store, {"job", step}, numbers_between(first, first + 30)).ok());
+  }
+  Status check(uint64_t step, uint64_t first) const {
+    return test::check_numbers(*store, {"job", step}, numbers_between(first, first + 30));
+  }
+  /// What a dropper does who has looked for pins long ago.
+  Status drop_late(uint64_t step) { return fs.remove(Catalog(*store).record_path({"job", step})); }
+  static PruneOptions thorough() {
+    PruneOptions options;
+    options.wait_seconds = 0;
+    options.live_share_min = 1;
+    return options;
+  }
+  Status prune() { return prune_store(*store, thorough()).status(); }
+
+  MemoryFileSystem fs;
+  std::unique_ptr<Store> store;
+  const SetName one{"job", 1};
+};
+
+TEST_F(RemarksOfSets, APinnedSetIsDroppedByNobody) {
+  const Remarks remarks(*store);
+  ASSERT_TRUE(remarks.pin(one).ok());
+  ASSERT_TRUE(remarks.pin(one).ok()) << "again";
+  const Status dropped = Catalog(*store).remove(one);
+  EXPECT_EQ(dropped.code(), StatusCode::permission_denied);
+  EXPECT_EQ(dropped.subject(), "job@1");
+  PruneOptions options = thorough();
+  options.keep.last = 1;
+  EXPECT_TRUE(prune_store(*store, options).value().dropped.empty());
+  EXPECT_TRUE(check(1, 1).ok());
+
+  EXPECT_TRUE(remarks.unpin(one).value());
+  EXPECT_FALSE(remarks.unpin(one).value());
+  EXPECT_EQ(prune_store(*store, options).value().dropped, std::vector<SetName>{one});
+  EXPECT_TRUE(fs.list("/s/remarks").value().empty());
+}
+
+TEST_F(RemarksOfSets, OneThatIsNotThereCannotBePinned) {
+  EXPECT_EQ(Remarks(*store).pin({"job", 9}).code(), StatusCode::not_found);
+  EXPECT_EQ(Remarks(*store).add_tag({"job", 9}, "best").code(), StatusCode::not_found);
+  EXPECT_EQ(Remarks(*store).write_note({"other", 1}, "text").code(), StatusCode::not_found);
+}
+
+TEST_F(RemarksOfSets, OthersOfACallGoAllTheSame) {
+  ASSERT_TRUE(Remarks(*store).pin(one).ok());
+  std::vector<SetName> removed;
+  const std::vector<SetName> both{one, {"job", 2}};
+  EXPECT_EQ(Catalog(*store).remove_all(both, removed).code(), StatusCode::permission_denied);
+  EXPECT_TRUE(check(1, 1).ok());
+}
+
+TEST_F(RemarksOfSets, TagsAndNotesAreKeptAndGoWithTheSet) {
+  const Remarks remarks(*store);
+  ASSERT_TRUE(remarks.add_tag(one, "best").ok());
+  ASSERT_TRUE(remarks.add_tag(one, "v1.0").ok());
+  ASSERT_TRUE(remarks.add_tag(one, "best").ok()) << "again";
+  ASSERT_TRUE(remarks.write_note(one, "converged").ok());
+  ASSERT_TRUE(remarks.write_note(one, "converged, at last").ok());
+  SetRemarks said = remarks.of(one).value();
+  EXPECT_EQ(said.tags, (std::set<std::string, std::less<>>{"best", "v1.0"}));
+  EXPECT_TRUE(said.has_note);
+  EXPECT_FALSE(said.pinned);
+  EXPECT_EQ(remarks.note(one).value(), "converged, at last");
+  EXPECT_EQ(remarks.note({"job", 2}).value(), "");
+  EXPECT_TRUE(remarks.remove_tag(one, "best").value());
+  EXPECT_FALSE(remarks.remove_tag(one, "best").value());
+  EXPECT_EQ(remarks.add_tag(one, "a/b").code(), StatusCode::invalid_argument);
+  EXPECT_EQ(remarks.add_tag(one, "").code(), StatusCode::invalid_argument);
+
+  ASSERT_TRUE(Catalog(*store).remove(one).ok());
+  EXPECT_TRUE(remarks.all().value().empty());
+}
+
+TEST_F(RemarksOfSets, APruneKeepsWhatHasATag) {
+  save(3, 201);
+  ASSERT_TRUE(Remarks(*store).add_tag(one, "best").ok());
+  PruneOptions options = thorough();
+  options.keep.tags = {"best", "other"};
+  EXPECT_EQ(prune_store(*store, options).value().dropped, (std::vector<SetName>{{"job", 2}}));
+}
+
+TEST_F(RemarksOfSets, APruneKeepsTheNewestThatHaveRoom) {
+  for (uint64_t step = 3; step <= 6; ++step) save(step, step * 100);
+  ASSERT_TRUE(Remarks(*store).pin(one).ok());
+  PruneOptions options = thorough();
+  options.dry_run = true;
+  options.keep.bytes_max = 1;
+  EXPECT_EQ(prune_store(*store, options).value().dropped.size(), 4u) << "all but the newest and the pinned one";
+  options.keep.bytes_max = 4 * 33_KiB;
+  EXPECT_EQ(prune_store(*store, options).value().dropped.size(), 2u);
+  options.keep.bytes_max = 1_MiB;
+  EXPECT_TRUE(prune_store(*store, options).value().dropped.empty());
+  options.dry_run = false;
+  options.keep.bytes_max = 4 * 33_KiB;
+  const PruneReport report = prune_store(*store, options).value();
+  EXPECT_EQ(report.dropped.size(), 2u);
+  EXPECT_LE(report.bytes_after, 4 * 36_KiB);
+}
+
+TEST_F(RemarksOfSets, RemarksOnSetsThatAreGoneGo) {
+  ASSERT_TRUE(Remarks(*store).add_tag(one, "best").ok());
+  ASSERT_TRUE(drop_late(1).ok());
+  ASSERT_TRUE(prune().ok());
+  EXPECT_TRUE(fs.list("/s/remarks").value().empty());
+}
+
+// While a set is pinned, somebody drops it and prunes: it is pinned and whole, or neither.
+TEST_F(RemarksOfSets, ADropAtAnyMomentOfAPin) {
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const SetName set{"job", 1000 + at};
+    save(set.step, 1'000'000 + 100 * at);
+    PausedFileSystem paused(fs, at, [&] {
+      (void)Catalog(*store).remove(set);
+      ASSERT_TRUE(prune().ok());
+    });
+    const auto pinner = Store::open(paused, "/s").value();
+    const Status pinned = Remarks(*pinner).pin(set);
+    came_to_it = paused.paused();
+    if (pinned.ok()) {
+      EXPECT_TRUE(check(set.step, 1'000'000 + 100 * at).ok()) << at;
+    } else {
+      EXPECT_TRUE(pinned.code() == StatusCode::not_found) << at << pinned.to_string();
+      EXPECT_FALSE(Remarks(*store).of(set).value().pinned) << at;
+    }
+    ASSERT_TRUE(prune().ok()) << at;
+    EXPECT_EQ(check(set.step, 1'000'000 + 100 * at).ok(), pinned.ok()) << at;
+  }
+  EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+// The dropper has looked for pins before, and is slow.
+TEST_F(RemarksOfSets, ALateDropAtAnyMomentOfAPin) {
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const SetName set{"job", 1000 + at};
+    save(set.step, 1'000'000 + 100 * at);
+    PausedFileSystem paused(fs, at, [&] {
+      ASSERT_TRUE(drop_late(set.step).ok());
+      ASSERT_TRUE(prune().ok());
+    });
+    const auto pinner = Store::open(paused, "/s").value();
+    const Status pinned = Remarks(*pinner).pin(set);
+    came_to_it = paused.paused();
+    ASSERT_TRUE(came_to_it || pinned.ok());
+    ASSERT_TRUE(prune().ok()) << at;
+    EXPECT_EQ(check(set.step, 1'000'000 + 100 * at).ok(), pinned.ok()) << at << pinned.to_string();
+    EXPECT_EQ(Remarks(*store).of(set).value().pinned, pinned.ok()) << at;
+  }
+  EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+// While a prune is under way, a set is pinned, and dropped by somebody who had looked for pins before; or one that was
+// hidden so is unpinned.
+TEST_F(RemarksOfSets, APinAndALateDropAtAnyMomentOfAPrune) {
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const SetName set{"job", 1000 + at};
+    save(set.step, 1'000'000 + 100 * at);
+    PausedFileSystem paused(fs, at, [&] {
+      ASSERT_TRUE(Remarks(*store).pin(set).ok());
+      ASSERT_TRUE(drop_late(set.step).ok());
+    });
+    const auto pruner = Store::open(paused, "/s").value();
+    (void)prune_store(*pruner, thorough());
+    came_to_it = paused.paused();
+    ASSERT_TRUE(prune().ok()) << at;
+    EXPECT_TRUE(check(set.step, 1'000'000 + 100 * at).ok()) << at;
+    ASSERT_TRUE(Remarks(*store).unpin(set).ok());
+    ASSERT_TRUE(Catalog(*store).remove(set).ok());
+  }
+  EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+TEST_F(RemarksOfSets, AnUnpinAtAnyMomentOfAPrune) {
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const SetName set{"job", 1000 + at};
+    save(set.step, 1'000'000 + 100 * at);
+    ASSERT_TRUE(Remarks(*store).pin(set).ok());
+    ASSERT_TRUE(drop_late(set.step).ok());
+    PausedFileSystem paused(fs, at, [&] { ASSERT_TRUE(Remarks(*store).unpin(set).ok()); });
+    const auto pruner = Store::open(paused, "/s").value();
+    (void)prune_store(*pruner, thorough());
+    came_to_it = paused.paused();
+    ASSERT_TRUE(prune().ok()) << at;
+    EXPECT_TRUE(check(set.step, 1'000'000 + 100 * at).ok()) << at;
+    (void)Remarks(*store).unpin(set);
+    ASSERT_TRUE(Catalog(*store).remove(set).ok());
+  }
+}
+
+// Power is lost at any operation of a pin: what was said to be pinned is, and the store is whole in either case.
+TEST_F(RemarksOfSets, ACrashAtAnyOperationOfAPin) {
+  bool crashed = true;
+  for (uint64_t at = 0; crashed; ++at) {
+    const SetName set{"job", 1000 + at};
+    save(set.step, 1'000'000 + 100 * at);
+    FaultyFileSystem faulty(fs, {{.kind = FaultKind::crash, .at_operation = at, .persistent = true}});
+    const auto pinner = Store::open(faulty, "/s");
+    const Status pinned = pinner.ok() ? Remarks(**pinner).pin(set) : pinner.status();
+    crashed = faulty.crashed();
+    const auto left = fs.after_crash({.kind = CrashPolicy::Kind::drop_unsynced});
+    const auto after = Store::open(*left, "/s").value();
+    EXPECT_TRUE(!pinned.ok() || Catalog(*after).remove(set).code() == StatusCode::permission_denied) << at;
+    ASSERT_TRUE(prune_store(*after, thorough()).ok()) << at;
+    EXPECT_TRUE(test::check_numbers(*after, set, numbers_between(1'000'000 + 100 * at, 1'000'030 + 100 * at)).ok())
+        << at;
+  }
+}
+
+TEST_F(RemarksOfSets, StrangeNamesAreNoRemarks) {
+  ASSERT_TRUE(fs.create_directory("/s/remarks").ok());
+  for (const char* name :
+       {"job@1", "job@01.pin", "@1.pin", "job@x.pin", "job@1.tag.", "job@1.pinned", "job@1.tag.a@b", "note"})
+    ASSERT_TRUE(fs.create(std::string("/s/remarks/") + name).ok());
+  EXPECT_TRUE(Remarks(*store).all().value().empty());
+  EXPECT_TRUE(prune().ok());
+}
+
+}  // namespace
+}  // namespace varve

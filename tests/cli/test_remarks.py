@@ -1,0 +1,199 @@
+"""What people say of sets: pins, tags, notes, another name; and the rules that go by it. What goes out as tar."""
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+import unittest
+
+from serving import ServeTest
+from support import EXISTS, FAILURE, NOT_FOUND, PROGRAM, SUCCESS, USAGE, ProgramTest, snapshot
+
+HAS_TAR = os.environ.get("VARVE_WITH_TAR", "1") == "1"
+
+
+class Remarks(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        for step in range(1, 5):
+            self.write(f"run/dump{step:04}/data", os.urandom(40_000))
+            self.varve("save", self.work / "run" / f"dump{step:04}")
+
+    def names(self, *arguments):
+        return [one["name"] for one in self.facts("list", *arguments)["sets"]]
+
+    def test_pinned_sets_stay(self):
+        self.assertEqual(self.varve("pin", "run@1"), "pinned run@1\n")
+        said = self.fails(FAILURE, "drop", "run@1")
+        self.assertIn("the set is pinned: run@1", said)
+        self.assertIn("unpin it", said)
+        self.varve("prune", "--keep-last", "1")
+        self.assertEqual(self.names(), ["run@1", "run@4"])
+        self.assertIn("pinned", self.varve("list"))
+        self.assertEqual([one["pinned"] for one in self.facts("list")["sets"]], [True, False])
+        self.assert_restores("run@1", self.work / "run" / "dump0001")
+        self.assertEqual(self.varve("unpin", "run@1", "run@4"), "run@1 is no longer pinned\nrun@4 was not pinned\n")
+        self.varve("drop", "run@1")
+        self.assertEqual(self.names(), ["run@4"])
+        self.fails(NOT_FOUND, "pin", "run@1")
+
+    def test_tags_and_notes(self):
+        self.varve("tag", "run@2", "best", "converged")
+        self.assertEqual(self.varve("tag", "run@2"), "run@2: best, converged\n")
+        self.varve("tag", "run@2", "converged", "--remove")
+        self.assertEqual(self.facts("tag", "run@2"), {"set": "run@2", "tags": ["best"]})
+        self.fails(USAGE, "tag", "run@2", "a b")
+        self.varve("note", "run@2", "figure 3")
+        self.assertEqual(self.varve("note", "run@2"), "figure 3\n")
+        shown = self.varve("show", "run@2")
+        self.assertIn("  tags     best\n  note     figure 3\n", shown)
+        self.assertEqual(self.facts("show", "run@2")["note"], "figure 3")
+        self.varve("prune", "--keep-last", "1", "--keep-tag", "best")
+        self.assertEqual(self.names(), ["run@2", "run@4"])
+        self.varve("note", "run@2", "--remove")
+        self.assertEqual(self.varve("note", "run@2"), "run@2 has no note\n")
+        self.varve("drop", "run@2")
+        self.write("run/dump0002/data", b"another")
+        self.varve("save", self.work / "run" / "dump0002")
+        self.assertEqual(self.varve("tag", "run@2"), "run@2: no tags\n")
+
+    def test_as_many_as_there_is_room_for(self):
+        would = self.varve("prune", "--max-size", "100K", "--dry-run")
+        self.assertEqual(would, "would drop run@1\nwould drop run@2\n")
+        self.varve("pin", "run@1")
+        self.varve("prune", "--max-size", "100K")
+        self.assertEqual(self.names(), ["run@1", "run@4"])
+        self.assertEqual(self.varve("prune", "--max-size", "1GiB", "--dry-run"), "would drop no set\n")
+
+    def test_another_name(self):
+        self.varve("pin", "run@1")
+        self.varve("tag", "run@2", "best")
+        self.varve("note", "run@2", "figure 3")
+        self.varve("rename", "run", "heat")
+        self.assertEqual(self.names(), [f"heat@{step}" for step in range(1, 5)])
+        self.assert_restores("heat@3", self.work / "run" / "dump0003")
+        self.assertEqual([(one["pinned"], one["tags"]) for one in self.facts("list")["sets"][:2]],
+                         [(True, []), (False, ["best"])])
+        self.assertEqual(self.varve("note", "heat@2"), "figure 3\n")
+        self.varve("prune")
+        self.assert_whole()
+        self.fails(NOT_FOUND, "rename", "run", "other")
+        self.fails(USAGE, "rename", "heat", "heat")
+        self.fails(USAGE, "rename", "heat", "a/b")
+        self.varve("save", self.work / "run" / "dump0001", "--job", "other", "--step", "2")
+        self.fails(EXISTS, "rename", "heat", "other")
+        self.assertEqual([name for name in self.names() if name.startswith("heat")],
+                         [f"heat@{step}" for step in range(1, 5)])
+
+    def test_a_sample_is_verified(self):
+        self.assertIn("every byte of", self.varve("verify", "--sample", "50%"))
+        self.assertEqual(self.facts("verify", "--sample", "0")["sampled_count"], 0)
+        self.assertGreater(self.facts("verify", "--sample", "1")["checked_bytes"], 0)
+        self.fails(USAGE, "verify", "--sample", "150%")
+        self.fails(USAGE, "verify", "--sample", "5%", "--deep")
+        facts = [self.facts("verify", "--sample", "0.9") for _ in range(4)]
+        self.assertGreater(sum(one["sampled_count"] for one in facts), 0)
+
+    def test_where_two_jobs_first_differ(self):
+        for step in range(1, 5):
+            contents = bytearray((self.work / "run" / f"dump{step:04}" / "data").read_bytes())
+            if step > 2:
+                contents[8 * step] ^= 1
+            self.write(f"again/dump{step:04}/data", bytes(contents))
+            self.varve("save", self.work / "again" / f"dump{step:04}")
+        said = self.varve("diff", "--first", "run", "again")
+        self.assertIn("run@3 and again@3 are the first that differ; 2 steps are the same before\n", said)
+        self.assertIn("first in data: /data at [24]\n", said)
+        facts = self.facts("diff", "--first", "run", "again")
+        self.assertEqual((facts["equal_count"], facts["first"]["a"]), (2, "run@3"))
+        self.assertEqual(facts["first"]["changes"][0]["first_changed"], 24)
+        self.assertIn("4 steps are the same in all", self.varve("diff", "--first", "run", "run"))
+        self.assertIsNone(self.facts("diff", "--first", "run", "run")["first"])
+        self.fails(NOT_FOUND, "diff", "--first", "run", "none")
+
+    def test_what_runs_are_told_holds_for_saves(self):
+        environment = self.environment(VARVE_CODEC="store", VARVE_JOB="told")
+        done = self.run_program("save", self.work / "run" / "dump0001", "--step", "9", "--json", environment=environment)
+        code, out, err = done
+        self.assertEqual(code, SUCCESS, err)
+        record = json.loads(out)["record"]
+        self.assertEqual((record["name"], record["policy"]), ("told@9", "store"))
+        done = self.run_program("save", self.work / "run" / "dump0001", "--step", "10", "--json", "--effort", "fast",
+                                environment=environment)
+        self.assertNotEqual(json.loads(done[1])["record"]["policy"], "store")
+        environment = self.environment(VARVE_EFFORT="much")
+        done = self.run_program("save", self.work / "run" / "dump0001", "--step", "11", environment=environment)
+        self.assertEqual(done[0], USAGE)
+        self.assertIn("VARVE_EFFORT", self.text(done[2]))
+
+    @staticmethod
+    def text(output):
+        return output if isinstance(output, str) else output.decode()
+
+
+@unittest.skipUnless(HAS_TAR, "built without libarchive")
+class Archives(ProgramTest):
+    def archive(self, *arguments):
+        done = subprocess.run([PROGRAM, "restore", *map(str, arguments), "--tar"], capture_output=True,
+                              env=self.environment(), check=False)
+        self.assertEqual(done.returncode, SUCCESS, done.stderr)
+        return done.stdout
+
+    def test_a_set_goes_out_as_tar(self):
+        folder = self.work / "run1"
+        self.write("run1/sub/data", os.urandom(5_000_000))
+        self.write("run1/empty", b"")
+        self.write("run1/zeros", bytes(3_000_000))
+        self.write("run1/" + "long" * 60, b"long name")
+        os.symlink("sub/data", folder / "link")
+        os.chmod(folder / "empty", 0o640)
+        os.utime(folder / "sub" / "data", ns=(1, 1_700_000_000_123_456_789))
+        self.varve("save", folder, "--job", "run", "--step", "1")
+        back = self.work / "back"
+        back.mkdir()
+        subprocess.run(["tar", "-x", "-p", "-C", back], input=self.archive("run@1"), check=True)
+        self.assertEqual(snapshot(back), snapshot(folder))
+        with tarfile.open(fileobj=io.BytesIO(self.archive("run@1", "--files", "sub/*"))) as tar:
+            self.assertEqual([name for name in tar.getnames() if name != "sub"], ["sub/data"])
+
+    def test_what_makes_no_sense(self):
+        self.write("run1/data")
+        self.varve("save", self.work / "run1", "--job", "run", "--step", "1")
+        self.fails(USAGE, "restore", "run@1")
+        self.fails(USAGE, "restore", "run@1", self.work / "back", "--tar")
+        self.fails(USAGE, "restore", "run@1", "--tar", "--json")
+
+    def test_a_reader_that_goes(self):
+        self.write("run1/data", os.urandom(30_000_000))
+        self.varve("save", self.work / "run1", "--job", "run", "--step", "1")
+        reading = subprocess.Popen([PROGRAM, "restore", "run@1", "--tar"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=self.environment())
+        reading.stdout.read(1000)
+        reading.stdout.close()
+        said = reading.stderr.read().decode()
+        reading.stderr.close()
+        self.assertNotEqual(reading.wait(timeout=60), SUCCESS)
+        self.assertNotIn("prune", said)
+
+
+class RemarksOnAServer(ServeTest):
+    def test_pins_and_tags_over_a_server(self):
+        _, served = self.serve()
+        self.write("run1/data", os.urandom(20_000))
+        self.varve("save", self.work / "run1", "--job", "run", "--step", "1", "--store", served)
+        self.varve("pin", "run@1", "--store", served)
+        self.varve("pin", "run@1", "--store", served)
+        self.varve("tag", "run@1", "best", "--store", served)
+        self.varve("note", "run@1", "text", "--store", served)
+        self.varve("note", "run@1", "another", "--store", served)
+        self.assertEqual(self.varve("note", "run@1", "--store", served), "another\n")
+        self.fails(FAILURE, "drop", "run@1", "--store", served)
+        self.varve("rename", "run", "other", "--store", served)
+        self.varve("unpin", "other@1", "--store", served)
+        self.varve("drop", "other@1", "--store", served)
+        self.assertEqual(self.facts("list", "--store", served)["sets"], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

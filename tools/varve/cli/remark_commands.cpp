@@ -1,0 +1,195 @@
+// What people say of sets: pin, unpin, tag, note; and rename, as it is of names too.
+#include <fmt/format.h>
+
+#include "cli/command.h"
+#include "cli/text.h"
+#include "store/catalog.h"
+#include "store/remarks.h"
+#include "store/rename_job.h"
+
+namespace varve::cli {
+
+namespace {
+/// All of them, before anything is done to the first.
+Result<std::vector<SetName>> resolve_all(const Catalog& catalog, const std::vector<std::string>& sets) {
+  std::vector<SetName> names;
+  for (const std::string& set : sets) {
+    VARVE_ASSIGN(SetName name, catalog.resolve(set));
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+class PinCommand final : public Command {
+ public:
+  std::string_view name() const override { return "pin"; }
+  std::string_view summary() const override { return "keep sets from being dropped, by whatever rule"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional_list("SET", sets_, "JOB@STEP, or JOB for its newest set; one or more");
+    arguments.examples(
+        "  varve pin run@7               drop, prune and the keep= of levels leave it alone\n"
+        "  varve unpin run@7\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_ASSIGN(const std::vector<SetName> names, resolve_all(Catalog(*store), sets_));
+    for (const SetName& set : names) VARVE_TRY(Remarks(*store).pin(set));
+    if (session.json()) {
+      session.print_facts(Json{{"pinned", to_json(names)}});
+    } else {
+      for (const SetName& set : names) session.print("pinned " + quote_name(set.to_string()) + "\n");
+    }
+    return ExitCode::success;
+  }
+
+ private:
+  std::vector<std::string> sets_;
+};
+
+class UnpinCommand final : public Command {
+ public:
+  std::string_view name() const override { return "unpin"; }
+  std::string_view summary() const override { return "let pinned sets be dropped again"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional_list("SET", sets_, "JOB@STEP, or JOB for its newest set; one or more");
+    arguments.examples("  varve unpin run@7\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_ASSIGN(const std::vector<SetName> names, resolve_all(Catalog(*store), sets_));
+    std::vector<SetName> unpinned;
+    for (const SetName& set : names) {
+      VARVE_ASSIGN(const bool was_pinned, Remarks(*store).unpin(set));
+      if (was_pinned) unpinned.push_back(set);
+      if (!session.json())
+        session.print(quote_name(set.to_string()) + (was_pinned ? " is no longer pinned\n" : " was not pinned\n"));
+    }
+    if (session.json()) session.print_facts(Json{{"unpinned", to_json(unpinned)}});
+    return ExitCode::success;
+  }
+
+ private:
+  std::vector<std::string> sets_;
+};
+
+class TagCommand final : public Command {
+ public:
+  std::string_view name() const override { return "tag"; }
+  std::string_view summary() const override { return "give a set tags, or take them away"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.optional_positional_list("TAG", tags_,
+                                       "letters, digits, '-', '_' and '.'; without one, its tags are listed");
+    arguments.flag("--remove", remove_, "take these tags away");
+    arguments.examples(
+        "  varve tag run@7 best converged\n"
+        "  varve tag run@7\n"
+        "  varve tag run@7 best --remove\n"
+        "  varve prune --keep-last 3 --keep-tag best\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    if (remove_ && tags_.empty()) return Status::invalid_argument("which tags are to be removed?", set_);
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_ASSIGN(const SetName set, Catalog(*store).resolve(set_));
+    const Remarks remarks(*store);
+    for (const std::string& tag : tags_) VARVE_TRY(check_tag(tag));
+    for (const std::string& tag : tags_) {
+      if (remove_) {
+        VARVE_TRY(remarks.remove_tag(set, tag).status());
+      } else {
+        VARVE_TRY(remarks.add_tag(set, tag));
+      }
+    }
+    VARVE_ASSIGN(const SetRemarks said, remarks.of(set));
+    if (session.json()) {
+      session.print_facts(Json{{"set", set.to_string()}, {"tags", said.tags}});
+    } else {
+      session.print(quote_name(set.to_string()) + ": " + (said.tags.empty() ? "no tags" : words_of(said)) + "\n");
+    }
+    return ExitCode::success;
+  }
+
+ private:
+  std::string set_;
+  std::vector<std::string> tags_;
+  bool remove_ = false;
+};
+
+class NoteCommand final : public Command {
+ public:
+  std::string_view name() const override { return "note"; }
+  std::string_view summary() const override { return "write a note on a set, or read it"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("SET", set_, "JOB@STEP, or JOB for its newest set");
+    arguments.optional_positional("TEXT", text_, "in the place of an earlier note; without it, the note is printed");
+    arguments.flag("--remove", remove_, "remove the note");
+    arguments.examples(
+        "  varve note run@7 'converged; figures 3 and 4 of the paper'\n"
+        "  varve note run@7\n"
+        "  varve note run@7 --remove\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    if (remove_ && !text_.empty()) return Status::invalid_argument("a note is written or removed, not both", set_);
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_ASSIGN(const SetName set, Catalog(*store).resolve(set_));
+    const Remarks remarks(*store);
+    if (remove_ || !text_.empty()) VARVE_TRY(remarks.write_note(set, text_));
+    VARVE_ASSIGN(const std::string note, remarks.note(set));
+    if (session.json()) {
+      session.print_facts(Json{{"set", set.to_string()}, {"note", note}});
+    } else {
+      session.print(note.empty() ? quote_name(set.to_string()) + " has no note\n" : escape_text(note) + "\n");
+    }
+    return ExitCode::success;
+  }
+
+ private:
+  std::string set_, text_;
+  bool remove_ = false;
+};
+
+class RenameCommand final : public Command {
+ public:
+  std::string_view name() const override { return "rename"; }
+  std::string_view summary() const override { return "give all sets of a job another job's name"; }
+
+  void declare(Arguments& arguments) override {
+    arguments.positional("JOB", from_, "the job, of which no program may be at work");
+    arguments.positional("NAME", to_, "its new name");
+    arguments.examples(
+        "  varve rename test heat         test@40 is heat@40 from now on\n"
+        "  varve rename test heat --store /archive/store    other stores have the old name until they are told\n");
+  }
+
+  Result<ExitCode> run(Session& session) override {
+    VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    VARVE_TRY(rename_job(*store, from_, to_, session.begin_progress()));
+    session.end_progress();
+    if (session.json()) {
+      session.print_facts(Json{{"renamed", from_}, {"to", to_}});
+    } else {
+      session.print(fmt::format("the sets of {} are called {} now\n", quote_name(from_), quote_name(to_)));
+    }
+    return ExitCode::success;
+  }
+
+ private:
+  std::string from_, to_;
+};
+}  // namespace
+
+std::unique_ptr<Command> make_pin_command() { return std::make_unique<PinCommand>(); }
+std::unique_ptr<Command> make_unpin_command() { return std::make_unique<UnpinCommand>(); }
+std::unique_ptr<Command> make_tag_command() { return std::make_unique<TagCommand>(); }
+std::unique_ptr<Command> make_note_command() { return std::make_unique<NoteCommand>(); }
+std::unique_ptr<Command> make_rename_command() { return std::make_unique<RenameCommand>(); }
+
+}  // namespace varve::cli
