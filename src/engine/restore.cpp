@@ -333,7 +333,8 @@ class Restorer {
     for (const TreeFile& folder : files_.folders_above())
       VARVE_TRY(plan_file({}, folder, ranks_.rank() == 0, /*above=*/true));
     VARVE_TRY(files_.check_nesting());
-    return execute();
+    VARVE_TRY(execute());
+    return target_.make_staged_durable();
   }
 
   /// Puts everything at its place, one type after another on all processes. Collective.

@@ -1,14 +1,18 @@
 #include "engine/restore_target.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <new>
@@ -25,6 +29,28 @@ namespace {
 constexpr size_t kTargetFilesMax = 256;
 constexpr size_t kOpenFilesShare = 8;
 constexpr mode_t kFolderModeWhileRestoring = 0700;
+/// As many files and folders are made durable one by one; from then on, the file system writes out all it has, which
+/// others may have left to it, too.
+constexpr uint64_t kSyncedSinglyMax = 512;
+
+/// Whether syncfs() makes durable all that was written to the file system, and says so if that fails: local ones do,
+/// from Linux 5.8 on.
+bool can_sync_file_system(int fd) {
+  struct statfs status {};
+  utsname system{};
+  if (::fstatfs(fd, &status) != 0 || ::uname(&system) != 0) return false;
+  unsigned major = 0, minor = 0;
+  if (std::sscanf(system.release, "%u.%u", &major, &minor) != 2 || std::pair(major, minor) < std::pair(5u, 8u))
+    return false;
+  switch (static_cast<unsigned long>(status.f_type)) {
+    case EXT4_SUPER_MAGIC:
+    case XFS_SUPER_MAGIC:
+    case BTRFS_SUPER_MAGIC:
+    case F2FS_SUPER_MAGIC:
+    case TMPFS_MAGIC: return true;
+    default: return false;
+  }
+}
 
 /// Opens a folder below `root` without leaving it or following links.
 int open_beneath(int root, const std::string& path) {
@@ -91,6 +117,7 @@ Result<std::unique_ptr<RestoreTarget>> RestoreTarget::open(const std::string& fo
   if (error) return Status::from_errno(error.value(), "create folder", folder);
   target->root_.reset(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!target->root_.valid()) return Status::from_errno(errno, "open folder", folder);
+  target->can_sync_all_ = can_sync_file_system(target->root_.get());
   remove_left_overs(target->root_.get(), folder);
   VARVE_TRY(target->make_staging());
   return target;
@@ -164,7 +191,15 @@ Result<UniqueFd> RestoreTarget::create_staged(uint32_t number) const {
 Status RestoreTarget::stage_whole(uint32_t number, ByteSpan contents, const TreeFile& file, bool sync) {
   VARVE_ASSIGN(const UniqueFd fd, create_staged(number));
   VARVE_TRY(write_at(fd.get(), 0, contents));
-  return describe_staged(fd.get(), file, sync);
+  const bool later = sync && can_sync_all_ && ++small_count_ > kSyncedSinglyMax;
+  return describe_staged(fd.get(), file, sync && !later);
+}
+
+Status RestoreTarget::make_staged_durable() { return small_count_ > kSyncedSinglyMax ? sync_all() : Status(); }
+
+/// Fails also for what could not be written since the folder was opened.
+Status RestoreTarget::sync_all() const {
+  return ::syncfs(root_.get()) == 0 ? Status() : Status::from_errno(errno, "make durable", folder_);
 }
 
 Status RestoreTarget::stage(uint32_t number, uint64_t bytes, bool dense) {
@@ -334,9 +369,10 @@ Result<UniqueFd> RestoreTarget::open_folder(const std::string& path) const {
 }
 
 Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders, bool sync) {
+  const bool together = can_sync_all_ && folders.size() + changed_folders_.size() > kSyncedSinglyMax;
   if (sync) {
     for (const TreeFile* folder : folders) changed_folders_.erase(folder->path);  // they are synced below
-    VARVE_TRY(sync_names());
+    VARVE_TRY(sync_names(together));
   }
   std::vector<const TreeFile*> deepest_first = folders;
   std::sort(deepest_first.begin(), deepest_first.end(),
@@ -348,16 +384,18 @@ Status RestoreTarget::finish_folders(const std::vector<const TreeFile*>& folders
     if (::fchmod(fd.get(), folder->mode) != 0)
       return Status::from_errno(errno, "set the mode of", describe(folder->path));
     if (::futimens(fd.get(), times) != 0) return Status::from_errno(errno, "set the time of", describe(folder->path));
-    if (sync && ::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(folder->path));
+    if (sync && !together && ::fsync(fd.get()) != 0)
+      return Status::from_errno(errno, "make durable", describe(folder->path));
   }
+  if (sync && together) VARVE_TRY(sync_all());
   published_ = true;  // an empty set is a set, too
   return {};
 }
 
 /// Before folders get their modes, which may not let us read them.
-Status RestoreTarget::sync_names() {
+Status RestoreTarget::sync_names(bool together) {
   for (const std::string& path : changed_folders_) {
-    if (path == ".") continue;
+    if (together || path == ".") continue;
     VARVE_ASSIGN(const UniqueFd fd, open_folder(path));
     if (::fsync(fd.get()) != 0) return Status::from_errno(errno, "make durable", describe(path));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -53,13 +54,15 @@ class RestoreTarget {
   Status stage(uint32_t number, uint64_t bytes, bool dense);
   Status write(uint32_t number, uint64_t offset, ByteSpan bytes);
   /// Stages and finishes a small file at once, in place of stage(), write() and finish(): at the cost of half of their
-  /// system calls. May be called by several threads.
+  /// system calls. May be called by several threads. Where there are very many, they are durable only after
+  /// make_staged_durable().
   Status stage_whole(uint32_t number, ByteSpan contents, const TreeFile& file, bool sync);
   /// The same past the page cache, where the file system can. Address, offset and size are multiples of
   /// kDirectAlignment.
   Status write_direct(uint32_t number, uint64_t offset, ByteSpan bytes);
   /// Gives a staged file its mode and time, and makes it durable if `sync`.
   Status finish(uint32_t number, const TreeFile& file, bool sync);
+  Status make_staged_durable();
   /// Puts a staged file at its place, or creates the folder or link that `file` is.
   Status publish(uint32_t number, const TreeFile& file);
   /// Gives folders their modes and times, deepest first, and makes names durable if `sync`.
@@ -69,7 +72,8 @@ class RestoreTarget {
   RestoreTarget(std::string folder, bool overwrite);
   Result<UniqueFd> open_folder(const std::string& path) const;
   Status make_staging();
-  Status sync_names();
+  Status sync_names(bool together);
+  Status sync_all() const;
   /// The folder that `path` lies in, made if need be, open until another one is asked for.
   Result<int> parent_of(const std::string& path);
   Result<UniqueFd> make_parent(const std::string& path, std::string& name);
@@ -93,6 +97,8 @@ class RestoreTarget {
   bool created_ = false;
   bool published_ = false;
   UniqueFd root_, staging_;
+  bool can_sync_all_ = false;             ///< all that the file system has, at once
+  std::atomic<uint64_t> small_count_{0};  ///< that are to be durable
   std::string staging_name_;
   struct Parent {
     std::string path;

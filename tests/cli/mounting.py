@@ -77,7 +77,7 @@ class MountTest(ProgramTest):
         """Mounts the store; returns the process."""
         point = point or self.point
         where = ["--spool", self.spool] if spool else []
-        process = subprocess.Popen([PROGRAM, "mount", store or self.store, point, "--foreground", "--log", self.log,
+        process = subprocess.Popen([PROGRAM, "mount", store or self.store, point, "--foreground", "--log-file", self.log,
                                     *map(str, where), *map(str, options)],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    cwd=self.work, env=self.environment(), preexec_fn=default_signals)

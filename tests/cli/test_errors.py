@@ -403,5 +403,44 @@ class Damage(ProgramTest):
         self.assertIn("varve repair", err)
 
 
+class Messages(ProgramTest):
+    """What is written for people, and for what collects logs."""
+
+    def said(self, *arguments, **changes):
+        code, out, err = self.run_program(*arguments, environment=self.environment(**changes))
+        return code, out if isinstance(out, str) else out.decode(), err if isinstance(err, str) else err.decode()
+
+    def test_as_logfmt_and_as_json(self):
+        code, _, err = self.said("show", "none@1", "--log", "logfmt")
+        self.assertEqual(code, NOT_FOUND)
+        self.assertRegex(err, r'^time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ level=error msg="no such set" subject=none@1 code=not_found hint=".*"\n$')
+        _, _, err = self.said("show", "none@1", VARVE_LOG="json")
+        line = json.loads(err)
+        self.assertEqual((line["level"], line["message"], line["code"]), ("error", "no such set", "not_found"))
+        self.assertIn("time", line)
+        code, _, err = self.said("show", "none@1", "--log", "xml")
+        self.assertEqual(code, USAGE)
+        self.assertIn("text, logfmt or json", err)
+
+    def test_quiet_and_verbose(self):
+        (self.work / "empty").mkdir()
+        _, _, err = self.said("save", self.work / "empty", "--job", "run", "--step", "1")
+        self.assertIn("warning", err)
+        _, _, err = self.said("save", self.work / "empty", "--job", "run", "--step", "2", "-q")
+        self.assertEqual(err, "")
+        _, _, err = self.said("verify", "-v")
+        self.assertIn("varve: verifying\n", err)
+        self.assertRegex(err, r"varve: verify has taken .* s\n$")
+
+    def test_priorities_in_the_journal(self):
+        with open(self.work / "journal", "w+b") as journal:
+            status = os.fstat(journal.fileno())
+            process = self.start("show", "none@1", stderr=journal,
+                                 environment=self.environment(JOURNAL_STREAM=f"{status.st_dev}:{status.st_ino}"))
+            process.communicate()
+            journal.seek(0)
+            self.assertRegex(journal.read().decode(), r"^<3>varve: no such set: none@1\n<3>  hint: ")
+
+
 if __name__ == "__main__":
     unittest.main()

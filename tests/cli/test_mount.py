@@ -174,7 +174,7 @@ class Levels(MountTest):
         self.levels = f"dir:{self.near} keep=2; dir:{self.far} every=2"
 
     def mount_levels(self):
-        process = subprocess.Popen([PROGRAM, "mount", "--levels", self.levels, self.point, "--foreground", "--log",
+        process = subprocess.Popen([PROGRAM, "mount", "--levels", self.levels, self.point, "--foreground", "--log-file",
                                     self.log, "--spool", self.spool],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    cwd=self.work, env=self.environment(), preexec_fn=default_signals)

@@ -96,7 +96,7 @@ class Picture(ExampleTest):
             self.skipTest("built without libpng")
         self.run_to_end("picture", MANY_RANKS, *CAVITY, "--mode", "none", "--picture", "flow.png")
         width, height, lines = pixels_of((self.work / "flow.png").read_bytes())
-        self.assertEqual((width, height), (24, 20))
+        self.assertEqual((width, height), (24 * 30, 20 * 30))
         self.assertEqual(len(lines), height * (1 + 3 * width))
         self.assertGreater(len(set(lines)), 10)
 
@@ -106,7 +106,7 @@ class Picture(ExampleTest):
             self.run_to_end("picture", ranks, *CAVITY, "--mode", "none", "--picture", "flow.ppm")
             pictures.add((self.work / "flow.ppm").read_bytes())
         self.assertEqual(len(pictures), 1)
-        self.assertTrue(pictures.pop().startswith(b"P6\n24 20\n255\n"))
+        self.assertTrue(pictures.pop().startswith(b"P6\n720 600\n255\n"))
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ class Parser {
     command.declare(arguments);
     if (command.works_on_store()) add_store_option(*sub);
     if (command.uses_servers()) add_reach_options(*sub);
+    add_log_options(*sub);
     if (command.prints_facts()) {
       sub->add_flag("--json", common_.json, "print one JSON object instead of text");
       sub->add_flag("--progress", common_.progress,
@@ -120,6 +121,21 @@ class Parser {
   void add_store_option(CLI::App& app) {
     app.add_option("--store", common_.store, std::string("the store: ") + kStoreForms + " (default: $VARVE_STORE)")
         ->type_name("STORE");
+  }
+
+  void add_log_options(CLI::App& app) {
+    const auto take_form = [this](const std::string& text) -> std::string {
+      const Result<LogForm> form = parse_log_form(text);
+      if (!form.ok()) return std::string(form.status().message());
+      common_.log.form = *form;
+      return {};
+    };
+    app.add_option("--log", log_form_, "how messages are written: text (default), logfmt or json (default: $VARVE_LOG)")
+        ->type_name("FORM")
+        ->envname("VARVE_LOG")
+        ->check(take_form, "", "");
+    app.add_flag("-q", common_.log.quiet, "no warnings");
+    app.add_flag("-v", common_.log.verbose, "say what is being done, and how long it took");
   }
 
   void add_reach_options(CLI::App& app) {
@@ -161,6 +177,7 @@ class Parser {
 
   CLI::App app_;
   CommonOptions& common_;
+  std::string log_form_;
   CLI::App* help_ = nullptr;
   std::string help_topic_;
   bool as_manual_page_ = false;

@@ -1,16 +1,27 @@
 #include "cli/json.h"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "cli/remedies.h"
 #include "cli/text.h"
 #include "core/step_text.h"
 
 namespace varve::cli {
+
+Result<LogForm> parse_log_form(const std::string& text) {
+  if (text == "text") return LogForm::text;
+  if (text == "logfmt") return LogForm::logfmt;
+  if (text == "json") return LogForm::json;
+  return Status::invalid_argument("messages are text, logfmt or json", text);
+}
 
 Json to_json(const Status& status) {
   return {{"code", status_code_name(status.code())},
@@ -68,14 +79,31 @@ bool terminal_can_redraw() {
   return ::isatty(STDERR_FILENO) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
 }
 
+/// Whether a service manager has connected it so (JOURNAL_STREAM in systemd.exec(5)).
+bool standard_error_is_the_journal() {
+  const char* const stream = std::getenv("JOURNAL_STREAM");
+  struct stat status {};
+  if (stream == nullptr || ::fstat(STDERR_FILENO, &status) != 0) return false;
+  return stream == fmt::format("{}:{}", status.st_dev, status.st_ino);
+}
+
 void write_to_stderr(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 }  // namespace
 
-MessageWriter::MessageWriter(bool json, bool progress)
-    : json_(json), progress_(progress), can_redraw_(!progress && terminal_can_redraw()) {}
+MessageWriter::MessageWriter(bool json, bool progress, LogRule log)
+    : json_(json),
+      progress_(progress),
+      log_(log),
+      to_journal_(standard_error_is_the_journal()),
+      can_redraw_(!progress && log.form == LogForm::text && terminal_can_redraw()) {}
 
-void MessageWriter::error(const Status& what) { write("error", "varve: ", what); }
-void MessageWriter::warning(const Status& what) { write("warning", "varve: warning: ", what); }
+void MessageWriter::error(const Status& what) { write(Level::error, what); }
+void MessageWriter::warning(const Status& what) {
+  if (!log_.quiet) write(Level::warning, what);
+}
+void MessageWriter::event(std::string_view what) {
+  write(Level::info, Status(StatusCode::internal, std::string(what)));  // a code is not shown with it
+}
 
 size_t MessageWriter::columns() const {
   winsize size{};
@@ -95,17 +123,55 @@ void MessageWriter::progress(const std::string& phase, uint64_t done_bytes, uint
   write_to_stderr(json_line(Json{{"progress", told}}));
 }
 
-void MessageWriter::write(std::string_view kind, std::string_view prefix, const Status& what) {
-  if (silent_) return;
-  std::string text;
-  if (json_) {
-    text = json_line(Json{{kind, to_json(what)}});
-  } else {
-    text = std::string(prefix) + escape_text(what.message());
-    if (!what.subject().empty()) text += ": " + quote_name(what.subject());
-    text += '\n';
-    if (const std::string hint = hint_of(what); !hint.empty()) text += "  hint: " + escape_text(hint) + '\n';
+namespace {
+/// A value as logfmt has it: in quotes where it is more than a word.
+std::string logfmt_value(std::string_view value) {
+  const bool is_word = !value.empty() && std::none_of(value.begin(), value.end(), [](char c) {
+    return static_cast<unsigned char>(c) <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7F;
+  });
+  return is_word ? std::string(value) : Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// As in RFC 3339, by UTC.
+std::string log_time() {
+  const std::time_t now = static_cast<std::time_t>(calendar_seconds());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+}  // namespace
+
+std::string MessageWriter::text_of(Level level, const Status& what) const {
+  constexpr std::string_view kNames[] = {"error", "warning", "info"};
+  constexpr std::string_view kPrefixes[] = {"varve: ", "varve: warning: ", "varve: "};
+  constexpr std::string_view kPriorities[] = {"<3>", "<4>", "<6>"};
+  const auto number = static_cast<size_t>(level);
+  const std::string hint = hint_of(what);
+  if (log_.form == LogForm::json) {
+    Json line{{"time", log_time()}, {"level", kNames[number]}, {"message", what.message()}};
+    if (level != Level::info) line.update(to_json(what));
+    return json_line(line);
   }
+  if (log_.form == LogForm::logfmt) {
+    std::string line = fmt::format("time={} level={} msg={}", log_time(), kNames[number], logfmt_value(what.message()));
+    if (!what.subject().empty()) line += " subject=" + logfmt_value(what.subject());
+    if (level != Level::info) line += fmt::format(" code={}", status_code_name(what.code()));
+    if (level != Level::info && !hint.empty()) line += " hint=" + logfmt_value(hint);
+    return line + '\n';
+  }
+  if (json_ && level != Level::info) return json_line(Json{{kNames[number], to_json(what)}});
+  const std::string priority(to_journal_ ? kPriorities[number] : "");
+  std::string text = priority + std::string(kPrefixes[number]) + escape_text(what.message());
+  if (!what.subject().empty()) text += ": " + quote_name(what.subject());
+  text += '\n';
+  if (level != Level::info && !hint.empty()) text += priority + "  hint: " + escape_text(hint) + '\n';
+  return text;
+}
+
+void MessageWriter::write(Level level, const Status& what) {
+  if (silent_) return;
+  std::string text = text_of(level, what);
   const MutexLock lock(mutex_);
   if (!line_.empty()) text = std::string(kEraseLine) + text + line_;
   write_to_stderr(text);

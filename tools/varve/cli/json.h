@@ -30,17 +30,32 @@ Json to_json(const std::vector<SetName>& names);
 /// One line. Bytes of names that are not UTF-8 become U+FFFD; numbers that are not finite become null.
 std::string json_line(const Json& json);
 
+/// How messages are written: for people, or for what collects logs.
+enum class LogForm : uint8_t { text, logfmt, json };
+/// "text", "logfmt" or "json".
+Result<LogForm> parse_log_form(const std::string& text);
+
+struct LogRule {
+  LogForm form = LogForm::text;
+  bool quiet = false;    ///< no warnings
+  bool verbose = false;  ///< what is being done, too
+};
+
 /// The one writer to standard error: errors and warnings, and the line at the terminal's bottom that shows progress.
 /// Thread-safe.
 class MessageWriter {
  public:
-  /// As JSON: one object a line, {"error": {...}} or {"warning": {...}}.
+  /// With `json`, one object a line, {"error": {...}} or {"warning": {...}}, unless `log` has another form.
   /// `progress`: {"progress": {...}} as well.
-  MessageWriter(bool json, bool progress);
+  MessageWriter(bool json, bool progress, LogRule log);
 
-  /// "varve: message: subject", then the hint on a line of its own.
+  /// "varve: message: subject", then the hint on a line of its own. What the journal reads has the priority before each
+  /// line (sd-daemon(3)).
   void error(const Status& what);
   void warning(const Status& what);
+  /// A line of a log.
+  void event(std::string_view what);
+  bool is_verbose() const { return log_.verbose; }
 
   /// Of several processes that say the same, only one does. Before begin_progress().
   void be_silent(bool silent) { silent_ = silent; }
@@ -56,9 +71,13 @@ class MessageWriter {
   void show_line(std::string line);
 
  private:
-  void write(std::string_view kind, std::string_view prefix, const Status& what);
+  enum class Level : uint8_t { error, warning, info };
+  void write(Level level, const Status& what);
+  std::string text_of(Level level, const Status& what) const;
 
   const bool json_, progress_;
+  const LogRule log_;
+  const bool to_journal_;
   const bool can_redraw_;
   bool silent_ = false;
   Mutex mutex_;  ///< orders what is written

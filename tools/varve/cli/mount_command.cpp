@@ -44,13 +44,6 @@ Result<MountLog> open_mount_log(const std::string& path) {
   });
 }
 
-MountLog stderr_mount_log() {
-  return [](const std::string& line) {
-    const std::string text = "varve mount: " + escape_text(line) + "\n";
-    if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;
-  };
-}
-
 MountLog system_mount_log() {
   ::openlog("varve-mount", LOG_PID, LOG_USER);
   return [](const std::string& line) { ::syslog(LOG_NOTICE, "%s", escape_text(line).c_str()); };
@@ -100,12 +93,12 @@ class MountCommand final : public Command {
     saving_.declare_grouping(arguments);
     saving_.declare_shrinking(arguments);
     arguments.flag("--foreground", foreground_, "stay in the foreground until unmounted");
-    arguments.text("--log", "FILE", log_,
+    arguments.text("--log-file", "FILE", log_,
                    "where to log (default: the system log, or standard error with --foreground)");
     arguments.examples(
         "  varve mount store ckpt                      then write to ckpt/JOB/STEP.tmp, and rename it\n"
         "  cp -a output ckpt/run/7.tmp && mv ckpt/run/7.tmp ckpt/run/7\n"
-        "  varve mount store ckpt --spool /nvme/me/spool --seal-after 5 --log mount.log\n"
+        "  varve mount store ckpt --spool /nvme/me/spool --seal-after 5 --log-file mount.log\n"
         "  varve mount unix:/run/varve/store.sock ckpt --read-only\n"
         "  varve mount --levels \"dir:/nvme/me/store keep=3; dir:/lustre/me/store\" ckpt\n"
         "  varve unmount ckpt\n");
@@ -124,7 +117,7 @@ class MountCommand final : public Command {
       VARVE_ASSIGN(*path, absolute_path(*path));
     }
     if (foreground_) {
-      MountLog log = stderr_mount_log();
+      MountLog log = [&session](const std::string& line) { session.log(line); };
       if (!log_.empty()) {
         VARVE_ASSIGN(log, open_mount_log(log_));
       }

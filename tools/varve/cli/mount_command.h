@@ -8,8 +8,6 @@ namespace varve::cli {
 
 /// A log whose lines go to the end of a file, with date and time before each.
 Result<MountLog> open_mount_log(const std::string& path);
-/// One whose lines go to standard error.
-MountLog stderr_mount_log();
 /// One whose lines go to the machine's own log.
 MountLog system_mount_log();
 

@@ -1,5 +1,8 @@
 #include "cli/program.h"
 
+#include <fmt/format.h>
+
+#include <chrono>
 #include <exception>
 #include <string>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "cli/launcher.h"
 #include "cli/process.h"
 #include "cli/session.h"
+#include "cli/text.h"
 #include "core/process.h"
 
 namespace varve::cli {
@@ -79,7 +83,8 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
   const std::vector<std::unique_ptr<Command>> commands = make_all_commands();
   CommonOptions common;
   Result<ParsedCommandLine> parsed = parse_command_line(arguments, commands, common);
-  MessageWriter messages(common.json, common.progress);
+  const auto begin = MonotonicClock::now();
+  MessageWriter messages(common.json, common.progress, common.log);
   auto fail = [&messages](const Status& failure) {
     messages.error(failure);
     return exit_code_of(failure.code());
@@ -101,6 +106,10 @@ ExitCode run_program(const std::vector<std::string>& arguments, ProgramRanks& ra
   Result<ExitCode> outcome = run_command(parsed->command, parsed->text, session);
   session.end_progress();
   Status printed = session.finish_printing();
+  if (messages.is_verbose() && parsed->command != nullptr) {
+    const double seconds = std::chrono::duration<double>(MonotonicClock::now() - begin).count();
+    messages.event(fmt::format("{} has taken {}", parsed->command->name(), format_seconds(seconds)));
+  }
   if (!outcome.ok()) return fail(outcome.status());
   if (!printed.ok()) return fail(printed);
   return *outcome;

@@ -44,6 +44,7 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::phase(std::string_view name) {
+  if (messages_.is_verbose()) messages_.event(name);
   const MutexLock lock(mutex_);
   phase_ = name;
   total_bytes_ = 0;

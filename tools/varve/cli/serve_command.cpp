@@ -50,7 +50,6 @@ class ServeCommand final : public Command {
         "--place", place_,
         "make no store: the folder becomes one of several places of a store (see varve init, varve rebalance)");
     arguments.metrics(metrics_);
-    arguments.flag("--log", log_, "log to standard error: refused clients, and sets of several nodes");
     arguments.examples(
         "  varve serve --listen unix:/run/varve/store.sock --dir /nvme/store\n"
         "  varve save --store unix:/run/varve/store.sock output\n"
@@ -80,7 +79,8 @@ class ServeCommand final : public Command {
     options.next = {next_, s3_endpoint_};
     if (connections_ > 0) options.connections_max = connections_;
     options.gather.memory_bytes = memory_bytes_;
-    if (log_) options.log = [](const std::string& line) { fmt::print(stderr, "varve serve: {}\n", line); };
+    // Refused clients, and sets of several nodes.
+    if (session.is_verbose()) options.log = [&session](const std::string& line) { session.log(line); };
     std::unique_ptr<StorePlace> bucket;
     if (!in_bucket) {
       VARVE_TRY(make_store());
@@ -186,7 +186,6 @@ class ServeCommand final : public Command {
   uint32_t connections_ = 0;
   std::string metrics_;  ///< empty: nobody asks
   bool warned_ = false;  ///< that they cannot be told
-  bool log_ = false;
   bool place_ = false;
 };
 }  // namespace

@@ -19,6 +19,7 @@ struct CommonOptions {
   ReachOptions reach;
   bool json = false;
   bool progress = false;  ///< with `json`: how far a long operation is, too
+  LogRule log;
 };
 
 /// What a sub-command works with: the store that the user named, and the ways to tell the user something. One thread.
@@ -53,6 +54,9 @@ class Session {
   void print(std::string_view text);
   void print_facts(const Json& facts) { print(json_line(facts)); }
   void warn(const Status& what) { messages_.warning(what); }
+  /// A line of a log, on standard error. From any thread.
+  void log(std::string_view event) { messages_.event(event); }
+  bool is_verbose() const { return messages_.is_verbose(); }
   /// Whether all that was printed has reached standard output.
   Status finish_printing();
 
