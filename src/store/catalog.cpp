@@ -140,12 +140,10 @@ Status Catalog::unless_dropped(const SetName& name, Status status) const {
 Result<SetName> Catalog::resolve(std::string_view text) const {
   const size_t at = text.rfind('@');
   if (at != std::string_view::npos) {
+    const std::string job(text.substr(0, at));
     const std::optional<uint64_t> step = parse_step(text.substr(at + 1));
-    if (!step) {
-      return Status::invalid_argument("neither a step nor a time", std::string(text),
-                                      "write JOB@STEP, or JOB for its newest set");
-    }
-    SetName name{std::string(text.substr(0, at)), *step};
+    if (!step) return resolve_tag(job, text.substr(at + 1));
+    SetName name{job, *step};
     VARVE_TRY(check_job_name(name.job));
     if (std::optional<SetName> there = find(name)) return *std::move(there);
     return no_such_set(name);
@@ -155,6 +153,22 @@ Result<SetName> Catalog::resolve(std::string_view text) const {
     return Status::not_found("the store has no set of this job", std::string(text), Remedy::list_sets);
   }
   return SetName{std::string(text), job_steps.back()};
+}
+
+Result<SetName> Catalog::resolve_tag(const std::string& job, std::string_view tag) const {
+  VARVE_TRY(check_job_name(job));
+  const std::string text = job + "@" + std::string(tag);
+  if (!check_tag(tag).ok()) {
+    return Status::invalid_argument("neither a step, nor a time, nor a tag", text,
+                                    "write JOB@STEP, or JOB for its newest set");
+  }
+  VARVE_ASSIGN(const auto remarks, Remarks(store_).all());
+  std::optional<SetName> newest;
+  for (const auto& [name, said] : remarks) {
+    if (name.job == job && said.tags.contains(tag) && has(name)) newest = name;
+  }
+  if (newest) return *std::move(newest);
+  return Status::not_found("no set of the job has this tag", text, Remedy::list_sets);
 }
 
 Status Catalog::make_durable(const std::string& job) const {

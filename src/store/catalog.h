@@ -40,7 +40,8 @@ class Catalog {
   /// The status to report for a `status` met while the set was read: a set that is dropped takes its arenas with it, in
   /// time, so that what looks corrupt is not_found if the set is gone by now.
   Status unless_dropped(const SetName& name, Status status) const;
-  /// "JOB@STEP", or "JOB" for its newest. not_found names what there is instead.
+  /// "JOB@STEP", "JOB@TAG" for the newest of its sets that has the tag, or "JOB" for its newest. not_found names what
+  /// there is instead.
   Result<SetName> resolve(std::string_view text) const;
   /// Makes durable which sets of `job` are there: for who relies on one that he has not committed himself, and whose
   /// saver may not have come to it. He has a PowerWatch from before he saw it.
@@ -59,6 +60,7 @@ class Catalog {
   }
 
  private:
+  Result<SetName> resolve_tag(const std::string& job, std::string_view tag) const;
   Status settle_after_removal(const std::string& job) const;
 
   const Store& store_;

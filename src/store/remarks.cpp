@@ -63,6 +63,7 @@ Status check_tag(std::string_view tag) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';
   };
+  if (parse_step(tag)) return Status::invalid_argument("a step or a time is no tag", std::string(tag));
   if (!tag.empty() && tag.size() <= kTagBytesMax && std::all_of(tag.begin(), tag.end(), fits)) return {};
   return Status::invalid_argument("a tag is 1 to 100 letters, digits, '-', '_' and '.'", std::string(tag));
 }

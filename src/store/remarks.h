@@ -20,7 +20,7 @@ struct SetRemarks {
   std::set<std::string, std::less<>> tags;
 };
 
-/// 1 to 100 letters, digits, '-', '_' and '.'.
+/// 1 to 100 letters, digits, '-', '_' and '.', and no step or time.
 Status check_tag(std::string_view tag);
 
 inline constexpr uint64_t kNoteBytesMax = 64_KiB;

@@ -91,6 +91,8 @@ TEST_F(RemarksOfSets, TagsAndNotesAreKeptAndGoWithTheSet) {
   EXPECT_FALSE(remarks.remove_tag(one, "best").value());
   EXPECT_EQ(remarks.add_tag(one, "a/b").code(), StatusCode::invalid_argument);
   EXPECT_EQ(remarks.add_tag(one, "").code(), StatusCode::invalid_argument);
+  EXPECT_EQ(remarks.add_tag(one, "7").code(), StatusCode::invalid_argument);
+  EXPECT_EQ(remarks.add_tag(one, "1e-05").code(), StatusCode::invalid_argument);
 
   ASSERT_TRUE(Catalog(*store).remove(one).ok());
   EXPECT_TRUE(remarks.all().value().empty());

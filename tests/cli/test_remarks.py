@@ -58,6 +58,19 @@ class Remarks(ProgramTest):
         self.varve("save", self.work / "run" / "dump0002")
         self.assertEqual(self.varve("tag", "run@2"), "run@2: no tags\n")
 
+    def test_sets_are_called_by_their_tags(self):
+        self.write("run/final/data", b"the end")
+        self.assertIn("saved run@5: ", self.varve("save", self.work / "run" / "final", "--job", "run", "--tag", "final"))
+        self.assert_restores("run@final", self.work / "run" / "final")
+        self.varve("tag", "run@2", "final")
+        self.assertEqual(self.facts("show", "run@final")["record"]["name"], "run@5")
+        self.varve("drop", "run@final")
+        self.assertEqual(self.facts("show", "run@final")["record"]["name"], "run@2")
+        self.fails(NOT_FOUND, "show", "run@first")
+        self.fails(USAGE, "show", "run@a b")
+        self.fails(USAGE, "tag", "run@2", "0.5")
+        self.fails(USAGE, "save", self.work / "run" / "final", "--tag", "7")
+
     def test_as_many_as_there_is_room_for(self):
         would = self.varve("prune", "--max-size", "100K", "--dry-run")
         self.assertEqual(would, "would drop run@1\nwould drop run@2\n")

@@ -20,6 +20,7 @@
 #include "runtime/command_levels.h"
 #include "runtime/settings.h"
 #include "store/catalog.h"
+#include "store/remarks.h"
 
 namespace varve::cli {
 
@@ -140,6 +141,7 @@ class SaveCommand final : public Command {
         "  varve save run/dump0007                          the set run@7\n"
         "  varve save output --job heat --step 40           the set heat@40\n"
         "  varve save case/0.02                             the set case@0.02\n"
+        "  varve save case/final --tag final                its next step, called case@final as well\n"
         "  varve save md/state.cpt --job md                 one file; the next step of the job\n"
         "  varve save run --exclude '*.log' --exclude old\n"
         "  pg_dump base | varve save --stdin base.sql --job base\n"
@@ -176,12 +178,14 @@ class SaveCommand final : public Command {
     }
     ProgressSink& progress = session.begin_progress();
     VARVE_ASSIGN(SaveReport report, save_folder_together(store, folder_, options, **layouts, *ranks, progress));
+    const Status tagged = ranks->rank() == 0 ? tag(store, report.record.name) : Status();
     Onward onward;
     if (levels && ranks->rank() == 0) onward = levels->bring_along(report.record.name.job, progress);
     session.end_progress();
     print(session, report, onward.copies, std::chrono::duration<double>(MonotonicClock::now() - begin).count());
     for (const Status& given_up : onward.given_up) session.warn(given_up);
     for (size_t i = 1; i < onward.failures.size(); ++i) session.warn(onward.failures[i]);
+    VARVE_TRY(follow_first(*ranks, tagged));
     VARVE_TRY(follow_first(*ranks, onward.failures.empty() ? Status() : onward.failures.front()));
     return ExitCode::success;
   }
@@ -198,7 +202,16 @@ class SaveCommand final : public Command {
     return {};
   }
 
+  Status tag(const Store& store, const SetName& name) const {
+    for (const std::string& tag : tags_) {
+      VARVE_TRY(
+          Remarks(store).add_tag(name, tag).with_context("the set " + name.to_string() + " is saved, without its tag"));
+    }
+    return {};
+  }
+
   Status check_source(const SaveOptions& options) const {
+    for (const std::string& tag : tags_) VARVE_TRY(check_tag(tag));
     if (folder_.empty() == stdin_name_.empty())
       return Status::invalid_argument("one thing is to be saved: a folder, a file, or --stdin NAME", folder_);
     if (stdin_name_.empty()) return {};
@@ -276,6 +289,8 @@ class SaveCommand final : public Command {
     arguments.value("--step", "N", take_step,
                     "the step's number, or a time such as 0.02 (default: the number or time that the folder is called, "
                     "or the last number in its name, else the next)");
+    arguments.list("--tag", "TAG", tags_,
+                   "give the set this tag, by which it can be called, as run@final; several may be given");
     saving_.declare_grouping(arguments);
   }
 
@@ -306,6 +321,7 @@ class SaveCommand final : public Command {
   std::string folder_;
   std::string stdin_name_;  ///< empty: standard input is not what is saved
   SaveArguments saving_;
+  std::vector<std::string> tags_;
   std::string levels_;
   bool has_levels_ = false;  ///< said here, or to runs
   std::string store_;        ///< the same; empty: nobody said one
