@@ -6,11 +6,12 @@
 #include <charconv>
 
 #include "core/file_system.h"
+#include "runtime/settings.h"
 
 namespace varve {
 
 namespace {
-constexpr std::string_view kLivePrefix = "varve-run-", kLiveEnding = ".prom";
+constexpr std::string_view kLivePrefix = "varve-live-", kLiveEnding = ".prom";
 
 template <class Number>
 bool take_live_number(std::string_view text, Number& into) {
@@ -43,6 +44,11 @@ std::optional<LiveFile> parse_live_file_name(std::string_view name) {
   file.job_key = parts[1];
   if (const Result<ProcessIdentity> own = ProcessIdentity::own(); own.ok()) file.process.boot = own->boot;
   return file;
+}
+
+std::string live_folder() {
+  const Result<Settings> settings = resolve_settings({}, SettingsSources::of_process());
+  return settings.ok() ? settings->snapshots.shared_memory : "/dev/shm";
 }
 
 std::string take_live_file(const SegmentFamily& family, uint32_t rank) {

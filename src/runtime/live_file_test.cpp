@@ -22,9 +22,9 @@ TEST(LiveFile, SaysByItsNameWhoseItIs) {
 
 TEST(LiveFile, HasNoOtherName) {
   for (const char* name :
-       {"", "varve-run-", "varve-run-.prom", "varve-run-1-k-2-3-4.prom", "varve-run-1-k-2-3-4-x.prom",
-        "varve-run-1-k-2-3-4-5-6.prom", "varve-run-1-k-2-3-99999999999999999999-5.prom",
-        "varve-run-1-k-2-3-4-5.prom.77.tmp", "varve-1-k-control"})
+       {"", "varve-live-", "varve-live-.prom", "varve-live-1-k-2-3-4.prom", "varve-live-1-k-2-3-4-x.prom",
+        "varve-live-1-k-2-3-4-5-6.prom", "varve-live-1-k-2-3-99999999999999999999-5.prom",
+        "varve-live-1-k-2-3-4-5.prom.77.tmp", "varve-1-k-control"})
     EXPECT_FALSE(parse_live_file_name(name)) << name;
 }
 

@@ -80,8 +80,8 @@ class WhatItShows(TopTest):
         space = os.stat("/proc/self/ns/pid").st_ino
         for name, began in (("lives", ticks), ("died", ticks - 1)):
             text = RUN.replace('"heat"', f'"{name}"').replace("} 1100", f"}} {time.time()}")
-            self.write(f"memory/varve-run-0-{name}-{os.getpid()}-{space}-{began}-0.prom", text.encode())
-        self.write("memory/varve-run-0-no-such-name.prom", RUN.encode())
+            self.write(f"memory/varve-live-0-{name}-{os.getpid()}-{space}-{began}-0.prom", text.encode())
+        self.write("memory/varve-live-0-no-such-name.prom", RUN.encode())
         self.assertEqual({run["job"]: run["state"] for run in self.told()["runs"]}, {"lives": "running", "died": "killed"})
 
     def test_has_watchers(self):
@@ -94,13 +94,19 @@ class WhatItShows(TopTest):
     @unittest.skipUnless(HAS_HTTP, "built without HTTP")
     def test_has_servers(self):
         socket = f"unix:{self.work}/sock"
-        server = self.start("serve", "--listen", socket, "--dir", self.store, "--metrics", "29119")
+        server = self.start("serve", "--listen", socket, "--dir", self.store, "--metrics", "29119",
+                            environment=self.alone())
         self.servers.append(server)
         self.assertIn(b"serving", server.stdout.readline())
         server.stdout.readline()
         for place in ("29119", "127.0.0.1:29119", "http://127.0.0.1:29119/metrics"):
             self.assertEqual(len(self.told(place)["servers"]), 1, place)
+        # It is seen without that, too.
+        told = self.told()["servers"]
+        self.assertEqual([(one["address"], one["store"]) for one in told], [(socket, str(self.store))])
         server.terminate()
+        server.wait(60)
+        self.assertEqual(self.told()["servers"], [])
 
     def test_is_whatever_makes_sense(self):
         self.write("bad.prom", b"\x00\xff{{{\nvarve_run_info{job=\"\x1b[2J\"} 1\nvarve_run_newest_step{job=\"x\"} NaN\n" + b"a" * 100_000)

@@ -13,7 +13,7 @@
 #include "cli/text.h"
 #include "cli/top_sources.h"
 #include "core/process.h"
-#include "runtime/settings.h"
+#include "runtime/live_file.h"
 
 namespace varve::cli {
 
@@ -130,13 +130,14 @@ class TopCommand final : public Command {
   bool works_on_store() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.list("--from", "PLACE", places_,
-                   "what tells metrics, in place of the runs and watchers of this node: a file, a folder of .prom "
-                   "files, a port of this machine, HOST:PORT, or a URL; may be given several times");
+    arguments.list(
+        "--from", "PLACE", places_,
+        "what tells metrics, in place of the runs, watchers and servers of this node: a file, a folder of .prom "
+        "files, a port of this machine, HOST:PORT, or a URL; may be given several times");
     arguments.flag("--once", once_, "print one table, and end (as where standard output is no terminal)");
     arguments.seconds("--interval", interval_, "how often to look (default: 2s)");
     arguments.examples(
-        "  varve top                                        the runs and watchers of this node; q ends it\n"
+        "  varve top                                        what runs on this node; q ends it\n"
         "  varve top --once\n"
         "  varve top --from 9117 --from /var/lib/prometheus/node-exporter\n"
         "  varve top --from http://node17:9117/metrics --json\n");
@@ -159,11 +160,7 @@ class TopCommand final : public Command {
   }
 
  private:
-  TopView look() const {
-    if (!places_.empty()) return view_of_places(places_);
-    const Result<Settings> settings = resolve_settings({}, SettingsSources::of_process());
-    return view_of_node(settings.ok() ? settings->snapshots.shared_memory : "/dev/shm");
-  }
+  TopView look() const { return places_.empty() ? view_of_node(live_folder()) : view_of_places(places_); }
 
   /// Where nothing that was named could be read, that is a failure.
   ExitCode outcome_of(const TopView& view) const {

@@ -142,7 +142,9 @@ struct RunTold {
 };
 
 void take_of_server(TopServer& server, const MetricsSample& sample) {
-  if (sample.name == "varve_server_connections") server.connections = sample.value;
+  if (sample.name == "varve_server_info")
+    server.address = sample.label("address"), server.store = sample.label("store");
+  if (sample.name == "varve_server_connections") server.connections += sample.value;
   if (sample.name == "varve_server_start_timestamp_seconds") server.begin = sample.value;
   if (sample.name == "varve_server_received_bytes_total") server.received_bytes = sample.value;
   if (sample.name == "varve_server_sent_bytes_total") server.sent_bytes = sample.value;
@@ -195,7 +197,8 @@ void add_metrics(TopView& view, std::string_view text, const std::string& source
     told.run.state = state_of_run(told.run, told.running, told.failed, view.at, is_dead);
     view.runs.push_back(std::move(told.run));
   }
-  if (server) view.servers.push_back(*std::move(server));
+  // Of one that was killed there is nothing to tell: it goes on when it is started again.
+  if (server && !is_dead) view.servers.push_back(*std::move(server));
   if (watcher) view.watchers.push_back(*std::move(watcher));
 }
 
@@ -372,14 +375,16 @@ std::string watchers_text(const std::vector<TopWatcher>& watchers) {
 std::string servers_text(const std::vector<TopServer>& servers) {
   using enum Table::Align;
   Table table({{"server"},
+               {"store"},
                {"connections", right},
                {"requests", right},
                {"failed", right},
                {"received", right},
                {"sent", right}});
   for (const TopServer& one : servers)
-    table.add_row({quote_name(one.source), count_words(one.connections), count_words(one.requests),
-                   count_words(one.failures), format_size(whole(one.received_bytes)),
+    table.add_row({quote_name(one.address.empty() ? one.source : one.address),
+                   one.store.empty() ? "-" : quote_name(one.store), count_words(one.connections),
+                   count_words(one.requests), count_words(one.failures), format_size(whole(one.received_bytes)),
                    format_size(whole(one.sent_bytes))});
   return table.empty() ? "" : "\n" + table.render();
 }
@@ -437,6 +442,8 @@ Json to_json(const TopView& view) {
                         {"pending", numbers_json(one.pending)}});
   for (const TopServer& one : view.servers)
     servers.push_back({{"source", one.source},
+                       {"address", one.address},
+                       {"store", one.store},
                        {"begin", one.begin},
                        {"connections", whole(one.connections)},
                        {"requests", whole(one.requests)},

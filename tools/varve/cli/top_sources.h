@@ -40,7 +40,7 @@ struct TopWatcher {
 };
 
 struct TopServer {
-  std::string source{};
+  std::string source{}, address{}, store{};
   double connections = 0, requests = 0, failures = 0, received_bytes = 0, sent_bytes = 0, begin = 0;
 };
 
@@ -56,8 +56,8 @@ struct TopView {
 /// What runs, watchers and servers tell. `is_dead`: whoever told it does not live any more.
 void add_metrics(TopView& view, std::string_view text, const std::string& source, bool is_dead = false);
 
-/// What the runs of this node, as far as this user may look at them, and the watchers of this user are at. `memory`:
-/// the folder of the node's memory.
+/// What the runs and servers of this node, as far as this user may look at them, and the watchers of this user are at.
+/// `memory`: the folder of the node's memory.
 TopView view_of_node(const std::string& memory);
 /// What others tell: files, folders of files, "http://host:port/metrics", "host:port", or a port of this machine.
 TopView view_of_places(const std::vector<std::string>& places);
