@@ -183,6 +183,18 @@ class OnATerminal(TopTest):
         self.assertEqual(self.process.wait(60), INTERRUPTED)
         self.assertTrue(termios.tcgetattr(self.terminal)[3] & termios.ECHO)
 
+    def test_it_gives_the_terminal_back_while_it_is_stopped(self):
+        self.read_until(b"dir:/far", b"\x1b[J")
+        self.process.send_signal(signal.SIGTSTP)
+        self.read_until(b"\x1b[?1049l")
+        _, status = os.waitpid(self.process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status))
+        self.assertTrue(termios.tcgetattr(self.terminal)[3] & termios.ECHO)
+        self.process.send_signal(signal.SIGCONT)
+        self.read_until(b"\x1b[?1049h", b"dir:/far", b"\x1b[J")
+        os.write(self.terminal, b"q")
+        self.assertEqual(self.process.wait(60), SUCCESS)
+
     def test_it_ends_with_its_terminal(self):
         self.read_until(b"dir:/far", b"\x1b[J")
         os.close(self.terminal)

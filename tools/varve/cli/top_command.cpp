@@ -20,21 +20,28 @@ namespace varve::cli {
 namespace {
 constexpr double kShortestRefresh = 0.1, kLongestRefresh = 3600;
 
-volatile std::sig_atomic_t window_was_resized = 0;
+volatile std::sig_atomic_t window_was_resized = 0, pause_was_asked_for = 0;
 
-/// A window that is resized is drawn anew at once: a wait ends.
-void notice_resizes() {
+/// A window that is resized is drawn anew at once, and Ctrl-Z finds the terminal as it was before: a wait ends.
+void notice_terminal() {
   struct sigaction action {};
-  action.sa_handler = [](int) { window_was_resized = 1; };
   sigemptyset(&action.sa_mask);
+  action.sa_handler = [](int) { window_was_resized = 1; };
   ::sigaction(SIGWINCH, &action, nullptr);
+  action.sa_handler = [](int) { pause_was_asked_for = 1; };
+  ::sigaction(SIGTSTP, &action, nullptr);
 }
 
 /// A screen of a terminal, as long as it exists: what is shown replaces what was shown before. Where standard input is
 /// a terminal, keys are read without their being shown.
 class TopScreen {
  public:
-  TopScreen() {
+  TopScreen() { enter(); }
+  ~TopScreen() { leave(); }
+  TopScreen(const TopScreen&) = delete;
+  TopScreen& operator=(const TopScreen&) = delete;
+
+  void enter() {
     is_input_ = ::isatty(STDIN_FILENO) == 1 && ::tcgetattr(STDIN_FILENO, &before_) == 0;
     if (is_input_) {
       termios quiet = before_;
@@ -46,12 +53,18 @@ class TopScreen {
     // Another screen than that of the shell, without a cursor.
     (void)write("\x1b[?1049h\x1b[?25l");
   }
-  ~TopScreen() {
+  void leave() const {
     (void)write("\x1b[?25h\x1b[?1049l");
     if (is_input_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
-  TopScreen(const TopScreen&) = delete;
-  TopScreen& operator=(const TopScreen&) = delete;
+  /// If Ctrl-Z was pressed, until the program is to go on.
+  void pause_if_asked() {
+    if (pause_was_asked_for == 0) return;
+    pause_was_asked_for = 0;
+    leave();
+    ::raise(SIGSTOP);
+    enter();
+  }
 
   /// False: the terminal is gone.
   bool show(std::string_view text) const {
@@ -67,11 +80,11 @@ class TopScreen {
     // A signal that comes before the wait does not get lost: it is let in by the wait alone.
     sigset_t held, before;
     sigemptyset(&held);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&held, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGWINCH, SIGTSTP}) sigaddset(&held, number);
     ::pthread_sigmask(SIG_BLOCK, &held, &before);
     const auto whole = static_cast<time_t>(seconds);
     const timespec limit{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
-    const bool has_news = interrupted() || window_was_resized != 0;
+    const bool has_news = interrupted() || window_was_resized != 0 || pause_was_asked_for != 0;
     const int ready = has_news ? 0 : ::ppoll(&input, 1, &limit, &before);
     window_was_resized = 0;
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -155,7 +168,7 @@ class TopCommand final : public Command {
       return outcome_of(view);
     }
     note_interrupts();
-    notice_resizes();
+    notice_terminal();
     return follow(std::move(view));
   }
 
@@ -171,7 +184,7 @@ class TopCommand final : public Command {
 
   Result<ExitCode> follow(TopView view) const {
     const double pause = std::clamp(interval_, kShortestRefresh, kLongestRefresh);
-    const TopScreen screen;
+    TopScreen screen;
     double looked = view.at;
     for (;;) {
       const std::string where = places_.empty() ? host_name() : "";
@@ -184,6 +197,7 @@ class TopCommand final : public Command {
       const TopScreen::Event event = screen.wait(pause);
       if (event == TopScreen::Event::quit) return ExitCode::success;
       if (event == TopScreen::Event::gone || interrupted()) return ExitCode::interrupted;
+      screen.pause_if_asked();
       if (calendar_time() - looked < pause / 2) continue;  // it was resized, or a key was pressed
       TopView next = look();
       add_rates(next, &view);
