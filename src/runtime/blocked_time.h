@@ -16,7 +16,7 @@ enum class BlockedCause : uint8_t {
   restart,  ///< for what there is to be found, and to be read into its variables
   ranks,    ///< for the other ranks, with which it agrees on what to do
   room,     ///< for a snapshot's place in memory
-  copy,     ///< while what is protected is copied
+  copy,     ///< while the snapshot is made: what is protected is copied
   store,    ///< for a set to be complete in the nearest store
   levels,   ///< at the end, for the last set to come to all levels
   end,      ///< at the end, for the rest

@@ -428,18 +428,23 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   }
   const Result<bool> taken = take_slot(persistence);
   if (taken.ok() && !*taken) {
+    const BlockedTime::Part waits(blocked_, BlockedCause::room);
     stage_one_.skip(step);
     ledger_.note_skipped();
     monitor_.note_skipped(step, begin);
     course_.cadence().note_checkpoint(step, world_.clock.seconds() - begin);
     return before;
   }
+  std::optional<BlockedTime::Part> makes(std::in_place, blocked_, BlockedCause::copy);
   const LevelDuty duty = sets_.begin(step, saves, course_.stop_is_agreed());
   stage_two_.note_begin(step, begin, duty);
   const auto snapshot = [&]() -> Result<SnapshotCost> {
     VARVE_TRY(taken.status());
     if (stage_one_.variables().empty()) return Status::invalid_argument("nothing is protected");
-    VARVE_TRY(lease_.check());
+    {
+      const BlockedTime::Part waits(blocked_, BlockedCause::store);  // which may have to be asked
+      VARVE_TRY(lease_.check());
+    }
     VARVE_ASSIGN(const SnapshotCost cost, stage_one_.copy(step, begin));
     sets_.note_copied(step, duty);
     ledger_.note_snapshot(cost);
@@ -449,6 +454,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   monitor_.note_snapshot(step, begin, duty.save, cost);
   Status made = cost.status();
   if (!made.ok()) stage_one_.memory().group().give_up(step);
+  makes.reset();
   if (persistence == Persistence::now) {
     const double settle_begin = world_.clock.seconds();
     const BlockedTime::Part waits(blocked_, BlockedCause::store);

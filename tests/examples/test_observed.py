@@ -101,6 +101,10 @@ class Observed(ExampleTest):
         self.assertEqual([(run["job"], run["state"], run["ranks"]) for run in seen], [("heat", "running", MANY_RANKS)])
         self.assertEqual([level["level"] for level in seen[0]["levels"]], ["memory", f"dir:{self.work}/live-store"])
         self.assertGreater(seen[0]["raw_bytes"], 0)
+        # Its pipe is closed a little before it is dead.
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and [run["state"] for run in self.top("live")] != ["killed"]:
+            time.sleep(0.05)
         self.assertEqual([run["state"] for run in self.top("live")], ["killed"])
         said = subprocess.run([PROGRAM, "timeline", "heat", "--json"], check=True, capture_output=True, text=True,
                               env=self.environment("live", {}), cwd=self.work)
