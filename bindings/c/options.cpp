@@ -67,6 +67,8 @@ Result<SessionOptions> session_options(const varve_options* theirs) {
   VARVE_TRY(say(said.take_over, "take_over", options.take_over));
   VARVE_TRY(say(said.variables_may_change, "variables_may_change", options.variables_may_change));
   VARVE_TRY(say(said.print_warnings, "print_warnings", options.print_warnings));
+  say(said.metrics_file, options.metrics_file);
+  say(said.timeline, options.timeline);
   return said;
 }
 

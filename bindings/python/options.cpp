@@ -44,6 +44,8 @@ const NamedMember kMembers[] = {
     {"wait_limit", &varve_options::wait_limit},
     {"s3_endpoint", &varve_options::s3_endpoint},
     {"variables_may_change", &varve_options::variables_may_change},
+    {"metrics_file", &varve_options::metrics_file},
+    {"timeline", &varve_options::timeline},
 };
 
 const Member& member_of(const std::string& name) {

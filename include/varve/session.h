@@ -176,6 +176,12 @@ struct SessionOptions {
   /// Rank 0 says on standard error what else would easily be missed: that memory is short, or that open() waits to see
   /// whether another run lives. Also in warnings(). Default true.
   std::optional<bool> print_warnings{};
+  /// Rank 0 writes facts of the run there every few seconds, for Prometheus: a file whose name ends with ".prom", or a
+  /// folder, where it is called as the job; default: nowhere.
+  std::optional<std::string> metrics_file{};
+  /// The folder in which rank 0 notes what becomes of each checkpoint (docs/GUIDE.md, "timeline"); "auto" (default) is
+  /// beside the sets of the farthest store that is a folder; "none".
+  std::optional<std::string> timeline{};
 };
 
 /// How far one level is.

@@ -110,6 +110,8 @@ struct varve_options {
   double wait_limit;           /* seconds that a call waits at most for others, before it says who is missing */
   const char* s3_endpoint;     /* "http[s]://host[:port]": where the service of buckets is */
   int variables_may_change;    /* enum varve_choice: added variables keep what they hold, removed ones are left out */
+  const char* metrics_file;    /* where rank 0 writes facts for Prometheus: a file, or a folder */
+  const char* timeline;        /* folder in which rank 0 notes what becomes of each checkpoint; "auto", "none" */
 };
 
 /* In which order a varve_shape names the dimensions. */

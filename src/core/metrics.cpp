@@ -114,10 +114,12 @@ std::string_view Metrics::content_type(MetricsFormat format) {
                                                : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-Status write_metrics_file(const std::string& path, const Metrics& metrics) {
+Status write_metrics_file(const std::string& path, const Metrics& metrics, uint32_t mode) {
   // No collector reads names that end so.
   const std::string draft = fmt::format("{}.{}.tmp", path, ::getpid());
-  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // In a folder where others write, too, nothing of theirs is written through.
+  ::unlink(draft.c_str());
+  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!file.valid()) return Status::from_errno(errno, "make", draft);
   const std::string text = metrics.text(MetricsFormat::prometheus);
   size_t written = 0;

@@ -55,7 +55,7 @@ class Metrics {
 };
 
 /// Puts the text where a collector reads it, whole or not at all: under another name first. Not durable. `path`: in a
-/// folder of node_exporter's textfile collector its name ends with ".prom".
-Status write_metrics_file(const std::string& path, const Metrics& metrics);
+/// folder of node_exporter's textfile collector its name ends with ".prom". `mode`: who may read it.
+Status write_metrics_file(const std::string& path, const Metrics& metrics, uint32_t mode = 0644);
 
 }  // namespace varve

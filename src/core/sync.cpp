@@ -86,6 +86,11 @@ int64_t calendar_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(since_epoch).count();
 }
 
+double calendar_time() {
+  if (current_scheduler != nullptr) return static_cast<double>(current_scheduler->calendar_seconds());
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 uint32_t processor_count() {
   return current_scheduler == nullptr ? std::max(1u, std::thread::hardware_concurrency())
                                       : current_scheduler->processor_count();

@@ -249,6 +249,8 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
 
 /// Seconds since 1970, by the calendar, which may be set.
 int64_t calendar_seconds();
+/// The same with what is left of a second, where nobody decides what time it is.
+double calendar_time();
 /// How many threads can run at once on this machine, as far as this process may know; 1 at least.
 uint32_t processor_count();
 Status fill_with_random(std::span<std::byte> bytes);

@@ -49,10 +49,18 @@ void LevelPush::note_set(uint64_t step, uint64_t number, bool must) { give_up(qu
 
 void LevelPush::give_up(const std::vector<uint64_t>& steps) const {
   for (const uint64_t step : steps) {
-    duty_.note_given_up(Status::resource_limit(fmt::format("{} falls behind, and does not get this set (backlog={})",
-                                                           duty_.level.name(), *duty_.level.backlog),
-                                               SetName{duty_.job, step}.to_string()));
+    const Status why = Status::resource_limit(fmt::format("{} falls behind, and does not get this set (backlog={})",
+                                                          duty_.level.name(), *duty_.level.backlog),
+                                              SetName{duty_.job, step}.to_string());
+    duty_.note_given_up(why);
+    tell({.what = LevelNews::What::given_up, .step = step, .why = why});
   }
+}
+
+void LevelPush::tell(LevelNews news) const {
+  if (!duty_.note_news) return;
+  news.level = duty_.level.name();
+  duty_.note_news(news);
 }
 
 Status LevelPush::end(Ending ending) {
@@ -62,7 +70,7 @@ Status LevelPush::end(Ending ending) {
   look_for_others();
   for (const uint64_t step : parts_.withdraw()) {
     if (ending == Ending::pause) continue;  // they come again
-    record(Status::io_error("not all nodes have pushed their parts", SetName{duty_.job, step}.to_string()));
+    record(Status::io_error("not all nodes have pushed their parts", SetName{duty_.job, step}.to_string()), step);
   }
   if (to_ != nullptr) {
     // What had to stay for a level behind this one, which has ended before, may go now.
@@ -154,6 +162,7 @@ TransferOptions transfer_options(const PushDuty& duty, IfExists if_exists) {
 }  // namespace
 
 Status LevelPush::push(uint64_t step) {
+  tell({.what = LevelNews::What::begun, .step = step});
   VARVE_TRY(note_backlog());
   const SetName name{duty_.job, step};
   VARVE_ASSIGN(const bool known, level_has_set(duty_, *to_, name));
@@ -167,7 +176,7 @@ Status LevelPush::push(uint64_t step) {
   options.if_exists = if_exists;
   VARVE_ASSIGN(const TransferReport report, copy_set(*duty_.from, *to_, name, options, *progress_));
   if (duty_.note_copied) duty_.note_copied(name, report.sent_bytes);
-  confirm(step);
+  confirm(step, report.sent_bytes);
   return {};
 }
 
@@ -191,16 +200,17 @@ void LevelPush::look_for_others() {
   const WaitingParts::News news = parts_.look();
   std::vector<uint64_t> failed;
   for (const auto& [step, why] : news.failed) {
-    record(why);
+    record(why, step);
     failed.push_back(step);
   }
   queue_.note_parts(news.complete, failed);
   for (const uint64_t step : news.complete) confirm(step);
 }
 
-void LevelPush::confirm(uint64_t step) {
+void LevelPush::confirm(uint64_t step, uint64_t sent_bytes) {
   any_is_new_ = true;
   queue_.note_there(step);
+  tell({.what = LevelNews::What::arrived, .step = step, .sent_bytes = sent_bytes});
   const Status kept = retention_.apply(*to_, *progress_);
   if (!kept.ok() && kept.code() != StatusCode::cancelled) {
     warnings_.add(
@@ -209,15 +219,16 @@ void LevelPush::confirm(uint64_t step) {
 }
 
 void LevelPush::note_outcome(uint64_t step, const Status& outcome) {
-  if (!outcome.ok()) record(outcome);
+  if (!outcome.ok()) record(outcome, step);
   // What is gone from the nearest store is owed no more; all else is, and the next run tries it again.
   const bool gone = outcome.code() == StatusCode::not_found &&
                     Catalog(*duty_.from).read({duty_.job, step}).status().code() == StatusCode::not_found;
   queue_.note_outcome(step, outcome, gone);
 }
 
-void LevelPush::record(const Status& failure) {
+void LevelPush::record(const Status& failure, std::optional<uint64_t> step) {
   if (failure.code() == StatusCode::cancelled) return;
+  tell({.what = LevelNews::What::failed, .step = step, .why = failure});
   const Status what = failure.with_context(fmt::format("push to {}", duty_.level.name()));
   if (queue_.note_failure(what)) warnings_.add(what);
 }
@@ -255,6 +266,7 @@ Status FartherLevel::start() {
   }
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
   duty.note_given_up = [this](const Status& what) { world_.warnings.add(what); };
+  duty.note_news = world_.note_level;
   duty.retention = rules(world_.job);
   // One of those who bring parts applies the rule for all.
   if (duty.ordinal > 0) duty.retention.keep.reset();

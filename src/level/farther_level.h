@@ -34,9 +34,10 @@ struct PushDuty {
   Retention::Rules retention{};  ///< of the level
   std::function<void(const Status&)> note_given_up{};
   std::function<void(const SetName&, uint64_t sent_bytes)> note_copied{};
-  size_t thread_count = 0;               ///< that work for it; 0: as many as there are processors
-  uint64_t memory_bytes = 256_MiB;       ///< that it holds at most, about
-  std::function<void()> prepare_thread;  ///< run first on the thread: priority, place
+  std::function<void(const LevelNews&)> note_news{};  ///< called on the thread, and by who makes sets
+  size_t thread_count = 0;                            ///< that work for it; 0: as many as there are processors
+  uint64_t memory_bytes = 256_MiB;                    ///< that it holds at most, about
+  std::function<void()> prepare_thread;               ///< run first on the thread: priority, place
 };
 
 /// Brings sets of the nearest store to a level behind it, in the background, one after the other in the order in which
@@ -87,8 +88,9 @@ class LevelPush {
   Status push_part(uint64_t step, IfExists if_exists);
   void note_outcome(uint64_t step, const Status& outcome);
   void look_for_others();
-  void confirm(uint64_t step);
-  void record(const Status& failure);
+  void confirm(uint64_t step, uint64_t sent_bytes = 0);
+  void record(const Status& failure, std::optional<uint64_t> step = std::nullopt);
+  void tell(LevelNews news) const;
 
   const PushDuty duty_;
   WarningList& warnings_;

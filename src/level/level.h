@@ -78,6 +78,16 @@ struct LevelWork {
   std::function<void()> prepare_thread{};  ///< run first on each thread of levels: priority, place
 };
 
+/// What becomes of a set on its way to a level behind the nearest store, for who tells of it.
+struct LevelNews {
+  enum class What : uint8_t { begun, arrived, failed, given_up };
+  What what = What::begun;
+  std::string level{};             ///< its name
+  std::optional<uint64_t> step{};  ///< none: the level failed as a whole
+  uint64_t sent_bytes = 0;         ///< of what arrived
+  Status why{};                    ///< it failed, or was given up
+};
+
 /// What all levels of a run share, or those of a command, which is like a run of one rank. Outlives them.
 struct LevelWorld {
   Communicator& ranks;
@@ -95,6 +105,8 @@ struct LevelWorld {
   UniqueId run{};                   ///< once it is agreed on
   RankSeat seat{};                  ///< when the ranks have found out who is where
   NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
+  /// Told, on whatever thread, what this rank knows of levels behind the nearest store. None: nobody listens.
+  std::function<void(const LevelNews&)> note_level{};
 
   bool speaks_for_node() const { return seat.node().leader == ranks.rank(); }
 };

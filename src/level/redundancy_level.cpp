@@ -108,17 +108,17 @@ void RedundancyLevel::accept(const NewSet& set) {
   if (!leaders_ || !(set.everywhere || is_due(spec_, set.number))) return;
   const uint64_t step = set.step;
   const Result<Meeting> met = meet(step, set.outcome.ok());
-  if (!met.ok()) return record(met.status());
+  if (!met.ok()) return record(met.status(), step);
   switch (*met) {
     case Meeting::all_have_it: {
       world_.sets.note_complete(step);
       const Status outcome = protect_now(step);
-      if (!outcome.ok()) record(outcome.with_context(SetName{world_.job, step}.to_string()));
+      if (!outcome.ok()) record(outcome.with_context(SetName{world_.job, step}.to_string()), step);
       return;
     }
     case Meeting::not_all_have_it:
     case Meeting::others_went_on:
-      record(Status::io_error("not all nodes have the set", SetName{world_.job, step}.to_string()));
+      record(Status::io_error("not all nodes have the set", SetName{world_.job, step}.to_string()), step);
       return;
   }
 }
@@ -153,6 +153,7 @@ Status RedundancyLevel::protect_now(uint64_t step) {
     newest_ = step;
     protected_.insert(step);
   }
+  if (world_.note_level) world_.note_level({.what = LevelNews::What::arrived, .level = name(), .step = step});
   if (!spec_.keep) return {};
   VARVE_ASSIGN(const std::vector<SetName> given_up, retain_redundancy(*leaders_, place(), world_.job, *spec_.keep));
   const MutexLock lock(mutex_);
@@ -185,8 +186,10 @@ LevelProgress RedundancyLevel::progress(const RunNews&) const {
   return {.level = name(), .newest = newest_, .last_error = last_error_};
 }
 
-void RedundancyLevel::record(const Status& failure) {
+void RedundancyLevel::record(const Status& failure, std::optional<uint64_t> step) {
   const Status what = failure.with_context(spec_.redundancy.text());
+  if (world_.note_level && step)
+    world_.note_level({.what = LevelNews::What::failed, .level = name(), .step = step, .why = failure});
   world_.warnings.add(what);
   const MutexLock lock(mutex_);
   last_error_ = what;

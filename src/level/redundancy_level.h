@@ -50,7 +50,7 @@ class RedundancyLevel final : public Level {
   void drop_stand_ins();
   Result<Meeting> meet(uint64_t step, bool saved);
   Status protect_now(uint64_t step);
-  void record(const Status& failure);
+  void record(const Status& failure, std::optional<uint64_t> step = std::nullopt);
 
   const StoreLevel& store_;                ///< what it protects
   std::unique_ptr<Communicator> leaders_;  ///< of all nodes; in them alone

@@ -23,15 +23,16 @@ namespace varve {
 /// What stage 2 of one checkpoint cost, and what came of it.
 struct DrainReport {
   uint64_t step = 0;
-  Status outcome;                ///< OK: the set is complete in the store
-  uint64_t bytes = 0;            ///< of the group
-  uint64_t stored_bytes = 0;     ///< written for it
-  double begin_seconds = 0;      ///< by the clock: the leader's checkpoint() began
-  double end_seconds = 0;        ///< the set was complete
-  double drain_seconds = 0;      ///< at work
-  double processor_seconds = 0;  ///< used by the thread and its workers
-  WorkTimes times{};             ///< what they did meanwhile
-  EffortOutcome effort{};        ///< how hard was compressed; nothing where that is not left to us
+  Status outcome;                 ///< OK: the set is complete in the store
+  uint64_t bytes = 0;             ///< of the group
+  uint64_t stored_bytes = 0;      ///< written for it
+  double begin_seconds = 0;       ///< by the clock: the leader's checkpoint() began
+  double work_begin_seconds = 0;  ///< the thread began to save it; 0: it never did
+  double end_seconds = 0;         ///< the set was complete
+  double drain_seconds = 0;       ///< at work
+  double processor_seconds = 0;   ///< used by the thread and its workers
+  WorkTimes times{};              ///< what they did meanwhile
+  EffortOutcome effort{};         ///< how hard was compressed; nothing where that is not left to us
 };
 
 /// A group among those of its run that save to one store.

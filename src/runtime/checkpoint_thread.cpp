@@ -273,7 +273,7 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& 
   SnapshotSource source(std::move(images), calendar_seconds(), duty_.origin);
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
-  const double begin = clock_.seconds();
+  const double begin = report.work_begin_seconds = clock_.seconds();
   WorkMeter meter;
   auto save_metered = [&]() -> Result<SetRecord> {
     const WorkMeter::Scope metered(&meter);

@@ -196,6 +196,11 @@ Status take_stop_file(Settings& settings, const std::string& text) {
   return {};
 }
 
+Status take_metrics_file(Settings& settings, const std::string& text) {
+  settings.metrics_file.clear();
+  return text == "none" ? Status() : take_path(settings.metrics_file, text);
+}
+
 using O = SessionOptions;
 using S = Settings;
 using T = const std::string&;
@@ -244,6 +249,8 @@ const std::array kRules = {
                [](S& s, T t) { return take_yes_no(s.variables_may_change, t); }},
     OptionRule{"print_warnings", yes_no, "true", said<&O::print_warnings>,
                [](S& s, T t) { return take_yes_no(s.print_warnings, t); }},
+    OptionRule{"metrics_file", text, "none", said<&O::metrics_file>, take_metrics_file},
+    OptionRule{"timeline", text, "auto", said<&O::timeline>, [](S& s, T t) { return take_path(s.timeline, t); }},
 };
 }  // namespace
 

@@ -321,6 +321,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   world.warnings.add(decision->warnings);
   note_findings(levels, *decision);
   restart.taken = decision->taken;
+  restart.passed_over = decision->passed_over.size();
   leave_behind(levels, candidates, restart.taken);
   if (restart.taken) {
     const RestartCandidate& taken = *restart.taken;

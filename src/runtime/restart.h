@@ -113,6 +113,7 @@ struct RunRestart {
   bool on_own_nodes = true;
   /// Of the nearest store, if something could not be read there: of which any rank could not read something.
   std::set<ArenaId> unreadable_arenas;
+  size_t passed_over = 0;  ///< newer ones that could not be used
 };
 
 /// restart_from_newest() of what is selected of all that is at the levels, and what follows from it for them: what was

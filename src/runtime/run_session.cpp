@@ -9,7 +9,9 @@
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
+#include "core/process.h"
 #include "level/restart_points.h"
+#include "runtime/live_file.h"
 
 namespace varve {
 
@@ -32,6 +34,12 @@ Result<UniqueId> agree_on_run(Communicator& ranks) {
   VARVE_ASSIGN(const ByteSpan id, ByteReader(told).bytes(run.bytes.size()));
   std::copy(id.begin(), id.end(), run.bytes.begin());
   return run;
+}
+
+/// Where the run's log is; empty: nowhere.
+std::string timeline_of(const Settings& settings, const std::string& node, bool is_own_machine) {
+  const std::vector<std::string> places = timeline_places(settings, node, settings.job);
+  return places.empty() || (settings.timeline == "auto" && !is_own_machine) ? std::string() : places.front();
 }
 
 Status check_running(bool finished) { return finished ? Status::invalid_argument("the session has ended") : Status(); }
@@ -64,6 +72,9 @@ Result<std::unique_ptr<RunSession>> RunSession::open(std::unique_ptr<Communicato
 RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, const SessionEnvironment& environment)
     : ranks_(std::move(ranks)),
       settings_(std::move(settings)),
+      blocked_(*environment.clock),
+      ledger_(*environment.clock),
+      monitor_(blocked_, ledger_, warnings_, *environment.clock),
       left_(warnings_),
       world_{.ranks = *ranks_,
              .files = *environment.files,
@@ -76,12 +87,12 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
              .node = environment.sources.node(),
              .shared_memory = settings_.snapshots.shared_memory,
              .work = {.memory_bytes = settings_.saving.memory_bytes,
-                      .prepare_thread = [this] { stage_two_.place_thread(/*out_of_way=*/true); }}},
+                      .prepare_thread = [this] { stage_two_.place_thread(/*out_of_way=*/true); }},
+             .note_level = [this](const LevelNews& news) { monitor_.note_level(news); }},
       levels_(settings_.levels, world_),
       lease_(settings_, world_, levels_, notice_of(warnings_, settings_, *ranks_)),
-      stage_one_(settings_, world_, notice_of(warnings_, settings_, *ranks_)),
+      stage_one_(settings_, world_, blocked_, notice_of(warnings_, settings_, *ranks_)),
       course_(settings_.cadence, world_.clock),
-      ledger_(world_.clock),
       sets_(settings_.levels, world_, levels_, stage_one_, stage_two_),
       stage_two_(settings_, world_, stage_one_, levels_) {
   warnings_.add(settings_.warnings);
@@ -89,6 +100,7 @@ RunSession::RunSession(std::unique_ptr<Communicator> ranks, Settings settings, c
 }
 
 Status RunSession::start(const SessionEnvironment& environment) {
+  const BlockedTime::Part waits(blocked_, BlockedCause::open);
   VARVE_ASSIGN(world_.run, agree_on_run(*ranks_));
   VARVE_TRY(levels_.look());
   VARVE_TRY(stage_one_.open(environment, levels_));
@@ -106,6 +118,7 @@ Status RunSession::start(const SessionEnvironment& environment) {
   Result<StopRequests> stop = StopRequests::start(settings_.stop, ranks_->rank() == 0, files, world_.clock);
   if (stop.ok()) course_.watch_for_stops(std::move(*stop));
   VARVE_TRY(agree(*ranks_, stop.status()));
+  start_monitor(*environment.files);
   return start_stage_two();
 }
 
@@ -115,7 +128,48 @@ Status RunSession::start_stage_two() {
        .note_published = [this](uint64_t step, ByteVector part) { sets_.note_published(step, std::move(part)); },
        .report = [this](const DrainReport& report) { note_drained(report); }});
   VARVE_TRY(agree(*ranks_, attached));
-  return agree(*ranks_, stage_two_.start(levels_.start()));
+  const Status started = agree(*ranks_, stage_two_.start(levels_.start()));
+  if (started.ok()) monitor_.let_ask([this] { return sample(); });
+  return started;
+}
+
+// Who looks at the run from outside
+
+/// The rank that speaks for its node tells who looks there, rank 0 whoever asks for the run.
+void RunSession::start_monitor(FileSystem& files) {
+  if (!world_.speaks_for_node()) return;
+  std::vector<std::string> names;
+  size_t nearest = 0;
+  for (size_t i = 0; i < levels_.all().size(); ++i) {
+    names.push_back(levels_.all()[i]->name());
+    if (levels_.all()[i].get() == &levels_.nearest()) nearest = i;
+  }
+  MonitorPlaces places;
+  const bool is_own_machine = &files == &posix_file_system();
+  if (is_own_machine) places.live_file = take_live_file(stage_one_.family(), ranks_->rank());
+  if (ranks_->rank() == 0) {
+    places.metrics_file = settings_.metrics_file;
+    places.timeline = timeline_of(settings_, world_.node, is_own_machine);
+  }
+  if (!places.any()) return;
+  RunFacts facts{.job = settings_.job, .run = world_.run.hex().substr(0, 16), .store = levels_.nearest().name()};
+  facts.host = stage_one_.plan().node().name;
+  facts.process = own_process_number();
+  facts.rank = ranks_->rank();
+  facts.rank_count = ranks_->rank_count();
+  monitor_.start(facts, places, names, nearest);
+}
+
+/// Called by the monitor's thread, while stage 2 is at work.
+RunSample RunSession::sample() const {
+  RunSample sample;
+  sample.levels = levels_.progress({});
+  if (const std::optional<GroupNews> news = stage_one_.memory().group().news()) {
+    sample.bytes_to_write = news->bytes_to_write;
+    sample.bytes_written = news->bytes_written;
+  }
+  if (world_.has_node_level && stage_one_.plan().nodes.size() > 1) sample.on_all_nodes = job_sets_.newest_complete();
+  return sample;
 }
 
 // Grids
@@ -150,6 +204,7 @@ Status agree_on_choice(Communicator& ranks, const RestartChoice& choice) {
 
 Result<std::optional<uint64_t>> RunSession::restart(const RestartChoice& choice) {
   VARVE_TRY(check_running(finished_));
+  const BlockedTime::Part waits(blocked_, BlockedCause::restart);
   VARVE_TRY(agree_on_choice(*ranks_, choice));
   VARVE_TRY(settle_before_restart());
   RestartSelection selection = selection_;
@@ -159,6 +214,7 @@ Result<std::optional<uint64_t>> RunSession::restart(const RestartChoice& choice)
 
 Result<std::optional<uint64_t>> RunSession::reject() {
   VARVE_TRY(check_running(finished_));
+  const BlockedTime::Part waits(blocked_, BlockedCause::restart);
   if (!loaded_) return Status::invalid_argument("nothing was loaded since the last checkpoint that could be rejected");
   // What is in memory alone began to go to the store when it was loaded.
   VARVE_TRY(settle_before_restart());
@@ -171,6 +227,7 @@ Result<std::optional<uint64_t>> RunSession::reject() {
 }
 
 Result<std::vector<RestartPoint>> RunSession::restart_points() {
+  const BlockedTime::Part waits(blocked_, BlockedCause::restart);
   VARVE_TRY(look_at_levels());
   left_.add_own({});
   Result<std::vector<RestartPoint>> points = list_restart_points(levels_);
@@ -179,6 +236,7 @@ Result<std::vector<RestartPoint>> RunSession::restart_points() {
 }
 
 Result<std::vector<SavedVariable>> RunSession::saved_variables(uint64_t step) {
+  const BlockedTime::Part waits(blocked_, BlockedCause::restart);
   VARVE_TRY(look_at_levels());
   left_.add_own({});
   Result<std::vector<SavedVariable>> variables = list_saved_variables(levels_, step);
@@ -195,6 +253,7 @@ Status RunSession::look_at_levels() {
 
 /// What is under way is settled: it is in the store, or has failed, which is a warning then.
 Status RunSession::settle(std::string_view failed_while) {
+  const BlockedTime::Part waits(blocked_, BlockedCause::store);
   const StageTwo::Hurry hurry(stage_two_);
   const Status settled = sets_.settle(stage_one_.wait_limit());
   sets_.note_told(settled);
@@ -214,6 +273,7 @@ Status RunSession::settle_before_restart() {
 /// Nothing works beside the program any more, on no rank: what is on its way to a farther level begins anew with
 /// start_stage_two().
 Status RunSession::stop_stage_two() {
+  monitor_.let_ask(nullptr);
   stage_two_.stop(MonotonicClock::now() + stage_one_.wait_limit());
   levels_.stop();
   levels_.end(Ending::pause).ignore("what was not brought on is found again");
@@ -233,6 +293,12 @@ Status RunSession::turn_back() {
 }
 
 Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& selection) {
+  Result<std::optional<uint64_t>> step = take_up(selection);
+  if (!step.ok()) monitor_.note_restart_failed(step.status());
+  return step;
+}
+
+Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& selection) {
   VARVE_TRY(look_at_levels());
   std::optional<NodePacks> packs;
   if (stage_one_.plan().node_rank_count > 1)
@@ -246,6 +312,7 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
   const RunRestart restart = std::move(*found);
   if (stage_one_.has_copied()) VARVE_TRY(turn_back());
   loaded_ = restart.taken;
+  monitor_.note_restart(restart.taken, restart.passed_over);
   job_sets_.go_on_from(loaded_ ? std::optional(loaded_->step) : std::nullopt);
   left_.note_useful(restart.in_memory_alone);
   if (restart.begins_anew) sets_.go_on_from(1);
@@ -278,6 +345,7 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
 
 Status RunSession::drop(uint64_t step) {
   VARVE_TRY(check_running(finished_));
+  const BlockedTime::Part waits(blocked_, BlockedCause::store);
   VARVE_TRY(agree_on_choice(*ranks_, {.exactly = step}));
   VARVE_TRY(look_at_levels());
   VARVE_TRY(settle("a checkpoint was to be dropped, and the last one has failed"));
@@ -311,6 +379,7 @@ Status RunSession::drop_everywhere(uint64_t step) {
 
 bool RunSession::due(uint64_t step) {
   if (finished_) return false;
+  const BlockedTime::Part waits(blocked_, BlockedCause::ranks);
   std::vector<uint64_t> told = sets_.tell();
   const Result<Due> due = course_.agree(*ranks_, step, told);
   if (!due.ok()) {
@@ -326,9 +395,11 @@ bool RunSession::due(uint64_t step) {
 
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
   VARVE_TRY(check_running(finished_));
+  const BlockedTime::Part waits(blocked_, BlockedCause::other);
   const Persistence wanted = course_.stop_is_agreed() ? Persistence::now : persistence;
   Status made;
   if (course_.ends_at(step)) {
+    const BlockedTime::Part settles(blocked_, BlockedCause::store);
     made = sets_.settle(stage_one_.wait_limit());
   } else {
     made = course_.go_on_to(step);
@@ -342,6 +413,7 @@ Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
 
 /// As of StageOne; what is being written hurries if the program waits for it.
 Result<bool> RunSession::take_slot(Persistence persistence) {
+  const BlockedTime::Part waits(blocked_, BlockedCause::room);
   std::optional<StageTwo::Hurry> hurry;
   if (!stage_one_.memory().has_free_slot()) hurry.emplace(stage_two_);
   return stage_one_.take_slot(persistence);
@@ -350,34 +422,48 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
 Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool saves) {
   const double begin = world_.clock.seconds();
   const Status before = sets_.take_failure(step);
-  VARVE_TRY(sets_.exchange());
+  {
+    const BlockedTime::Part waits(blocked_, BlockedCause::ranks);
+    VARVE_TRY(sets_.exchange());
+  }
   const Result<bool> taken = take_slot(persistence);
   if (taken.ok() && !*taken) {
+    const BlockedTime::Part waits(blocked_, BlockedCause::room);
     stage_one_.skip(step);
     ledger_.note_skipped();
+    monitor_.note_skipped(step, begin);
     course_.cadence().note_checkpoint(step, world_.clock.seconds() - begin);
     return before;
   }
+  std::optional<BlockedTime::Part> makes(std::in_place, blocked_, BlockedCause::copy);
   const LevelDuty duty = sets_.begin(step, saves, course_.stop_is_agreed());
   stage_two_.note_begin(step, begin, duty);
-  const auto snapshot = [&]() -> Status {
+  const auto snapshot = [&]() -> Result<SnapshotCost> {
     VARVE_TRY(taken.status());
     if (stage_one_.variables().empty()) return Status::invalid_argument("nothing is protected");
-    VARVE_TRY(lease_.check());
+    {
+      const BlockedTime::Part waits(blocked_, BlockedCause::store);  // which may have to be asked
+      VARVE_TRY(lease_.check());
+    }
     VARVE_ASSIGN(const SnapshotCost cost, stage_one_.copy(step, begin));
     sets_.note_copied(step, duty);
     ledger_.note_snapshot(cost);
-    return {};
+    return cost;
   };
-  Status made = snapshot();
+  const Result<SnapshotCost> cost = snapshot();
+  monitor_.note_snapshot(step, begin, duty.save, cost);
+  Status made = cost.status();
   if (!made.ok()) stage_one_.memory().group().give_up(step);
+  makes.reset();
   if (persistence == Persistence::now) {
     const double settle_begin = world_.clock.seconds();
+    const BlockedTime::Part waits(blocked_, BlockedCause::store);
     const StageTwo::Hurry hurry(stage_two_);
     made = agree(*ranks_, made);
     if (made.ok()) made = sets_.settle(stage_one_.wait_limit());
     sets_.note_told(made, step);
     ledger_.note_blocked(world_.clock.seconds() - settle_begin);
+    monitor_.note_waited(settle_begin);
   } else if (made.ok() && !before.ok()) {
     made = before.with_context(fmt::format("step {} is on its way", step));
   }
@@ -388,15 +474,18 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
 Status RunSession::wait() {
   VARVE_TRY(check_running(finished_));
   const double begin = world_.clock.seconds();
+  const BlockedTime::Part waits(blocked_, BlockedCause::store);
   const StageTwo::Hurry hurry(stage_two_);
   Status waited = sets_.settle(stage_one_.wait_limit());
   sets_.note_told(waited);
   ledger_.note_blocked(world_.clock.seconds() - begin);
+  monitor_.note_waited(begin);
   return waited;
 }
 
 // Called by the checkpoint thread
 void RunSession::note_drained(const DrainReport& report) {
+  monitor_.note_drained(report);
   sets_.note_drained(report.step, report.outcome.ok());
   if (!report.outcome.ok()) {
     ledger_.note_failed();
@@ -414,31 +503,37 @@ void RunSession::note_drained(const DrainReport& report) {
 
 Status RunSession::finish(std::chrono::duration<double> limit) {
   if (finished_) return {};
+  const BlockedTime::Part waits(blocked_, BlockedCause::end);
   const double begin = world_.clock.seconds();
   const std::chrono::nanoseconds bounded = bounded_limit(limit);
   const Moment end = MonotonicClock::now() + bounded;
   std::optional<StageTwo::Hurry> hurry(stage_two_);
+  std::optional<BlockedTime::Part> waits_for(std::in_place, blocked_, BlockedCause::store);
   Status settled = sets_.settle(bounded);
   if (settled.code() == StatusCode::busy) {
     stage_two_.cancel();
     settled = settled.with_context("the newest checkpoint was given up");
   }
   stage_two_.stop(end);
+  waits_for.reset();
+  waits_for.emplace(blocked_, BlockedCause::levels);
   levels_.stop();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
   const Status pushed = levels_.finish(settled.ok() ? sets_.last() : std::nullopt, end);
+  waits_for.reset();
   ledger_.note_blocked(world_.clock.seconds() - begin);
   // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
   // soon.
   const Status together = ranks_->barrier();
   const Status ended = levels_.end(Ending::of_run);
   const Status spread = agree(*ranks_, pushed.ok() ? ended : pushed);
-  close();
-  if (!settled.ok()) return settled;
-  return together.ok() ? spread : together;
+  const Status outcome = !settled.ok() ? settled : together.ok() ? spread : together;
+  close(outcome);
+  return outcome;
 }
 
-void RunSession::close() {
+void RunSession::close(const Status& outcome) {
+  monitor_.let_ask(nullptr);
   stage_two_.stop(MonotonicClock::now() + kSessionEndPatience);
   levels_.end(Ending::of_run).ignore("finish() tells of it");
   // What is still owed to a level behind stays.
@@ -446,10 +541,11 @@ void RunSession::close() {
   const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!left_.is_useful() || (news && news->newest_persistent)) left_.remove();
   stage_one_.memory().remove_files().ignore("the next run removes what is left");
-  note_ended();
+  note_ended(outcome);
 }
 
-void RunSession::note_ended() {
+void RunSession::note_ended(const Status& outcome) {
+  monitor_.end(outcome.ok() ? std::string() : outcome.to_string());
   lease_.release();
   ledger_.note_end();
   course_.end();
@@ -458,6 +554,7 @@ void RunSession::note_ended() {
 
 Status RunSession::abandon() {
   if (finished_) return {};
+  monitor_.let_ask(nullptr);
   // First of all: threads beside the program that wait for a rank wait in vain, here and elsewhere.
   ranks_->revoke();
   stage_two_.cancel();
@@ -465,15 +562,17 @@ Status RunSession::abandon() {
   levels_.end(Ending::of_run).ignore("what was not brought on is found again");
   // Nothing of it changes any more: it may be restarted from.
   stage_one_.memory().leave();
-  note_ended();
+  note_ended(Status::cancelled("the program gave its session up"));
   return {};
 }
 
 RunSession::~RunSession() {
+  // What it would ask goes first.
+  monitor_.let_ask(nullptr);
   if (finished_) return;
   if (std::uncaught_exceptions() > 0 || have_ended(*ranks_)) {
     // The other ranks may not come here, or cannot be reached.
-    close();
+    close(Status::cancelled("the program left its session by an exception, or ended its ranks"));
     return;
   }
   finish(kSessionEndPatience).ignore("a program that wants to know calls finish()");

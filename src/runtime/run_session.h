@@ -12,11 +12,13 @@
 #include "core/file_system.h"
 #include "core/progress.h"
 #include "level/levels.h"
+#include "runtime/blocked_time.h"
 #include "runtime/cadence.h"
 #include "runtime/placement.h"
 #include "runtime/report.h"
 #include "runtime/restart.h"
 #include "runtime/run_lease.h"
+#include "runtime/run_monitor.h"
 #include "runtime/sets_under_way.h"
 #include "runtime/settings.h"
 #include "runtime/stage_one.h"
@@ -84,12 +86,18 @@ class RunSession {
   Result<bool> take_slot(Persistence persistence);
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
   void note_drained(const DrainReport& report);
-  void close();
-  void note_ended();
+  void close(const Status& outcome);
+  void note_ended(const Status& outcome);
+  void start_monitor(FileSystem& files);
+  RunSample sample() const;
+  Result<std::optional<uint64_t>> take_up(const RestartSelection& selection);
 
   const std::unique_ptr<Communicator> ranks_;
   const Settings settings_;
   WarningList warnings_;
+  BlockedTime blocked_;
+  RunLedger ledger_;
+  RunMonitor monitor_;  ///< is told by threads of all that follow
   JobSets job_sets_;
   LeftMemory left_;
   LevelWorld world_;
@@ -97,7 +105,6 @@ class RunSession {
   RunLease lease_;
   StageOne stage_one_;
   RunCourse course_;
-  RunLedger ledger_;
   SetsUnderWay sets_;
   StageTwo stage_two_;
   RestartSelection selection_;              ///< of which only what was rejected counts

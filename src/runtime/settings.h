@@ -73,6 +73,8 @@ struct Settings {
   bool take_over = false;
   bool variables_may_change = false;
   bool print_warnings = true;
+  std::string metrics_file;  ///< or a folder; empty: none
+  std::string timeline;      ///< the folder of the log; or "auto", or "none"
 
   /// All of them, in the order of docs/GUIDE.md.
   /// Whichever of store and levels counts.

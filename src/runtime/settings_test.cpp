@@ -87,8 +87,11 @@ TEST_F(Options, OfTheProgramAreTaken) {
            .snapshot_folder = "/var/tmp",
            .take_over = true,
            .variables_may_change = true,
-           .print_warnings = false};
+           .print_warnings = false,
+           .metrics_file = "m.prom",
+           .timeline = "times"};
   const Settings settings = resolve().value();
+  EXPECT_EQ(settings.metrics_file + settings.timeline, "m.promtimes");
   EXPECT_EQ(settings.store + settings.job + settings.snapshots.shared_memory + *settings.stop.file, "sj/tmphalt");
   EXPECT_EQ(settings.reach.key_file, "k");
   EXPECT_EQ(settings.reach.s3_endpoint, "https://s3");

@@ -198,6 +198,7 @@ void StageOne::forget_snapshots() {
 }
 
 Result<SnapshotCost> StageOne::copy(uint64_t step, double begin_seconds) {
+  const BlockedTime::Part waits(blocked_, BlockedCause::copy);
   const double copy_begin = world_.clock.seconds();
   VARVE_TRY(fill(step));
   has_copied_ = true;
@@ -216,10 +217,14 @@ Status StageOne::fill(uint64_t step) {
   Status made = memory_->fill(step, variables_);
   if (made.code() == StatusCode::busy) {
     // One of two slots was given up, and the other is being written.
+    const BlockedTime::Part waits(blocked_, BlockedCause::room);
     VARVE_TRY(memory_->wait_for_free_slot(wait_limit()));
-    made = memory_->fill(step, variables_);
   }
-  if (SnapshotMemory::lacks_room(made)) made = memory_->show(step, variables_, wait_limit());
+  if (made.code() == StatusCode::busy) made = memory_->fill(step, variables_);
+  if (SnapshotMemory::lacks_room(made)) {
+    const BlockedTime::Part waits(blocked_, BlockedCause::store);
+    made = memory_->show(step, variables_, wait_limit());
+  }
   if (const Status shortage = memory_->take_shortage(); !shortage.ok()) notice_(shortage);
   return made;
 }

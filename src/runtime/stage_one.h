@@ -9,6 +9,7 @@
 
 #include "level/level.h"
 #include "level/levels.h"
+#include "runtime/blocked_time.h"
 #include "runtime/group_plan.h"
 #include "runtime/placement.h"
 #include "runtime/report.h"
@@ -60,8 +61,8 @@ class LeftMemory {
 class StageOne {
  public:
   /// `notice` gets warnings that a user would easily miss. All of these outlive it.
-  StageOne(const Settings& settings, LevelWorld& world, std::function<void(const Status&)> notice)
-      : settings_(settings), world_(world), notice_(std::move(notice)) {}
+  StageOne(const Settings& settings, LevelWorld& world, BlockedTime& blocked, std::function<void(const Status&)> notice)
+      : settings_(settings), world_(world), blocked_(blocked), notice_(std::move(notice)) {}
 
   /// Makes the memory, where there is room, and finds out who is where, which it says in the world. After
   /// Levels::look(). Collective.
@@ -103,6 +104,7 @@ class StageOne {
 
   const Settings& settings_;
   LevelWorld& world_;
+  BlockedTime& blocked_;
   const std::function<void(const Status&)> notice_;
   UniqueId run_;  ///< as which it has its memory, also after it has gone back and begun anew
   SegmentFamily family_;

@@ -113,6 +113,39 @@ class OfAStore(MetricsTest):
         self.assertEqual(told["varve_store_damaged_sets"], 0)
 
 
+class OfARun(MetricsTest):
+    def save(self, place, **changes):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("VARVE_")}
+        memory = self.work / "memory"
+        memory.mkdir(exist_ok=True)
+        subprocess.run([os.environ["VARVE_SAVE_ARRAYS"], self.store, "2", "3"], check=True, cwd=self.work,
+                       env={**kept, "VARVE_SHARED_MEMORY": str(memory), "VARVE_METRICS_FILE": str(place), **changes})
+
+    def test_are_in_a_file_that_says_how_it_ended(self):
+        file = self.work / "run.prom"
+        self.save(file, VARVE_LEVELS=f"memory; dir:{self.store}; dir:{self.work}/far every=2")
+        told = self.check(file.read_text())
+        self.assertEqual(told['varve_run_running{job="run"}'], 0)
+        self.assertEqual(told['varve_run_checkpoints_total{job="run",outcome="persistent"}'], 3)
+        self.assertEqual(told['varve_run_newest_step{job="run"}'], 3)
+        for level in ("memory", f"dir:{self.store}", f"dir:{self.work}/far"):
+            self.assertEqual(told[f'varve_run_level_newest_step{{job="run",level="{level}"}}'], 3)
+            self.assertEqual(told[f'varve_run_level_lag_seconds{{job="run",level="{level}"}}'], 0)
+            self.assertEqual(told[f'varve_run_level_waiting_sets{{job="run",level="{level}"}}'], 0)
+        self.assertGreater(told['varve_run_blocked_seconds_total{job="run",cause="store"}'], 0)
+        self.assertGreater(told['varve_run_raw_bytes_total{job="run"}'], 0)
+
+    def test_are_called_as_the_job_in_a_folder(self):
+        (self.work / "collected").mkdir()
+        self.save(self.work / "collected")
+        self.assertEqual([file.name for file in (self.work / "collected").iterdir()], ["varve-run.prom"])
+        self.check((self.work / "collected" / "varve-run.prom").read_text())
+
+    def test_are_no_reason_to_fail(self):
+        self.save(self.work / "nowhere" / "run.prom")
+        self.assertEqual(self.facts("list")["sets"][-1]["step"], 3)
+
+
 class OfTheDashboard(unittest.TestCase):
     def test_are_all_told(self):
         """The dashboard in examples/site asks for nothing that nobody tells."""
@@ -121,7 +154,8 @@ class OfTheDashboard(unittest.TestCase):
             asked = set(re.findall(r"varve_[a-z_]+", file.read()))
         told = set()
         for source in ("tools/varve/serve/request_counters.cpp", "tools/varve/serve/server.cpp",
-                       "tools/varve/watch/watch_status.cpp", "tools/varve/cli/stat_command.cpp"):
+                       "tools/varve/watch/watch_status.cpp", "tools/varve/cli/stat_command.cpp",
+                       "src/runtime/run_metrics.cpp"):
             with open(os.path.join(root, source), encoding="utf-8") as file:
                 told |= {name for name in re.findall(r'"(varve_[a-z_]+)"', file.read())}
         self.assertEqual({name for name in asked if re.sub("_(total|bucket|sum|count)$", "", name) not in told}, set())

@@ -68,7 +68,7 @@ class ElasticRestarts(unittest.TestCase):
     def memory_of(self, node, ranks):
         """The snapshots of its ranks, of a run of so many, which are named varve-USER-JOB-RUN-RANK-WHAT."""
         nodes = nodes_of(ranks)
-        return [path for path in (self.folder / "memory").iterdir()
+        return [path for path in (self.folder / "memory").glob("varve-[0-9]*")
                 if nodes[int(path.name.split("-")[4]) % len(nodes)] == node]
 
     def lose(self, node, ranks):

@@ -145,7 +145,9 @@ class JobOnNodes(Job):
         """What it had is gone, and another one takes its place."""
         ranks = {str(rank) for rank in self.ranks_of(node)}
         for path in (self.folder / "memory").iterdir():
-            if path.name.split("-")[4] in ranks:
+            parts = path.stem.split("-")
+            # Of a segment, or of the file in which the node's first rank says how the run goes.
+            if (parts[-1] if parts[1] == "live" else parts[4]) in ranks:
                 path.unlink()
         shutil.rmtree(self.folder / "local" / f"node-{node}")
         self.nodes[self.nodes.index(node)] = replacement

@@ -144,6 +144,8 @@ class Session:
         wait_limit: float | None = None,
         s3_endpoint: str | None = None,
         variables_may_change: bool | None = None,
+        metrics_file: Path | None = None,
+        timeline: Path | None = None,
     ) -> None:
         options = {name: value for name, value in locals().items() if name not in ("self", "comm")}
         if job is None and options_file is None and "VARVE_JOB" not in os.environ:

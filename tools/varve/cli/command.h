@@ -58,6 +58,8 @@ std::unique_ptr<Command> make_export_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_watch_command();
 std::unique_ptr<Command> make_status_command();
+std::unique_ptr<Command> make_top_command();
+std::unique_ptr<Command> make_timeline_command();
 std::unique_ptr<Command> make_mount_command();
 std::unique_ptr<Command> make_seal_command();
 std::unique_ptr<Command> make_unmount_command();

@@ -48,6 +48,8 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_unmount_command());
   commands.push_back(make_watch_command());
   commands.push_back(make_status_command());
+  commands.push_back(make_top_command());
+  commands.push_back(make_timeline_command());
   commands.push_back(make_rebalance_command());
   commands.push_back(make_model_command());
   commands.push_back(make_study_command());

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -11,6 +12,7 @@
 #include "cli/text.h"
 #include "core/sync.h"
 #include "monitor/metrics_outlet.h"
+#include "runtime/live_file.h"
 #include "serve/rights.h"
 #include "serve/server.h"
 #include "service/location.h"
@@ -102,17 +104,28 @@ class ServeCommand final : public Command {
       session.print(fmt::format("metrics are at {}\n", outlet->where()));
       VARVE_TRY(session.finish_printing());
     }
+    // Where who looks at this machine finds it.
+    SegmentFamily own;
+    own.folder = live_folder();
+    own.user = ::geteuid();
+    own.job_key = "server";
+    const std::string live_file = take_live_file(own, 0);
     Moment next_metrics = MonotonicClock::now();
     while (!interrupted()) {
-      if (outlet && MonotonicClock::now() >= next_metrics) {
+      if (MonotonicClock::now() >= next_metrics) {
         Metrics metrics;
+        metrics.gauge("varve_server_info", "The server: 1.")
+            .sample(1, {{"address", server->address().to_string()}, {"store", place}});
         server->tell(metrics);
-        publish(session, *outlet, metrics);
+        if (outlet) publish(session, *outlet, metrics);
+        if (!live_file.empty())
+          write_metrics_file(live_file, metrics, 0600).ignore("who looks does not see the server");
         next_metrics = MonotonicClock::now() + std::chrono::seconds(1);
       }
       sleep_for(std::chrono::milliseconds(50));
     }
     server->stop();
+    if (!live_file.empty()) ::unlink(live_file.c_str());
     return ExitCode::success;
   }
 

@@ -2,26 +2,6 @@
 
 #include <fmt/format.h>
 
-extern "C" {
-extern const char varve_page_template[], varve_page_template_end[];
-extern const char varve_page_style[], varve_page_style_end[];
-extern const char varve_page_script[], varve_page_script_end[];
-extern const char varve_page_charts[], varve_page_charts_end[];
-}
-
-namespace varve {
-
-namespace {
-std::string_view between(const char* begin, const char* end) { return {begin, static_cast<size_t>(end - begin)}; }
-}  // namespace
-
-std::string_view page_template() { return between(varve_page_template, varve_page_template_end); }
-std::string_view page_style() { return between(varve_page_style, varve_page_style_end); }
-std::string_view page_script() { return between(varve_page_script, varve_page_script_end); }
-std::string_view page_charts() { return between(varve_page_charts, varve_page_charts_end); }
-
-}  // namespace varve
-
 namespace varve {
 
 namespace {
@@ -385,39 +365,6 @@ Json study_json(const StudyResult& result) {
           {"advice", part_or_null(result.advice)}};
 }
 
-std::string json_text(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-namespace {
-/// JSON that may stand in a script element: no "</script>" or "<!--" can be in it.
-std::string without_tags(std::string json) {
-  std::string safe;
-  safe.reserve(json.size());
-  for (const char byte : json) {
-    if (byte == '<') {
-      safe += "\\u003c";
-    } else {
-      safe += byte;
-    }
-  }
-  return safe;
-}
-
-std::string escape_html(std::string_view text) {
-  std::string escaped;
-  for (const char byte : text) {
-    switch (byte) {
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '&': escaped += "&amp;"; break;
-      default: escaped += byte;
-    }
-  }
-  return escaped;
-}
-}  // namespace
-
 bool has_charts() { return !page_charts().empty(); }
 
 Result<std::string> study_page(const nlohmann::ordered_json& study, const std::string& text) {
@@ -425,20 +372,13 @@ Result<std::string> study_page(const nlohmann::ordered_json& study, const std::s
     return Status::unsupported("this program was built without the charting library, so it cannot make the page", "",
                                "write --json or --csv instead, or build it with ./run build where npm works");
   }
-  std::string page;
-  std::string_view rest = page_template();
-  while (true) {
-    const size_t begin = rest.find("{{"), end = rest.find("}}");
-    page += rest.substr(0, begin);
-    if (begin == std::string_view::npos) return page;
-    const std::string_view name = rest.substr(begin + 2, end - begin - 2);
-    if (name == "style") page += page_style();
-    if (name == "charts") page += page_charts();
-    if (name == "script") page += page_script();
-    if (name == "data") page += without_tags(json_text(study));
-    if (name == "text") page += escape_html(text);
-    rest.remove_prefix(end + 2);
-  }
+  return fill_page(page_template(), [&](std::string_view name) -> std::string {
+    if (name == "style") return std::string(page_style());
+    if (name == "charts") return std::string(page_charts());
+    if (name == "script") return std::string(page_script());
+    if (name == "data") return json_in_script(study);
+    return name == "text" ? escape_html(text) : "";
+  });
 }
 
 }  // namespace varve

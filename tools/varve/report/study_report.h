@@ -4,16 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "report/page.h"
 #include "study/study.h"
 
 namespace varve {
-
-// The files of tools/varve/report/page and the charting library, as they were when the program was built
-// (page_files.S.in).
-std::string_view page_template();
-std::string_view page_style();
-std::string_view page_script();
-std::string_view page_charts();  ///< empty: the program was built without it
 
 /// A study as one long table: a line for each figure, which says what it is of (docs/STUDY.md, "CSV").
 std::string study_csv(const StudyResult& result);
@@ -22,10 +16,6 @@ std::string study_csv(const StudyResult& result);
 /// times seconds, speeds bytes per second, shares fractions; an estimate is {"value", "low", "high"}. A part that was
 /// not reached is null.
 nlohmann::ordered_json study_json(const StudyResult& result);
-
-/// Text of it that is safe wherever it is put: bytes that are not UTF-8 become U+FFFD, numbers that are not finite
-/// null.
-std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 
 /// A study as one HTML page that loads nothing: data, style, script and the charting library are in it. `text` is shown
 /// where scripts are switched off. unsupported: this program was built without the charting library.
