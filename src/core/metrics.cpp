@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 
-#include "core/process.h"
+#include "core/state_folder.h"
 
 namespace varve {
 
@@ -115,28 +113,7 @@ std::string_view Metrics::content_type(MetricsFormat format) {
 }
 
 Status write_metrics_file(const std::string& path, const Metrics& metrics, uint32_t mode) {
-  // No collector reads names that end so.
-  const std::string draft = fmt::format("{}.{}.tmp", path, ::getpid());
-  // In a folder where others write, too, nothing of theirs is written through.
-  ::unlink(draft.c_str());
-  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-  if (!file.valid()) return Status::from_errno(errno, "make", draft);
-  const std::string text = metrics.text(MetricsFormat::prometheus);
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t now = ::write(file.get(), text.data() + written, text.size() - written);
-    if (now < 0 && errno == EINTR) continue;
-    if (now < 0) {
-      const Status failed = Status::from_errno(errno, "write", draft);
-      ::unlink(draft.c_str());
-      return failed;
-    }
-    written += static_cast<size_t>(now);
-  }
-  if (::rename(draft.c_str(), path.c_str()) == 0) return {};
-  const Status failed = Status::from_errno(errno, "rename to", path);
-  ::unlink(draft.c_str());
-  return failed;
+  return replace_text_file(path, metrics.text(MetricsFormat::prometheus), mode);
 }
 
 }  // namespace varve

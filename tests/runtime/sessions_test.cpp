@@ -677,7 +677,9 @@ TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
   const SessionPlace place;
   die_with_a_snapshot(place);
   for (const auto& file : std::filesystem::directory_iterator(place.memory)) {
-    if (file.path().string().ends_with("slot0")) flip_bytes_in_the_middle(file.path());
+    // It lies in the second one where the first checkpoint was still being saved when it was made.
+    const std::string name = file.path().string();
+    if (name.ends_with("slot0") || name.ends_with("slot1")) flip_bytes_in_the_middle(file.path());
   }
   auto session = Session::open(place.options());
   Model model(0, kCells);
@@ -685,8 +687,11 @@ TEST(ASessionAfterAKill, FallsBackToTheStoreIfTheSnapshotIsDamaged) {
   EXPECT_EQ(session->restart().value(), 1u);
   EXPECT_EQ(model, model_at(0, kCells, 1));
   const std::vector<Status> warnings = session->warnings();
-  ASSERT_EQ(warnings.size(), 1u);
-  EXPECT_NE(warnings[0].to_string().find("step 2 in memory"), std::string::npos) << warnings[0].to_string();
+  const auto is_of_memory = [](const Status& warning) {
+    return warning.to_string().find("step 2 in memory") != std::string::npos;
+  };
+  EXPECT_EQ(std::count_if(warnings.begin(), warnings.end(), is_of_memory), 1)
+      << testing::PrintToString(warnings.size());
 }
 
 TEST(ASessionAfterAKill, OfAnotherNumberOfRanksLeavesTheSnapshotAlone) {

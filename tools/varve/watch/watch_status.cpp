@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file_system.h"
+#include "core/state_folder.h"
 #include "hash/score.h"
 
 namespace varve {
@@ -122,13 +123,7 @@ Result<StatusFile> StatusFile::open(const std::string& state_folder, const std::
 
 Status StatusFile::write(const WatchStatus& status) const {
   const std::string text = to_json(status).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const std::string fresh = path_ + ".new";
-  const UniqueFd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.valid()) return Status::from_errno(errno, "write", fresh);
-  const ssize_t written = ::write(file.get(), text.data(), text.size());
-  if (written < 0) return Status::from_errno(errno, "write", fresh);
-  if (static_cast<size_t>(written) < text.size()) return Status::from_errno(ENOSPC, "write", fresh);
-  return posix_file_system().rename(fresh, path_);
+  return replace_text_file(path_, text);
 }
 
 Result<std::vector<WatchStatus>> read_watch_statuses(const std::string& state_folder) {
