@@ -95,6 +95,8 @@ struct LevelWorld {
   UniqueId run{};                   ///< once it is agreed on
   RankSeat seat{};                  ///< when the ranks have found out who is where
   NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
+  /// The run is ended then, whatever it is at; none: it ends by itself. From the agreement to stop on.
+  std::optional<Moment> end{};
 
   bool speaks_for_node() const { return seat.node().leader == ranks.rank(); }
 };
