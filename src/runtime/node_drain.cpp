@@ -269,7 +269,8 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   const Result<SetRecord> there = Catalog(store).read(name);
   if (there.ok()) {
     job_.sets.push_back({name, "memory", nearest.name(), DrainedSet::State::was_there});
-    if (there->run == note_.run) return {};
+    // Of the run before, which this one went on from: what is in memory then stays for the next, but nothing is wrong.
+    if (there->run == note_.run || std::count(left_.runs.begin(), left_.runs.end(), there->run) > 0) return {};
     return Status::already_exists(fmt::format("{} has a set of this step that another run made", nearest.name()),
                                   name.to_string(), "the next run of the job takes what is in memory");
   }
