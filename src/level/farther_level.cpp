@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -93,12 +93,20 @@ void LevelPush::run() {
     const PushQueue::Turn turn = queue_.await(parts_.pause());
     if (turn.stopped) return;
     if (turn.step) {
-      note_outcome(*turn.step, run_guarded([&] { return push(*turn.step); }));
+      const Moment begin = MonotonicClock::now();
+      const Status pushed = run_guarded([&] { return push(*turn.step); });
+      if (pushed.ok()) set_seconds_ = std::chrono::duration<double>(MonotonicClock::now() - begin).count();
+      note_outcome(*turn.step, pushed);
       continue;
     }
     if (turn.timed_out) parts_.lengthen_pause();
     look_for_others();
   }
+}
+
+std::optional<double> LevelPush::set_seconds() const {
+  const double seconds = set_seconds_;
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
 }
 
 Status LevelPush::reach() {
@@ -309,7 +317,22 @@ LevelProgress FartherLevel::progress(const RunNews&) const {
 Status FartherLevel::finish(const std::optional<NewSet>& last, Moment end) {
   if (!push_) return {};
   if (last) push_->note_set(last->step, last->number, /*must=*/true);
+  if (const Status late = check_in_time(); !late.ok()) return late;
   return push_->finish(end);
+}
+
+/// busy: the run is ended before what waits could be there, so that nobody need wait for it.
+Status FartherLevel::check_in_time() const {
+  const std::optional<double> seconds = push_->set_seconds();
+  if (!world_.end || !seconds) return {};
+  const double left = std::chrono::duration<double>(*world_.end - MonotonicClock::now()).count();
+  const uint64_t waiting = push_->progress().waiting;
+  const double wanted = *seconds * static_cast<double>(waiting);
+  if (wanted <= left) return {};
+  return Status::busy(
+      fmt::format("{} would take about {:.1f} s, and {:.1f} s are left",
+                  waiting == 1 ? "1 set" : fmt::format("{} sets", waiting), wanted, std::max(0.0, left)),
+      name());
 }
 
 Status FartherLevel::end(Ending ending) { return push_ ? push_->end(ending) : Status(); }

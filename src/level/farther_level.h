@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -71,6 +72,8 @@ class LevelPush {
 
   /// Tries everything that waits once more, and returns when nothing is left to try; busy: time ran out first.
   Status finish(Moment end) { return queue_.try_all(end); }
+  /// How long the last set took that was brought there; none: there was none.
+  std::optional<double> set_seconds() const;
   /// Ends the thread, giving up what is on its way; then looks for the other parts a last time: who still lacks some
   /// gives its own up. After this: the last error, if it left anything out.
   Status end(Ending ending);
@@ -101,6 +104,7 @@ class LevelPush {
   const Store* to_ = nullptr;  ///< once it was reached; the thread's, until it has ended
   WaitingParts parts_;         ///< the thread's, until it has ended
   PushQueue queue_;
+  std::atomic<double> set_seconds_{0};  ///< of the last set; 0: there was none
   Thread thread_;
 };
 
@@ -123,6 +127,7 @@ class FartherLevel final : public StoreLevel {
 
  private:
   std::function<Result<const Store*>()> store_to_push_to();
+  Status check_in_time() const;
 
   const Levels& all_;
   std::unique_ptr<LevelPush> push_;  ///< none: another rank's

@@ -107,6 +107,8 @@ struct LevelWorld {
   NodePacks* node_packs = nullptr;  ///< while ranks load, where several are on the node
   /// Told, on whatever thread, what this rank knows of levels behind the nearest store. None: nobody listens.
   std::function<void(const LevelNews&)> note_level{};
+  /// The run is ended then, whatever it is at; none: it ends by itself. From the agreement to stop on.
+  std::optional<Moment> end{};
 
   bool speaks_for_node() const { return seat.node().leader == ranks.rank(); }
 };

@@ -72,6 +72,11 @@ std::optional<double> Cadence::best_interval() const {
   return automatic_interval();
 }
 
+std::optional<double> Cadence::persistent_seconds() const {
+  const MutexLock lock(mutex_);
+  return persistent_seconds_;
+}
+
 double Cadence::automatic_interval() const {
   const double mtbf = rule_.mean_time_between_failures;
   if (!blocked_seconds_) return std::min(kFirstSecondsMax, mtbf * kFirstShare);
@@ -91,6 +96,21 @@ void TalkPace::learn(uint64_t slowest_nanoseconds) {
   last_seconds_ = clock_.seconds();
 }
 
+namespace {
+/// Longer is as good as for ever.
+constexpr double kLeftSecondsMax = 1e9;
+
+// For an all_max(), so that the least time counts; 0: not known.
+uint64_t encode_left(double seconds) {
+  if (seconds > kLeftSecondsMax) return 0;
+  return static_cast<uint64_t>(1000 * (kLeftSecondsMax - std::max(0.0, seconds))) + 1;
+}
+double decode_left(uint64_t told) {
+  if (told == 0) return std::numeric_limits<double>::infinity();
+  return kLeftSecondsMax - static_cast<double>(told - 1) / 1000;
+}
+}  // namespace
+
 Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, TalkPace& pace, uint64_t step,
                          std::span<uint64_t> along) {
   const bool alone = ranks.rank_count() == 1;
@@ -100,7 +120,8 @@ Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopReques
   const bool must_talk = !alone && (!everyone_knows || stop.possible());
   const bool talk = must_talk && pace.is_turn();
   if (must_talk && !talk) return Due{.checkpoint = everyone_knows && cadence.due(step)};
-  std::vector<uint64_t> votes = {decides && cadence.due(step), stop.requested(), talk ? pace.call_nanoseconds() : 0};
+  std::vector<uint64_t> votes = {decides && cadence.due(step), stop.requested(), talk ? pace.call_nanoseconds() : 0,
+                                 encode_left(stop.seconds_left())};
   const size_t own_votes = votes.size();
   votes.insert(votes.end(), along.begin(), along.end());
   if (talk) {
@@ -108,7 +129,10 @@ Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopReques
     pace.learn(votes[2]);
   }
   std::copy(votes.begin() + static_cast<ptrdiff_t>(own_votes), votes.end(), along.begin());
-  return Due{.checkpoint = votes[0] != 0 || votes[1] != 0, .stop = votes[1] != 0, .talked = talk};
+  return Due{.checkpoint = votes[0] != 0 || votes[1] != 0,
+             .stop = votes[1] != 0,
+             .seconds_left = decode_left(votes[3]),
+             .talked = talk};
 }
 
 void RunCourse::restart_at(std::optional<uint64_t> step) {
@@ -128,6 +152,7 @@ Status RunCourse::go_on_to(uint64_t step) {
 Result<Due> RunCourse::agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along) {
   VARVE_ASSIGN(const Due due, agree_on_due(ranks, cadence_, *stop_, pace_, step, along));
   stop_agreed_ = stop_agreed_ || due.stop;
+  end_ = std::min(end_, clock_.seconds() + due.seconds_left);
   return due;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -46,6 +47,8 @@ class Cadence {
   std::optional<double> interval_seconds() const;
   /// The best interval from what was measured, whatever the rule; none before the first checkpoint.
   std::optional<double> best_interval() const;
+  /// How long a checkpoint takes from its begin until it is persistent; none: this rank has not seen one.
+  std::optional<double> persistent_seconds() const;
 
  private:
   double automatic_interval() const VARVE_REQUIRES(mutex_);
@@ -65,7 +68,8 @@ class Cadence {
 struct Due {
   bool checkpoint = false;  ///< make one now
   bool stop = false;        ///< and end after it: some rank was asked to stop; `checkpoint` is true as well
-  bool talked = false;      ///< the ranks have talked to each other, and `along` is the largest of each
+  double seconds_left = std::numeric_limits<double>::infinity();  ///< until it is too late for that, on any rank
+  bool talked = false;  ///< the ranks have talked to each other, and `along` is the largest of each
 };
 
 /// How often the ranks talk about what is due. To talk in each step would make the slowest rank hold up all others, and
@@ -102,7 +106,7 @@ Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopReques
 /// program's thread only, but for the cadence.
 class RunCourse {
  public:
-  RunCourse(const CadenceRule& rule, Clock& clock) : cadence_(rule, clock), pace_(clock) {}
+  RunCourse(const CadenceRule& rule, Clock& clock) : clock_(clock), cadence_(rule, clock), pace_(clock) {}
 
   Cadence& cadence() { return cadence_; }
   /// Stops can be asked for from now on.
@@ -122,17 +126,24 @@ class RunCourse {
   Result<Due> agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along);
   /// The next checkpoint is the run's last one. The same on all ranks.
   bool stop_is_agreed() const { return stop_agreed_; }
+  /// Until the run is ended, once a stop is agreed on; infinite: nobody has said. By the own clock: what follows from
+  /// it has to be agreed on.
+  double seconds_left() const { return end_ - clock_.seconds(); }
+  /// What asked for the stop, as this rank knows it; empty: another rank was asked.
+  std::string stop_reason() const { return stop_ ? stop_->reason() : std::string(); }
   /// A checkpoint was made, or could not be made: was it the last one, the program should stop.
   void note_made() { should_stop_ = should_stop_ || stop_agreed_; }
   bool should_stop() const { return should_stop_; }
 
  private:
+  Clock& clock_;
   Cadence cadence_;
   TalkPace pace_;
   std::optional<StopRequests> stop_;
   std::optional<uint64_t> last_step_;  ///< restarted from, or of the last checkpoint
   bool stop_agreed_ = false;
   bool should_stop_ = false;
+  double end_ = std::numeric_limits<double>::infinity();  ///< of the run, by the clock
 };
 
 }  // namespace varve

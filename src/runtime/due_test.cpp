@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/memory_file_system.h"
 
 namespace varve {
@@ -55,7 +57,7 @@ class DueOnAllRanks : public testing::Test {
 };
 
 TEST_F(DueOnAllRanks, NeedsNoWordWhereStepsAloneCount) {
-  TwoRanks ranks(1, {0, 0, 0});
+  TwoRanks ranks(1, {0, 0, 0, 0});
   const Cadence cadence(kEveryTenSteps, clock_);
   StopRequests never = stop();
   EXPECT_TRUE(agree_on_due(ranks, cadence, never, pace_, 10)->checkpoint);
@@ -67,13 +69,13 @@ TEST_F(DueOnAllRanks, IsDecidedByTheClockOfRankZero) {
   const Cadence cadence(kEveryMinute, clock_);
   StopRequests never = stop();
   clock_.advance(61);
-  TwoRanks as_first(0, {0, 0, 0});
+  TwoRanks as_first(0, {0, 0, 0, 0});
   EXPECT_TRUE(agree_on_due(as_first, cadence, never, pace_, 1)->checkpoint);
   EXPECT_EQ(as_first.call_count, 1);
-  TwoRanks as_second(1, {0, 0, 0});
+  TwoRanks as_second(1, {0, 0, 0, 0});
   EXPECT_FALSE(agree_on_due(as_second, cadence, never, pace_, 1)->checkpoint);
-  EXPECT_EQ(as_second.my_votes, (std::vector<uint64_t>{0, 0, 0}));
-  TwoRanks told(1, {1, 0, 0});
+  EXPECT_EQ(as_second.my_votes, (std::vector<uint64_t>{0, 0, 0, 0}));
+  TwoRanks told(1, {1, 0, 0, 0});
   const Due due = *agree_on_due(told, cadence, never, pace_, 1);
   EXPECT_TRUE(due.checkpoint);
   EXPECT_FALSE(due.stop);
@@ -82,22 +84,45 @@ TEST_F(DueOnAllRanks, IsDecidedByTheClockOfRankZero) {
 TEST_F(DueOnAllRanks, StopsAllWhenOneIsAskedTo) {
   const Cadence cadence(kEveryTenSteps, clock_);
   StopRequests limit = stop(100);
-  TwoRanks told(0, {0, 1, 0});
+  TwoRanks told(0, {0, 1, 0, 0});
   const Due due = *agree_on_due(told, cadence, limit, pace_, 3);
   EXPECT_TRUE(due.stop);
   EXPECT_TRUE(due.checkpoint);
   EXPECT_EQ(told.call_count, 1);
   clock_.advance(100);
-  TwoRanks telling(1, {0, 0, 0});
+  TwoRanks telling(1, {0, 0, 0, 0});
   EXPECT_TRUE(agree_on_due(telling, cadence, limit, pace_, 3)->stop);
-  EXPECT_EQ(telling.my_votes, (std::vector<uint64_t>{0, 1, 100'000'000'000}));
+  EXPECT_EQ(telling.my_votes, (std::vector<uint64_t>{0, 1, 100'000'000'000, 0}));
+}
+
+TEST_F(DueOnAllRanks, KnowsTheLeastTimeThatIsLeftOnAnyRank) {
+  const Cadence cadence(kEveryTenSteps, clock_);
+  const double now = static_cast<double>(calendar_seconds());
+  const auto ends_in = [&](double seconds) {
+    return StopRequests::start({.on_signals = false, .grace = 60, .end_time = now + seconds}, true, files_, clock_)
+        .value();
+  };
+  StopRequests soon = ends_in(30), never = stop(100);
+  TwoRanks telling(1, {0, 0, 0, 0});
+  const Due own = *agree_on_due(telling, cadence, soon, pace_, 3);
+  EXPECT_TRUE(own.stop);
+  EXPECT_NEAR(own.seconds_left, 30, 2);
+  const uint64_t told = telling.my_votes.at(3);
+  EXPECT_GT(told, 0u);
+  TwoRanks hearing(0, {0, 1, 0, told});
+  EXPECT_NEAR(agree_on_due(hearing, cadence, never, pace_, 3)->seconds_left, 30, 2);
+  StopRequests sooner = ends_in(10);
+  TwoRanks later(0, {0, 1, 0, told});
+  EXPECT_NEAR(agree_on_due(later, cadence, sooner, pace_, 3)->seconds_left, 10, 2);
+  TwoRanks silent(0, {0, 1, 0, 0});
+  EXPECT_TRUE(std::isinf(agree_on_due(silent, cadence, never, pace_, 3)->seconds_left));
 }
 
 TEST_F(DueOnAllRanks, IsTalkedAboutNowAndThenWhereStepsAreShort) {
   Cadence cadence(kEveryTenSteps, clock_);
   StopRequests limit = stop(100);
   constexpr uint64_t kSlowerNanoseconds = 5'000'000;
-  TwoRanks ranks(0, {0, 0, kSlowerNanoseconds});
+  TwoRanks ranks(0, {0, 0, kSlowerNanoseconds, 0});
   int checkpoints = 0, stops = 0;
   for (uint64_t step = 1; step <= 300; ++step) {
     clock_.advance(0.001);
@@ -118,7 +143,7 @@ TEST_F(DueOnAllRanks, IsTalkedAboutNowAndThenWhereStepsAreShort) {
 TEST_F(DueOnAllRanks, IsTalkedAboutInEachStepThatTakesLong) {
   const Cadence cadence(kEveryMinute, clock_);
   StopRequests never = stop();
-  TwoRanks ranks(1, {0, 0, 0});
+  TwoRanks ranks(1, {0, 0, 0, 0});
   for (uint64_t step = 1; step <= 10; ++step) {
     clock_.advance(0.2);
     ASSERT_TRUE(agree_on_due(ranks, cadence, never, pace_, step)->talked);
@@ -128,7 +153,7 @@ TEST_F(DueOnAllRanks, IsTalkedAboutInEachStepThatTakesLong) {
 TEST_F(DueOnAllRanks, SaysWhenItCannotBeAgreedOn) {
   const Cadence cadence(kEveryMinute, clock_);
   StopRequests never = stop();
-  TwoRanks ranks(0, {0, 0, 0});
+  TwoRanks ranks(0, {0, 0, 0, 0});
   ranks.fails = true;
   EXPECT_EQ(agree_on_due(ranks, cadence, never, pace_, 1).status().code(), StatusCode::io_error);
 }

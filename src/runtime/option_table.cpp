@@ -201,6 +201,22 @@ Status take_metrics_file(Settings& settings, const std::string& text) {
   return text == "none" ? Status() : take_path(settings.metrics_file, text);
 }
 
+Status take_end_time(Settings& settings, const std::string& text) {
+  std::optional<uint64_t> seconds;
+  VARVE_TRY(take_optional_count(seconds, text, static_cast<uint64_t>(kSecondsMax)));
+  settings.stop.end_time.reset();
+  if (seconds) settings.stop.end_time = static_cast<double>(*seconds);
+  return {};
+}
+
+Status take_note_file(Settings& settings, const std::string& text) {
+  settings.note_file.clear();
+  return text == "none" ? Status() : take_path(settings.note_file, text);
+}
+
+/// Of what whoever starts the program knows, and the program cannot: it has no member for it.
+Said never_said(const SessionOptions&) { return std::nullopt; }
+
 using O = SessionOptions;
 using S = Settings;
 using T = const std::string&;
@@ -237,6 +253,9 @@ const std::array kRules = {
     OptionRule{"stop_file", text, "none", said<&O::stop_file>, take_stop_file},
     OptionRule{"stop_on_signals", yes_no, "true", said<&O::stop_on_signals>,
                [](S& s, T t) { return take_yes_no(s.stop.on_signals, t); }},
+    OptionRule{"grace", duration, "none", never_said, [](S& s, T t) { return take_optional_seconds(s.stop.grace, t); }},
+    OptionRule{"end_time", number, "none", never_said, take_end_time},
+    OptionRule{"note_file", text, "none", never_said, take_note_file},
     OptionRule{"low_priority", yes_no, "true", said<&O::low_priority>,
                [](S& s, T t) { return take_yes_no(s.saving.low_priority, t); }},
     OptionRule{"shared_memory", text, "/dev/shm", said<&O::shared_memory>,

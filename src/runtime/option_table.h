@@ -24,7 +24,7 @@ enum class OptionForm : uint8_t {
 /// One option of a run: what it is called, and what its text means. Whatever an option comes from, it comes as text and
 /// through `take`, so that a value is checked alike wherever it was said.
 struct OptionRule {
-  std::string_view name;  ///< of the member of SessionOptions, and in the options file
+  std::string_view name;  ///< of the member of SessionOptions, if it has one, and in the options file
   OptionForm form;
   std::string_view preset;  ///< the default; empty: the program's name
   /// What the program says; none if nothing.

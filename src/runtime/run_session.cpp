@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 
 #include "comm/agreement.h"
 #include "comm/ending_ranks.h"
 #include "core/process.h"
+#include "level/memory_level.h"
 #include "level/restart_points.h"
 #include "runtime/live_file.h"
+#include "runtime/node_drain.h"
+#include "snapshot/node_note.h"
 
 namespace varve {
 
@@ -109,6 +113,7 @@ Status RunSession::start(const SessionEnvironment& environment) {
   VARVE_TRY(lease_.take_shared());
   VARVE_TRY(levels_.prepare_on_nodes());
   VARVE_TRY(lease_.take_on_nodes());
+  VARVE_TRY(agree(*ranks_, await_drain()));
   VARVE_TRY(levels_.open());
   VARVE_ASSIGN(const uint64_t next_number, learn_earlier_sets(levels_));
   sets_.go_on_from(next_number);
@@ -122,7 +127,28 @@ Status RunSession::start(const SessionEnvironment& environment) {
   return start_stage_two();
 }
 
+/// A drain of this node (node_drain.h) that has come before this run sees it now, and ends; one that comes later leaves
+/// the job alone. What is in memory may be in a store then.
+Status RunSession::await_drain() {
+  const SegmentFamily& family = stage_one_.family();
+  if (!NodeDrainLock::is_taken(family)) return {};
+  const Moment end = MonotonicClock::now() + stage_one_.wait_limit();
+  while (NodeDrainLock::is_taken(family)) {
+    if (MonotonicClock::now() >= end) {
+      return Status::busy("a drain is at work with what the job has left on this node, and does not end", settings_.job,
+                          "wait for its end, or kill it: nothing is lost by that");
+    }
+    sleep_for(std::chrono::milliseconds(50));
+  }
+  return left_.find(family, world_.run);
+}
+
 Status RunSession::start_stage_two() {
+  if (world_.speaks_for_node()) {
+    const NodeNote note = note_of_run(settings_, world_, levels_, stage_one_.plan(), stage_one_.family().spill_folders);
+    const Status noted = write_node_note(stage_one_.owner_of(ranks_->rank()), note);
+    if (!noted.ok()) warnings_.add(noted.with_context("a drain of this node will not find what is in memory"));
+  }
   const Status attached = stage_two_.attach(
       {.may_save = lease_.guard(),
        .note_published = [this](uint64_t step, ByteVector part) { sets_.note_published(step, std::move(part)); },
@@ -314,6 +340,8 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   loaded_ = restart.taken;
   monitor_.note_restart(restart.taken, restart.passed_over);
   job_sets_.go_on_from(loaded_ ? std::optional(loaded_->step) : std::nullopt);
+  note_.restarted_from = loaded_ ? std::optional(loaded_->step) : std::nullopt;
+  note_start();
   left_.note_useful(restart.in_memory_alone);
   if (restart.begins_anew) sets_.go_on_from(1);
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
@@ -419,6 +447,18 @@ Result<bool> RunSession::take_slot(Persistence persistence) {
   return stage_one_.take_slot(persistence);
 }
 
+namespace {
+/// Of the time that is left when a run is to end, so much is for what comes after its checkpoints: the program's own
+/// end.
+constexpr double kEndSeconds = 1, kEndShare = 0.1;
+
+bool keeps_in_memory(const Settings& settings) { return settings.levels.front().kind == &kMemoryLevel; }
+
+double usable(double seconds_left) {
+  return std::max(0.0, seconds_left - std::min(kEndSeconds, kEndShare * seconds_left));
+}
+}  // namespace
+
 Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool saves) {
   const double begin = world_.clock.seconds();
   const Status before = sets_.take_failure(step);
@@ -426,7 +466,14 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     const BlockedTime::Part waits(blocked_, BlockedCause::ranks);
     VARVE_TRY(sets_.exchange());
   }
-  const Result<bool> taken = take_slot(persistence);
+  const bool hastens = course_.stop_is_agreed() && std::isfinite(course_.seconds_left()) && keeps_in_memory(settings_);
+  const Result<bool> taken = hastens ? take_last_slot() : take_slot(persistence);
+  if (taken.ok() && memory_alone_) {
+    // An older one stays in memory, in the place of this one.
+    stage_one_.skip(step);
+    monitor_.note_skipped(step, begin);
+    return {};
+  }
   if (taken.ok() && !*taken) {
     const BlockedTime::Part waits(blocked_, BlockedCause::room);
     stage_one_.skip(step);
@@ -460,7 +507,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
     const BlockedTime::Part waits(blocked_, BlockedCause::store);
     const StageTwo::Hurry hurry(stage_two_);
     made = agree(*ranks_, made);
-    if (made.ok()) made = sets_.settle(stage_one_.wait_limit());
+    if (made.ok()) made = settle_in_time(step);
     sets_.note_told(made, step);
     ledger_.note_blocked(world_.clock.seconds() - settle_begin);
     monitor_.note_waited(settle_begin);
@@ -469,6 +516,109 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   }
   course_.cadence().note_checkpoint(step, world_.clock.seconds() - begin);
   return made;
+}
+
+/// Room for the last checkpoint, when the run is ended at a known time. What is still being written is not waited for
+/// longer than for half of that: of two snapshots that wait in memory the older is given up then, so that at no moment
+/// the newer one is not there. Of one alone, that one is the last checkpoint. The same on all ranks. Collective.
+Result<bool> RunSession::take_last_slot() {
+  constexpr double kWaitShare = 0.5, kGiveUpSeconds = 5;
+  SnapshotMemory& memory = stage_one_.memory();
+  const double left = usable(course_.seconds_left());
+  const auto wait = [&](double seconds) {
+    const auto limit = std::min(stage_one_.wait_limit(), bounded_limit(std::chrono::duration<double>(seconds)));
+    return memory.wait_for_free_slot(limit);
+  };
+  Status waited;
+  {
+    const StageTwo::Hurry hurry(stage_two_);
+    waited = agree(*ranks_, wait(kWaitShare * left));
+  }
+  if (waited.code() != StatusCode::busy) return waited.ok() ? Result<bool>(true) : waited;
+  uint64_t kept = 0;
+  for (uint32_t i = 0; i < memory.slot_count(); ++i) kept += memory.slot(i).restartable ? 1 : 0;
+  std::array<uint64_t, 2> least = {kept, memory.newest_step().value_or(0)}, most = least;
+  VARVE_TRY(ranks_->all_min(least));
+  VARVE_TRY(ranks_->all_max(most));
+  if (least[0] >= 2) {
+    gave_up_saving_ = true;
+    stage_two_.cancel();
+    waited = agree(*ranks_, wait(std::min(left, kGiveUpSeconds)));
+    if (waited.ok()) return true;
+  }
+  if (least[0] == 0 || least[1] != most[1]) return waited;
+  VARVE_TRY(stay_in_memory(least[1], waited));
+  return true;
+}
+
+/// Waits until the set of `step` is complete, if nobody ends the run before that. Where it is known that it takes
+/// longer, or is seen to, and all ranks have the checkpoint in memory for who comes later, that is all that is waited
+/// for. Collective.
+Status RunSession::settle_in_time(uint64_t step) {
+  const double left = usable(course_.seconds_left());
+  if (!course_.stop_is_agreed() || !std::isfinite(left)) return sets_.settle(stage_one_.wait_limit());
+  world_.end = MonotonicClock::now() + bounded_limit(std::chrono::duration<double>(left));
+  bool is_kept = keeps_in_memory(settings_);
+  bool is_there = false;
+  for (uint32_t i = 0; i < stage_one_.memory().slot_count(); ++i) {
+    const SlotNews slot = stage_one_.memory().slot(i);
+    is_there = is_there || (slot.step == step && slot.state != SlotState::filling && slot.restartable);
+  }
+  is_kept = is_kept && is_there;
+  const std::optional<double> expected = course_.cadence().persistent_seconds();
+  std::array<uint64_t, 2> votes = {is_kept ? uint64_t{0} : uint64_t{1},
+                                   expected && *expected > left ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks_->all_max(votes));
+  const bool stays = votes[0] == 0, is_late = votes[1] == 1;
+  if (stays && gave_up_saving_) {
+    return stay_in_memory(step, Status::busy("the checkpoint before it was still being written"));
+  }
+  if (stays && is_late) {
+    return stay_in_memory(step, Status::busy(fmt::format("writing it takes about {:.1f} s, and {:.1f} s are left",
+                                                         expected.value_or(left), left)));
+  }
+  const std::chrono::nanoseconds limit =
+      std::min(stage_one_.wait_limit(), bounded_limit(std::chrono::duration<double>(left)));
+  const Status settled = sets_.settle(limit);
+  if (settled.code() == StatusCode::busy && stays) return stay_in_memory(step, settled);
+  return settled;
+}
+
+/// The same on all ranks.
+Status RunSession::stay_in_memory(uint64_t step, const Status& why) {
+  memory_alone_ = step;
+  notice_of(warnings_, settings_, *ranks_)(
+      Status::busy(fmt::format("the last checkpoint stays in memory, as the time is too short: {}", why.message()),
+                   SetName{settings_.job, step}.to_string(),
+                   "a drain of each node brings it to a store, as does the next run there"));
+  return {};
+}
+
+// What whoever started the run is told
+
+/// Where the newest checkpoint is that nobody need wait for.
+std::string RunSession::newest_place() const {
+  if (memory_alone_) return levels_.all().front()->name();
+  return levels_.nearest().name();
+}
+
+void RunSession::note_start() {
+  if (settings_.note_file.empty() || ranks_->rank() != 0) return;
+  const Status noted = write_run_note(world_.files, settings_.note_file, note_);
+  if (!noted.ok()) warnings_.add(noted.with_context("what has started the run is not told how it goes"));
+}
+
+void RunSession::note_end() {
+  note_.ended = true;
+  const std::optional<NewSet>& last = sets_.last();
+  if (last) note_.last_step = last->step;
+  if (memory_alone_) note_.last_step = memory_alone_;
+  if (note_.last_step) note_.place = newest_place();
+  if (course_.should_stop()) {
+    const std::string reason = course_.stop_reason();
+    note_.stopped_by = reason.empty() ? "a signal to another rank" : reason;
+  }
+  note_start();
 }
 
 Status RunSession::wait() {
@@ -505,28 +655,38 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   if (finished_) return {};
   const BlockedTime::Part waits(blocked_, BlockedCause::end);
   const double begin = world_.clock.seconds();
-  const std::chrono::nanoseconds bounded = bounded_limit(limit);
+  std::chrono::nanoseconds bounded = bounded_limit(limit);
+  if (world_.end) bounded = std::clamp(*world_.end - MonotonicClock::now(), std::chrono::nanoseconds(0), bounded);
   const Moment end = MonotonicClock::now() + bounded;
   std::optional<StageTwo::Hurry> hurry(stage_two_);
   std::optional<BlockedTime::Part> waits_for(std::in_place, blocked_, BlockedCause::store);
-  Status settled = sets_.settle(bounded);
+  Status settled = sets_.settle(memory_alone_ ? std::chrono::nanoseconds(0) : bounded);
+  if (settled.ok()) memory_alone_.reset();
   if (settled.code() == StatusCode::busy) {
     stage_two_.cancel();
-    settled = settled.with_context("the newest checkpoint was given up");
+    settled = memory_alone_ ? Status() : settled.with_context("the newest checkpoint was given up");
   }
   stage_two_.stop(end);
   waits_for.reset();
   waits_for.emplace(blocked_, BlockedCause::levels);
   levels_.stop();
   // Whoever clears up behind a job leaves only what is far away: the last set goes there, whatever its turn is.
-  const Status pushed = levels_.finish(settled.ok() ? sets_.last() : std::nullopt, end);
+  const bool may_push = settled.ok() && !memory_alone_;
+  const Status pushed = levels_.finish(may_push ? sets_.last() : std::nullopt, end);
   waits_for.reset();
   ledger_.note_blocked(world_.clock.seconds() - begin);
   // Nobody takes its memory away while a neighbour's thread may still read it, nor looks for the others' parts too
   // soon.
   const Status together = ranks_->barrier();
   const Status ended = levels_.end(Ending::of_run);
-  const Status spread = agree(*ranks_, pushed.ok() ? ended : pushed);
+  Status spread = agree(*ranks_, pushed.ok() ? ended : pushed);
+  if (world_.end && !spread.ok()) {
+    // There was no time for that, and who comes later has it.
+    notice_of(warnings_, settings_, *ranks_)(spread.with_context(
+        "not all levels have the last set yet: a drain of the node brings it there, as does the next run"));
+    spread = Status();
+  }
+  note_end();
   const Status outcome = !settled.ok() ? settled : together.ok() ? spread : together;
   close(outcome);
   return outcome;
@@ -540,7 +700,14 @@ void RunSession::close(const Status& outcome) {
   stage_two_.tidy();
   const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!left_.is_useful() || (news && news->newest_persistent)) left_.remove();
-  stage_one_.memory().remove_files().ignore("the next run removes what is left");
+  const bool is_owed = world_.end && !levels_.what_waits().empty();
+  if (memory_alone_) {
+    stage_one_.memory().leave();
+  } else {
+    stage_one_.memory().remove_files().ignore("the next run removes what is left");
+  }
+  if (world_.speaks_for_node() && !memory_alone_ && !is_owed)
+    remove_node_note(stage_one_.owner_of(ranks_->rank())).ignore("the next run removes what is left");
   note_ended(outcome);
 }
 

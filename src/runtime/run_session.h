@@ -19,6 +19,7 @@
 #include "runtime/restart.h"
 #include "runtime/run_lease.h"
 #include "runtime/run_monitor.h"
+#include "runtime/run_note.h"
 #include "runtime/sets_under_way.h"
 #include "runtime/settings.h"
 #include "runtime/stage_one.h"
@@ -85,6 +86,13 @@ class RunSession {
   /// `saves`: whatever the nearest store's turn is.
   Result<bool> take_slot(Persistence persistence);
   Status make_checkpoint(uint64_t step, Persistence persistence, bool saves);
+  Result<bool> take_last_slot();
+  Status settle_in_time(uint64_t step);
+  Status stay_in_memory(uint64_t step, const Status& why);
+  Status await_drain();
+  void note_start();
+  void note_end();
+  std::string newest_place() const;
   void note_drained(const DrainReport& report);
   void close(const Status& outcome);
   void note_ended(const Status& outcome);
@@ -109,8 +117,12 @@ class RunSession {
   StageTwo stage_two_;
   RestartSelection selection_;              ///< of which only what was rejected counts
   std::optional<RestartCandidate> loaded_;  ///< by the last restart, while there was no checkpoint since
-  Status last_error_;                       ///< of due() and checkpoint() themselves
-  bool finished_ = true;                    ///< or not open yet
+  /// The last checkpoint, where the time was too short to save it: it stays in memory, also when the run has ended.
+  std::optional<uint64_t> memory_alone_;
+  bool gave_up_saving_ = false;  ///< for that, on all ranks
+  RunNote note_;
+  Status last_error_;     ///< of due() and checkpoint() themselves
+  bool finished_ = true;  ///< or not open yet
 };
 
 }  // namespace varve

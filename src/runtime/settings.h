@@ -70,6 +70,7 @@ struct Settings {
   StopRule stop;
   std::optional<uint64_t> keep_last;
   std::optional<double> write_bytes_per_second;
+  std::string note_file;  ///< where rank 0 writes a RunNote; empty: nowhere
   bool take_over = false;
   bool variables_may_change = false;
   bool print_warnings = true;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include "core/memory_file_system.h"
 #include "runtime/option_table.h"
@@ -112,7 +113,20 @@ TEST_F(Options, OfTheProgramAreTaken) {
   EXPECT_FALSE(settings.stop.on_signals || settings.saving.low_priority || settings.print_warnings);
   EXPECT_TRUE(settings.take_over && settings.variables_may_change);
   EXPECT_EQ(settings.snapshots.spill_folder, "/var/tmp");
-  for (const EffectiveOption& option : settings.options) EXPECT_EQ(option.origin, OptionOrigin::code) << option.name;
+  // What whoever starts the program knows, and it does not.
+  const std::set<std::string> not_its = {"grace", "end_time", "note_file"};
+  for (const EffectiveOption& option : settings.options)
+    EXPECT_EQ(option.origin == OptionOrigin::code, !not_its.contains(option.name)) << option.name;
+}
+
+TEST_F(Options, OfWhoeverStartsTheProgramAreTaken) {
+  environment_ = {{"VARVE_GRACE", "90s"}, {"VARVE_END_TIME", "2000000000"}, {"VARVE_NOTE_FILE", "/job/note"}};
+  const Settings settings = resolve().value();
+  EXPECT_EQ(settings.stop.grace, 90);
+  EXPECT_EQ(settings.stop.end_time, 2e9);
+  EXPECT_EQ(settings.note_file, "/job/note");
+  environment_ = {{"VARVE_GRACE", "soon"}};
+  EXPECT_EQ(resolve().status().code(), StatusCode::invalid_argument);
 }
 
 TEST_F(Options, ThatAreEmptyInTheEnvironmentAreNotSaid) {

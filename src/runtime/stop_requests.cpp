@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <ctime>
+#include <limits>
 #include <utility>
 
 #include "core/quantity.h"
@@ -23,10 +26,12 @@ struct WatchedSignal {
   int number;
   const char* name;
   std::atomic<uint64_t> count{0};
-  bool in_chain = false;         ///< our handler is the signal's, or below one that calls it
-  struct sigaction previous {};  ///< what ours calls; not changed while in_chain
+  std::atomic<int64_t> first_ns{0};  ///< when it came first since somebody listens, on the monotonic clock; 0: not yet
+  bool in_chain = false;             ///< our handler is the signal's, or below one that calls it
+  struct sigaction previous {};      ///< what ours calls; not changed while in_chain
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "a signal handler may not wait");
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+              "a signal handler may not wait");
 
 std::array<WatchedSignal, 2> watched_signals{{{SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}}};
 Mutex installation_mutex;  ///< guards `in_chain` and `previous`, which handlers read
@@ -35,6 +40,13 @@ std::atomic<uint64_t> user_count{0};
 std::atomic<pid_t> user_process{0};
 
 bool anybody_listens() { return user_count.load() > 0 && user_process.load() == ::getpid(); }
+
+/// Also in a signal handler.
+int64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
 
 bool takes_information(const struct sigaction& action) {
   return (static_cast<unsigned>(action.sa_flags) & static_cast<unsigned>(SA_SIGINFO)) != 0;
@@ -57,6 +69,8 @@ extern "C" void note_stop_signal(int number, siginfo_t* info, void* context) {
   const int error = errno;
   for (WatchedSignal& watched : watched_signals) {
     if (watched.number != number) continue;
+    int64_t never = 0;
+    watched.first_ns.compare_exchange_strong(never, monotonic_ns(), std::memory_order_relaxed);
     watched.count.fetch_add(1, std::memory_order_relaxed);
     call_previous(watched, info, context);
   }
@@ -103,6 +117,7 @@ class SignalWatch {
       user_count = 0;
       user_process = ::getpid();
       for (WatchedSignal& watched : watched_signals) {
+        watched.first_ns = 0;
         if (Status status = install(watched); !status.ok()) {
           for (WatchedSignal& other : watched_signals) uninstall(other);
           return status;
@@ -120,19 +135,26 @@ class SignalWatch {
     for (WatchedSignal& watched : watched_signals) uninstall(watched);
   }
 
-  /// A signal that came since the begin; null: none.
-  const char* came() const {
+  struct Arrival {
+    const char* name = nullptr;
+    double seconds_ago = 0;
+  };
+  /// A signal that came since the begin.
+  std::optional<Arrival> came() const {
     for (size_t i = 0; i < watched_signals.size(); ++i) {
-      if (watched_signals[i].count.load(std::memory_order_relaxed) != counts_at_start_[i])
-        return watched_signals[i].name;
+      const WatchedSignal& watched = watched_signals[i];
+      if (watched.count.load(std::memory_order_relaxed) == counts_at_start_[i]) continue;
+      const int64_t since = std::max(watched.first_ns.load(std::memory_order_relaxed), start_ns_);
+      return Arrival{watched.name, static_cast<double>(monotonic_ns() - since) * 1e-9};
     }
-    return nullptr;
+    return std::nullopt;
   }
 
  private:
   SignalWatch() {
     for (size_t i = 0; i < watched_signals.size(); ++i) counts_at_start_[i] = watched_signals[i].count.load();
   }
+  const int64_t start_ns_ = monotonic_ns();
   std::array<uint64_t, 2> counts_at_start_{};
 };
 }  // namespace
@@ -146,9 +168,11 @@ class StopRequests::Impl {
         clock_(clock),
         signals_(std::move(signals)),
         begin_(clock.seconds()),
-        next_look_(begin_) {}
+        next_look_(begin_) {
+    if (rule_.end_time) end_ = begin_ + *rule_.end_time - static_cast<double>(calendar_seconds());
+  }
 
-  bool possible() const { return rule_.on_signals || rule_.after_seconds || rule_.file; }
+  bool possible() const { return rule_.on_signals || rule_.after_seconds || rule_.file || rule_.end_time; }
 
   bool requested() {
     if (reason_.empty()) look();
@@ -157,15 +181,25 @@ class StopRequests::Impl {
 
   const std::string& reason() const { return reason_; }
 
+  double seconds_left() const { return reason_.empty() ? kInfinite : std::min(wait_end_, end_) - clock_.seconds(); }
+
  private:
+  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
   void look() {
-    if (const char* name = signals_ ? signals_->came() : nullptr; name != nullptr) {
-      reason_ = name;
+    if (const std::optional<SignalWatch::Arrival> signal = signals_ ? signals_->came() : std::nullopt; signal) {
+      reason_ = signal->name;
+      // A long step may have passed since.
+      if (rule_.grace) wait_end_ = clock_.seconds() - signal->seconds_ago + *rule_.grace;
       return;
     }
     const bool looks_for_file = watches_file_ && rule_.file;
-    if (!rule_.after_seconds && !looks_for_file) return;
+    if (!rule_.after_seconds && !looks_for_file && !rule_.end_time) return;
     const double now = clock_.seconds();
+    if (end_ - now <= rule_.grace.value_or(StopRule::kGraceSeconds)) {
+      reason_ = "the end of the job's time";
+      return;
+    }
     if (rule_.after_seconds && now - begin_ >= *rule_.after_seconds) {
       reason_ = fmt::format("the time limit of {}", format_duration(*rule_.after_seconds));
     } else if (looks_for_file && now >= next_look_) {
@@ -182,6 +216,8 @@ class StopRequests::Impl {
   const std::unique_ptr<SignalWatch> signals_;
   const double begin_;
   double next_look_;
+  double end_ = kInfinite;       ///< of the job, by the clock
+  double wait_end_ = kInfinite;  ///< of who has asked
   std::string reason_;
 };
 
@@ -200,5 +236,6 @@ StopRequests::~StopRequests() = default;
 bool StopRequests::possible() const { return impl_->possible(); }
 bool StopRequests::requested() { return impl_->requested(); }
 std::string StopRequests::reason() const { return impl_->reason(); }
+double StopRequests::seconds_left() { return impl_->seconds_left(); }
 
 }  // namespace varve

@@ -15,6 +15,12 @@ struct StopRule {
   bool on_signals = true;                 ///< SIGTERM and SIGUSR1
   std::optional<double> after_seconds{};  ///< since the object was made
   std::optional<std::string> file{};      ///< is looked for at most once a second
+  /// Between a stop that is asked for and the end, where whoever asks does not wait longer.
+  std::optional<double> grace{};
+  /// When the job is ended, in seconds since 1970: a stop is asked for `grace` before (or kGraceSeconds).
+  std::optional<double> end_time{};
+
+  static constexpr double kGraceSeconds = 60;
 };
 
 /// Notices that this process is asked to stop; what all ranks do about it is agreed elsewhere (cadence.h). While an
@@ -36,6 +42,9 @@ class StopRequests {
   bool requested();
   /// What asked: "SIGUSR1", "the time limit of 3600 s", "the file halt"; empty before.
   std::string reason() const;
+  /// Until this process is ended, as far as is known here and now: infinite if nobody has asked, or it is not known how
+  /// long who asks will wait.
+  double seconds_left();
 
  private:
   class Impl;

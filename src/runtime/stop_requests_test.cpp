@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 
 #include "core/memory_file_system.h"
@@ -161,6 +162,32 @@ TEST_F(Stopping, FollowsTheTimeLimit) {
   clock_.advance(1);
   EXPECT_TRUE(requests.requested());
   EXPECT_EQ(requests.reason(), "the time limit of 60.0 min");
+}
+
+TEST_F(Stopping, ComesBeforeTheEndOfTheJobsTime) {
+  const double now = static_cast<double>(calendar_seconds());
+  StopRequests requests = start({.on_signals = false, .grace = 90, .end_time = now + 1000});
+  EXPECT_TRUE(requests.possible());
+  clock_.advance(900);
+  EXPECT_FALSE(requests.requested());
+  EXPECT_TRUE(std::isinf(requests.seconds_left()));
+  clock_.advance(20);
+  EXPECT_TRUE(requests.requested());
+  EXPECT_EQ(requests.reason(), "the end of the job's time");
+  EXPECT_NEAR(requests.seconds_left(), 80, 3);
+  clock_.advance(50);
+  EXPECT_NEAR(requests.seconds_left(), 30, 3);
+}
+
+TEST_F(Stopping, KnowsHowLongWhoSendsASignalWaits) {
+  StopRequests unlimited = start({}), limited = start({.grace = 90});
+  const double now = static_cast<double>(calendar_seconds());
+  StopRequests ending = start({.grace = 90, .end_time = now + 20});
+  ::raise(SIGUSR1);
+  EXPECT_TRUE(unlimited.requested() && limited.requested() && ending.requested());
+  EXPECT_TRUE(std::isinf(unlimited.seconds_left()));
+  EXPECT_NEAR(limited.seconds_left(), 90, 3);
+  EXPECT_NEAR(ending.seconds_left(), 20, 3) << "the job's time is over before";
 }
 
 TEST_F(Stopping, FollowsAFileThatAppears) {

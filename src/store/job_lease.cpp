@@ -285,6 +285,24 @@ Status JobLease::release() {
   return seen.ok() && seen->text == text_ ? store_.backend().records().remove_unchanged(path_, text_) : Status();
 }
 
+Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const std::string& job,
+                                                       const std::vector<UniqueId>& ended) {
+  const std::string path = lease_path(store, job);
+  const Result<ByteVector> text = store.backend().read_record(path, kTextBytesMax);
+  if (text.status().code() == StatusCode::not_found) return std::optional<LeaseHolder>();
+  VARVE_TRY(text.status());
+  std::optional<LeaseHolder> holder = parse_holder(as_text(*text));
+  if (holder && std::count(ended.begin(), ended.end(), holder->run) > 0) return std::optional<LeaseHolder>();
+  if (liveness_of(holder, ProcessIdentity::own()) == Liveness::dead) return std::optional<LeaseHolder>();
+  const Result<FileStatus> status = store.backend().status(path);
+  if (status.status().code() == StatusCode::not_found) return std::optional<LeaseHolder>();
+  VARVE_TRY(status.status());
+  VARVE_ASSIGN(const int64_t now_ns, store.backend().records().now());
+  const double silence = static_cast<double>(now_ns - status->modified_ns) * 1e-9;
+  if (silence >= kRunSilenceSeconds) return std::optional<LeaseHolder>();
+  return holder ? holder : std::optional(LeaseHolder());
+}
+
 Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run) {
   const Result<ByteVector> text = store.backend().read_record(lease_path(store, job), kTextBytesMax);
   if (!text.ok()) return {};

@@ -93,6 +93,11 @@ class JobLease {
   Thread heart_;
 };
 
+/// Who has the job in this store, as far as one look tells; none: nobody, or a run that is known to be over, as one of
+/// `ended` or one that is dead or silent (JobLease::acquire()). Changes nothing, and waits for nothing.
+Result<std::optional<LeaseHolder>> living_lease_holder(const Store& store, const std::string& job,
+                                                       const std::vector<UniqueId>& ended);
+
 /// For those of a run who do not hold its lease: busy if another run does now. OK if that cannot be told.
 Status check_job_lease(const Store& store, const std::string& job, const UniqueId& run);
 

@@ -55,6 +55,8 @@ std::unique_ptr<Command> make_repair_command();
 std::unique_ptr<Command> make_rebalance_command();
 std::unique_ptr<Command> make_cat_command();
 std::unique_ptr<Command> make_export_command();
+std::unique_ptr<Command> make_run_command();
+std::unique_ptr<Command> make_drain_command();
 std::unique_ptr<Command> make_serve_command();
 std::unique_ptr<Command> make_watch_command();
 std::unique_ptr<Command> make_status_command();

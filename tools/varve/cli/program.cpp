@@ -42,6 +42,8 @@ std::vector<std::unique_ptr<Command>> make_all_commands() {
   commands.push_back(make_pull_command());
   commands.push_back(make_levels_command());
   commands.push_back(make_repair_command());
+  commands.push_back(make_run_command());
+  commands.push_back(make_drain_command());
   commands.push_back(make_serve_command());
   commands.push_back(make_mount_command());
   commands.push_back(make_seal_command());

@@ -1,0 +1,538 @@
+#include "runtime/node_drain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "core/guarded.h"
+#include "engine/save.h"
+#include "engine/transfer.h"
+#include "runtime/group_member.h"
+#include "snapshot/snapshot_reader.h"
+#include "store/job_lease.h"
+
+namespace varve {
+
+// What a run says of itself
+
+namespace {
+/// The level as it is known from any folder.
+LevelSpec from_anywhere(LevelSpec spec) {
+  const bool is_folder = spec.kind == &kNodeLevel || spec.kind == &kFolderLevel;
+  std::error_code error;
+  if (is_folder) spec.place = std::filesystem::absolute(spec.place, error).lexically_normal().string();
+  return spec;
+}
+}  // namespace
+
+NodeNote note_of_run(const Settings& settings, const LevelWorld& world, const Levels& levels, const GroupPlan& plan,
+                     const std::vector<std::string>& spill_folders) {
+  NodeNote note;
+  note.run = world.run;
+  note.rank_count = world.ranks.rank_count();
+  note.job = settings.job;
+  std::vector<LevelSpec> specs;
+  for (const auto& level : levels.all()) specs.push_back(from_anywhere(level->spec()));
+  note.levels = to_string(specs);
+  note.node = world.node;
+  note.node_ordinal = world.seat.own_node;
+  note.node_count = static_cast<uint32_t>(world.seat.nodes.size());
+  note.key_file = settings.reach.key_file;
+  note.s3_endpoint = settings.reach.s3_endpoint;
+  note.scheme = scheme_name(settings.saving.scheme);
+  note.codec = settings.saving.codec.name();
+  const std::vector<uint32_t> of_node = plan.groups_of_node();
+  for (size_t i = 0; i < of_node.size(); ++i) {
+    const RankGroup& group = plan.groups[of_node[i]];
+    NodeNote::Group said{.ordinal = of_node[i], .count = plan.count(), .members = group.members};
+    if (world.has_node_level) {
+      said.ordinal = static_cast<uint32_t>(i);
+      said.count = static_cast<uint32_t>(of_node.size());
+    }
+    said.crosses_nodes = !group.remote.empty();
+    note.groups.push_back(std::move(said));
+  }
+  note.spill_folders = spill_folders;
+  return note;
+}
+
+// Draining
+
+namespace {
+/// Between looks for what other nodes bring, and for runs that start.
+constexpr double kDrainLookSeconds = 0.5;
+
+/// Ends what is being done once a run of the job is started on this node.
+class DrainProgress final : public ProgressSink {
+ public:
+  DrainProgress(const SegmentFamily& family, ProgressSink& inner, Clock& clock)
+      : family_(family), inner_(inner), clock_(clock), looked_(clock.seconds()) {}
+  void total(uint64_t bytes) override { inner_.total(bytes); }
+  void advance(uint64_t bytes) override { inner_.advance(bytes); }
+  void phase(std::string_view what) override { inner_.phase(what); }
+  void warning(const Status& what) override { inner_.warning(what); }
+  bool cancelled() const override { return inner_.cancelled() || run_has_come(); }
+
+  /// busy: a run of the job lives on this node.
+  Status check() const { return find_left_runs(family_, UniqueId()).status(); }
+
+ private:
+  bool run_has_come() const {
+    const MutexLock lock(mutex_);
+    const double now = clock_.seconds();
+    if (!has_come_ && now - looked_ >= kDrainLookSeconds) {
+      looked_ = now;
+      has_come_ = check().code() == StatusCode::busy;
+    }
+    return has_come_;
+  }
+
+  const SegmentFamily& family_;
+  ProgressSink& inner_;
+  Clock& clock_;
+  mutable Mutex mutex_;
+  mutable double looked_ VARVE_GUARDED_BY(mutex_);
+  mutable bool has_come_ VARVE_GUARDED_BY(mutex_) = false;
+};
+
+/// A dead rank's snapshot, whose checksums were looked at.
+class LeftImage final : public DrainedImage {
+ public:
+  explicit LeftImage(std::unique_ptr<SnapshotReader> reader) : reader_(std::move(reader)) {}
+  const ImageTable& image() const override { return reader_->image(); }
+  Status read(uint64_t offset, MutableByteSpan into) override { return reader_->read(offset, into); }
+  ByteSpan view(uint64_t offset, uint64_t bytes_max) override { return reader_->view(offset, bytes_max); }
+  void leave_pages() override { reader_->leave_pages(); }
+  // Nobody writes to what the dead have left; but memory that is bad shows itself here, rather than in a set.
+  Status check_unchanged() override { return reader_->verify(); }
+
+ private:
+  const std::unique_ptr<SnapshotReader> reader_;
+};
+
+/// The levels of a dead run, as one process sees them that stands in for one of its nodes.
+class DrainLevels {
+ public:
+  DrainLevels(const std::vector<LevelSpec>& specs, const NodeDrainOptions& options, const NodeNote& note)
+      : world_{.ranks = *alone_,
+               .files = *options.files,
+               .clock = *options.clock,
+               .warnings = warnings_,
+               .sets = sets_,
+               .left_runs = left_runs_,
+               .job = note.job,
+               .reach = reach_of(options, note),
+               .node = note.node,
+               .shared_memory = options.shared_memory},
+        levels_(specs, world_) {}
+
+  /// The nearest has to be there, as the run has saved to it; one behind it may have been away all the time.
+  Status reach() {
+    for (StoreLevel* const level : levels_.stores()) {
+      const bool is_nearest = level->access().is_nearest();
+      const Status reached = level->access().reach(/*makes=*/!is_nearest);
+      if (is_nearest) VARVE_TRY(reached.with_context("level " + level->name()));
+    }
+    return {};
+  }
+
+  Levels& levels() { return levels_; }
+  StoreLevel& nearest() { return levels_.nearest(); }
+  const Store& nearest_store() { return *levels_.nearest().access().opened(); }
+  /// Where the job's lease is (RunLease).
+  const Store* store_of_lease() const {
+    for (const StoreLevel* const level : levels_.stores()) {
+      if (!level->spec().is_of_node()) return level->access().opened();
+    }
+    return levels_.nearest().access().opened();
+  }
+
+ private:
+  static ReachOptions reach_of(const NodeDrainOptions& options, const NodeNote& note) {
+    ReachOptions reach = options.reach;
+    if (reach.key_file.empty()) reach.key_file = note.key_file;
+    if (reach.s3_endpoint.empty()) reach.s3_endpoint = note.s3_endpoint;
+    return reach;
+  }
+
+  const std::unique_ptr<Communicator> alone_ = make_single_communicator();
+  WarningList warnings_;
+  JobSets sets_;
+  const LeftRuns left_runs_;
+  LevelWorld world_;
+  Levels levels_;
+};
+
+/// What one dead run has left on this node.
+class RunDrain {
+ public:
+  RunDrain(const NodeDrainOptions& options, const FoundNote& found, const LeftRuns& left, DrainLevels& levels,
+           DrainProgress& progress, DrainedJob& job)
+      : options_(options),
+        note_(found.note),
+        speaker_(found.speaker),
+        left_(left),
+        levels_(levels),
+        progress_(progress),
+        job_(job) {}
+
+  void run() {
+    save_snapshots();
+    if (levels_.nearest().spec().is_of_node() && note_.node_count > 1) {
+      push_parts();
+      await_others();
+    } else {
+      await_others();
+      push_sets();
+    }
+    give_memory_back();
+  }
+
+ private:
+  /// A set that lacks parts of others.
+  struct Pending {
+    StoreLevel* level = nullptr;
+    SetName name;
+    uint32_t count = 1;
+    size_t reported = 0;  ///< index into the job's sets
+  };
+  using Step = std::map<uint32_t, LeftSnapshot>;  ///< by rank
+
+  void fail(const Status& why) { job_.failures.push_back(why); }
+  Status may_publish() const;
+  std::map<uint64_t, Step> steps_in_memory() const;
+  void save_snapshots();
+  Status save_step(uint64_t step, const Step& snapshots);
+  Result<bool> save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, uint64_t number);
+  void complete(StoreLevel& level, const SetName& name, uint32_t count, const std::string& from);
+  Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
+  void push_parts();
+  void push_part(StoreLevel& level, const SetRecord& record);
+  void await_others();
+  void push_sets();
+  void bring_newest();
+  bool is_whole_somewhere(uint64_t step) const;
+  void give_memory_back();
+  TransferOptions transfer_options() const {
+    TransferOptions options;
+    options.thread_count = options_.thread_count;
+    options.memory_bytes = options_.memory_bytes;
+    return options;
+  }
+
+  const NodeDrainOptions& options_;
+  const NodeNote& note_;
+  const SegmentOwner& speaker_;
+  const LeftRuns& left_;
+  DrainLevels& levels_;
+  DrainProgress& progress_;
+  DrainedJob& job_;
+  std::vector<Pending> pending_;
+  bool has_made_sets_ = false;
+};
+
+/// Asked before anything is made visible: a run that has started meanwhile goes on from what it has seen.
+Status RunDrain::may_publish() const {
+  VARVE_TRY(progress_.check());
+  const Store* const store = levels_.store_of_lease();
+  if (store == nullptr) return {};
+  VARVE_ASSIGN(const std::optional<LeaseHolder> holder, living_lease_holder(*store, note_.job, left_.runs));
+  if (!holder) return {};
+  return Status::busy(fmt::format("a run of the job is at work: {}", holder->to_string()), note_.job);
+}
+
+/// Those of which all ranks that were on this node have a snapshot, group by group.
+std::map<uint64_t, RunDrain::Step> RunDrain::steps_in_memory() const {
+  std::map<uint64_t, Step> steps;
+  for (const LeftSnapshot& snapshot : left_.snapshots) {
+    if (snapshot.owner.run == speaker_.run) steps[snapshot.step].emplace(snapshot.owner.rank, snapshot);
+  }
+  return steps;
+}
+
+void RunDrain::save_snapshots() {
+  for (const auto& [step, snapshots] : steps_in_memory()) {
+    const SetName name{note_.job, step};
+    const Status saved = run_guarded([&, step = step, &snapshots = snapshots] { return save_step(step, snapshots); });
+    if (!saved.ok()) fail(saved.with_context(fmt::format("{} stays in memory", name.to_string())));
+  }
+}
+
+Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
+  StoreLevel& nearest = levels_.nearest();
+  const Store& store = levels_.nearest_store();
+  const SetName name{note_.job, step};
+  const Result<SetRecord> there = Catalog(store).read(name);
+  if (there.ok()) {
+    job_.sets.push_back({name, "memory", nearest.name(), DrainedSet::State::was_there});
+    // Of the run before, which this one went on from: what is in memory then stays for the next, but nothing is wrong.
+    if (there->run == note_.run || std::count(left_.runs.begin(), left_.runs.end(), there->run) > 0) return {};
+    return Status::already_exists(fmt::format("{} has a set of this step that another run made", nearest.name()),
+                                  name.to_string(), "the next run of the job takes what is in memory");
+  }
+  if (there.status().code() != StatusCode::not_found) return there.status();
+  VARVE_ASSIGN(const uint64_t number, first_number_of_run(store, note_.job));
+  uint32_t count = 0;
+  for (const NodeNote::Group& group : note_.groups) {
+    VARVE_ASSIGN(const bool saved, save_group(step, group, snapshots, number));
+    if (saved) count = group.count;
+  }
+  if (count > 0) complete(nearest, name, count, "memory");
+  return {};
+}
+
+/// False: not all of the group's ranks have this step.
+Result<bool> RunDrain::save_group(uint64_t step, const NodeNote::Group& group, const Step& snapshots, uint64_t number) {
+  const PartName part{{note_.job, step}, note_.run, group.ordinal, group.count};
+  if (group.crosses_nodes) {
+    return Status::unsupported("some ranks of the group that saves together were on other nodes", part.to_string(),
+                               "the next run of the job takes what is in memory; VARVE_GROUP=node lets it be drained");
+  }
+  std::vector<std::unique_ptr<LeftImage>> images;
+  std::vector<SnapshotSource::Part> parts;
+  for (const uint32_t rank : group.members) {
+    const auto snapshot = snapshots.find(rank);
+    if (snapshot == snapshots.end()) return false;
+    VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, snapshot->second.open_verified());
+    images.push_back(std::make_unique<LeftImage>(std::move(reader)));
+    parts.push_back({rank, images.back().get()});
+  }
+  std::optional<SetOrigin> origin;
+  if (levels_.nearest().spec().is_of_node()) origin = SetOrigin{note_.run, note_.rank_count};
+  SnapshotSource source(std::move(parts), calendar_seconds(), origin);
+  SaveOptions save;
+  VARVE_ASSIGN(save.scheme, parse_scheme(note_.scheme));
+  VARVE_ASSIGN(save.codec, CodecPolicy::parse(note_.codec));
+  save.variables.small_bytes = 0;  // as in the run: parts of one set are saved alike
+  save.memory_bytes = options_.memory_bytes;
+  save.thread_count = options_.thread_count;
+  save.made_by = {.number = number, .run = note_.run, .run_ranks = note_.rank_count};
+  VARVE_TRY(may_publish());
+  // The run may have told that it would not come, when it was stopped in the middle.
+  VARVE_TRY(remove_failure(levels_.nearest_store(), part));
+  const Status saved = save_part(levels_.nearest().access().slowed(), source, part, save, progress_).status();
+  // The run itself, or a drain that was interrupted, has come so far.
+  if (saved.code() == StatusCode::already_exists) return true;
+  VARVE_TRY(saved);
+  return true;
+}
+
+/// True: the set is there.
+Result<bool> RunDrain::try_to_complete(StoreLevel& level, const SetName& name, uint32_t count) {
+  VARVE_TRY(may_publish());
+  const Status made = complete_set(*level.access().opened(), note_.run, name, count).status();
+  if (made.ok() || made.code() == StatusCode::already_exists) {
+    has_made_sets_ = has_made_sets_ || made.ok();
+    return true;
+  }
+  if (made.code() == StatusCode::not_found) return false;
+  return made;
+}
+
+void RunDrain::complete(StoreLevel& level, const SetName& name, uint32_t count, const std::string& from) {
+  const Result<bool> made = try_to_complete(level, name, count);
+  if (!made.ok()) return fail(made.status().with_context(level.name()));
+  job_.sets.push_back({name, from, level.name(), *made ? DrainedSet::State::whole : DrainedSet::State::part});
+  if (!*made) pending_.push_back({&level, name, count, job_.sets.size() - 1});
+}
+
+// Onwards from a store of the node's own
+
+/// What the run has made there, oldest first. Sets of earlier runs are not this node's to bring: who was on which node
+/// then is not known.
+void RunDrain::push_parts() {
+  const Store& nearest = levels_.nearest_store();
+  const Result<std::vector<uint64_t>> steps = Catalog(nearest).steps(note_.job);
+  if (!steps.ok()) return fail(steps.status());
+  std::vector<SetRecord> records;
+  for (const uint64_t step : *steps) {
+    Result<SetRecord> record = Catalog(nearest).read({note_.job, step});
+    if (record.ok() && record->run == note_.run) records.push_back(std::move(*record));
+  }
+  std::sort(records.begin(), records.end(), [](const SetRecord& a, const SetRecord& b) { return a.number < b.number; });
+  bool is_next = true;
+  for (StoreLevel* const level : levels_.levels().stores()) {
+    if (level->access().is_nearest()) continue;
+    for (const SetRecord& record : records) {
+      // The newest goes to the next level whatever its turn is: the node may not be there any more tomorrow.
+      const bool must = is_next && record.name.step == records.back().name.step;
+      if (must || is_due(level->spec(), record.number)) push_part(*level, record);
+    }
+    is_next = false;
+  }
+}
+
+void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
+  const SetName name = record.name;
+  const std::string from = levels_.nearest().name();
+  const auto push = [&]() -> Status {
+    if (level.access().opened() == nullptr) return level.access().why_away();
+    const Store& to = *level.access().opened();
+    if (Catalog(to).has(name)) {
+      job_.sets.push_back({name, from, level.name(), DrainedSet::State::was_there});
+      return {};
+    }
+    const PartName part{name, note_.run, note_.node_ordinal, note_.node_count};
+    VARVE_TRY(may_publish());
+    const Status copied =
+        copy_part(levels_.nearest_store(), level.access().slowed(), part, transfer_options(), progress_).status();
+    if (copied.code() != StatusCode::already_exists) VARVE_TRY(copied);
+    complete(level, name, note_.node_count, from);
+    return {};
+  };
+  const Status pushed = run_guarded(push);
+  if (!pushed.ok()) fail(pushed.with_context(fmt::format("{} is not at {}", name.to_string(), level.name())));
+}
+
+/// Other nodes bring their parts when they come to it.
+void RunDrain::await_others() {
+  const double end = options_.clock->seconds() + options_.wait_seconds;
+  while (!pending_.empty() && !progress_.cancelled() && options_.clock->seconds() < end) {
+    options_.clock->sleep(kDrainLookSeconds);
+    std::erase_if(pending_, [&](const Pending& one) {
+      const Result<bool> made = try_to_complete(*one.level, one.name, one.count);
+      if (!made.ok()) fail(made.status().with_context(one.level->name()));
+      if (made.ok() && *made) job_.sets[one.reported].state = DrainedSet::State::whole;
+      return !made.ok() || *made;
+    });
+  }
+  // What is older than a set that is whole there is no use any more, and would keep its space for ever.
+  for (const Pending& one : pending_) {
+    const Store& store = *one.level->access().opened();
+    const Result<std::vector<uint64_t>> steps = Catalog(store).steps(note_.job);
+    if (!steps.ok()) continue;
+    for (const uint64_t step : *steps) {
+      const Result<SetRecord> newer =
+          step > one.name.step ? Catalog(store).read({note_.job, step}) : Result<SetRecord>(Status::not_found("older"));
+      if (!newer.ok() || newer->run != note_.run) continue;
+      const uint32_t own = one.level->access().is_nearest() ? note_.groups.front().ordinal : note_.node_ordinal;
+      remove_part(store, {one.name, note_.run, own, one.count}).ignore("it keeps its space until the job is dropped");
+      break;
+    }
+  }
+}
+
+// Onwards from a store that has all ranks
+
+void RunDrain::push_sets() {
+  if (levels_.levels().stores().size() < 2) return;
+  // One node does it for all: the first, or who has made a set just now.
+  if (note_.node_ordinal != 0 && !has_made_sets_) return;
+  if (const Status may = may_publish(); !may.ok()) return fail(may);
+  const Onward onward = bring_along(levels_.levels(), note_.job, progress_);
+  for (const LevelCopy& copy : onward.copies)
+    job_.sets.push_back({copy.name, levels_.nearest().name(), copy.level, DrainedSet::State::whole});
+  for (const Status& failure : onward.failures) fail(failure);
+  if (levels_.nearest().spec().is_of_node()) bring_newest();
+}
+
+/// To the next level whatever its turn is: the node may not be there any more tomorrow.
+void RunDrain::bring_newest() {
+  const Store& nearest = levels_.nearest_store();
+  const std::optional<NewSet> newest = newest_set(levels_.levels());
+  StoreLevel& next = *levels_.levels().stores()[1];
+  if (!newest || next.access().opened() == nullptr) return;
+  const SetName name{note_.job, newest->step};
+  const Result<SetRecord> record = Catalog(nearest).read(name);
+  if (!record.ok() || !record->has_all_ranks() || Catalog(*next.access().opened()).has(name)) return;
+  const Status copied = run_guarded(
+      [&] { return copy_set(nearest, next.access().slowed(), name, transfer_options(), progress_).status(); });
+  if (!copied.ok()) return fail(copied.with_context(fmt::format("{} is not at {}", name.to_string(), next.name())));
+  job_.sets.push_back({name, levels_.nearest().name(), next.name(), DrainedSet::State::whole});
+}
+
+// The memory
+
+bool RunDrain::is_whole_somewhere(uint64_t step) const {
+  for (const StoreLevel* const level : levels_.levels().stores()) {
+    if (level->access().opened() == nullptr) continue;
+    const Result<SetRecord> record = Catalog(*level->access().opened()).read({note_.job, step});
+    if (record.ok() && record->run == note_.run && record->has_all_ranks()) return true;
+  }
+  return false;
+}
+
+void RunDrain::give_memory_back() {
+  const std::map<uint64_t, Step> steps = steps_in_memory();
+  size_t ranks_here = 0;
+  for (const NodeNote::Group& group : note_.groups) ranks_here += group.members.size();
+  // What not all ranks of this node have is no checkpoint.
+  const auto newest =
+      std::find_if(steps.rbegin(), steps.rend(), [&](const auto& step) { return step.second.size() == ranks_here; });
+  const bool is_safe = newest == steps.rend() ? job_.failures.empty() : is_whole_somewhere(newest->first);
+  if (!is_safe || !pending_.empty() || !job_.failures.empty()) return;
+  if (const Status may = may_publish(); !may.ok()) return;
+  const Status removed = remove_left_runs(speaker_.family, {speaker_.run});
+  if (!removed.ok()) return fail(removed.with_context("the memory of a dead run could not be given back"));
+  job_.is_done = true;
+}
+
+Status drain_job(const NodeDrainOptions& options, const std::vector<FoundNote>& notes, DrainedJob& job,
+                 ProgressSink& outer) {
+  const SegmentFamily& family = notes.front().speaker.family;
+  DrainProgress progress(family, outer, *options.clock);
+  const Result<LeftRuns> left = find_left_runs(family, UniqueId());
+  job.lives = left.status().code() == StatusCode::busy;
+  if (job.lives) return {};
+  VARVE_TRY(left.status());
+  bool all_done = true;
+  // The oldest first: numbers of sets say which was made last.
+  for (const FoundNote& found : notes) {
+    VARVE_ASSIGN(const std::vector<LevelSpec> specs,
+                 parse_levels(options.levels.empty() ? found.note.levels : options.levels));
+    DrainLevels levels(specs, options, found.note);
+    VARVE_TRY(levels.reach());
+    job.is_done = false;
+    RunDrain(options, found, *left, levels, progress, job).run();
+    all_done = all_done && job.is_done;
+  }
+  job.is_done = all_done;
+  return {};
+}
+
+/// One drain of a job on a node at a time.
+Status drain_job_alone(const NodeDrainOptions& options, const std::vector<FoundNote>& notes, DrainedJob& job,
+                       ProgressSink& progress) {
+  const SegmentFamily& family = notes.front().speaker.family;
+  const double end = options.clock->seconds() + options.wait_seconds;
+  for (;;) {
+    VARVE_ASSIGN(const std::optional<NodeDrainLock> lock, NodeDrainLock::try_take(family));
+    if (lock) return drain_job(options, notes, job, progress);
+    if (progress.cancelled() || options.clock->seconds() >= end)
+      return Status::busy("another process drains this job on this node", job.job,
+                          "try again when it has come to its end");
+    options.clock->sleep(kDrainLookSeconds);
+  }
+}
+}  // namespace
+
+Result<std::vector<DrainedJob>> drain_node(const NodeDrainOptions& options, ProgressSink& progress) {
+  std::vector<Status> damaged;
+  VARVE_ASSIGN(std::vector<FoundNote> notes, find_node_notes(options.shared_memory, damaged));
+  for (const Status& one : damaged) progress.warning(one);
+  std::sort(notes.begin(), notes.end(),
+            [](const FoundNote& a, const FoundNote& b) { return a.written_ns < b.written_ns; });
+  std::map<std::string, std::vector<FoundNote>> by_job;  // by key: jobs of one name may save to different stores
+  for (FoundNote& found : notes) {
+    const bool is_meant = (options.job.empty() || found.note.job == options.job) &&
+                          (options.node.empty() || found.note.node == options.node);
+    if (is_meant) by_job[found.speaker.family.job_key].push_back(std::move(found));
+  }
+  std::vector<DrainedJob> jobs;
+  for (const auto& [key, of_job] : by_job) {
+    if (progress.cancelled()) break;
+    DrainedJob& job = jobs.emplace_back();
+    job.job = of_job.front().note.job;
+    job.node = of_job.front().note.node;
+    const Status drained =
+        run_guarded([&, &of_job = of_job] { return drain_job_alone(options, of_job, job, progress); });
+    if (!drained.ok()) job.failures.push_back(drained);
+  }
+  return jobs;
+}
+
+}  // namespace varve

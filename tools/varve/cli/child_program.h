@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "varve/status.h"
+
+namespace varve::cli {
+
+/// A program that this one has started, and to which it passes on that it is to stop.
+struct ChildProgram {
+  std::vector<std::string> command{};  ///< the program and its arguments; it is looked for in $PATH
+  /// Changes of the environment: none: the variable is taken away.
+  std::map<std::string, std::optional<std::string>> environment{};
+  int stop_signal = 0;  ///< what SIGTERM and SIGUSR1 are passed on as
+  /// A signal has come that asks for a stop, the first time; before it is passed on.
+  std::function<void(const char* signal)> note_stop{};
+};
+
+/// How it ended.
+struct ChildEnd {
+  int code = 0;  ///< as a shell has it: what it returned, or 128 and the number of the signal that ended it
+  std::optional<std::string> asked_by{};  ///< the signal that asked for a stop, and was passed on
+  bool interrupted = false;               ///< from the terminal, which tells the program itself
+};
+
+/// Starts it, and returns when it has ended. not_found: there is no such program. The process must have no threads.
+Result<ChildEnd> run_child(const ChildProgram& child);
+
+}  // namespace varve::cli
