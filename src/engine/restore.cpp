@@ -345,6 +345,8 @@ class Restorer {
     }
     for (const uint32_t number : copier_.lost()) report.lost_files.push_back(files_[number].file.path);
     report.read_bytes = copier_.read_bytes();
+    // Before folders get their modes, each process makes the names durable that it has given.
+    VARVE_TRY(agree(ranks_, ranks_.rank() > 0 ? target_.finish_folders({}, options_.sync) : Status()));
     std::vector<const TreeFile*> folders;
     for (const uint32_t number : files_.own_of(FileType::directory)) folders.push_back(&files_[number].file);
     return agree(ranks_, ranks_.rank() == 0 ? target_.finish_folders(folders, options_.sync) : Status());

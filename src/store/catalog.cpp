@@ -195,14 +195,13 @@ Status Catalog::remove_all(std::span<const SetName> names, std::vector<SetName>&
   for (const SetName& name : names) VARVE_TRY(check_job_name(name.job));
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store_.backend().watch_power());
   VARVE_ASSIGN(const auto remarks, Remarks(store_).all());
-  const auto remarked = [&remarks](const SetName& name) {
-    const auto found = remarks.find(name);
-    return found == remarks.end() ? SetRemarks() : found->second;
-  };
+  for (const SetName& name : names) {
+    const auto said = remarks.find(name);
+    if (said != remarks.end() && said->second.pinned)
+      return Status(StatusCode::permission_denied, "the set is pinned", name.to_string(), "unpin it first");
+  }
   std::vector<char> gone(names.size());
   Status failure = parallel_for(names.size(), store_.backend().operations_at_once(), [&](size_t i) -> Status {
-    if (remarked(names[i]).pinned)
-      return Status(StatusCode::permission_denied, "the set is pinned", names[i].to_string(), "unpin it first");
     const Status status = store_.backend().remove(record_path(names[i]));
     if (status.code() == StatusCode::not_found) return {};
     VARVE_TRY(status);

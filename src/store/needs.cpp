@@ -194,19 +194,30 @@ Status mark_pins(const Store& store, GatheredNeeds& gathered, std::set<ByteVecto
     const Status marked = record.ok() ? mark_record(store, *record, gathered) : record.status();
     if (marked.ok()) {
       done.insert(std::move(pin.raw));
-    } else if (pin.sure && !catalog.read(pin.name).ok()) {
-      return unknown(marked, "the pinned set " + pin.name.to_string(), "unpin it to give it up");
+      continue;
     }
-    // Else it is only being pinned, and has gone; or the set was replaced since it was pinned, and is seen as it is
-    // now.
+    // What is gone for good is that of a set which was dropped before it could be pinned, or was replaced since.
+    const bool is_gone = marked.code() == StatusCode::corrupt || marked.code() == StatusCode::not_found;
+    if (is_gone && !pin.sure) continue;
+    const Result<SetRecord> now = catalog.read(pin.name);
+    const bool is_replaced = is_gone && now.ok() && encode_set_record(*now, store.score()) != pin.raw;
+    if (!is_replaced) return unknown(marked, "the pinned set " + pin.name.to_string(), "unpin it to give it up");
   }
   return {};
 }
 
+/// Who renames a job moves its sets to names that a list may have passed before it comes to the old ones, and finds
+/// them gone: so it lists again until there is nothing new.
 Status mark_sets(const Store& store, GatheredNeeds& gathered) {
-  VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
-  return parallel_for(sets.size(), store.backend().operations_at_once(),
-                      [&](size_t i) { return mark_set(store, sets[i], gathered); });
+  std::set<SetName> done;
+  for (uint64_t lists = 0;; ++lists) {
+    VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
+    std::erase_if(sets, [&](const SetName& name) { return done.contains(name); });
+    if (sets.empty() && lists > 0) return {};
+    VARVE_TRY(parallel_for(sets.size(), store.backend().operations_at_once(),
+                           [&](size_t i) { return mark_set(store, sets[i], gathered); }));
+    done.insert(sets.begin(), sets.end());
+  }
 }
 }  // namespace
 

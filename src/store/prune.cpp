@@ -235,7 +235,7 @@ class Pruner {
     progress_.phase("pruning");
     VARVE_TRY(remove_dead_leases());
     VARVE_TRY(remove_dead_parts());
-    VARVE_ASSIGN(const uint64_t old_remarks, Remarks(store_).tidy());
+    VARVE_ASSIGN(const uint64_t old_remarks, Remarks(store_).tidy(progress_));
     report_.leftover_files += old_remarks;
     VARVE_ASSIGN(std::set<ArenaId> victims, mark_victims());
     VARVE_TRY(wait_for_writers());
@@ -337,8 +337,11 @@ class Pruner {
         const Result<SetRecord> record = catalog.read(set.name);
         if (record.status().code() == StatusCode::not_found) continue;
         VARVE_TRY(record.status());
-        VARVE_ASSIGN(const SetNeeds needs, needs_of_set(store_, *record, progress_));
-        bytes += take_sizes(needs, sizes);
+        const Result<SetNeeds> needs = needs_of_set(store_, *record, progress_);
+        const Status known = catalog.unless_dropped(set.name, needs.status());
+        if (known.code() == StatusCode::not_found) continue;
+        VARVE_TRY(known);
+        bytes += take_sizes(*needs, sizes);
         full = bytes > static_cast<double>(bytes_max);
       }
       if (full && !set.in_any_case) leaving.push_back(set.name);
@@ -354,7 +357,10 @@ class Pruner {
     VARVE_ASSIGN(const std::vector<ArenaId> arenas, store_.list_arenas());
     VARVE_TRY(each_arena(store_, arenas, [&](const ArenaId&, const Result<std::shared_ptr<ArenaReader>>& arena) {
       if (progress_.cancelled()) return Status::cancelled();
-      if (!arena.ok()) return arena.status().code() == StatusCode::not_found ? Status() : arena.status();
+      if (!arena.ok()) {  // what it has counts as nothing
+        if (arena.status().code() != StatusCode::not_found) progress_.warning(arena.status());
+        return Status();
+      }
       for (const auto* frames : {&(*arena)->index().packs, &(*arena)->index().nodes}) {
         for (const FrameEntry& frame : *frames) {
           double& size = sizes[frame.score];

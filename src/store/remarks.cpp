@@ -4,10 +4,12 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "store/catalog.h"
 #include "store/commit.h"
+#include "store/stored_copies.h"
 
 namespace varve {
 
@@ -19,6 +21,11 @@ constexpr double kUnfinishedSecondsMax = 24 * 3600;
 /// Of files that are being written (Records::publish()).
 constexpr std::string_view kDraftSuffix = ".tmp";
 
+bool is_id_text(std::string_view text) {
+  return text.size() == 2 * sizeof(UniqueId::bytes) &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
 /// What the name of a file says: "JOB@STEP.pin", "JOB@STEP.tag.best".
 struct RemarkName {
   SetName set;
@@ -27,12 +34,24 @@ struct RemarkName {
   bool is_pinning() const { return kind.starts_with(kPinningPrefix); }
 };
 
-bool is_kind(std::string_view kind) {
-  if (kind.starts_with(kTagPrefix)) return check_tag(kind.substr(kTagPrefix.size())).ok();
-  return kind == kPin || kind == kNote || kind.starts_with(kPinningPrefix);
+/// Without the ending that a draft has beside the name of what it becomes (Records::replace()), if it has it.
+std::string_view without_draft_ending(std::string_view file) {
+  if (!file.ends_with(kDraftSuffix)) return file;
+  const std::string_view rest = file.substr(0, file.size() - kDraftSuffix.size());
+  if (is_id_text(rest)) return {};
+  const size_t dot = rest.rfind('.');
+  return dot != std::string_view::npos && is_id_text(rest.substr(dot + 1)) ? rest.substr(0, dot) : file;
 }
 
+bool is_kind(std::string_view kind) {
+  if (kind.starts_with(kTagPrefix)) return check_tag(kind.substr(kTagPrefix.size())).ok();
+  if (kind.starts_with(kPinningPrefix)) return is_id_text(kind.substr(kPinningPrefix.size()));
+  return kind == kPin || kind == kNote;
+}
+
+/// None: a draft, or nothing of ours.
 std::optional<RemarkName> parse_remark_name(std::string_view file) {
+  if (without_draft_ending(file) != file) return std::nullopt;
   const size_t at = file.rfind('@');
   const size_t dot = at == std::string_view::npos ? at : file.find('.', at);
   if (dot == std::string_view::npos || !is_kind(file.substr(dot + 1))) return std::nullopt;
@@ -66,6 +85,17 @@ Status check_tag(std::string_view tag) {
   if (parse_step(tag)) return Status::invalid_argument("a step or a time is no tag", std::string(tag));
   if (!tag.empty() && tag.size() <= kTagBytesMax && std::all_of(tag.begin(), tag.end(), fits)) return {};
   return Status::invalid_argument("a tag is 1 to 100 letters, digits, '-', '_' and '.'", std::string(tag));
+}
+
+RemarkFile remark_file_of(std::string_view name) {
+  const std::string_view becomes = without_draft_ending(name);
+  if (becomes != name) {
+    const bool is_of_remark = becomes.empty() || remark_file_of(becomes) == RemarkFile::remark;
+    return is_of_remark ? RemarkFile::draft : RemarkFile::none;
+  }
+  const std::optional<RemarkName> parsed = parse_remark_name(name);
+  if (!parsed) return RemarkFile::none;
+  return parsed->is_pinning() ? RemarkFile::pinning : RemarkFile::remark;
 }
 
 std::string Remarks::file_path(const SetName& name, std::string_view kind) const {
@@ -196,26 +226,38 @@ Result<std::unique_ptr<HeldRecord>> Remarks::hold(const std::string& file, ByteS
   return store_.backend().records().hold(file, contents);
 }
 
-/// Makes a set that has a pin visible again, if it is not: its record is committed anew.
+/// Makes a set that has a pin visible again, if it is not: its record is committed anew, while it is pinned.
 Status Remarks::bring_back(const SetName& name) const {
   VARVE_ASSIGN(const bool gone, is_gone(name));
   if (!gone) return {};
-  const Result<ByteVector> raw = store_.backend().read_record(file_path(name, kPin), kSetRecordBytesMax);
-  if (raw.status().code() == StatusCode::not_found) return {};  // unpinned just now
-  VARVE_TRY(raw.status());
-  VARVE_ASSIGN(const SetRecord record, decode_set_record(*raw, store_.score()));
+  const std::string pin = file_path(name, kPin);
   const auto committed = start_over_if_lost(null_progress(), [&]() -> Result<bool> {
+    const Result<ByteVector> raw = store_.backend().read_record(pin, kSetRecordBytesMax);
+    if (raw.status().code() == StatusCode::not_found) return false;  // it is not pinned
+    VARVE_TRY(raw.status());
+    VARVE_ASSIGN(const SetRecord record, decode_set_record(*raw, store_.score()));
+    if (record.name != name) return Status::corrupt("a pin has another set's record", pin);
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(store_));
-    const Status done = lease->commit(record);
+    VARVE_TRY(lease->prepare(record));
+    // From now on prunes keep what it needs; before, they did so if it was pinned all the time.
+    const Result<ByteVector> now = store_.backend().read_record(pin, kSetRecordBytesMax);
+    if (now.status().code() == StatusCode::not_found) return false;
+    VARVE_TRY(now.status());
+    if (*now != *raw) return Status::busy("the set was pinned anew at the same time", name.to_string());
+    for (const GroupRecord& group : record.groups) VARVE_TRY(read_root(store_, group.root, group.hint).status());
+    const Status done = lease->commit_prepared(name, IfExists::refuse);
     if (done.code() != StatusCode::already_exists) VARVE_TRY(done);
-    return done.ok();
+    return true;
   });
   return committed.status();
 }
 
 Result<bool> Remarks::unpin(const SetName& name) const {
   VARVE_TRY(check_job_name(name.job));
-  VARVE_TRY(bring_back(name));
+  const Status there = bring_back(name);
+  // A pin of which nothing can be made is given up.
+  if (there.code() != StatusCode::corrupt && there.code() != StatusCode::not_found) VARVE_TRY(there);
+  VARVE_TRY(Catalog(store_).make_durable(name.job));  // who has brought it back may not have come to that
   return remove(file_path(name, kPin));
 }
 
@@ -254,15 +296,19 @@ Status Remarks::forget(const std::set<SetName>& gone) const {
   return {};
 }
 
-Result<uint64_t> Remarks::tidy() const {
+Result<uint64_t> Remarks::tidy(ProgressSink& progress) const {
   VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
   VARVE_ASSIGN(uint64_t removed_count, remove_old_drafts());
   for (const RemarkName& name : names) {
+    const std::string file = file_path(name.set, name.kind);
     if (name.kind == kPin) {
-      VARVE_TRY(bring_back(name.set).with_context("the pinned set " + name.set.to_string() + " was dropped"));
+      const Status back = bring_back(name.set);
+      if (!back.ok()) {
+        progress.warning(back.with_context("the pinned set " + name.set.to_string() +
+                                           " was dropped, and cannot be brought back; what it needs is kept"));
+      }
       continue;
     }
-    const std::string file = file_path(name.set, name.kind);
     VARVE_ASSIGN(const bool useless, name.is_pinning() ? is_old(file) : is_gone(name.set));
     if (!useless) continue;
     VARVE_ASSIGN(const bool removed, remove(file));
@@ -279,7 +325,7 @@ Result<uint64_t> Remarks::remove_old_drafts() const {
   uint64_t removed_count = 0;
   for (const DirectoryEntry& entry : *entries) {
     const std::string file = join_path(path(), entry.name);
-    if (!entry.name.ends_with(kDraftSuffix) || parse_remark_name(entry.name)) continue;
+    if (remark_file_of(entry.name) != RemarkFile::draft) continue;
     VARVE_ASSIGN(const bool old, is_old(file));
     if (!old) continue;
     VARVE_TRY(store_.backend().remove_if_there(file));
@@ -304,14 +350,28 @@ Result<bool> Remarks::is_old(const std::string& file) const {
 }
 
 Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records() const {
-  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
   std::vector<PinnedRecord> records;
-  for (const RemarkName& name : names) {
-    if (name.kind != kPin && !name.is_pinning()) continue;
-    Result<ByteVector> raw = store_.backend().read_record(file_path(name.set, name.kind), kSetRecordBytesMax);
-    if (raw.status().code() == StatusCode::not_found) continue;  // taken back just now
-    VARVE_TRY(raw.status());
-    records.push_back({name.set, name.kind == kPin, *std::move(raw)});
+  std::set<std::string> read;
+  // One that is being pinned may get its name as a pin after a list has passed that, and before it comes to the other
+  // name. It gets it once: so a second list, which begins when the first has ended, sees it, as long as nothing has
+  // vanished between a list and what was read by it.
+  for (int whole_lists = 0; whole_lists < 2;) {
+    VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
+    bool vanished = false;
+    for (const RemarkName& name : names) {
+      if (name.kind != kPin && !name.is_pinning()) continue;
+      const std::string file = file_path(name.set, name.kind);
+      if (read.contains(file)) continue;
+      Result<ByteVector> raw = store_.backend().read_record(file, kSetRecordBytesMax);
+      if (raw.status().code() == StatusCode::not_found) {
+        vanished = true;
+        continue;
+      }
+      VARVE_TRY(raw.status());
+      records.push_back({name.set, name.kind == kPin, *std::move(raw)});
+      read.insert(file);
+    }
+    whole_lists = vanished ? 0 : whole_lists + 1;
   }
   return records;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/progress.h"
 #include "format/set_record.h"
 #include "store/store.h"
 
@@ -25,6 +26,15 @@ Status check_tag(std::string_view tag);
 
 inline constexpr uint64_t kNoteBytesMax = 64_KiB;
 
+/// What a file in `remarks/` is, by its name.
+enum class RemarkFile : uint8_t {
+  none,     ///< of no form that FORMAT.md knows
+  draft,    ///< it is being written
+  pinning,  ///< it becomes a pin
+  remark,
+};
+RemarkFile remark_file_of(std::string_view name);
+
 /// The remarks of a store's sets (FORMAT.md, "Remarks"): a file each, which says by its name what it says. They belong
 /// to the store, and do not go with a set that is copied to another one. Stateless, as Catalog; several may work at the
 /// same time, on several machines. What changes something is durable when it returns.
@@ -41,7 +51,8 @@ class Remarks {
   /// From its return on the set is there until it is unpinned, whoever drops it, even if he had begun to before
   /// (COMMIT.md, "Pinning"). not_found: there is no such set, or it has just been dropped.
   Status pin(const SetName& name) const;
-  /// False: it was not pinned.
+  /// False: it was not pinned. One that was hidden by a late drop is there again then, but if it is damaged, in which
+  /// case this gives it up.
   Result<bool> unpin(const SetName& name) const;
 
   /// not_found: there is no such set. OK if it has the tag already.
@@ -56,11 +67,12 @@ class Remarks {
 
   /// Forgets what was said of sets that are gone.
   Status forget(const std::set<SetName>& gone) const;
-  /// For a prune: brings pinned sets back that somebody has dropped who had begun to before they were pinned, and
-  /// forgets what is said of sets that are gone. Returns how many files it has removed.
-  Result<uint64_t> tidy() const;
+  /// For a prune: brings pinned sets back that somebody has dropped who had begun to before they were pinned, or warns
+  /// why not, and forgets what is said of sets that are gone. Returns how many files it has removed.
+  Result<uint64_t> tidy(ProgressSink& progress) const;
 
-  /// The records of pinned sets, and of those that are being pinned: what they refer to is needed.
+  /// The records of pinned sets, and of those that are being pinned: what they refer to is needed. One
+  /// that is being pinned, and then is pinned, is among them at least once.
   struct PinnedRecord {
     SetName name;
     bool sure = false;  ///< else it is being pinned, and may be gone

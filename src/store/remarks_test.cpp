@@ -6,6 +6,7 @@
 #include "core/memory_file_system.h"
 #include "core/paused_file_system.h"
 #include "store/prune.h"
+#include "store/rename_job.h"
 #include "store/test_sets.h"
 #include "store/verify.h"
 
@@ -66,12 +67,14 @@ TEST_F(RemarksOfSets, OneThatIsNotThereCannotBePinned) {
   EXPECT_EQ(Remarks(*store).write_note({"other", 1}, "text").code(), StatusCode::not_found);
 }
 
-TEST_F(RemarksOfSets, OthersOfACallGoAllTheSame) {
+TEST_F(RemarksOfSets, OneOfSeveralThatIsPinnedKeepsAllOfTheCall) {
   ASSERT_TRUE(Remarks(*store).pin(one).ok());
   std::vector<SetName> removed;
   const std::vector<SetName> both{one, {"job", 2}};
   EXPECT_EQ(Catalog(*store).remove_all(both, removed).code(), StatusCode::permission_denied);
+  EXPECT_TRUE(removed.empty());
   EXPECT_TRUE(check(1, 1).ok());
+  EXPECT_TRUE(check(2, 101).ok());
 }
 
 TEST_F(RemarksOfSets, TagsAndNotesAreKeptAndGoWithTheSet) {
@@ -236,10 +239,81 @@ TEST_F(RemarksOfSets, ACrashAtAnyOperationOfAPin) {
   }
 }
 
+// A damaged pin of a set that is gone is told, keeps what it can, and can be given up.
+TEST_F(RemarksOfSets, ADamagedPinIsGivenUpByUnpin) {
+  ASSERT_TRUE(Remarks(*store).pin(one).ok());
+  ASSERT_TRUE(drop_late(1).ok());
+  ASSERT_TRUE(fs.create("/s/remarks/job@1.pin").status().code() == StatusCode::already_exists);
+  ASSERT_TRUE(fs.remove("/s/remarks/job@1.pin").ok());
+  ASSERT_TRUE(fs.create("/s/remarks/job@1.pin").ok());
+  EXPECT_FALSE(prune().ok()) << "what it needs is unknown";
+  EXPECT_TRUE(Remarks(*store).unpin(one).value());
+  EXPECT_TRUE(prune().ok());
+}
+
+TEST_F(RemarksOfSets, APinWithAnotherSetsRecordBringsNothingBack) {
+  ASSERT_TRUE(Remarks(*store).pin(one).ok());
+  ASSERT_TRUE(fs.rename("/s/remarks/job@1.pin", "/s/remarks/job@7.pin").ok());
+  ASSERT_TRUE(drop_late(1).ok());
+  ASSERT_TRUE(prune().ok());
+  EXPECT_EQ(Catalog(*store).sets().value(), (std::vector<SetName>{{"job", 2}}));
+}
+
+// While a job is renamed, somebody prunes; and the other way round.
+TEST_F(RemarksOfSets, ARenameAtAnyMomentOfAPrune) {
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    // Before and after the old name in a list.
+    const std::string from = at % 2 == 0 ? "z" : "a", to = at % 2 == 0 ? "a" : "z";
+    ASSERT_TRUE(
+        test::save_numbers(*store, {from, at}, numbers_between(1'000'000 + 100 * at, 1'000'030 + 100 * at)).ok());
+    PausedFileSystem paused(fs, at / 2, [&] { ASSERT_TRUE(rename_job(*store, from, to).ok()); });
+    const auto pruner = Store::open(paused, "/s").value();
+    ASSERT_TRUE(prune_store(*pruner, thorough()).ok()) << at;
+    came_to_it = paused.paused();
+    ASSERT_TRUE(came_to_it || rename_job(*store, from, to).ok());
+    ASSERT_TRUE(prune().ok()) << at;
+    EXPECT_TRUE(test::check_numbers(*store, {to, at}, numbers_between(1'000'000 + 100 * at, 1'000'030 + 100 * at)).ok())
+        << at;
+    ASSERT_TRUE(Catalog(*store).remove({to, at}).ok());
+  }
+}
+
+TEST_F(RemarksOfSets, APruneOrADropAtAnyMomentOfARename) {
+  for (const bool drops : {false, true}) {
+    bool came_to_it = true;
+    for (uint64_t at = 0; came_to_it; ++at) {
+      const auto numbers = numbers_between(2'000'000 + 100 * at, 2'000'030 + 100 * at);
+      const SetName old_name{"old", at}, new_name{"new", at};
+      ASSERT_TRUE(test::save_numbers(*store, old_name, numbers).ok());
+      PausedFileSystem paused(fs, at, [&] {
+        if (drops) (void)Catalog(*store).remove(old_name);
+        ASSERT_TRUE(prune().ok());
+      });
+      const auto renamer = Store::open(paused, "/s").value();
+      const Status renamed = rename_job(*renamer, "old", "new");
+      came_to_it = paused.paused();
+      ASSERT_TRUE(prune().ok()) << at;
+      const bool is_there =
+          test::check_numbers(*store, new_name, numbers).ok() || test::check_numbers(*store, old_name, numbers).ok();
+      EXPECT_TRUE(is_there || drops) << at << renamed.to_string();
+      EXPECT_TRUE(!renamed.ok() || drops || test::check_numbers(*store, new_name, numbers).ok()) << at;
+      for (const SetName& name : {old_name, new_name}) (void)Catalog(*store).remove(name);
+    }
+  }
+  EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+TEST_F(RemarksOfSets, ARenameTouchesNothingIfAStepIsTaken) {
+  ASSERT_TRUE(test::save_numbers(*store, {"other", 2}, numbers_between(1, 5)).ok());
+  EXPECT_EQ(rename_job(*store, "job", "other").code(), StatusCode::already_exists);
+  EXPECT_EQ(Catalog(*store).sets().value(), (std::vector<SetName>{{"job", 1}, {"job", 2}, {"other", 2}}));
+}
+
 TEST_F(RemarksOfSets, StrangeNamesAreNoRemarks) {
   ASSERT_TRUE(fs.create_directory("/s/remarks").ok());
-  for (const char* name :
-       {"job@1", "job@01.pin", "@1.pin", "job@x.pin", "job@1.tag.", "job@1.pinned", "job@1.tag.a@b", "note"})
+  for (const char* name : {"job@1", "job@01.pin", "@1.pin", "job@x.pin", "job@1.tag.", "job@1.pinned", "job@1.tag.a@b",
+                           "note", "job@1.tag.a.0123456789abcdef0123456789abcdef.tmp"})
     ASSERT_TRUE(fs.create(std::string("/s/remarks/") + name).ok());
   EXPECT_TRUE(Remarks(*store).all().value().empty());
   EXPECT_TRUE(prune().ok());

@@ -11,33 +11,82 @@
 namespace varve {
 
 namespace {
-/// Commits the record once more, under the other name.
-Status commit_as(const Store& store, const SetRecord& record, ProgressSink& progress) {
+/// A set under its old name, as it was copied.
+struct CopiedSet {
+  SetRecord record;
+  bool pinned = false;
+};
+
+bool are_same(const SetRecord& a, const SetRecord& b) {
+  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; });
+}
+
+Status replaced_meanwhile(const SetName& name) {
+  return Status::busy("the set was dropped or replaced while its job was renamed", name.to_string(), "do it again");
+}
+
+/// Commits the record once more, under the other name, if the set is there as it was when prunes have seen that.
+Status commit_as(const Store& store, const SetRecord& record, const SetName& name, ProgressSink& progress) {
+  SetRecord renamed = record;
+  renamed.name = name;
   const auto committed = start_over_if_lost(progress, [&]() -> Result<bool> {
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
-    VARVE_TRY(lease->commit(record));
+    VARVE_TRY(lease->prepare(renamed));
+    const Result<SetRecord> now = Catalog(store).read(record.name);
+    if (!now.ok() || !are_same(*now, record)) return replaced_meanwhile(record.name);
+    VARVE_TRY(lease->commit_prepared(name, IfExists::refuse));
     return true;
   });
   if (committed.status().code() != StatusCode::already_exists) return committed.status();
-  VARVE_ASSIGN(const SetRecord there, Catalog(store).read(record.name));
-  const bool is_same = std::equal(there.groups.begin(), there.groups.end(), record.groups.begin(), record.groups.end(),
-                                  [](const GroupRecord& a, const GroupRecord& b) { return a.root == b.root; });
-  return is_same ? Catalog(store).make_durable(record.name.job) : committed.status();
+  VARVE_ASSIGN(const SetRecord there, Catalog(store).read(name));
+  return are_same(there, record) ? Catalog(store).make_durable(name.job) : committed.status();
 }
 
-Status copy_remarks(const Store& store, const SetName& from, const SetName& to) {
+Result<bool> copy_remarks(const Store& store, const SetName& from, const SetName& to) {
   const Remarks remarks(store);
   VARVE_ASSIGN(const SetRemarks said, remarks.of(from));
   if (said.pinned) VARVE_TRY(remarks.pin(to));
   for (const std::string& tag : said.tags) VARVE_TRY(remarks.add_tag(to, tag));
-  if (!said.has_note) return {};
-  VARVE_ASSIGN(const std::string note, remarks.note(from));
-  return remarks.write_note(to, note);
+  if (said.has_note) {
+    VARVE_ASSIGN(const std::string note, remarks.note(from));
+    VARVE_TRY(remarks.write_note(to, note));
+  }
+  return said.pinned;
 }
 
 Result<std::unique_ptr<JobLease>> hold_job(const Store& store, const std::string& job) {
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   return JobLease::acquire(store, {.job = job, .run = id}, steady_clock());
+}
+
+/// The sets of `from`, none of which is in the way of another of `to`.
+Result<std::vector<CopiedSet>> sets_to_rename(const Store& store, const std::string& from, const std::string& to) {
+  const Catalog catalog(store);
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(from));
+  if (steps.empty()) return Status::not_found("the store has no set of this job", from, Remedy::list_sets);
+  std::vector<CopiedSet> sets;
+  for (const uint64_t step : steps) {
+    VARVE_ASSIGN(SetRecord record, catalog.read({from, step}));
+    const Result<SetRecord> there = catalog.read({to, step});
+    if (there.ok() && !are_same(*there, record))
+      return Status::already_exists("the job has another set of this step", SetName{to, step}.to_string());
+    if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
+    sets.push_back({std::move(record)});
+  }
+  return sets;
+}
+
+/// What is left under the old name, if it is still what was copied.
+Status remove_old(const Store& store, const CopiedSet& set) {
+  const Catalog catalog(store);
+  const Result<SetRecord> now = catalog.read(set.record.name);
+  if (now.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(now.status());
+  if (!are_same(*now, set.record)) return replaced_meanwhile(set.record.name);
+  if (set.pinned) VARVE_TRY(Remarks(store).unpin(set.record.name).status());
+  const Status removed = catalog.remove_without_parts(set.record.name);
+  return removed.code() == StatusCode::not_found ? Status() : removed;
 }
 }  // namespace
 
@@ -45,7 +94,6 @@ Status rename_job(const Store& store, const std::string& from, const std::string
   VARVE_TRY(check_job_name(from));
   VARVE_TRY(check_job_name(to));
   if (from == to) return Status::invalid_argument("the job is called so already", from);
-  const Catalog catalog(store);
   VARVE_ASSIGN(const std::unique_ptr<JobLease> old_lease, hold_job(store, from));
   VARVE_ASSIGN(const std::unique_ptr<JobLease> new_lease, hold_job(store, to));
   VARVE_TRY(remove_used_parts(store).status());
@@ -55,20 +103,19 @@ Status rename_job(const Store& store, const std::string& from, const std::string
       return Status::busy("a part of a set waits for the others", part.to_string(),
                           "start the program again, which completes the set or gives it up");
   }
-  VARVE_ASSIGN(const std::vector<uint64_t> steps, catalog.steps(from));
-  if (steps.empty()) return Status::not_found("the store has no set of this job", from, Remedy::list_sets);
-  std::vector<SetName> old_names;
-  for (const uint64_t step : steps) {
+  VARVE_ASSIGN(std::vector<CopiedSet> sets, sets_to_rename(store, from, to));
+  for (CopiedSet& set : sets) {
     if (progress.cancelled()) return Status::cancelled();
-    old_names.push_back({from, step});
-    VARVE_ASSIGN(SetRecord record, catalog.read(old_names.back()));
-    record.name.job = to;
-    VARVE_TRY(commit_as(store, record, progress));
-    VARVE_TRY(copy_remarks(store, old_names.back(), record.name));
+    const SetName name{to, set.record.name.step};
+    VARVE_TRY(commit_as(store, set.record, name, progress));
+    VARVE_ASSIGN(set.pinned, copy_remarks(store, set.record.name, name));
   }
-  for (const SetName& name : old_names) VARVE_TRY(Remarks(store).unpin(name).status());
-  std::vector<SetName> removed;
-  return catalog.remove_all(old_names, removed);
+  for (const CopiedSet& set : sets) {
+    VARVE_TRY(old_lease->check());
+    VARVE_TRY(new_lease->check());
+    VARVE_TRY(remove_old(store, set));
+  }
+  return {};
 }
 
 }  // namespace varve

@@ -33,6 +33,8 @@ class Verifier {
 
   /// Every process reads what the sets need, and its share of the arenas; the first says what that means.
   Status run() {
+    VARVE_ASSIGN(const UniqueId seed, UniqueId::random());
+    random_.seed(load_le<uint64_t>(seed.bytes.data()));
     progress_.phase(depth_.share >= 1 ? "verifying every byte" : depth_.share > 0 ? "verifying a sample" : "verifying");
     VARVE_TRY(agree(ranks_, check_sets()));
     // All have found the same.
@@ -185,6 +187,7 @@ class Verifier {
       (*arena)->verify(
           depth_.share >= 1, [&](const Status& what, std::optional<Score> score) { report_frame(what, id, score); },
           progress_);
+      if (depth_.share >= 1) report_.sampled_count += (*arena)->index().packs.size();
       if (depth_.share > 0 && depth_.share < 1) check_some_packs(**arena);
     }
     return progress_.cancelled() ? Status::cancelled() : Status();
@@ -302,7 +305,7 @@ class Verifier {
 
   const Store& store_;
   const VerifyDepth depth_;
-  std::mt19937_64 random_{std::random_device()()};
+  std::mt19937_64 random_;  ///< which packs are drawn
   Communicator& ranks_;
   ProgressSink& progress_;
   VerifyReport report_;

@@ -26,13 +26,14 @@ struct Damage {
 struct VerifyReport {
   uint64_t set_count = 0, arena_count = 0, pack_count = 0;
   uint64_t checked_bytes = 0;
-  uint64_t sampled_count = 0;  ///< packs of a sample, of which every byte was read
+  uint64_t sampled_count = 0;  ///< packs of which every byte was read
   std::vector<Damage> damages;
   /// No damage but to what is disposable.
   bool whole() const;
 };
 
-/// Of how many packs and nodes every byte is read, from none, 0, to all, 1; which ones is drawn anew each time.
+/// Of how many packs every byte is read (and with all of them, of the nodes), from none, 0, to all, 1; which ones is
+/// drawn anew each time.
 struct VerifyDepth {
   VerifyDepth(bool deep) : share(deep ? 1 : 0) {}
   static VerifyDepth sample(double share) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "backend/folder_backend.h"
 #include "engine/repair.h"
@@ -15,6 +16,7 @@
 #include "sim/world.h"
 #include "store/prune.h"
 #include "store/remarks.h"
+#include "store/rename_job.h"
 #include "store/spread.h"
 #include "store/verify.h"
 
@@ -49,6 +51,7 @@ struct KnownSet {
   Numbers numbers;
   bool dropped = false;  ///< or being dropped
   bool pinned = false;   ///< for good: it stays, whoever drops it
+  bool renamed = false;  ///< or being renamed: it may have either name
 };
 
 /// Some schedules have few actors, who sleep where it matters: what needs three steps of two of them in a certain order
@@ -125,7 +128,7 @@ class StoreStory {
 
  private:
   using View = StoreSite::View;
-  enum class Act : uint8_t { save, drop, pin, prune, rebalance, push, repair, read };
+  enum class Act : uint8_t { save, drop, pin, rename, prune, rebalance, push, repair, read };
 
   Result<View> open_main() { return site_->open(); }
   Result<View> open_far();
@@ -136,6 +139,8 @@ class StoreStory {
   void save(uint32_t ordinal, Random& random);
   void drop(Random& random);
   void pin(Random& random);
+  void rename(Random& random);
+  Status check(const Store& store, const SetName& name, const KnownSet& set) const;
   void prune(Random& random);
   void push(Random& random);
   void repair();
@@ -153,7 +158,8 @@ class StoreStory {
   std::unique_ptr<StoreSite> site_;
   bool has_far_ = false;
   std::map<SetName, KnownSet> saved_;
-  std::map<SetName, Numbers> begun_;  ///< saves that did not say how they ended
+  std::map<SetName, Numbers> begun_;       ///< saves that did not say how they ended
+  std::set<SetName> renamed_while_begun_;  ///< of these, those whose job was renamed meanwhile
   uint64_t next_step_ = 1;
   std::optional<Numbers> last_numbers_;
   std::vector<Process*> actors_;
@@ -219,7 +225,7 @@ void StoreStory::save(uint32_t ordinal, Random& random) {
   if (!view.ok()) return accept("open", view.status(), false);
   const Status saved = save_numbers(*view->store, name, numbers);
   accept(fmt::format("save of {}", name.to_string()).c_str(), saved, false);
-  if (saved.ok()) saved_[name] = {numbers, false};
+  if (saved.ok()) saved_[name] = {.numbers = numbers, .renamed = renamed_while_begun_.contains(name)};
 }
 
 void StoreStory::drop(Random& random) {
@@ -244,6 +250,32 @@ void StoreStory::pin(Random& random) {
   const Status pinned = Remarks(*view->store).pin(*name);
   accept(fmt::format("pin of {}", name->to_string()).c_str(), pinned, true);
   if (pinned.ok()) saved_[*name].pinned = true;
+}
+
+/// What its jobs are called once they are renamed: names that come before the others.
+std::string new_name_of(const std::string& job) { return "a" + job; }
+
+void StoreStory::rename(Random& random) {
+  const std::optional<SetName> name = some_set(random);
+  if (!name) return;
+  const Result<View> view = open_main();
+  if (!view.ok()) return accept("open", view.status(), false);
+  for (auto& [other, set] : saved_) set.renamed = set.renamed || other.job == name->job;
+  for (auto& [other, numbers] : begun_) {
+    if (other.job == name->job) renamed_while_begun_.insert(other);
+  }
+  const Status renamed = rename_job(*view->store, name->job, new_name_of(name->job));
+  if (renamed.code() == StatusCode::permission_denied) return;  // it was pinned meanwhile
+  accept(fmt::format("rename of {}", name->job).c_str(), renamed, true);
+}
+
+/// Under either name, if it has been renamed.
+Status StoreStory::check(const Store& store, const SetName& name, const KnownSet& set) const {
+  const Status checked = check_numbers(store, name, set.numbers);
+  if (checked.code() != StatusCode::not_found || !set.renamed) return checked;
+  const Status renamed = check_numbers(store, {new_name_of(name.job), name.step}, set.numbers);
+  // It may have got that name just now; or be on its way to it, as the other look was before it was there.
+  return renamed;
 }
 
 void StoreStory::prune(Random& random) {
@@ -283,13 +315,15 @@ void StoreStory::repair() {
 void StoreStory::read(Random& random) {
   const std::optional<SetName> name = some_set(random);
   if (!name) return;
-  const Numbers numbers = saved_[*name].numbers;
+  const KnownSet known = saved_[*name];
   const Result<View> view = open_main();
   if (!view.ok()) return accept("open", view.status(), false);
-  const Status checked = check_numbers(*view->store, *name, numbers);
+  const Status checked = check(*view->store, *name, known);
   simulator_.tell(fmt::format("read of {}: {}", name->to_string(), checked.ok() ? "done" : checked.to_string()));
   if (checked.code() == StatusCode::internal) fail("wrong bytes: " + checked.to_string());
-  if (checked.ok() || faults_.hurts() || saved_[*name].dropped || checked.code() == StatusCode::busy) return;
+  if (checked.ok() || faults_.hurts() || saved_[*name].dropped || saved_[*name].renamed != known.renamed ||
+      checked.code() == StatusCode::busy)
+    return;
   fail("a set that was saved cannot be read: " + checked.to_string());
 }
 
@@ -298,6 +332,7 @@ void StoreStory::do_once(Act what, uint32_t ordinal, Random& random) {
     case Act::save: return save(ordinal, random);
     case Act::drop: return drop(random);
     case Act::pin: return pin(random);
+    case Act::rename: return rename(random);
     case Act::prune: return prune(random);
     case Act::rebalance: return accept("rebalance", site_->rebalance(), true);
     case Act::push: return push(random);
@@ -360,10 +395,12 @@ std::vector<StoreStory::Act> StoreStory::draw_acts() {
     acts.insert(acts.end(), {mover, mover});
     if (random_.chance(0.5)) acts.push_back(Act::drop);
     if (random_.chance(0.3)) acts.insert(acts.end(), {Act::drop, Act::pin});
+    if (random_.chance(0.3)) acts.push_back(Act::rename);
     if (random_.chance(0.3)) acts.push_back(Act::prune);
     return acts;
   }
-  const Act others[] = {Act::drop, Act::pin, Act::prune, Act::rebalance, Act::push, Act::repair, Act::read};
+  const Act others[] = {Act::drop,      Act::pin,  Act::rename, Act::prune,
+                        Act::rebalance, Act::push, Act::repair, Act::read};
   for (const Act other : others) {
     for (uint64_t i = random_.chance(0.6) ? random_.between(1, 2) : 0; i > 0; --i) acts.push_back(other);
   }
@@ -375,7 +412,7 @@ void StoreStory::play() {
   const std::vector<Act> acts = draw_acts();
   for (uint32_t i = 0; i < acts.size(); ++i) {
     Machine& machine = world_.nodes()[random_.below(world_.nodes().size())].machine;
-    const char* const names[] = {"save", "drop", "pin", "prune", "rebalance", "push", "repair", "read"};
+    const char* const names[] = {"save", "drop", "pin", "rename", "prune", "rebalance", "push", "repair", "read"};
     actors_.push_back(&simulator_.start_process(fmt::format("{}{}", names[static_cast<size_t>(acts[i])], i), machine,
                                                 [this, what = acts[i], i] { act(what, i); }));
   }
@@ -394,7 +431,7 @@ void StoreStory::check_end() {
   auto check_sets = [&](const char* when, bool pruned) {
     for (const auto& [name, set] : saved_) {
       if (set.dropped && !set.pinned) continue;
-      const Status checked = check_numbers(store, name, set.numbers);
+      const Status checked = check(store, name, set);
       // Who had begun to drop it before it was pinned may have hidden it, until a prune comes.
       if (set.dropped && !pruned && checked.code() == StatusCode::not_found) continue;
       if (!checked.ok()) fail(fmt::format("a set that was saved is not there {}: {}", when, checked.to_string()));

@@ -8,7 +8,7 @@ import tarfile
 import unittest
 
 from serving import ServeTest
-from support import EXISTS, FAILURE, NOT_FOUND, PROGRAM, SUCCESS, USAGE, ProgramTest, snapshot
+from support import DAMAGED, EXISTS, FAILURE, NOT_FOUND, PROGRAM, SUCCESS, USAGE, ProgramTest, snapshot
 
 HAS_TAR = os.environ.get("VARVE_WITH_TAR", "1") == "1"
 
@@ -176,6 +176,19 @@ class Archives(ProgramTest):
         self.fails(USAGE, "restore", "run@1")
         self.fails(USAGE, "restore", "run@1", self.work / "back", "--tar")
         self.fails(USAGE, "restore", "run@1", "--tar", "--json")
+
+    def test_what_cannot_be_read_gives_an_archive_without_an_end(self):
+        self.write("run1/data", os.urandom(6_000_000))
+        self.varve("save", self.work / "run1", "--job", "run", "--step", "1")
+        arena = max((self.store / "arenas").iterdir(), key=lambda path: path.stat().st_size)
+        os.chmod(arena, 0o600)
+        with open(arena, "r+b") as file:
+            file.seek(arena.stat().st_size * 3 // 4)
+            file.write(b"damaged" * 10)
+        done = subprocess.run([PROGRAM, "restore", "run@1", "--tar"], capture_output=True, env=self.environment(), check=False)
+        self.assertEqual(done.returncode, DAMAGED, done.stderr)
+        unpacked = subprocess.run(["tar", "-t"], input=done.stdout, capture_output=True, check=False)
+        self.assertNotEqual(unpacked.returncode, 0)
 
     def test_a_reader_that_goes(self):
         self.write("run1/data", os.urandom(30_000_000))

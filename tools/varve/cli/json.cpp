@@ -160,7 +160,10 @@ std::string MessageWriter::text_of(Level level, const Status& what) const {
     if (level != Level::info && !hint.empty()) line += " hint=" + logfmt_value(hint);
     return line + '\n';
   }
-  if (json_ && level != Level::info) return json_line(Json{{kNames[number], to_json(what)}});
+  if (json_) {
+    const Json said = level == Level::info ? Json{{"message", what.message()}} : to_json(what);
+    return json_line(Json{{kNames[number], said}});
+  }
   const std::string priority(to_journal_ ? kPriorities[number] : "");
   std::string text = priority + std::string(kPrefixes[number]) + escape_text(what.message());
   if (!what.subject().empty()) text += ": " + quote_name(what.subject());

@@ -1,6 +1,8 @@
 // What people say of sets: pin, unpin, tag, note; and rename, as it is of names too.
 #include <fmt/format.h>
 
+#include <set>
+
 #include "cli/command.h"
 #include "cli/text.h"
 #include "store/catalog.h"
@@ -60,7 +62,11 @@ class UnpinCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
-    VARVE_ASSIGN(const std::vector<SetName> names, resolve_all(Catalog(*store), sets_));
+    std::vector<SetName> names;
+    for (const std::string& set : sets_) {
+      VARVE_ASSIGN(SetName name, find(*store, set));
+      names.push_back(std::move(name));
+    }
     std::vector<SetName> unpinned;
     for (const SetName& set : names) {
       VARVE_ASSIGN(const bool was_pinned, Remarks(*store).unpin(set));
@@ -73,6 +79,17 @@ class UnpinCommand final : public Command {
   }
 
  private:
+  /// Also one that a late drop has hidden.
+  static Result<SetName> find(const Store& store, const std::string& set) {
+    Result<SetName> there = Catalog(store).resolve(set);
+    if (there.status().code() != StatusCode::not_found) return there;
+    VARVE_ASSIGN(const std::set<SetName> pinned, Remarks(store).pinned());
+    for (const SetName& name : pinned) {
+      if (name.to_string() == set) return name;
+    }
+    return there;
+  }
+
   std::vector<std::string> sets_;
 };
 
@@ -171,6 +188,12 @@ class RenameCommand final : public Command {
 
   Result<ExitCode> run(Session& session) override {
     VARVE_ASSIGN(const std::unique_ptr<Store> store, session.open_store());
+    const Result<std::vector<DirectoryEntry>> protection =
+        store->backend().list(join_path(store->path(), "redundancy"));
+    if (protection.ok() && !protection->empty()) {
+      return Status::unsupported("the store of a node has what protects its sets by their names", store->path(),
+                                 "rename the job in the stores behind it");
+    }
     VARVE_TRY(rename_job(*store, from_, to_, session.begin_progress()));
     session.end_progress();
     if (session.json()) {

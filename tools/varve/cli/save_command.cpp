@@ -192,10 +192,11 @@ class SaveCommand final : public Command {
 
  private:
   /// What the environment and the options file say to a run holds here, too, where the command line says nothing.
-  Status heed_options_of_runs(const Session& session) {
+  Status heed_options_of_runs(Session& session) {
     SettingsSources sources = SettingsSources::of_process();
     sources.command_line = {{"levels", levels_}, {"store", session.said_store()}};
     VARVE_ASSIGN(const Settings run, resolve_settings({}, sources));
+    for (const Status& warning : run.warnings) session.warn(warning);
     saving_.fill_from(run);
     has_levels_ = is_said(run, "levels");
     if (is_said(run, "store")) store_ = run.store;

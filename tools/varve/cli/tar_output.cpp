@@ -4,6 +4,9 @@
 #include <archive_entry.h>
 #include <sys/stat.h>
 
+#include <set>
+#include <string>
+
 #include "mount/stored_set.h"
 #include "store/catalog.h"
 
@@ -34,7 +37,7 @@ class TarWriter {
   }
 
   Status add(const Leaf& leaf, const TreeFile& file) {
-    if (!path_is_safe(file.path)) return Status::corrupt("a path in the set leads elsewhere", file.path);
+    VARVE_TRY(check_place(file));
     archive_entry* const entry = archive_entry_clear(entry_.get());
     archive_entry_set_pathname(entry, file.path.c_str());
     archive_entry_set_perm(entry, mode_for_anyone(file.mode));
@@ -55,9 +58,31 @@ class TarWriter {
     return file.type == FileType::regular ? add_contents(leaf, file) : Status();
   }
 
-  Status end() { return check(archive_write_close(archive_.get())); }
+  Status end() {
+    VARVE_TRY(check(archive_write_close(archive_.get())));
+    ended_ = true;
+    return {};
+  }
+
+  /// An archive that was not ended stays without an end: else libarchive would fill up what is missing with zeros.
+  ~TarWriter() {
+    if (!ended_ && archive_ != nullptr) archive_write_fail(archive_.get());
+  }
 
  private:
+  /// Whoever unpacks it is not led out of his folder, whatever the set says.
+  Status check_place(const TreeFile& file) {
+    if (!path_is_safe(file.path)) return Status::corrupt("a path in the set leads elsewhere", file.path);
+    if (!paths_.insert(file.path).second) return Status::corrupt("a set has two files of one name", file.path);
+    for (std::string folder = parent_path(file.path); !folder.empty() && folder != "."; folder = parent_path(folder)) {
+      if (links_.contains(folder)) return Status::corrupt("a file of the set lies behind a link of it", file.path);
+      if (!folders_.insert(folder).second) break;
+    }
+    if (file.type != FileType::symlink) return {};
+    links_.insert(file.path);
+    return folders_.contains(file.path) ? Status::corrupt("a link of the set is a folder, too", file.path) : Status();
+  }
+
   Status add_contents(const Leaf& leaf, const TreeFile& file) {
     VARVE_ASSIGN(FileMap map, map_file(leaf, file));
     StoredFile stored(std::make_shared<const FileMap>(std::move(map)), data_.packs, log_,
@@ -91,6 +116,8 @@ class TarWriter {
   const std::unique_ptr<archive, int (*)(archive*)> archive_;
   const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry_;
   ByteVector window_;
+  std::set<std::string> paths_, folders_, links_;  ///< that are in it; folders are what files lie in
+  bool ended_ = false;
 };
 }  // namespace
 

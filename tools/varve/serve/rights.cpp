@@ -73,23 +73,14 @@ bool is_part(std::string_view name) {
          is_number(of.substr(middle + 4));
 }
 
-/// What a file in remarks/ is: JOB@STEP.KIND, ID.tmp or JOB@STEP.KIND.ID.tmp
 StoreName remark_of(std::string_view name) {
-  if (is_id_with(name, ".tmp")) return StoreName::remark_draft;
-  constexpr size_t kDraftBytes = 1 + kIdDigits + 4;
-  if (name.size() > kDraftBytes && name[name.size() - kDraftBytes] == '.' &&
-      is_id_with(name.substr(name.size() - kDraftBytes + 1), ".tmp")) {
-    const bool is_of_remark = remark_of(name.substr(0, name.size() - kDraftBytes)) == StoreName::remark;
-    return is_of_remark ? StoreName::remark_draft : StoreName::none;
+  switch (remark_file_of(name)) {
+    case RemarkFile::none: return StoreName::none;
+    case RemarkFile::draft: return StoreName::remark_draft;
+    case RemarkFile::pinning: return StoreName::pinning;
+    case RemarkFile::remark: return StoreName::remark;
   }
-  const size_t at = name.rfind('@');
-  const size_t dot = at == std::string_view::npos ? at : name.find('.', at);
-  if (dot == std::string_view::npos || !is_job(name.substr(0, at)) || !is_number(name.substr(at + 1, dot - at - 1)))
-    return StoreName::none;
-  const std::string_view kind = name.substr(dot + 1);
-  if (kind == "pin" || kind == "note") return StoreName::remark;
-  if (kind.starts_with("tag.")) return check_tag(kind.substr(4)).ok() ? StoreName::remark : StoreName::none;
-  return kind.starts_with("pinning.") && is_id(kind.substr(8)) ? StoreName::pinning : StoreName::none;
+  return StoreName::none;
 }
 
 StoreName name_in_folder(std::string_view folder, std::string_view name) {
