@@ -143,13 +143,6 @@ class DrainLevels {
   Levels& levels() { return levels_; }
   StoreLevel& nearest() { return levels_.nearest(); }
   const Store& nearest_store() { return *levels_.nearest().access().opened(); }
-  /// Where the job's lease is (RunLease).
-  const Store* store_of_lease() const {
-    for (const StoreLevel* const level : levels_.stores()) {
-      if (!level->spec().is_of_node()) return level->access().opened();
-    }
-    return levels_.nearest().access().opened();
-  }
 
  private:
   static ReachOptions reach_of(const NodeDrainOptions& options, const NodeNote& note) {
@@ -238,9 +231,7 @@ class RunDrain {
 /// Asked before anything is made visible: a run that has started meanwhile goes on from what it has seen.
 Status RunDrain::may_publish() const {
   VARVE_TRY(progress_.check());
-  const Store* const store = levels_.store_of_lease();
-  if (store == nullptr) return {};
-  VARVE_ASSIGN(const std::optional<LeaseHolder> holder, living_lease_holder(*store, note_.job, left_.runs));
+  VARVE_ASSIGN(const std::optional<LeaseHolder> holder, living_run(levels_.levels(), note_.job, left_.runs));
   if (!holder) return {};
   return Status::busy(fmt::format("a run of the job is at work: {}", holder->to_string()), note_.job);
 }
@@ -401,19 +392,24 @@ void RunDrain::await_others() {
     });
   }
   // What is older than a set that is whole there is no use any more, and would keep its space for ever.
-  for (const Pending& one : pending_) {
+  std::erase_if(pending_, [this](const Pending& one) {
     const Store& store = *one.level->access().opened();
     const Result<std::vector<uint64_t>> steps = Catalog(store).steps(note_.job);
-    if (!steps.ok()) continue;
-    for (const uint64_t step : *steps) {
-      const Result<SetRecord> newer =
-          step > one.name.step ? Catalog(store).read({note_.job, step}) : Result<SetRecord>(Status::not_found("older"));
-      if (!newer.ok() || newer->run != note_.run) continue;
-      const uint32_t own = one.level->access().is_nearest() ? note_.groups.front().ordinal : note_.node_ordinal;
-      remove_part(store, {one.name, note_.run, own, one.count}).ignore("it keeps its space until the job is dropped");
-      break;
+    const bool is_outdated = steps.ok() && std::any_of(steps->begin(), steps->end(), [&](uint64_t step) {
+                               if (step <= one.name.step) return false;
+                               const Result<SetRecord> newer = Catalog(store).read({note_.job, step});
+                               return newer.ok() && newer->run == note_.run;
+                             });
+    if (!is_outdated) return false;
+    std::vector<uint32_t> own{note_.node_ordinal};
+    if (one.level->access().is_nearest()) {
+      own.clear();
+      for (const NodeNote::Group& group : note_.groups) own.push_back(group.ordinal);
     }
-  }
+    for (const uint32_t ordinal : own)
+      remove_part(store, {one.name, note_.run, ordinal, one.count}).ignore("a prune removes it in time");
+    return true;
+  });
 }
 
 // Onwards from a store that has all ranks
@@ -451,7 +447,9 @@ bool RunDrain::is_whole_somewhere(uint64_t step) const {
   for (const StoreLevel* const level : levels_.levels().stores()) {
     if (level->access().opened() == nullptr) continue;
     const Result<SetRecord> record = Catalog(*level->access().opened()).read({note_.job, step});
-    if (record.ok() && record->run == note_.run && record->has_all_ranks()) return true;
+    if (!record.ok() || record->run != note_.run || !record->has_all_ranks()) continue;
+    // Who has committed it may not have come to that.
+    if (Catalog(*level->access().opened()).make_durable(note_.job).ok()) return true;
   }
   return false;
 }
@@ -509,6 +507,22 @@ Status drain_job_alone(const NodeDrainOptions& options, const std::vector<FoundN
   }
 }
 }  // namespace
+
+Result<std::optional<LeaseHolder>> living_run(const Levels& levels, const std::string& job,
+                                              const std::vector<UniqueId>& ended) {
+  // A run takes its lease in the nearest store that all nodes see and that is there then: another one, perhaps, than
+  // now.
+  bool any_shared = false;
+  for (const StoreLevel* const level : levels.stores()) {
+    if (level->spec().is_of_node() || level->access().opened() == nullptr) continue;
+    any_shared = true;
+    VARVE_ASSIGN(std::optional<LeaseHolder> holder, living_lease_holder(*level->access().opened(), job, ended));
+    if (holder) return holder;
+  }
+  const Store* const nearest = levels.nearest().access().opened();
+  if (any_shared || nearest == nullptr) return std::optional<LeaseHolder>();
+  return living_lease_holder(*nearest, job, ended);
+}
 
 Result<std::vector<DrainedJob>> drain_node(const NodeDrainOptions& options, ProgressSink& progress) {
   std::vector<Status> damaged;

@@ -341,7 +341,7 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
   monitor_.note_restart(restart.taken, restart.passed_over);
   job_sets_.go_on_from(loaded_ ? std::optional(loaded_->step) : std::nullopt);
   note_.restarted_from = loaded_ ? std::optional(loaded_->step) : std::nullopt;
-  note_start();
+  write_note();
   left_.note_useful(restart.in_memory_alone);
   if (restart.begins_anew) sets_.go_on_from(1);
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
@@ -471,8 +471,9 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
   if (taken.ok() && memory_alone_) {
     // An older one stays in memory, in the place of this one.
     stage_one_.skip(step);
+    ledger_.note_skipped();
     monitor_.note_skipped(step, begin);
-    return {};
+    return before;
   }
   if (taken.ok() && !*taken) {
     const BlockedTime::Part waits(blocked_, BlockedCause::room);
@@ -547,6 +548,7 @@ Result<bool> RunSession::take_last_slot() {
     if (waited.ok()) return true;
   }
   if (least[0] == 0 || least[1] != most[1]) return waited;
+  world_.end = MonotonicClock::now() + bounded_limit(std::chrono::duration<double>(left));
   VARVE_TRY(stay_in_memory(least[1], waited));
   return true;
 }
@@ -558,15 +560,8 @@ Status RunSession::settle_in_time(uint64_t step) {
   const double left = usable(course_.seconds_left());
   if (!course_.stop_is_agreed() || !std::isfinite(left)) return sets_.settle(stage_one_.wait_limit());
   world_.end = MonotonicClock::now() + bounded_limit(std::chrono::duration<double>(left));
-  bool is_kept = keeps_in_memory(settings_);
-  bool is_there = false;
-  for (uint32_t i = 0; i < stage_one_.memory().slot_count(); ++i) {
-    const SlotNews slot = stage_one_.memory().slot(i);
-    is_there = is_there || (slot.step == step && slot.state != SlotState::filling && slot.restartable);
-  }
-  is_kept = is_kept && is_there;
   const std::optional<double> expected = course_.cadence().persistent_seconds();
-  std::array<uint64_t, 2> votes = {is_kept ? uint64_t{0} : uint64_t{1},
+  std::array<uint64_t, 2> votes = {has_in_memory(step) ? uint64_t{0} : uint64_t{1},
                                    expected && *expected > left ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(ranks_->all_max(votes));
   const bool stays = votes[0] == 0, is_late = votes[1] == 1;
@@ -579,9 +574,22 @@ Status RunSession::settle_in_time(uint64_t step) {
   }
   const std::chrono::nanoseconds limit =
       std::min(stage_one_.wait_limit(), bounded_limit(std::chrono::duration<double>(left)));
-  const Status settled = sets_.settle(limit);
-  if (settled.code() == StatusCode::busy && stays) return stay_in_memory(step, settled);
-  return settled;
+  const Status settled = agree(*ranks_, sets_.settle(limit));
+  if (settled.code() != StatusCode::busy) return settled;
+  // What was lent is complete in memory only when the checkpoint thread has gone through it: it may be by now.
+  std::array<uint64_t, 1> lacks = {has_in_memory(step) ? uint64_t{0} : uint64_t{1}};
+  VARVE_TRY(ranks_->all_max(lacks));
+  return lacks[0] == 0 ? stay_in_memory(step, settled) : settled;
+}
+
+/// Whether who comes later can go on from what this rank has in memory of the step.
+bool RunSession::has_in_memory(uint64_t step) const {
+  if (!keeps_in_memory(settings_)) return false;
+  for (uint32_t i = 0; i < stage_one_.memory().slot_count(); ++i) {
+    const SlotNews slot = stage_one_.memory().slot(i);
+    if (slot.step == step && slot.state != SlotState::filling && slot.restartable) return true;
+  }
+  return false;
 }
 
 /// The same on all ranks.
@@ -602,23 +610,24 @@ std::string RunSession::newest_place() const {
   return levels_.nearest().name();
 }
 
-void RunSession::note_start() {
+void RunSession::write_note() {
   if (settings_.note_file.empty() || ranks_->rank() != 0) return;
   const Status noted = write_run_note(world_.files, settings_.note_file, note_);
   if (!noted.ok()) warnings_.add(noted.with_context("what has started the run is not told how it goes"));
 }
 
-void RunSession::note_end() {
+/// `settled`: what became of the last checkpoint.
+void RunSession::note_end(const Status& settled) {
   note_.ended = true;
   const std::optional<NewSet>& last = sets_.last();
-  if (last) note_.last_step = last->step;
+  if (last && settled.ok()) note_.last_step = last->step;
   if (memory_alone_) note_.last_step = memory_alone_;
   if (note_.last_step) note_.place = newest_place();
   if (course_.should_stop()) {
     const std::string reason = course_.stop_reason();
     note_.stopped_by = reason.empty() ? "a signal to another rank" : reason;
   }
-  note_start();
+  write_note();
 }
 
 Status RunSession::wait() {
@@ -661,10 +670,13 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
   std::optional<StageTwo::Hurry> hurry(stage_two_);
   std::optional<BlockedTime::Part> waits_for(std::in_place, blocked_, BlockedCause::store);
   Status settled = sets_.settle(memory_alone_ ? std::chrono::nanoseconds(0) : bounded);
-  if (settled.ok()) memory_alone_.reset();
-  if (settled.code() == StatusCode::busy) {
+  if (settled.ok() && memory_alone_ && sets_.last() && sets_.last()->step >= *memory_alone_) memory_alone_.reset();
+  if (!settled.ok() && memory_alone_) {
     stage_two_.cancel();
-    settled = memory_alone_ ? Status() : settled.with_context("the newest checkpoint was given up");
+    settled = Status();
+  } else if (settled.code() == StatusCode::busy) {
+    stage_two_.cancel();
+    settled = settled.with_context("the newest checkpoint was given up");
   }
   stage_two_.stop(end);
   waits_for.reset();
@@ -686,7 +698,7 @@ Status RunSession::finish(std::chrono::duration<double> limit) {
         "not all levels have the last set yet: a drain of the node brings it there, as does the next run"));
     spread = Status();
   }
-  note_end();
+  note_end(settled);
   const Status outcome = !settled.ok() ? settled : together.ok() ? spread : together;
   close(outcome);
   return outcome;
@@ -701,12 +713,15 @@ void RunSession::close(const Status& outcome) {
   const std::optional<GroupNews> news = stage_one_.memory().group().news();
   if (!left_.is_useful() || (news && news->newest_persistent)) left_.remove();
   const bool is_owed = world_.end && !levels_.what_waits().empty();
-  if (memory_alone_) {
+  // Where a stop was hastened and its checkpoint came to nothing, one before it may be in memory alone.
+  const bool hastened = gave_up_saving_ || world_.end.has_value();
+  const bool leaves_memory = memory_alone_ || (!outcome.ok() && hastened && keeps_in_memory(settings_));
+  if (leaves_memory) {
     stage_one_.memory().leave();
   } else {
     stage_one_.memory().remove_files().ignore("the next run removes what is left");
   }
-  if (world_.speaks_for_node() && !memory_alone_ && !is_owed)
+  if (world_.speaks_for_node() && !leaves_memory && !is_owed)
     remove_node_note(stage_one_.owner_of(ranks_->rank())).ignore("the next run removes what is left");
   note_ended(outcome);
 }

@@ -90,8 +90,9 @@ class RunSession {
   Status settle_in_time(uint64_t step);
   Status stay_in_memory(uint64_t step, const Status& why);
   Status await_drain();
-  void note_start();
-  void note_end();
+  bool has_in_memory(uint64_t step) const;
+  void write_note();
+  void note_end(const Status& settled);
   std::string newest_place() const;
   void note_drained(const DrainReport& report);
   void close(const Status& outcome);

@@ -50,7 +50,8 @@ Result<NodeNote::Group> get_group(ByteReader& in) {
 }
 }  // namespace
 
-// magic u32 | crc32c u32 of what follows | run 16 bytes | varints and texts in the order of the struct
+// magic u32 | crc32c u32 of the body | its length u32 | body: run 16 bytes, varints and texts in the order of the
+// struct
 ByteVector encode_node_note(const NodeNote& note) {
   ByteVector body;
   ByteWriter out(body);
@@ -187,6 +188,12 @@ std::string lock_path(const SegmentFamily& family) {
 }
 
 /// Whether the file that is open is still the one of this name: who had it before may have removed it.
+/// Somebody else's keeps nobody from anything.
+bool is_of_this_user(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
+}
+
 bool is_file_of_name(int file, const std::string& path) {
   struct stat opened {
   }, named{};
@@ -200,6 +207,9 @@ Result<std::optional<NodeDrainLock>> NodeDrainLock::try_take(const SegmentFamily
   for (;;) {
     UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file.valid()) return Status::from_errno(errno, "open", path);
+    if (!is_of_this_user(file.get()))
+      return Status(StatusCode::permission_denied, "somebody else has put a file in the place of this user's", path,
+                    "have it removed");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EWOULDBLOCK) return std::optional<NodeDrainLock>();
       if (errno == EINTR) continue;
@@ -216,7 +226,8 @@ NodeDrainLock::~NodeDrainLock() {
 
 bool NodeDrainLock::is_taken(const SegmentFamily& family) {
   const UniqueFd file(::open(lock_path(family).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-  return file.valid() && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return file.valid() && is_of_this_user(file.get()) && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0 &&
+         errno == EWOULDBLOCK;
 }
 
 }  // namespace varve

@@ -51,7 +51,6 @@ struct KnownSet {
   Numbers numbers;
   bool dropped = false;  ///< or being dropped
   bool pinned = false;   ///< for good: it stays, whoever drops it
-  bool renamed = false;  ///< or being renamed: it may have either name
 };
 
 /// Some schedules have few actors, who sleep where it matters: what needs three steps of two of them in a certain order
@@ -158,8 +157,8 @@ class StoreStory {
   std::unique_ptr<StoreSite> site_;
   bool has_far_ = false;
   std::map<SetName, KnownSet> saved_;
-  std::map<SetName, Numbers> begun_;       ///< saves that did not say how they ended
-  std::set<SetName> renamed_while_begun_;  ///< of these, those whose job was renamed meanwhile
+  std::map<SetName, Numbers> begun_;    ///< saves that did not say how they ended
+  std::set<std::string> renamed_jobs_;  ///< or being renamed: their sets may have either name
   uint64_t next_step_ = 1;
   std::optional<Numbers> last_numbers_;
   std::vector<Process*> actors_;
@@ -225,7 +224,7 @@ void StoreStory::save(uint32_t ordinal, Random& random) {
   if (!view.ok()) return accept("open", view.status(), false);
   const Status saved = save_numbers(*view->store, name, numbers);
   accept(fmt::format("save of {}", name.to_string()).c_str(), saved, false);
-  if (saved.ok()) saved_[name] = {.numbers = numbers, .renamed = renamed_while_begun_.contains(name)};
+  if (saved.ok()) saved_[name] = {.numbers = numbers};
 }
 
 void StoreStory::drop(Random& random) {
@@ -260,10 +259,7 @@ void StoreStory::rename(Random& random) {
   if (!name) return;
   const Result<View> view = open_main();
   if (!view.ok()) return accept("open", view.status(), false);
-  for (auto& [other, set] : saved_) set.renamed = set.renamed || other.job == name->job;
-  for (auto& [other, numbers] : begun_) {
-    if (other.job == name->job) renamed_while_begun_.insert(other);
-  }
+  renamed_jobs_.insert(name->job);
   const Status renamed = rename_job(*view->store, name->job, new_name_of(name->job));
   if (renamed.code() == StatusCode::permission_denied) return;  // it was pinned meanwhile
   accept(fmt::format("rename of {}", name->job).c_str(), renamed, true);
@@ -272,7 +268,7 @@ void StoreStory::rename(Random& random) {
 /// Under either name, if it has been renamed.
 Status StoreStory::check(const Store& store, const SetName& name, const KnownSet& set) const {
   const Status checked = check_numbers(store, name, set.numbers);
-  if (checked.code() != StatusCode::not_found || !set.renamed) return checked;
+  if (checked.code() != StatusCode::not_found || !renamed_jobs_.contains(name.job)) return checked;
   const Status renamed = check_numbers(store, {new_name_of(name.job), name.step}, set.numbers);
   // It may have got that name just now; or be on its way to it, as the other look was before it was there.
   return renamed;
@@ -321,9 +317,7 @@ void StoreStory::read(Random& random) {
   const Status checked = check(*view->store, *name, known);
   simulator_.tell(fmt::format("read of {}: {}", name->to_string(), checked.ok() ? "done" : checked.to_string()));
   if (checked.code() == StatusCode::internal) fail("wrong bytes: " + checked.to_string());
-  if (checked.ok() || faults_.hurts() || saved_[*name].dropped || saved_[*name].renamed != known.renamed ||
-      checked.code() == StatusCode::busy)
-    return;
+  if (checked.ok() || faults_.hurts() || saved_[*name].dropped || checked.code() == StatusCode::busy) return;
   fail("a set that was saved cannot be read: " + checked.to_string());
 }
 

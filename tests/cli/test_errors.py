@@ -430,7 +430,7 @@ class Messages(ProgramTest):
         self.assertEqual(err, "")
         _, _, err = self.said("verify", "-v")
         self.assertIn("varve: verifying\n", err)
-        self.assertRegex(err, r"varve: verify has taken .* s\n$")
+        self.assertRegex(err, r"varve: verify has taken .* m?s\n$")
 
     def test_priorities_in_the_journal(self):
         with open(self.work / "journal", "w+b") as journal:

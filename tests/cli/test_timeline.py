@@ -94,7 +94,7 @@ class Timeline(ProgramTest):
         self.save(VARVE_TIMELINE=str(self.work / "times"))
         self.assertFalse(self.log().exists())
         self.fails(NOT_FOUND, "timeline", "run")
-        facts = self.facts("timeline", "run", "--log", self.work / "times" / "run.timeline")
+        facts = self.facts("timeline", "run", "--log-file", self.work / "times" / "run.timeline")
         self.assertEqual(len(facts["runs"][0]["checkpoints"]), 3)
         code, out, _ = self.run_program("timeline", "run", "--json",
                                         environment=self.environment(VARVE_TIMELINE=str(self.work / "times")))
@@ -126,7 +126,7 @@ class Timeline(ProgramTest):
         self.assertIn("VARVE_TIMELINE", self.fails(NOT_FOUND, "timeline", "run", "--store", "tcp://localhost:1"))
         self.fails(USAGE, "timeline")
         self.fails(USAGE, "timeline", "a/b")
-        self.fails(NOT_FOUND, "timeline", "run", "--log", self.work / "nothing")
+        self.fails(NOT_FOUND, "timeline", "run", "--log-file", self.work / "nothing")
 
 
 if __name__ == "__main__":

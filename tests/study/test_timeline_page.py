@@ -39,7 +39,7 @@ class TimelinePageTest(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.work, ignore_errors=True)
         log, page = cls.work / "heat.timeline", cls.work / "heat.html"
         log.write_text("".join(json.dumps(event) + "\n" for event in events()) + '{"event": "torn')
-        subprocess.run([PROGRAM, "timeline", "heat", "--log", log, "--output", page], check=True, capture_output=True)
+        subprocess.run([PROGRAM, "timeline", "heat", "--log-file", log, "--output", page], check=True, capture_output=True)
         cls.browser = browser.Browser()
         cls.browser.__enter__()
         cls.addClassCleanup(cls.browser.__exit__)

@@ -12,37 +12,28 @@
 
 namespace varve::cli {
 
+HeldSignals::HeldSignals() {
+  sigemptyset(&held_);
+  for (const int number : {SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&held_, number);
+  ::sigprocmask(SIG_BLOCK, &held_, &before_);
+  // Where it is ignored, as some launchers leave it, nobody is told of the end of a child.
+  ::signal(SIGCHLD, SIG_DFL);
+}
+
+void HeldSignals::give_back() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+int HeldSignals::wait() const {
+  for (;;) {
+    const int number = ::sigwaitinfo(&held_, nullptr);
+    if (number > 0) return number;
+  }
+}
+
 namespace {
 constexpr int kShellSignalBase = 128;
 
-/// The signals that are waited for, held back from their handlers in the meantime.
-class AwaitedSignals {
- public:
-  AwaitedSignals() {
-    sigemptyset(&awaited_);
-    for (const int number : {SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&awaited_, number);
-    ::sigprocmask(SIG_BLOCK, &awaited_, &before_);
-    // Where it is ignored, as some launchers leave it, nobody is told of the end of a child.
-    ::signal(SIGCHLD, SIG_DFL);
-  }
-  AwaitedSignals(const AwaitedSignals&) = delete;
-  AwaitedSignals& operator=(const AwaitedSignals&) = delete;
-  ~AwaitedSignals() { give_back(); }
-
-  void give_back() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  int wait() const {
-    for (;;) {
-      const int number = ::sigwaitinfo(&awaited_, nullptr);
-      if (number > 0) return number;
-    }
-  }
-
- private:
-  sigset_t awaited_{}, before_{};
-};
-
 /// In the child: becomes the program, or says by the pipe why not.
-[[noreturn]] void become(const ChildProgram& child, const AwaitedSignals& signals, int failure_pipe) {
+[[noreturn]] void become(const ChildProgram& child, const HeldSignals& signals, int failure_pipe) {
   for (const auto& [name, value] : child.environment) {
     if (value) {
       ::setenv(name.c_str(), value->c_str(), 1);  // NOLINT(concurrency-mt-unsafe): it is alone
@@ -79,8 +70,7 @@ std::optional<int> ended(pid_t child) {
 }
 }  // namespace
 
-Result<ChildEnd> run_child(const ChildProgram& child) {
-  const AwaitedSignals signals;
+Result<ChildEnd> run_child(const ChildProgram& child, const HeldSignals& signals) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return Status::from_errno(errno, "make", "a pipe");
   const UniqueFd reading(ends[0]);
@@ -104,11 +94,11 @@ Result<ChildEnd> run_child(const ChildProgram& child) {
       continue;
     }
     const bool asks = number == SIGTERM || number == SIGUSR1;
+    ::kill(process, asks ? child.stop_signal : number);  // its time runs from now on
     if (asks && !end.asked_by) {
       end.asked_by = number == SIGTERM ? "SIGTERM" : "SIGUSR1";
       if (child.note_stop) child.note_stop(end.asked_by->c_str());
     }
-    ::kill(process, asks ? child.stop_signal : number);
   }
 }
 

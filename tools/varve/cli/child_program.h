@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,7 +17,7 @@ struct ChildProgram {
   /// Changes of the environment: none: the variable is taken away.
   std::map<std::string, std::optional<std::string>> environment{};
   int stop_signal = 0;  ///< what SIGTERM and SIGUSR1 are passed on as
-  /// A signal has come that asks for a stop, the first time; before it is passed on.
+  /// A signal has come that asks for a stop, the first time, and was passed on.
   std::function<void(const char* signal)> note_stop{};
 };
 
@@ -27,7 +28,24 @@ struct ChildEnd {
   bool interrupted = false;               ///< from the terminal, which tells the program itself
 };
 
-/// Starts it, and returns when it has ended. not_found: there is no such program. The process must have no threads.
-Result<ChildEnd> run_child(const ChildProgram& child);
+/// Holds back SIGTERM, SIGUSR1, SIGINT, SIGHUP and SIGCHLD, until the process ends: they come by wait() alone. The
+/// process must have no threads.
+class HeldSignals {
+ public:
+  HeldSignals();
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+  /// As it was before: for a child.
+  void give_back() const;
+  /// The next one.
+  int wait() const;
+
+ private:
+  sigset_t held_{}, before_{};
+};
+
+/// Starts it, and returns when it has ended. not_found: there is no such program.
+Result<ChildEnd> run_child(const ChildProgram& child, const HeldSignals& signals);
 
 }  // namespace varve::cli

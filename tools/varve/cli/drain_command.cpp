@@ -96,7 +96,7 @@ class DrainCommand final : public Command {
   }
 
   static void bring_job(CommandLevels& levels, const std::string& name, DrainedJob& job, ProgressSink& progress) {
-    const Result<std::optional<LeaseHolder>> holder = living_lease_holder(*levels.nearest(), name, {});
+    const Result<std::optional<LeaseHolder>> holder = living_run(levels.levels(), name, {});
     if (holder.ok() && *holder) {
       job.lives = true;
       return;

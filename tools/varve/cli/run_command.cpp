@@ -99,13 +99,15 @@ class RunCommand final : public Command {
     VARVE_TRY(choose_state(settings, slurm));
     if (reset_) VARVE_TRY(forget());
     if (command_.empty()) return ExitCode::success;
+    // From before the start is noted until all is: what comes between is not to end us, nor to be missed.
+    const HeldSignals signals;
     VARVE_TRY(begin());
     ChildProgram child;
     child.command = command_;
     child.environment = environment_of(session, settings, slurm);
     child.stop_signal = signal_;
     child.note_stop = [this, &session](const char* signal) { note_stop(session, signal); };
-    const Result<ChildEnd> end = run_child(child);
+    const Result<ChildEnd> end = run_child(child, signals);
     if (!end.ok()) {
       starts_.note_good_end();
       write_job_starts(files_, state_, starts_).ignore("it was not started");
@@ -220,20 +222,22 @@ class RunCommand final : public Command {
     const std::optional<RunNote> note = read.ok() ? std::optional(*read) : std::nullopt;
     const bool stopped_well = end.code == 0 && note && note->ended && !note->stopped_by.empty();
     const bool killed_while_stopping = end.code != 0 && end.asked_by;
-    if (end.code == 0 && !stopped_well) {
+    // Without an end of its session, as after exit(): nobody has said that the work is done.
+    const bool left_early = end.code == 0 && end.asked_by && note && !note->ended;
+    if (end.code == 0 && !stopped_well && !left_early) {
       const Status forgotten = forget();
       if (!forgotten.ok()) session.warn(forgotten);
       return ExitCode::success;
     }
-    if (stopped_well || killed_while_stopping) {
+    if (stopped_well || left_early || killed_while_stopping) {
       starts_.note_good_end();
     } else {
       starts_.note_crash(note ? note->restarted_from : std::nullopt);
     }
     const Status written = write_job_starts(files_, state_, starts_);
     if (!written.ok()) session.warn(written);
-    if (end.interrupted && !stopped_well) return static_cast<ExitCode>(end.code);
-    if (!stopped_well && !killed_while_stopping) return static_cast<ExitCode>(end.code);
+    const bool has_work_left = stopped_well || left_early || (killed_while_stopping && !end.interrupted);
+    if (!has_work_left) return static_cast<ExitCode>(end.code);
     session.warn(Status::cancelled(what_happened(end, note, stopped_well)));
     return put_back(session, slurm);
   }

@@ -137,7 +137,7 @@ class TimelineCommand final : public Command {
 
   void declare(Arguments& arguments) override {
     arguments.positional("JOB", job_, "whose runs");
-    arguments.text("--log", "FILE", log_,
+    arguments.text("--log-file", "FILE", log_,
                    "the log, in place of the one beside the sets of the store, or of the levels that VARVE_LEVELS or "
                    "varve.toml name");
     arguments.text("--output", "FILE", page_path_,
@@ -145,7 +145,7 @@ class TimelineCommand final : public Command {
     arguments.examples(
         "  varve timeline heat                              of the runs with the options that are in effect here\n"
         "  varve timeline heat --store /lustre/varve --output heat.html\n"
-        "  varve timeline heat --log times/heat.timeline --json\n");
+        "  varve timeline heat --log-file times/heat.timeline --json\n");
   }
 
   Result<ExitCode> run(Session& session) override {
@@ -182,10 +182,10 @@ class TimelineCommand final : public Command {
     }
     if (places.empty())
       return Status::not_found("a log is beside the sets of a store that is a folder, and there is none", job_,
-                               "set VARVE_TIMELINE to a folder for the run, and name the log with --log");
+                               "set VARVE_TIMELINE to a folder for the run, and name the log with --log-file");
     return Status::not_found("there is no log of the runs of this job", places.front(),
                              "name the job, and the store or the levels that its runs have (--store, VARVE_LEVELS), or "
-                             "the log itself (--log)");
+                             "the log itself (--log-file)");
   }
 
   static Status write_page(const std::string& path, std::string_view contents) {
