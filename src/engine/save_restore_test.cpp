@@ -106,7 +106,7 @@ TEST_F(SaveRestore, FindsATimeWhereACountIsAskedForThatIsNotThere) {
   EXPECT_EQ(catalog.resolve("run@2").value().step, *step_of_time(2));
   EXPECT_EQ(catalog.resolve("run").value().to_string(), "run@2.0");
   EXPECT_EQ(catalog.resolve("run@0.5").status().code(), StatusCode::not_found);
-  EXPECT_EQ(catalog.resolve("run@x").status().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(catalog.resolve("run@x!").status().code(), StatusCode::invalid_argument);
   ASSERT_TRUE(catalog.remove({"run", *step_of_time(1)}).ok());
   EXPECT_EQ(catalog.resolve("run@1.0").status().code(), StatusCode::not_found) << "a count is no time";
 }

@@ -185,8 +185,8 @@ Status mark_set(const Store& store, const SetName& name, GatheredNeeds& gathered
 
 /// What pinned sets need that are not seen as sets: somebody drops one that is being pinned, or has dropped it. `done`:
 /// those that were gone through.
-Status mark_pins(const Store& store, GatheredNeeds& gathered, std::set<ByteVector>& done) {
-  VARVE_ASSIGN(std::vector<Remarks::PinnedRecord> pins, Remarks(store).pinned_records());
+Status mark_pins(const Store& store, GatheredNeeds& gathered, int lists, std::set<ByteVector>& done) {
+  VARVE_ASSIGN(std::vector<Remarks::PinnedRecord> pins, Remarks(store).pinned_records(lists));
   const Catalog catalog(store);
   for (Remarks::PinnedRecord& pin : pins) {
     if (done.contains(pin.raw)) continue;
@@ -208,7 +208,7 @@ Status mark_pins(const Store& store, GatheredNeeds& gathered, std::set<ByteVecto
 
 /// Who renames a job moves its sets to names that a list may have passed before it comes to the old ones, and finds
 /// them gone: so it lists again until there is nothing new.
-Status mark_sets(const Store& store, GatheredNeeds& gathered) {
+Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain) {
   std::set<SetName> done;
   for (uint64_t lists = 0;; ++lists) {
     VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
@@ -216,21 +216,22 @@ Status mark_sets(const Store& store, GatheredNeeds& gathered) {
     if (sets.empty() && lists > 0) return {};
     VARVE_TRY(parallel_for(sets.size(), store.backend().operations_at_once(),
                            [&](size_t i) { return mark_set(store, sets[i], gathered); }));
+    if (!certain) return {};
     done.insert(sets.begin(), sets.end());
   }
 }
 }  // namespace
 
-Result<Needs> needs_of_sets(const Store& store) {
+Result<Needs> needs_of_sets(const Store& store, bool certain) {
   GatheredNeeds gathered;
   VARVE_TRY(mark_parts(store, gathered));
   VARVE_TRY(mark_leases(store, gathered));
   // Before the sets, as who unpins one that was dropped makes it a set again first; and after them, as who pins one
   // looks whether it is a set when he has said so.
   std::set<ByteVector> pins_done;
-  VARVE_TRY(mark_pins(store, gathered, pins_done));
-  VARVE_TRY(mark_sets(store, gathered));
-  VARVE_TRY(mark_pins(store, gathered, pins_done));
+  if (certain) VARVE_TRY(mark_pins(store, gathered, 1, pins_done));
+  VARVE_TRY(mark_sets(store, gathered, certain));
+  if (certain) VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
   return gathered.joined();
 }
 

@@ -65,15 +65,20 @@ std::optional<RemarkName> parse_remark_name(std::string_view file) {
 
 std::string tag_kind(std::string_view tag) { return std::string(kTagPrefix) + std::string(tag); }
 
-Result<std::vector<RemarkName>> list_remarks(Backend& backend, const std::string& folder) {
+std::vector<RemarkName> remarks_among(const std::vector<DirectoryEntry>& entries) {
   std::vector<RemarkName> names;
-  const Result<std::vector<DirectoryEntry>> entries = backend.list(folder);
-  if (entries.status().code() == StatusCode::not_found) return names;  // nobody has said anything yet
-  VARVE_TRY(entries.status());
-  for (const DirectoryEntry& entry : *entries) {
+  for (const DirectoryEntry& entry : entries) {
     if (std::optional<RemarkName> name = parse_remark_name(entry.name)) names.push_back(*std::move(name));
   }
   return names;
+}
+
+Result<std::vector<RemarkName>> list_remarks(Backend& backend, const std::string& folder) {
+  const Result<std::vector<DirectoryEntry>> entries = backend.list(folder);
+  if (entries.status().code() == StatusCode::not_found)
+    return std::vector<RemarkName>();  // nobody has said anything yet
+  VARVE_TRY(entries.status());
+  return remarks_among(*entries);
 }
 }  // namespace
 
@@ -297,9 +302,11 @@ Status Remarks::forget(const std::set<SetName>& gone) const {
 }
 
 Result<uint64_t> Remarks::tidy(ProgressSink& progress) const {
-  VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
-  VARVE_ASSIGN(uint64_t removed_count, remove_old_drafts());
-  for (const RemarkName& name : names) {
+  const Result<std::vector<DirectoryEntry>> entries = store_.backend().list(path());
+  if (entries.status().code() == StatusCode::not_found) return uint64_t{0};
+  VARVE_TRY(entries.status());
+  VARVE_ASSIGN(uint64_t removed_count, remove_old_drafts(*entries));
+  for (const RemarkName& name : remarks_among(*entries)) {
     const std::string file = file_path(name.set, name.kind);
     if (name.kind == kPin) {
       const Status back = bring_back(name.set);
@@ -318,12 +325,9 @@ Result<uint64_t> Remarks::tidy(ProgressSink& progress) const {
 }
 
 /// Those of killed writers.
-Result<uint64_t> Remarks::remove_old_drafts() const {
-  const Result<std::vector<DirectoryEntry>> entries = store_.backend().list(path());
-  if (entries.status().code() == StatusCode::not_found) return uint64_t{0};
-  VARVE_TRY(entries.status());
+Result<uint64_t> Remarks::remove_old_drafts(const std::vector<DirectoryEntry>& entries) const {
   uint64_t removed_count = 0;
-  for (const DirectoryEntry& entry : *entries) {
+  for (const DirectoryEntry& entry : entries) {
     const std::string file = join_path(path(), entry.name);
     if (remark_file_of(entry.name) != RemarkFile::draft) continue;
     VARVE_ASSIGN(const bool old, is_old(file));
@@ -349,13 +353,13 @@ Result<bool> Remarks::is_old(const std::string& file) const {
   return static_cast<double>(now_ns - status->modified_ns) >= kUnfinishedSecondsMax * 1e9;
 }
 
-Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records() const {
+Result<std::vector<Remarks::PinnedRecord>> Remarks::pinned_records(int lists) const {
   std::vector<PinnedRecord> records;
   std::set<std::string> read;
   // One that is being pinned may get its name as a pin after a list has passed that, and before it comes to the other
   // name. It gets it once: so a second list, which begins when the first has ended, sees it, as long as nothing has
   // vanished between a list and what was read by it.
-  for (int whole_lists = 0; whole_lists < 2;) {
+  for (int whole_lists = 0; whole_lists < lists;) {
     VARVE_ASSIGN(const std::vector<RemarkName> names, list_remarks(store_.backend(), path()));
     bool vanished = false;
     for (const RemarkName& name : names) {

@@ -72,13 +72,13 @@ class Remarks {
   Result<uint64_t> tidy(ProgressSink& progress) const;
 
   /// The records of pinned sets, and of those that are being pinned: what they refer to is needed. One
-  /// that is being pinned, and then is pinned, is among them at least once.
+  /// that is being pinned, and then is pinned, may be missed by one list, but not by two.
   struct PinnedRecord {
     SetName name;
     bool sure = false;  ///< else it is being pinned, and may be gone
     ByteVector raw;
   };
-  Result<std::vector<PinnedRecord>> pinned_records() const;
+  Result<std::vector<PinnedRecord>> pinned_records(int lists) const;
 
  private:
   std::string path() const { return join_path(store_.path(), "remarks"); }
@@ -89,7 +89,7 @@ class Remarks {
   Result<std::unique_ptr<HeldRecord>> hold(const std::string& file, ByteSpan contents) const;
   Result<bool> is_gone(const SetName& name) const;
   Result<bool> is_old(const std::string& file) const;
-  Result<uint64_t> remove_old_drafts() const;
+  Result<uint64_t> remove_old_drafts(const std::vector<DirectoryEntry>& entries) const;
   Status publish(const std::string& file, ByteSpan contents) const;
   Status settle() const;
   Result<bool> remove(const std::string& file) const;

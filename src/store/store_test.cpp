@@ -295,7 +295,8 @@ TEST_F(CatalogTest, ResolvesJobAndStepOrTheNewest) {
   EXPECT_EQ(catalog.resolve("a@0007").value(), (SetName{"a", 7}));
   EXPECT_EQ(catalog.resolve("a@8").status().code(), StatusCode::not_found);
   EXPECT_EQ(catalog.resolve("b").status().code(), StatusCode::not_found);
-  for (const char* bad : {"a@x", "a@", "a@7x", "a@.5", "../a@1", "a@99999999999999999999"}) {
+  EXPECT_EQ(catalog.resolve("a@7x").status().code(), StatusCode::not_found) << "it may be a tag";
+  for (const char* bad : {"a@x!", "a@", "a@b/c", "../a@1", "../a@x"}) {
     EXPECT_EQ(catalog.resolve(bad).status().code(), StatusCode::invalid_argument) << bad;
   }
 }

@@ -206,7 +206,7 @@ class Look(WithThreeSets):
         self.assertGreater(facts["changed_bytes"], 0)
         for change in facts["changes"]:
             self.assertEqual(set(change), {"file", "variable", "whole_file", "kind", "bytes", "old_bytes", "changed_bytes",
-                                           "difference_max", "difference_rms"})
+                                           "difference_max", "difference_rms", "first_changed"})
         density = [change for change in facts["changes"] if change["variable"].endswith("/Density")]
         self.assertTrue(all(change["difference_max"] > 0 for change in density))
         self.assertIn("/Density", self.varve("diff", "implosion@5", "implosion@6"))

@@ -28,7 +28,7 @@ class Usage(ProgramTest):
                           ("save", ".", "--match", "("), ("save", ".", "--memory", "much"), ("save", ".", "--step", "-1"),
                           ("save", ".", "--step", "1.5"), ("save", ".", "--threads", "1000000"), ("save", "."), ("save", ".", "--group-size", "0"), ("save", ".", "--raw", "f63"),
                           ("save", ".", "--rank-regex", "("), ("save", ".", "--job", "a/b"), ("save", ".", "--job", ".."),
-                          ("restore", "a@1"), ("restore", "a@x", "b"), ("show", "a@1", "--rank", "x"), ("cat", "a@1"),
+                          ("restore", "a@1"), ("restore", "a@x!", "b"), ("show", "a@1", "--rank", "x"), ("cat", "a@1"),
                           ("drop",), ("drop", "job"), ("prune", "--keep-last", "0"), ("prune", "--keep-last", "x"),
                           ("prune", "--job", "a"), ("prune", "--wait", "-1"), ("init", "x", "--score-bits", "8"), ("list", "--store"),
                           ("push", "a@1"), ("push", "--to", "x"), ("push", "a@1", "--all", "--to", "x"), ("push", "a@1", "--to", "x", "--recode", "rot13"),

@@ -81,6 +81,10 @@ class Preempted(ExampleTest):
         self.assertEqual(said.returncode, code, said.stdout + said.stderr)
         return json.loads(said.stdout)["jobs"]
 
+    def snapshots(self):
+        """What is in memory, but for what a run told `varve top`, which the job's next run takes away."""
+        return [each.name for each in self.memory.iterdir() if not each.name.startswith("varve-live-")]
+
     def wait_for_steps(self, process, step, store=None):
         end = time.monotonic() + RUN_SECONDS_MAX
         while max(self.steps(store), default=0) < step:
@@ -120,7 +124,7 @@ class Stop(Preempted):
         last = int(found(r"at step (\d+), which is in", out))
         self.assertIn(f"is in dir:{self.store}", out)
         self.assertEqual(max(self.steps()), last)
-        self.assertEqual(list(self.memory.iterdir()), [])
+        self.assertEqual(self.snapshots(), [])
         out = self.finish_from_store_alone()
         self.assertEqual(found(HEAT, out), expected)
 
@@ -142,7 +146,7 @@ class Stop(Preempted):
         self.assertIn((f"heat@{last}", wanted), [(each["set"], each["state"]) for each in jobs[0]["sets"]])
         self.assertTrue(jobs[0]["done"])
         self.assertEqual(max(self.steps()), last)
-        self.assertEqual(list(self.memory.iterdir()), [])
+        self.assertEqual(self.snapshots(), [])
         self.assertEqual(self.drain(), [])
         out = self.finish_from_store_alone()
         self.assertEqual(found(HEAT, out), expected)
@@ -213,7 +217,7 @@ class Drain(Preempted):
                 self.assertTrue(set(before) <= set(after))
                 if in_memory is not None:
                     self.assertGreaterEqual(max(after), in_memory)
-                self.assertEqual([each.name for each in self.memory.iterdir()], [])
+                self.assertEqual(self.snapshots(), [])
                 out = self.finish_from_store_alone()
                 self.assertEqual(found(HEAT, out), expected)
 
@@ -255,12 +259,14 @@ class Drain(Preempted):
         drains = [subprocess.Popen([VARVE, "drain", "--wait", "60s"], env=self.environment("job", {}), cwd=self.work)
                   for _ in range(4)]
         self.assertEqual([each.wait(RUN_SECONDS_MAX) for each in drains], [0] * 4)
-        self.assertEqual([each.name for each in self.memory.iterdir()], [])
+        self.assertEqual(self.snapshots(), [])
 
     def test_beside_a_job_that_starts_loses_nothing(self):
         expected = self.expected()
         for _ in range(10 if NIGHTLY else 3):
             process = self.begin()
+            if max(self.steps(), default=0) > STEPS // 2:
+                break  # a fast machine: what is left may be over before it is killed
             self.wait_for_steps(process, max(self.steps(), default=0) + 100)
             self.kill_everything(process)
             drain = subprocess.Popen([VARVE, "drain"], env=self.environment("job", {}), cwd=self.work,
@@ -270,7 +276,9 @@ class Drain(Preempted):
             time.sleep(self.random.uniform(0.3, 1))
             self.kill_everything(process)
             drain.wait(RUN_SECONDS_MAX)
-        out = self.end_of(self.begin())
+        else:
+            process = self.begin()
+        out = self.end_of(process)
         self.assertEqual(found(HEAT, out), expected, f"seed {self.seed}")
 
 
@@ -312,7 +320,7 @@ class Nodes(Preempted):
                   for node in "ab"]
         self.assertEqual([each.wait(RUN_SECONDS_MAX) for each in drains], [0, 0])
         self.assertEqual(len(self.steps(self.far)), 1)
-        self.assertEqual([each.name for each in self.memory.iterdir()], [])
+        self.assertEqual(self.snapshots(), [])
 
 
 if __name__ == "__main__":
