@@ -25,6 +25,12 @@ struct RemarksOfSets : testing::Test {
   void save(uint64_t step, uint64_t first) {
     ASSERT_TRUE(test::save_numbers(*store, {"job", step}, numbers_between(first, first + 30)).ok());
   }
+  /// In an arena of which another half is needed by nobody, so that prunes rewrite it.
+  void save_half(const SetName& name, uint64_t first) {
+    ASSERT_TRUE(test::save_numbers(*store, {"half", name.step}, numbers_between(first, first + 60)).ok());
+    ASSERT_TRUE(test::save_numbers(*store, name, numbers_between(first, first + 30)).ok());
+    ASSERT_TRUE(Catalog(*store).remove({"half", name.step}).ok());
+  }
   Status check(uint64_t step, uint64_t first) const {
     return test::check_numbers(*store, {"job", step}, numbers_between(first, first + 30));
   }
@@ -186,7 +192,7 @@ TEST_F(RemarksOfSets, APinAndALateDropAtAnyMomentOfAPrune) {
   bool came_to_it = true;
   for (uint64_t at = 0; came_to_it; ++at) {
     const SetName set{"job", 1000 + at};
-    save(set.step, 1'000'000 + 100 * at);
+    save_half(set, 1'000'000 + 100 * at);
     PausedFileSystem paused(fs, at, [&] {
       ASSERT_TRUE(Remarks(*store).pin(set).ok());
       ASSERT_TRUE(drop_late(set.step).ok());
@@ -206,7 +212,7 @@ TEST_F(RemarksOfSets, AnUnpinAtAnyMomentOfAPrune) {
   bool came_to_it = true;
   for (uint64_t at = 0; came_to_it; ++at) {
     const SetName set{"job", 1000 + at};
-    save(set.step, 1'000'000 + 100 * at);
+    save_half(set, 1'000'000 + 100 * at);
     ASSERT_TRUE(Remarks(*store).pin(set).ok());
     ASSERT_TRUE(drop_late(set.step).ok());
     PausedFileSystem paused(fs, at, [&] { ASSERT_TRUE(Remarks(*store).unpin(set).ok()); });
@@ -265,8 +271,7 @@ TEST_F(RemarksOfSets, ARenameAtAnyMomentOfAPrune) {
   for (uint64_t at = 0; came_to_it; ++at) {
     // Before and after the old name in a list.
     const std::string from = at % 2 == 0 ? "z" : "a", to = at % 2 == 0 ? "a" : "z";
-    ASSERT_TRUE(
-        test::save_numbers(*store, {from, at}, numbers_between(1'000'000 + 100 * at, 1'000'030 + 100 * at)).ok());
+    save_half({from, at}, 1'000'000 + 100 * at);
     PausedFileSystem paused(fs, at / 2, [&] { ASSERT_TRUE(rename_job(*store, from, to).ok()); });
     const auto pruner = Store::open(paused, "/s").value();
     ASSERT_TRUE(prune_store(*pruner, thorough()).ok()) << at;
@@ -285,7 +290,7 @@ TEST_F(RemarksOfSets, APruneOrADropAtAnyMomentOfARename) {
     for (uint64_t at = 0; came_to_it; ++at) {
       const auto numbers = numbers_between(2'000'000 + 100 * at, 2'000'030 + 100 * at);
       const SetName old_name{"old", at}, new_name{"new", at};
-      ASSERT_TRUE(test::save_numbers(*store, old_name, numbers).ok());
+      save_half(old_name, 2'000'000 + 100 * at);
       PausedFileSystem paused(fs, at, [&] {
         if (drops) (void)Catalog(*store).remove(old_name);
         ASSERT_TRUE(prune().ok());
