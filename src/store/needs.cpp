@@ -16,6 +16,10 @@ namespace {
 constexpr size_t kLooseRangesMax = 256;
 }  // namespace
 
+double frame_bytes(const FrameEntry& entry) {
+  return static_cast<double>(kFrameHeaderBytes + entry.meta_bytes) + static_cast<double>(entry.body_bytes);
+}
+
 void add_range(std::vector<Extent>& ranges, const Extent& range) {
   if (!ranges.empty() && ranges.back().offset + ranges.back().bytes == range.offset) {
     ranges.back().bytes += range.bytes;

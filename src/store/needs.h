@@ -13,6 +13,9 @@
 
 namespace varve {
 
+/// What a pack or node takes in an arena.
+double frame_bytes(const FrameEntry& entry);
+
 /// Adds a range of a pack's raw bytes to those that are referred to. Many sets that refer to the same cost no more than
 /// one.
 void add_range(std::vector<Extent>& ranges, const Extent& range);

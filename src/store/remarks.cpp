@@ -140,29 +140,19 @@ Result<std::set<SetName>> Remarks::pinned() const {
 
 Status Remarks::check_is_there(const SetName& name) const {
   VARVE_TRY(check_job_name(name.job));
-  return read_record_of(name).status();
+  VARVE_ASSIGN(const bool gone, is_gone(name));
+  return gone ? Catalog(store_).read(name).status() : Status();  // which says that there is no such set
 }
 
 Status Remarks::publish(const std::string& file, ByteSpan contents) const {
+  VARVE_TRY(make_folder_durably(store_.backend(), path()));
   Records& records = store_.backend().records();
-  Status published = records.publish(file, contents);
-  if (published.code() == StatusCode::not_found) {
-    VARVE_TRY(make_folder_durably(store_.backend(), path()));
-    published = records.publish(file, contents);
-  }
-  if (published.ok()) return settle();
+  const Status published = records.publish(file, contents);
   if (published.code() != StatusCode::already_exists) return published;
   const Result<ByteVector> there = store_.backend().read_record(file, kSetRecordBytesMax);
   if (there.ok() && std::equal(there->begin(), there->end(), contents.begin(), contents.end()))
-    return settle();  // who published it may not have come to that
-  VARVE_TRY(records.replace(file, contents));
-  return settle();
-}
-
-/// Makes durable what the folder has, and the folder itself: who made it may not have come to that.
-Status Remarks::settle() const {
-  VARVE_TRY(store_.backend().settle(path()));
-  return store_.backend().settle(store_.path());
+    return store_.backend().settle(path());  // who published it may not have come to that
+  return records.replace(file, contents);
 }
 
 Result<bool> Remarks::remove(const std::string& file) const {
@@ -194,7 +184,8 @@ Status Remarks::pin_once(const SetName& name) const {
   VARVE_TRY(decode_set_record(record, store_.score()).status().with_subject(record_path));
   VARVE_ASSIGN(const UniqueId id, UniqueId::random());
   const std::string pinning = file_path(name, std::string(kPinningPrefix) + id.hex());
-  VARVE_ASSIGN(const std::unique_ptr<HeldRecord> held, hold(pinning, record));
+  VARVE_TRY(make_folder_durably(store_.backend(), path()));
+  VARVE_ASSIGN(const std::unique_ptr<HeldRecord> held, store_.backend().records().hold(pinning, record));
   const Status pinned = [&]() -> Status {
     VARVE_TRY(held->rewrite(record));
     // If the set is there still, all prunes that did not see it as such see that it is being pinned.
@@ -206,13 +197,13 @@ Status Remarks::pin_once(const SetName& name) const {
       const Result<ByteVector> pin = store_.backend().read_record(file_path(name, kPin), kSetRecordBytesMax);
       if (pin.ok() && *pin == record) {
         VARVE_TRY(store_.backend().remove_if_there(pinning));
-        return settle();  // who has pinned it may not have come to that
+        return store_.backend().settle(path());  // who has pinned it may not have come to that
       }
       become = held->become(file_path(name, kPin), IfExists::replace);
     }
     if (become.code() == StatusCode::not_found) return Status::busy("pinning the set took too long", name.to_string());
     VARVE_TRY(become);
-    return settle();
+    return store_.backend().settle(path());
   }();
   if (!pinned.ok()) store_.backend().remove_if_there(pinning).ignore("a prune removes it in time");
   return pinned;
@@ -222,13 +213,6 @@ Result<ByteVector> Remarks::read_record_of(const SetName& name) const {
   const Catalog catalog(store_);
   Result<ByteVector> record = store_.backend().read_record(catalog.record_path(name), kSetRecordBytesMax);
   return record.status().code() == StatusCode::not_found ? catalog.read(name).status() : std::move(record);
-}
-
-Result<std::unique_ptr<HeldRecord>> Remarks::hold(const std::string& file, ByteSpan contents) const {
-  Result<std::unique_ptr<HeldRecord>> held = store_.backend().records().hold(file, contents);
-  if (held.status().code() != StatusCode::not_found) return held;
-  VARVE_TRY(make_folder_durably(store_.backend(), path()));
-  return store_.backend().records().hold(file, contents);
 }
 
 /// Makes a set that has a pin visible again, if it is not: its record is committed anew, while it is pinned.

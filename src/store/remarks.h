@@ -86,12 +86,10 @@ class Remarks {
   Status check_is_there(const SetName& name) const;
   Result<ByteVector> read_record_of(const SetName& name) const;
   Status pin_once(const SetName& name) const;
-  Result<std::unique_ptr<HeldRecord>> hold(const std::string& file, ByteSpan contents) const;
   Result<bool> is_gone(const SetName& name) const;
   Result<bool> is_old(const std::string& file) const;
   Result<uint64_t> remove_old_drafts(const std::vector<DirectoryEntry>& entries) const;
   Status publish(const std::string& file, ByteSpan contents) const;
-  Status settle() const;
   Result<bool> remove(const std::string& file) const;
   Status bring_back(const SetName& name) const;
 

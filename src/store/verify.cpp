@@ -33,8 +33,6 @@ class Verifier {
 
   /// Every process reads what the sets need, and its share of the arenas; the first says what that means.
   Status run() {
-    VARVE_ASSIGN(const UniqueId seed, UniqueId::random());
-    random_.seed(load_le<uint64_t>(seed.bytes.data()));
     progress_.phase(depth_.share >= 1 ? "verifying every byte" : depth_.share > 0 ? "verifying a sample" : "verifying");
     VARVE_TRY(agree(ranks_, check_sets()));
     // All have found the same.
@@ -174,6 +172,8 @@ class Verifier {
   }
 
   Status check_arenas(const std::vector<ArenaId>& arenas) {
+    VARVE_ASSIGN(const UniqueId seed, UniqueId::random());
+    random_.seed(load_le<uint64_t>(seed.bytes.data()));
     for (const ArenaId& id : arenas) {
       if (progress_.cancelled()) return Status::cancelled();
       Result<std::shared_ptr<ArenaReader>> arena = store_.arena(id);

@@ -53,7 +53,9 @@ class ShowCommand final : public Command {
     VARVE_ASSIGN(SetDetails details, inspect_set(*store, name, filter_, session.begin_progress()));
     session.end_progress();
     VARVE_ASSIGN(remarks_, Remarks(*store).of(name));
-    VARVE_ASSIGN(note_, Remarks(*store).note(name));
+    if (remarks_.has_note) {
+      VARVE_ASSIGN(note_, Remarks(*store).note(name));
+    }
     if (details.files.empty() && !filter_.all()) {
       return Status::not_found("no file of the set matches", name.to_string(),
                                "`varve show " + name.to_string() + "` lists its files");
