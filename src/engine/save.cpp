@@ -192,16 +192,19 @@ Result<SaveReport> save_once(const Store& store, const std::vector<Source*>& sou
 
   VARVE_ASSIGN(std::unique_ptr<Chunker> chunker, make_chunker(options.chunker));
   const uint64_t memory_bytes = std::max(options.memory_bytes, kMemoryBytesMin);
-  std::set<ArenaId> excluded = options.avoided_arenas;
-  excluded.insert(lease->condemned().begin(), lease->condemned().end());
   ThreadPool pool(options.thread_count);
   const size_t thread_count = std::max<size_t>(pool.thread_count(), 1);
   const size_t worker_count = std::min(sources.size(), thread_count);
   KeptIndex of_this_save(store, ChunkIndex::Upkeep::here);
   KeptIndex& known = kept != nullptr ? *kept : of_this_save;
-  const Result<ChunkIndex*> index = known.open(std::move(excluded), memory_bytes / 8 / worker_count);
+  const Result<ChunkIndex*> index = known.open(memory_bytes / 8 / worker_count);
   if (!index.ok() && lease->lost()) return WriterLease::lost_status(name);
   VARVE_TRY(index.status());
+  if (!(*index)->finds_nothing()) {
+    VARVE_ASSIGN(std::set<ArenaId> excluded, lease->condemned());
+    excluded.insert(options.avoided_arenas.begin(), options.avoided_arenas.end());
+    (*index)->exclude(std::move(excluded));
+  }
   if (!(*index)->incomplete().ok()) {
     progress.warning(
         (*index)->incomplete().with_context("what is in the store may be stored again, as its index is not whole"));

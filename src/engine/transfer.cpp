@@ -355,7 +355,9 @@ class Transfer {
   Result<HeldFrames> begin_sending(const WriterLease& lease) {
     std::set<ArenaId> excluded;
     // What a set that is there has in marked arenas is brought to safety by the prune that empties them.
-    if (!there_) excluded.insert(lease.condemned().begin(), lease.condemned().end());
+    if (!there_) {
+      VARVE_ASSIGN(excluded, lease.condemned());
+    }
     VARVE_ASSIGN(HeldFrames held,
                  find_held(to_, excluded, needs_, options_.check_held, threads_of(options_), progress_));
     report_ = {};

@@ -8,6 +8,7 @@
 
 #include "backend/throttled_backend.h"
 #include "comm/agreement.h"
+#include "store/chunk_index.h"
 
 namespace varve {
 
@@ -163,10 +164,14 @@ Status StoreAccess::prepare_on_node() {
 Status StoreAccess::open() {
   VARVE_TRY(agree_on(away_ || !is_at_work() ? Status() : store().status()));
   if (away_ || spec_.is_of_node()) return {};
-  // One makes its name durable for all who write there.
-  std::array<uint64_t, 1> durable = {speaks() && store_ && store_->store().make_durable().ok() ? uint64_t{1} : 0};
-  VARVE_TRY(world_.ranks.all_max(durable));
-  if (store_ && durable[0] != 0) store_->note_durable();
+  // One makes its name durable for all who write there, and looks whether there is anything to be referred to.
+  const bool looks = speaks() && store_;
+  std::array<uint64_t, 2> told = {
+      looks && store_->store().make_durable().ok() ? uint64_t{1} : 0,
+      looks && is_nearest_ && ChunkIndex::would_be_empty(store_->store()) ? uint64_t{1} : 0};
+  VARVE_TRY(world_.ranks.all_max(told));
+  if (store_ && told[0] != 0) store_->note_durable();
+  was_empty_ = told[1] != 0;
   return {};
 }
 

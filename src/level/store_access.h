@@ -97,6 +97,8 @@ class StoreAccess {
   const Status& why_away() const { return why_away_; }
   /// Of a node's own, where this rank speaks for it: it was there before prepare_on_node().
   bool was_there() const { return was_there_; }
+  /// Of the nearest, if all ranks share it: it had no chunks when it was opened. The same on all ranks.
+  bool was_empty() const { return was_empty_; }
 
   /// The store, which this rank opens if it needs it.
   Result<const Store*> store();
@@ -116,6 +118,7 @@ class StoreAccess {
   bool away_;
   Status why_away_;
   bool was_there_ = true;
+  bool was_empty_ = false;
   std::unique_ptr<LevelStore> store_;
 };
 

@@ -55,6 +55,7 @@ struct CheckpointDuty {
   bool adapts_effort = false;       ///< the codecs of `save` are for when there is time
   bool has_processors = false;      ///< the thread and its workers have processors that the program does not use
   std::optional<SetOrigin> origin;  ///< to be told in sets that have not all ranks
+  bool store_was_empty = false;     ///< it had no chunks when the run began
   Retention::Rules retention;       ///< of the store, if this group keeps it for all: the first one there
   double wait_seconds = 0;          ///< at most, for the other groups' parts of a set
   std::function<std::string(uint32_t ordinal)> group_name;  ///< of one among those that save to this store, for people

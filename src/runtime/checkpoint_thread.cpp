@@ -105,7 +105,8 @@ CheckpointThread::CheckpointThread(const Store& store, CheckpointDuty duty,
       progress_([this](const GroupNews& news) { snapshots_.post(news); }, warnings, clock),
       older_sets_(store, duty_, progress_, warnings),
       published_(store, duty_, notes_, progress_, clock),
-      index_(store, duty_.group.makes_sets() ? ChunkIndex::Upkeep::here : ChunkIndex::Upkeep::others),
+      index_(store, duty_.group.makes_sets() ? ChunkIndex::Upkeep::here : ChunkIndex::Upkeep::others,
+             duty_.store_was_empty),
       pace_(clock.seconds()),
       effort_(clock) {}
 

@@ -75,6 +75,7 @@ CheckpointDuty StageTwo::make_duty() const {
   duty.save.variables.small_bytes = 0;  // each variable keeps its description
   duty.save.made_by.run = world_.run;
   duty.save.made_by.run_ranks = world_.ranks.rank_count();
+  duty.store_was_empty = levels_.nearest().access().was_empty();
   duty.retention = nearest_rules(levels_);
   duty.wait_seconds = settings_.snapshots.wait_limit;
   duty.group_name = [&plan, of_node = world_.has_node_level](uint32_t ordinal) {

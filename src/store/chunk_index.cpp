@@ -313,8 +313,19 @@ Result<std::unique_ptr<ChunkIndex>> ChunkIndex::open(const Store& store, std::se
   const bool asks = store.chunk_lookup() != nullptr;
   std::unique_ptr<ChunkIndex> index(new ChunkIndex(store, std::move(excluded), memory_bytes,
                                                    asks ? IndexFolder::Use::cover : IndexFolder::Use::look_up));
-  VARVE_TRY(upkeep == Upkeep::here ? index->bring_up_to_date() : index->look_at_some());
+  if (upkeep == Upkeep::here) VARVE_TRY(index->bring_up_to_date());
+  if (upkeep == Upkeep::others) VARVE_TRY(index->look_at_some());
   return index;
+}
+
+bool ChunkIndex::would_be_empty(const Store& store) {
+  if (store.chunk_lookup() != nullptr) return false;
+  for (uint32_t place = 0; place < store.spread().places(); ++place) {
+    const Result<std::vector<DirectoryEntry>> runs = store.backend().list(store.index_path(place));
+    if (!runs.ok() || !runs->empty()) return false;
+  }
+  const Result<std::vector<ArenaId>> arenas = store.list_arenas();
+  return arenas.ok() && arenas->empty();
 }
 
 Status ChunkIndex::complete(const Store& store, uint64_t memory_bytes) {

@@ -153,10 +153,13 @@ class ChunkIndex {
   enum class Upkeep {
     here,    ///< who opens it: all runs are opened, what they lack is added, and too many are merged
     others,  ///< somebody else, at about the same time: some of the runs will do
+    later,   ///< there was nothing to index a while ago: nothing is found but what is added
   };
   /// `excluded` arenas are not looked into. `memory_bytes` bounds what is held beside the runs' pages.
   static Result<std::unique_ptr<ChunkIndex>> open(const Store& store, std::set<ArenaId> excluded, uint64_t memory_bytes,
                                                   Upkeep upkeep = Upkeep::here);
+  /// Whether the store has no chunks at all, as far as can be seen.
+  static bool would_be_empty(const Store& store);
   /// Brings the index of a store over several places up to date, as opening it would, for those who only look up later.
   static Status complete(const Store& store, uint64_t memory_bytes);
 
@@ -236,6 +239,8 @@ class ChunkIndex {
 
   uint64_t entry_count() const;
   size_t run_count() const;
+  /// It is not worth looking anything up.
+  bool finds_nothing() const { return held_.empty() && !worth_asking(); }
   /// What runs could not be read; damaged ones are thrown away.
   std::vector<Status> healed() const;
   /// Why not all arenas are in it; OK if they are.

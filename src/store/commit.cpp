@@ -39,11 +39,16 @@ Result<std::unique_ptr<WriterLease>> WriterLease::acquire(const Store& store, st
   }
   lease->record_ = std::move(*record);
   VARVE_ASSIGN(lease->heart_, start_thread([raw = lease.get()] { raw->beat(); }));
-  // Only now: a prune that marks an arena after this sees the lease and waits for it.
-  VARVE_ASSIGN(lease->condemned_, list_condemned(store));
   // What was open may have been removed before the lease was there, and must not be found by its old reader.
   store.drop_arena_cache();
   return lease;
+}
+
+Result<std::set<ArenaId>> WriterLease::condemned() const {
+  // A prune that marks an arena after this sees the lease and waits for it.
+  VARVE_ASSIGN(const std::vector<ArenaId> marked, list_condemned(store_));
+  store_.drop_arena_cache();
+  return std::set<ArenaId>(marked.begin(), marked.end());
 }
 
 WriterLease::~WriterLease() {
@@ -117,6 +122,10 @@ Status WriterLease::commit(const SetRecord& record, IfExists if_exists) {
 
 Status WriterLease::prepare(const SetRecord& record) {
   VARVE_TRY(store_.backend().settle(store_.arenas_path()));  // whatever the record names must be durable before it
+  return prepare_of_settled(record);
+}
+
+Status WriterLease::prepare_of_settled(const SetRecord& record) {
   const ByteVector raw = encode_set_record(record, store_.score());
   if (raw.size() > kSetRecordBytesMax) {
     return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
@@ -245,10 +254,9 @@ Result<SetRecord> compose(const SetName& name, const std::vector<SetRecord>& par
   return set;
 }
 
-/// Removes the parts that the set in the catalog was made of. They may be all that a power cut would leave of it, if
-/// its writer has not come to make it durable.
+/// Removes the parts that the set in the catalog was made of, which is durable: they may be all that a power cut would
+/// leave of it else.
 Status remove_parts(const Store& store, const std::vector<PartName>& names) {
-  VARVE_TRY(Catalog(store).make_durable(names.front().set.job));
   for (const PartName& name : names) VARVE_TRY(remove_part(store, name));
   return store.backend().settle(parts_path(store));
 }
@@ -368,7 +376,8 @@ Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const Se
     VARVE_ASSIGN(parts, read_parts(store, names));
   }
   VARVE_ASSIGN(SetRecord set, compose(name, parts));
-  VARVE_TRY(lease->prepare(set));
+  // Each part's writer has made the names durable of all that it needs.
+  VARVE_TRY(lease->prepare_of_settled(set));
   // From here on prunes see in the lease what the set needs; until now they have seen it in the parts, if these are
   // still there. Were one gone, so could be its data: another writer may have made the set, and somebody dropped it. A
   // part of the same name may be another one by now, unless names are used once.
@@ -381,9 +390,9 @@ Result<SetRecord> complete_set(const Store& store, const UniqueId& run, const Se
   }
   const Status committed = lease->commit_prepared(name, if_exists);
   if (committed.code() == StatusCode::already_exists) {
-    const Result<SetRecord> earlier = Catalog(store).read(name);
+    const Result<SetRecord> earlier = catalog.read(name);
     // The writer that was first may have been killed before it removed the parts.
-    if (earlier.ok() && is_made_of_all(*earlier, parts)) {
+    if (earlier.ok() && is_made_of_all(*earlier, parts) && catalog.make_durable(name.job).ok()) {
       remove_parts(store, names).ignore("the next attempt, prune or drop removes them");
     }
     return committed;
@@ -434,13 +443,15 @@ Result<uint64_t> first_number_of_run(const Store& store, const std::string& job)
 Result<uint64_t> remove_used_parts(const Store& store, const SetName* only) {
   VARVE_ASSIGN(const std::unique_ptr<PowerWatch> power, store.backend().watch_power());
   VARVE_ASSIGN(std::vector<PartName> names, list_parts(store));
+  const Catalog catalog(store);
   uint64_t removed = 0;
   for (const PartName& name : names) {
     if (only != nullptr && name.set != *only) continue;
-    const Result<SetRecord> set = Catalog(store).read(name.set);
+    const Result<SetRecord> set = catalog.read(name.set);
     if (!set.ok()) continue;  // not there, or nobody can say what it was made of
     const Result<SetRecord> part = read_part(store, name);
     if (!part.ok() || !is_made_of(*set, *part)) continue;
+    VARVE_TRY(catalog.make_durable(name.set.job));
     VARVE_TRY(remove_parts(store, {name}));
     ++removed;
   }

@@ -51,8 +51,9 @@ class WriterLease {
   /// Whether a lease that says this says nothing but whose it is, or not even that yet; else what will be committed.
   static bool is_plain(std::string_view text);
 
-  /// The arenas that may not be referred to: marked by a prune before the lease was there.
-  const std::vector<ArenaId>& condemned() const { return condemned_; }
+  /// The arenas that may not be referred to, as a prune has marked them before. Who refers to arenas that are sealed
+  /// opens them after this (COMMIT.md, W2 and W3), and forgets here what was open.
+  Result<std::set<ArenaId>> condemned() const;
 
   /// Whether a prune has given this writer up: nothing that it has written can be committed, or need even be there.
   bool lost() const;
@@ -68,6 +69,8 @@ class WriterLease {
 
   /// commit() in two steps. From prepare() on, prunes see what the record needs, and keep it while the lease is there.
   Status prepare(const SetRecord& record);
+  /// prepare(), where the names of all arenas that the record needs are durable.
+  Status prepare_of_settled(const SetRecord& record);
   Status commit_prepared(const SetName& name, IfExists if_exists);
 
   /// Publishes a part of a set instead. already_exists if that part is there already; busy if the lease was taken away.
@@ -84,7 +87,6 @@ class WriterLease {
   std::unique_ptr<PowerWatch> power_;
   std::string path_;
   std::unique_ptr<HeldRecord> record_;
-  std::vector<ArenaId> condemned_;
   Mutex mutex_;
   ConditionVariable ended_;
   bool ending_ VARVE_GUARDED_BY(mutex_) = false;

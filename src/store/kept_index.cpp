@@ -14,15 +14,17 @@ constexpr uint32_t kSavesOfARun = 8;
 constexpr uint64_t kHeldBytesMax = 8_MiB;
 }  // namespace
 
-Result<ChunkIndex*> KeptIndex::open(std::set<ArenaId> excluded, uint64_t memory_bytes) {
+Result<ChunkIndex*> KeptIndex::open(uint64_t memory_bytes) {
   if (index_ && upkeep_ == ChunkIndex::Upkeep::here && saves_ >= kSavesOfAnIndex) {
     share().ignore("the arenas are indexed when it is opened");
     index_.reset();
   }
   if (index_) {
-    index_->exclude(std::move(excluded));
+    index_->exclude({});
   } else {
-    VARVE_ASSIGN(index_, ChunkIndex::open(store_, std::move(excluded), memory_bytes, upkeep_));
+    const bool begins_empty = std::exchange(begins_empty_, false);
+    VARVE_ASSIGN(index_,
+                 ChunkIndex::open(store_, {}, memory_bytes, begins_empty ? ChunkIndex::Upkeep::later : upkeep_));
     saves_ = 0;
   }
   held_bytes_max_ = std::min(memory_bytes, kHeldBytesMax);

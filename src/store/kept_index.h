@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <set>
+#include <utility>
 #include <vector>
 
 #include "store/chunk_index.h"
@@ -15,11 +15,12 @@ namespace varve {
 /// at all of it again, after many saves. One thread at a time.
 class KeptIndex {
  public:
-  /// The store outlives it. `upkeep`: as ChunkIndex::open().
-  KeptIndex(const Store& store, ChunkIndex::Upkeep upkeep) : store_(store), upkeep_(upkeep) {}
+  /// The store outlives it. `upkeep`: as ChunkIndex::open(). `begins_empty`: the store had no chunks a while ago.
+  KeptIndex(const Store& store, ChunkIndex::Upkeep upkeep, bool begins_empty = false)
+      : store_(store), upkeep_(upkeep), begins_empty_(begins_empty) {}
 
-  /// The index for the next save, which refers to no chunk in the `excluded` arenas; valid until the next call.
-  Result<ChunkIndex*> open(std::set<ArenaId> excluded, uint64_t memory_bytes);
+  /// The index for the next save, with no arenas excluded; valid until the next call.
+  Result<ChunkIndex*> open(uint64_t memory_bytes);
   /// What that save has laid down, as ChunkIndex::add().
   Status add(const std::vector<ArenaId>& arenas, std::vector<ChunkIndexEntry> entries);
   /// At the end: has others find all that was added.
@@ -28,6 +29,7 @@ class KeptIndex {
  private:
   const Store& store_;
   const ChunkIndex::Upkeep upkeep_;
+  bool begins_empty_;
   std::unique_ptr<ChunkIndex> index_;
   uint64_t held_bytes_max_ = 0;
   uint32_t saves_ = 0;       ///< since it was opened

@@ -302,13 +302,15 @@ class PausingFileSystem final : public ForwardingFileSystem {
  public:
   PausingFileSystem(FileSystem& inner, std::function<void()> meanwhile)
       : ForwardingFileSystem(inner), meanwhile_(std::move(meanwhile)) {}
-  Status sync_directory(const std::string& path) override {
-    if (path.ends_with("/arenas") && meanwhile_) std::exchange(meanwhile_, nullptr)();
-    return ForwardingFileSystem::sync_directory(path);
+  Result<std::unique_ptr<File>> open_read(const std::string& path) override {
+    Result<std::unique_ptr<File>> opened = ForwardingFileSystem::open_read(path);
+    if (path.find("/parts/") != std::string::npos && ++parts_opened_ == 2) meanwhile_();
+    return opened;
   }
 
  private:
   std::function<void()> meanwhile_;
+  int parts_opened_ = 0;
 };
 
 TEST_F(Parts, AreNotCompletedByAWriterThatSleptWhileTheSetWasMadeDroppedAndPruned) {

@@ -61,13 +61,14 @@ class SetMaker {
 
   Status seal() { return writer_->seal(); }
   /// Seals the arena and commits a set with this root.
-  Status commit(const SetName& name, const LeafLink& root_link) {
+  Status commit(const SetName& name, const LeafLink& root_link, uint64_t number = 0) {
     VARVE_TRY(seal());
-    return commit_sealed(name, root_link);
+    return commit_sealed(name, root_link, number);
   }
-  Status commit_sealed(const SetName& name, const LeafLink& root_link) {
+  Status commit_sealed(const SetName& name, const LeafLink& root_link, uint64_t number = 0) {
     SetRecord record;
     record.name = name;
+    record.number = number;
     record.groups.push_back({root_link.score, root_link.hint, writer_->bytes()});
     return lease_->commit(record);
   }
@@ -102,8 +103,8 @@ inline ByteVector numbered_chunk(uint64_t number) {
 /// Lays a set down, but for its commit: one file that consists of these chunks, those that the index finds shared with
 /// earlier sets, the others in packs of eight. Returns the root.
 inline Result<LeafLink> lay_numbers(const Store& store, SetMaker& maker, const std::vector<uint64_t>& numbers) {
-  const std::vector<ArenaId>& condemned = maker.lease().condemned();
-  VARVE_ASSIGN(auto index, ChunkIndex::open(store, {condemned.begin(), condemned.end()}, 1_MiB));
+  VARVE_ASSIGN(std::set<ArenaId> condemned, maker.lease().condemned());
+  VARVE_ASSIGN(auto index, ChunkIndex::open(store, std::move(condemned), 1_MiB));
   ChunkIndex::Cursor cursor(*index);
   Leaf leaf;
   std::vector<Reference> references;
@@ -131,10 +132,11 @@ inline Result<LeafLink> lay_numbers(const Store& store, SetMaker& maker, const s
 }
 
 /// Saves such a set.
-inline Status save_numbers(const Store& store, const SetName& name, const std::vector<uint64_t>& numbers) {
+inline Status save_numbers(const Store& store, const SetName& name, const std::vector<uint64_t>& numbers,
+                           uint64_t set_number = 0) {
   SetMaker maker(store);
   VARVE_ASSIGN(LeafLink root, lay_numbers(store, maker, numbers));
-  return maker.commit(name, root);
+  return maker.commit(name, root, set_number);
 }
 
 /// OK if the group's file consists of these chunks.

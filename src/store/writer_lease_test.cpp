@@ -112,11 +112,10 @@ TEST_F(Lease, OwnsItsArenasAndNoOthers) {
 
 TEST_F(Lease, SeesTheMarksThatWereThereBefore) {
   const ArenaId marked = UniqueId::random().value();
-  const auto before = WriterLease::acquire(*store).value();
+  const auto lease = WriterLease::acquire(*store).value();
+  EXPECT_TRUE(lease->condemned().value().empty());
   ASSERT_TRUE(fs.create(join_path(store->condemned_path(), marked.hex())).ok());
-  const auto after = WriterLease::acquire(*store).value();
-  EXPECT_TRUE(before->condemned().empty());
-  EXPECT_EQ(after->condemned(), std::vector<ArenaId>{marked});
+  EXPECT_EQ(lease->condemned().value(), std::set<ArenaId>{marked});
 }
 
 TEST_F(Lease, OfAProcessThatIsGoneIsKnownToBeDead) {
