@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <utility>
 
 #include "core/guarded.h"
 #include "core/process.h"
@@ -120,11 +121,12 @@ Status LevelPush::note_backlog() {
   VARVE_TRY(reach());
   if (queue_.knows_backlog()) return {};
   DueSets due{.level = duty_.level, .job = duty_.job};
-  if (duty_.count > 1) {
-    due.wanted = [this](const SetRecord& record) {
-      return duty_.complete_before && duty_.complete_before(record.name.step);
-    };
-  }
+  due.wanted = [this](const SetRecord& record) {
+    const uint64_t step = record.name.step;
+    if (duty_.is_made_anew && duty_.is_made_anew(step)) return false;
+    if (duty_.count == 1) return record.has_all_ranks();
+    return duty_.complete_before && duty_.complete_before(step);
+  };
   VARVE_ASSIGN(const std::vector<OwedSet> owed, backlog_of(*duty_.from, *to_, due));
   give_up(queue_.take_up(owed, /*all=*/true));
   return {};
@@ -218,6 +220,7 @@ void LevelPush::look_for_others() {
 void LevelPush::confirm(uint64_t step, uint64_t sent_bytes) {
   any_is_new_ = true;
   queue_.note_there(step);
+  if (duty_.note_there) duty_.note_there(step);
   tell({.what = LevelNews::What::arrived, .step = step, .sent_bytes = sent_bytes});
   const Status kept = retention_.apply(*to_, *progress_);
   if (!kept.ok() && kept.code() != StatusCode::cancelled) {
@@ -273,6 +276,8 @@ Status FartherLevel::start() {
     duty.complete_before = [this](uint64_t step) { return world_.sets.is_complete(step); };
   }
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
+  duty.is_made_anew = [this](uint64_t step) { return all_.nearest().policy_for(step) == IfExists::replace; };
+  duty.note_there = [this](uint64_t step) { note_replaced(step); };
   duty.note_given_up = [this](const Status& what) { world_.warnings.add(what); };
   duty.note_news = world_.note_level;
   duty.retention = rules(world_.job);
@@ -283,6 +288,8 @@ Status FartherLevel::start() {
   duty.memory_bytes = world_.work.memory_bytes;
   duty.prepare_thread = world_.work.prepare_thread;
   push_ = std::make_unique<LevelPush>(std::move(duty), world_.warnings);
+  pauses_ = false;
+  for (const NewSet& set : std::exchange(while_paused_, {})) accept(set);
   return push_->start();
 }
 
@@ -301,7 +308,12 @@ std::function<Result<const Store*>()> FartherLevel::store_to_push_to() {
 }
 
 void FartherLevel::accept(const NewSet& set) {
-  if (push_ && set.outcome.ok()) push_->note_set(set.step, set.number, set.everywhere);
+  if (!push_ || !set.outcome.ok()) return;
+  if (pauses_) {
+    while_paused_.push_back(set);
+  } else {
+    push_->note_set(set.step, set.number, set.everywhere);
+  }
 }
 
 void FartherLevel::forget(uint64_t step) {
@@ -335,7 +347,10 @@ Status FartherLevel::check_in_time() const {
       name());
 }
 
-Status FartherLevel::end(Ending ending) { return push_ ? push_->end(ending) : Status(); }
+Status FartherLevel::end(Ending ending) {
+  pauses_ = ending == Ending::pause;
+  return push_ ? push_->end(ending) : Status();
+}
 
 OwedSteps FartherLevel::bring_all(const std::string& job, Onward& onward, ProgressSink& progress) {
   WarningList failures;  // told in `onward` instead

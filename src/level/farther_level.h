@@ -32,9 +32,12 @@ struct PushDuty {
   std::function<bool(uint64_t step)> complete_before{};
   /// What a set may do to one of its step that is there.
   std::function<IfExists(uint64_t step)> policy_for{};
+  /// Whether the nearest store is to get another set of this step, so that the one that it has is not brought on.
+  std::function<bool(uint64_t step)> is_made_anew{};
   Retention::Rules retention{};  ///< of the level
   std::function<void(const Status&)> note_given_up{};
   std::function<void(const SetName&, uint64_t sent_bytes)> note_copied{};
+  std::function<void(uint64_t step)> note_there{};
   std::function<void(const LevelNews&)> note_news{};  ///< called on the thread, and by who makes sets
   size_t thread_count = 0;                            ///< that work for it; 0: as many as there are processors
   uint64_t memory_bytes = 256_MiB;                    ///< that it holds at most, about
@@ -130,7 +133,9 @@ class FartherLevel final : public StoreLevel {
   Status check_in_time() const;
 
   const Levels& all_;
-  std::unique_ptr<LevelPush> push_;  ///< none: another rank's
+  std::unique_ptr<LevelPush> push_;   ///< none: another rank's
+  bool pauses_ = false;               ///< until start()
+  std::vector<NewSet> while_paused_;  ///< accepted meanwhile
 };
 
 }  // namespace varve

@@ -98,13 +98,22 @@ Result<std::unique_ptr<RankImage>> RedundancyLevel::image(const RestartCandidate
   return Status::not_found("redundancy has no sets of its own", name());
 }
 
-/// What is mended, or saved again, is not what was protected.
+/// What is mended, or saved again, is not what was protected. What is left behind stays so until a new set comes.
 void RedundancyLevel::note_found(const Level& at, uint64_t step, Found found) {
-  if (&at != &store_ || found == Found::unreadable || found == Found::left_behind) return;
+  if (&at != &store_ || found == Found::unreadable) return;
+  if (found == Found::left_behind) {
+    const MutexLock lock(mutex_);
+    if (newest_ && *newest_ >= step) newest_.reset();
+    return;
+  }
   before_drop(step).ignore("what is left of it is refused when it does not fit the new set");
 }
 
 void RedundancyLevel::accept(const NewSet& set) {
+  if (set.outcome.ok()) {
+    const MutexLock lock(mutex_);
+    protected_.erase(set.step);  // what is protected is the set whose place it has taken
+  }
   if (!leaders_ || !(set.everywhere || is_due(spec_, set.number))) return;
   const uint64_t step = set.step;
   const Result<Meeting> met = meet(step, set.outcome.ok());
@@ -178,7 +187,12 @@ bool RedundancyLevel::protects(uint64_t step) const {
 void RedundancyLevel::stop() {
   if (!leaders_) return;
   if (const Status met = meet(kEnded, false).status(); !met.ok()) record(met);
-  drop_stand_ins();
+}
+
+/// What stands in for other nodes is read by restarts until then.
+Status RedundancyLevel::end(Ending ending) {
+  if (leaders_ && ending == Ending::of_run) drop_stand_ins();
+  return {};
 }
 
 LevelProgress RedundancyLevel::progress(const RunNews&) const {

@@ -35,6 +35,7 @@ class RedundancyLevel final : public Level {
   Status before_drop(uint64_t step) override;
   /// No more sets will come from here; returns when that is so for all.
   void stop() override;
+  Status end(Ending ending) override;
   LevelProgress progress(const RunNews& run) const override;
   /// This node's share.
   Result<LevelContents> contents(const Store* nearest) override;

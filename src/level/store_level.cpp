@@ -271,9 +271,12 @@ void StoreLevel::note_found(const Level& at, uint64_t step, Found found) {
 }
 
 void StoreLevel::accept(const NewSet& set) {
-  if (!set.outcome.ok()) return;
+  if (set.outcome.ok()) note_replaced(set.step);
+}
+
+void StoreLevel::note_replaced(uint64_t step) {
   const MutexLock lock(mutex_);
-  replaceable_.erase(set.step);
+  replaceable_.erase(step);
 }
 
 IfExists StoreLevel::policy_for(uint64_t step) const {

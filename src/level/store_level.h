@@ -64,6 +64,8 @@ class StoreLevel : public Level {
 
   /// What a new set of this step may do to one that is there. Any thread.
   IfExists policy_for(uint64_t step) const;
+  /// A new set has taken the place of whatever was there. Any thread.
+  void note_replaced(uint64_t step);
   /// When its sets may go, as far as that is said here (Retention).
   Retention::Rules rules(const std::string& job) const;
 

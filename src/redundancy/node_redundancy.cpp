@@ -106,10 +106,18 @@ Status drop_redundancy(const NodePlace& place, const SetName& set) {
 }
 
 namespace {
-/// What a node says of a set: whether it has a redundancy file of it, and whether it has the set.
+/// What a node says of a set, or all nodes together.
+struct SetOnNode {
+  static constexpr size_t kEncodedBytes = 9;
+  bool has_parity = false, has_record = false;
+  uint64_t number = 0;  ///< SetRecord::number; 0: not known
+};
+
 Result<ByteVector> describe_sets(const NodePlace& place, const std::vector<SetName>& sets) {
   ByteVector told;
-  if (place.path.empty()) return told;
+  if (place.path.empty() || sets.empty()) return told;
+  const Result<std::unique_ptr<Store>> store = Store::open(*place.fs, place.path);
+  ByteWriter out(told);
   for (const SetName& set : sets) {
     NodeFolder folder(*place.fs, place.path, set);
     uint8_t bits = 0;
@@ -118,29 +126,44 @@ Result<ByteVector> describe_sets(const NodePlace& place, const std::vector<SetNa
       if (!status.ok() && status.status().code() != StatusCode::not_found) return status.status();
       bits = static_cast<uint8_t>(bits << 1 | (status.ok() ? 1 : 0));
     }
-    told.push_back(std::byte{bits});
+    const Result<SetRecord> record = store.ok() ? Catalog(**store).read(set) : store.status();
+    out.u8(bits);
+    out.le64(record.ok() ? record->number : 0);
   }
   return told;
 }
 
-/// Which sets give their redundancy up, of all that there are, the newest first.
-std::vector<SetName> choose_dropped(const std::vector<SetName>& sets, const std::vector<ByteVector>& told,
+/// Of each set, what is so on all nodes, or of a record, on any.
+Result<std::vector<SetOnNode>> unite_told(size_t set_count, const std::vector<ByteVector>& told) {
+  std::vector<SetOnNode> united(set_count, {.has_parity = true});
+  for (const ByteVector& each : told) {
+    if (each.size() != set_count * SetOnNode::kEncodedBytes) continue;  // no store
+    ByteReader in(each);
+    for (SetOnNode& set : united) {
+      VARVE_ASSIGN(const uint8_t bits, in.u8());
+      VARVE_ASSIGN(const uint64_t number, in.le64());
+      set.has_parity = set.has_parity && (bits & 2) != 0;
+      set.has_record = set.has_record || (bits & 1) != 0;
+      set.number = std::max(set.number, number);
+    }
+  }
+  return united;
+}
+
+/// Which sets give their redundancy up, of all that there are. Newer is what has a higher step and was made later, as
+/// with all that is kept (level/retention.h): what a run has left behind when it went back pushes out nothing that it
+/// makes now.
+std::vector<SetName> choose_dropped(const std::vector<SetName>& sets, const std::vector<SetOnNode>& told,
                                     uint64_t keep) {
   std::vector<SetName> dropped;
-  uint64_t kept = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
-    bool all_protected = true, any_record = false;
-    for (const ByteVector& each : told) {
-      if (each.size() != sets.size()) continue;  // no store
-      const auto bits = static_cast<uint8_t>(each[i]);
-      all_protected = all_protected && (bits & 2) != 0;
-      any_record = any_record || (bits & 1) != 0;
+    uint64_t newer = 0;
+    for (size_t other = 0; other < sets.size(); ++other) {
+      if (told[other].has_parity && told[other].has_record && sets[other].step > sets[i].step &&
+          told[other].number >= told[i].number)
+        ++newer;
     }
-    if (kept >= keep || !any_record) {
-      dropped.push_back(sets[i]);
-    } else if (all_protected) {
-      ++kept;
-    }
+    if (newer >= keep || !told[i].has_record) dropped.push_back(sets[i]);
   }
   return dropped;
 }
@@ -154,7 +177,8 @@ Result<std::vector<SetName>> retain_redundancy(Communicator& leaders, const Node
   const Result<ByteVector> described = describe_sets(place, sets);
   VARVE_TRY(agree_among_nodes(leaders, place.node, described.status()));
   VARVE_ASSIGN(const std::vector<ByteVector> told, leaders.all_gather(*described));
-  const std::vector<SetName> dropped = choose_dropped(sets, told, keep);
+  VARVE_ASSIGN(const std::vector<SetOnNode> united, unite_told(sets.size(), told));
+  const std::vector<SetName> dropped = choose_dropped(sets, united, keep);
   Status status;
   for (const SetName& set : dropped) {
     const Status done = drop_redundancy(place, set);

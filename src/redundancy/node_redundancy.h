@@ -84,8 +84,9 @@ struct RestoredSet {
 Result<std::vector<RestoredSet>> restore_lost(Communicator& leaders, const NodePlace& place,
                                               const RestoreLostOptions& options = {});
 
-/// Gives up the redundancy of older sets of `job`: the newest `keep` that are protected on all nodes stay, and what is
-/// newer than those; and of sets that no node has any more. Durable when it returns. Returns what was given up.
+/// Gives up the redundancy of older sets of `job`: those than which `keep` others are newer that are protected on all
+/// nodes, where newer is what has a higher step and was made later; and of sets that no node has any more. Durable when
+/// it returns. Returns what was given up.
 Result<std::vector<SetName>> retain_redundancy(Communicator& leaders, const NodePlace& place, const std::string& job,
                                                uint64_t keep);
 

@@ -494,6 +494,26 @@ TEST(NodeRedundancy, KeepsTheNewestThatAreProtectedOnAllNodes) {
   EXPECT_EQ(left[0].set.job, "other");
 }
 
+TEST(NodeRedundancy, KeepsWhatARunMakesAfterItHasGoneBackAsWellAsWhatItHasLeftBehind) {
+  Nodes nodes(3);
+  const auto make = [&](uint64_t step, uint64_t number) {
+    nodes.save({"job", step}, number);
+    EXPECT_TRUE(nodes.protect({"job", step}, "xor:3").ok());
+    std::vector<SetName> dropped;
+    EXPECT_TRUE(Nodes::same(nodes.on_all([&](uint32_t node, Communicator& leaders) -> Status {
+                  VARVE_ASSIGN(const std::vector<SetName> mine,
+                               retain_redundancy(leaders, nodes.place(node), "job", /*keep=*/1));
+                  if (node == 0) dropped = mine;
+                  return {};
+                })).ok());
+    return dropped;
+  };
+  EXPECT_EQ(make(3, 1), std::vector<SetName>());
+  EXPECT_EQ(make(1, 2), std::vector<SetName>()) << "it went back";
+  EXPECT_EQ(make(2, 3), (std::vector<SetName>{{"job", 1}}));
+  EXPECT_EQ(make(4, 4), (std::vector<SetName>{{"job", 3}, {"job", 2}})) << "it is past all that it had left behind";
+}
+
 TEST(NodeRedundancy, WorksInRealFolders) {
   std::string folder = std::filesystem::path(testing::TempDir()) / "varve-nodes-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);

@@ -77,11 +77,11 @@ class Nodes {
     for (uint64_t number = 0; number < 3 + step; ++number) numbers.push_back(node * 1'000'000 + step * 1000 + number);
     return numbers;
   }
-  /// Each node saves its part.
-  void save(const SetName& set) {
+  /// Each node saves its part. `number`: SetRecord::number.
+  void save(const SetName& set, uint64_t number = 0) {
     for (uint32_t node = 0; node < count(); ++node) {
       const auto store = Store::open(fs(node), path()).value();
-      const Status saved = save_numbers(*store, set, numbers(node, set.step));
+      const Status saved = save_numbers(*store, set, numbers(node, set.step), number);
       ASSERT_TRUE(saved.ok()) << saved.to_string();
     }
   }

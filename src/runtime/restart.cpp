@@ -282,12 +282,20 @@ Status no_such_step(uint64_t step, const std::vector<RestartCandidate>& candidat
       SetName{job, step}.to_string());
 }
 
-/// The run makes anew what comes after the step that it goes on from.
+/// The run makes anew what comes after the step that it goes on from. And where a run has made a step anew and ended
+/// before the new set was everywhere, the old one is still at a level behind the nearest store.
 void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidates,
                   const std::optional<RestartCandidate>& taken) {
+  const auto is_made_anew = [&](const RestartCandidate& set) {
+    return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
+      return !other.memory_run && &levels.at(other.level) == &levels.nearest() && other.step == set.step &&
+             other.number > set.number;
+    });
+  };
   for (const RestartCandidate& candidate : candidates) {
-    if (candidate.memory_run || (taken && candidate.step <= taken->step)) continue;
-    levels.note_found(levels.at(candidate.level), candidate.step, Found::left_behind);
+    if (candidate.memory_run) continue;
+    if (!taken || candidate.step > taken->step || is_made_anew(candidate))
+      levels.note_found(levels.at(candidate.level), candidate.step, Found::left_behind);
   }
 }
 }  // namespace

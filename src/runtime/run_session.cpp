@@ -307,15 +307,14 @@ Status RunSession::stop_stage_two() {
   return ranks_->barrier();
 }
 
-/// The run begins anew behind what it has made: as another run, so that nobody takes what it makes of a step now, or a
-/// part of that, for what it had made before.
+/// While nothing works beside the program: the run begins anew behind what it has made, as another run, so that nobody
+/// takes what it makes of a step now, or a part of that, for what it had made before.
 Status RunSession::turn_back() {
-  VARVE_TRY(stop_stage_two());
   left_.add_own({});
   stage_one_.forget_snapshots();
   sets_.turn_back();
   VARVE_ASSIGN(world_.run, agree_on_run(*ranks_));
-  return start_stage_two();
+  return {};
 }
 
 Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& selection) {
@@ -324,19 +323,28 @@ Result<std::optional<uint64_t>> RunSession::go_on_from(const RestartSelection& s
   return step;
 }
 
-Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& selection) {
-  VARVE_TRY(look_at_levels());
+Result<RunRestart> RunSession::load(const RestartSelection& selection) {
   std::optional<NodePacks> packs;
   if (stage_one_.plan().node_rank_count > 1)
     packs.emplace(stage_one_.owner_of(world_.seat.node().leader).path("packs"));
   world_.node_packs = packs ? &*packs : nullptr;
   Result<RunRestart> found = restart_from_levels(world_, levels_, stage_one_.variables(), selection);
   world_.node_packs = nullptr;
-  packs.reset();  // the memory may be wanted for snapshots
   levels_.close_idle();
+  return found;
+}
+
+Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& selection) {
+  VARVE_TRY(look_at_levels());
+  // What comes to a farther level while the run chooses would not be known to be left behind.
+  VARVE_TRY(stop_stage_two());
+  const Result<RunRestart> found = load(selection);
+  const Status turned = found.ok() && stage_one_.has_copied() ? turn_back() : Status();
+  const Status started = start_stage_two();
   VARVE_TRY(found.status());
-  const RunRestart restart = std::move(*found);
-  if (stage_one_.has_copied()) VARVE_TRY(turn_back());
+  VARVE_TRY(turned);
+  VARVE_TRY(started);
+  const RunRestart& restart = *found;
   loaded_ = restart.taken;
   monitor_.note_restart(restart.taken, restart.passed_over);
   job_sets_.go_on_from(loaded_ ? std::optional(loaded_->step) : std::nullopt);

@@ -100,6 +100,7 @@ class RunSession {
   void start_monitor(FileSystem& files);
   RunSample sample() const;
   Result<std::optional<uint64_t>> take_up(const RestartSelection& selection);
+  Result<RunRestart> load(const RestartSelection& selection);
 
   const std::unique_ptr<Communicator> ranks_;
   const Settings settings_;

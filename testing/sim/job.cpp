@@ -14,13 +14,18 @@ namespace {
 /// No call of a session takes longer, whatever happens.
 constexpr std::chrono::hours kCallLimit(2);
 constexpr std::chrono::minutes kFinishLimit(30);
+}  // namespace
 
 /// A deterministic computation, each step of which depends on all before.
-struct Model {
+struct Job::Model {
   std::vector<double> field;
   uint64_t sum = 0;
-  Model(uint32_t rank, size_t cells) : field(cells) {
-    for (size_t i = 0; i < cells; ++i) field[i] = static_cast<double>(rank + 1) + static_cast<double>(i % 97) / 97.0;
+  Model(uint32_t rank, size_t cells) : field(cells) { begin(rank); }
+  /// The field stays where it is.
+  void begin(uint32_t rank) {
+    sum = 0;
+    for (size_t i = 0; i < field.size(); ++i)
+      field[i] = static_cast<double>(rank + 1) + static_cast<double>(i % 97) / 97.0;
   }
   void step(uint64_t number) {
     for (size_t i = 0; i + 1 < field.size(); ++i) {
@@ -28,15 +33,13 @@ struct Model {
     }
     sum = sum * 31 + number;
   }
+  void go(size_t course, uint64_t first, uint64_t last) {
+    for (uint64_t number = first; number <= last; ++number) step(number + 1000 * course);
+  }
   bool operator==(const Model&) const = default;
 };
 
-Model model_at(uint32_t rank, size_t cells, uint64_t steps) {
-  Model model(rank, cells);
-  for (uint64_t step = 1; step <= steps; ++step) model.step(step);
-  return model;
-}
-
+namespace {
 std::vector<JobLevel> levels_of(const std::string& text) {
   std::vector<JobLevel> levels;
   bool has_store = false;
@@ -69,7 +72,8 @@ struct Job::Run {
   RunPlan plan;
   uint64_t seed = 0;  ///< of what they must do alike
   std::vector<std::unique_ptr<Communicator>> communicators;
-  std::optional<std::optional<uint64_t>> restarted;  ///< what the first rank said
+  std::optional<std::optional<CourseStep>> restarted;  ///< what the first rank said
+  std::vector<size_t> courses;                         ///< that it has begun, in this order on all ranks
 };
 
 Job::Job(World& world, JobPlan plan)
@@ -133,21 +137,60 @@ std::vector<LevelSpec> Job::specs() const {
   return specs;
 }
 
-void Job::report_persistent(uint32_t rank, uint64_t step) {
-  const JobLevel& nearest = nearest_store();
-  promises_.report(nearest.ordinal, step, nearest.of_node() ? rank / plan_.ranks_per_node : 0);
+CourseStep Job::origin_of(size_t course, uint64_t step) const {
+  while (course > 0 && step <= courses_[course].from) course = courses_[course].before;
+  return {course, step};
 }
 
-void Job::report_progress(uint32_t rank, const SessionProgress& progress) {
-  if (progress.newest_persistent) report_persistent(rank, *progress.newest_persistent);
+Job::Model Job::model_of(uint32_t rank, CourseStep made) const {
+  if (made.course == 0) {
+    Model model(rank, plan_.cells);
+    model.go(0, 1, made.step);
+    return model;
+  }
+  const Course& course = courses_[made.course];
+  Model model = model_of(rank, origin_of(course.before, course.from));
+  model.go(made.course, course.from + 1, made.step);
+  return model;
+}
+
+CourseStep Job::recognise(const Model& model, uint32_t rank, uint64_t step) const {
+  for (size_t course = courses_.size(); course-- > 0;) {
+    const CourseStep made = origin_of(course, step);
+    if (model == model_of(rank, made)) return made;
+  }
+  fail(fmt::format("rank {} got wrong bytes for step {}", rank, step));
+}
+
+Result<std::optional<CourseStep>> Job::go_back(RunSession& session, Model& model, uint32_t rank, uint64_t to) {
+  const Model before = model;
+  const Result<std::optional<uint64_t>> restarted = session.restart({.at_most = to});
+  // Some nodes may have dropped the only one of these steps, and others not yet.
+  if (restarted.status().code() == StatusCode::corrupt && model == before) return std::optional<CourseStep>();
+  VARVE_TRY(restarted.status());
+  if (restarted->value_or(0) > to) fail("the run went back to a later step than it asked for");
+  if (!*restarted) model.begin(rank);
+  const CourseStep from = recognise(model, rank, restarted->value_or(0));
+  world_.simulator().tell(fmt::format("rank {} goes back to {}", rank, from.to_string()));
+  return std::optional(from);
+}
+
+void Job::report_persistent(uint32_t rank, CourseStep made) {
+  const JobLevel& nearest = nearest_store();
+  promises_.report(nearest.ordinal, made, nearest.of_node() ? rank / plan_.ranks_per_node : 0);
+}
+
+void Job::report_progress(uint32_t rank, size_t course, const SessionProgress& progress) {
+  if (progress.newest_persistent) report_persistent(rank, origin_of(course, *progress.newest_persistent));
   for (const JobLevel& level : levels_) {
     const std::optional<uint64_t> newest = progress.levels.at(level.ordinal).newest;
     if (!newest || level.floor == Floor::nearest_store) continue;
     if (level.floor == Floor::memory) {
       memory_of_run_ = run_count_;
-      promises_.report(level.ordinal, *newest, rank);
+      promises_.report(level.ordinal, origin_of(course, *newest), rank);
     } else {
-      promises_.report(level.ordinal, *newest, nearest_store().of_node() ? rank / plan_.ranks_per_node : 0);
+      promises_.report(level.ordinal, origin_of(course, *newest),
+                       nearest_store().of_node() ? rank / plan_.ranks_per_node : 0);
     }
   }
 }
@@ -165,16 +208,15 @@ void Job::note_loss(Loss loss, uint32_t lost_nodes) {
   }
 }
 
-void Job::check_restart(const Run& run, uint32_t rank, std::optional<uint64_t> step) {
+void Job::check_restart(const Run& run, uint32_t rank, std::optional<CourseStep> from) {
   Simulator& simulator = world_.simulator();
-  const std::optional<uint64_t> promised = promises_.newest();
-  simulator.tell(fmt::format("rank {} restarts from {}; promised: {}", rank, step ? std::to_string(*step) : "nothing",
-                             promised ? std::to_string(*promised) : "nothing"));
-  if (run.restarted && *run.restarted != step) fail("ranks of one run restart from different steps");
+  const std::optional<CourseStep> promised = promises_.newest();
+  const auto text = [](const std::optional<CourseStep>& made) { return made ? made->to_string() : "nothing"; };
+  simulator.tell(fmt::format("rank {} restarts from {}; promised: {}", rank, text(from), text(promised)));
+  if (run.restarted && *run.restarted != from) fail("ranks of one run restart from different steps");
   if (run.plan.may_lose || !promised) return;
-  if (!step || *step < *promised) {
-    fail(fmt::format("step {} was reported persistent, and the restart is from {}", *promised,
-                     step ? std::to_string(*step) : "nothing"));
+  if (!from || *from < *promised) {
+    fail(fmt::format("step {} was reported persistent, and the restart is from {}", text(promised), text(from)));
   }
 }
 
@@ -236,36 +278,59 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
   // What some nodes have of checkpoints that never were whole is for the user to drop, unless it is of the very first.
   const bool was_never_whole = restarted.status().code() == StatusCode::corrupt && !promises_.newest();
   if (!note("restart", restarted.status(), plan.may_fail || was_never_whole)) return;
-  check_restart(*run, rank, *restarted);
+  CourseStep at = recognise(model, rank, restarted->value_or(0));
+  const std::optional<CourseStep> restarted_from = *restarted ? std::optional(at) : std::nullopt;
+  check_restart(*run, rank, restarted_from);
   for (Disk* disk : world_.disks()) disk->failing_read = 0;
-  run->restarted = *restarted;
-  const uint64_t from = restarted->value_or(0);
-  if (model != model_at(rank, plan_.cells, from)) {
-    fail(fmt::format("rank {} got wrong bytes for step {}", rank, from));
-  }
+  run->restarted = restarted_from;
 
-  for (uint64_t step = from + 1; step <= from + plan.steps; ++step) {
+  size_t times_back = 0;
+  /// It goes on from there as nobody has before. The first rank begins the course, and the others follow.
+  auto begin_course = [&](CourseStep from) {
+    if (times_back == run->courses.size()) {
+      courses_.push_back({from.course, from.step});
+      run->courses.push_back(courses_.size() - 1);
+    }
+    at = {run->courses[times_back++], from.step};
+  };
+  // Where the job has gone back before, there may be later steps that were computed in another way.
+  if (courses_.size() > 1) begin_course(at);
+
+  for (uint64_t done = 0; done < plan.steps; ++done) {
     simulator.spend(
         std::chrono::nanoseconds(static_cast<int64_t>(simulator.random().unit() * plan.step_seconds * 1e9)));
-    model.step(step);
+    const uint64_t step = ++at.step;
+    model.go(at.course, step, step);
     const bool now = together.chance(plan.now_chance);
     const bool waits = together.chance(plan.wait_chance);
     const char* const kind = now ? "checkpoint(now)" : "checkpoint";
     forget_memory();
     begin(kind);
     const bool made = note(kind, session.checkpoint(step, now ? Persistence::now : Persistence::later), plan.may_fail);
-    if (made && now) report_persistent(rank, step);
+    if (made && now) report_persistent(rank, at);
     if (waits) {
       begin("wait");
       (void)note("wait", session.wait(), plan.may_fail);
     }
-    report_progress(rank, session.progress());
+    report_progress(rank, at.course, session.progress());
     note_warnings(session, rank, plan);
+    if (!together.chance(plan.back_chance)) continue;
+    forget_memory();
+    begin("going back");
+    const uint64_t far = together.between(0, 3);
+    const auto from = go_back(session, model, rank, step > far ? step - far : 0);
+    if (!note("going back", from.status(), plan.may_fail)) return;
+    if (!*from) continue;
+    begin_course(**from);
+    for (const JobLevel& level : levels_)
+      promises_.note_back(level.ordinal, at.step, level.floor == Floor::farther_store && !level.spec.keep);
+    report_progress(rank, at.course, session.progress());
   }
+  last_step_ = at.step;
   if (!plan.finishes) return;
   begin("finish");
   const Status finished = session.finish(kFinishLimit);
-  report_progress(rank, session.progress());
+  report_progress(rank, at.course, session.progress());
   forget_memory();
   note_warnings(session, rank, plan);
   (void)note("finish", finished, plan.may_fail);

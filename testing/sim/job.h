@@ -32,10 +32,17 @@ struct RunPlan {
   double step_seconds = 1;    ///< at most, of virtual time
   double now_chance = 0;      ///< of a checkpoint that waits for itself
   double wait_chance = 0;     ///< of a wait() after a checkpoint
+  double back_chance = 0;     ///< of going back after a checkpoint, to compute what was computed in another way
   bool may_lose = false;      ///< faults are at work that may hide what was promised
   bool may_fail = false;      ///< or make calls fail
   bool all_is_whole = false;  ///< nothing that was durable has been lost or spoiled
   bool finishes = true;
+};
+
+/// What a program computes until it goes back; then it goes on in another way from there.
+struct Course {
+  size_t before = 0;  ///< the course that it goes on from
+  uint64_t from = 0;  ///< the step of that one
 };
 
 /// One level of a job's specification, as far as the checks need it; memory is one.
@@ -67,24 +74,37 @@ class Job {
   std::vector<LevelSpec> specs() const;
   const JobLevel& nearest_store() const;
   const JobPlan& plan() const { return plan_; }
+  /// The last step that its last run has come to: what is later, it has left behind.
+  uint64_t last_step() const { return last_step_; }
 
  private:
   struct Run;
+  struct Model;
   void be_rank(const std::shared_ptr<Run>& run, uint32_t rank);
-  void check_restart(const Run& run, uint32_t rank, std::optional<uint64_t> step);
+  /// Who made the step of this course: it, or one that it goes on from.
+  CourseStep origin_of(size_t course, uint64_t step) const;
+  Model model_of(uint32_t rank, CourseStep made) const;
+  /// What a rank has got for that step; ends the schedule if it is nothing that the job has ever computed.
+  CourseStep recognise(const Model& model, uint32_t rank, uint64_t step) const;
+  /// The program goes back behind its last steps. Returns what it goes on from; none: there is nothing, and it goes on
+  /// from where it is.
+  Result<std::optional<CourseStep>> go_back(RunSession& session, Model& model, uint32_t rank, uint64_t to);
+  void check_restart(const Run& run, uint32_t rank, std::optional<CourseStep> from);
   /// Fails if the call that a rank is in has taken more time than any may.
   void check_call(uint32_t rank) const;
-  void report_persistent(uint32_t rank, uint64_t step);
-  void report_progress(uint32_t rank, const SessionProgress& progress);
+  void report_persistent(uint32_t rank, CourseStep made);
+  void report_progress(uint32_t rank, size_t course, const SessionProgress& progress);
   void forget_memory();
   void note_warnings(RunSession& session, uint32_t rank, const RunPlan& plan);
 
   World& world_;
   const JobPlan plan_;
   std::vector<JobLevel> levels_;
+  std::vector<Course> courses_ = {Course{}};  ///< of all runs
   Promises promises_;
   std::vector<Process*> processes_;
   uint32_t run_count_ = 0;
+  uint64_t last_step_ = 0;
   uint32_t memory_of_run_ = 0;  ///< which run it was that promised what is in memory
   struct Call {
     const char* name = nullptr;

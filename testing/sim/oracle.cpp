@@ -1,16 +1,26 @@
 #include "sim/oracle.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace varve::sim {
 
-void Promises::report(size_t level, uint64_t step, uint32_t holder) { levels_[level].reported[step].insert(holder); }
+std::string CourseStep::to_string() const {
+  return course == 0 ? std::to_string(step) : fmt::format("{} of course {}", step, course);
+}
 
-std::optional<uint64_t> Promises::newest() const {
-  std::optional<uint64_t> newest;
+void Promises::report(size_t level, CourseStep made, uint32_t holder) { levels_[level].reported[made].insert(holder); }
+
+void Promises::note_back(size_t level, uint64_t step, bool has_all) {
+  std::erase_if(levels_[level].reported, [&](const auto& made) { return !has_all || made.first.step > step; });
+}
+
+std::optional<CourseStep> Promises::newest() const {
+  std::optional<CourseStep> newest;
   for (const Level& level : levels_) {
-    for (const auto& [step, holders] : level.reported) {
-      if (holders.size() >= level.holders) newest = std::max(newest.value_or(0), step);
+    for (const auto& [made, holders] : level.reported) {
+      if (holders.size() >= level.holders) newest = std::max(newest.value_or(CourseStep{}), made);
     }
   }
   return newest;

@@ -17,23 +17,35 @@ class Simulator;
 /// Who tells the story that fail() ends.
 void set_story_source(Simulator* (*source)());
 
+/// A step of a course of a computation: what a program does until it goes back, and then goes on in another way. What
+/// was made later is greater.
+struct CourseStep {
+  size_t course = 0;
+  uint64_t step = 0;
+  auto operator<=>(const CourseStep&) const = default;
+  std::string to_string() const;
+};
+
 /// What was reported of one job as persistent, by whom. A step is promised at a level once all who hold parts of it
 /// there have reported theirs.
 class Promises {
  public:
   struct Level {
     std::string name;
-    uint32_t holders = 1;                             ///< who have parts: nodes, or the one that speaks for all
-    std::map<uint64_t, std::set<uint32_t>> reported;  ///< by step, by whom
+    uint32_t holders = 1;                               ///< who have parts: nodes, or the one that speaks for all
+    std::map<CourseStep, std::set<uint32_t>> reported;  ///< by step, by whom
   };
   explicit Promises(std::vector<Level> levels) : levels_(std::move(levels)) {}
 
   std::vector<Level>& levels() { return levels_; }
-  void report(size_t level, uint64_t step, uint32_t holder);
+  void report(size_t level, CourseStep made, uint32_t holder);
   /// What was reported there is promised no more.
   void note_lost(size_t level) { levels_[level].reported.clear(); }
+  /// The run has gone back there: what is later may be made anew, and is promised no more. `has_all`: what is older has
+  /// not left that level.
+  void note_back(size_t level, uint64_t step, bool has_all);
   /// The newest step that a restart has to find, if all levels are reached.
-  std::optional<uint64_t> newest() const;
+  std::optional<CourseStep> newest() const;
 
  private:
   std::vector<Level> levels_;

@@ -208,6 +208,61 @@ TEST(GoingBack, TakesWhatIsInTheRunsOwnMemoryAlone) {
   });
 }
 
+/// What a level that is farther away has got, for who has lost all else.
+void expect_far(const Runs& of, const std::string& far, uint64_t step, const std::function<Model(uint32_t)>& expected) {
+  Runs runs;
+  runs.options.store.reset();
+  runs.options.levels = "dir:" + far;
+  runs.rank_count = of.rank_count;
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    ASSERT_EQ(session.restart({.exactly = step}).value(), step);
+    EXPECT_EQ(model, expected(rank));
+  });
+}
+
+TEST(GoingBack, BringsWhatIsMadeAnewToALevelOnTheWayToWhichIsStillTheOldSet) {
+  Runs runs;
+  const std::string far = runs.place.folder / "far";
+  runs.options.store.reset();
+  runs.options.levels = "dir:" + runs.place.store + "; dir:" + far + " bandwidth=2MB/s";
+  constexpr uint64_t kCourses = 4;
+  runs.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_TRUE(session.restart().ok());
+    go(session, model, 1, 1);
+    for (uint64_t course = 1; course <= kCourses; ++course) {
+      if (course > 1) {
+        ASSERT_EQ(session.restart({.at_most = 1}).value(), 1u);
+      }
+      go(session, model, 2, 2, course);
+    }
+    EXPECT_TRUE(session.finish().ok());
+  });
+  expect_far(runs, far, 2, [](uint32_t rank) { return went(rank, 1, 2, kCourses); });
+}
+
+TEST(GoingBack, BringsToAFartherLevelWhatWasMadeAnewWhileNobodyCouldBringItThere) {
+  Runs runs;
+  const std::string far = runs.place.folder / "far";
+  const std::string near = "dir:" + runs.place.store, both = near + "; dir:" + far;
+  runs.options.store.reset();
+  runs.options.levels = both;
+  runs.make(3);
+  runs.options.levels = near;
+  runs.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_EQ(session.restart({.at_most = 1}).value(), 1u);
+    go(session, model, 2, 4, 100);
+    EXPECT_TRUE(session.finish().ok());
+  });
+  runs.options.levels = both;
+  runs.run([&](Session& session, Model&, uint32_t) {
+    ASSERT_EQ(session.restart().value(), 4u);
+    const Status finished = session.finish();
+    EXPECT_TRUE(finished.ok()) << finished.to_string();
+  });
+  for (const uint64_t step : {uint64_t{2}, uint64_t{3}, uint64_t{4}})
+    expect_far(runs, far, step, [&](uint32_t rank) { return went(rank, 1, step, 100); });
+}
+
 TEST(GoingBack, LosesNothingIfTheRunIsKilledWhileItReplacesASet) {
   for (const uint64_t killed_at : {uint64_t{3}, uint64_t{4}, uint64_t{5}}) {
     const Runs runs;
