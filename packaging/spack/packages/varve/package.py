@@ -21,6 +21,8 @@ class Varve(CMakePackage):
     variant("hwloc", default=True, description="Find cores for checkpoint threads")
     variant("fuse", default=False, description="Mounts of stores")
     variant("metrics", default=False, description="Metrics over HTTP")
+    variant("peers", default=True, when="+mpi", description="The functions of VELOC and SCR over Varve")
+    variant("tar", default=False, description="Sets as tar archives")
     variant("toml", default=True, description="Options of a run in a file")
     variant("lz4", default=True, description="The fastest codec")
     variant("blake3", default=True, description="BLAKE3 scores (else SHA-256)")
@@ -45,6 +47,7 @@ class Varve(CMakePackage):
     depends_on("hwloc", when="+hwloc")
     depends_on("libfuse@3:", when="+fuse")
     depends_on("libmicrohttpd", when="+metrics")
+    depends_on("libarchive", when="+tar")
     depends_on("tomlplusplus", when="+toml")
     depends_on("lz4", when="+lz4")
     depends_on("blake3", when="+blake3")
@@ -55,9 +58,11 @@ class Varve(CMakePackage):
     conflicts("%gcc@:11", msg="C++20 as GCC 12 has it")
 
     def cmake_args(self):
-        optional = ("mpi", "fortran", "python", "hdf5", "s3", "tls", "hwloc", "fuse", "metrics", "toml", "lz4", "blake3")
+        optional = ("mpi", "fortran", "python", "hdf5", "s3", "tls", "hwloc", "fuse", "metrics", "tar", "toml", "lz4",
+                    "blake3")
         return [
             *(self.define_from_variant(f"VARVE_WITH_{name.upper()}", name) for name in optional),
+            self.define("VARVE_WITH_PEERS", self.spec.satisfies("+peers")),
             self.define("VARVE_TESTS", False),
             self.define("VARVE_WITH_CHARTS", False),
         ]
