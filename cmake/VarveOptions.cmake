@@ -33,8 +33,9 @@ include(GNUInstallDirs)
 add_library(varve_warnings INTERFACE)
 target_compile_options(varve_warnings INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Woverloaded-virtual
-  # GCC 12 sees overflows in std::string and std::vector that are not there (bugs 105329, 105762).
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>
+  # GCC 12 sees overflows in std::string and std::vector that are not there (bugs 105329, 105762), GCC 14 frees of what
+  # is in the middle of a block, where a vector of bytes grows.
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds;-Wno-free-nonheap-object>
   # What a lock guards is used under that lock (src/core/thread_annotations.h), and locks are taken in their order; the
   # latter is still called beta.
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety;-Wthread-safety-beta;-Werror=thread-safety;-Werror=thread-safety-beta>
