@@ -220,6 +220,10 @@ Status RoutedFiles::checkpoint(Session& session, uint64_t step, Persistence pers
   return done;
 }
 
+void RoutedFiles::stand_at(std::optional<uint64_t> step) {
+  if (loaded_step_ != step) forget_loaded();
+}
+
 void RoutedFiles::forget_loaded() {
   std::error_code ignored;
   if (loaded_step_) fs::remove_all(folder_ + "/" + std::to_string(*loaded_step_), ignored);

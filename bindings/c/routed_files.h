@@ -29,11 +29,14 @@ class RoutedFiles {
   /// Removes the folder.
   ~RoutedFiles();
 
-  /// Where a file of the checkpoint of `step` is, after a restart from that; else where it is to be written.
+  /// Where a file of the checkpoint of `step` is, if that was laid out and not forgotten since; else where it is to be
+  /// written.
   Result<std::string> route(uint64_t step, const std::string& name);
   /// Session::checkpoint() with the files that were routed for `step`, which are removed when it has its snapshot.
   /// not_found: one was never written; nothing was saved then, and on no rank.
   Status checkpoint(Session& session, uint64_t step, Persistence persistence);
+  /// Takes away what a restart has laid out, unless the session stands at its step still; nothing: at the beginning.
+  void stand_at(std::optional<uint64_t> step);
   /// Session::restart(), with the files that `rank` has in the checkpoint.
   Result<std::optional<uint64_t>> restart(Session& session, uint32_t rank, const RestartChoice& choice);
   /// What the last restart laid out, by name.

@@ -367,6 +367,7 @@ int varve_restart_from(varve_session* session, const struct varve_restart_choice
     VARVE_TRY(c_binding::check_pointer(step, "step"));
     VARVE_ASSIGN(const varve::RestartChoice chosen, c_binding::restart_choice(choice));
     VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.restart(chosen));
+    if (to.files != nullptr) to.files->stand_at(found);
     if (found) *step = *found;
     if (restarted != nullptr) *restarted = found ? 1 : 0;
     return {};
@@ -424,6 +425,7 @@ int varve_reject(varve_session* session, uint64_t* step, int* restarted) {
   return with_session(session, [&](varve_session& to) -> Status {
     VARVE_TRY(c_binding::check_pointer(step, "step"));
     VARVE_ASSIGN(const std::optional<uint64_t> found, to.session.reject());
+    if (to.files != nullptr) to.files->stand_at(found);
     if (found) *step = *found;
     if (restarted != nullptr) *restarted = found ? 1 : 0;
     return {};

@@ -506,6 +506,7 @@ static void route_files(const char* store) {
   varve_options_init(&options);
   options.store = store;
   options.job = "files";
+  options.variables_may_change = VARVE_YES;
   CHECK_OK(NULL, varve_open(&options, &session));
   CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
   CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
@@ -546,6 +547,199 @@ static void route_files(const char* store) {
   check_text(session, 1, "/absolute/name", "");
   write_text(session, 2, "dump.2/rank0", "again");
   CHECK_OK(session, varve_checkpoint(session, 2, VARVE_NOW));
+  /* What was restarted from is there to be read; to write it anew, a run goes before it. */
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted && step == 2);
+  CHECK(varve_fopen(session, 2, "new", "w") == NULL);
+  CHECK(varve_checkpoint(session, 2, VARVE_LATER) == VARVE_INVALID_ARGUMENT);
+  choice.at_most = 1;
+  CHECK_OK(session, varve_restart_from(session, &choice, &step, &restarted));
+  CHECK(restarted && step == 1 && varve_file_count(session) == 0);
+  write_text(session, 2, "dump.2/rank0", "a third time");
+  CHECK_OK(session, varve_checkpoint(session, 2, VARVE_NOW));
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted && step == 2 && varve_file_count(session) == 1);
+  check_text(session, 2, "dump.2/rank0", "a third time");
+  CHECK_OK(session, varve_reject(session, &step, &restarted));
+  CHECK(restarted && step == 3 && varve_file_count(session) == 0); /* it was made before */
+  varve_restart_choice_init(&choice);
+  choice.has_exactly = 1;
+  choice.exactly = 7;
+  CHECK_CODE(session, varve_restart_from(session, &choice, &step, NULL), VARVE_NOT_FOUND);
+  choice.has_exactly = 0;
+  choice.has_at_most = 1;
+  choice.at_most = 2;
+  CHECK_OK(session, varve_restart_from(session, &choice, &step, &restarted));
+  CHECK(restarted == 1 && step == 2 && left[0] == 2 && right[1] == 20 && particles.count == 2);
+  CHECK_OK(session, varve_reject(session, &step, &restarted));
+  CHECK(restarted == 1 && step == 1 && left[0] == 1 && particles.count == 1);
+
+  varve_restart_point_init(&point);
+  CHECK_OK(session, varve_list_restart_points(session, &count));
+  CHECK(count == 3);
+  CHECK_OK(session, varve_restart_point_at(session, 1, &point));
+  CHECK(point.step == 2 && point.rank_count == 1 && point.made_s > 1000000000 && strncmp(point.place, "dir:", 4) == 0);
+  CHECK_CODE(session, varve_restart_point_at(session, 3, &point), VARVE_NOT_FOUND);
+  varve_saved_variable_init(&variable);
+  varve_saved_part_init(&part);
+  CHECK_OK(session, varve_list_saved_variables(session, 3, &count));
+  CHECK(count == 2);
+  CHECK_OK(session, varve_saved_variable_at(session, 1, &variable));
+  CHECK(strcmp(variable.name, "mesh") == 0 && variable.type == VARVE_DOUBLE && variable.bytes == 6 * sizeof(double));
+  CHECK(variable.dimensions == 2 && variable.global_cells[0] == 3 && variable.part_count == 2);
+  CHECK_OK(session, varve_saved_part_of(session, 1, 1, &part));
+  CHECK(part.rank == 0 && part.dimensions == 2 && part.cells[0] == 1 && part.cells[1] == 2);
+  CHECK(part.global_offset[0] == 2 && part.global_offset[1] == 0);
+  CHECK_CODE(session, varve_saved_part_of(session, 1, 2, &part), VARVE_NOT_FOUND);
+  CHECK_OK(NULL, varve_close(session));
+}
+
+static void tell_the_version(void) {
+  char text[40];
+  snprintf(text, sizeof text, "%d.%d.%d", VARVE_VERSION_MAJOR, VARVE_VERSION_MINOR, VARVE_VERSION_PATCH);
+  CHECK(strcmp(text, VARVE_VERSION_TEXT) == 0 && strcmp(text, varve_version_text()) == 0);
+  CHECK(varve_version() == VARVE_VERSION);
+  CHECK(VARVE_VERSION == VARVE_VERSION_MAJOR * 10000 + VARVE_VERSION_MINOR * 100 + VARVE_VERSION_PATCH);
+}
+
+static void name_every_code(void) {
+  int code;
+  CHECK(strcmp(varve_code_name(VARVE_OK), "ok") == 0);
+  CHECK(strcmp(varve_code_name(VARVE_NOT_FOUND), "not_found") == 0);
+  CHECK(strcmp(varve_code_name(VARVE_INTERNAL), "internal") == 0);
+  for (code = VARVE_OK; code <= VARVE_INTERNAL; ++code) CHECK(strcmp(varve_code_name(code), "unknown") != 0);
+  CHECK(strcmp(varve_code_name(13), "unknown") == 0 && strcmp(varve_code_name(-1), "unknown") == 0);
+}
+
+/* Of one rank, what it gave is all there is. */
+static int gather_alone(void* context, const void* mine, size_t bytes, varve_bytes* const* all) {
+  ++*(int*)context;
+  return varve_append(all[0], mine, bytes);
+}
+
+static int fail_to_gather(void* context, const void* mine, size_t bytes, varve_bytes* const* all) {
+  (void)context, (void)mine, (void)bytes, (void)all;
+  return VARVE_IO_ERROR;
+}
+
+static void bring_ranks(const char* store) {
+  struct varve_options options;
+  struct varve_ranks ranks;
+  varve_session* session = NULL;
+  double value = 1;
+  int calls = 0;
+  varve_options_init(&options);
+  options.store = store;
+  options.job = "ranks";
+  varve_ranks_init(&ranks);
+  CHECK(varve_open_ranks(NULL, &options, &session) == VARVE_INVALID_ARGUMENT && session == NULL);
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_INVALID_ARGUMENT);
+  ranks.rank_count = 1;
+  ranks.context = &calls;
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_INVALID_ARGUMENT);
+  ranks.all_gather = fail_to_gather;
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_IO_ERROR && session == NULL);
+  ranks.all_gather = gather_alone;
+  ranks.rank = 1;
+  CHECK(varve_open_ranks(&ranks, &options, &session) == VARVE_INVALID_ARGUMENT);
+  ranks.rank = 0;
+  CHECK_OK(NULL, varve_open_ranks(&ranks, &options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(session, varve_checkpoint(session, 1, VARVE_NOW));
+  CHECK(calls > 0);
+  CHECK(varve_checkpoint(session, 1, VARVE_LATER) == VARVE_INVALID_ARGUMENT);
+  CHECK(strstr(varve_error_message(session), varve_error_hint(session)) != NULL);
+  CHECK_OK(NULL, varve_close(session));
+}
+
+static void write_text(varve_session* session, uint64_t step, const char* name, const char* text) {
+  FILE* file = varve_fopen(session, step, name, "w");
+  CHECK(file != NULL);
+  CHECK(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static void check_text(varve_session* session, uint64_t step, const char* name, const char* text) {
+  char path[4096], found[64] = "";
+  CHECK_OK(session, varve_route_file(session, step, name, path, sizeof path));
+  FILE* file = fopen(path, "r");
+  CHECK(file != NULL);
+  CHECK(fread(found, 1, sizeof found - 1, file) == strlen(text) && strcmp(found, text) == 0);
+  fclose(file);
+}
+
+/* Files that a program writes are parts of its checkpoints. */
+static void route_files(const char* store) {
+  struct varve_options options;
+  struct varve_restart_choice choice;
+  varve_session* session = NULL;
+  double value = 1;
+  uint64_t step = 0;
+  int restarted = 1;
+  char path[4096], old_path[4096];
+  varve_options_init(&options);
+  options.store = store;
+  options.job = "files";
+  options.variables_may_change = VARVE_YES;
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(!restarted && varve_file_count(session) == 0 && varve_file_name(session, 0) == NULL);
+  write_text(session, 1, "dump.1/rank0", "of step 1");
+  write_text(session, 1, "/absolute/name", "");
+  CHECK_OK(session, varve_route_file(session, 1, "dump.1/rank0", old_path, sizeof old_path));
+  CHECK_OK(session, varve_checkpoint(session, 1, VARVE_LATER));
+  CHECK(fopen(old_path, "r") == NULL); /* it is in the checkpoint now */
+  write_text(session, 2, "dump.2/rank0", "of step 2");
+  CHECK_OK(session, varve_route_file(session, 2, "never written", path, sizeof path));
+  CHECK(varve_checkpoint(session, 2, VARVE_LATER) == VARVE_NOT_FOUND);
+  CHECK(strstr(varve_error_message(session), "never written") != NULL);
+  write_text(session, 3, "dump.3/rank0", "of step 3");
+  value = 3;
+  CHECK_OK(session, varve_checkpoint(session, 3, VARVE_LATER));
+  CHECK(varve_route_file(session, 4, "../out", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "a/../../out", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "folder/", path, sizeof path) == VARVE_INVALID_ARGUMENT);
+  CHECK(varve_route_file(session, 4, "name", path, 5) == VARVE_RESOURCE_LIMIT);
+  CHECK_OK(NULL, varve_close(session));
+
+  CHECK_OK(NULL, varve_open(&options, &session));
+  CHECK_OK(session, varve_protect_scalar(session, "value", VARVE_DOUBLE, &value));
+  value = 0;
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted && step == 3 && value == 3);
+  CHECK(varve_file_count(session) == 1 && strcmp(varve_file_name(session, 0), "dump.3/rank0") == 0);
+  check_text(session, 3, "dump.3/rank0", "of step 3");
+  CHECK(varve_route_file(session, 3, "dump.1/rank0", path, sizeof path) == VARVE_NOT_FOUND);
+  varve_restart_choice_init(&choice);
+  choice.has_at_most = 1;
+  choice.at_most = 2;
+  CHECK_OK(session, varve_restart_with_files(session, &choice, &step, &restarted));
+  CHECK(restarted && step == 1 && value == 1 && varve_file_count(session) == 2);
+  check_text(session, 1, "dump.1/rank0", "of step 1");
+  check_text(session, 1, "/absolute/name", "");
+  write_text(session, 2, "dump.2/rank0", "again");
+  CHECK_OK(session, varve_checkpoint(session, 2, VARVE_NOW));
+  /* What was restarted from is there to be read; to write it anew, a run goes before it. */
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted && step == 2);
+  CHECK(varve_fopen(session, 2, "new", "w") == NULL);
+  CHECK(varve_checkpoint(session, 2, VARVE_LATER) == VARVE_INVALID_ARGUMENT);
+  choice.at_most = 1;
+  CHECK_OK(session, varve_restart_from(session, &choice, &step, &restarted));
+  CHECK(restarted && step == 1 && varve_file_count(session) == 0);
+  write_text(session, 2, "dump.2/rank0", "a third time");
+  CHECK_OK(session, varve_checkpoint(session, 2, VARVE_NOW));
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted));
+  CHECK(restarted && step == 2 && varve_file_count(session) == 1);
+  check_text(session, 2, "dump.2/rank0", "a third time");
+  CHECK_OK(session, varve_reject(session, &step, &restarted));
+  CHECK(restarted && step == 3 && varve_file_count(session) == 0); /* it was made before */
+  write_text(session, 4, "dump.4/rank0", "of step 4");
+  CHECK_OK(session, varve_checkpoint(session, 4, VARVE_LATER));
+  CHECK_OK(session, varve_restart_with_files(session, NULL, &step, &restarted)); /* what is on its way is waited for */
+  CHECK(restarted && step == 4);
+  check_text(session, 4, "dump.4/rank0", "of step 4");
   varve_restart_choice_init(&choice);
   choice.has_exactly = 1;
   choice.exactly = 7;

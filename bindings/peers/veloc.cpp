@@ -145,6 +145,9 @@ class Client {
     if (!check_idle() || !check_name(name, version)) return false;
     Series* const series = open(name);
     if (series == nullptr) return false;
+    // A version that is there, or one before it, is written over: the run goes back there, with nothing to load. That
+    // comes before files are routed: those of the version that was restarted from last are there to be read until then.
+    if (!go_before(*series, static_cast<uint64_t>(version))) return false;
     phase_ = {Phase::checkpoint, name, static_cast<uint64_t>(version), series, {}, {}};
     return true;
   }
@@ -179,8 +182,6 @@ class Client {
     phase_ = {};
     if (!on_all(success)) return fail("a rank has no whole checkpoint, so there is none: " + current.name);
     varve_session* const session = current.series->session;
-    // A version that is there, or one before it, is written over: the run goes back there, with nothing to load.
-    if (!go_before(*current.series, current.version)) return false;
     bool protects = true;
     std::vector<std::string> names;
     for (const auto& [id, region] : current.chosen) {

@@ -77,6 +77,36 @@ static void run(const char* configuration, const char* told, int leaves) {
   if (rank_ == 0) printf("calls %d\n", calls_made);
 }
 
+static void write_version(int version, int content) {
+  CHECK_CALL(VELOC_Checkpoint_begin("files", version));
+  CHECK_CALL(VELOC_Checkpoint_mem());
+  write_file(content);
+  CHECK_CALL(VELOC_Checkpoint_end(1));
+}
+static void check_version(int version, int content) {
+  CHECK_CALL(VELOC_Restart_begin("files", version));
+  CHECK_CALL(VELOC_Recover_mem());
+  check_file(content);
+  CHECK_CALL(VELOC_Restart_end(1));
+}
+
+/* Versions are written over, also the one that was just restarted from. */
+static void write_files_over(void) {
+  const int versions[] = {10, 20, 20, 10, 0, 0, 30};
+  for (int i = 0; i < (int)(sizeof versions / sizeof *versions); ++i) {
+    write_version(versions[i], 100 + i);
+    check_version(versions[i], 100 + i);
+  }
+  check_version(20, 102);
+  check_version(0, 105);
+  /* Not by what did not become a checkpoint. */
+  CHECK_CALL(VELOC_Checkpoint_begin("files", 0));
+  write_file(7);
+  CHECK(VELOC_Checkpoint_end(rank_ != 0) == VELOC_FAILURE);
+  check_version(0, 105);
+  check_version(30, 106);
+}
+
 static void once(const char* configuration, int persists) {
   int step = 0, ids[1] = {0};
   double *a = malloc(kCells * sizeof *a), *b = malloc(kCells * sizeof *b);
@@ -126,6 +156,8 @@ static void once(const char* configuration, int persists) {
   CHECK_CALL(VELOC_Restart("one", 0));
   CHECK(holds(a, 78));
   CHECK(VELOC_Restart_test("one", 0) == 40);
+  write_files_over();
+  CHECK_CALL(VELOC_Restart("one", 0));
   /* Some of the memory. */
   CHECK_CALL(VELOC_Restart_begin("one", 40));
   CHECK(VELOC_Recover_size(1) == (int)(kCells * sizeof *a) && VELOC_Recover_size(7) == VELOC_FAILURE);

@@ -375,14 +375,16 @@ int varve_saved_part_of(const varve_session* session, uint64_t variable, uint64_
 
 /* Where to write the file `name` of the checkpoint of `step`: a path in memory, `path_bytes` of room for it, zero
  * included (VARVE_RESOURCE_LIMIT: it is longer). Folders in `name` are made. What is there in varve_checkpoint(step)
- * becomes part of that checkpoint, as the variable "file:NAME" of this rank; the file itself is gone afterwards. After
- * varve_restart_with_files() from that step, the path where the file lies; VARVE_NOT_FOUND if the checkpoint has no
- * such file of this rank. VARVE_INVALID_ARGUMENT: the name leads out of its folder. Not collective. */
+ * becomes part of that checkpoint, as the variable "file:NAME" of this rank; the file itself is gone afterwards.
+ * After varve_restart_with_files() from that step, and until a checkpoint or a restart from another step, the path
+ * where the file lies, to be read; VARVE_NOT_FOUND if the checkpoint has no such file of this rank. A run that is to
+ * write that step anew first goes before it, by a restart with `at_most`. VARVE_INVALID_ARGUMENT: the name leads out of
+ * its folder. Not collective. */
 int varve_route_file(varve_session* session, uint64_t step, const char* name, char* path, size_t path_bytes);
 /* Opens such a file as fopen() does. NULL: what varve_error_message() says, or errno. */
 FILE* varve_fopen(varve_session* session, uint64_t step, const char* name, const char* mode);
 /* As varve_restart_from(), with the files of the checkpoint: they lie where varve_route_file() says until the next
- * checkpoint or restart. Collective. */
+ * checkpoint or a restart from another step. Collective. */
 int varve_restart_with_files(varve_session* session, const struct varve_restart_choice* choice, uint64_t* step,
                              int* restarted);
 /* How many files of this rank that restart has laid out, and the name of one; NULL if there are not so many. */
