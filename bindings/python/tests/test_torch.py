@@ -206,6 +206,11 @@ def test_shards_are_dealt_out_anew(path: str) -> None:
         run_ranks(count, "shard_load", path)
 
 
+def test_a_tensor_of_another_type_gets_the_values_that_were_saved(path: str) -> None:
+    run_ranks(2, "shard_save", path)
+    run_ranks(2, "convert_load", path)
+
+
 def test_metadata_is_no_pickle(path: str) -> None:
     run_ranks(2, "shard_save", path)
     checkpoint = varve.Store(path)["train@1"]

@@ -65,6 +65,8 @@ elif what == "shard_save":
     state: dict[str, Any] = {
         "model.weight": sharded(whole),
         "model.bias": torch.full((7,), 0.5, dtype=torch.bfloat16),
+        "spin": torch.tensor([[1 - 2j, 3j]]),
+        "mask": torch.tensor([True, False]),
         "step": torch.tensor(17),
         "name": {"not": "a tensor"},
     }
@@ -75,6 +77,8 @@ elif what == "shard_load":
     state = {
         "model.weight": sharded(torch.zeros(ROWS, COLUMNS)),
         "model.bias": torch.zeros(7, dtype=torch.bfloat16),
+        "spin": torch.zeros(1, 2, dtype=torch.complex64),
+        "mask": torch.zeros(2, dtype=torch.bool),
         "step": torch.tensor(0),
         "name": None,
     }
@@ -82,8 +86,25 @@ elif what == "shard_load":
     first, last = ROWS * rank // count, ROWS * (rank + 1) // count
     assert torch.equal(state["model.weight"].local_shards()[0].tensor, whole[first:last])
     assert (state["model.bias"] == 0.5).all()
+    assert torch.equal(state["spin"], torch.tensor([[1 - 2j, 3j]]))
+    assert torch.equal(state["mask"], torch.tensor([True, False]))
     assert state["step"] == 17
     assert state["name"] == {"not": "a tensor"}
+elif what == "convert_load":
+    dcp = checkpoint_module()
+    first, last = ROWS * rank // count, ROWS * (rank + 1) // count
+    for kind in (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int16):
+        state = {
+            "model.weight": sharded(torch.zeros(ROWS, COLUMNS, dtype=kind)),
+            "model.bias": torch.zeros(7, dtype=kind),
+            "mask": torch.zeros(2, dtype=kind),
+            "step": torch.tensor(0, dtype=kind),
+        }
+        dcp.load_state_dict(state, varve.torch.StorageReader(varve.Store(store)["train@1"]))
+        assert torch.equal(state["model.weight"].local_shards()[0].tensor, whole[first:last].to(kind))
+        assert torch.equal(state["model.bias"], torch.full((7,), 0.5).to(kind))
+        assert torch.equal(state["mask"], torch.tensor([1, 0]).to(kind))
+        assert state["step"] == 17
 else:
     sys.exit(f"there is no {what}")
 torch.distributed.barrier()

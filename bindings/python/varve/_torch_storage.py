@@ -109,11 +109,13 @@ class StorageWriter(dcp.StorageWriter):  # type: ignore[misc]
 
 class StorageReader(dcp.StorageReader):  # type: ignore[misc]
     """Reads what StorageWriter wrote, as far as each process wants it: ``load(..., storage_reader=StorageReader(
-    varve.Store(path)["train@7"]))``, on any number of processes."""
+    varve.Store(path)["train@7"]))``, on any number of processes. A tensor of another type than was saved gets the
+    values, converted as ``Tensor.copy_()`` does."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         super().__init__()
         self._checkpoint = checkpoint
+        self._metadata: Any = None
 
     def reset(self, checkpoint_id: Any = None) -> None:
         """Of today's interface; the set is what says what is read."""
@@ -126,10 +128,10 @@ class StorageReader(dcp.StorageReader):  # type: ignore[misc]
         return _decode_metadata(_bytes_of(self._checkpoint, _METADATA))
 
     def init(self, metadata: Any, is_coordinator: bool) -> None:
-        """Nothing is to be prepared."""
+        self._metadata = metadata
 
     def set_up_storage_reader(self, metadata: Any, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """The same, of today's interface."""
+        self._metadata = metadata
 
     def prepare_local_plan(self, plan: Any) -> Any:
         return plan
@@ -149,8 +151,8 @@ class StorageReader(dcp.StorageReader):  # type: ignore[misc]
             begins = [a + b for a, b in zip(first, item.storage_offsets, strict=True)]
             box = tuple(slice(at, at + cells) for at, cells in zip(begins, item.lengths, strict=True))
             array = np.ascontiguousarray(variable[box] if box else np.asarray(variable))
-            dtype = str(target.dtype).removeprefix("torch.")
-            target.copy_(_torch.as_tensor(array.reshape(tuple(item.lengths)), dtype))
+            saved = self._metadata.state_dict_metadata[item.storage_index.fqn].properties.dtype
+            target.copy_(_torch.as_tensor(array, str(saved).removeprefix("torch.")).reshape(tuple(item.lengths)))
             planner.commit_tensor(item, target)
         future: torch.futures.Future[None] = torch.futures.Future()
         future.set_result(None)
