@@ -141,6 +141,16 @@ class Client {
 
   Regions& regions(const char* name) { return regions_[name == nullptr ? "" : name]; }
 
+  /// What cannot be is told, and what the id had before stays.
+  bool protect(int id, const Region& region, const char* name) {
+    if (region.base_bytes != 0 && region.count > SIZE_MAX / region.base_bytes)
+      return fail("the memory of id " + std::to_string(id) + " cannot be so large");
+    if (region.data == nullptr && region.bytes() > 0)
+      return fail("the memory of id " + std::to_string(id) + " is nowhere: NULL");
+    regions(name)[id] = region;
+    return true;
+  }
+
   bool begin_checkpoint(const char* name, int version) {
     if (!check_idle() || !check_name(name, version)) return false;
     Series* const series = open(name);
@@ -635,11 +645,7 @@ int VELOC_Mem_unprotect(int id) { return VELOC_Region_unprotect(id, nullptr); }
 int VELOC_Mem_clear(void) { return VELOC_Region_clear(nullptr); }
 
 int VELOC_Region_protect(int id, void* ptr, size_t count, size_t base_size, const char* name) {
-  return with_client([&](Client& of) {
-    if (base_size != 0 && count > SIZE_MAX / base_size) return false;
-    of.regions(name)[id] = {ptr, count, base_size};
-    return ptr != nullptr || count * base_size == 0;
-  });
+  return with_client([&](Client& of) { return of.protect(id, {ptr, count, base_size}, name); });
 }
 int VELOC_Region_unprotect(int id, const char* name) {
   return with_client([&](Client& of) { return of.regions(name).erase(id) > 0; });

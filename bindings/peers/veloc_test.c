@@ -4,6 +4,8 @@
  */
 #include "veloc.h"
 
+#include <stdint.h>
+
 #include "calls.h"
 
 enum { kCells = 20000, kSteps = 60, kEvery = 10 };
@@ -119,6 +121,12 @@ static void once(const char* configuration, int persists) {
   CHECK_CALL(VELOC_Mem_protect(0, &step, 1, sizeof step));
   CHECK_CALL(VELOC_Mem_protect(1, a, kCells, sizeof *a));
   CHECK_CALL(VELOC_Region_protect(7, b, kCells, sizeof *b, "other"));
+  /* What cannot be protected is not, and what was stays. */
+  CHECK(VELOC_Mem_protect(1, NULL, kCells, sizeof *a) == VELOC_FAILURE);
+  CHECK(VELOC_Mem_protect(2, NULL, 1, 8) == VELOC_FAILURE && VELOC_Mem_unprotect(2) == VELOC_FAILURE);
+  CHECK(VELOC_Mem_protect(2, a, SIZE_MAX, 8) == VELOC_FAILURE && VELOC_Mem_unprotect(2) == VELOC_FAILURE);
+  CHECK_CALL(VELOC_Mem_protect(2, NULL, 0, 8));
+  CHECK_CALL(VELOC_Mem_unprotect(2));
   CHECK(VELOC_Restart_test("one", 0) == VELOC_FAILURE);
   CHECK(VELOC_Restart("one", 3) == VELOC_FAILURE);
   CHECK(VELOC_Route_file("x", path) == VELOC_FAILURE);
