@@ -469,12 +469,10 @@ class Client {
   std::optional<uint64_t> step_called(const std::string& name) {
     uint64_t next = 1;
     if (!list_points(next)) return std::nullopt;
-    // What is known is not loaded for its name, since the run goes back for that.
-    for (const auto& [step, called] : names_) {
-      if (called == name && std::find(points_.begin(), points_.end(), step) != points_.end()) return step;
-    }
+    // The newest of that name. What is known is not loaded for its name, since the run goes back for that.
     for (const uint64_t step : points_) {
-      if (!names_.contains(step) && load_name(step) && loaded_name_ == name) return step;
+      if (!names_.contains(step) && !load_name(step)) continue;
+      if (names_.at(step) == name) return step;
     }
     return std::nullopt;
   }

@@ -116,6 +116,42 @@ static void configure(void) {
   CHECK(says("CKPT=", NULL));
 }
 
+static void write_again(int content) {
+  CHECK_CALL(SCR_Start_output("again", SCR_FLAG_CHECKPOINT));
+  CHECK(write_one("again.dat", content));
+  CHECK_CALL(SCR_Complete_output(1));
+}
+static void check_next(int content) {
+  int have = 0;
+  char dataset[SCR_MAX_FILENAME];
+  CHECK_CALL(SCR_Have_restart(&have, dataset));
+  CHECK(have && strcmp(dataset, "again") == 0);
+  CHECK_CALL(SCR_Start_restart(NULL));
+  CHECK(is_whole("again.dat", content));
+  CHECK_CALL(SCR_Complete_restart(1));
+}
+
+/* A name is that of the newest dataset that has it. */
+static void use_a_name_again(void) {
+  CHECK_CALL(SCR_Init());
+  for (int content = 1; content <= 4; ++content) write_again(content);
+  CHECK(checkpoint(5, SCR_FLAG_CHECKPOINT) == SCR_SUCCESS);
+  CHECK_CALL(SCR_Current("again"));
+  check_next(4);
+  CHECK_CALL(SCR_Delete("again"));
+  CHECK_CALL(SCR_Current("again"));
+  check_next(3);
+  CHECK_CALL(SCR_Finalize());
+  setenv("SCR_CURRENT", "again", 1);
+  CHECK_CALL(SCR_Init());
+  check_next(3);
+  CHECK_CALL(SCR_Drop("again"));
+  CHECK_CALL(SCR_Current("again"));
+  check_next(2);
+  CHECK_CALL(SCR_Finalize());
+  unsetenv("SCR_CURRENT");
+}
+
 static void once(void) {
   int flag = 0;
   char path[SCR_MAX_FILENAME];
@@ -177,6 +213,7 @@ static void once(void) {
   CHECK(flag && strstr(path, "scr.dataset.") == path);
   CHECK_CALL(SCR_Finalize());
   CHECK(SCR_Finalize() == SCR_FAILURE);
+  use_a_name_again();
   /* What is output lies in the prefix, or where the program is below it. */
   const char* const prefix = getenv("SCR_PREFIX");
   const char* below = getenv("TEST_BELOW");
