@@ -276,6 +276,8 @@ Status RoutedFiles::load(Session& session, uint64_t step, const std::vector<std:
 }
 
 Result<std::optional<uint64_t>> RoutedFiles::restart(Session& session, uint32_t rank, const RestartChoice& choice) {
+  // As Session::restart() does: a checkpoint on its way is one to restart from once it is there.
+  session.wait().ignore("one that did not get there is not listed");
   VARVE_ASSIGN(const std::vector<RestartPoint> points, session.restart_points());
   std::vector<uint64_t> tried;
   Status damaged;

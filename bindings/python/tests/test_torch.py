@@ -100,6 +100,17 @@ def test_the_state_may_change_while_it_is_written(path: str) -> None:
     assert torch.equal(varve.torch.load(varve.Store(path)["train@1"])["w"], before)
 
 
+def test_what_was_just_saved_is_loaded(path: str) -> None:
+    with varve.Session(store=path, job="train", write_bytes_per_second=4e6, codec="store") as session:
+        for step in (1, 2):
+            state = {"w": torch.rand(1 << 18)}
+            varve.torch.save(state, session, step)
+            assert session.progress().newest_persistent != step
+            found, loaded = varve.torch.load(session)
+            assert found == step
+            assert same(loaded, state)
+
+
 def test_tensors_that_come_and_go_are_no_longer_saved(path: str) -> None:
     with varve.Session(store=path, job="train") as session:
         varve.torch.save({"a": torch.zeros(2), "b": torch.zeros(3)}, session, 1)

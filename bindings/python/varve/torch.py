@@ -20,6 +20,7 @@ import base64
 import collections
 import contextlib
 import json
+import warnings
 import weakref
 from collections.abc import Mapping
 from typing import Any, cast
@@ -183,13 +184,18 @@ def _never(_saved_bytes: bytes) -> None:
 def load(source: Session | Checkpoint, *, name: str = "state", at_most: int | None = None, rank: int = 0) -> Any:
     """The newest state that is whole.
 
-    Of a session: ``(step, state)``, or None if there is none; what else it protects is loaded, too. Another number of
-    processes gets what was the same on all of them. Collective. Of a set, ``varve.Store(path)["train@7"]``: the state
-    of ``rank``, without a session. Tensors are on the CPU.
+    Of a session: ``(step, state)``, or None if there is none; what else it protects is loaded, too. What save() has on
+    its way is waited for; if that fails, it is a warning, and an older one is loaded. Another number of processes gets
+    what was the same on all of them. Collective. Of a set, ``varve.Store(path)["train@7"]``: the state of ``rank``,
+    without a session. Tensors are on the CPU.
     """
     if isinstance(source, Checkpoint):
         return _load_of_set(source, name, rank)
     _forget(source, name)
+    try:
+        source.wait()
+    except _errors.Error as failure:
+        warnings.warn(f"a checkpoint is not there: {failure}", _errors.VarveWarning, stacklevel=2)
     damaged: _errors.Corrupt | None = None
     for step in dict.fromkeys(point.step for point in source.restart_points()):
         if at_most is not None and step > at_most:
