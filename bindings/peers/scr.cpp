@@ -35,7 +35,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kLibrary = "SCR";
-constexpr const char* kName = "name";  ///< the variable that holds what the program calls a dataset
+constexpr std::string_view kDescribed = "FILE";  ///< the type that lines CKPT= say
+constexpr const char* kName = "name";            ///< the variable that holds what the program calls a dataset
 
 bool fail(const std::string& what) {
   tell(kLibrary, what);
@@ -44,7 +45,59 @@ bool fail(const std::string& what) {
 
 /// Settings that SCR_Config() makes, and then those of a run.
 Settings& settings() {
-  static Settings all{std::string(kLibrary), "SCR_", Dialect::scr};
+  static Settings all{"SCR_",
+                      Dialect::scr,
+                      {{"SCR_PREFIX"},
+                       {"SCR_CACHE_BASE"},
+                       {"SCR_CACHE_SIZE", Key::number},
+                       {"SCR_COPY_TYPE", Key::word, "XOR SINGLE PARTNER RS FILE"},
+                       {"SCR_SET_SIZE", Key::number},
+                       {"SCR_FLUSH", Key::number},
+                       {"SCR_FLUSH_ASYNC", Key::flag},
+                       {"SCR_FETCH", Key::flag},
+                       {"SCR_CURRENT"},
+                       {"SCR_CHECKPOINT_INTERVAL", Key::number},
+                       {"SCR_CHECKPOINT_SECONDS", Key::number},
+                       {"SCR_CHECKPOINT_OVERHEAD", Key::number},
+                       {"SCR_HALT_SECONDS", Key::number},
+                       {"SCR_JOB_NAME"},
+                       {"SCR_CONF_FILE"},
+                       {"STORE COUNT", Key::number},
+                       {"STORE GROUP", Key::word, "NODE WORLD"},
+                       {"STORE ENABLED", Key::word, "1"},
+                       {"STORE MKDIR", Key::word, "1"},
+                       {"CKPT STORE"},
+                       {"CKPT TYPE", Key::word, "XOR SINGLE PARTNER RS"},
+                       {"CKPT INTERVAL", Key::number},
+                       {"CKPT SET_SIZE", Key::number},
+                       {"CKPT ENABLED", Key::flag},
+                       {"CKPT GROUP", Key::word, "NODE"},
+                       {"CKPT BYPASS", Key::left_out, "files are always written into memory first"},
+                       {"CKPT OUTPUT", Key::left_out, "what is output are plain files in the prefix"},
+                       {"CKPT SET_FAILURES", Key::left_out, "RS survives the loss of two nodes"},
+                       {"GROUPS", Key::left_out, "a failure group is a node"},
+                       {"SCR_CACHE_BYPASS", Key::left_out, "files are always written into memory first"},
+                       {"SCR_DEBUG", Key::left_out, "errors are always told"},
+                       {"SCR_CRC_ON_FLUSH", Key::left_out, "all bytes are always checked"},
+                       {"SCR_CRC_ON_COPY", Key::left_out, "all bytes are always checked"},
+                       {"SCR_CRC_ON_DELETE", Key::left_out, "all bytes are always checked"},
+                       {"SCR_FLUSH_WIDTH", Key::left_out, "a thread of each group of ranks writes"},
+                       {"SCR_FETCH_WIDTH", Key::left_out, "a thread of each group of ranks reads"},
+                       {"SCR_MPI_BUF_SIZE", Key::left_out, "Varve chooses its buffers"},
+                       {"SCR_FILE_BUF_SIZE", Key::left_out, "Varve chooses its buffers"},
+                       {"SCR_DISTRIBUTE", Key::left_out, "nodes get what they lack when a session begins"},
+                       {"SCR_GROUP", Key::left_out, "a failure group is a node"},
+                       {"SCR_CNTL_BASE", Key::left_out, "the store keeps what it needs"},
+                       {"SCR_CACHE_PURGE", Key::left_out, "remove the folder of the cache instead"},
+                       {"SCR_SET_FAILURES", Key::left_out, "RS survives the loss of two nodes"},
+                       {"SCR_PREFIX_SIZE", Key::left_out, "`varve prune` and `varve drop` remove sets"},
+                       {"SCR_PREFIX_PURGE", Key::left_out, "`varve drop` removes sets"},
+                       {"SCR_FLUSH_TYPE", Key::left_out, "Varve writes by itself"},
+                       {"SCR_FLUSH_POSTSTAGE", Key::left_out, "Varve writes by itself"},
+                       {"SCR_FETCH_BYPASS", Key::left_out, "files are always laid out in memory"},
+                       {"SCR_HALT_EXIT", Key::left_out, "ask SCR_Should_exit()"},
+                       {"SCR_HALT_ENABLED", Key::left_out, "ask SCR_Should_exit()"},
+                       {"SCR_JOB_ID", Key::left_out, "what a run has left is found by SCR_PREFIX"}}};
   return all;
 }
 
@@ -257,69 +310,53 @@ class Client {
 
   void read_settings() {
     const std::string file = settings().text("SCR_CONF_FILE", said_prefix() + "/.scrconf");
-    if (!settings().read(file) && std::getenv("SCR_CONF_FILE") != nullptr)
-      fail("cannot read the configuration " + file);
+    const bool is_read = settings().read(file);
     prefix_ = said_prefix();  // the file may say it; where the program goes later does not count
     if (rank_ != 0) return;
-    settings().tell_of_others(
-        {"SCR_PREFIX", "SCR_CACHE_BASE", "SCR_CACHE_SIZE", "SCR_COPY_TYPE", "SCR_SET_SIZE", "SCR_FLUSH",
-         "SCR_FLUSH_ASYNC", "SCR_FETCH", "SCR_CURRENT", "SCR_CHECKPOINT_INTERVAL", "SCR_CHECKPOINT_SECONDS",
-         "SCR_CHECKPOINT_OVERHEAD", "SCR_HALT_SECONDS", "SCR_HALT_ENABLED", "SCR_JOB_NAME", "SCR_CONF_FILE"},
-        {{"SCR_CACHE_BYPASS", "files are always written into memory first"},
-         {"SCR_DEBUG", "errors are always told"},
-         {"SCR_CRC_ON_FLUSH", "all bytes are always checked"},
-         {"SCR_CRC_ON_COPY", "all bytes are always checked"},
-         {"SCR_CRC_ON_DELETE", "all bytes are always checked"},
-         {"SCR_FLUSH_WIDTH", "a thread of each group of ranks writes"},
-         {"SCR_FETCH_WIDTH", "a thread of each group of ranks reads"},
-         {"SCR_MPI_BUF_SIZE", "Varve chooses its buffers"},
-         {"SCR_FILE_BUF_SIZE", "Varve chooses its buffers"},
-         {"SCR_DISTRIBUTE", "nodes get what they lack when a session begins"},
-         {"SCR_GROUP", "a failure group is a node"},
-         {"SCR_CNTL_BASE", "the store keeps what it needs"},
-         {"SCR_CACHE_PURGE", "remove the folder of the cache instead"},
-         {"SCR_SET_FAILURES", "RS survives the loss of two nodes"},
-         {"SCR_PREFIX_SIZE", "`varve prune` and `varve drop` remove sets"},
-         {"SCR_PREFIX_PURGE", "`varve drop` removes sets"},
-         {"SCR_FLUSH_TYPE", "Varve writes by itself"},
-         {"SCR_FLUSH_POSTSTAGE", "Varve writes by itself"},
-         {"SCR_FETCH_BYPASS", "files are always laid out in memory"},
-         {"SCR_HALT_EXIT", "ask SCR_Should_exit()"},
-         {"SCR_JOB_ID", "what a run has left is found by SCR_PREFIX"}});
-    for (const auto& line : settings().lines()) {
-      if (line.front().first == "GROUPS") fail("GROUPS are left out: a failure group is a node");
+    if (!is_read && std::getenv("SCR_CONF_FILE") != nullptr) fail("cannot read the configuration " + file);
+    for (const std::string& what : settings().without_effect()) fail(what);
+    const std::vector<Pairs> lines = settings().lines();
+    const bool has_descriptors = std::any_of(lines.begin(), lines.end(), is_descriptor);
+    if (settings().word("SCR_COPY_TYPE") == kDescribed) {
+      if (!has_descriptors) fail("SCR_COPY_TYPE=FILE is taken for XOR: there is no line CKPT=");
+    } else if (has_descriptors) {
+      fail("lines CKPT= are left out: SCR_COPY_TYPE is not FILE");
     }
   }
 
   /// A line CKPT=, or what is said in place of one.
   struct Descriptor {
-    std::string number = "0", store, type, set_size;
-    int interval = 1;
+    std::string number = "0", store, type;
+    int set_size = 8, interval = 1;
   };
-  static std::string value_of(const std::vector<std::pair<std::string, std::string>>& line, std::string_view key,
-                              const std::string& otherwise) {
-    for (const auto& [one, text] : line) {
-      if (one == key) return text;
-    }
-    return otherwise;
+  static bool is_descriptor(const Pairs& line) {
+    return line.front().first == "CKPT" && Settings::flag(line, "ENABLED", true);
   }
-  /// The value that the line of a store has.
-  static std::string of_store(const std::string& store, std::string_view key, const std::string& otherwise) {
-    for (const auto& line : settings().lines()) {
-      if (line.front().first == "STORE" && line.front().second == store) return value_of(line, key, otherwise);
+  /// The line of a store; one without it: nothing is said of it.
+  static Pairs line_of(const std::string& store) {
+    for (const Pairs& line : settings().lines()) {
+      if (line.front() == std::pair<std::string, std::string>("STORE", store)) return line;
     }
-    return otherwise;
+    return {{"STORE", store}};
   }
-  static std::vector<Descriptor> descriptors(const Descriptor& said) {
+  static std::vector<Descriptor> descriptors(Descriptor said) {
     std::vector<Descriptor> all;
-    for (const auto& line : settings().lines()) {
-      if (line.front().first != "CKPT" || value_of(line, "ENABLED", "1") == "0") continue;
-      all.push_back({line.front().second, value_of(line, "STORE", said.store), value_of(line, "TYPE", "XOR"),
-                     value_of(line, "SET_SIZE", said.set_size),
-                     std::max(1, std::atoi(value_of(line, "INTERVAL", "1").c_str()))});
+    if (said.type == kDescribed) {
+      for (const Pairs& line : settings().lines()) {
+        if (!is_descriptor(line)) continue;
+        all.push_back({line.front().second, Settings::text(line, "STORE", said.store), settings().word(line, "TYPE"),
+                       whole(Settings::number(line, "SET_SIZE", said.set_size)),
+                       whole(Settings::number(line, "INTERVAL", 1))});
+      }
+      said.type = "XOR";
     }
-    if (said.type == "FILE" && !all.empty()) return all;
-    return {{said.number, said.store, said.type == "FILE" ? "XOR" : said.type, said.set_size}};
+    if (all.empty()) all.push_back(said);
+    return all;
+  }
+  static int whole(double number) { return static_cast<int>(std::clamp(number, 1.0, 1e9)); }
+  /// How many datasets a store keeps.
+  static std::string keep_of(const std::string& store, double otherwise) {
+    return " keep=" + std::to_string(whole(Settings::number(line_of(store), "COUNT", otherwise)));
   }
 
   /// The node's cache, its redundancy, stores of the whole job, and the prefix.
@@ -327,9 +364,11 @@ class Client {
     const std::string base = settings().text("SCR_CACHE_BASE", "/tmp");
     const std::vector<Descriptor> all = descriptors({.number = "0",
                                                      .store = base,
-                                                     .type = settings().text("SCR_COPY_TYPE", "XOR"),
-                                                     .set_size = settings().text("SCR_SET_SIZE", "8")});
-    const auto is_global = [](const Descriptor& one) { return of_store(one.store, "GROUP", "NODE") == "WORLD"; };
+                                                     .type = settings().word("SCR_COPY_TYPE"),
+                                                     .set_size = whole(settings().number("SCR_SET_SIZE", 8))});
+    const auto is_global = [](const Descriptor& one) {
+      return settings().word(line_of(one.store), "GROUP") == "WORLD";
+    };
     const std::string own = "/varve-scr-" + std::to_string(::getuid());
     // There is one cache, and one redundancy of it: what comes most often.
     const Descriptor *cache = nullptr, *protection = nullptr;
@@ -342,20 +381,17 @@ class Client {
     std::error_code ignored;
     fs::create_directories(place, ignored);
     fs::create_directories(prefix(), ignored);
-    const std::string count = of_store(place, "COUNT", settings().text("SCR_CACHE_SIZE", "1"));
     std::string levels =
-        "memory; local:" + level_place(place + own) + " keep=" + std::to_string(std::max(1, std::atoi(count.c_str())));
+        "memory; local:" + level_place(place + own) + keep_of(place, settings().number("SCR_CACHE_SIZE", 1));
     const int nodes = count_nodes(ranks_);
     if (protection != nullptr) {
-      const std::string redundancy =
-          redundancy_of(protection->type, std::atoi(protection->set_size.c_str()), nodes, kLibrary, rank_ == 0);
+      const std::string redundancy = redundancy_of(protection->type, protection->set_size, nodes, kLibrary, rank_ == 0);
       if (!redundancy.empty()) levels += "; " + redundancy + every(protection->interval);
     }
     for (const Descriptor& one : all) {
       if (is_global(one)) {
         fs::create_directories(one.store, ignored);
-        levels += "; dir:" + level_place(one.store + own) + every(one.interval) +
-                  " keep=" + std::to_string(std::max(1, std::atoi(of_store(one.store, "COUNT", "1").c_str())));
+        levels += "; dir:" + level_place(one.store + own) + every(one.interval) + keep_of(one.store, 1);
       } else if (rank_ == 0 && one.type != "SINGLE" && &one != protection) {
         fail("CKPT=" + one.number +
              " is left out: a node's datasets are protected in one way, that of CKPT=" + protection->number);

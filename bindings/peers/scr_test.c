@@ -69,6 +69,7 @@ static void run(const char* told, int leaves) {
   CHECK_CALL(SCR_Init());
   int step = restart(0);
   CHECK(step >= kept);
+  const int begin = step;
   while (step < kSteps) {
     int need = 0, stop = 0;
     ++step;
@@ -82,7 +83,7 @@ static void run(const char* told, int leaves) {
   }
   if (leaves) exit(0);
   CHECK_CALL(SCR_Finalize());
-  if (rank_ == 0) printf("calls %d\n", calls_made);
+  if (rank_ == 0) printf("from %d calls %d\n", begin, calls_made);
 }
 
 /* Whether SCR_Config() says `wanted` of what is asked for. */

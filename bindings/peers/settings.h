@@ -9,7 +9,7 @@
 
 namespace varve::peers {
 
-/// What is told to the user once, with the name of the library that he knows.
+/// What is told to the user, with the name of the library that he knows.
 void tell(std::string_view library, const std::string& what);
 
 /// A path as a specification of levels has it.
@@ -21,6 +21,17 @@ bool write_plain_file(std::string_view library, const std::string& from, const s
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
+/// A key of a configuration file.
+struct Key {
+  enum Kind { text, number, flag, word, left_out };
+  /// One of a line of several pairs has the line's first key before it: "STORE COUNT".
+  std::string_view name;
+  Kind kind = text;
+  /// Of a word, those that there are, and first the one that counts where none is said: "async sync". Of what is left
+  /// out, why.
+  std::string_view about{};
+};
+
 /// How configuration files are written.
 enum class Dialect {
   /// VELOC's: one pair a line; '#' and ';' begin comments at the start of a line and after a blank, except that ';'
@@ -31,38 +42,53 @@ enum class Dialect {
   scr
 };
 
-/// The key=value lines of another library's configuration file. Values from the environment come first.
+/// The key=value lines of another library's configuration file. Values from the environment come first, then those that
+/// the program has set. A value that its key cannot have counts as not said.
 class Settings {
  public:
-  /// `prefix`: of the keys in the environment ("VELOC_"): VELOC_SCRATCH for scratch.
-  Settings(std::string library, std::string prefix, Dialect dialect)
-      : library_(std::move(library)), prefix_(std::move(prefix)), dialect_(dialect) {}
+  /// `prefix`: of the keys in the environment ("VELOC_"): VELOC_SCRATCH for scratch. `keys`: all that there are.
+  Settings(std::string prefix, Dialect dialect, std::vector<Key> keys)
+      : prefix_(std::move(prefix)), dialect_(dialect), keys_(std::move(keys)) {}
 
-  /// Reads a file; false if it cannot be read.
+  /// Reads a file, in the place of one that was read before; false if it cannot be read.
   bool read(const std::string& path);
   /// What SCR_Config() does: "KEY=VALUE" sets, "KEY=" takes back what was set, and "STORE=/ssd COUNT=3" sets a line in
   /// the place of one that begins so; "KEY" and "STORE=/ssd COUNT" ask, and have the value if there is one.
   std::optional<std::string> configure(std::string_view line);
 
   std::string text(const std::string& key, const std::string& otherwise = {}) const;
-  /// What is no number is told, and counts as not said.
   double number(const std::string& key, double otherwise) const;
   bool flag(const std::string& key, bool otherwise) const;
-  const std::vector<Pairs>& lines() const { return lines_; }
+  std::string word(const std::string& key) const;
+  /// The lines of several pairs.
+  std::vector<Pairs> lines() const;
+  /// What such a line says of a key, and that as a number, a flag or a word.
+  static std::string text(const Pairs& line, std::string_view key, const std::string& otherwise = {});
+  static double number(const Pairs& line, std::string_view key, double otherwise);
+  static bool flag(const Pairs& line, std::string_view key, bool otherwise);
+  std::string word(const Pairs& line, std::string_view key) const;
 
-  /// Tells of each key that is none of `known`, and of those that `without_meaning` says have none here.
-  void tell_of_others(const std::vector<std::string_view>& known,
-                      const std::map<std::string_view, std::string_view>& without_meaning) const;
+  /// What is said and has no effect here, in words, each once: lines that say nothing, keys that are unknown or left
+  /// out, values that are none of their keys.
+  std::vector<std::string> without_effect() const;
 
  private:
+  /// What one place says.
+  struct Layer {
+    std::map<std::string, std::string> values;
+    std::vector<Pairs> lines;
+  };
+
   const std::string* find(const std::string& key) const;
-  void take(Pairs pairs);
+  const Key* key_called(const std::string& name) const;
+  void take(Pairs pairs, Layer& layer) const;
   std::optional<std::string> ask(const Pairs& parent, const std::string& key) const;
 
-  const std::string library_, prefix_;
+  const std::string prefix_;
   const Dialect dialect_;
-  std::map<std::string, std::string> values_;
-  std::vector<Pairs> lines_;
+  const std::vector<Key> keys_;
+  Layer set_, read_;  ///< by the program, and from the file
+  std::vector<std::string> senseless_;
 };
 
 /// The pairs of a line "A=1 B=2"; blanks around '=' may be there, and a value may have '=' in it. Empty: it has none.

@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
+ROOT = pathlib.Path(__file__).parents[2]
 LAUNCHER = os.environ["VARVE_LAUNCHER"].split()
 RUN_SECONDS_MAX = 120
 #: So many of the calls of a run are chosen to die before.
@@ -43,6 +45,39 @@ class Peer(unittest.TestCase):
         code, out = self.run_it(ranks, what, **more)
         self.assertEqual(code, 0, out)
         return out
+
+    def begin_anew(self):
+        for entry in self.work.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+        for folder in ("memory", "scratch", "persistent"):
+            (self.work / folder).mkdir()
+
+    def sets_in(self, folder):
+        return sorted({path.stem for path in (self.work / folder).rglob("*.set")}, key=int)
+
+    @staticmethod
+    def told(out):
+        return re.findall(r"(?:VELOC|SCR) \(varve\): .*", out)
+
+    def check_told(self, out, wanted):
+        """Each of these, and nothing else."""
+        told = self.told(out)
+        for one in wanted:
+            self.assertEqual(sum(one in line for line in told), 1, (one, out))
+        self.assertEqual(len(told), len(wanted), out)
+
+    def check_table(self, library):
+        """docs/PEERS.md has no key that is not tested here."""
+        section = (ROOT / "docs" / "PEERS.md").read_text().split(f"\n## {library}\n")[1].split("\n## ")[0]
+        keys = [key for line in section.splitlines() if line.startswith("| `")
+                for key in re.findall(r"`(\w+)=?`", line.split("|")[1])]
+        self.assertGreater(len(keys), 10)
+        tests = pathlib.Path(__file__).read_text()
+        for key in keys:
+            self.assertIn(key, tests)
 
     def lose(self, *folders):
         for folder in folders:
@@ -182,15 +217,90 @@ class Veloc(Peer):
         (self.work / "told").write_text("60")
         self.run_well(3, "run")
 
-    def test_unknown_keys_are_told_once_by_name(self):
-        self.arguments("run")
-        (self.work / "veloc.cfg").write_text((self.work / "veloc.cfg").read_text() + "chksum = true\nnonsense = 1\n")
-        done = subprocess.run([*LAUNCHER, "2", os.environ["VARVE_VELOC_TEST"], str(self.work / "veloc.cfg"),
-                               str(self.work / "told"), "run"], check=False, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, env=self.environment())
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(done.stdout.count("nonsense"), 1, done.stdout)
-        self.assertEqual(done.stdout.count("chksum"), 1, done.stdout)
+    def run_with(self, lines, ranks=2, **more):
+        """A new run whose configuration has these lines, too."""
+        self.begin_anew()
+        arguments = self.arguments("run")
+        settings = self.work / "veloc.cfg"
+        settings.write_text(settings.read_text() + "\n".join(lines) + "\n")
+        launcher = [*LAUNCHER, str(ranks)] if ranks > 1 else []
+        done = subprocess.run([*launcher, *arguments], check=False, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, cwd=self.work,
+                              env=self.environment(**more))
+        return done.returncode, done.stdout
+
+    def test_each_key_does_what_the_table_says(self):
+        self.check_table("VELOC")
+        everything = ["10", "20", "30", "40", "50", "60"]
+        plain = self.work / "particles.dat"
+        for lines, environment, is_so in (
+            ([], {}, lambda: self.sets_in("persistent") == everything and not plain.exists()),
+            ([f"scratch = {self.work}/other"], {}, lambda: (self.work / "other" / "varve").exists()),
+            ([f"persistent = {self.work}/other"], {}, lambda: self.sets_in("other") == everything),
+            ([], {"VELOC_PERSISTENT": f"{self.work}/other"}, lambda: self.sets_in("other") == everything),
+            (["max_versions = 2"], {}, lambda: self.sets_in("persistent") == ["50", "60"]),
+            (["scratch_versions = 3"], {}, lambda: self.sets_in("scratch") == ["40", "50", "60"]),
+            (["persistent_interval = -1"], {},
+             lambda: self.sets_in("persistent") == [] and self.sets_in("scratch") == everything),
+            (["persistent_interval = 0", "ec_interval = -1"], {}, lambda: self.sets_in("persistent") == everything),
+            ([f"levels = memory; dir:{self.work}/other"], {}, lambda: self.sets_in("other") == everything),
+        ):
+            with self.subTest(lines=lines, environment=environment):
+                code, out = self.run_with(lines, **environment)
+                self.assertEqual((code, self.told(out)), (0, []), out)
+                self.assertTrue(is_so(), out)
+
+    def test_files_are_plain_ones_too_where_that_is_said(self):
+        code, out = self.run_with(["plain_files = yes"], ranks=1)
+        self.assertEqual(code, 0, out)
+        self.assertEqual((self.work / "particles.dat").read_text(), "rank 0 at 60")
+
+    def test_synchronous_checkpoints_are_in_the_store_when_they_return(self):
+        code, out = self.run_with([], ranks=1)
+        self.assertEqual(code, 0, out)
+        calls = int(re.search(r"calls (\d+)", out)[1])
+        # The last two are VELOC_Mem_clear() and VELOC_Finalize().
+        self.assertNotEqual(self.run_with(["mode = sync"], ranks=1, TEST_DIES_AT=str(calls - 1))[0], 0)
+        self.assertIn("60", self.sets_in("scratch"))
+
+    def test_what_has_no_effect_is_told_once_by_name(self):
+        left_out = ["meta", "chksum", "max_parallelism", "threaded", "aggregated", "axl_type", "failure_domain",
+                    "watchdog_interval", "log_prefix"]
+        for lines, told in (
+            ([f"{key} = 1" for key in left_out], [f"{key} is left out" for key in left_out]),
+            (["nonsense = 1", "Mode = sync"], ["unknown key is left out: nonsense", "unknown key is left out: Mode"]),
+            (["what is this"], ["says nothing: what is this"]),
+            (["mode = foo"], ["mode is none of async, sync: foo; async is taken"]),
+            (["max_versions = many", "scratch_versions = 2 of them"], ["max_versions is no number: many",
+                                                                       "scratch_versions is no number: 2 of them"]),
+            (["persistent_interval = often", "ec_interval = 1e99"], ["persistent_interval is no number",
+                                                                     "ec_interval is no number"]),
+            (["persistent_interval = 100", "ec_interval = 30"], ["persistent_interval is taken for 0",
+                                                                 "ec_interval is taken for 0"]),
+            (["plain_files = maybe"], ["plain_files is neither 1 nor 0: maybe"]),
+        ):
+            with self.subTest(lines=lines):
+                code, out = self.run_with(lines)
+                self.assertEqual(code, 0, out)
+                self.check_told(out, told)
+
+    def test_what_cannot_be_read_is_told_once(self):
+        self.arguments = lambda what: [os.environ["VARVE_VELOC_TEST"], "nowhere", str(self.work / "told"), what]
+        code, out = self.run_it(3, "run")
+        self.assertNotEqual(code, 0)
+        self.check_told(out, ["cannot read the configuration nowhere"])
+        del self.arguments
+        # On one rank alone: the others do not wait for it.
+        plain = self.arguments("run")
+        second = 'if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ]; then exec "$0" gone "$2" "$3"; fi; exec "$0" "$@"'
+        self.arguments = lambda _what: ["sh", "-c", second, *plain]
+        code, out = self.run_it(3, "run")
+        self.assertNotEqual(code, 0)
+        self.check_told(out, ["cannot read the configuration gone"])
+        del self.arguments
+        code, out = self.run_with(["scratch ="], ranks=3)
+        self.assertNotEqual(code, 0)
+        self.check_told(out, ["scratch and persistent are wanted in"])
 
 
 class Scr(Peer):
@@ -205,6 +315,8 @@ class Scr(Peer):
         for ranks in (1, 4, 8):
             with self.subTest(ranks=ranks):
                 self.lose("memory", "scratch", "persistent")
+                # What the program sets comes before that.
+                (self.work / "persistent" / ".scrconf").write_text("SCR_CHECKPOINT_INTERVAL=1\n")
                 self.run_well(ranks, "once", SCR_CACHE_SIZE="10", SCR_FLUSH="1")
 
     def test_runs_that_die_go_on(self):
@@ -250,6 +362,111 @@ class Scr(Peer):
             shutil.rmtree(self.work / "global")
             self.lose_node("n1")
             self.run_well(3, "run", SCR_FLUSH="0")
+
+    def run_with(self, lines, ranks=2, without=(), **more):
+        """A new run whose configuration has these lines, in the prefix."""
+        self.begin_anew()
+        (self.work / "persistent" / ".scrconf").write_text("\n".join(lines) + "\n")
+        return self.go_on(ranks, without, **more)
+
+    def go_on(self, ranks=2, without=(), **more):
+        environment = {key: value for key, value in self.environment(**more).items() if key not in without}
+        done = subprocess.run([*LAUNCHER, str(ranks), *self.arguments("run")], check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX,
+                              cwd=self.work / "persistent", env=environment)
+        return done.returncode, done.stdout
+
+    def test_each_parameter_does_what_the_table_says(self):
+        self.check_table("SCR")
+        each = [str(step) for step in range(1, 7)]
+        kept = "SCR_CACHE_SIZE=10"
+        for lines, without, environment, is_so in (
+            ([kept, "SCR_FLUSH=1"], (), {}, lambda: self.sets_in("scratch") == self.sets_in("persistent") == each),
+            # The folder that the program is in is the prefix where nothing else is said.
+            ([kept, "SCR_FLUSH=1"], ("SCR_PREFIX",), {}, lambda: self.sets_in("persistent") == each),
+            ([f"SCR_PREFIX={self.work}/other", "SCR_FLUSH=1"], ("SCR_PREFIX",), {},
+             lambda: self.sets_in("other") == each),
+            ([f"SCR_CACHE_BASE={self.work}/other", kept], ("SCR_CACHE_BASE",), {},
+             lambda: self.sets_in("other") == each),
+            (["SCR_CACHE_SIZE=2"], (), {}, lambda: self.sets_in("scratch") == ["5", "6"]),
+            (["SCR_CACHE_SIZE=2"], (), {"SCR_CACHE_SIZE": "3"}, lambda: self.sets_in("scratch") == ["4", "5", "6"]),
+            (["SCR_FLUSH=2"], (), {}, lambda: self.sets_in("persistent") == ["2", "4", "6"]),
+            ([], (), {}, lambda: self.sets_in("persistent") == ["6"]),
+            (["SCR_FLUSH=0"], (), {}, lambda: self.sets_in("persistent") == []),
+            ([kept, "SCR_FLUSH_ASYNC=1"], ("SCR_FLUSH_ASYNC",), {}, lambda: self.sets_in("scratch") == each),
+            ([kept, "SCR_CHECKPOINT_INTERVAL=2"], (), {}, lambda: len(self.sets_in("scratch")) == 3),
+            ([kept, "SCR_CHECKPOINT_SECONDS=1000"], (), {}, lambda: len(self.sets_in("scratch")) == 0),
+            ([kept, "SCR_CHECKPOINT_SECONDS=1e-9"], (), {}, lambda: len(self.sets_in("scratch")) == 6),
+            ([kept, "SCR_CHECKPOINT_OVERHEAD=1e-9"], (), {}, lambda: len(self.sets_in("scratch")) == 1),
+            ([kept, "SCR_CHECKPOINT_OVERHEAD=100"], (), {}, lambda: len(self.sets_in("scratch")) == 6),
+            (["SCR_JOB_NAME=mine"], (), {},
+             lambda: any("/mine" in str(path) for path in (self.work / "scratch").rglob("*.set"))),
+            (["SCR_COPY_TYPE=SINGLE", "SCR_SET_SIZE=3", kept], (), {}, lambda: self.sets_in("scratch") == each),
+            (["SCR_HALT_SECONDS=60"], (), {"SCR_END_TIME": str(int(time.time()) + 10000)},
+             lambda: self.sets_in("persistent") == ["6"]),
+        ):
+            with self.subTest(lines=lines, without=without, environment=environment):
+                code, out = self.run_with(lines, without=without, **environment)
+                self.assertEqual((code, self.told(out)), (0, []), out)
+                self.assertTrue(is_so(), out)
+
+    def test_programs_are_to_exit_before_their_time_is_over(self):
+        for name in ("SCR_END_TIME", "SLURM_JOB_END_TIME"):
+            with self.subTest(name=name):
+                code, out = self.run_with(["SCR_HALT_SECONDS=60"], **{name: str(int(time.time()) + 30)})
+                self.assertNotEqual(code, 0)
+                self.assertIn("not so: !stop", out)
+
+    def test_what_a_run_goes_on_from_can_be_said(self):
+        code, out = self.run_with(["SCR_CACHE_SIZE=10"])
+        self.assertEqual(code, 0, out)
+        for environment, begin in (({}, 6), ({"SCR_CURRENT": "ckpt.3"}, 3), ({"SCR_FETCH": "0"}, 0)):
+            with self.subTest(environment=environment):
+                (self.work / "told").unlink(missing_ok=True)
+                code, out = self.go_on(**environment)
+                self.assertEqual(code, 0, out)
+                self.assertIn(f"from {begin} calls", out)
+
+    def test_what_has_no_effect_is_told_once_by_name(self):
+        left_out = ["SCR_CACHE_BYPASS", "SCR_DEBUG", "SCR_CRC_ON_FLUSH", "SCR_CRC_ON_COPY", "SCR_CRC_ON_DELETE",
+                    "SCR_FLUSH_WIDTH", "SCR_FETCH_WIDTH", "SCR_MPI_BUF_SIZE", "SCR_FILE_BUF_SIZE", "SCR_DISTRIBUTE",
+                    "SCR_GROUP", "SCR_CNTL_BASE", "SCR_CACHE_PURGE", "SCR_SET_FAILURES", "SCR_PREFIX_SIZE",
+                    "SCR_PREFIX_PURGE", "SCR_FLUSH_TYPE", "SCR_FLUSH_POSTSTAGE", "SCR_FETCH_BYPASS", "SCR_HALT_EXIT",
+                    "SCR_HALT_ENABLED", "SCR_JOB_ID"]
+        numbers = ["SCR_CACHE_SIZE", "SCR_SET_SIZE", "SCR_FLUSH", "SCR_CHECKPOINT_INTERVAL", "SCR_CHECKPOINT_SECONDS",
+                   "SCR_CHECKPOINT_OVERHEAD", "SCR_HALT_SECONDS"]
+        store, described = f"STORE={self.work}/scratch", "SCR_COPY_TYPE=FILE"
+        for lines, environment, told in (
+            ([f"{key}=1" for key in left_out], {}, [f"{key} is left out" for key in left_out]),
+            ([], {"SCR_DEBUG": "1"}, ["SCR_DEBUG is left out"]),
+            ([f"{key}=x" for key in numbers], {}, [f"{key} is no number: x" for key in numbers]),
+            (["SCR_FETCH=2", "SCR_FLUSH_ASYNC=2"], {"SCR_FLUSH_ASYNC": "perhaps"},
+             ["SCR_FETCH is neither 1 nor 0: 2", "SCR_FLUSH_ASYNC is neither 1 nor 0: perhaps"]),
+            (["SCR_NONSENSE=1", "what is this"], {}, ["unknown key is left out: SCR_NONSENSE", "says nothing: what"]),
+            (["SCR_FLUSH=1 SCR_FETCH=0"], {}, ["a line of several keys is left out: that of SCR_FLUSH"]),
+            (["SCR_COPY_TYPE=TRIPLE"], {}, ["SCR_COPY_TYPE is none of XOR, SINGLE, PARTNER, RS, FILE: TRIPLE; XOR is"]),
+            (["CKPT=0 TYPE=SINGLE", "CKPT=1 INTERVAL=2"], {}, ["lines CKPT= are left out: SCR_COPY_TYPE is not FILE"]),
+            ([described, "CKPT=0 ENABLED=0"], {}, ["SCR_COPY_TYPE=FILE is taken for XOR: there is no line CKPT="]),
+            (["GROUPS=a POWER=1", "GROUPS=b POWER=2"], {}, ["GROUPS is left out: a failure group is a node"]),
+            ([f"{store} COUNT=some GROUP=RACK MKDIR=0 ENABLED=0 SIZE=7"], {},
+             ["COUNT of STORE=", "GROUP of STORE=", "MKDIR of STORE=", "ENABLED of STORE=",
+              "unknown key is left out: SIZE of STORE="]),
+            ([f"{store} COUNT=2 GROUP=NODE MKDIR=1 ENABLED=1"], {}, []),
+            ([described, f"CKPT=0 STORE={self.work}/scratch TYPE=TRIPLE INTERVAL=x SET_SIZE=x ENABLED=x GROUP=RACK "
+              "BYPASS=1 OUTPUT=1 SET_FAILURES=3 COLOUR=red"], {},
+             ["TYPE of CKPT=0 is none of XOR, SINGLE, PARTNER, RS: TRIPLE", "INTERVAL of CKPT=0 is no number",
+              "SET_SIZE of CKPT=0 is no number", "ENABLED of CKPT=0 is neither", "GROUP of CKPT=0 is none of NODE",
+              "BYPASS of CKPT=0", "OUTPUT of CKPT=0", "SET_FAILURES of CKPT=0", "left out: COLOUR of CKPT=0"]),
+        ):
+            with self.subTest(lines=lines, environment=environment):
+                code, out = self.run_with(lines, **environment)
+                self.assertEqual(code, 0, out)
+                self.check_told(out, told)
+
+    def test_a_configuration_that_is_not_there_is_told_once(self):
+        code, out = self.run_with([], SCR_CONF_FILE="nowhere")
+        self.assertEqual(code, 0, out)
+        self.check_told(out, ["cannot read the configuration nowhere"])
 
     def test_what_other_ranks_wrote_is_not_restarted_from(self):
         self.run_well(2, "run")

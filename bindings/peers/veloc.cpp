@@ -3,6 +3,7 @@
 #include "veloc.h"
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -27,6 +28,28 @@ constexpr std::string_view kLibrary = "VELOC";
 constexpr const char* kVersion = "version";  ///< a variable that each rank has
 constexpr double kNoLimit = 1e9;             ///< seconds
 constexpr const char* kFile = "file";        ///< what the one file of a rank is called in a checkpoint
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all{{"scratch"},
+                                    {"persistent"},
+                                    {"mode", Key::word, "async sync"},
+                                    {"max_versions", Key::number},
+                                    {"scratch_versions", Key::number},
+                                    {"persistent_interval", Key::number},
+                                    {"ec_interval", Key::number},
+                                    {"plain_files", Key::flag},
+                                    {"levels"},
+                                    {"meta", Key::left_out, "the store keeps what it needs"},
+                                    {"chksum", Key::left_out, "all bytes are always checked"},
+                                    {"max_parallelism", Key::left_out, "Varve chooses its threads"},
+                                    {"threaded", Key::left_out, "a thread beside the program does the work"},
+                                    {"aggregated", Key::left_out, "ranks are always laid together"},
+                                    {"axl_type", Key::left_out, "Varve writes by itself"},
+                                    {"failure_domain", Key::left_out, "that is the node"},
+                                    {"watchdog_interval", Key::left_out, "nothing runs beside the program"},
+                                    {"log_prefix", Key::left_out, "messages go to standard error"}};
+  return all;
+}
 
 struct Region {
   void* data = nullptr;
@@ -109,14 +132,20 @@ class Client {
     for (auto& [name, series] : series_) varve_close(series.session);
   }
 
+  /// What is not as it has to be is told once, and so is what has no effect here. Collective.
   bool configure(const char* file) {
+    std::string wrong;
     if (file == nullptr || !settings_.read(file))
-      return fail(std::string("cannot read the configuration ") + (file == nullptr ? "NULL" : file));
+      wrong = std::string("cannot read the configuration ") + (file == nullptr ? "NULL" : file);
     scratch_ = settings_.text("scratch");
     persistent_ = settings_.text("persistent");
-    if (scratch_.empty() || persistent_.empty())
-      return fail(std::string("scratch and persistent are wanted in ") + file);
-    synchronous_ = settings_.text("mode", "async") == "sync";
+    if (wrong.empty() && (scratch_.empty() || persistent_.empty()))
+      wrong = std::string("scratch and persistent are wanted in ") + file;
+    if (const int first = first_with(!wrong.empty()); first >= 0) {
+      if (first == rank_) fail(wrong);
+      return false;
+    }
+    synchronous_ = settings_.word("mode") == "sync";
     // More often than asked for, where that is a time: nothing is lost by it.
     constexpr int kNodesOfAGroupMax = 8;
     if (!alone() && settings_.number("ec_interval", 0) >= 0) {
@@ -124,17 +153,11 @@ class Client {
       redundancy_ = redundancy_of("XOR", kNodesOfAGroupMax, count_nodes(ranks_), kLibrary, is_said && rank_ == 0);
     }
     if (rank_ == 0) {
-      settings_.tell_of_others({"scratch", "persistent", "mode", "max_versions", "scratch_versions",
-                                "persistent_interval", "ec_interval", "plain_files", "levels"},
-                               {{"meta", "the store keeps what it needs"},
-                                {"chksum", "all bytes are always checked"},
-                                {"max_parallelism", "Varve chooses its threads"},
-                                {"threaded", "a thread beside the program does the work"},
-                                {"aggregated", "ranks are always laid together"},
-                                {"axl_type", "Varve writes by itself"},
-                                {"failure_domain", "that is the node"},
-                                {"watchdog_interval", "nothing runs beside the program"},
-                                {"log_prefix", "messages go to standard error"}});
+      for (const std::string& what : settings_.without_effect()) fail(what);
+      for (const char* interval : {"persistent_interval", "ec_interval"}) {
+        if (settings_.number(interval, 0) > 0)
+          fail(std::string(interval) + " is taken for 0: each version goes there, however soon after the last");
+      }
     }
     return true;
   }
@@ -366,6 +389,14 @@ class Client {
     return version >= 0 || fail("a version is below 0: " + std::to_string(version));
   }
 
+  /// The first rank on which it is so; -1: there is none. Collective.
+  int first_with(bool here) const {
+    if (alone()) return here ? rank_ : -1;
+    int mine = here ? rank_ : INT_MAX, first = INT_MAX;
+    if (MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, ranks_) != MPI_SUCCESS) return rank_;
+    return first == INT_MAX ? -1 : first;
+  }
+
   /// Whether it is so on all ranks. Collective.
   bool on_all(bool here) const {
     if (alone()) return here;
@@ -579,7 +610,7 @@ class Client {
   const MPI_Comm ranks_;
   const std::optional<unsigned> alone_as_;
   int rank_ = 0;
-  Settings settings_{std::string(kLibrary), "VELOC_", Dialect::ini};
+  Settings settings_{"VELOC_", Dialect::ini, keys()};
   std::string scratch_, persistent_;
   std::string redundancy_;  ///< of the nodes, as a level; empty: none
   bool synchronous_ = false;
