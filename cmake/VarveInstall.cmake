@@ -128,6 +128,14 @@ if(TARGET varve_mpi_fortran)
   install(FILES ${PROJECT_BINARY_DIR}/varve-mpi-fortran.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 
+# varve_install_manual(component program...): the manual pages of what does not write its own.
+function(varve_install_manual component)
+  foreach(program ${ARGN})
+    configure_file(packaging/man/${program}.1.in ${PROJECT_BINARY_DIR}/man/${program}.1 @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/man/${program}.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component})
+  endforeach()
+endfunction()
+
 # What programs of VELOC and SCR find by those names: a CMake package and a pkg-config file each.
 if(TARGET varve_veloc)
   foreach(peer "VELOC;varve_veloc;veloc-client;veloc.h" "scr;varve_scr;scr;scr.h;scrf.h")
@@ -148,6 +156,7 @@ if(TARGET varve_veloc)
   install(TARGETS varve_scrf EXPORT scrTargets)
   install(FILES ${PROJECT_BINARY_DIR}/peers/libscrf.so DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT varve-peers-dev)
   install(PROGRAMS bindings/peers/scr_index bindings/peers/scr_halt bindings/peers/veloc-backend DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-peers-dev)
+  varve_install_manual(varve-peers-dev scr_index scr_halt veloc-backend)
 endif()
 
 if(TARGET python_native)
@@ -187,6 +196,7 @@ if(TARGET varve_cli)
 endif()
 if(TARGET varve_mpi_cli)
   install(TARGETS varve_mpi_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT varve-mpi)
+  varve_install_manual(varve-mpi varve-mpi)
 endif()
 
 # For a site: a service of users, and what an administrator copies and changes. And all that is to be read.

@@ -13,6 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 LAUNCHER = os.environ["VARVE_LAUNCHER"].split()
+PROGRAM_PATH = os.pathsep.join([str(pathlib.Path(os.environ["VARVE_PROGRAM"]).parent), os.environ["PATH"]])
 RUN_SECONDS_MAX = 120
 #: So many of the calls of a run are chosen to die before.
 DEATHS = int(os.environ.get("VARVE_TEST_DEATHS", "6"))
@@ -529,12 +530,42 @@ class Scr(Peer):
                 name = "free.0012/rank_1.dat"  # an output is a plain file, too
                 self.assertEqual((self.work / "persistent" / name).exists(), "free" in program)
 
-    def test_halt_and_intervals_are_obeyed(self):
-        (self.work / "persistent" / ".scr").mkdir()
-        (self.work / "persistent" / ".scr" / "halt").touch()
+    def script(self, name, *arguments, **more):
+        done = subprocess.run([str(pathlib.Path(__file__).parent / name), *arguments], check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=RUN_SECONDS_MAX, cwd=self.work,
+                              env=self.environment(PATH=PROGRAM_PATH, **more))
+        return done.returncode, done.stdout
+
+    def test_a_program_stops_as_long_as_scr_halt_wants_it(self):
+        prefix = str(self.work / "persistent")
+        self.assertEqual(self.script("scr_halt", "--list"), (0, f"{prefix} is not to halt\n"))
+        self.assertEqual(self.script("scr_halt", prefix, SCR_PREFIX="elsewhere"), (0, ""))
+        self.assertEqual(self.script("scr_halt", "--list"), (0, f"{prefix} is to halt\n"))
         code, out = self.run_it(2, "run")
         self.assertNotEqual(code, 0)
         self.assertIn("not so: !stop", out)
+        self.assertEqual(self.script("scr_halt", "--unset"), (0, ""))
+        self.run_well(2, "run")
+        self.assertEqual(self.script("scr_halt", "--nonsense")[0], 2)
+
+    def test_scr_index_lists_datasets_by_the_names_to_restart_from(self):
+        self.assertNotEqual(self.script("scr_index", "--list")[0], 0)  # there is no store
+        self.run_well(2, "run", SCR_FLUSH="1", SCR_JOB_NAME="mine")
+        (self.work / "persistent" / ".scr").mkdir()
+        (self.work / "persistent" / ".scr" / "varve.dropped").write_text("2\n")
+        code, out = self.script("scr_index", "--list", SCR_JOB_NAME="mine")
+        self.assertEqual(code, 0, out)
+        listed = [line.split() for line in out.splitlines()]
+        self.assertEqual([line[:2] for line in listed],
+                         [["name", "set"], *[[f"ckpt.{step}", f"mine@{step}"] for step in range(1, 7)]])
+        self.assertEqual([line[1] for line in listed if line[-1] == "dropped"], ["mine@2"])
+        name = listed[3][0]
+        (self.work / "told").unlink()
+        self.assertIn("from 3 calls", self.run_well(2, "run", SCR_CURRENT=name, SCR_JOB_NAME="mine"))
+        prefix = str(self.work / "persistent")
+        self.assertEqual(self.script("scr_index", "-l", "-p", prefix, SCR_JOB_NAME="mine", SCR_PREFIX="elsewhere")[0], 0)
+        self.assertEqual(self.script("scr_index")[0], 2)
+        self.assertEqual(self.script("scr_index", "--build")[0], 2)
 
 
 del Peer

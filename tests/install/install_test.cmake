@@ -56,7 +56,8 @@ if(step STREQUAL "install")
       list(APPEND files ${library_dir}/libveloc-client.so ${library_dir}/libscr.so ${library_dir}/libscrf.so include/varve/peers/veloc.h
         include/varve/peers/scr.h include/varve/peers/scrf.h ${library_dir}/cmake/VELOC/VELOCConfig.cmake
         ${library_dir}/cmake/scr/scrConfig.cmake ${library_dir}/pkgconfig/scr.pc ${library_dir}/pkgconfig/veloc-client.pc
-        bin/scr_index bin/scr_halt bin/veloc-backend)
+        bin/scr_index bin/scr_halt bin/veloc-backend
+        share/man/man1/scr_index.1 share/man/man1/scr_halt.1 share/man/man1/veloc-backend.1)
     endif()
   elseif(EXISTS ${prefix}/include/varve/mpi.h)
     message(FATAL_ERROR "installed, but of no use without MPI: include/varve/mpi.h")
