@@ -60,6 +60,37 @@ INDICES: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "stored", "more"),
+    [("c8", "f4", (2,)), ("c16", "f8", (2,)), ("?", "u1", ()), ("M8[ns]", "i8", ()), ("m8[s]", "i8", ()),
+     ("f2", "u1", (2,)), ("longdouble", "u1", (np.dtype("longdouble").itemsize,)), (">f8", "u1", (8,)),
+     (">M8[s]", "u1", (8,)), ("S5", "u1", (5,)), ("U3", "u1", (12,))],
+)
+def test_what_has_no_type_in_a_set_is_what_lies_in_memory(
+    path: str, dtype: str, stored: str, more: tuple[int, ...]
+) -> None:
+    """docs/GUIDE.md, "Python", has the table."""
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    turned = np.asfortranarray(array)
+    with varve.Session(store=path, job="run") as session:
+        session.protect("array", array)
+        session.protect("turned", turned)
+        session.checkpoint(1)
+    for name, wanted in (("array", array), ("turned", array.T)):
+        found = np.asarray(varve.Store(path)["run@1"][name])
+        assert found.dtype == stored
+        assert found.shape == (*wanted.shape, *more)
+        again = found.view(dtype)[..., 0] if more else found.view(dtype)
+        np.testing.assert_array_equal(again, wanted)
+    kept = array.copy()
+    array[...] = np.zeros(1, dtype)
+    with varve.Session(store=path, job="run") as session:
+        session.protect("array", array)
+        session.protect("turned", turned)
+        assert session.restart() == 1
+    np.testing.assert_array_equal(array, kept)
+
+
 @pytest.mark.parametrize("index", INDICES)
 def test_slices_are_those_of_numpy(filled: varve.Store, index: Any) -> None:
     whole = np.arange(6 * 7 * 8, dtype=float).reshape(6, 7, 8) + 3
