@@ -431,7 +431,10 @@ class Reader {
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
-  ~Reader() { varve_reader_close(reader_); }
+  ~Reader() {
+    const py::gil_scoped_release others_may_run;
+    varve_reader_close(reader_);
+  }
 
   std::string set() const { return varve_reader_set(reader_); }
   uint64_t step() const { return varve_reader_step(reader_); }

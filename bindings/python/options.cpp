@@ -63,7 +63,8 @@ int number_of_choice(const py::handle& value) {
   if (name == "skip") return VARVE_BUSY_SKIP;
   if (name == "two_slots") return VARVE_BUSY_TWO_SLOTS;
   if (name == "automatic") return VARVE_BUSY_AUTOMATIC;
-  throw py::value_error("when_busy is 'wait', 'skip', 'two_slots' or 'automatic', not '" + name + "'");
+  raise({VARVE_INVALID_ARGUMENT, "there is no such way to be busy: when_busy='" + name + "'",
+         "it is 'wait', 'skip', 'two_slots' or 'automatic'"});
 }
 
 }  // namespace
@@ -86,7 +87,13 @@ Options::Options(const py::dict& said) {
         options_.*member = value.cast<Value>();
       }
     };
-    std::visit(set, member_of(name.cast<std::string>()));
+    try {
+      std::visit(set, member_of(name.cast<std::string>()));
+    } catch (const py::cast_error&) {
+      raise({VARVE_INVALID_ARGUMENT,
+             "an option cannot have this value: " + std::string(py::str(name)) + "=" + std::string(py::repr(value)),
+             "docs/GUIDE.md, \"Options of a run\", says what each may be"});
+    }
   }
 }
 

@@ -288,6 +288,16 @@ def test_a_session_keeps_what_it_protects(path: str) -> None:
     assert (varve.Store(path)["x@1"]["array"][...] == np.arange(100000.0)).all()
 
 
+def test_everything_public_is_described() -> None:
+    for kind in (getattr(varve, name) for name in varve.__all__):
+        if not isinstance(kind, type):
+            continue
+        assert kind.__doc__
+        for name, member in vars(kind).items():
+            if not name.startswith("_") and (callable(member) or isinstance(member, property)):
+                assert member.__doc__, f"{kind.__name__}.{name}"
+
+
 def test_errors_say_what_can_be_done(path: str, filled: varve.Store) -> None:
     with pytest.raises(varve.NotFound) as error:
         filled["run@9"]
@@ -297,9 +307,20 @@ def test_errors_say_what_can_be_done(path: str, filled: varve.Store) -> None:
     assert error.value.code == "not_found"
     with pytest.raises(varve.InvalidArgument):
         varve.Session(store=path, job="run", effort="enormous")
-    with pytest.raises(ValueError, match="when_busy"):
-        varve.Session(store=path, when_busy="sometimes")  # type: ignore[arg-type]
+    wrong: Any
+    for wrong in ({"when_busy": "sometimes"}, {"when_busy": 7}, {"threads": -1}, {"threads": "many"},
+                  {"every_seconds": "often"}):
+        with pytest.raises(varve.InvalidArgument, match=next(iter(wrong))) as error:
+            varve.Session(store=path, job="run", **wrong)
+        assert error.value.hint
     session = varve.Session(store=path, job="run")
+    for call in (session.checkpoint, session.due, session.drop, session.saved_variables,
+                 lambda step: session.restart(at_most=step), lambda step: session.restart(exactly=step)):
+        for step in (-1, 1 << 64):
+            with pytest.raises(varve.InvalidArgument, match=f"a step cannot be {step}") as error:
+                call(step)
+            assert error.value.hint
+    assert session.due(np.int64(7)) in (True, False)
     session.close()
     session.close()
     with pytest.raises(varve.InvalidArgument, match="the session is closed"):

@@ -134,7 +134,22 @@ def test_a_damaged_state_is_passed_over(path: str) -> None:
     assert step == 1
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, {(1, 2): 3}, torch.rand(3, 3).to_sparse()])
+def test_a_view_that_is_not_worked_out_is_saved_as_its_values(path: str) -> None:
+    spin = torch.tensor([[1 + 2j, 3 - 4j]])
+    state = {"conj": spin.conj(), "neg": spin.conj().imag, "both": spin.conj().t().real}
+    with varve.Session(store=path, job="train") as session:
+        varve.torch.save(state, session, 1)
+    loaded = varve.torch.load(varve.Store(path)["train@1"])
+    for name, tensor in state.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor.resolve_conj().resolve_neg())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, 2}, {(1, 2): 3}, torch.rand(3, 3).to_sparse(), torch.zeros(2, device="meta"),
+     torch.zeros(2, dtype=torch.float16).view(torch.complex32)],
+)
 def test_what_has_no_bytes_of_its_own_is_refused(path: str, value: Any) -> None:
     with varve.Session(store=path, job="train") as session, pytest.raises(varve.InvalidArgument, match="state/it"):
         varve.torch.save({"it": value}, session, 1)

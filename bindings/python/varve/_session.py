@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import operator
 import os
 import pickle as pickling
 import sys
@@ -248,7 +249,8 @@ class Session:
         """Loads the newest checkpoint that is whole into what is protected, and returns its step; None: there is none,
         the run begins. ``at_most``: the newest of this step or a lower one. ``exactly``: of this step, or
         varve.NotFound. Also later in a run, which then goes back. Collective."""
-        return self._loaded(lambda: self._native.restart(at_most, exactly))
+        limits = [None if step is None else _step(step) for step in (at_most, exactly)]
+        return self._loaded(lambda: self._native.restart(*limits))
 
     def reject(self) -> int | None:
         """What was loaded last will not do: takes the next older one. None: there is none. Collective."""
@@ -257,7 +259,7 @@ class Session:
     def drop(self, step: int) -> None:
         """Removes the checkpoint of this step from memory and from all levels. varve.NotFound: there is none.
         Collective."""
-        self._native.drop(step)
+        self._native.drop(_step(step))
 
     def restart_points(self) -> list[RestartPoint]:
         """What a restart may take, the newest first. Collective."""
@@ -281,17 +283,18 @@ class Session:
                 tuple(whole) or None,
                 tuple(SavedPart(rank, tuple(cells), tuple(at) or None) for rank, cells, at in parts),
             )
-            for name, kind, element_bytes, nbytes, whole, parts in self._native.saved_variables(step)
+            for name, kind, element_bytes, nbytes, whole, parts in self._native.saved_variables(_step(step))
         ]
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint should be made at this step: the same on all ranks. Collective."""
-        return self._native.due(step)
+        return self._native.due(_step(step))
 
     def checkpoint(self, step: int, *, wait: bool = False) -> None:
         """Takes a snapshot of all that is protected, and has it written while the program goes on; with ``wait``,
         returns when it is complete in the store. Steps grow. If a checkpoint before has failed since, its error is
         raised once; this one is on its way all the same. Collective."""
+        step = _step(step)
         for state in self._states.values():
             state.take()
         self._native.checkpoint(step, wait)
@@ -360,6 +363,14 @@ class Session:
             for state in self._states.values():
                 state.give_back()
         return step
+
+
+def _step(step: int) -> int:
+    """A step as the C interface takes it."""
+    number = operator.index(step)
+    if not 0 <= number < 1 << 64:
+        raise _errors.InvalidArgument(f"a step cannot be {number}", "steps are whole numbers from 0 on")
+    return number
 
 
 def _name_of_program() -> str | None:

@@ -54,10 +54,12 @@ class Variable:
 
     @property
     def ndim(self) -> int:
+        """How many dimensions ``shape`` has."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """How many elements there are."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
@@ -159,6 +161,7 @@ class Checkpoint(Mapping[str, Variable]):
 
     @property
     def job(self) -> str:
+        """What comes before the @."""
         return self.name.rpartition("@")[0]
 
     @property
@@ -169,6 +172,7 @@ class Checkpoint(Mapping[str, Variable]):
 
     @property
     def rank_count(self) -> int:
+        """How many ranks made it."""
         return self._open().rank_count
 
     @property
@@ -188,6 +192,7 @@ class Checkpoint(Mapping[str, Variable]):
 
     @property
     def created(self) -> datetime.datetime:
+        """When it was made, by the clock of who made it."""
         return datetime.datetime.fromtimestamp(self.record["created_s"], datetime.timezone.utc)
 
     @property

@@ -67,10 +67,17 @@ def as_array(name: str, tensor: Any) -> _arrays.Array:
     """The memory of a tensor, or of its copy where it lies on a device or not in one piece."""
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise _errors.InvalidArgument(f"a tensor is sparse or quantized: {name}", "save what it is made of")
-    plain = tensor.detach().cpu().contiguous()
+    if tensor.is_meta:
+        raise _errors.InvalidArgument(f"a tensor of the device \"meta\" has no values: {name}", "leave it out")
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if plain.dtype in _AS_NUMBERS:
         plain = plain.view(_AS_NUMBERS[plain.dtype])
-    return cast(_arrays.Array, plain.numpy())
+    try:
+        return cast(_arrays.Array, plain.numpy())
+    except TypeError as error:
+        raise _errors.InvalidArgument(
+            f"NumPy has no type for a tensor of {tensor.dtype}: {name}", "convert it, or view() it as one that it has"
+        ) from error
 
 
 def as_tensor(array: _arrays.Array, dtype: str) -> Any:
