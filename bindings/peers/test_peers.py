@@ -17,6 +17,7 @@ PROGRAM_PATH = os.pathsep.join([str(pathlib.Path(os.environ["VARVE_PROGRAM"]).pa
 RUN_SECONDS_MAX = 120
 #: So many of the calls of a run are chosen to die before.
 DEATHS = int(os.environ.get("VARVE_TEST_DEATHS", "6"))
+NIGHTLY = os.environ.get("VARVE_NIGHTLY") == "1"
 SEED = int(os.environ.get("VARVE_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 
 
@@ -125,8 +126,10 @@ class Peer(unittest.TestCase):
             self.lose("memory", "scratch", "persistent")
             (self.work / "told").unlink(missing_ok=True)
             calls = int(re.search(r"calls (\d+)", self.run_well(ranks, "run"))[1])
-            for _ in range(DEATHS):
-                at, lost = chance.randrange(1, calls + 1), chance.choice(losses)
+            deaths = [(chance.randrange(1, calls + 1), chance.choice(losses)) for _ in range(DEATHS)]
+            if NIGHTLY:
+                deaths = [(at, lost) for at in range(1, calls + 1) for lost in losses]
+            for at, lost in deaths:
                 with self.subTest(seed=SEED, ranks=ranks, dies_at=at, lost=lost):
                     self.lose("memory", "scratch", "persistent")
                     (self.work / "told").unlink(missing_ok=True)
