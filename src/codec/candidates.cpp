@@ -253,13 +253,14 @@ std::vector<CodecChain> candidate_chains(ByteSpan raw, const PackShape& shape, E
 }
 
 const CodecChain& across_chain() {
-  static const CodecChain chain = filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)});
+  // As posix_file_system(): never destroyed.
+  static const auto& chain = *new CodecChain(filtered({stage(CodecNumber::across), stage(CodecNumber::shuffle)}));
   return chain;
 }
 
 const CodecChain& default_chain(const ElementType& type) {
-  static const CodecChain numbers = filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)});
-  static const CodecChain bytes = filtered({});
+  static const auto& numbers = *new CodecChain(filtered({stage(CodecNumber::lorenzo), stage(CodecNumber::shuffle)}));
+  static const auto& bytes = *new CodecChain(filtered({}));
   return is_machine_number(type) && type.bytes > 1 ? numbers : bytes;
 }
 

@@ -71,9 +71,10 @@ enum class CodecNumber : uint32_t {
 };
 
 /// One step of a codec chain: a lossless, invertible map of bytes. Codecs are stateless, immutable and thread-safe.
+/// They are there until the process is gone: threads may still be at work when a program ends by exit(), so there is
+/// nothing to destroy in one.
 class Codec {
  public:
-  virtual ~Codec() = default;
   virtual CodecNumber number() const = 0;
   virtual std::string_view name() const = 0;  ///< as in chain names: "zstd", "lorenzo", "bitshuffle"
   /// Whether encode() can take bytes of this shape (FPC wants 8-byte floats, for example).
@@ -85,6 +86,9 @@ class Codec {
   /// exactly that many bytes. Never reads or writes outside the spans, and allocates no more than a small multiple of
   /// out.size() + in.size().
   virtual Status decode(ByteSpan in, ByteSpan params, MutableByteSpan out) const = 0;
+
+ protected:
+  ~Codec() = default;
 };
 
 /// The registered codec, or unsupported with a message that names the number (written by a newer Varve, or left out of

@@ -442,7 +442,7 @@ std::vector<PlaneKernels> kernels_of_machine() {
 }  // namespace
 
 std::span<const PlaneKernels> plane_kernels() {
-  static const std::vector<PlaneKernels> kernels = kernels_of_machine();
+  static const auto& kernels = *new std::vector<PlaneKernels>(kernels_of_machine());  // as posix_file_system()
   return kernels;
 }
 

@@ -335,7 +335,8 @@ std::unique_ptr<File> make_posix_file(std::string path, UniqueFd descriptor, boo
 }
 
 FileSystem& posix_file_system() {
-  static PosixFileSystem file_system;
+  // As all that threads use: never destroyed. They may still be at work when the program ends by exit().
+  static auto& file_system = *new PosixFileSystem;
   return file_system;
 }
 

@@ -48,17 +48,15 @@ void keep_first(Score& score, size_t score_bytes) {
   std::fill(score.bytes.begin() + static_cast<ptrdiff_t>(score_bytes), score.bytes.end(), std::byte{0});
 }
 
-struct DigestDeleter {
-  void operator()(EVP_MD* digest) const { EVP_MD_free(digest); }
-};
 struct DigestContextDeleter {
   void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
 
-/// Fetched once: a fetch costs as much as hashing two kilobytes. Null if OpenSSL's configuration lacks it.
+/// Fetched once, and never freed: a fetch costs as much as hashing two kilobytes. Null if OpenSSL's configuration lacks
+/// it.
 const EVP_MD* sha256_digest() {
-  static const std::unique_ptr<EVP_MD, DigestDeleter> digest(EVP_MD_fetch(nullptr, "SHA256", nullptr));
-  return digest.get();
+  static const EVP_MD* const digest = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return digest;
 }
 
 /// Throws std::bad_alloc, like any container: memory is the only thing that can fail once create() has found the

@@ -175,6 +175,7 @@ Status RedundancyLevel::before_drop(uint64_t step) {
   {
     const MutexLock lock(mutex_);
     protected_.erase(step);
+    if (newest_ == step) newest_.reset();
   }
   return drop_redundancy(place(), {world_.job, step});
 }

@@ -173,13 +173,19 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
     if (next.ok()) number[0] = std::max(number[0], *next);
   }
   VARVE_TRY(world.ranks.all_max(number));
-  if (!world.has_node_level) return number[0];
+  VARVE_TRY(learn_complete_sets(levels));
+  return number[0];
+}
+
+Status learn_complete_sets(const Levels& levels) {
+  LevelWorld& world = levels.world();
+  if (!world.has_node_level) return {};
   const StoreAccess& own = levels.nearest().access();
   VARVE_ASSIGN(const std::vector<uint64_t> complete,
                agree_on_complete_sets(world.ranks, own.speaks() ? own.opened() : nullptr, world.clock, world.job,
                                       world.seat.nodes.size()));
-  for (const uint64_t step : complete) world.sets.note_complete(step);
-  return number[0];
+  world.sets.note_all_complete(complete);
+  return {};
 }
 
 namespace {

@@ -43,6 +43,9 @@ Result<std::vector<RestartCandidate>> agree_on_candidates(Communicator& ranks, c
 /// Collective.
 Result<uint64_t> learn_earlier_sets(const Levels& levels);
 
+/// Looks anew which sets all nodes have, if each has a store of its own, while nobody drops any. Collective.
+Status learn_complete_sets(const Levels& levels);
+
 /// What all ranks could restart from at these levels. Collective.
 Result<std::vector<RestartCandidate>> find_candidates(const Levels& levels);
 

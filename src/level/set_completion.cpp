@@ -234,9 +234,21 @@ void JobSets::note_complete(uint64_t step) {
   complete_.insert(step);
 }
 
+void JobSets::note_all_complete(const std::vector<uint64_t>& steps) {
+  const MutexLock lock(mutex_);
+  complete_ = {steps.begin(), steps.end()};
+}
+
 void JobSets::note_incomplete(uint64_t step) {
   const MutexLock lock(mutex_);
   complete_.erase(step);
+}
+
+void JobSets::note_dropped(uint64_t step) {
+  const MutexLock lock(mutex_);
+  complete_.erase(step);
+  left_behind_.erase(step);
+  std::erase_if(told_, [step](const Told& told) { return told.step == step; });
 }
 
 std::vector<uint64_t> JobSets::tell(bool leads_group) const {

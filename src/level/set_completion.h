@@ -124,9 +124,13 @@ class JobSets {
 
   /// From whatever source: all ranks have theirs; or an earlier run has left it so.
   void note_complete(uint64_t step);
+  /// These are all that are complete: of older ones, some nodes may have dropped theirs.
+  void note_all_complete(const std::vector<uint64_t>& steps);
   /// It is damaged, or about to be replaced, node by node: it is complete when all tell so again.
   void note_incomplete(uint64_t step);
 
+  /// It is dropped everywhere, and nothing of it is on its way; the same calls on all ranks.
+  void note_dropped(uint64_t step);
   /// The run goes on from this step; none: from its begin. What is later is none of its sets, complete as it may be.
   void go_on_from(std::optional<uint64_t> step);
   /// The run goes back, and may make the same steps again. Nothing of it is on its way.

@@ -406,9 +406,8 @@ Status RunSession::drop_everywhere(uint64_t step) {
                              "restart_points() lists what there is");
   }
   const Status dropped = was_left.ok() ? drop_set(levels_, step) : was_left.status();
-  const Status everywhere = agree(*ranks_, dropped);
-  if (everywhere.ok()) sets_.note_dropped(step);
-  return everywhere;
+  VARVE_TRY(agree(*ranks_, dropped));
+  return sets_.note_dropped(step);
 }
 
 // Checkpoints

@@ -84,10 +84,14 @@ Status SetsUnderWay::exchange() {
   return {};
 }
 
-void SetsUnderWay::note_dropped(uint64_t step) {
-  world_.sets.note_incomplete(step);
-  if (last_ && last_->step == step) last_ = newest_set(levels_);
-  if (restarted_ == step) restarted_.reset();
+Status SetsUnderWay::note_dropped(uint64_t step) {
+  world_.sets.note_dropped(step);
+  VARVE_TRY(learn_complete_sets(levels_));
+  dropped_.insert(step);
+  const std::optional<NewSet> newest = newest_set(levels_);
+  if (last_ && last_->step == step) last_ = newest;
+  restarted_ = newest ? std::optional(newest->step) : std::nullopt;
+  return {};
 }
 
 void SetsUnderWay::turn_back() {
@@ -105,6 +109,7 @@ void SetsUnderWay::turn_back() {
 LevelDuty SetsUnderWay::begin(uint64_t step, bool must_last, bool everywhere) {
   const LevelDuty duty = schedule_.next(must_last, everywhere);
   if (duty.save) world_.sets.note_begin(step);
+  dropped_.erase(step);
   return duty;
 }
 
@@ -209,7 +214,8 @@ Status SetsUnderWay::settle(nanoseconds limit) {
 
 void SetsUnderWay::add_progress(SessionProgress& progress) const {
   const std::optional<GroupNews> told = stage_one_.memory().group().news();
-  const GroupNews news = told.value_or(GroupNews());
+  GroupNews news = told.value_or(GroupNews());
+  if (news.newest_persistent && dropped_.contains(*news.newest_persistent)) news.newest_persistent.reset();
   std::optional<uint64_t> newest = must_tell() ? world_.sets.newest_complete() : news.newest_persistent;
   if (sees_all()) newest = std::max(newest, news.newest_persistent);
   progress.newest_persistent = newest ? newest : restarted_;

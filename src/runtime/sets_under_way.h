@@ -33,7 +33,7 @@ class SetsUnderWay {
   /// The run goes on from a set of the store, of this step; none: from none.
   void note_restarted(std::optional<uint64_t> step) { restarted_ = step; }
   /// The set of this step is dropped from all levels: the last one is what is left.
-  void note_dropped(uint64_t step);
+  Status note_dropped(uint64_t step);
   /// The run goes back: what it has made is what an earlier run has made. Nothing is under way.
   void turn_back();
 
@@ -92,7 +92,8 @@ class SetsUnderWay {
   bool were_told_ = false;                ///< since the last checkpoint
   std::optional<uint64_t> told_failure_;  ///< of which a checkpoint() has told
   std::optional<NewSet> last_;
-  std::optional<uint64_t> restarted_;  ///< the set of the store that the run goes on from
+  std::optional<uint64_t> restarted_;  ///< the set of the store that the run goes on from, or has left after a drop
+  std::set<uint64_t> dropped_;         ///< steps that were not made again since
   Mutex published_mutex_;
   std::map<uint64_t, ByteVector> published_ VARVE_GUARDED_BY(published_mutex_);  ///< the own group's parts, the newest
 };

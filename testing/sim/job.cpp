@@ -165,14 +165,27 @@ CourseStep Job::recognise(const Model& model, uint32_t rank, uint64_t step) cons
 Result<std::optional<CourseStep>> Job::go_back(RunSession& session, Model& model, uint32_t rank, uint64_t to) {
   const Model before = model;
   const Result<std::optional<uint64_t>> restarted = session.restart({.at_most = to});
-  // Some nodes may have dropped the only one of these steps, and others not yet.
-  if (restarted.status().code() == StatusCode::corrupt && model == before) return std::optional<CourseStep>();
+  // Some nodes may have dropped the only one of these steps, and others not yet; or a slow disk is not done with the
+  // last.
+  const StatusCode code = restarted.status().code();
+  if ((code == StatusCode::corrupt || code == StatusCode::busy) && model == before) return std::optional<CourseStep>();
   VARVE_TRY(restarted.status());
   if (restarted->value_or(0) > to) fail("the run went back to a later step than it asked for");
   if (!*restarted) model.begin(rank);
   const CourseStep from = recognise(model, rank, restarted->value_or(0));
   world_.simulator().tell(fmt::format("rank {} goes back to {}", rank, from.to_string()));
   return std::optional(from);
+}
+
+Result<bool> Job::drop(RunSession& session, uint64_t step) {
+  for (const JobLevel& level : levels_)
+    promises_.note_dropped(level.ordinal, step, level.floor == Floor::farther_store && !level.spec.keep);
+  const Status dropped = session.drop(step);
+  if (dropped.code() == StatusCode::not_found || dropped.code() == StatusCode::busy) return false;
+  VARVE_TRY(dropped);
+  for (size_t course = 0; course < courses_.size(); ++course) dropped_.insert(origin_of(course, step));
+  world_.simulator().tell(fmt::format("step {} is dropped", step));
+  return true;
 }
 
 void Job::report_persistent(uint32_t rank, CourseStep made) {
@@ -214,6 +227,7 @@ void Job::check_restart(const Run& run, uint32_t rank, std::optional<CourseStep>
   const auto text = [](const std::optional<CourseStep>& made) { return made ? made->to_string() : "nothing"; };
   simulator.tell(fmt::format("rank {} restarts from {}; promised: {}", rank, text(from), text(promised)));
   if (run.restarted && *run.restarted != from) fail("ranks of one run restart from different steps");
+  if (from && dropped_.contains(*from)) fail(fmt::format("step {} was dropped, and is back", text(from)));
   if (run.plan.may_lose || !promised) return;
   if (!from || *from < *promised) {
     fail(fmt::format("step {} was reported persistent, and the restart is from {}", text(promised), text(from)));
@@ -314,6 +328,16 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
     }
     report_progress(rank, at.course, session.progress());
     note_warnings(session, rank, plan);
+    if (together.chance(plan.drop_chance)) {
+      const uint64_t far = together.between(0, 2);
+      forget_memory();
+      begin("drop");
+      const Result<bool> dropped = drop(session, step > far ? step - far : step);
+      if (!note("drop", dropped.status(), plan.may_fail)) return;
+      // If it is made again, it is another one.
+      if (*dropped) begin_course(at);
+      report_progress(rank, at.course, session.progress());
+    }
     if (!together.chance(plan.back_chance)) continue;
     forget_memory();
     begin("going back");

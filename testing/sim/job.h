@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct RunPlan {
   double step_seconds = 1;    ///< at most, of virtual time
   double now_chance = 0;      ///< of a checkpoint that waits for itself
   double wait_chance = 0;     ///< of a wait() after a checkpoint
+  double drop_chance = 0;     ///< of dropping one of the last steps
   double back_chance = 0;     ///< of going back after a checkpoint, to compute what was computed in another way
   bool may_lose = false;      ///< faults are at work that may hide what was promised
   bool may_fail = false;      ///< or make calls fail
@@ -89,6 +91,8 @@ class Job {
   /// The program goes back behind its last steps. Returns what it goes on from; none: there is nothing, and it goes on
   /// from where it is.
   Result<std::optional<CourseStep>> go_back(RunSession& session, Model& model, uint32_t rank, uint64_t to);
+  /// The program is done with a step. Whether it was dropped.
+  Result<bool> drop(RunSession& session, uint64_t step);
   void check_restart(const Run& run, uint32_t rank, std::optional<CourseStep> from);
   /// Fails if the call that a rank is in has taken more time than any may.
   void check_call(uint32_t rank) const;
@@ -101,6 +105,7 @@ class Job {
   const JobPlan plan_;
   std::vector<JobLevel> levels_;
   std::vector<Course> courses_ = {Course{}};  ///< of all runs
+  std::set<CourseStep> dropped_;
   Promises promises_;
   std::vector<Process*> processes_;
   uint32_t run_count_ = 0;

@@ -16,6 +16,10 @@ void Promises::note_back(size_t level, uint64_t step, bool has_all) {
   std::erase_if(levels_[level].reported, [&](const auto& made) { return !has_all || made.first.step > step; });
 }
 
+void Promises::note_dropped(size_t level, uint64_t step, bool has_all) {
+  std::erase_if(levels_[level].reported, [&](const auto& made) { return !has_all || made.first.step == step; });
+}
+
 std::optional<CourseStep> Promises::newest() const {
   std::optional<CourseStep> newest;
   for (const Level& level : levels_) {

@@ -44,6 +44,8 @@ class Promises {
   /// The run has gone back there: what is later may be made anew, and is promised no more. `has_all`: what is older has
   /// not left that level.
   void note_back(size_t level, uint64_t step, bool has_all);
+  /// The step is dropped, or half of it. As note_back() of what else there is.
+  void note_dropped(size_t level, uint64_t step, bool has_all);
   /// The newest step that a restart has to find, if all levels are reached.
   std::optional<CourseStep> newest() const;
 

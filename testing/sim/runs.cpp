@@ -141,6 +141,7 @@ RunPlan Story::draw_run(bool faulty) {
   plan.step_seconds = random_.chance(0.5) ? 0.05 : 2;
   plan.now_chance = random_.chance(0.3) ? 0.3 : 0;
   plan.wait_chance = random_.chance(0.5) ? 0.5 : 0;
+  plan.drop_chance = random_.chance(0.2) ? 0.15 : 0;
   plan.back_chance = random_.chance(0.3) ? 0.25 : 0;
   plan.may_fail = plan.may_lose = faulty;
   return plan;

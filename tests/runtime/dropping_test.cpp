@@ -64,6 +64,9 @@ TEST(Dropping, RemovesOneCheckpointAndLeavesTheOthers) {
     EXPECT_EQ(model, model_at(rank, Cluster::kCells, 4));
     Ranks::go(session, model, 5, 6, Persistence::later);
     EXPECT_TRUE(session.drop(6).ok()) << "what is under way is waited for";
+    EXPECT_EQ(session.progress().newest_persistent, 5u);
+    EXPECT_TRUE(session.wait().ok());
+    EXPECT_EQ(session.progress().newest_persistent, 5u) << "nor is it told again";
     EXPECT_EQ(session.restart().value(), 5u);
     EXPECT_EQ(model, model_at(rank, Cluster::kCells, 5));
     EXPECT_TRUE(session.finish().ok());
