@@ -248,7 +248,7 @@ void JobSets::note_dropped(uint64_t step) {
   const MutexLock lock(mutex_);
   complete_.erase(step);
   left_behind_.erase(step);
-  std::erase_if(told_, [step](const Told& told) { return told.step == step; });
+  told_.clear();
 }
 
 std::vector<uint64_t> JobSets::tell(bool leads_group) const {

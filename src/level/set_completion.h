@@ -129,7 +129,8 @@ class JobSets {
   /// It is damaged, or about to be replaced, node by node: it is complete when all tell so again.
   void note_incomplete(uint64_t step);
 
-  /// It is dropped everywhere, and nothing of it is on its way; the same calls on all ranks.
+  /// It is dropped everywhere, while nothing is on its way; the same calls on all ranks. What was told before of others
+  /// is told no more, as some nodes may have dropped theirs.
   void note_dropped(uint64_t step);
   /// The run goes on from this step; none: from its begin. What is later is none of its sets, complete as it may be.
   void go_on_from(std::optional<uint64_t> step);

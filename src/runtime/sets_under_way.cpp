@@ -8,6 +8,7 @@
 
 #include "comm/agreement.h"
 #include "comm/gather.h"
+#include "level/restart_candidates.h"
 
 namespace varve {
 

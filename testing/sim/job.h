@@ -97,7 +97,9 @@ class Job {
   /// Fails if the call that a rank is in has taken more time than any may.
   void check_call(uint32_t rank) const;
   void report_persistent(uint32_t rank, CourseStep made);
-  void report_progress(uint32_t rank, size_t course, const SessionProgress& progress);
+  /// `unsure`: a step that does not count.
+  void report_progress(uint32_t rank, size_t course, const SessionProgress& progress,
+                       std::optional<uint64_t> unsure = std::nullopt);
   void forget_memory();
   void note_warnings(RunSession& session, uint32_t rank, const RunPlan& plan);
 
