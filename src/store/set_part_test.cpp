@@ -297,7 +297,7 @@ TEST_F(Parts, AreNeededFromTheLeaseOnWhenTheCommitIsPrepared) {
   EXPECT_TRUE(holds(7, {numbers_between(1, 10)}));
 }
 
-/// Passes everything on; when arenas are made durable for the first time, the world goes on before it.
+/// Passes everything on; when the second part has been opened, the world goes on before it is read.
 class PausingFileSystem final : public ForwardingFileSystem {
  public:
   PausingFileSystem(FileSystem& inner, std::function<void()> meanwhile)

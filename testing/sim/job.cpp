@@ -178,8 +178,7 @@ Result<std::optional<CourseStep>> Job::go_back(RunSession& session, Model& model
 }
 
 Result<bool> Job::drop(RunSession& session, uint64_t step) {
-  for (const JobLevel& level : levels_)
-    promises_.note_dropped(level.ordinal, step, level.floor == Floor::farther_store && !level.spec.keep);
+  forget([step](uint64_t other) { return other == step; });
   const Status dropped = session.drop(step);
   if (dropped.code() == StatusCode::not_found || dropped.code() == StatusCode::busy) return false;
   VARVE_TRY(dropped);
@@ -213,6 +212,16 @@ void Job::report_progress(uint32_t rank, size_t course, const SessionProgress& p
 /// A checkpoint that is being copied takes the place of the one before.
 void Job::forget_memory() {
   if (levels_.front().floor == Floor::memory) promises_.note_lost(0);
+}
+
+void Job::forget(const std::function<bool(uint64_t step)>& such) {
+  for (const JobLevel& level : levels_) {
+    if (level.floor == Floor::farther_store && !level.spec.keep) {
+      promises_.forget(level.ordinal, such);
+    } else {
+      promises_.note_lost(level.ordinal);
+    }
+  }
 }
 
 void Job::note_loss(Loss loss, uint32_t lost_nodes) {
@@ -353,8 +362,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
     if (!note("going back", from.status(), plan.may_fail)) return;
     if (!*from) continue;
     begin_course(**from);
-    for (const JobLevel& level : levels_)
-      promises_.note_back(level.ordinal, at.step, level.floor == Floor::farther_store && !level.spec.keep);
+    forget([&](uint64_t later) { return later > at.step; });
     unsure = step_in_memory(at.step);
     report_progress(rank, at.course, session.progress(), unsure);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -101,6 +102,8 @@ class Job {
   void report_progress(uint32_t rank, size_t course, const SessionProgress& progress,
                        std::optional<uint64_t> unsure = std::nullopt);
   void forget_memory();
+  /// Such steps are gone, or may be made anew. Older ones may have left every level that does not keep all.
+  void forget(const std::function<bool(uint64_t step)>& such);
   void note_warnings(RunSession& session, uint32_t rank, const RunPlan& plan);
 
   World& world_;

@@ -12,12 +12,8 @@ std::string CourseStep::to_string() const {
 
 void Promises::report(size_t level, CourseStep made, uint32_t holder) { levels_[level].reported[made].insert(holder); }
 
-void Promises::note_back(size_t level, uint64_t step, bool has_all) {
-  std::erase_if(levels_[level].reported, [&](const auto& made) { return !has_all || made.first.step > step; });
-}
-
-void Promises::note_dropped(size_t level, uint64_t step, bool has_all) {
-  std::erase_if(levels_[level].reported, [&](const auto& made) { return !has_all || made.first.step == step; });
+void Promises::forget(size_t level, const std::function<bool(uint64_t step)>& such) {
+  std::erase_if(levels_[level].reported, [&](const auto& made) { return such(made.first.step); });
 }
 
 std::optional<CourseStep> Promises::newest() const {

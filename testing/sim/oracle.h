@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,11 +42,8 @@ class Promises {
   void report(size_t level, CourseStep made, uint32_t holder);
   /// What was reported there is promised no more.
   void note_lost(size_t level) { levels_[level].reported.clear(); }
-  /// The run has gone back there: what is later may be made anew, and is promised no more. `has_all`: what is older has
-  /// not left that level.
-  void note_back(size_t level, uint64_t step, bool has_all);
-  /// The step is dropped, or half of it. As note_back() of what else there is.
-  void note_dropped(size_t level, uint64_t step, bool has_all);
+  /// What was reported there of such steps is promised no more.
+  void forget(size_t level, const std::function<bool(uint64_t step)>& such);
   /// The newest step that a restart has to find, if all levels are reached.
   std::optional<CourseStep> newest() const;
 
