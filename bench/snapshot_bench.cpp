@@ -99,7 +99,7 @@ void fill_again_and_again(benchmark::State& state, VariableTable& table, uint64_
   }
   uint64_t step = 0;
   for (auto _ : state) {
-    if (const Status status = (*memory)->fill(++step, table); !status.ok()) {
+    if (const Status status = (*memory)->fill({++step}, table); !status.ok()) {
       return state.SkipWithError(status.to_string().c_str());
     }
     state.PauseTiming();

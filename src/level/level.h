@@ -29,10 +29,12 @@ namespace varve {
 
 /// A snapshot that a rank of a dead run left in the memory of a node.
 struct MemoryStep {
-  UniqueId run;
+  UniqueId run;  ///< whose memory it is
   uint64_t step = 0;
   uint32_t rank_count = 0;  ///< of that run
   uint32_t rank = 0;        ///< in that run
+  UniqueId made_by{};       ///< CheckpointId::run
+  uint64_t number = 0;      ///< CheckpointId::number
 };
 
 /// Something that all ranks could restart from.
@@ -46,10 +48,13 @@ struct RestartCandidate {
   uint64_t number = 0;
   uint32_t rank_count = 0;          ///< of the run that made it; 0: not known
   std::optional<int64_t> made_s{};  ///< since 1970, by the clock of who made it; none: not known
+  UniqueId made_by{};               ///< the run that made it; zeros: not known
   bool operator==(const RestartCandidate&) const = default;
 
   /// "step 7 in memory", "step 7 in the store".
   std::string to_string() const;
+  /// Whether both are copies of one checkpoint: a run that has gone back makes other ones of the same steps.
+  bool is_same_checkpoint(const RestartCandidate& other) const;
 };
 
 class StoreLevel;

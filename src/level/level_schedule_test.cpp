@@ -42,6 +42,18 @@ TEST(LevelSchedule, GoesOnWhereEarlierRunsHaveEnded) {
   EXPECT_EQ(schedule.next(false, false).number, 9u);
 }
 
+TEST(LevelSchedule, NumbersWhatStaysInMemoryAsTheNextSet) {
+  LevelSchedule schedule(parse_levels("memory; /x every=2").value());
+  schedule.go_on_from(8);
+  EXPECT_EQ(schedule.next(false, false).number, 8u);
+  EXPECT_EQ(schedule.next(false, false).number, 8u);
+  EXPECT_EQ(schedule.next(false, false).number, 9u);
+  schedule.go_on_behind(7);
+  EXPECT_EQ(schedule.next(false, false).number, 9u);
+  schedule.go_on_behind(20);
+  EXPECT_EQ(schedule.next(false, false).number, 20u);
+}
+
 TEST(LevelSchedule, SendsTheLastCheckpointEverywhere) {
   LevelSchedule schedule(parse_levels("memory; local:/n every=5; rs:2+1 every=7; /x every=9; /y every=9").value());
   const LevelDuty last = schedule.next(false, true);

@@ -256,7 +256,8 @@ LevelDuty LevelSchedule::next(bool must_last, bool everywhere) {
   LevelDuty duty;
   duty.save = must_last || everywhere || checkpoints_ % save_every_ == 0;
   duty.everywhere = everywhere;
-  if (duty.save) duty.number = next_number_++;
+  duty.number = next_number_;
+  if (duty.save) ++next_number_;
   return duty;
 }
 

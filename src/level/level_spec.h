@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -109,8 +110,9 @@ std::string name_with_place(const LevelSpec& level);
 
 /// Where a checkpoint goes beyond the memory.
 struct LevelDuty {
-  bool save = true;         ///< to the nearest store
-  uint64_t number = 0;      ///< SetRecord::number, if it is saved: which levels behind that it is due to (is_due())
+  bool save = true;  ///< to the nearest store
+  /// SetRecord::number, if it is saved: which levels behind that it is due to (is_due()). Else that of the next set.
+  uint64_t number = 0;
   bool everywhere = false;  ///< to all of them, whatever their turn is
 };
 
@@ -119,8 +121,9 @@ struct LevelDuty {
 class LevelSchedule {
  public:
   explicit LevelSchedule(const std::vector<LevelSpec>& levels);
-  /// The number of the next set; the same on all ranks.
+  /// The number of the next set, or at least that; the same on all ranks.
   void go_on_from(uint64_t number) { next_number_ = number; }
+  void go_on_behind(uint64_t number) { next_number_ = std::max(next_number_, number); }
   /// For the next checkpoint. `must_last`: it goes to the nearest store, whatever its turn is; `everywhere`: to all
   /// levels.
   LevelDuty next(bool must_last, bool everywhere);

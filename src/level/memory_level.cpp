@@ -101,7 +101,8 @@ class MemoryLevel final : public Level {
     std::vector<MemoryStep> steps;
     if (!world_.speaks_for_node()) return steps;
     for (const LeftSnapshot& left : world_.left_runs.snapshots)
-      steps.push_back({left.owner.run, left.step, left.rank_count, left.owner.rank});
+      steps.push_back({left.owner.run, left.checkpoint.step, left.rank_count, left.owner.rank, left.checkpoint.run,
+                       left.checkpoint.number});
     return steps;
   }
 
@@ -168,7 +169,7 @@ class MemoryLevel final : public Level {
   std::map<uint32_t, LeftSnapshot> left_of(const UniqueId& run, uint64_t step) const {
     std::map<uint32_t, LeftSnapshot> left;
     for (const LeftSnapshot& snapshot : world_.left_runs.snapshots) {
-      if (snapshot.owner.run == run && snapshot.step == step) left.emplace(snapshot.owner.rank, snapshot);
+      if (snapshot.owner.run == run && snapshot.checkpoint.step == step) left.emplace(snapshot.owner.rank, snapshot);
     }
     return left;
   }

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "comm/agreement.h"
@@ -17,7 +18,14 @@
 namespace varve {
 
 namespace {
-constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 4;
+constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 4 + 16 + 8;
+
+Result<UniqueId> get_id(ByteReader& in) {
+  UniqueId id;
+  VARVE_ASSIGN(const ByteSpan bytes, in.bytes(id.bytes.size()));
+  std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
+  return id;
+}
 
 ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
   ByteVector bytes;
@@ -28,6 +36,8 @@ ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
     out.le64(step.step);
     out.le32(step.rank_count);
     out.le32(step.rank);
+    out.bytes(step.made_by.bytes);
+    out.le64(step.number);
   }
   return bytes;
 }
@@ -37,11 +47,12 @@ Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
   VARVE_ASSIGN(const uint64_t count, in.count(kEncodedStepBytes));
   std::vector<MemoryStep> memory(count);
   for (MemoryStep& step : memory) {
-    VARVE_ASSIGN(const ByteSpan run, in.bytes(step.run.bytes.size()));
-    std::copy(run.begin(), run.end(), step.run.bytes.begin());
+    VARVE_ASSIGN(step.run, get_id(in));
     VARVE_ASSIGN(step.step, in.le64());
     VARVE_ASSIGN(step.rank_count, in.le32());
     VARVE_ASSIGN(step.rank, in.le32());
+    VARVE_ASSIGN(step.made_by, get_id(in));
+    VARVE_ASSIGN(step.number, in.le64());
   }
   return memory;
 }
@@ -56,6 +67,7 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
       out.le64(set.number);
       out.le32(set.rank_count);
       out.le64(static_cast<uint64_t>(set.made_s));
+      out.bytes(set.made_by.bytes);
     }
   }
   return bytes;
@@ -65,7 +77,7 @@ ByteVector encode_steps(const std::vector<StoreSteps>& stores) {
 Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
   ByteReader in(bytes);
   for (StoreSteps& store : stores) {
-    VARVE_ASSIGN(const uint64_t count, in.count(3 * sizeof(uint64_t) + sizeof(uint32_t)));
+    VARVE_ASSIGN(const uint64_t count, in.count(3 * sizeof(uint64_t) + sizeof(uint32_t) + sizeof(UniqueId)));
     for (uint64_t i = 0; i < count; ++i) {
       StoredStep set;
       VARVE_ASSIGN(set.step, in.le64());
@@ -73,6 +85,7 @@ Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
       VARVE_ASSIGN(set.rank_count, in.le32());
       VARVE_ASSIGN(const uint64_t made_s, in.le64());
       set.made_s = static_cast<int64_t>(made_s);
+      VARVE_ASSIGN(set.made_by, get_id(in));
       store.steps.push_back(set);
     }
   }
@@ -92,10 +105,10 @@ void sort_steps(std::vector<StoreSteps>& stores) {
 
 /// Those that the nodes have of all ranks that made them.
 std::vector<MemoryStep> whole_steps(const std::vector<MemoryStep>& memory) {
-  std::map<std::pair<UniqueId, uint64_t>, std::set<uint32_t>> ranks_of;  // by run and step
+  std::map<std::tuple<UniqueId, uint64_t, UniqueId>, std::set<uint32_t>> ranks_of;  // by memory, step and run
   std::vector<MemoryStep> whole;
   for (const MemoryStep& step : memory) {
-    std::set<uint32_t>& ranks = ranks_of[{step.run, step.step}];
+    std::set<uint32_t>& ranks = ranks_of[{step.run, step.step, step.made_by}];
     const bool is_new = step.rank < step.rank_count && ranks.insert(step.rank).second;
     if (is_new && ranks.size() == step.rank_count) whole.push_back(step);
   }
@@ -107,18 +120,27 @@ std::string RestartCandidate::to_string() const {
   return fmt::format("step {} in {}", step, memory_run ? "memory" : place);
 }
 
+bool RestartCandidate::is_same_checkpoint(const RestartCandidate& other) const {
+  if (step != other.step) return false;
+  if (memory_run && memory_run == other.memory_run) return true;
+  const bool knows = made_by != UniqueId(), other_knows = other.made_by != UniqueId();
+  // Of a set that cannot be read it is not known who made it; what is in memory is not taken for it.
+  if (knows != other_knows && (memory_run || other.memory_run)) return false;
+  return knows && other_knows ? made_by == other.made_by : number == other.number;
+}
+
 namespace {
-/// What has no number was made after all that have lower steps, and with what has its own step.
+/// What has no number was made after all sets that have lower steps, and with that of its own step.
 void number_the_rest(std::vector<RestartCandidate>& candidates) {
-  std::map<uint64_t, uint64_t> known;  // by step
+  std::map<uint64_t, uint64_t> newest_to;  // by step
   for (const RestartCandidate& candidate : candidates) {
-    uint64_t& number = known[candidate.step];
-    number = std::max(number, candidate.number);
+    uint64_t& number = newest_to[candidate.step];
+    if (!candidate.memory_run) number = std::max(number, candidate.number);
   }
   uint64_t newest = 0;
-  for (auto& [step, number] : known) number = newest = std::max(newest, number);
+  for (auto& [step, number] : newest_to) number = newest = std::max(newest, number);
   for (RestartCandidate& candidate : candidates) {
-    if (candidate.number == 0) candidate.number = known[candidate.step];
+    if (candidate.number == 0) candidate.number = newest_to[candidate.step];
   }
 }
 }  // namespace
@@ -127,11 +149,12 @@ std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& 
                                                  const std::vector<StoreSteps>& stores) {
   std::vector<RestartCandidate> candidates;
   for (const MemoryStep& step : whole_steps(memory))
-    candidates.push_back({step.step, step.run, 0, "memory", 0, step.rank_count, {}});
+    candidates.push_back({step.step, step.run, 0, "memory", step.number, step.rank_count, {}, step.made_by});
   for (const StoreSteps& store : stores) {
     for (const StoredStep& set : store.steps) {
       const auto made_s = set.made_s != 0 ? std::optional(set.made_s) : std::nullopt;
-      candidates.push_back({set.step, std::nullopt, store.level, store.place, set.number, set.rank_count, made_s});
+      candidates.push_back(
+          {set.step, std::nullopt, store.level, store.place, set.number, set.rank_count, made_s, set.made_by});
     }
   }
   number_the_rest(candidates);
@@ -169,7 +192,7 @@ Result<uint64_t> learn_earlier_sets(const Levels& levels) {
     const StoreAccess& access = level->access();
     if (access.opened() == nullptr || !access.speaks()) continue;
     const Result<uint64_t> next = first_number_of_run(*access.opened(), world.job);
-    // A level that fails now counts again when it is back: numbers only say whose turn it is.
+    // A level that fails now counts again when it is back, and what can be restarted from does anyway (RunRestart).
     if (next.ok()) number[0] = std::max(number[0], *next);
   }
   VARVE_TRY(world.ranks.all_max(number));
@@ -217,7 +240,7 @@ Result<std::vector<StoredStep>> list_steps(StoreLevel& level, const LevelWorld& 
     const Result<SetRecord> record = Catalog(*access.opened()).read({world.job, step});
     if (!record.ok()) continue;
     const uint64_t ranks = record->run_ranks != 0 ? record->run_ranks : record->rank_count;
-    set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s};
+    set = {step, record->number, static_cast<uint32_t>(ranks), record->created_s, record->run};
   }
   return sets;
 }
@@ -294,17 +317,18 @@ Status check_all_were_reached(const Levels& levels) {
                                        "try again when it is there, or take it out of the levels to start anew"));
 }
 
-void bring_behind(const Levels& levels, uint64_t step, const std::vector<RestartCandidate>& candidates) {
+void bring_behind(const Levels& levels, const RestartCandidate& taken,
+                  const std::vector<RestartCandidate>& candidates) {
   const Store* const nearest = levels.nearest().access().opened();
   if (nearest == nullptr) return;
-  const Result<SetRecord> record = Catalog(*nearest).read({levels.world().job, step});
+  const Result<SetRecord> record = Catalog(*nearest).read({levels.world().job, taken.step});
   for (uint32_t ordinal = 0; ordinal < levels.all().size() && record.ok(); ++ordinal) {
     const bool has_it = std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& candidate) {
-      return !candidate.memory_run && candidate.level == ordinal && candidate.step == step;
+      return !candidate.memory_run && candidate.level == ordinal && candidate.is_same_checkpoint(taken);
     });
     StoreLevel* const level = levels.at(ordinal).as_store();
     if (level != nullptr && level != &levels.nearest() && !has_it) {
-      level->accept({.step = step, .number = record->number, .everywhere = true});
+      level->accept({.step = taken.step, .number = record->number, .everywhere = true});
     }
   }
 }

@@ -18,6 +18,7 @@ struct StoredStep {
   uint64_t number = 0;      ///< SetRecord::number; 0: not known
   uint32_t rank_count = 0;  ///< of the run that made it; 0: not known
   int64_t made_s = 0;       ///< SetRecord::created_s; 0: not known
+  UniqueId made_by{};       ///< SetRecord::run
 };
 
 /// The sets in a store, nearest store first.
@@ -29,8 +30,8 @@ struct StoreSteps {
 
 /// What there is: the one that was made last first, and of one checkpoint what is in memory first, then what is in the
 /// nearest store. Of memory only that counts of which all ranks' snapshots are there, of the same run: those of
-/// different runs do not belong together. A set counts if any rank sees it. What was made last has the highest number;
-/// where numbers are not known, steps tell.
+/// different runs do not belong together. A set counts if any rank sees it. What was made last has the highest number,
+/// and of one number the highest step (CheckpointId::number); where numbers are not known, steps tell.
 std::vector<RestartCandidate> restart_candidates(const std::vector<MemoryStep>& memory,
                                                  const std::vector<StoreSteps>& stores);
 
@@ -57,6 +58,6 @@ Result<bool> never_were_whole(Levels& levels, const std::vector<RestartCandidate
 Status check_all_were_reached(const Levels& levels);
 
 /// The run goes on from a set of the nearest store: to each level behind that has it not among `candidates`, it goes.
-void bring_behind(const Levels& levels, uint64_t step, const std::vector<RestartCandidate>& candidates);
+void bring_behind(const Levels& levels, const RestartCandidate& taken, const std::vector<RestartCandidate>& candidates);
 
 }  // namespace varve

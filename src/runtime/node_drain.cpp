@@ -208,6 +208,7 @@ class RunDrain {
   void await_others();
   void push_sets();
   void bring_newest();
+  /// It, or what was made after it.
   bool is_whole_somewhere(uint64_t step) const;
   void give_memory_back();
   TransferOptions transfer_options() const {
@@ -225,6 +226,7 @@ class RunDrain {
   DrainProgress& progress_;
   DrainedJob& job_;
   std::vector<Pending> pending_;
+  std::set<uint64_t> outdated_;  ///< in memory: the nearest store has something later
   bool has_made_sets_ = false;
 };
 
@@ -240,7 +242,7 @@ Status RunDrain::may_publish() const {
 std::map<uint64_t, RunDrain::Step> RunDrain::steps_in_memory() const {
   std::map<uint64_t, Step> steps;
   for (const LeftSnapshot& snapshot : left_.snapshots) {
-    if (snapshot.owner.run == speaker_.run) steps[snapshot.step].emplace(snapshot.owner.rank, snapshot);
+    if (snapshot.owner.run == speaker_.run) steps[snapshot.checkpoint.step].emplace(snapshot.owner.rank, snapshot);
   }
   return steps;
 }
@@ -252,6 +254,20 @@ void RunDrain::save_snapshots() {
     if (!saved.ok()) fail(saved.with_context(fmt::format("{} stays in memory", name.to_string())));
   }
 }
+
+namespace {
+/// Whether a whole set was made after this, by the same run or by one that has gone back behind it.
+Result<bool> has_later(const Store& store, const std::string& job, const CheckpointId& checkpoint) {
+  if (checkpoint.number == 0) return false;
+  VARVE_ASSIGN(const std::vector<uint64_t> steps, Catalog(store).steps(job));
+  return std::any_of(steps.begin(), steps.end(), [&](uint64_t step) {
+    const Result<SetRecord> set = Catalog(store).read({job, step});
+    if (!set.ok() || !set->has_all_ranks()) return false;
+    const bool follows = set->run == checkpoint.run && step > checkpoint.step;
+    return set->number > checkpoint.number || (set->number == checkpoint.number && follows);
+  });
+}
+}  // namespace
 
 Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
   StoreLevel& nearest = levels_.nearest();
@@ -266,7 +282,16 @@ Status RunDrain::save_step(uint64_t step, const Step& snapshots) {
                                   name.to_string(), "the next run of the job takes what is in memory");
   }
   if (there.status().code() != StatusCode::not_found) return there.status();
-  VARVE_ASSIGN(const uint64_t number, first_number_of_run(store, note_.job));
+  const CheckpointId checkpoint = snapshots.begin()->second.checkpoint;
+  VARVE_ASSIGN(const bool is_outdated, has_later(store, note_.job, checkpoint));
+  if (is_outdated) {
+    outdated_.insert(step);
+    return {};
+  }
+  uint64_t number = checkpoint.number;
+  if (number == 0) {
+    VARVE_ASSIGN(number, first_number_of_run(store, note_.job));
+  }
   uint32_t count = 0;
   for (const NodeNote::Group& group : note_.groups) {
     VARVE_ASSIGN(const bool saved, save_group(step, group, snapshots, number));
@@ -444,6 +469,7 @@ void RunDrain::bring_newest() {
 // The memory
 
 bool RunDrain::is_whole_somewhere(uint64_t step) const {
+  if (outdated_.contains(step)) return Catalog(levels_.nearest_store()).make_durable(note_.job).ok();
   for (const StoreLevel* const level : levels_.levels().stores()) {
     if (level->access().opened() == nullptr) continue;
     const Result<SetRecord> record = Catalog(*level->access().opened()).read({note_.job, step});

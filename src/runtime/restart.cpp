@@ -49,10 +49,6 @@ Result<std::vector<RankFailure>> examine(Communicator& ranks, const RestartCandi
   return failures;
 }
 
-bool is_same_checkpoint(const RestartCandidate& a, const RestartCandidate& b) {
-  return a.step == b.step && (a.number == b.number || (a.memory_run && a.memory_run == b.memory_run));
-}
-
 /// A restart on its way.
 class Restart {
  public:
@@ -139,7 +135,7 @@ class Restart {
 Status try_all(Restart& restart, const std::vector<RestartCandidate>& candidates) {
   for (size_t begin = 0; begin < candidates.size() && !restart.done();) {
     size_t end = begin;
-    while (end < candidates.size() && is_same_checkpoint(candidates[begin], candidates[end])) ++end;
+    while (end < candidates.size() && candidates[begin].is_same_checkpoint(candidates[end])) ++end;
     VARVE_TRY(restart.try_step(std::span(candidates).subspan(begin, end - begin)));
     begin = end;
   }
@@ -168,7 +164,7 @@ bool RestartSelection::admits(const RestartCandidate& candidate) const {
   };
   if (older_than && !before(candidate, *older_than)) return false;
   return std::none_of(rejected.begin(), rejected.end(),
-                      [&](const RestartCandidate& other) { return is_same_checkpoint(candidate, other); });
+                      [&](const RestartCandidate& other) { return candidate.is_same_checkpoint(other); });
 }
 
 Result<RestartDecision> restart_from_newest(Communicator& ranks, const std::vector<RestartCandidate>& candidates,
@@ -288,8 +284,8 @@ void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidate
                   const std::optional<RestartCandidate>& taken) {
   const auto is_made_anew = [&](const RestartCandidate& set) {
     return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
-      return !other.memory_run && &levels.at(other.level) == &levels.nearest() && other.step == set.step &&
-             other.number > set.number;
+      const bool counts = other.memory_run ? other == taken : &levels.at(other.level) == &levels.nearest();
+      return counts && other.step == set.step && other.number > set.number && !other.is_same_checkpoint(set);
     });
   };
   for (const RestartCandidate& candidate : candidates) {
@@ -333,13 +329,17 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
   leave_behind(levels, candidates, restart.taken);
   if (restart.taken) {
     const RestartCandidate& taken = *restart.taken;
+    const auto is_in_store = [&](bool of_node) {
+      return std::any_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
+        return !other.memory_run && other.is_same_checkpoint(taken) &&
+               levels.at(other.level).spec().is_of_node() == of_node;
+      });
+    };
     // Of a store that all share, one look tells; a node's own may be the only one that has it.
-    const bool all_nodes_have_it = world.has_node_level && world.sets.is_complete(taken.step);
-    restart.in_memory_alone =
-        taken.memory_run && !all_nodes_have_it &&
-        std::none_of(candidates.begin(), candidates.end(), [&](const RestartCandidate& other) {
-          return !other.memory_run && is_same_checkpoint(other, taken) && !levels.at(other.level).spec().is_of_node();
-        });
+    const bool all_nodes_have_it = world.has_node_level && world.sets.is_complete(taken.step) && is_in_store(true);
+    restart.in_memory_alone = taken.memory_run && !all_nodes_have_it && !is_in_store(false);
+    const bool keeps_number = restart.in_memory_alone && taken == candidates.front();
+    restart.next_number = candidates.front().number + (keeps_number ? 0 : 1);
     if (restart.in_memory_alone && variables.may_change()) {
       std::array<uint64_t, 1> any = {side.leaves_out() ? uint64_t{1} : uint64_t{0}};
       VARVE_TRY(world.ranks.all_max(any));
@@ -348,7 +348,7 @@ Result<RunRestart> restart_from_levels(LevelWorld& world, Levels& levels, Variab
     // What lies on other nodes than there are now is not brought on in parts.
     restart.on_own_nodes = side.image_is_of_own_node();
     if (all_nodes_have_it || (&levels.at(taken.level) == &levels.nearest() && restart.on_own_nodes)) {
-      bring_behind(levels, taken.step, candidates);
+      bring_behind(levels, taken, candidates);
     }
   }
   if (!decision->unreadable.empty()) {

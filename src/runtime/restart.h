@@ -107,6 +107,9 @@ struct RunRestart {
   /// What was taken is in memory alone, as far as one look tells: it is to stay until it, or a newer set, is in a
   /// store, however this run ends.
   bool in_memory_alone = false;
+  /// The number of the next set, at least: what the run makes is newer than all that there is. What it goes on from in
+  /// memory alone, and nothing is newer than that, keeps its number.
+  uint64_t next_number = 1;
   /// Some rank protects less than that has: what this run would save of it is not all of it.
   bool leaves_out = false;
   /// What was taken lies where this run would have put it: on no other nodes, and not among others of their ranks.

@@ -60,6 +60,40 @@ TEST(RestartCandidates, OfOneStepAreTheNearestFirst) {
                                              "step 7 in far", "step 5 in far"}));
 }
 
+TEST(RestartCandidates, InMemoryAreNotTheSetOfTheSameStepThatAnotherRunHasMade) {
+  Memory memory = {{run(1), 7, 1, 0, run(2), 9}};
+  std::vector<StoreSteps> stores = {{{{.step = 7, .number = 7, .made_by = run(1)}, {.step = 8, .number = 8}}}};
+  Candidates candidates = restart_candidates(memory, stores);
+  ASSERT_EQ(candidates.size(), 3u);
+  EXPECT_TRUE(candidates[0].memory_run);
+  EXPECT_FALSE(candidates[0].is_same_checkpoint(candidates[2]));
+  EXPECT_FALSE(RestartSelection({.older_than = candidates[1]}).admits(candidates[0]));
+  // Its own set is the same, though a drain may have given it another number.
+  stores[0].steps[0] = {.step = 7, .number = 10, .made_by = run(2)};
+  candidates = restart_candidates(memory, stores);
+  EXPECT_TRUE(candidates[0].is_same_checkpoint(candidates[1]));
+  // As it could have been the next set, it is older than a later one of its number.
+  stores[0].steps[0] = {.step = 8, .number = 9, .made_by = run(2)};
+  candidates = restart_candidates(memory, stores);
+  EXPECT_EQ(candidates[0].step, 8u);
+  EXPECT_TRUE(candidates[1].memory_run);
+}
+
+TEST(RestartCandidates, InMemoryAreNotASetOfWhichNobodyKnowsWhoMadeIt) {
+  const std::vector<StoreSteps> stores = {{{{.step = 7, .number = 9}}}};
+  const Candidates candidates = restart_candidates({{run(1), 7, 1, 0, run(1), 9}}, stores);
+  ASSERT_EQ(candidates.size(), 2u);
+  EXPECT_TRUE(candidates[0].memory_run);
+  EXPECT_FALSE(candidates[0].is_same_checkpoint(candidates[1]));
+}
+
+TEST(RestartCandidates, InMemoryAreNotASetOfWhichNothingCanBeRead) {
+  const Candidates candidates = restart_candidates({{run(1), 7, 1, 0, run(1), 9}}, in_store({7}));
+  ASSERT_EQ(candidates.size(), 2u);
+  EXPECT_TRUE(candidates[0].memory_run);
+  EXPECT_FALSE(candidates[0].is_same_checkpoint(candidates[1]));
+}
+
 /// What a rank finds and does, as a test wants them.
 struct FakeSide final : RestartSide {
   std::map<uint64_t, Status> outcome_of, glance_of;

@@ -246,6 +246,7 @@ Result<std::optional<uint64_t>> RunSession::reject() {
   VARVE_TRY(settle_before_restart());
   RestartSelection selection = selection_;
   selection.rejected.push_back(*loaded_);
+  if (saved_as_) selection.rejected.push_back(*saved_as_);
   selection.older_than = loaded_;
   VARVE_ASSIGN(const std::optional<uint64_t> older, go_on_from(selection));
   selection_.rejected = std::move(selection.rejected);
@@ -289,11 +290,19 @@ Status RunSession::settle(std::string_view failed_while) {
 }
 
 Status RunSession::settle_before_restart() {
-  if (!stage_one_.has_copied()) return {};
+  VARVE_ASSIGN(const bool has_copied, any_has_copied());
+  if (!has_copied) return {};
   VARVE_TRY(agree(*ranks_, stage_one_.variables().check_own_memory()));
   VARVE_TRY(settle("the run goes back, and its last checkpoint has failed"));
   left_.add_own(stage_one_.own_snapshots());
   return {};
+}
+
+/// Whether a rank has made a snapshot since the run began, or went back. Collective.
+Result<bool> RunSession::any_has_copied() {
+  std::array<uint64_t, 1> any = {stage_one_.has_copied() ? uint64_t{1} : uint64_t{0}};
+  VARVE_TRY(ranks_->all_max(any));
+  return any[0] != 0;
 }
 
 /// Nothing works beside the program any more, on no rank: what is on its way to a farther level begins anew with
@@ -336,22 +345,30 @@ Result<RunRestart> RunSession::load(const RestartSelection& selection) {
 
 Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& selection) {
   VARVE_TRY(look_at_levels());
+  VARVE_ASSIGN(const bool has_copied, any_has_copied());
   // What comes to a farther level while the run chooses would not be known to be left behind.
   VARVE_TRY(stop_stage_two());
   const Result<RunRestart> found = load(selection);
-  const Status turned = found.ok() && stage_one_.has_copied() ? turn_back() : Status();
+  // What was rejected, under whatever name, is not to be mistaken for what the run makes now.
+  const Status turned = found.ok() && (has_copied || !selection.rejected.empty()) ? turn_back() : Status();
   const Status started = start_stage_two();
   VARVE_TRY(found.status());
   VARVE_TRY(turned);
   VARVE_TRY(started);
   const RunRestart& restart = *found;
   loaded_ = restart.taken;
+  saved_as_.reset();
   monitor_.note_restart(restart.taken, restart.passed_over);
-  job_sets_.go_on_from(loaded_ ? std::optional(loaded_->step) : std::nullopt);
+  // Whether complete sets of earlier steps came before what is in memory alone is not known: a run may have gone back.
+  job_sets_.go_on_from(loaded_ && !restart.in_memory_alone ? std::optional(loaded_->step) : std::nullopt);
   note_.restarted_from = loaded_ ? std::optional(loaded_->step) : std::nullopt;
   write_note();
   left_.note_useful(restart.in_memory_alone);
-  if (restart.begins_anew) sets_.go_on_from(1);
+  if (restart.begins_anew) {
+    sets_.go_on_from(1);
+  } else {
+    sets_.go_on_behind(restart.next_number);
+  }
   if (!restart.unreadable_arenas.empty()) stage_two_.avoid(restart.unreadable_arenas);
   stage_one_.reserve();
   if (!restart.taken) {
@@ -369,12 +386,13 @@ Result<std::optional<uint64_t>> RunSession::take_up(const RestartSelection& sele
                                       "the checkpoint of step " + std::to_string(step),
                                       "protect them, and restart from it, to have it saved to the store"));
   } else if (restart.in_memory_alone) {
-    // It goes to the store at once. Some nodes' own stores may have it.
-    levels_.note_found(levels_.nearest(), step, world_.has_node_level ? Found::damaged : Found::left_behind);
+    // It goes to the store at once. Some nodes' own stores may have it; what all nodes have of its step is another one.
+    const bool is_partly_there = world_.has_node_level && !job_sets_.is_complete(step);
+    levels_.note_found(levels_.nearest(), step, is_partly_there ? Found::damaged : Found::left_behind);
     const Status saved = make_checkpoint(step, Persistence::later, /*saves=*/true);
     if (!saved.ok()) warnings_.add(saved.with_context("what is in memory alone could not be saved to the store"));
-    // As that set it can be rejected, too.
-    if (saved.ok() && sets_.last()) loaded_->number = sets_.last()->number;
+    saved_as_ = loaded_;
+    saved_as_->made_by = world_.run;
   }
   return std::optional(step);
 }
@@ -500,7 +518,7 @@ Status RunSession::make_checkpoint(uint64_t step, Persistence persistence, bool 
       const BlockedTime::Part waits(blocked_, BlockedCause::store);  // which may have to be asked
       VARVE_TRY(lease_.check());
     }
-    VARVE_ASSIGN(const SnapshotCost cost, stage_one_.copy(step, begin));
+    VARVE_ASSIGN(const SnapshotCost cost, stage_one_.copy({step, world_.run, duty.number}, begin));
     sets_.note_copied(step, duty);
     ledger_.note_snapshot(cost);
     return cost;

@@ -79,6 +79,7 @@ class RunSession {
   Status settle_before_restart();
   Status look_at_levels();
   Status settle(std::string_view failed_while);
+  Result<bool> any_has_copied();
   Status stop_stage_two();
   Status drop_everywhere(uint64_t step);
   Status turn_back();
@@ -117,8 +118,10 @@ class RunSession {
   RunCourse course_;
   SetsUnderWay sets_;
   StageTwo stage_two_;
-  RestartSelection selection_;              ///< of which only what was rejected counts
-  std::optional<RestartCandidate> loaded_;  ///< by the last restart, while there was no checkpoint since
+  RestartSelection selection_;  ///< of which only what was rejected counts
+  /// By the last restart, while there was no checkpoint since; and the set that it was saved as, if it was in memory
+  /// alone.
+  std::optional<RestartCandidate> loaded_, saved_as_;
   /// The last checkpoint, where the time was too short to save it: it stays in memory, also when the run has ended.
   std::optional<uint64_t> memory_alone_;
   bool gave_up_saving_ = false;  ///< for that, on all ranks

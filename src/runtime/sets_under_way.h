@@ -28,8 +28,9 @@ class SetsUnderWay {
                StageTwo& stage_two)
       : world_(world), levels_(levels), stage_one_(stage_one), stage_two_(stage_two), schedule_(specs) {}
 
-  /// The number of the next set; the same on all ranks.
+  /// The number of the next set, or at least that; the same on all ranks.
   void go_on_from(uint64_t number) { schedule_.go_on_from(number); }
+  void go_on_behind(uint64_t number) { schedule_.go_on_behind(number); }
   /// The run goes on from a set of the store, of this step; none: from none.
   void note_restarted(std::optional<uint64_t> step) { restarted_ = step; }
   /// The set of this step is dropped from all levels: the last one is what is left.

@@ -38,11 +38,11 @@ Result<bool> LeftMemory::drop(uint64_t step, bool removes) {
   add_own({});
   bool found = false;
   for (const LeftSnapshot& snapshot : runs_.snapshots) {
-    if (snapshot.step != step) continue;
+    if (snapshot.checkpoint.step != step) continue;
     found = true;
     if (removes) VARVE_TRY(snapshot.remove());
   }
-  std::erase_if(runs_.snapshots, [step](const LeftSnapshot& snapshot) { return snapshot.step == step; });
+  std::erase_if(runs_.snapshots, [step](const LeftSnapshot& snapshot) { return snapshot.checkpoint.step == step; });
   return found;
 }
 
@@ -197,10 +197,10 @@ void StageOne::forget_snapshots() {
   has_copied_ = false;
 }
 
-Result<SnapshotCost> StageOne::copy(uint64_t step, double begin_seconds) {
+Result<SnapshotCost> StageOne::copy(const CheckpointId& checkpoint, double begin_seconds) {
   const BlockedTime::Part waits(blocked_, BlockedCause::copy);
   const double copy_begin = world_.clock.seconds();
-  VARVE_TRY(fill(step));
+  VARVE_TRY(fill(checkpoint));
   has_copied_ = true;
   SnapshotCost cost;
   cost.bytes = cost.copied_bytes = variables_.image().image_bytes;
@@ -213,17 +213,17 @@ Result<SnapshotCost> StageOne::copy(uint64_t step, double begin_seconds) {
   return cost;
 }
 
-Status StageOne::fill(uint64_t step) {
-  Status made = memory_->fill(step, variables_);
+Status StageOne::fill(const CheckpointId& checkpoint) {
+  Status made = memory_->fill(checkpoint, variables_);
   if (made.code() == StatusCode::busy) {
     // One of two slots was given up, and the other is being written.
     const BlockedTime::Part waits(blocked_, BlockedCause::room);
     VARVE_TRY(memory_->wait_for_free_slot(wait_limit()));
   }
-  if (made.code() == StatusCode::busy) made = memory_->fill(step, variables_);
+  if (made.code() == StatusCode::busy) made = memory_->fill(checkpoint, variables_);
   if (SnapshotMemory::lacks_room(made)) {
     const BlockedTime::Part waits(blocked_, BlockedCause::store);
-    made = memory_->show(step, variables_, wait_limit());
+    made = memory_->show(checkpoint, variables_, wait_limit());
   }
   if (const Status shortage = memory_->take_shortage(); !shortage.ok()) notice_(shortage);
   return made;

@@ -90,7 +90,7 @@ class StageOne {
   void skip(uint64_t step);
   /// Copies what is protected, or, where there is no room for that, has it saved before it returns. What it cost;
   /// `begin_seconds`: when checkpoint() began, by the world's clock.
-  Result<SnapshotCost> copy(uint64_t step, double begin_seconds);
+  Result<SnapshotCost> copy(const CheckpointId& checkpoint, double begin_seconds);
   bool has_copied() const { return has_copied_; }
   /// What the ranks of this node have in memory, none of which is being written.
   std::vector<LeftSnapshot> own_snapshots() const;
@@ -99,7 +99,7 @@ class StageOne {
 
  private:
   Status make_memory(const SessionEnvironment& environment, const std::string& folder, bool restartable);
-  Status fill(uint64_t step);
+  Status fill(const CheckpointId& checkpoint);
   Status tell_shortage();
 
   const Settings& settings_;

@@ -218,6 +218,12 @@ struct NewsCell {
   std::array<std::array<std::atomic<uint64_t>, kNewsWords>, 2> places;
 };
 
+/// The rest of a CheckpointId. Written while the slot is filling, read when it is full.
+struct CheckpointCell {
+  std::array<std::atomic<uint64_t>, sizeof(UniqueId::bytes) / sizeof(uint64_t)> run;
+  std::atomic<uint64_t> number;
+};
+
 /// Through which an image is shown. Whoever asks sets what is asked, and then the state; who answers, the data and then
 /// the state.
 struct WindowCell {
@@ -239,6 +245,7 @@ struct ControlBlock::Shared {
   alignas(64) NewsCell news;
   alignas(64) std::atomic<uint64_t> given_up_count;  ///< one more than the newest step that was given up; 0: none
   alignas(64) WindowCell window;
+  alignas(64) std::array<CheckpointCell, kSlotsMax> checkpoints;
 };
 
 Result<ControlBlock> ControlBlock::create(const SegmentOwner& owner, const Identity& identity) {
@@ -259,9 +266,9 @@ Result<ControlBlock> ControlBlock::open(const SegmentOwner& owner, SharedSegment
   ControlBlock block;
   VARVE_ASSIGN(block.segment_, SharedSegment::open(owner.control_path(), access));
   VARVE_ASSIGN(block.identity_, decode_identity(ByteSpan(block.segment_.bytes())));
-  // What a dead run of an earlier version left has no window; nobody asks it for anything.
+  // What a dead run of an earlier version left may have no window; nobody asks it for anything.
   const bool needs_window = access == SharedSegment::Access::read_write;
-  if (block.segment_.size() < (needs_window ? sizeof(Shared) : offsetof(Shared, window))) {
+  if (block.segment_.size() < (needs_window ? offsetof(Shared, checkpoints) : offsetof(Shared, window))) {
     return Status::corrupt("a control segment is cut off", owner.control_path());
   }
   if (block.identity_.run != owner.run || block.identity_.rank != owner.rank) {
@@ -295,6 +302,24 @@ SlotCell& ControlBlock::cell(uint32_t slot) const { return shared().slots[slot];
 
 SlotNews ControlBlock::slot(uint32_t slot) const {
   return slot < identity_.slot_count ? shared().slots[slot].news() : SlotNews{};
+}
+
+void ControlBlock::begin_fill(uint32_t slot, const CheckpointId& checkpoint, uint64_t fill_number) const {
+  cell(slot).begin_fill(checkpoint.step, fill_number);
+  CheckpointCell& is = shared().checkpoints[slot];
+  for (size_t i = 0; i < is.run.size(); ++i)
+    is.run[i].store(load_le<uint64_t>(checkpoint.run.bytes.data() + i * sizeof(uint64_t)), std::memory_order_relaxed);
+  is.number.store(checkpoint.number, std::memory_order_relaxed);
+}
+
+CheckpointId ControlBlock::checkpoint(uint32_t slot) const {
+  CheckpointId checkpoint{.step = this->slot(slot).step};
+  if (segment_.size() < sizeof(Shared)) return checkpoint;
+  const CheckpointCell& is = shared().checkpoints[slot];
+  for (size_t i = 0; i < is.run.size(); ++i)
+    store_le(checkpoint.run.bytes.data() + i * sizeof(uint64_t), is.run[i].load(std::memory_order_relaxed));
+  checkpoint.number = is.number.load(std::memory_order_relaxed);
+  return checkpoint;
 }
 
 void ControlBlock::begin_showing(uint64_t image_bytes) const {

@@ -64,6 +64,15 @@ enum class SlotState : uint32_t {
   drained = 4,   ///< written, or failed: free for the next fill, and still there for a restart
 };
 
+/// Which of its job's checkpoints a snapshot is: where a run goes back, it makes a step that there was once more.
+struct CheckpointId {
+  uint64_t step = 0;
+  /// The run that made it. A program that goes back goes on as another run in the memory of the one that it began as.
+  UniqueId run{};
+  uint64_t number = 0;  ///< SetRecord::number of its set; if none is made of it, of the job's next one. 0: not known
+  bool operator==(const CheckpointId&) const = default;
+};
+
 /// What a slot's cell in the control segment says.
 struct SlotNews {
   SlotState state = SlotState::empty;
@@ -139,6 +148,10 @@ class ControlBlock {
   SlotCell& cell(uint32_t slot) const;
   /// What the cell says.
   SlotNews slot(uint32_t slot) const;
+  /// The owner's: SlotCell::begin_fill(), of this checkpoint.
+  void begin_fill(uint32_t slot, const CheckpointId& checkpoint, uint64_t fill_number) const;
+  /// Of a slot that is full, or was drained. What an earlier version has left says of it only the step.
+  CheckpointId checkpoint(uint32_t slot) const;
 
   /// The owner's: unless a slot is full of it, there is no snapshot of `step`, or of an earlier one, and will be none.
   void give_up(uint64_t step) const;

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <random>
 #include <thread>
 
+#include "core/process.h"
 #include "snapshot/slot_description.h"
 #include "snapshot/test_segments.h"
 
@@ -37,13 +39,15 @@ TEST(ControlBlock, TakesASlotThroughItsLife) {
   const ControlBlock own = *ControlBlock::create(owner, identity_of(owner));
   const ControlBlock other = *ControlBlock::open(owner, Access::read_write);
   EXPECT_EQ(other.slot(1).state, SlotState::empty);
-  own.cell(1).begin_fill(40, 7);
+  const CheckpointId checkpoint{.step = 40, .run = *UniqueId::random(), .number = 12};
+  own.begin_fill(1, checkpoint, 7);
   EXPECT_EQ(other.slot(1).state, SlotState::filling);
   EXPECT_FALSE(other.cell(1).begin_drain(40));
   own.cell(1).end_fill(true);
   EXPECT_EQ(other.slot(1).state, SlotState::full);
   EXPECT_TRUE(other.slot(1).restartable);
   EXPECT_EQ(other.slot(1).fill_number, 7U);
+  EXPECT_EQ(other.checkpoint(1), checkpoint);
   EXPECT_FALSE(other.cell(1).begin_drain(39));
   EXPECT_TRUE(other.cell(1).begin_drain(40));
   EXPECT_FALSE(other.cell(1).begin_drain(40));
@@ -56,6 +60,20 @@ TEST(ControlBlock, TakesASlotThroughItsLife) {
   own.cell(1).mark_overwritten();
   EXPECT_FALSE(other.slot(1).restartable);
   EXPECT_EQ(other.slot(0).state, SlotState::empty);
+  EXPECT_TRUE(own.unlink().ok());
+}
+
+TEST(ControlBlock, OfAnEarlierVersionSaysOfASnapshotOnlyTheStep) {
+  const test::SegmentFolder folder;
+  const SegmentOwner owner = folder.owner();
+  const ControlBlock own = *ControlBlock::create(owner, identity_of(owner));
+  own.begin_fill(0, {.step = 40, .run = *UniqueId::random(), .number = 12}, 7);
+  own.cell(0).end_fill(true);
+  const std::string path = path_on_machine(owner.control_path());
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 64);
+  const Result<ControlBlock> other = ControlBlock::open(owner, Access::read_write);
+  ASSERT_TRUE(other.ok()) << other.status().to_string();
+  EXPECT_EQ(other->checkpoint(0), CheckpointId{.step = 40});
   EXPECT_TRUE(own.unlink().ok());
 }
 

@@ -294,7 +294,7 @@ void SnapshotMemory::publish(SnapshotSlot& slot, uint32_t index, VariableTable& 
   options_.after_step("full");
 }
 
-Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
+Status SnapshotMemory::fill(const CheckpointId& checkpoint, VariableTable& variables) {
   settle();
   const std::optional<uint32_t> index = slots_.find_free();
   if (!index) return Status::busy("all snapshots wait to be written");
@@ -304,7 +304,7 @@ Status SnapshotMemory::fill(uint64_t step, VariableTable& variables) {
   VARVE_TRY(describe_slot(slot, *index, variables));
   options_.after_step("room made");
 
-  slots_.begin_fill(*index, step);
+  slots_.begin_fill(*index, checkpoint);
   options_.after_step("filling");
   copy_parts(slot, variables, team_);
   options_.after_step("copied");
@@ -328,14 +328,14 @@ Status SnapshotMemory::wait_for_free_slot(std::chrono::nanoseconds limit) {
   return group_.wait_until([this] { return has_free_slot(); }, limit, "the checkpoint before");
 }
 
-Status SnapshotMemory::show(uint64_t step, VariableTable& variables, std::chrono::nanoseconds limit) {
+Status SnapshotMemory::show(const CheckpointId& checkpoint, VariableTable& variables, std::chrono::nanoseconds limit) {
   settle();
   const std::optional<uint32_t> index = slots_.find_free();
   if (!index) return Status::busy("all snapshots wait to be written");
   VARVE_TRY(variables.refresh());
   const ControlBlock& control = group_.own();
   slots_.at(*index).image_number = 0;
-  slots_.begin_fill(*index, step);
+  slots_.begin_fill(*index, checkpoint);
   control.begin_showing(variables.image().image_bytes);
   control.cell(*index).end_fill_shown();
   group_.ring();

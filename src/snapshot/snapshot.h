@@ -91,11 +91,11 @@ class SnapshotMemory {
   /// allocation, hash or system call per variable unless something changed its size. busy: no slot is free (the lent
   /// grids stay lent). lacks_room(): there is no room anywhere; then and when a callback failed, the slot is empty, and
   /// an earlier snapshot in another slot stays, unless it had to make room.
-  Status fill(uint64_t step, VariableTable& variables);
+  Status fill(const CheckpointId& checkpoint, VariableTable& variables);
   /// In place of that: lets the checkpoint thread read the program's own memory, and returns when it is done with it;
   /// what came of it is in the news. busy: no slot is free, or `limit` is over; io_error: the process that drains is
   /// dead.
-  Status show(uint64_t step, VariableTable& variables, std::chrono::nanoseconds limit);
+  Status show(const CheckpointId& checkpoint, VariableTable& variables, std::chrono::nanoseconds limit);
   static bool lacks_room(const Status& failure) { return SharedSegment::lacks_room(failure); }
   /// What memory was too short for since this was asked last; OK: nothing.
   Status take_shortage();

@@ -35,7 +35,7 @@ void fill_and_die(const SegmentOwner& owner, uint32_t slots, uint64_t last, cons
   const auto view = std::move(SnapshotView::open(owner)).value();
   for (now = 1; now <= last; ++now) {
     std::fill(program.field.begin(), program.field.end(), now);
-    if (!memory->fill(now, program.table).ok()) ::_exit(3);
+    if (!memory->fill({now}, program.table).ok()) ::_exit(3);
     if (now == last || !view->begin_drain(now).ok()) continue;
     view->end_drain({});
   }
@@ -54,9 +54,9 @@ std::vector<uint64_t> steps_found(const test::SegmentFolder& folder, const Uniqu
     const Result<ImageTarget*> target = program.table.begin_load((*reader)->image());
     EXPECT_TRUE(target.ok() && (*reader)->load(1, **target).ok() && program.table.finish_load().ok());
     EXPECT_TRUE(std::all_of(program.field.begin(), program.field.end(), [&](uint64_t value) {
-      return value == snapshot.step;
+      return value == snapshot.checkpoint.step;
     })) << "a torn snapshot";
-    steps.push_back(snapshot.step);
+    steps.push_back(snapshot.checkpoint.step);
   }
   EXPECT_TRUE(remove_left_runs(folder.family(), left->runs).ok());
   return steps;
@@ -96,7 +96,7 @@ TEST(SnapshotDiscovery, SeesNothingTornWhenTheProgramIsKilledAnywhere) {
       const auto view = std::move(SnapshotView::open(owner)).value();
       for (uint64_t step = 1;; ++step) {
         std::fill(program.field.begin(), program.field.end(), step);
-        if (!memory->fill(step, program.table).ok() || !view->begin_drain(step).ok()) ::_exit(3);
+        if (!memory->fill({step}, program.table).ok() || !view->begin_drain(step).ok()) ::_exit(3);
         view->end_drain({});
         if (step == 2) (void)!::write(channel[1], "x", 1);
       }
@@ -157,7 +157,7 @@ TEST(SnapshotDiscovery, TellsRanksRunsAndStepsApart) {
   EXPECT_EQ(left->of_rank(1).size(), 1U);
   ASSERT_EQ(left->of_rank(0).size(), 2U);
   EXPECT_EQ(left->of_rank(0)[0].owner.run, first.run);
-  EXPECT_EQ(left->of_rank(0)[0].step, 5U);
+  EXPECT_EQ(left->of_rank(0)[0].checkpoint.step, 5U);
   EXPECT_EQ(left->of_rank(0)[1].owner.run, later.run);
   EXPECT_TRUE(remove_left_runs(folder.family(), {first.run}).ok());
   EXPECT_EQ(find_left_runs(folder.family(), *UniqueId::random())->runs, std::vector<UniqueId>{later.run});
@@ -174,7 +174,7 @@ TEST(SnapshotDiscovery, FindsLentGridsOnlyAfterTheyWereSummed) {
       std::byte* const grid = *memory->make_grid("field", kCount * sizeof(uint64_t));
       std::fill_n(reinterpret_cast<uint64_t*>(grid), kCount, 8);
       if (!memory->lend("field", grid, program.table, std::chrono::seconds(0)).ok()) ::_exit(3);
-      if (!memory->fill(8, program.table).ok()) ::_exit(3);
+      if (!memory->fill({8}, program.table).ok()) ::_exit(3);
       const auto view = std::move(SnapshotView::open(owner)).value();
       if (summed && !view->begin_drain(8).ok()) ::_exit(3);
       ::kill(::getpid(), SIGKILL);
@@ -234,7 +234,7 @@ TEST(SnapshotDiscovery, TakesWhatALivingProcessHasLeftForThatOfARunThatIsOver) {
   SnapshotOptions options;
   options.slots = 2;
   auto memory = std::move(SnapshotMemory::create(owner, options)).value();
-  ASSERT_TRUE(memory->fill(5, program.table).ok());
+  ASSERT_TRUE(memory->fill({5}, program.table).ok());
   const UniqueId next = *UniqueId::random();
   EXPECT_EQ(find_left_runs(folder.family(), next).status().code(), StatusCode::busy);
   memory->leave();

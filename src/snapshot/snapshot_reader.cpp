@@ -265,7 +265,7 @@ std::vector<LeftSnapshot> snapshots_in(const SegmentOwner& owner, const ControlB
     snapshots.push_back({.owner = owner,
                          .rank_count = control.identity().rank_count,
                          .slot = slot,
-                         .step = news.step,
+                         .checkpoint = control.checkpoint(slot),
                          .fill_number = news.fill_number});
   }
   return snapshots;
@@ -327,7 +327,7 @@ Status remove_spilled(const SegmentFamily& family, const std::vector<UniqueId>& 
 
 Result<std::unique_ptr<SnapshotReader>> LeftSnapshot::open() const {
   VARVE_ASSIGN(std::unique_ptr<SnapshotReader> reader, SnapshotReader::open(owner, slot, SharedSegment::Access::read));
-  if (reader->step() != step || reader->fill_number() != fill_number) {
+  if (reader->step() != checkpoint.step || reader->fill_number() != fill_number) {
     return Status::corrupt("a snapshot is not the one that its control segment announces", owner.slot_path(slot));
   }
   return reader;
@@ -345,7 +345,7 @@ Status LeftSnapshot::remove() const {
   VARVE_TRY(control.status());
   if (control->owner_alive()) return Status::busy("the process that made the snapshot lives", owner.slot_path(slot));
   const SlotNews news = control->slot(slot);
-  if (news.step != step || news.fill_number != fill_number) return {};
+  if (news.step != checkpoint.step || news.fill_number != fill_number) return {};
   // Nobody finds it from here on, whatever becomes of its memory.
   control->cell(slot).cancel_fill();
   if (::unlink(path_on_machine(owner.slot_path(slot)).c_str()) != 0 && errno != ENOENT) {
@@ -395,7 +395,7 @@ Result<LeftRuns> find_left_runs(const SegmentFamily& family, const UniqueId& own
     if (has_ended) left.ended.push_back(run);
   }
   std::stable_sort(left.snapshots.begin(), left.snapshots.end(),
-                   [](const LeftSnapshot& a, const LeftSnapshot& b) { return a.step > b.step; });
+                   [](const LeftSnapshot& a, const LeftSnapshot& b) { return a.checkpoint.step > b.checkpoint.step; });
   return left;
 }
 
@@ -413,8 +413,8 @@ Result<MemoryUse> memory_use(const SegmentFamily& family) {
         if (::stat(owner.path(what).c_str(), &status) == 0) use.bytes += static_cast<uint64_t>(status.st_blocks) * 512;
       }
       for (const LeftSnapshot& snapshot : seen.snapshots) {
-        if (use.newest_step && snapshot.step <= *use.newest_step) continue;
-        use.newest_step = snapshot.step;
+        if (use.newest_step && snapshot.checkpoint.step <= *use.newest_step) continue;
+        use.newest_step = snapshot.checkpoint.step;
         use.rank_count = snapshot.rank_count;
       }
     }

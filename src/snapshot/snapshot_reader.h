@@ -84,7 +84,7 @@ struct LeftSnapshot {
   uint32_t rank_count = 0;  ///< of that run
   size_t ranks_here = 0;    ///< of them, those that were on this node
   uint32_t slot = 0;
-  uint64_t step = 0;
+  CheckpointId checkpoint{};
   uint64_t fill_number = 0;
 
   /// corrupt: it is not what it says. Its blocks are still to be checked.

@@ -133,12 +133,12 @@ std::optional<uint64_t> SnapshotSlots::newest_step() const {
   return newest;
 }
 
-void SnapshotSlots::begin_fill(uint32_t index, uint64_t step) {
+void SnapshotSlots::begin_fill(uint32_t index, const CheckpointId& checkpoint) {
   SnapshotSlot& slot = slots_[index];
   release_grids(slot);
-  slot.description.step = step;
+  slot.description.step = checkpoint.step;
   slot.description.fill_number = next_fill_number_++;
-  control_.cell(index).begin_fill(step, slot.description.fill_number);
+  control_.begin_fill(index, checkpoint, slot.description.fill_number);
 }
 
 void SnapshotSlots::empty(uint32_t index) {

@@ -103,7 +103,7 @@ class SnapshotSlots {
   Status take_shortage() { return std::exchange(shortage_, Status()); }
 
   /// Of a free slot, which gives back the grids of its snapshot before. Until the fill ends, there is none in it.
-  void begin_fill(uint32_t slot, uint64_t step);
+  void begin_fill(uint32_t slot, const CheckpointId& checkpoint);
   /// A free slot, which gives back its grids, has no snapshot any more.
   void empty(uint32_t slot);
   /// The snapshot refers to these grids, which were lent for it.

@@ -81,7 +81,7 @@ TEST(Snapshot, HoldsWhatWasProtectedAtThatStep) {
   Program program;
   const auto memory = make_memory(folder.owner());
   program.advance_to(3);
-  ASSERT_TRUE(memory->fill(3, program.table).ok());
+  ASSERT_TRUE(memory->fill({3}, program.table).ok());
   EXPECT_EQ(memory->newest_step(), 3U);
 
   const auto view = *SnapshotView::open(folder.owner());
@@ -101,7 +101,7 @@ TEST(Snapshot, CanBeViewedInRunsWithoutACopy) {
   Program program;
   const auto memory = make_memory(folder.owner());
   program.advance_to(1);
-  ASSERT_TRUE(memory->fill(1, program.table).ok());
+  ASSERT_TRUE(memory->fill({1}, program.table).ok());
   const auto view = *SnapshotView::open(folder.owner());
   const SnapshotReader& reader = **view->begin_drain(1);
   const ByteVector image = read_all(reader);
@@ -122,20 +122,20 @@ TEST(Snapshot, WithOneSlotWaitsUntilItIsDrained) {
   const test::SegmentFolder folder;
   Program program;
   const auto memory = make_memory(folder.owner());
-  ASSERT_TRUE(memory->fill(1, program.table).ok());
+  ASSERT_TRUE(memory->fill({1}, program.table).ok());
   EXPECT_FALSE(memory->has_free_slot());
-  EXPECT_EQ(memory->fill(2, program.table).code(), StatusCode::busy);
+  EXPECT_EQ(memory->fill({2}, program.table).code(), StatusCode::busy);
   EXPECT_EQ(memory->wait_for_free_slot(1ms).code(), StatusCode::busy);
 
   const auto view = *SnapshotView::open(folder.owner());
   ASSERT_TRUE(view->begin_drain(1).ok());
-  EXPECT_EQ(memory->fill(2, program.table).code(), StatusCode::busy);
+  EXPECT_EQ(memory->fill({2}, program.table).code(), StatusCode::busy);
   std::thread drain([&] { view->end_drain(Status::io_error("disk gone")); });
   EXPECT_TRUE(memory->wait_for_free_slot(kLong).ok());
   drain.join();
   EXPECT_EQ(memory->slot(0).outcome.code(), StatusCode::io_error);
   EXPECT_EQ(memory->newest_step(), 1U) << "it can still be restarted from";
-  EXPECT_TRUE(memory->fill(2, program.table).ok());
+  EXPECT_TRUE(memory->fill({2}, program.table).ok());
 }
 
 TEST(Snapshot, WithTwoSlotsKeepsTheNewestAndDrainsTheOldestFirst) {
@@ -143,21 +143,21 @@ TEST(Snapshot, WithTwoSlotsKeepsTheNewestAndDrainsTheOldestFirst) {
   Program program;
   const auto memory = make_memory(folder.owner(), 2);
   const auto view = *SnapshotView::open(folder.owner());
-  ASSERT_TRUE(memory->fill(1, program.table).ok());
-  ASSERT_TRUE(memory->fill(2, program.table).ok());
+  ASSERT_TRUE(memory->fill({1}, program.table).ok());
+  ASSERT_TRUE(memory->fill({2}, program.table).ok());
   EXPECT_EQ(view->full_steps(), (std::vector<uint64_t>{1, 2}));
   EXPECT_FALSE(memory->has_free_slot());
   for (uint64_t step = 3; step < 10; ++step) {
     ASSERT_TRUE(view->begin_drain(step - 2).ok());
     view->end_drain({});
-    ASSERT_TRUE(memory->fill(step, program.table).ok());
+    ASSERT_TRUE(memory->fill({step}, program.table).ok());
     EXPECT_EQ(view->full_steps(), (std::vector<uint64_t>{step - 1, step}));
   }
   for (uint64_t step : {8, 9}) {
     ASSERT_TRUE(view->begin_drain(step).ok());
     view->end_drain({});
   }
-  ASSERT_TRUE(memory->fill(10, program.table).ok());
+  ASSERT_TRUE(memory->fill({10}, program.table).ok());
   const uint64_t other = memory->slot(0).step == 10 ? memory->slot(1).step : memory->slot(0).step;
   EXPECT_EQ(other, 9U);
 }
@@ -172,7 +172,7 @@ TEST(Snapshot, GrowsWithWhatIsProtected) {
     ++step;
     program.list.resize(size);
     program.advance_to(step);
-    ASSERT_TRUE(memory->fill(step, program.table).ok());
+    ASSERT_TRUE(memory->fill({step}, program.table).ok());
     const Result<const SnapshotReader*> reader = view->begin_drain(step);
     ASSERT_TRUE(reader.ok()) << reader.status().to_string();
     EXPECT_TRUE((*reader)->verify().ok());
@@ -196,7 +196,7 @@ TEST(Snapshot, FindsTheMemoryThatWasReservedForIt) {
                                              std::filesystem::file_size(owner.slot_path(1))};
   for (uint64_t step = 1; step <= 2; ++step) {
     program.advance_to(step);
-    ASSERT_TRUE(memory->fill(step, program.table).ok());
+    ASSERT_TRUE(memory->fill({step}, program.table).ok());
     const Result<const SnapshotReader*> reader = view->begin_drain(step);
     ASSERT_TRUE(reader.ok() && (*reader)->verify().ok() && load(program, **reader).ok());
     EXPECT_TRUE(program.is_at(step));
@@ -217,12 +217,12 @@ TEST(Snapshot, GetsASecondSlotOnceTheFirstIsLate) {
   EXPECT_FALSE(std::filesystem::exists(owner.slot_path(1))) << "nobody wants it yet";
 
   program.advance_to(1);
-  ASSERT_TRUE(memory->fill(1, program.table).ok());
+  ASSERT_TRUE(memory->fill({1}, program.table).ok());
   for (int i = 0; i < 10'000 && !std::filesystem::exists(owner.slot_path(1)); ++i) std::this_thread::sleep_for(1ms);
   ASSERT_TRUE(std::filesystem::exists(owner.slot_path(1))) << "the first is not written";
   ASSERT_TRUE(memory->has_free_slot());
   program.advance_to(2);
-  ASSERT_TRUE(memory->fill(2, program.table).ok());
+  ASSERT_TRUE(memory->fill({2}, program.table).ok());
   EXPECT_FALSE(memory->has_free_slot());
   EXPECT_EQ(view->full_steps(), (std::vector<uint64_t>{1, 2}));
   for (const uint64_t step : {1, 2}) {
@@ -242,7 +242,7 @@ TEST(Snapshot, NeedsNoSecondSlotIfTheFirstIsWrittenInTime) {
   for (uint64_t step = 1; step <= 3; ++step) {
     program.advance_to(step);
     std::this_thread::sleep_for(300ms);
-    ASSERT_TRUE(memory->fill(step, program.table).ok());
+    ASSERT_TRUE(memory->fill({step}, program.table).ok());
     ASSERT_TRUE(view->begin_drain(step).ok());
     view->end_drain({});
   }
@@ -254,7 +254,7 @@ TEST(Snapshot, OfNothingIsASnapshotToo) {
   const test::SegmentFolder folder;
   VariableTable table;
   const auto memory = make_memory(folder.owner());
-  ASSERT_TRUE(memory->fill(0, table).ok());
+  ASSERT_TRUE(memory->fill({0}, table).ok());
   const auto view = *SnapshotView::open(folder.owner());
   const Result<const SnapshotReader*> reader = view->begin_drain(0);
   ASSERT_TRUE(reader.ok());
@@ -267,19 +267,19 @@ TEST(Snapshot, ThatFailsLeavesTheEarlierOne) {
   Program program;
   const auto memory = make_memory(folder.owner(), 2);
   program.advance_to(1);
-  ASSERT_TRUE(memory->fill(1, program.table).ok());
+  ASSERT_TRUE(memory->fill({1}, program.table).ok());
   const auto save = [](ByteVector&) { return Status::io_error("cannot say"); };
   ASSERT_TRUE(program.table.protect_object("object", save, [](ByteSpan) { return Status(); }).ok());
-  EXPECT_EQ(memory->fill(2, program.table).code(), StatusCode::io_error);
+  EXPECT_EQ(memory->fill({2}, program.table).code(), StatusCode::io_error);
   ASSERT_TRUE(program.table.unprotect("object").ok());
   double none = 0;
   ASSERT_TRUE(program.table.protect_array("huge", kDouble, &none, 1ULL << 50, {}).ok());
-  EXPECT_FALSE(memory->fill(2, program.table).ok());
+  EXPECT_FALSE(memory->fill({2}, program.table).ok());
   ASSERT_TRUE(program.table.unprotect("huge").ok());
 
   EXPECT_EQ(memory->newest_step(), 1U);
   EXPECT_TRUE(memory->has_free_slot());
-  EXPECT_TRUE(memory->fill(2, program.table).ok());
+  EXPECT_TRUE(memory->fill({2}, program.table).ok());
 }
 
 TEST(Snapshot, PassesNewsToWhoWaitsForAStep) {
@@ -302,7 +302,7 @@ TEST(Snapshot, DamageIsFoundAndTheVariableNamed) {
   Program program;
   const auto memory = make_memory(folder.owner());
   program.advance_to(1);
-  ASSERT_TRUE(memory->fill(1, program.table).ok());
+  ASSERT_TRUE(memory->fill({1}, program.table).ok());
   const auto view = *SnapshotView::open(folder.owner());
   const SnapshotReader& reader = **view->begin_drain(1);
   const SharedSegment raw = *SharedSegment::open(folder.owner().slot_path(0), SharedSegment::Access::read_write);
@@ -349,7 +349,7 @@ TEST(LentGrid, IsTakenWithoutACopyAndGivenBackOnlyWhenDrained) {
   EXPECT_NE(*spare, reinterpret_cast<std::byte*>(program.current.data()));
   EXPECT_NE(*spare, reinterpret_cast<std::byte*>(program.next.data()));
   EXPECT_EQ(program.lend(program.current).status().code(), StatusCode::invalid_argument) << "lent already";
-  ASSERT_TRUE(program.memory->fill(1, program.table).ok());
+  ASSERT_TRUE(program.memory->fill({1}, program.table).ok());
   EXPECT_EQ(program.memory->newest_step(), std::nullopt) << "not summed yet";
   EXPECT_EQ(program.lend(program.next).status().code(), StatusCode::busy) << "the only other one is being written";
 
@@ -378,7 +378,7 @@ TEST(LentGrid, NeedsNoRoomInASlot) {
   program.memory->settle();
   EXPECT_LT(std::filesystem::file_size(folder.owner().slot_path(0)), GridProgram::kCount * sizeof(double));
   ASSERT_TRUE(program.lend(program.current).ok());
-  ASSERT_TRUE(program.memory->fill(1, program.table).ok());
+  ASSERT_TRUE(program.memory->fill({1}, program.table).ok());
   EXPECT_LT(std::filesystem::file_size(folder.owner().slot_path(0)), GridProgram::kCount * sizeof(double));
 }
 
@@ -389,12 +389,12 @@ TEST(LentGrid, CanHaveGhostCells) {
   double other = 7;
   ASSERT_TRUE(program.table.protect_scalar("a", kDouble, &other).ok());
   ASSERT_TRUE(program.table.protect_scalar("z", kDouble, &other).ok());
-  ASSERT_TRUE(program.memory->fill(1, program.table).ok());
+  ASSERT_TRUE(program.memory->fill({1}, program.table).ok());
   const auto view = *SnapshotView::open(folder.owner());
   const ByteVector copied = read_all(**view->begin_drain(1));
   view->end_drain({});
   ASSERT_TRUE(program.lend(program.current).ok());
-  ASSERT_TRUE(program.memory->fill(2, program.table).ok());
+  ASSERT_TRUE(program.memory->fill({2}, program.table).ok());
   const Result<const SnapshotReader*> reader = view->begin_drain(2);
   ASSERT_TRUE(reader.ok()) << reader.status().to_string();
   EXPECT_EQ(read_all(**reader), copied);
@@ -430,7 +430,7 @@ TEST(LentGrid, CirculatesThroughManyCheckpoints) {
       const Result<std::byte*> spare = program.lend(program.current, kLong);
       ASSERT_TRUE(spare.ok()) << spare.status().to_string();
       ASSERT_TRUE(program.memory->wait_for_free_slot(kLong).ok());
-      ASSERT_TRUE(program.memory->fill(step, program.table).ok());
+      ASSERT_TRUE(program.memory->fill({step}, program.table).ok());
       // Toggle: what was next is current now, and the spare comes next. Scribbles on both.
       program.current = program.next;
       program.next = {reinterpret_cast<double*>(*spare), GridProgram::kCount};
@@ -451,12 +451,12 @@ TEST(LentGrid, ThatIsLentAgainOrLeftOutComesBackAtOnce) {
   ASSERT_TRUE(first.ok()) << first.status().to_string();
   EXPECT_EQ(*first, reinterpret_cast<std::byte*>(program.current.data()));
   program.memory->skip(program.table);
-  EXPECT_EQ(program.memory->fill(1, program.table).code(), StatusCode::invalid_argument)
+  EXPECT_EQ(program.memory->fill({1}, program.table).code(), StatusCode::invalid_argument)
       << "the content of f is in no protected memory";
   const Result<std::byte*> second = program.lend(program.current);
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(*second, reinterpret_cast<std::byte*>(program.next.data()));
-  EXPECT_TRUE(program.memory->fill(1, program.table).ok());
+  EXPECT_TRUE(program.memory->fill({1}, program.table).ok());
 }
 
 TEST(LentGrid, MistakesAreRefused) {
@@ -489,7 +489,7 @@ TEST(SnapshotProcesses, OneFillsAndTheOtherDrains) {
         program.list.resize(10 + step * 100);
         program.advance_to(step);
         failures += (*memory)->wait_for_free_slot(kLong).ok() ? 0 : 1;
-        failures += (*memory)->fill(step, program.table).ok() ? 0 : 1;
+        failures += (*memory)->fill({step}, program.table).ok() ? 0 : 1;
       }
       failures += (*memory)->group().wait_for_step(kSteps, kLong).ok() ? 0 : 1;
     }
@@ -539,7 +539,7 @@ TEST(SnapshotProcesses, WaitingEndsWhenTheLeaderDies) {
     SnapshotOptions options{.rank_count = 2};
     const auto memory = *SnapshotMemory::create(folder.owner(1), options);
     ASSERT_TRUE(memory->group().attach_leader(leader).ok());
-    ASSERT_TRUE(memory->fill(1, program.table).ok());
+    ASSERT_TRUE(memory->fill({1}, program.table).ok());
     EXPECT_EQ(memory->wait_for_free_slot(1ms).code(), StatusCode::busy);
     ::kill(child, SIGKILL);
     EXPECT_EQ(memory->wait_for_free_slot(kLong).code(), StatusCode::io_error);

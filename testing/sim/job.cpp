@@ -192,17 +192,15 @@ void Job::report_persistent(uint32_t rank, CourseStep made) {
   promises_.report(nearest.ordinal, made, nearest.of_node() ? rank / plan_.ranks_per_node : 0);
 }
 
-void Job::report_progress(uint32_t rank, size_t course, const SessionProgress& progress,
-                          std::optional<uint64_t> unsure) {
-  if (progress.newest_persistent && progress.newest_persistent != unsure)
-    report_persistent(rank, origin_of(course, *progress.newest_persistent));
+void Job::report_progress(uint32_t rank, size_t course, const SessionProgress& progress) {
+  if (progress.newest_persistent) report_persistent(rank, origin_of(course, *progress.newest_persistent));
   for (const JobLevel& level : levels_) {
     const std::optional<uint64_t> newest = progress.levels.at(level.ordinal).newest;
     if (!newest || level.floor == Floor::nearest_store) continue;
     if (level.floor == Floor::memory) {
       memory_of_run_ = run_count_;
       promises_.report(level.ordinal, origin_of(course, *newest), rank);
-    } else if (newest != unsure) {
+    } else {
       promises_.report(level.ordinal, origin_of(course, *newest),
                        nearest_store().of_node() ? rank / plan_.ranks_per_node : 0);
     }
@@ -320,11 +318,6 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
   };
   // Where the job has gone back before, there may be later steps that were computed in another way.
   if (courses_.size() > 1) begin_course(at);
-  // Whether what is in memory is what a store has of its step is not known there (docs/SIMULATION.md, "Open").
-  const auto step_in_memory = [&](uint64_t from) {
-    return courses_.size() > 1 && levels_.front().floor == Floor::memory ? std::optional(from) : std::nullopt;
-  };
-  std::optional<uint64_t> unsure = step_in_memory(at.step);
 
   for (uint64_t done = 0; done < plan.steps; ++done) {
     simulator.spend(
@@ -342,7 +335,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
       begin("wait");
       (void)note("wait", session.wait(), plan.may_fail);
     }
-    report_progress(rank, at.course, session.progress(), unsure);
+    report_progress(rank, at.course, session.progress());
     note_warnings(session, rank, plan);
     if (together.chance(plan.drop_chance)) {
       const uint64_t far = together.between(0, 2);
@@ -352,7 +345,7 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
       if (!note("drop", dropped.status(), plan.may_fail)) return;
       // If it is made again, it is another one.
       if (*dropped) begin_course(at);
-      report_progress(rank, at.course, session.progress(), unsure);
+      report_progress(rank, at.course, session.progress());
     }
     if (!together.chance(plan.back_chance)) continue;
     forget_memory();
@@ -363,14 +356,13 @@ void Job::be_rank(const std::shared_ptr<Run>& run, uint32_t rank) {
     if (!*from) continue;
     begin_course(**from);
     forget([&](uint64_t later) { return later > at.step; });
-    unsure = step_in_memory(at.step);
-    report_progress(rank, at.course, session.progress(), unsure);
+    report_progress(rank, at.course, session.progress());
   }
   last_step_ = at.step;
   if (!plan.finishes) return;
   begin("finish");
   const Status finished = session.finish(kFinishLimit);
-  report_progress(rank, at.course, session.progress(), unsure);
+  report_progress(rank, at.course, session.progress());
   forget_memory();
   note_warnings(session, rank, plan);
   (void)note("finish", finished, plan.may_fail);

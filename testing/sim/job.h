@@ -98,9 +98,7 @@ class Job {
   /// Fails if the call that a rank is in has taken more time than any may.
   void check_call(uint32_t rank) const;
   void report_persistent(uint32_t rank, CourseStep made);
-  /// `unsure`: a step that does not count.
-  void report_progress(uint32_t rank, size_t course, const SessionProgress& progress,
-                       std::optional<uint64_t> unsure = std::nullopt);
+  void report_progress(uint32_t rank, size_t course, const SessionProgress& progress);
   void forget_memory();
   /// Such steps are gone, or may be made anew. Older ones may have left every level that does not keep all.
   void forget(const std::function<bool(uint64_t step)>& such);

@@ -221,6 +221,22 @@ class Drain(Preempted):
                 out = self.finish_from_store_alone()
                 self.assertEqual(found(HEAT, out), expected)
 
+    def test_leaves_what_is_older_than_the_newest_set(self):
+        # Where only some checkpoints become sets, memory has what came before the newest of them.
+        levels = {"VARVE_LEVELS": f"memory; dir:{self.store} every=2", "VARVE_STORE": "", "VARVE_WHEN_BUSY": "two_slots"}
+        for _ in range(20 if NIGHTLY else 3):
+            with self.subTest(seed=self.seed):
+                shutil.rmtree(self.store, ignore_errors=True)
+                shutil.rmtree(self.memory, ignore_errors=True)
+                process = self.begin(command=self.launch(steps=10_000_000), **levels)
+                self.wait_for_steps(process, 200)
+                time.sleep(self.random.uniform(0, 1))
+                self.kill_everything(process)
+                newest = max(self.steps())
+                saved = [each for job in self.drain(**levels) for each in job["sets"] if each["state"] == "whole"]
+                self.assertTrue(all(int(each["set"].partition("@")[2]) > newest for each in saved), (newest, saved))
+                self.assertEqual(self.snapshots(), [])
+
     def newest_in_memory(self):
         said = subprocess.run([VARVE, "levels", "--json"], check=False, capture_output=True, text=True,
                               env=self.environment("job", {"VARVE_JOB": "heat"}), cwd=self.work)

@@ -263,6 +263,36 @@ TEST(GoingBack, BringsToAFartherLevelWhatWasMadeAnewWhileNobodyCouldBringItThere
     expect_far(runs, far, step, [&](uint32_t rank) { return went(rank, 1, step, 100); });
 }
 
+TEST(GoingBack, KnowsWhatIsInMemoryAloneFromTheSetOfTheSameStepThatItReplaces) {
+  Runs runs;
+  runs.options.store.reset();
+  runs.options.levels = "memory; dir:" + runs.place.store + " every=4";
+  constexpr uint64_t kCourse = 100;
+  run_and_kill([&] {
+    std::atomic<uint32_t> made = 0;
+    runs.run([&](Session& session, Model& model, uint32_t) {
+      ASSERT_TRUE(session.restart().ok());
+      go(session, model, 1, 8, 0, Persistence::later);
+      ASSERT_EQ(session.restart({.exactly = 4}).value(), 4u);
+      for (uint64_t step = 5; step <= 8; ++step) model.step(step + kCourse);
+      ASSERT_TRUE(session.checkpoint(8).ok());
+      ++made;
+      while (made < runs.rank_count) std::this_thread::yield();
+      ::kill(::getpid(), SIGKILL);
+    });
+  });
+  EXPECT_EQ(runs.steps(), (std::vector<uint64_t>{4, 8}));
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    ASSERT_EQ(session.restart().value(), 8u);
+    EXPECT_EQ(model, went(rank, 4, 8, kCourse));
+    const Status saved = session.wait();
+    EXPECT_TRUE(saved.ok()) << saved.to_string();
+    EXPECT_EQ(session.progress().newest_persistent, 8u);
+    EXPECT_TRUE(session.finish().ok());
+  });
+  expect_far(runs, runs.place.store, 8, [](uint32_t rank) { return went(rank, 4, 8, kCourse); });
+}
+
 TEST(GoingBack, LosesNothingIfTheRunIsKilledWhileItReplacesASet) {
   for (const uint64_t killed_at : {uint64_t{3}, uint64_t{4}, uint64_t{5}}) {
     const Runs runs;

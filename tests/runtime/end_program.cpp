@@ -6,6 +6,7 @@
 //   fork          between them, a child that was forked leaves by exit(), which ends what is static: the session, too
 //   fork_calls    so it does after it has made every call
 //   fork_signal   a child that was forked gets SIGTERM, which is to end it
+//   leave         of another job, "left": exit() while its one checkpoint is being saved, by a session that nobody ends
 //   finalize      with MPI: MPI_Finalize() comes before the session's end, which is that of the program
 //   finalize_two  the same with two sessions
 // Ends with 0 if all calls did what they should; else it says which did not.
@@ -121,6 +122,16 @@ void end_beside_a_child(const std::string& mode) {
   check(session->progress().newest_persistent == 2, "step 2 is in the store");
 }
 
+[[noreturn]] void leave() {
+  cells.resize(4'000'000);
+  for (size_t i = 0; i < cells.size(); ++i) cells[i] = 1.0 / static_cast<double>(i + 1);
+  auto& left = *new std::optional<varve::Session>(open("left"));
+  const std::optional<uint64_t> from = varve::or_throw(left->restart());
+  varve::or_throw(left->checkpoint(from.value_or(0) + 1));
+  ::usleep(static_cast<useconds_t>(::getpid() % 50) * 2'000);
+  std::exit(0);
+}
+
 #ifdef END_PROGRAM_WITH_MPI
 void end_after_mpi(bool two) {
   session = open("end");
@@ -149,6 +160,7 @@ int main(int argument_count, char** words) {
   MPI_Init_thread(&argument_count, &words, MPI_THREAD_MULTIPLE, &provided);
 #endif
   try {
+    if (mode == "leave") leave();
     if (mode.starts_with("fork")) end_beside_a_child(mode);
 #ifdef END_PROGRAM_WITH_MPI
     if (mode.starts_with("finalize")) {

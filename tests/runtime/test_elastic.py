@@ -42,11 +42,11 @@ class ElasticRestarts(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def run_ranks(self, ranks, mode, nodes, levels, *more):
+    def run_ranks(self, ranks, mode, nodes, levels, *more, launcher_options=(), **variables):
         """Returns the launcher's status, and what was printed."""
-        environment = dict(os.environ, OMPI_MCA_btl_vader_backing_directory=str(self.folder),
+        environment = dict(os.environ, **variables, OMPI_MCA_btl_vader_backing_directory=str(self.folder),
                            OMPI_MCA_orte_tmpdir_base=str(self.folder), PRTE_MCA_prte_tmpdir_base=str(self.folder))
-        command = [*MPIRUN, "-n", str(ranks), PROGRAM, mode, str(self.folder), ",".join(nodes), "; ".join(levels), *more]
+        command = [*MPIRUN, *launcher_options, "-n", str(ranks), PROGRAM, mode, str(self.folder), ",".join(nodes), "; ".join(levels), *more]
         process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
                                  timeout=PATIENCE_SECONDS, check=False)
         return process.returncode, process.stdout
@@ -118,6 +118,24 @@ class ElasticRestarts(unittest.TestCase):
         levels = ["memory", f"local:{self.folder}/local every=1000", "partner"]
         self.save(5, levels)
         self.restart(7, nodes_of(7), levels, 5, 3)
+
+    @unittest.skipUnless(os.environ.get("VARVE_ULFM") == "1", "needs MPI that tells ranks of one that has died")
+    def test_ranks_that_are_left_go_on_in_the_same_processes(self):
+        # All but one die, one after the other, at any moment.
+        runs, seconds = (16, []) if NIGHTLY else (2, [])
+        for seed in range(1, runs + 1):
+            with self.subTest(seed=seed):
+                self.clear()
+                levels = ("memory", f"dir:{self.folder}/store")
+                _, output = self.run_ranks(RANKS_MAX, "shrink", ["a"], levels, str(RANKS_MAX - 1), str(seed),
+                                           launcher_options=("--with-ft", "ulfm"), VARVE_WHEN_BUSY="two_slots")
+                told = self.folder / "told"
+                self.assertTrue(told.exists(), output)
+                gone_on = [float(line) for line in told.read_text().splitlines()]
+                self.assertEqual(len(gone_on), RANKS_MAX - 1, output)
+                seconds += gone_on
+        print(f"{len(seconds)} deaths; all that were left had computed a step again after {sorted(seconds)[len(seconds) // 2]:.2f} s "
+              f"(median), {max(seconds):.2f} s (at most)")
 
 
 if __name__ == "__main__":
