@@ -45,6 +45,12 @@ class Communicator {
   /// that wait already among them, as far as the library below can tell them (MPI with MPIX_Comm_revoke(), threads).
   /// Not collective; thread-safe. By itself it does nothing.
   virtual void revoke() {}
+
+  /// all_max() in two calls, of the same values, which stay as they are in between: the first waits for nobody, and
+  /// other calls may come before the second, which waits until all ranks have come to the first. Collective, both. By
+  /// themselves they do all of it in the second.
+  virtual Status begin_all_max(std::span<uint64_t> /*values*/) { return {}; }
+  virtual Status finish_all_max(std::span<uint64_t> values) { return all_max(values); }
 };
 
 /// One rank alone.

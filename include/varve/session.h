@@ -363,14 +363,15 @@ class Session {
   Status drop(uint64_t step);
 
   /// Whether a checkpoint should be made at this step: by every_steps, every_seconds or the best interval, and when a
-  /// stop was asked for. The same on all ranks. Collective.
+  /// stop was asked for; what the ranks have to agree on comes with one of the next calls, so that nobody waits. The
+  /// same on all ranks. Collective.
   bool due(uint64_t step);
   /// Snapshots all that is protected, and has it written while the program goes on. Steps grow from one to the next. If
   /// a checkpoint before has failed since, the error is returned once, by all ranks of the group that it concerns; this
   /// one is on its way all the same. busy: for `wait_limit` there was no room for a snapshot; this one is left out.
   /// Collective in that every rank must do it, but ranks do not wait for each other unless Persistence::now, to agree
   /// whether to leave it out (WhenBusy::skip), or, where nodes have stores of their own, to tell what each has, if no
-  /// due() came before.
+  /// due() came before; and until all have come to the due() before it, if they talk in that.
   Status checkpoint(uint64_t step, Persistence persistence = Persistence::later);
   /// Whether the program should end: a stop was asked for, and the last checkpoint is made. The same on all ranks after
   /// the same due() and checkpoint().

@@ -86,6 +86,25 @@ TEST_P(CommunicatorContract, FindsTheSmallestAndTheLargestOfEachElement) {
   });
 }
 
+TEST_P(CommunicatorContract, ReducesInTwoCallsWithOthersInBetween) {
+  on_all_ranks([](Communicator& ranks) {
+    for (uint64_t round = 0; round < 20; ++round) {
+      std::vector<uint64_t> values{ranks.rank() + round, 7, 100 - ranks.rank()};
+      ASSERT_TRUE(ranks.begin_all_max(values).ok());
+      std::vector<uint64_t> least{ranks.rank() + 3};
+      ASSERT_TRUE(ranks.all_min(least).ok());
+      ASSERT_TRUE(ranks.barrier().ok());
+      ASSERT_TRUE(ranks.finish_all_max(values).ok());
+      EXPECT_EQ(least, std::vector<uint64_t>{3});
+      EXPECT_EQ(values, (std::vector<uint64_t>{ranks.rank_count() - 1 + round, 7, 100}));
+    }
+    std::vector<uint64_t> many(100'000, ranks.rank());
+    ASSERT_TRUE(ranks.begin_all_max(many).ok());
+    ASSERT_TRUE(ranks.finish_all_max(many).ok());
+    EXPECT_EQ(many, std::vector<uint64_t>(many.size(), ranks.rank_count() - 1));
+  });
+}
+
 TEST_P(CommunicatorContract, ReducesManyValues) {
   on_all_ranks([](Communicator& ranks) {
     std::vector<uint64_t> values(10'007);

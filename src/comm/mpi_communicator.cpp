@@ -58,7 +58,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     // The callback frees the ranks.
     if (watches) MPI_Comm_delete_attr(MPI_COMM_SELF, end_key_);
     if (watches) MPI_Comm_free_keyval(&end_key_);
-    if (!ended_) MPI_Comm_free(&ranks_);
+    if (!ended_) free_ranks();
   }
 
   bool ended() const override {
@@ -72,7 +72,7 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     if (before_end_) before_end_();
     before_end_ = nullptr;
     ended_ = true;
-    MPI_Comm_free(&ranks_);
+    free_ranks();
   }
 
   /// Asks MPI what stays the same, and to be told of its end.
@@ -130,6 +130,23 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
 
   Status all_min(std::span<uint64_t> values) override { return reduce(values, MPI_MIN); }
   Status all_max(std::span<uint64_t> values) override { return reduce(values, MPI_MAX); }
+  Status begin_all_max(std::span<uint64_t> values) override {
+    VARVE_TRY(check_not_ended());
+    if (values.size() > piece_bytes_ / sizeof(uint64_t)) return {};
+    begun_ = std::make_unique<Reduction>();
+    begun_->values.assign(values.begin(), values.end());
+    return checked(MPI_Iallreduce(MPI_IN_PLACE, begun_->values.data(), static_cast<int>(values.size()), MPI_UINT64_T,
+                                  MPI_MAX, ranks_, &begun_->request),
+                   "MPI_Iallreduce");
+  }
+  Status finish_all_max(std::span<uint64_t> values) override {
+    VARVE_TRY(check_not_ended());
+    if (!begun_) return all_max(values);
+    const std::unique_ptr<Reduction> begun = std::move(begun_);
+    VARVE_TRY(checked(MPI_Wait(&begun->request, MPI_STATUS_IGNORE), "MPI_Wait"));
+    std::copy(begun->values.begin(), begun->values.end(), values.begin());
+    return {};
+  }
   Status barrier() override {
     VARVE_TRY(check_not_ended());
     return checked(MPI_Barrier(ranks_), "MPI_Barrier");
@@ -200,6 +217,17 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     });
   }
 
+  void free_ranks() {
+    int is_over = 1;
+    if (begun_) MPI_Test(&begun_->request, &is_over, MPI_STATUS_IGNORE);
+    // Others may still be at work with what this rank has begun: that stays as it is.
+    if (is_over != 0) {
+      MPI_Comm_free(&ranks_);
+    } else {
+      (void)begun_.release();
+    }
+  }
+
   Status reduce(std::span<uint64_t> values, MPI_Op operation) {
     VARVE_TRY(check_not_ended());
     return for_each_piece(values.size(), piece_bytes_ / sizeof(uint64_t), [&](uint64_t first, int count) {
@@ -250,7 +278,13 @@ class MpiCommunicator final : public Communicator, public EndingRanks {
     return wanted;
   }
 
+  struct Reduction {
+    std::vector<uint64_t> values;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
   MPI_Comm ranks_;
+  std::unique_ptr<Reduction> begun_;  ///< by begin_all_max()
   const uint64_t piece_bytes_;
   uint32_t rank_ = 0, rank_count_ = 0;
   uint32_t tag_max_ = std::numeric_limits<int16_t>::max();  ///< MPI's least

@@ -21,6 +21,14 @@ struct SetName {
   std::string key() const { return job + "@" + std::to_string(step); }
 };
 
+/// When a set of a job was made. What is newer has a higher step *and* was made later: what a run has left behind when
+/// it went back gives way to nothing that it makes then, and pushes nothing of that out, where only so many are kept.
+struct SetAge {
+  uint64_t step = 0;
+  uint64_t number = 0;  ///< SetRecord::number
+  bool is_newer_than(const SetAge& other) const { return step > other.step && number >= other.number; }
+};
+
 /// One group of ranks in a set's record: the root of its tree, and the arena that was written for it.
 struct GroupRecord {
   Score root;

@@ -276,7 +276,7 @@ Status FartherLevel::start() {
     duty.complete_before = [this](uint64_t step) { return world_.sets.is_complete(step); };
   }
   duty.policy_for = [this](uint64_t step) { return policy_for(step); };
-  duty.is_made_anew = [this](uint64_t step) { return all_.nearest().policy_for(step) == IfExists::replace; };
+  duty.is_made_anew = [this](uint64_t step) { return all_.nearest().is_made_anew(step); };
   duty.note_there = [this](uint64_t step) { note_replaced(step); };
   duty.note_given_up = [this](const Status& what) { world_.warnings.add(what); };
   duty.note_news = world_.note_level;

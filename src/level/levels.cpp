@@ -185,7 +185,7 @@ std::optional<NewSet> newest_set(const Levels& levels) {
   for (const uint64_t step : steps.ok() ? *steps : std::vector<uint64_t>()) {
     if (world.has_node_level && !world.sets.is_complete(step)) continue;
     // The run has gone back behind it.
-    if (levels.nearest().policy_for(step) == IfExists::replace) continue;
+    if (levels.nearest().is_made_anew(step)) continue;
     const Result<SetRecord> record = Catalog(*store).read({world.job, step});
     if (record.ok() && (!newest || record->number >= newest->number))
       newest = NewSet{.step = step, .number = record->number};

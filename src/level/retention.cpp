@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kSetsPerPrune = 4;
 
 bool is_newer(const SetAtLevel& one, const SetAtLevel& other) {
-  return one.step > other.step && one.number >= other.number;
+  return SetAge{one.step, one.number}.is_newer_than({other.step, other.number});
 }
 }  // namespace
 

@@ -64,6 +64,8 @@ class StoreLevel : public Level {
 
   /// What a new set of this step may do to one that is there. Any thread.
   IfExists policy_for(uint64_t step) const;
+  /// Whether the run makes a set of this step in the place of one that is there: that one is none of its own.
+  bool is_made_anew(uint64_t step) const { return policy_for(step) == IfExists::replace; }
   /// A new set has taken the place of whatever was there. Any thread.
   void note_replaced(uint64_t step);
   /// When its sets may go, as far as that is said here (Retention).

@@ -150,18 +150,16 @@ Result<std::vector<SetOnNode>> unite_told(size_t set_count, const std::vector<By
   return united;
 }
 
-/// Which sets give their redundancy up, of all that there are. Newer is what has a higher step and was made later, as
-/// with all that is kept (level/retention.h): what a run has left behind when it went back pushes out nothing that it
-/// makes now.
+/// Which sets give their redundancy up, of all that there are.
 std::vector<SetName> choose_dropped(const std::vector<SetName>& sets, const std::vector<SetOnNode>& told,
                                     uint64_t keep) {
   std::vector<SetName> dropped;
   for (size_t i = 0; i < sets.size(); ++i) {
+    const SetAge age{sets[i].step, told[i].number};
     uint64_t newer = 0;
     for (size_t other = 0; other < sets.size(); ++other) {
-      if (told[other].has_parity && told[other].has_record && sets[other].step > sets[i].step &&
-          told[other].number >= told[i].number)
-        ++newer;
+      const bool is_newer = SetAge{sets[other].step, told[other].number}.is_newer_than(age);
+      if (told[other].has_parity && told[other].has_record && is_newer) ++newer;
     }
     if (newer >= keep || !told[i].has_record) dropped.push_back(sets[i]);
   }

@@ -85,7 +85,8 @@ double Cadence::automatic_interval() const {
 }
 
 uint64_t TalkPace::call_nanoseconds() const {
-  return static_cast<uint64_t>(1e9 * (clock_.seconds() - last_seconds_) / static_cast<double>(calls_));
+  return static_cast<uint64_t>(1e9 * (clock_.seconds() - last_seconds_) /
+                               static_cast<double>(std::max<uint64_t>(calls_, 1)));
 }
 
 void TalkPace::learn(uint64_t slowest_nanoseconds) {
@@ -97,6 +98,8 @@ void TalkPace::learn(uint64_t slowest_nanoseconds) {
 }
 
 namespace {
+/// What ranks say of what is due; what they tell along with it comes behind.
+constexpr size_t kVotes = 4;
 /// Longer is as good as for ever.
 constexpr double kLeftSecondsMax = 1e9;
 
@@ -111,31 +114,45 @@ double decode_left(uint64_t told) {
 }
 }  // namespace
 
-Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, TalkPace& pace, uint64_t step,
-                         std::span<uint64_t> along) {
-  const bool alone = ranks.rank_count() == 1;
-  const bool everyone_knows = cadence.by_steps_alone();
-  // Clocks differ: where time counts, one rank decides.
-  const bool decides = everyone_knows || ranks.rank() == 0;
-  const bool must_talk = !alone && (!everyone_knows || stop.possible());
-  const bool talk = must_talk && pace.is_turn();
-  if (must_talk && !talk) return Due{.checkpoint = everyone_knows && cadence.due(step)};
-  std::vector<uint64_t> votes = {decides && cadence.due(step), stop.requested(), talk ? pace.call_nanoseconds() : 0,
-                                 encode_left(stop.seconds_left())};
-  const size_t own_votes = votes.size();
-  votes.insert(votes.end(), along.begin(), along.end());
-  if (talk) {
-    VARVE_TRY(ranks.all_max(votes));
-    pace.learn(votes[2]);
+Result<Due> DueTalk::ask(Communicator& ranks, const Cadence& cadence, StopRequests& stop, uint64_t step,
+                         std::span<const uint64_t> tell) {
+  const bool alone = ranks.rank_count() == 1, by_steps = cadence.by_steps_alone();
+  if (alone || (by_steps && !stop.possible())) {
+    const bool stops = stop.requested();
+    return Due{.checkpoint = cadence.due(step) || stops, .stop = stops, .seconds_left = stop.seconds_left()};
   }
-  std::copy(votes.begin() + static_cast<ptrdiff_t>(own_votes), votes.end(), along.begin());
-  return Due{.checkpoint = votes[0] != 0 || votes[1] != 0,
-             .stop = votes[1] != 0,
-             .seconds_left = decode_left(votes[3]),
-             .talked = talk};
+  pace_.note_call();
+  const uint64_t call_nanoseconds = pace_.call_nanoseconds();
+  Due due;
+  if (is_on_) {
+    VARVE_ASSIGN(due, end(ranks));
+  }
+  // After the checkpoint it is another question.
+  const bool is_answered = due.checkpoint;
+  if (by_steps) due.checkpoint = due.checkpoint || cadence.due(step);
+  if (is_answered || !pace_.is_turn()) return due;
+  // Clocks differ: where time counts, one rank decides.
+  const bool is_due = !by_steps && ranks.rank() == 0 && cadence.due(step);
+  votes_ = {is_due, stop.requested(), call_nanoseconds, encode_left(stop.seconds_left())};
+  votes_.insert(votes_.end(), tell.begin(), tell.end());
+  VARVE_TRY(ranks.begin_all_max(votes_));
+  is_on_ = true;
+  begun_seconds_ = clock_.seconds();
+  return due;
+}
+
+Result<Due> DueTalk::end(Communicator& ranks) {
+  is_on_ = false;
+  VARVE_TRY(ranks.finish_all_max(votes_));
+  pace_.learn(votes_[2]);
+  return Due{.checkpoint = votes_[0] != 0 || votes_[1] != 0,
+             .stop = votes_[1] != 0,
+             .seconds_left = decode_left(votes_[3]) - (clock_.seconds() - begun_seconds_),
+             .told = std::vector<uint64_t>(votes_.begin() + kVotes, votes_.end())};
 }
 
 void RunCourse::restart_at(std::optional<uint64_t> step) {
+  is_due_ = false;
   // At its begin there is nothing that a checkpoint has to come after, and no time has passed since one.
   if (!step && !last_step_) return;
   last_step_ = step;
@@ -149,11 +166,24 @@ Status RunCourse::go_on_to(uint64_t step) {
   return {};
 }
 
-Result<Due> RunCourse::agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along) {
-  VARVE_ASSIGN(const Due due, agree_on_due(ranks, cadence_, *stop_, pace_, step, along));
+void RunCourse::learn(const Due& due) {
+  is_due_ = is_due_ || due.checkpoint;
   stop_agreed_ = stop_agreed_ || due.stop;
   end_ = std::min(end_, clock_.seconds() + due.seconds_left);
+}
+
+Result<Due> RunCourse::agree(Communicator& ranks, uint64_t step, std::span<const uint64_t> tell) {
+  VARVE_ASSIGN(Due due, talk_.ask(ranks, cadence_, *stop_, step, tell));
+  learn(due);
+  due.checkpoint = is_due_ || (stop_agreed_ && !should_stop_);
   return due;
+}
+
+Result<std::optional<std::vector<uint64_t>>> RunCourse::end_talk(Communicator& ranks) {
+  if (!talk_.is_on()) return std::optional<std::vector<uint64_t>>();
+  VARVE_ASSIGN(Due due, talk_.end(ranks));
+  learn(due);
+  return std::move(due.told);
 }
 
 }  // namespace varve

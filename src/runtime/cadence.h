@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/sync.h"
@@ -21,7 +22,7 @@ struct CadenceRule {
 };
 
 /// Decides, for the rank that asks, whether a checkpoint is due. With both `every_steps` and `every_seconds`, either
-/// makes it due. The clock decides on rank 0 alone (agree_on_due()); steps decide alike on all ranks.
+/// makes it due. The clock decides on rank 0 alone (DueTalk); steps decide alike on all ranks.
 /// Thread-safe: what the checkpoint thread measured may be told while the program asks.
 class Cadence {
  public:
@@ -69,44 +70,65 @@ struct Due {
   bool checkpoint = false;  ///< make one now
   bool stop = false;        ///< and end after it: some rank was asked to stop; `checkpoint` is true as well
   double seconds_left = std::numeric_limits<double>::infinity();  ///< until it is too late for that, on any rank
-  bool talked = false;  ///< the ranks have talked to each other, and `along` is the largest of each
+  /// Of the numbers that ranks tell each other along with that the largest of each; none: no word has come.
+  std::optional<std::vector<uint64_t>> told{};
 };
 
-/// How often the ranks talk about what is due. To talk in each step would make the slowest rank hold up all others, and
-/// cost short steps more than they take: so there are calls in between in which nobody does, about as many as pass in
-/// kSeconds. All ranks call it equally often, and agree.
+/// How often the ranks talk about what is due: to do so in each step would cost short ones more than they take, so
+/// there are calls in between in which nobody does, about as many as pass in kSeconds. All ranks call it equally often,
+/// and agree.
 class TalkPace {
  public:
   static constexpr double kSeconds = 0.05;
   static constexpr uint64_t kCallsMax = 64;
 
   explicit TalkPace(Clock& clock) : clock_(clock), last_seconds_(clock.seconds()) {}
-  /// Of each call: whether this is one to talk in.
-  bool is_turn() { return ++calls_ >= calls_between_; }
-  /// How long a call takes here, with all that the program does between two, in nanoseconds; to be told in turn.
+  /// Another call has come.
+  void note_call() { ++calls_; }
+  /// Whether this call is one to talk in.
+  bool is_turn() const { return calls_ + 1 >= calls_between_; }
+  /// How long a call takes here, with all that the program does between two, in nanoseconds.
   uint64_t call_nanoseconds() const;
-  /// What that is on the slowest rank. None is known before the second turn.
+  /// What that is on the slowest rank, as they have told each other now. Nothing is known before the second time.
   void learn(uint64_t slowest_nanoseconds);
 
  private:
   Clock& clock_;
   double last_seconds_;  ///< when they talked
-  uint64_t calls_ = 0;   ///< since
+  uint64_t calls_ = 0;   ///< since, this one included unless they talk in it
   uint64_t calls_between_ = 1;
 };
 
-/// The same answer on all ranks: with one all_max() now and then, or none if every rank knows the answer by itself
-/// (steps alone count, and nobody can ask for a stop; or there is one rank). A stop, or a checkpoint that the clock
-/// makes due, waits for its turn. The rules of `cadence` and `stop`, and the size of `along`, which travels with them,
-/// are the same on all ranks. Collective.
-Result<Due> agree_on_due(Communicator& ranks, const Cadence& cadence, StopRequests& stop, TalkPace& pace, uint64_t step,
-                         std::span<uint64_t> along = {});
+/// How all ranks come to the same answer. Where each knows it by itself (steps alone count, and nobody can ask for a
+/// stop; or there is one rank), nothing is said. Else they begin an all_max() now and then, and go on computing: what
+/// it comes to they learn with the next step. So a stop, or a checkpoint that the clock makes due, waits for its turn
+/// and for one step more; but nobody waits for a rank that is less than a step behind.
+class DueTalk {
+ public:
+  explicit DueTalk(Clock& clock) : clock_(clock), pace_(clock) {}
+
+  /// Once in a step. The rules of `cadence` and `stop`, and the size of `tell`, which travels with the votes, are the
+  /// same on all ranks. Collective.
+  Result<Due> ask(Communicator& ranks, const Cadence& cadence, StopRequests& stop, uint64_t step,
+                  std::span<const uint64_t> tell = {});
+  /// Whether a word is on its way; the same on all ranks.
+  bool is_on() const { return is_on_; }
+  /// What that comes to. Collective.
+  Result<Due> end(Communicator& ranks);
+
+ private:
+  Clock& clock_;
+  TalkPace pace_;
+  bool is_on_ = false;
+  double begun_seconds_ = 0;     ///< by the clock
+  std::vector<uint64_t> votes_;  ///< what the ranks say; stays as it is while the talk is on
+};
 
 /// The course of a run on one rank: at which step it is, when its next checkpoint is due, and whether it is to end. The
 /// program's thread only, but for the cadence.
 class RunCourse {
  public:
-  RunCourse(const CadenceRule& rule, Clock& clock) : clock_(clock), cadence_(rule, clock), pace_(clock) {}
+  RunCourse(const CadenceRule& rule, Clock& clock) : clock_(clock), cadence_(rule, clock), talk_(clock) {}
 
   Cadence& cadence() { return cadence_; }
   /// Stops can be asked for from now on.
@@ -122,8 +144,10 @@ class RunCourse {
   /// asked for right after it.
   bool ends_at(uint64_t step) const { return stop_agreed_ && last_step_ == step; }
 
-  /// agree_on_due(), while stops can be asked for; one that the ranks have agreed on is remembered. Collective.
-  Result<Due> agree(Communicator& ranks, uint64_t step, std::span<uint64_t> along);
+  /// DueTalk::ask(), while stops can be asked for; one that the ranks have agreed on is remembered. Collective.
+  Result<Due> agree(Communicator& ranks, uint64_t step, std::span<const uint64_t> tell);
+  /// Before anything else is agreed on: what was told in a talk that is on. Collective.
+  Result<std::optional<std::vector<uint64_t>>> end_talk(Communicator& ranks);
   /// The next checkpoint is the run's last one. The same on all ranks.
   bool stop_is_agreed() const { return stop_agreed_; }
   /// Until the run is ended, once a stop is agreed on; infinite: nobody has said. By the own clock: what follows from
@@ -132,15 +156,21 @@ class RunCourse {
   /// What asked for the stop, as this rank knows it; empty: another rank was asked.
   std::string stop_reason() const { return stop_ ? stop_->reason() : std::string(); }
   /// A checkpoint was made, or could not be made: was it the last one, the program should stop.
-  void note_made() { should_stop_ = should_stop_ || stop_agreed_; }
+  void note_made() {
+    should_stop_ = should_stop_ || stop_agreed_;
+    is_due_ = false;
+  }
   bool should_stop() const { return should_stop_; }
 
  private:
+  void learn(const Due& due);
+
   Clock& clock_;
   Cadence cadence_;
-  TalkPace pace_;
+  DueTalk talk_;
   std::optional<StopRequests> stop_;
   std::optional<uint64_t> last_step_;  ///< restarted from, or of the last checkpoint
+  bool is_due_ = false;                ///< the ranks have agreed on that, and there was no checkpoint since
   bool stop_agreed_ = false;
   bool should_stop_ = false;
   double end_ = std::numeric_limits<double>::infinity();  ///< of the run, by the clock

@@ -274,6 +274,7 @@ Result<std::vector<SavedVariable>> RunSession::saved_variables(uint64_t step) {
 
 Status RunSession::look_at_levels() {
   VARVE_TRY(check_running(finished_));
+  VARVE_TRY(end_talk());
   VARVE_TRY(levels_.look());
   return levels_.open();
 }
@@ -433,22 +434,32 @@ Status RunSession::drop_everywhere(uint64_t step) {
 bool RunSession::due(uint64_t step) {
   if (finished_) return false;
   const BlockedTime::Part waits(blocked_, BlockedCause::ranks);
-  std::vector<uint64_t> told = sets_.tell();
-  const Result<Due> due = course_.agree(*ranks_, step, told);
+  const Result<Due> due = course_.agree(*ranks_, step, sets_.tell());
   if (!due.ok()) {
     last_error_ = due.status();
     return false;
   }
-  if (due->talked) {
-    const Status learnt = sets_.learn(told);
+  if (due->told) {
+    const Status learnt = sets_.learn(*due->told);
     if (!learnt.ok()) last_error_ = learnt;
   }
   return due->checkpoint;
 }
 
+/// What was begun in due(), before something else is agreed on. Collective.
+Status RunSession::end_talk() {
+  const BlockedTime::Part waits(blocked_, BlockedCause::ranks);
+  VARVE_ASSIGN(const std::optional<std::vector<uint64_t>> told, course_.end_talk(*ranks_));
+  if (!told) return {};
+  const Status learnt = sets_.learn(*told);
+  if (!learnt.ok()) last_error_ = learnt;
+  return {};
+}
+
 Status RunSession::checkpoint(uint64_t step, Persistence persistence) {
   VARVE_TRY(check_running(finished_));
   const BlockedTime::Part waits(blocked_, BlockedCause::other);
+  VARVE_TRY(end_talk());
   const Persistence wanted = course_.stop_is_agreed() ? Persistence::now : persistence;
   Status made;
   if (course_.ends_at(step)) {
@@ -657,6 +668,7 @@ void RunSession::note_end(const Status& settled) {
 
 Status RunSession::wait() {
   VARVE_TRY(check_running(finished_));
+  VARVE_TRY(end_talk());
   const double begin = world_.clock.seconds();
   const BlockedTime::Part waits(blocked_, BlockedCause::store);
   const StageTwo::Hurry hurry(stage_two_);
@@ -688,6 +700,7 @@ void RunSession::note_drained(const DrainReport& report) {
 Status RunSession::finish(std::chrono::duration<double> limit) {
   if (finished_) return {};
   const BlockedTime::Part waits(blocked_, BlockedCause::end);
+  end_talk().ignore("what follows says what is wrong");
   const double begin = world_.clock.seconds();
   std::chrono::nanoseconds bounded = bounded_limit(limit);
   if (world_.end) bounded = std::clamp(*world_.end - MonotonicClock::now(), std::chrono::nanoseconds(0), bounded);

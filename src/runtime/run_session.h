@@ -80,6 +80,7 @@ class RunSession {
   Status look_at_levels();
   Status settle(std::string_view failed_while);
   Result<bool> any_has_copied();
+  Status end_talk();
   Status stop_stage_two();
   Status drop_everywhere(uint64_t step);
   Status turn_back();

@@ -317,8 +317,8 @@ int main(int argument_count, char** words) {
       ShrinkingRun(folder, words[4], static_cast<uint32_t>(std::atoi(words[5])),
                    static_cast<uint64_t>(std::atoi(words[6])))
           .run();
-      // MPI's own end may wait for those that are dead.
-      ::_exit(0);
+      MPI_Finalize();
+      return 0;
     }
 #endif
     ::setenv("VARVE_NODE", nodes[static_cast<size_t>(rank) % nodes.size()].c_str(), 1);

@@ -885,6 +885,55 @@ TEST_P(ASessionOfRanks, StopsOnAllRanksAtTheSameStepAfterALastCheckpoint) {
   EXPECT_EQ(steps_in(place).back(), stopped_at[0]);
 }
 
+TEST_P(ASessionOfRanks, MayCallAnythingWhileItsRanksTalkAboutWhatIsDue) {
+  auto options = place.options();
+  options.every_steps.reset();
+  options.every_seconds = 1000;
+  options.group = "rank";
+  const auto with_session = [&](const std::function<void(Session&, Model&)>& act) {
+    run_ranks(GetParam(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+      auto session = Session::open(std::move(ranks), options);
+      ASSERT_TRUE(session.ok()) << session.status().to_string();
+      Model model(rank, 100);
+      ASSERT_TRUE(protect(*session, model).ok());
+      ASSERT_TRUE(session->restart().ok());
+      act(*session, model);
+    });
+  };
+  with_session([&](Session& session, Model& model) {
+    EXPECT_FALSE(session.due(1));
+    EXPECT_TRUE(session.wait().ok());
+    for (uint64_t step = 1; step <= 3; ++step) {
+      EXPECT_FALSE(session.due(step));
+      model.step(step);
+      ASSERT_TRUE(session.checkpoint(step, Persistence::now).ok());
+    }
+    EXPECT_FALSE(session.due(3));
+    EXPECT_EQ(session.restart_points()->size(), 3u);
+    EXPECT_FALSE(session.due(3));
+    EXPECT_FALSE(session.saved_variables(2)->empty());
+    EXPECT_FALSE(session.due(3));
+    EXPECT_TRUE(session.drop(3).ok());
+    EXPECT_FALSE(session.due(3));
+    EXPECT_EQ(session.restart().value(), 2u);
+    EXPECT_FALSE(session.due(2));
+    EXPECT_EQ(session.reject().value(), 1u);
+    EXPECT_FALSE(session.due(1));
+    EXPECT_TRUE(session.finish().ok());
+  });
+  with_session([&](Session& session, Model&) {
+    EXPECT_FALSE(session.due(2));
+    EXPECT_TRUE(session.abandon().ok());
+  });
+  with_session([&](Session& session, Model& model) {
+    EXPECT_FALSE(session.due(3));
+    model.step(3);
+    EXPECT_TRUE(session.checkpoint(3).ok());
+    EXPECT_FALSE(session.due(3));
+  });
+  EXPECT_EQ(steps_in(place), (std::vector<uint64_t>{1, 2, 3}));
+}
+
 // Retention
 
 TEST_P(ASessionOfRanks, KeepsTheNewestSetsOnly) {
