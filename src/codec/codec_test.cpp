@@ -204,6 +204,20 @@ TEST(CodecChain, StoresWhatItCannotShrink) {
   EXPECT_EQ(*recipe_name(encoded->recipe), "store");
 }
 
+TEST(CodecChain, LzmaFindsWhatIsFarAwayInThePack) {
+  Random random(5);
+  const ByteVector piece = test::random_bytes(64_KiB, random);
+  ByteVector raw(20_MiB);
+  std::copy(piece.begin(), piece.end(), raw.begin());
+  std::copy(piece.begin(), piece.end(), raw.end() - static_cast<ptrdiff_t>(piece.size()));
+  const PackShape shape{{}, {test::run_of(raw.size())}};
+  const EncodedBytes encoded = *encode_chain(*CodecChain::parse("lzma"), raw, shape);
+  EXPECT_LT(encoded.body.size(), piece.size() + 16_KiB);
+  ByteVector back(raw.size());
+  ASSERT_TRUE(decode_chain(encoded.recipe, encoded.body, back).ok());
+  EXPECT_EQ(back, raw);
+}
+
 TEST(CodecRecipe, OfManyEqualArraysTakesAFewBytes) {
   Random random(9);
   const ElementType type{ElementKind::floating, ByteOrder::big, 4};

@@ -13,7 +13,7 @@ namespace {
 constexpr int kLzmaDefaultLevel = 6;
 constexpr int kLzmaLevelMax = 9;
 /// An encoder takes twelve times as much memory as its dictionary.
-constexpr unsigned kDictionaryLog2Max = 24;
+constexpr unsigned kDictionaryLog2Max = 25;
 
 /// A dictionary as large as the data needs it, a power of two: also what a decoder may be made to allocate.
 unsigned dictionary_log2(size_t bytes) {
@@ -70,7 +70,8 @@ class LzmaCodec final : public Codec {
       return Status::unsupported("this liblzma lacks the preset");
     }
     const unsigned log2 = std::min(dictionary_log2(in.size()), kDictionaryLog2Max);
-    options.dict_size = 1u << log2;
+    // An encoder's memory depends on it: no more than there is to be found.
+    options.dict_size = std::clamp<uint32_t>(static_cast<uint32_t>(in.size()), LZMA_DICT_SIZE_MIN, 1u << log2);
     // What the level takes for lc is the better without alignment.
     options.pb = number_log2(in);
     options.lp = options.pb;

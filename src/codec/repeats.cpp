@@ -58,14 +58,32 @@ void Repeats::begin_chunks() {
   if (chunk_bytes_ > 0) at_ += (chunk_bytes_ - at_ % chunk_bytes_) % chunk_bytes_;
 }
 
+void Repeats::begin_part() {
+  begin_chunks();
+  part_again_.assign(part_begins_.size(), 0);
+  part_begins_.push_back(at_);
+  part_anchor_count_ = 0;
+}
+
 void Repeats::note(uint64_t hash, uint64_t at) {
   Anchor& anchor = anchors_[hash & (anchors_.size() - 1)];
   const bool known = anchor.hash == hash;
-  const uint64_t distance = at - anchor.at;
+  const uint64_t before = anchor.at, distance = at - before;
   anchor = {hash, at};
   if (known && chunk_bytes_ > 0 && distance % chunk_bytes_ == 0) return;
   ++anchor_count_;
-  if (known) ++again_[static_cast<size_t>(std::bit_width(distance))];
+  ++part_anchor_count_;
+  if (!known) return;
+  ++again_[static_cast<size_t>(std::bit_width(distance))];
+  if (before < part_begins_.back()) {
+    const auto part = std::upper_bound(part_begins_.begin(), part_begins_.end(), before) - part_begins_.begin() - 1;
+    ++part_again_[static_cast<size_t>(part)];
+  }
+}
+
+double Repeats::share_in_part(size_t earlier) const {
+  if (part_anchor_count_ == 0) return 0;
+  return static_cast<double>(part_again_[earlier]) / static_cast<double>(part_anchor_count_);
 }
 
 double Repeats::share_within(uint64_t pack_bytes) const {

@@ -24,8 +24,12 @@ class Repeats {
   void add(ByteSpan bytes);
   /// What comes next is cut into chunks anew.
   void begin_chunks();
+  /// The same, and it is another part, whose bytes are looked for in those before it.
+  void begin_part();
   /// The share that comes again, at any distance.
   double share() const { return share_within(UINT64_MAX); }
+  /// Of the last part, the share that is not in it before, but in an earlier part, counted from 0, as the nearest.
+  double share_in_part(size_t earlier) const;
   /// How large packs have to be to hold nearly all that comes again: a power of two times `pack_bytes`, at most
   /// `pack_bytes_max`. 0: packs of `pack_bytes` hold it, or it is too little to care.
   uint64_t pack_bytes_wanted(uint64_t pack_bytes, uint64_t pack_bytes_max) const;
@@ -46,6 +50,9 @@ class Repeats {
   std::vector<Anchor> anchors_;       ///< by their hash; of two that share a place, the last
   std::array<uint64_t, 65> again_{};  ///< anchors that came again, by the bits of the distance
   uint64_t anchor_count_ = 0;         ///< without those of known chunks
+  std::vector<uint64_t> part_begins_ = {0};
+  std::vector<uint64_t> part_again_;  ///< anchors of the last part, by the earlier part that had them last
+  uint64_t part_anchor_count_ = 0;    ///< of the last part
 };
 
 }  // namespace varve

@@ -62,6 +62,21 @@ TEST(Repeats, DoNotCountKnownChunksNorConstantsNorNoise) {
   EXPECT_EQ(noise.share(), 0);
 }
 
+TEST(Repeats, TellWhichEarlierPartHoldsWhatComesAgain) {
+  const ByteVector first = noise_of(1_MiB, 1), second = noise_of(1_MiB, 2), own = noise_of(128_KiB, 3);
+  const ByteSpan half = ByteSpan(second).subspan(200'008, 256_KiB);
+  Repeats repeats(8, kShortestWindowBytes, 3_MiB, 8_KiB);
+  repeats.add(first);
+  repeats.begin_part();
+  repeats.add(second);
+  EXPECT_EQ(repeats.share_in_part(0), 0);
+  repeats.begin_part();
+  // What a part has twice is not the other's.
+  for (const ByteSpan part : {half, ByteSpan(own), ByteSpan(own)}) repeats.add(part);
+  EXPECT_EQ(repeats.share_in_part(0), 0);
+  EXPECT_NEAR(repeats.share_in_part(1), 0.5, 0.15);
+}
+
 TEST(Repeats, AreFoundInOneLargePack) {
   const ByteVector piece = noise_of(1_MiB, 1);
   const ByteVector raw = joined({piece, noise_of(2_MiB + 8, 2), piece, noise_of(8, 3), piece});

@@ -13,6 +13,7 @@
 #include "engine/bundle.h"
 #include "engine/effort_pace.h"
 #include "engine/group_streams.h"
+#include "engine/moved_bytes.h"
 #include "engine/pack_builder.h"
 #include "engine/wide_packs.h"
 #include "format/tree.h"
@@ -331,7 +332,13 @@ Status GroupSaver::store_chunks() {
   // Small enough to stay in the cache between reading, scoring and laying down; large enough that waking the pool, and
   // the look-ahead of the chunker, which is read twice, are a small share.
   const bool cells = cuts_cells(options.chunker);
-  const size_t batch_bytes = std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(context_.chunker, cells));
+  const bool moves = std::any_of(group_.streams.begin(), group_.streams.end(), [](const Stream& s) { return s.moves; });
+  std::unique_ptr<Chunker> by_content;
+  if (moves) {
+    VARVE_ASSIGN(by_content, make_chunker_by_content(options.chunker));
+  }
+  const size_t batch_bytes =
+      std::max<size_t>(512_KiB, 8 * BatchReader::bytes_ahead(context_.chunker, cells, by_content.get()));
   const bool asks = known_.asks_ahead();
   const size_t scoring_max = std::clamp<uint64_t>(context_.group_memory_bytes / 4 / batch_bytes, 1,
                                                   context_.tasks_max + (asks ? 2 * kBatchesAsked : 0));
@@ -339,7 +346,7 @@ Status GroupSaver::store_chunks() {
   BatchReader reader(
       group_.streams, source_,
       WorkOrder(group_.streams, options.scheme, whole_block_bytes(options), options.pack_bytes, chunk_bytes),
-      context_.chunker, chunk_bytes, cells);
+      context_.chunker, chunk_bytes, cells, by_content.get());
   std::deque<ScoringBatch> scoring;
   std::vector<std::shared_ptr<ChunkBatch>> idle;
   size_t answered = 0;  // for how many of the batches that come next it is known what the store has
@@ -518,6 +525,7 @@ class TreeWriter {
 Result<GroupOutcome> save_group(const SaveContext& context, Source& source, uint32_t ordinal) {
   VARVE_ASSIGN(GroupStreams group, describe_streams(source, context.options, context.progress));
   VARVE_TRY(find_bundles(source, context.options, group));
+  VARVE_TRY(find_moved_bytes(source, context.options, group));
   VARVE_TRY(find_wide_packs(source, context.options, wide_pack_bytes_max(context.group_memory_bytes), group));
   SpreadWriter arenas(
       context.store, context.lease, ordinal,

@@ -201,6 +201,12 @@ std::vector<ClassStreams> streams_by_class(GroupStreams& group) {
   return classes;
 }
 
+uint64_t class_bytes(const ClassStreams& streams) {
+  uint64_t bytes = 0;
+  for (const Stream* stream : streams) bytes += stream->bytes;
+  return bytes;
+}
+
 bool is_opaque(const Layout& layout) {
   return layout.format == "raw" && layout.variables.size() == 1 && layout.variables[0].type == ElementType{};
 }

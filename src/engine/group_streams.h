@@ -30,6 +30,8 @@ Result<GroupStreams> describe_streams(Source& source, const SaveOptions& options
 /// The streams of each class, by its id, in the order in which the scheme `aware` lays them down.
 using ClassStreams = std::vector<Stream*>;
 std::vector<ClassStreams> streams_by_class(GroupStreams& group);
+/// How long they are together.
+uint64_t class_bytes(const ClassStreams& streams);
 
 /// Whether nothing is known of the file but its bytes (opaque_layout).
 bool is_opaque(const Layout& layout);

@@ -125,7 +125,9 @@ size_t BatchReader::next_cut(ByteSpan bytes) {
                          remaining >= kCompressedChunkBytes;
     if (is_cell && is_noise(bytes.first(kCompressedChunkBytes))) return kCompressedChunkBytes;
   }
-  return next_chunk_bytes(chunker_, streams_[item_->stream].type, bytes, remaining);
+  const Stream& stream = streams_[item_->stream];
+  const bool by_content = stream.moves && by_content_ != nullptr && !is_compressed_[item_->stream];
+  return next_chunk_bytes(by_content ? *by_content_ : chunker_, stream.type, bytes, remaining);
 }
 
 Status BatchReader::fill(ChunkBatch& batch) {

@@ -82,21 +82,23 @@ inline bool cuts_cells(const ChunkerOptions& chunker) {
 /// Reads and cuts a group's streams in the order of the scheme. One thread.
 class BatchReader {
  public:
-  /// `cells`: whether cells of kCompressedChunkBytes are looked for.
+  /// `cells`: whether cells of kCompressedChunkBytes are looked for. `by_content` cuts what moves (Stream::moves).
   BatchReader(const std::vector<Stream>& streams, Source& source, WorkOrder order, const Chunker& chunker,
-              uint64_t hole_bytes_min, bool cells)
+              uint64_t hole_bytes_min, bool cells, const Chunker* by_content = nullptr)
       : streams_(streams),
         files_(source.files()),
         order_(std::move(order)),
         reader_(source),
         chunker_(chunker),
+        by_content_(by_content),
         hole_bytes_min_(hole_bytes_min),
         cells_(cells),
-        bytes_ahead_(bytes_ahead(chunker, cells)),
+        bytes_ahead_(bytes_ahead(chunker, cells, by_content)),
         is_compressed_(streams.size(), false) {}
   /// How much of a stream has to be seen for a cut.
-  static size_t bytes_ahead(const Chunker& chunker, bool cells) {
-    return std::max<size_t>(chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0);
+  static size_t bytes_ahead(const Chunker& chunker, bool cells, const Chunker* by_content = nullptr) {
+    return std::max<size_t>({chunker.bytes_ahead(), cells ? kCompressedChunkBytes : 0,
+                             by_content == nullptr ? 0 : by_content->bytes_ahead()});
   }
   /// Fills the batch anew; it is left empty at the end of the work. Its buffer holds at least bytes_ahead() bytes.
   Status fill(ChunkBatch& batch);
@@ -114,6 +116,7 @@ class BatchReader {
   WorkOrder order_;
   StreamGatherer reader_;
   const Chunker& chunker_;
+  const Chunker* const by_content_;
   const uint64_t hole_bytes_min_;
   const bool cells_;
   const size_t bytes_ahead_;

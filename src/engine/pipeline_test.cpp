@@ -41,11 +41,12 @@ struct Reading : testing::Test {
     size_t batch_count = 0;
   };
   Cut cut(const std::vector<Stream>& streams, const std::vector<SourceFile>& files, const std::string& chunker_text,
-          size_t buffer_bytes, bool cells = false) {
+          size_t buffer_bytes, bool cells = false, const Chunker* by_content = nullptr) {
     const std::unique_ptr<Chunker> chunker = make_chunker(parse_chunker(chunker_text).value()).value();
     FolderSource source(folder.path(), files, test::layout_service(), {});
-    BatchReader reader(streams, source, WorkOrder(streams, Scheme::agnostic, 64_KiB), *chunker, 4096, cells);
-    ChunkBatch batch(std::max(buffer_bytes, BatchReader::bytes_ahead(*chunker, cells)));
+    BatchReader reader(streams, source, WorkOrder(streams, Scheme::agnostic, 64_KiB), *chunker, 4096, cells,
+                       by_content);
+    ChunkBatch batch(std::max(buffer_bytes, BatchReader::bytes_ahead(*chunker, cells, by_content)));
     Cut result;
     while (true) {
       const Status filled = reader.fill(batch);
@@ -123,6 +124,34 @@ TEST_F(Reading, CutsStreamsWithoutLosingAByteWhateverTheBuffer) {
       if (lengths.empty()) lengths = found;
       EXPECT_EQ(found, lengths) << "cuts depend on the buffer: " << chunker;
     }
+  }
+}
+
+TEST_F(Reading, CutsWhatMovesByItsContentButForWhatAProgramHasCompressed) {
+  ByteVector compressed = test::random_bytes(100'000, 3);
+  std::copy_n(as_bytes(std::string_view("BZh")).begin(), 3, compressed.begin());
+  test::write_file(folder / "a", test::random_bytes(100'000, 1));
+  test::write_file(folder / "b", test::random_bytes(100'000, 2));
+  test::write_file(folder / "c", compressed);
+  const auto files = scan();
+  auto streams = whole_streams(files);
+  const auto lengths_in = [&](const Cut& cut, uint32_t stream) {
+    std::vector<uint64_t> lengths;
+    for (const BatchChunk& chunk : cut.chunks) {
+      if (chunk.stream == stream) lengths.push_back(chunk.bytes);
+    }
+    return lengths;
+  };
+  const Cut fixed = cut(streams, files, "fixed:8192", 1_MiB, /*cells=*/true),
+            gear = cut(streams, files, "gear:8192", 1_MiB);
+  streams[1].moves = streams[2].moves = true;
+  const std::unique_ptr<Chunker> by_content = make_chunker(parse_chunker("gear:8192").value()).value();
+  for (const size_t buffer_bytes : {size_t{1}, size_t{1} << 20}) {
+    const Cut mixed = cut(streams, files, "fixed:8192", buffer_bytes, /*cells=*/true, by_content.get());
+    EXPECT_EQ(mixed.bytes, fixed.bytes);
+    EXPECT_EQ(lengths_in(mixed, 0), lengths_in(fixed, 0));
+    EXPECT_EQ(lengths_in(mixed, 1), lengths_in(gear, 1));
+    EXPECT_EQ(lengths_in(mixed, 2), lengths_in(fixed, 2));
   }
 }
 

@@ -32,6 +32,7 @@ struct Stream {
   uint32_t position = 0;  ///< in TreeFile::streams: 0 is the skeleton
   uint32_t class_id = 0;
   std::optional<uint32_t> laid_with{};  ///< another class, in whose packs it is
+  bool moves = false;                   ///< its chunks are cut by their content, as it may come again at other places
   int64_t rank = -1;
   uint64_t bytes = 0;
   ElementType type;

@@ -14,11 +14,12 @@ constexpr uint64_t wide_pack_bytes_max(uint64_t group_memory_bytes) {
 }
 
 /// Finds the classes whose bytes come again so far away that no usual pack holds both, and not where chunks would be
-/// found again: their packs are larger (Stream::pack_bytes), so that a coder sees them. Classes of bytes without a type
-/// that have much in common are laid together (Stream::laid_with). So are packs larger of classes whose bytes programs
-/// deflated in streams that usual packs would cut (codec/deflated.h). Looks at the first 32 MiB of a class, and of all
-/// that is laid together. `pack_bytes_max`: no pack is made larger (wide_pack_bytes_max()). Nothing is found where
-/// options rule it out: while a program waits for its checkpoint, and where codecs are to be fast.
+/// found again: their packs are larger (Stream::pack_bytes), so that a coder sees them. With effort best, a class whose
+/// bytes are for the most part in another one of its type is laid together with that (Stream::laid_with). So are packs
+/// larger of classes whose bytes programs deflated in streams that usual packs would cut (codec/deflated.h). Looks at
+/// the first 32 MiB of a class, and 64 MiB of all that may be laid together. `pack_bytes_max`: no pack is made larger
+/// (wide_pack_bytes_max()). Nothing is found where options rule it out: while a program waits for its checkpoint, and
+/// where codecs are to be fast.
 Status find_wide_packs(Source& source, const SaveOptions& options, uint64_t pack_bytes_max, GroupStreams& group);
 
 }  // namespace varve

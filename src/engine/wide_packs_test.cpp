@@ -1,5 +1,6 @@
 #include "engine/wide_packs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "codec/deflater.h"
@@ -66,6 +67,36 @@ TEST_F(WidePacks, HoldFilesThatHaveTheSameRecordsInAnotherOrder) {
   ASSERT_TRUE(save_folder(*store, two_files.path(), options("best", 1), test::layout_service()).ok());
   EXPECT_LT(store_statistics(*store).value().packed_bytes, some.size() + some.size() / 2);
   EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(two_files.path())));
+  EXPECT_TRUE(test::is_whole(*store));
+}
+
+TEST_F(WidePacks, HoldVariablesOfWhichOneHasTheOthersNumbers) {
+  // Three numbers each, too few for a chunk to be found again.
+  constexpr size_t record_bytes = 24, records = 40'000;
+  const ByteVector all = test::random_bytes(2 * record_bytes * records, 8);
+  ByteVector some;
+  for (size_t i = 0; i < records; ++i) {
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(i * 7919 % records * 2 * record_bytes);
+    some.insert(some.end(), begin, begin + record_bytes);
+  }
+  const ByteVector alone = test::random_bytes(some.size(), 9);
+  std::string head = "{";
+  ByteVector data;
+  for (const auto& [name, bytes] : {std::pair("alone", alone), {"field", all}, {"some", some}}) {
+    head += fmt::format(R"({}"{}":{{"dtype":"F64","shape":[{}],"data_offsets":[{},{}]}})", data.empty() ? "" : ",",
+                        name, bytes.size() / 8, data.size(), data.size() + bytes.size());
+    data.insert(data.end(), bytes.begin(), bytes.end());
+  }
+  head += '}';
+  ByteVector file(8);
+  store_le<uint64_t>(file.data(), head.size());
+  file.insert(file.end(), as_bytes(head).begin(), as_bytes(head).end());
+  file.insert(file.end(), data.begin(), data.end());
+  const TempFolder one_file;
+  test::write_file(one_file / "state.safetensors", file);
+  ASSERT_TRUE(save_folder(*store, one_file.path(), options("best", 1), test::layout_service()).ok());
+  EXPECT_LT(store_statistics(*store).value().packed_bytes, all.size() + alone.size() + some.size() / 2);
+  EXPECT_TRUE(test::restores_as(*store, {"run", 1}, test::snapshot_of(one_file.path())));
   EXPECT_TRUE(test::is_whole(*store));
 }
 
