@@ -129,8 +129,8 @@ class JobSets {
   /// It is damaged, or about to be replaced, node by node: it is complete when all tell so again.
   void note_incomplete(uint64_t step);
 
-  /// It is dropped everywhere, while nothing is on its way; the same calls on all ranks. What was told before of others
-  /// is told no more, as some nodes may have dropped theirs.
+  /// It is dropped everywhere, while nothing is on its way; the same calls on all ranks. Of others it is not known any
+  /// more that they are there: each node, or the store that all share, may have dropped older ones.
   void note_dropped(uint64_t step);
   /// The run goes on from this step; none: from its begin. What is later is none of its sets, complete as it may be.
   void go_on_from(std::optional<uint64_t> step);

@@ -73,7 +73,7 @@ class Usage(ProgramTest):
 
     def test_empty_names_are_refused(self):
         for arguments, name in ((("save", ""), "DIR"), (("restore", "job@1", ""), "DIR"), (("restore", "", "x"), "SET"),
-                                (("cat", ""), "SET:FILE"), (("drop", ""), "SET"), (("watch", ""), "DIR")):
+                                (("cat", ""), "PART"), (("drop", ""), "SET"), (("watch", ""), "DIR")):
             with self.subTest(arguments=arguments):
                 self.assertIn(f"varve: {name}: it is empty", self.fails(USAGE, *arguments))
 

@@ -77,6 +77,23 @@ TEST(Dropping, RemovesOneCheckpointAndLeavesTheOthers) {
   EXPECT_EQ(ranks.place.memory_files(), 0u);
 }
 
+TEST(Dropping, LeavesNothingToBeToldThatHadMadeRoomForIt) {
+  Ranks ranks;
+  ranks.options.keep_last = 1;
+  ranks.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_TRUE(session.restart().ok());
+    Ranks::go(session, model, 1, 4, Persistence::now);
+    ASSERT_TRUE(session.drop(4).ok());
+    const Steps left = steps_at(ranks.place.store);
+    EXPECT_EQ(session.progress().newest_persistent, left.empty() ? std::nullopt : std::optional(left.back()));
+    EXPECT_EQ(session.restart().value(), session.progress().newest_persistent);
+    Ranks::go(session, model, 5, 5, Persistence::now);
+    EXPECT_EQ(session.progress().newest_persistent, 5u);
+    EXPECT_TRUE(session.finish().ok());
+  });
+  EXPECT_EQ(steps_at(ranks.place.store), Steps{5});
+}
+
 TEST(Dropping, GivesTheSpaceBack) {
   const Ranks ranks;
   const auto stored = [&] {

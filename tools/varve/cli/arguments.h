@@ -25,7 +25,7 @@ class Arguments {
  public:
   explicit Arguments(CLI::App& app) : app_(app) {}
 
-  /// Arguments without a name, in order of declaration.
+  /// Arguments that stand alone, in order of declaration. Newer versions of CLI11 refuse names with ':', '=' or '{'.
   void positional(const std::string& name, std::string& into, const std::string& help);
   void optional_positional(const std::string& name, std::string& into, const std::string& help);
   void positional_list(const std::string& name, std::vector<std::string>& into, const std::string& help);

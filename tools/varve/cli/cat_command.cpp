@@ -20,7 +20,7 @@ class CatCommand final : public Command {
   bool prints_facts() const override { return false; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET:FILE", file_,
+    arguments.positional("PART", file_,
                          "JOB@STEP:FILE, or JOB:FILE for the job's newest set; in place of the file a variable that "
                          "a session saved, or FILE:VARIABLE, and a box of it, as in JOB@STEP:VARIABLE[0:10,:,5]");
     arguments.text("--variable", "NAME", variable_, "only this variable of the file, as its bytes are there");

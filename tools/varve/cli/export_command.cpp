@@ -69,7 +69,7 @@ class ExportCommand final : public Command {
   std::string_view summary() const override { return "write variables of a set to an HDF5 or NumPy file"; }
 
   void declare(Arguments& arguments) override {
-    arguments.positional("SET[:VARIABLE]", set_,
+    arguments.positional("SET", set_,
                          "JOB@STEP, or JOB for its newest set, or one of its variables, which may have a box, as in "
                          "JOB@STEP:VARIABLE[0:10,:,5]");
     arguments.optional_positional_list("VARIABLE", names_, "more of them (default: all)");
