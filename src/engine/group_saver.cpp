@@ -78,7 +78,8 @@ struct ScoringBatch {
 /// elsewhere, it is asked for those of many batches at once, beside what goes on here.
 class KnownChunks {
  public:
-  KnownChunks(const ChunkIndex& index, uint64_t fresh_bytes) : cursor_(index), fresh_(fresh_bytes) {
+  KnownChunks(const ChunkIndex& index, uint64_t fresh_bytes, uint64_t chunks_expected)
+      : cursor_(index), fresh_(fresh_bytes, chunks_expected) {
     if (asks_ahead()) asker_ = std::make_unique<ThreadPool>(1);
   }
 
@@ -124,7 +125,7 @@ class KnownChunks {
   }
   /// This save has laid the chunk down.
   void note_fresh(const BatchChunk& chunk, const Reference& at) {
-    fresh_.insert(chunk.score, chunk.bytes, {at.pack, at.offset});
+    fresh_.insert(chunk.score, chunk.bytes, {at.pack, static_cast<uint32_t>(at.offset)});
   }
 
  private:
@@ -141,6 +142,11 @@ class KnownChunks {
   std::unique_ptr<ThreadPool> asker_;  ///< of one thread, which waits for answers
 };
 
+/// How many chunks a group has, about.
+uint64_t chunks_expected(const SaveOptions& options, const GroupStreams& group) {
+  return group.raw_bytes / options.chunker.bytes_average + group.streams.size();
+}
+
 uint64_t largest_pack_bytes(const SaveOptions& options, const GroupStreams& group) {
   uint64_t bytes = options.pack_bytes * (group.bundle_keys.empty() ? 1 : kBundlePackFactor);
   for (const Stream& stream : group.streams) bytes = std::max(bytes, stream.pack_bytes);
@@ -151,8 +157,10 @@ uint64_t largest_pack_bytes(const SaveOptions& options, const GroupStreams& grou
 /// were begun.
 class PackWriter {
  public:
-  PackWriter(const SaveContext& context, const GroupStreams& group, GroupPacks& packs, SpreadWriter& arenas)
+  PackWriter(const SaveContext& context, Source& source, const GroupStreams& group, GroupPacks& packs,
+             SpreadWriter& arenas)
       : context_(context),
+        source_(source),
         group_(group),
         packs_(packs),
         arenas_(arenas),
@@ -161,6 +169,7 @@ class PackWriter {
             context.group_memory_bytes / 4 / (kEncodingPackFactor * largest_pack_bytes(context.options, group)), 1,
             context.tasks_max)),
         entries_max_(context.group_memory_bytes / 8 / sizeof(ChunkIndexEntry)) {
+    entries_.reserve(std::min<uint64_t>(entries_max_, chunks_expected(context.options, group)));
     for (const std::vector<std::string>* keys : {&group.class_keys, &group.bundle_keys}) {
       for (const std::string& key : *keys) add_encoders(contents_of_class(key));
     }
@@ -228,16 +237,25 @@ class PackWriter {
 
   Status finish_pack() {
     if (builder_.empty()) return {};
-    auto pack = std::make_shared<PendingPack>(builder_.take(key_of_pack(), context_.store.score()));
+    // What it views is left when nobody needs it any more: at the latest when it is written.
+    const std::shared_ptr<PendingPack> pack(new PendingPack(builder_.take(key_of_pack(), context_.store.score())),
+                                            [&source = source_](PendingPack* taken) {
+                                              source.leave(taken->viewed);
+                                              delete taken;
+                                            });
     packs_.name(building_, {pack->meta.score, arenas_.home(pack->meta.score)});
     while (encoding_.size() >= encoding_max_) VARVE_TRY(append_oldest());
     const PackEffort effort = effort_for(*pack);
     std::optional<Task<Result<EncodedBytes>>> task;
     if (effort != PackEffort::none) {
       task = context_.pool.submit([pack, effort, encoder = encoders_[key_][static_cast<size_t>(effort)],
-                                   pace = context_.options.pace] { return encode(*pack, effort, *encoder, pace); });
+                                   pace = context_.options.pace, &source = source_] {
+        Result<EncodedBytes> encoded = encode(*pack, effort, *encoder, pace);
+        source.leave(pack->viewed);
+        return encoded;
+      });
     }
-    encoding_.push_back({std::move(pack), std::move(task)});
+    encoding_.push_back({pack, std::move(task)});
     while (!encoding_.empty() && !encoding_.front().task) VARVE_TRY(append_oldest());
     return {};
   }
@@ -269,6 +287,7 @@ class PackWriter {
   }
 
   const SaveContext& context_;
+  Source& source_;
   const GroupStreams& group_;
   GroupPacks& packs_;
   SpreadWriter& arenas_;
@@ -294,8 +313,8 @@ class GroupSaver {
         packs_(packs),
         class_bytes_left_(group.class_keys.size()),
         reference_counts_(group.files.size()),
-        known_(context.index, context.group_memory_bytes / 4),
-        writer_(context, group, packs, arenas) {
+        known_(context.index, context.group_memory_bytes / 4, chunks_expected(context.options, group)),
+        writer_(context, source, group, packs, arenas) {
     for (const Stream& stream : group.streams) class_bytes_left_[stream.laid_class()] += stream.bytes;
     outcome_.raw_bytes = group.raw_bytes;
     outcome_.variable_count = group.variable_count;
@@ -310,6 +329,7 @@ class GroupSaver {
 
  private:
   Status place_batch(const ChunkBatch& batch);
+  void leave(const ChunkBatch& batch);
   Status place_new(Stream& stream, const ChunkBatch& batch, const BatchChunk& chunk);
   bool may_refer(const Stream& stream, const Reference& next);
   Status refer(Stream& stream, const Reference& next);
@@ -397,9 +417,25 @@ Status GroupSaver::place_batch(const ChunkBatch& batch) {
     }
     class_bytes_left_[stream.laid_class()] -= chunk.bytes;
   }
+  leave(batch);
   if (context_.options.pace != nullptr) context_.options.pace->note_placed(raw_bytes);
   context_.progress.advance(raw_bytes);
   return {};
+}
+
+/// What is encoded from where it lies is looked at again then, pack by pack.
+void GroupSaver::leave(const ChunkBatch& batch) {
+  ByteSpan together;
+  for (const BatchChunk& chunk : batch.chunks) {
+    if (chunk.viewed.empty()) continue;
+    if (!together.empty() && together.data() + together.size() == chunk.viewed.data()) {
+      together = {together.data(), together.size() + chunk.viewed.size()};
+      continue;
+    }
+    if (!together.empty()) source_.leave(together);
+    together = chunk.viewed;
+  }
+  if (!together.empty()) source_.leave(together);
 }
 
 /// All references of a file are in one leaf, which is bounded.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -203,12 +204,14 @@ void BatchReader::cut(ChunkBatch& batch, ByteSpan bytes, std::optional<size_t> b
 
 namespace {
 /// What an entry takes, with its share of the slots while they are copied into more.
-constexpr uint64_t kEntryBytes = 112;
+constexpr uint64_t kEntryBytes = 96;
 constexpr size_t kSlotsMin = 1024;
 }  // namespace
 
-FreshChunks::FreshChunks(uint64_t memory_bytes)
-    : generation_entries_max_(std::clamp<uint64_t>(memory_bytes / kEntryBytes / 2, 1024, UINT32_MAX / 2)) {}
+FreshChunks::FreshChunks(uint64_t memory_bytes, uint64_t expected)
+    : generation_entries_max_(std::clamp<uint64_t>(memory_bytes / kEntryBytes / 2, 1024, UINT32_MAX / 2)) {
+  current_.expect(std::min<uint64_t>(expected, generation_entries_max_));
+}
 
 const FreshChunks::Place* FreshChunks::find(const Score& score, size_t bytes) const {
   for (const Generation* generation : {&current_, &previous_}) {
@@ -223,7 +226,7 @@ void FreshChunks::insert(const Score& score, size_t bytes, const Place& place) {
     previous_ = std::move(current_);
     current_ = {};
   }
-  current_.insert({score, place, bytes});
+  current_.insert({score, place, static_cast<uint32_t>(bytes)});
 }
 
 size_t FreshChunks::Generation::slot_of(const Score& score) const {
@@ -236,6 +239,10 @@ size_t FreshChunks::Generation::slot_of(const Score& score) const {
   return at;
 }
 
+void FreshChunks::Generation::expect(uint64_t chunks) {
+  slots_.resize(std::max(kSlotsMin, std::bit_ceil(chunks + chunks / 2)));
+}
+
 const FreshChunks::Known* FreshChunks::Generation::find(const Score& score) const {
   if (slots_.empty()) return nullptr;
   const Slot& slot = slots_[slot_of(score)];
@@ -243,7 +250,7 @@ const FreshChunks::Known* FreshChunks::Generation::find(const Score& score) cons
 }
 
 void FreshChunks::Generation::insert(const Known& known) {
-  if (2 * (known_.size() + 1) > slots_.size()) grow();
+  if (3 * (known_.size() + 1) > 2 * slots_.size()) grow();
   Slot& slot = slots_[slot_of(known.score)];
   if (slot.ordinal != 0) {
     known_[slot.ordinal - 1] = known;

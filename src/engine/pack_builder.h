@@ -129,10 +129,11 @@ class BatchReader {
 class FreshChunks {
  public:
   struct Place {
-    uint32_t pack = 0;  ///< ordinal in the group's packs
-    uint64_t offset = 0;
+    uint32_t pack = 0;    ///< ordinal in the group's packs
+    uint32_t offset = 0;  ///< at most kPackBytesMax
   };
-  explicit FreshChunks(uint64_t memory_bytes);
+  /// `expected`: how many there may be.
+  explicit FreshChunks(uint64_t memory_bytes, uint64_t expected = 0);
   const Place* find(const Score& score, size_t bytes) const;
   void insert(const Score& score, size_t bytes, const Place& place);
 
@@ -140,12 +141,14 @@ class FreshChunks {
   struct Known {
     Score score;
     Place place;
-    uint64_t bytes = 0;
+    uint32_t bytes = 0;  ///< at most kChunkBytesMax
   };
   /// Open addressing over what was laid down, in its order: a look-up that finds nothing, as most do, costs one access
   /// to memory.
   class Generation {
    public:
+    /// Has room for so many to be found, without growing.
+    void expect(uint64_t chunks);
     const Known* find(const Score& score) const;
     void insert(const Known& known);
     size_t size() const { return known_.size(); }
@@ -159,7 +162,7 @@ class FreshChunks {
     size_t slot_of(const Score& score) const;
     void grow();
     std::deque<Known> known_;
-    std::vector<Slot> slots_;  ///< a power of two, at most half of them taken
+    std::vector<Slot> slots_;  ///< a power of two, at most two thirds of them taken
   };
   const size_t generation_entries_max_;
   Generation current_, previous_;

@@ -370,7 +370,7 @@ TEST_F(Packing, BeginsANewRunWithANewPack) {
 }
 
 TEST(ChunksLaidDown, AreFoundByScoreAndLength) {
-  FreshChunks fresh(1_MiB);
+  FreshChunks fresh(1_MiB, 100);
   const Score score = ScoreFunction::preferred()(as_bytes("chunk"));
   EXPECT_EQ(fresh.find(score, 5), nullptr);
   fresh.insert(score, 5, {3, 400});
@@ -396,6 +396,24 @@ TEST(ChunksLaidDown, AreForgottenInTheOrderOfTheirAgeOnceTheyAreTooMany) {
   EXPECT_GE(found, 1024u);
   EXPECT_LE(found, 2048u);
   EXPECT_EQ(fresh.find(score_of(0), 1), nullptr);
+}
+
+TEST(ChunksLaidDown, AreFoundHoweverManyWereExpected) {
+  auto score_of = [](uint64_t number) {
+    Score score;
+    store_le<uint64_t>(score.bytes.data(), number * 0x9e3779b97f4a7c15);
+    return score;
+  };
+  for (const uint64_t expected : {0, 1, 100, 5'000, 1'000'000'000}) {
+    FreshChunks fresh(1_MiB, expected);
+    for (uint64_t number = 0; number < 5'000; ++number)
+      fresh.insert(score_of(number), 1, {static_cast<uint32_t>(number), 0});
+    for (uint64_t number = 0; number < 5'000; ++number) {
+      ASSERT_NE(fresh.find(score_of(number), 1), nullptr) << number << " of " << expected;
+      EXPECT_EQ(fresh.find(score_of(number), 1)->pack, number);
+    }
+    EXPECT_EQ(fresh.find(score_of(5'000), 1), nullptr);
+  }
 }
 
 }  // namespace

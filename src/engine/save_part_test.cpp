@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <mutex>
 #include <thread>
 
 #include "core/memory_file_system.h"
@@ -57,6 +58,51 @@ class MemorySource final : public Source {
   std::vector<ByteVector> images_;
 };
 
+/// The same in memory that need not be read, and counts how often each byte was left.
+class ViewedSource final : public Source {
+ public:
+  explicit ViewedSource(MemorySource& source) : source_(source) {
+    for (const SourceFile& file : source_.files()) {
+      images_.emplace_back(file.bytes);
+      EXPECT_TRUE(source_.read(static_cast<uint32_t>(images_.size() - 1), 0, images_.back()).ok());
+      left_.emplace_back(file.bytes);
+    }
+  }
+  const std::vector<SourceFile>& files() const override { return source_.files(); }
+  Result<std::vector<Layout>> layouts(ProgressSink& progress) override { return source_.layouts(progress); }
+  Status read(uint32_t, uint64_t, MutableByteSpan) override { return Status::internal("all of it can be viewed"); }
+  ByteSpan view(uint32_t file, uint64_t offset, uint64_t bytes_max) override {
+    return ByteSpan(images_[file]).subspan(offset, bytes_max);
+  }
+  void leave(ByteSpan viewed) override {
+    const std::lock_guard lock(mutex_);
+    for (size_t file = 0; file < images_.size(); ++file) {
+      const std::byte* const begin = images_[file].data();
+      for (const std::byte& each : viewed) {
+        if (&each >= begin && &each < begin + images_[file].size()) ++left_[file][static_cast<size_t>(&each - begin)];
+      }
+    }
+  }
+  Result<uint64_t> hole_bytes(uint32_t, uint64_t, uint64_t) override { return uint64_t{0}; }
+  Status check_unchanged() override { return source_.check_unchanged(); }
+
+  /// What was left fewer times than this, of all files.
+  size_t left_fewer_than(uint32_t times) const {
+    size_t bytes = 0;
+    for (const std::vector<uint32_t>& of_file : left_) {
+      bytes += static_cast<size_t>(
+          std::count_if(of_file.begin(), of_file.end(), [times](uint32_t count) { return count < times; }));
+    }
+    return bytes;
+  }
+
+ private:
+  MemorySource& source_;
+  std::vector<ByteVector> images_;
+  std::mutex mutex_;
+  std::vector<std::vector<uint32_t>> left_;
+};
+
 struct SavePart : testing::Test {
   MemoryFileSystem fs;
   std::unique_ptr<Store> store = test::make_store(fs);
@@ -90,6 +136,27 @@ struct SavePart : testing::Test {
            fs.list(store->writers_path()).value().empty() && store->list_arenas().value().empty();
   }
 };
+
+TEST_F(SavePart, LeavesWhatItViewedWhenItIsScoredAndWhenItIsEncodedOrWritten) {
+  for (const bool stores : {false, true}) {
+    MemorySource memory(0, 1, 7);
+    SaveOptions saving = options();
+    if (stores) saving.codec = {.kind = CodecPolicy::Kind::chain, .chain = {}};
+    const SetName name{"run", 1};
+    MemoryFileSystem disk;
+    const auto own = test::make_store(disk);
+    ViewedSource source(memory);
+    const Result<SetRecord> saved = save_part(*own, source, {name, kRun, 0, 1}, saving);
+    ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+    EXPECT_EQ(source.left_fewer_than(2), 0u) << "all is new: it is looked at twice";
+    ASSERT_TRUE(complete_set(*own, kRun, name, 1).ok());
+
+    ViewedSource again(memory);
+    ASSERT_TRUE(save_part(*own, again, {{"run", 9}, kRun, 0, 1}, saving).ok());
+    EXPECT_EQ(again.left_fewer_than(1), 0u) << "all is known: it is scored alone";
+    EXPECT_GT(again.left_fewer_than(2), 40'000u);
+  }
+}
 
 TEST_F(SavePart, OfSeveralGroupsAtOnceMakesTheSetThatTheirFilesMake) {
   constexpr uint32_t kGroups = 4;

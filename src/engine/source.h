@@ -54,6 +54,9 @@ class Source {
     static_cast<void>(file), static_cast<void>(offset), static_cast<void>(bytes_max);
     return {};
   }
+  /// Nobody looks at these bytes, which were viewed, for the time being: they need not count as this process's memory.
+  /// Any thread.
+  virtual void leave(ByteSpan viewed) { static_cast<void>(viewed); }
   /// How many of the `bytes_max` bytes from `offset` on are a hole, which reads as zeros; 0 if there are data. Asked of
   /// sparse files only.
   virtual Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) = 0;

@@ -27,8 +27,10 @@ class DrainedImage {
   virtual Status read(uint64_t offset, MutableByteSpan into) = 0;
   /// As Source::view().
   virtual ByteSpan view(uint64_t, uint64_t) { return {}; }
-  /// What was looked at is not to count as this process's memory.
+  /// What was looked at, all of it or these viewed bytes if they are of this image, is not to count as this process's
+  /// memory. Any thread.
   virtual void leave_pages() {}
+  virtual void leave_pages(ByteSpan) {}
   /// Asked after the last read: corrupt if somebody has changed it after all.
   virtual Status check_unchanged() = 0;
 };
@@ -77,6 +79,7 @@ class LocalMember final : public GroupMember {
     Status read(uint64_t offset, MutableByteSpan into) override { return reader->read(offset, into); }
     ByteSpan view(uint64_t offset, uint64_t bytes_max) override;
     void leave_pages() override { reader->leave_pages(); }
+    void leave_pages(ByteSpan viewed) override { reader->leave_pages(viewed); }
     Status check_unchanged() override;
     const SnapshotReader* reader = nullptr;
   };
@@ -105,6 +108,7 @@ class SnapshotSource final : public Source {
   Result<std::vector<Layout>> layouts(ProgressSink& progress) override;
   Status read(uint32_t file, uint64_t offset, MutableByteSpan into) override;
   ByteSpan view(uint32_t file, uint64_t offset, uint64_t bytes_max) override;
+  void leave(ByteSpan viewed) override;
   Result<uint64_t> hole_bytes(uint32_t file, uint64_t offset, uint64_t bytes_max) override;
   Status check_unchanged() override;
 

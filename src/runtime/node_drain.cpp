@@ -107,6 +107,7 @@ class LeftImage final : public DrainedImage {
   Status read(uint64_t offset, MutableByteSpan into) override { return reader_->read(offset, into); }
   ByteSpan view(uint64_t offset, uint64_t bytes_max) override { return reader_->view(offset, bytes_max); }
   void leave_pages() override { reader_->leave_pages(); }
+  void leave_pages(ByteSpan viewed) override { reader_->leave_pages(viewed); }
   // Nobody writes to what the dead have left; but memory that is bad shows itself here, rather than in a set.
   Status check_unchanged() override { return reader_->verify(); }
 

@@ -11,6 +11,10 @@ namespace {
 /// One thread lays down what the workers have hashed and encoded: more than that would wait for it.
 constexpr uint32_t kUsefulWorkersMax = 16;
 
+/// Half of what `varve save` lays together: all that a pack passes through on its way is the program's memory, of two
+/// packs for each worker, and some more that wait to be written.
+constexpr uint64_t kRunPackBytes = 512_KiB;
+
 /// Who works for the checkpoint thread: on free processors, if there are any; else so many that each of the group's
 /// ranks is disturbed alike. One of them that falls behind alone holds up the others.
 uint32_t worker_count(const Settings& settings, const StageOne& stage_one) {
@@ -31,8 +35,7 @@ Status StageTwo::attach(Callbacks callbacks) {
     relay_ = std::make_unique<SnapshotRelay>(world_.ranks, leader, std::move(view));
     return {};
   }
-  VARVE_TRY(stage_one_.memory().group().attach_leader(stage_one_.owner_of(leader)));
-  if (leader != own) return {};
+  if (leader != own) return stage_one_.memory().group().attach_leader(stage_one_.owner_of(leader));
   VARVE_ASSIGN(std::vector<std::unique_ptr<GroupMember>> members, open_members());
   CheckpointDuty duty = make_duty();
   duty.may_save = std::move(callbacks.may_save);
@@ -71,6 +74,7 @@ CheckpointDuty StageTwo::make_duty() const {
   duty.adapts_effort = settings_.saving.adapts_effort;
   duty.has_processors = !stage_one_.free_processors().empty();
   duty.save.memory_bytes = settings_.saving.memory_bytes;
+  duty.save.pack_bytes = kRunPackBytes;
   duty.save.thread_count = worker_count(settings_, stage_one_);
   duty.save.variables.small_bytes = 0;  // each variable keeps its description
   duty.save.made_by.run = world_.run;

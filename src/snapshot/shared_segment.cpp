@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <utility>
@@ -253,6 +254,15 @@ bool SharedSegment::creator_holds_lock() const {
 void SharedSegment::leave_pages() const {
   // Of a shared mapping, this drops the process's own page table entries alone; the pages are the file's.
   if (data_ != nullptr) (void)::madvise(data_, size_, MADV_DONTNEED);
+}
+
+void SharedSegment::leave_pages(ByteSpan part) const {
+  const auto begin_at = reinterpret_cast<uintptr_t>(part.data()), mapped_at = reinterpret_cast<uintptr_t>(data_);
+  const uintptr_t begin = std::max(begin_at, mapped_at), end = std::min(begin_at + part.size(), mapped_at + size_);
+  if (begin >= end) return;
+  // Pages at the ends as well: whoever still looks at the rest of one has it back at once.
+  const uintptr_t in_page = begin % static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  (void)::madvise(data_ + (begin - in_page - mapped_at), end - begin + in_page, MADV_DONTNEED);
 }
 
 Status SharedSegment::unlink() const {

@@ -94,6 +94,35 @@ TEST(SharedSegment, LosesNothingWhenItsPagesAreLeft) {
   EXPECT_TRUE(writer->unlink().ok());
 }
 
+TEST(SharedSegment, LeavesThePagesOfAPartAsFarAsItLiesThere) {
+  constexpr uint64_t bytes = 16_MiB;
+  const test::SegmentFolder folder;
+  const Result<SharedSegment> segment = SharedSegment::create(folder.owner().slot_path(0), bytes);
+  ASSERT_TRUE(segment.ok()) << segment.status().to_string();
+  for (uint64_t at = 0; at < bytes; ++at) segment->data()[at] = static_cast<std::byte>(at);
+  const auto is_whole = [&] {
+    for (uint64_t at = 0; at < bytes; at += 509)
+      if (segment->data()[at] != static_cast<std::byte>(at)) return false;
+    return true;
+  };
+  const uint64_t before = shared_bytes_here();
+  segment->leave_pages(ByteSpan(segment->data() + 5000, 8_MiB));
+  if (is_memory_folder(folder.owner().family.folder)) {
+    EXPECT_LE(shared_bytes_here() + 7_MiB, before);
+    EXPECT_GE(shared_bytes_here() + 9_MiB, before);
+  }
+  EXPECT_TRUE(is_whole());
+
+  // What lies elsewhere stays as it is: of memory that is the program's own, it would be lost.
+  ByteVector own(64_KiB, std::byte{7});
+  segment->leave_pages(own);
+  segment->leave_pages({});
+  EXPECT_EQ(own, ByteVector(64_KiB, std::byte{7}));
+  segment->leave_pages(ByteSpan(segment->data() + bytes - 3, 3));
+  EXPECT_TRUE(is_whole());
+  EXPECT_TRUE(segment->unlink().ok());
+}
+
 TEST(SharedSegment, ThatDoesNotFitIsAnErrorAtOnceAndLeavesNothing) {
   const test::SegmentFolder folder;
   const Result<SharedSegment> segment = SharedSegment::create(folder.owner().slot_path(0), 1ULL << 50);

@@ -34,15 +34,12 @@ struct SlotDescription {
 
   uint64_t crcs_offset = 0;  ///< in the segment
   uint64_t crc_count = 0;    ///< blocks of all parts
-  uint64_t data_offset = 0;  ///< where the slot's own bytes begin; a multiple of kSlotDataAlignmentBytes
+  uint64_t data_offset = 0;  ///< where the slot's own bytes begin: at a page
   uint64_t data_bytes = 0;
   bool operator==(const SlotDescription&) const = default;
 
   uint64_t segment_bytes() const { return data_offset + data_bytes; }
 };
-
-/// The size of huge pages, so that a slot can have them.
-inline constexpr uint64_t kSlotDataAlignmentBytes = 2_MiB;
 
 /// Appends the encoded description, with its length and checksum.
 void encode_slot_description(const SlotDescription& description, ByteVector& out);

@@ -128,8 +128,7 @@ SlotDescription describe(const SegmentOwner& owner, const VariableTable& variabl
   // Parts' places are of fixed size in it, too.
   description.crcs_offset = align_up(encoded.size(), kImageAlignmentBytes);
   const uint64_t crcs_end = description.crcs_offset + description.crc_count * sizeof(uint32_t);
-  const bool large = description.data_bytes >= 2 * kSlotDataAlignmentBytes;
-  description.data_offset = align_up(crcs_end, large ? kSlotDataAlignmentBytes : 4_KiB);
+  description.data_offset = align_up(crcs_end, 4_KiB);
   for (SlotPart& part : description.parts) {
     if (!part.grid) part.region.first_byte += description.data_offset;
   }

@@ -22,10 +22,10 @@ class GroupLink {
   /// Makes the own control segment; fails as ControlBlock::create() does.
   static Result<GroupLink> create(const SegmentOwner& owner, uint32_t rank_count, uint32_t slot_count);
 
-  /// The rank whose process has the checkpoint thread: its bell is rung when a slot is full, and waiting ends when that
-  /// process is dead. Before this, only the own bell is rung.
+  /// Another rank, whose process has the checkpoint thread: its bell is rung when a slot is full, and waiting ends when
+  /// that process is dead. Without one, only the own bell is rung.
   Status attach_leader(const SegmentOwner& leader);
-  /// Whether the process with the checkpoint thread lives; true before attach_leader().
+  /// Whether the process with the checkpoint thread lives; true without attach_leader().
   bool leader_alive() const { return !leader_.valid() || leader_.owner_alive(); }
 
   const ControlBlock& own() const { return own_; }

@@ -136,6 +136,11 @@ void SnapshotReader::leave_pages() const {
   for (const auto& [number, grid] : grids_) grid.leave_pages();
 }
 
+void SnapshotReader::leave_pages(ByteSpan viewed) const {
+  slot_.leave_pages(viewed);
+  for (const auto& [number, grid] : grids_) grid.leave_pages(viewed);
+}
+
 uint32_t SnapshotReader::block_crc(size_t part, uint64_t block, MutableByteSpan scratch) const {
   const StridedRegion& region = description_.parts[part].region;
   const uint64_t begin = block * kSnapshotBlockBytes;

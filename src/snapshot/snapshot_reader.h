@@ -44,8 +44,10 @@ class SnapshotReader {
   /// The checkpoint thread's: sums the lent grids, which stage 1 left out. Opened with read_write only.
   void sum_lent_grids();
   bool has_lent_grids() const;
-  /// What was looked at so far counts as this process's memory no more, until it is looked at again.
+  /// What was looked at so far, or what of `viewed` is of this snapshot, counts as this process's memory no more, until
+  /// it is looked at again.
   void leave_pages() const;
+  void leave_pages(ByteSpan viewed) const;
   /// Whether all of it is where the run's memory is, or at least in memory: a restart may count on it.
   bool in_memory() const;
 

@@ -2,8 +2,10 @@
 //
 //   varve_count [--details] [--ranks-of-node N] [--memory FOLDER] [GROUPS...]
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +17,18 @@
 namespace {
 using namespace varve;
 using namespace varve::count;
+
+/// A rank has its shared memory open, as often as somebody looks into it: more files than a process may have by
+/// default.
+void allow_files(uint32_t ranks) {
+  constexpr rlim_t kFilesOfRank = 16;
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFilesOfRank * ranks) return;
+  limit.rlim_cur = kFilesOfRank * ranks;
+  limit.rlim_max = std::max(limit.rlim_cur, limit.rlim_max);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
+  std::fprintf(stderr, "%u groups have more open files than a process may have here (ulimit -n)\n", ranks);
+}
 
 void print_row(const CountedRun& counted, const std::string& name) {
   const CountedPhase phase = counted.sum_of(name);
@@ -58,6 +72,7 @@ int main(int argc, char** argv) {
   int outcome = 0;
   for (const uint32_t count : groups) {
     run.ranks = count;
+    allow_files(count);
     std::filesystem::create_directories(memory);
     const auto counted = count_run(run, memory);
     std::error_code ignored;
