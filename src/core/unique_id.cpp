@@ -1,5 +1,7 @@
 #include "core/unique_id.h"
 
+#include <algorithm>
+
 #include "core/sync.h"
 
 namespace varve {
@@ -7,6 +9,13 @@ namespace varve {
 Result<UniqueId> UniqueId::random() {
   UniqueId id;
   VARVE_TRY(fill_with_random(id.bytes));
+  return id;
+}
+
+Result<UniqueId> UniqueId::read(ByteReader& in) {
+  UniqueId id;
+  VARVE_ASSIGN(const ByteSpan bytes, in.bytes(id.bytes.size()));
+  std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
   return id;
 }
 

@@ -21,6 +21,8 @@ struct UniqueId {
   static Result<UniqueId> random();
   /// 32 lower-case hexadecimal digits, as in file names.
   std::string hex() const { return to_hex(bytes); }
+  /// As a ByteWriter has written `bytes`.
+  static Result<UniqueId> read(ByteReader& in);
   /// The reverse of hex(); invalid_argument for anything else.
   static Result<UniqueId> parse(std::string_view hex);
   /// The first eight bytes, as repeated in every frame of an arena.

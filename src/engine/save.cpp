@@ -416,8 +416,7 @@ Result<SavePlan> decode_save_plan(ByteSpan raw) {
   VARVE_ASSIGN(plan.name.job, reader.text());
   VARVE_ASSIGN(plan.name.step, reader.varint());
   VARVE_ASSIGN(plan.folder, reader.text());
-  VARVE_ASSIGN(const ByteSpan run, reader.bytes(16));
-  std::copy(run.begin(), run.end(), plan.run.bytes.begin());
+  VARVE_ASSIGN(plan.run, UniqueId::read(reader));
   VARVE_ASSIGN(const uint64_t group_count, reader.count(1));
   for (uint64_t i = 0; i < group_count; ++i) {
     VARVE_ASSIGN(const uint64_t file_count, reader.count(1));

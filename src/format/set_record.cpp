@@ -79,16 +79,14 @@ Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score) {
   }
   if (version != kVersionWithoutNumber) {
     VARVE_ASSIGN(record.number, reader.varint());
-    VARVE_ASSIGN(ByteSpan run, reader.bytes(record.run.bytes.size()));
-    std::copy(run.begin(), run.end(), record.run.bytes.begin());
+    VARVE_ASSIGN(record.run, UniqueId::read(reader));
     VARVE_ASSIGN(record.run_ranks, reader.varint());
   }
   VARVE_ASSIGN(uint64_t group_count, reader.count(score_bytes + 17));
   record.groups.resize(group_count);
   for (GroupRecord& group : record.groups) {
     VARVE_ASSIGN(group.root, read_score(reader, score_bytes));
-    VARVE_ASSIGN(ByteSpan hint, reader.bytes(16));
-    std::copy(hint.begin(), hint.end(), group.hint.bytes.begin());
+    VARVE_ASSIGN(group.hint, ArenaId::read(reader));
     VARVE_ASSIGN(group.arena_bytes, reader.varint());
   }
   if (!reader.at_end()) return Status::corrupt("a set record is longer than its fields");

@@ -40,8 +40,7 @@ Result<std::vector<ArenaId>> read_arena_table(ByteReader& reader) {
   VARVE_ASSIGN(uint64_t count, reader.count(16));
   std::vector<ArenaId> ids(count);
   for (ArenaId& id : ids) {
-    VARVE_ASSIGN(ByteSpan raw, reader.bytes(16));
-    std::copy(raw.begin(), raw.end(), id.bytes.begin());
+    VARVE_ASSIGN(id, ArenaId::read(reader));
   }
   return ids;
 }

@@ -67,8 +67,7 @@ Result<NodeTold> decode_told(ByteSpan bytes) {
   if (has_origin == 1) {
     told.origin.emplace();
     told.origin->rank_count = told.rank_count;
-    VARVE_ASSIGN(const ByteSpan run, in.bytes(told.origin->run.bytes.size()));
-    std::copy(run.begin(), run.end(), told.origin->run.bytes.begin());
+    VARVE_ASSIGN(told.origin->run, UniqueId::read(in));
   }
   while (!in.at_end()) {
     VARVE_ASSIGN(const uint32_t rank, in.le32());

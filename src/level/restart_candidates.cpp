@@ -20,13 +20,6 @@ namespace varve {
 namespace {
 constexpr uint64_t kEncodedStepBytes = 16 + 8 + 4 + 4 + 16 + 8;
 
-Result<UniqueId> get_id(ByteReader& in) {
-  UniqueId id;
-  VARVE_ASSIGN(const ByteSpan bytes, in.bytes(id.bytes.size()));
-  std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
-  return id;
-}
-
 ByteVector encode_memory(const std::vector<MemoryStep>& memory) {
   ByteVector bytes;
   ByteWriter out(bytes);
@@ -47,11 +40,11 @@ Result<std::vector<MemoryStep>> decode_memory(ByteSpan bytes) {
   VARVE_ASSIGN(const uint64_t count, in.count(kEncodedStepBytes));
   std::vector<MemoryStep> memory(count);
   for (MemoryStep& step : memory) {
-    VARVE_ASSIGN(step.run, get_id(in));
+    VARVE_ASSIGN(step.run, UniqueId::read(in));
     VARVE_ASSIGN(step.step, in.le64());
     VARVE_ASSIGN(step.rank_count, in.le32());
     VARVE_ASSIGN(step.rank, in.le32());
-    VARVE_ASSIGN(step.made_by, get_id(in));
+    VARVE_ASSIGN(step.made_by, UniqueId::read(in));
     VARVE_ASSIGN(step.number, in.le64());
   }
   return memory;
@@ -85,7 +78,7 @@ Status add_steps(ByteSpan bytes, std::vector<StoreSteps>& stores) {
       VARVE_ASSIGN(set.rank_count, in.le32());
       VARVE_ASSIGN(const uint64_t made_s, in.le64());
       set.made_s = static_cast<int64_t>(made_s);
-      VARVE_ASSIGN(set.made_by, get_id(in));
+      VARVE_ASSIGN(set.made_by, UniqueId::read(in));
       store.steps.push_back(set);
     }
   }

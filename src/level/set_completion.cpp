@@ -320,9 +320,7 @@ Status add(ByteSpan told, std::map<uint64_t, OnNodes>& sets) {
   while (!in.at_end()) {
     VARVE_ASSIGN(const uint64_t step, in.varint());
     OnNodes& set = sets[step];
-    UniqueId run;
-    VARVE_ASSIGN(const ByteSpan id, in.bytes(run.bytes.size()));
-    std::copy(id.begin(), id.end(), run.bytes.begin());
+    VARVE_ASSIGN(const UniqueId run, UniqueId::read(in));
     set.runs.insert(run);
     ++set.nodes;
     VARVE_ASSIGN(const uint64_t ranks, in.varint());

@@ -223,9 +223,7 @@ Result<std::set<ArenaId>> gather_arenas(Communicator& ranks, const std::set<Aren
   for (const ByteVector& of_rank : by_rank) {
     ByteReader in(of_rank);
     while (!in.at_end()) {
-      ArenaId arena;
-      VARVE_ASSIGN(const ByteSpan id, in.bytes(arena.bytes.size()));
-      std::copy(id.begin(), id.end(), arena.bytes.begin());
+      VARVE_ASSIGN(const ArenaId arena, ArenaId::read(in));
       all.insert(arena);
     }
   }

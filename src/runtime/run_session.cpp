@@ -34,10 +34,8 @@ Result<UniqueId> agree_on_run(Communicator& ranks) {
   const Result<UniqueId> chosen = ranks.rank() == 0 ? UniqueId::random() : UniqueId();
   VARVE_TRY(agree(ranks, chosen.status()));
   VARVE_ASSIGN(const ByteVector told, ranks.broadcast(chosen->bytes, 0));
-  UniqueId run;
-  VARVE_ASSIGN(const ByteSpan id, ByteReader(told).bytes(run.bytes.size()));
-  std::copy(id.begin(), id.end(), run.bytes.begin());
-  return run;
+  ByteReader in(told);
+  return UniqueId::read(in);
 }
 
 /// Where the run's log is; empty: nowhere.

@@ -120,11 +120,7 @@ class FieldReader {
     value = std::bit_cast<double>(raw);
     if (!(value >= 0 && value <= std::numeric_limits<double>::max())) fail(Status::corrupt("an impossible number"));
   }
-  void one(UniqueId& value) {
-    ByteSpan raw;
-    take(in_.bytes(value.bytes.size()), raw);
-    std::copy(raw.begin(), raw.end(), value.bytes.begin());
-  }
+  void one(UniqueId& value) { take(UniqueId::read(in_), value); }
   void one(std::string& value) { text(value, kFieldTextBytesMax); }
   void one(Status& value) {
     bool failed = false;

@@ -179,13 +179,6 @@ ByteVector encode_identity(const ControlBlock::Identity& identity) {
   return bytes;
 }
 
-Result<UniqueId> get_id(ByteReader& in) {
-  UniqueId id;
-  VARVE_ASSIGN(const ByteSpan bytes, in.bytes(id.bytes.size()));
-  std::copy(bytes.begin(), bytes.end(), id.bytes.begin());
-  return id;
-}
-
 Result<ControlBlock::Identity> decode_identity(ByteSpan bytes) {
   ByteReader in(bytes);
   VARVE_ASSIGN(const ByteSpan magic, in.bytes(kControlMagic.size()));
@@ -193,8 +186,8 @@ Result<ControlBlock::Identity> decode_identity(ByteSpan bytes) {
   VARVE_ASSIGN(const uint32_t version, in.le32());
   if (version != kControlVersion) return Status::unsupported("a control segment of another version of varve");
   ControlBlock::Identity identity;
-  VARVE_ASSIGN(identity.run, get_id(in));
-  VARVE_ASSIGN(identity.process.boot, get_id(in));
+  VARVE_ASSIGN(identity.run, UniqueId::read(in));
+  VARVE_ASSIGN(identity.process.boot, UniqueId::read(in));
   VARVE_ASSIGN(identity.process.pid_namespace, in.le64());
   VARVE_ASSIGN(identity.process.start_ticks, in.le64());
   VARVE_ASSIGN(identity.process.pid, in.le32());

@@ -91,8 +91,7 @@ Result<NodeNote> decode_node_note(ByteSpan raw) {
   if (crc32c(body) != crc) return Status::corrupt("a run's note does not have its checksum");
   ByteReader in(body);
   NodeNote note;
-  VARVE_ASSIGN(const ByteSpan run, in.bytes(note.run.bytes.size()));
-  std::copy(run.begin(), run.end(), note.run.bytes.begin());
+  VARVE_ASSIGN(note.run, UniqueId::read(in));
   VARVE_TRY(get_number(in, note.rank_count));
   for (std::string* text : {&note.job, &note.levels, &note.node}) VARVE_TRY(get_text(in, *text));
   VARVE_TRY(get_number(in, note.node_ordinal));

@@ -86,8 +86,7 @@ Status check_places(const SlotDescription& description, uint64_t segment_bytes) 
 Result<SlotDescription> decode_body(ByteSpan body) {
   ByteReader in(body);
   SlotDescription description;
-  VARVE_ASSIGN(const ByteSpan run, in.bytes(description.run.bytes.size()));
-  std::copy(run.begin(), run.end(), description.run.bytes.begin());
+  VARVE_ASSIGN(description.run, UniqueId::read(in));
   VARVE_ASSIGN(description.rank, in.le32());
   VARVE_ASSIGN(description.step, in.le64());
   VARVE_ASSIGN(description.fill_number, in.le64());

@@ -129,9 +129,7 @@ class Verifier {
     ProcessShares shares(total_bytes, ranks_.rank_count());
     std::vector<ArenaId> own;
     while (!reader.at_end()) {
-      ArenaId id;
-      VARVE_ASSIGN(const ByteSpan id_bytes, reader.bytes(id.bytes.size()));
-      std::copy(id_bytes.begin(), id_bytes.end(), id.bytes.begin());
+      VARVE_ASSIGN(const ArenaId id, ArenaId::read(reader));
       VARVE_ASSIGN(const uint64_t bytes, reader.varint());
       if (shares.take(bytes) == ranks_.rank()) own.push_back(id);
     }
@@ -344,8 +342,7 @@ Status decode_place(ByteReader& reader, Status& what, std::optional<ArenaId>& ar
   VARVE_TRY(decode_status(as_bytes(text), what));
   VARVE_ASSIGN(const uint8_t in_arena, reader.u8());
   if (in_arena == 0) return {};
-  VARVE_ASSIGN(const ByteSpan id, reader.bytes(sizeof(ArenaId::bytes)));
-  std::copy(id.begin(), id.end(), arena.emplace().bytes.begin());
+  VARVE_ASSIGN(arena, ArenaId::read(reader));
   return {};
 }
 
