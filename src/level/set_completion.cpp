@@ -78,6 +78,13 @@ Result<std::optional<SetCompletion::Set>> SetCompletion::look_at_catalog(const S
   return look_at_parts();
 }
 
+Result<std::optional<SetCompletion::Set>> SetCompletion::look_briefly() {
+  const Result<SetRecord> there = Catalog(store_).read(own_.set);
+  if (there.ok() && has_trees_of(*there, part_)) return std::optional(Set{*there, false});
+  if (store_.backend().status(join_path(parts_path(store_), own_.file_name())).ok()) return std::optional<Set>();
+  return look_at_parts();
+}
+
 bool SetCompletion::has_newer_of_run() const {
   const Catalog catalog(store_);
   const Result<std::vector<uint64_t>> steps = catalog.steps(own_.set.job);

@@ -42,6 +42,9 @@ class SetCompletion {
   void note_told(std::span<const ByteVector> parts);
   /// The same where others make it: only looks.
   Result<std::optional<Set>> look() { return look_at_catalog(Status::not_found("it is not looked for")); }
+  /// The same by two questions, however many parts there are, unless the own one is gone. It does not see that another
+  /// group has failed.
+  Result<std::optional<Set>> look_briefly();
   /// The groups whose parts have not come, as far as can be seen now.
   std::vector<uint32_t> missing() const;
   /// Takes the own part back, as it will be of no use.

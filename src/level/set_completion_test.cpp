@@ -60,6 +60,20 @@ TEST_F(Completion, MakesTheSetOnceAllPartsAreThere) {
   EXPECT_TRUE(list_parts(*store)->empty());
 }
 
+TEST_F(Completion, IsSeenBrieflyWithoutAListOfParts) {
+  const auto first = publish(1, 0), second = publish(1, 1);
+  EXPECT_EQ(second->look_briefly().value().has_value(), false);
+  EXPECT_TRUE(first->try_now().value()->by_us);
+  EXPECT_FALSE(second->look_briefly().value()->by_us);
+
+  const auto lonely = publish(2, 1);
+  ASSERT_TRUE(publish_failure(*store, part(2, 0), Status(StatusCode::no_space, "the disk is full")).ok());
+  EXPECT_EQ(lonely->look_briefly().value().has_value(), false) << "this, only a list shows";
+  EXPECT_EQ(lonely->look().status().code(), StatusCode::no_space);
+  EXPECT_TRUE(lonely->withdraw().ok());
+  EXPECT_EQ(lonely->look_briefly().status().code(), StatusCode::not_found) << "it is gone, and there is no set";
+}
+
 TEST_F(Completion, MakesTheSetOfWhatItIsToldWithoutReadingAPart) {
   const auto first = publish(1, 0), second = publish(1, 1);
   const std::vector<ByteVector> told = {raw_part(1, 0), raw_part(1, 1)};

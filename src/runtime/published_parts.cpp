@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/guarded.h"
 
 namespace varve {
@@ -13,6 +15,9 @@ constexpr double kOwnLookSeconds = 10;
 constexpr double kUntoldSeconds = 0.05;
 /// The next look comes after this share of the time waited so far.
 constexpr double kWaitShare = 0.5;
+/// To list all parts costs as much as there are groups. Of more than these, each lists them so much later, and sees
+/// until then what can be seen without: so all together list no more often than so many do.
+constexpr uint32_t kListingGroups = 64;
 }  // namespace
 
 void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord record) {
@@ -23,7 +28,14 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   const bool makes_sets = duty_.group.makes_sets();
   if (!makes_sets) report.end_seconds = now;
   const double until_look = !makes_sets ? kOwnLookSeconds : duty_.tells_parts ? kUntoldSeconds : 0;
-  parts_.push_back({std::move(report), levels, std::move(completion), now, now + until_look});
+  const double until_listing = until_look * std::max(1.0, static_cast<double>(duty_.group.count) / kListingGroups);
+  parts_.push_back({std::move(report), levels, std::move(completion), now, now + until_look, now + until_listing});
+}
+
+/// So the number of looks grows with the logarithm of the time.
+double PublishedParts::next_look_of(const Part& part) const {
+  const double now = clock_.seconds();
+  return now + kWaitShare * (now - part.since);
 }
 
 /// The newest first: where it is due, so are all older ones, and sets are made in their order, as farther levels
@@ -36,8 +48,7 @@ void PublishedParts::see_what_is_due() {
     const bool all_there = duty_.group.makes_sets() && part->state == SetState::all_there;
     part->is_look_due = newer_is_due || all_there || now >= part->next_look;
     newer_is_due = part->is_look_due;
-    // So the number of looks grows with the logarithm of the time.
-    if (part->is_look_due) part->next_look = now + kWaitShare * (now - part->since);
+    if (part->is_look_due) part->next_look = next_look_of(*part);
   }
 }
 
@@ -72,7 +83,11 @@ std::optional<Status> PublishedParts::outcome_of(Part& part) {
     if (!allowed.ok()) return allowed;
   }
   if (makes_sets) part.completion->note_told(notes_.take_parts(step));
-  const auto set = run_guarded([&] { return makes_sets ? part.completion->try_now() : part.completion->look(); });
+  const bool lists = hopeless || too_late || clock_.seconds() >= part.next_listing;
+  const auto set = run_guarded([&] {
+    return makes_sets ? part.completion->try_now() : lists ? part.completion->look() : part.completion->look_briefly();
+  });
+  if (lists) part.next_listing = next_look_of(part);
   if (set.ok() && *set) return Status();
   if (!set.ok()) return set.status();
   if (hopeless) {

@@ -47,12 +47,14 @@ class PublishedParts {
     DrainReport report;
     LevelDuty levels;
     std::unique_ptr<SetCompletion> completion;
-    double since = 0;      ///< by the clock
-    double next_look = 0;  ///< for who makes no sets: into the store
+    double since = 0;         ///< by the clock
+    double next_look = 0;     ///< for who makes no sets: into the store
+    double next_listing = 0;  ///< the same, of all parts
     SetState state = SetState::on_its_way;
     bool is_look_due = false;  ///< it is time to look into the store, which costs all who share it
   };
   void see_what_is_due();
+  double next_look_of(const Part& part) const;
   std::optional<Status> outcome_of(Part& part);
   Status late(const Part& part) const;
 
