@@ -19,9 +19,6 @@ constexpr int kZstdLevelMin = -7;
 constexpr size_t kSegmentBytes = 8_KiB;
 constexpr size_t kSampleBytes = 2_KiB;
 constexpr size_t kRoomKeptMax = 8_MiB;
-/// Of the default level's table of matches, for numbers: what filters have left of them repeats itself nearby or not at
-/// all, and the table stays in the first cache beside them.
-constexpr int kHashLogOfNumbers = 12;
 /// From this level on, all of a longer input is a window in which matches are looked for; the library's own is no
 /// larger than this.
 constexpr int kFarLevelMin = 3;
@@ -117,8 +114,6 @@ class ZstdCodec final : public Codec {
     if (!context) return Status::resource_limit("zstd: out of memory");
     ZSTD_CCtx_reset(context.get(), ZSTD_reset_session_and_parameters);
     ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level == 0 ? kZstdDefaultLevel : level);
-    if (level <= kZstdDefaultLevel && level >= 0 && shape.type.numeric() && shape.type.bytes > 1)
-      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_hashLog, kHashLogOfNumbers);
     ZSTD_CCtx_setPledgedSrcSize(context.get(), in.size());
     if (level >= kFarLevelMin && in.size() > kFarBytesMin) {
       ZSTD_CCtx_setParameter(context.get(), ZSTD_c_windowLog, std::bit_width(in.size() - 1));
