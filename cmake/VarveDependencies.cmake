@@ -21,7 +21,8 @@ if(VARVE_WITH_HDF5)
   find_package(HDF5 REQUIRED COMPONENTS C)                            # where an HDF5 file's variables lie
   set_property(TARGET hdf5::hdf5 APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${HDF5_C_LIBRARIES})  # what a static one needs beside it
   if(VARVE_SHARED)
-    pkg_search_module(HDF5_SHARED REQUIRED IMPORTED_TARGET hdf5-serial hdf5)  # the same for libvarve.so; hdf5 alone may be one over MPI
+    # The same for libvarve.so, of the same version; the name alone may be that of a library over MPI.
+    pkg_search_module(HDF5_SHARED REQUIRED IMPORTED_TARGET hdf5-serial=${HDF5_VERSION} hdf5=${HDF5_VERSION} hdf5)
   endif()
 endif()
 if(VARVE_WITH_TLS)

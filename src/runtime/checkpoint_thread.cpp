@@ -262,16 +262,18 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels,
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
   }
-  Result<SetRecord> part = save_images(step, levels, report);
+  // Once, also if they are saved twice.
+  VARVE_ASSIGN(std::vector<SnapshotSource::Part> images, snapshots_.begin_drain(step));
+  SnapshotSource source(std::move(images), calendar_seconds(), duty_.origin);
+  Result<SetRecord> part = save_images(step, source, levels, report);
   if (part.status().code() != StatusCode::no_space) return part;
-  if (older_sets_.make_room()) return save_images(step, levels, report);
+  if (older_sets_.make_room()) return save_images(step, source, levels, report);
   const std::string waiting = duty_.what_waits ? duty_.what_waits() : std::string();
   return waiting.empty() ? part.status() : part.status().with_context(waiting);
 }
 
-Result<SetRecord> CheckpointThread::save_images(uint64_t step, const LevelDuty& levels, DrainReport& report) {
-  VARVE_ASSIGN(std::vector<SnapshotSource::Part> images, snapshots_.begin_drain(step));
-  SnapshotSource source(std::move(images), calendar_seconds(), duty_.origin);
+Result<SetRecord> CheckpointThread::save_images(uint64_t step, SnapshotSource& source, const LevelDuty& levels,
+                                                DrainReport& report) {
   report.bytes = source.bytes();
   progress_.begin(report.bytes);
   const double begin = report.work_begin_seconds = clock_.seconds();

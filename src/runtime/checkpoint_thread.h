@@ -127,7 +127,7 @@ class CheckpointThread {
   void leave_in_memory(uint64_t step);
   Result<SetRecord> save_at_its_pace(uint64_t step, const CheckpointNotes::Begin& begin, DrainReport& report);
   Result<SetRecord> save(uint64_t step, const LevelDuty& levels, DrainReport& report);
-  Result<SetRecord> save_images(uint64_t step, const LevelDuty& levels, DrainReport& report);
+  Result<SetRecord> save_images(uint64_t step, SnapshotSource& source, const LevelDuty& levels, DrainReport& report);
   void look_at_published();
   void conclude(DrainReport report, const LevelDuty& levels);
   CheckpointNotes::Begin take_begin(uint64_t step);

@@ -160,7 +160,7 @@ void SnapshotSource::leave(ByteSpan viewed) {
 /// The image of a file of which so many bytes are being looked at. The memory of all ranks counts as that of the
 /// process that saves it for a while only; who views bytes leaves them, but for pages that he looked at once more.
 DrainedImage& SnapshotSource::touch(uint32_t file, uint64_t bytes) {
-  constexpr uint64_t kTouchedBytesMax = 32_MiB;
+  constexpr uint64_t kTouchedBytesMax = 8_MiB;
   if (touched_bytes_ > kTouchedBytesMax) {
     for (size_t i = 0; i < parts_.size(); ++i) {
       if (touched_parts_[i]) parts_[i].image->leave_pages();

@@ -32,12 +32,6 @@ void PublishedParts::add(DrainReport report, const LevelDuty& levels, SetRecord 
   parts_.push_back({std::move(report), levels, std::move(completion), now, now + until_look, now + until_listing});
 }
 
-/// So the number of looks grows with the logarithm of the time.
-double PublishedParts::next_look_of(const Part& part) const {
-  const double now = clock_.seconds();
-  return now + kWaitShare * (now - part.since);
-}
-
 /// The newest first: where it is due, so are all older ones, and sets are made in their order, as farther levels
 /// expect.
 void PublishedParts::see_what_is_due() {
@@ -48,7 +42,8 @@ void PublishedParts::see_what_is_due() {
     const bool all_there = duty_.group.makes_sets() && part->state == SetState::all_there;
     part->is_look_due = newer_is_due || all_there || now >= part->next_look;
     newer_is_due = part->is_look_due;
-    if (part->is_look_due) part->next_look = next_look_of(*part);
+    // So the number of looks grows with the logarithm of the time.
+    if (part->is_look_due) part->next_look = now + kWaitShare * (now - part->since);
   }
 }
 
@@ -87,7 +82,7 @@ std::optional<Status> PublishedParts::outcome_of(Part& part) {
   const auto set = run_guarded([&] {
     return makes_sets ? part.completion->try_now() : lists ? part.completion->look() : part.completion->look_briefly();
   });
-  if (lists) part.next_listing = next_look_of(part);
+  if (lists) part.next_listing = part.next_look;
   if (set.ok() && *set) return Status();
   if (!set.ok()) return set.status();
   if (hopeless) {

@@ -54,7 +54,6 @@ class PublishedParts {
     bool is_look_due = false;  ///< it is time to look into the store, which costs all who share it
   };
   void see_what_is_due();
-  double next_look_of(const Part& part) const;
   std::optional<Status> outcome_of(Part& part);
   Status late(const Part& part) const;
 

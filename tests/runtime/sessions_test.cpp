@@ -272,6 +272,29 @@ TEST_P(ASessionOfRanks, GivesTheNewestCheckpointUpWhenTimeRunsOut) {
 
 // What fails
 
+TEST_P(ASessionOfRanks, SavesOnAFullDiskOnceOlderSetsHaveMadeRoom) {
+  SwitchedFileSystem files;
+  auto options = place.options();
+  options.keep_last = 1;
+  files.only_below(place.store + "/arenas/");
+  run_ranks(GetParam(), [&](uint32_t rank, std::unique_ptr<Communicator> ranks) {
+    const auto session = open_on(files, std::move(ranks), options);
+    Model model(rank, kCells);
+    ASSERT_TRUE(protect(*session, model).ok());
+    for (uint64_t step = 1; step <= 3; ++step) {
+      model.step(step);
+      ASSERT_TRUE(session->checkpoint(step, Persistence::now).ok());
+    }
+    // The arenas of the first two are still there.
+    if (rank == 0) files.set(Mode::full_until_freed);
+    model.step(4);
+    const Status saved = session->checkpoint(4, Persistence::now);
+    EXPECT_TRUE(saved.ok()) << saved.to_string();
+    EXPECT_EQ(session->progress().newest_persistent, 4u);
+  });
+  EXPECT_EQ(steps_in(place), std::vector<uint64_t>{4});
+}
+
 TEST_P(ASessionOfRanks, GoesOnWhenTheDiskIsFullAndSaysSo) {
   for (const char* group : {"node", "rank"}) {
     const SessionPlace own;

@@ -1,5 +1,7 @@
 #include "runtime/switched_file_system.h"
 
+#include "backend/backend.h"
+
 namespace varve::test {
 
 class SwitchedFileSystem::SwitchedFile final : public ForwardingFile {
@@ -34,7 +36,8 @@ Status SwitchedFileSystem::pass(const std::string& path) {
   changed_.notify_all();
   changed_.wait(lock, [this] { return mode_ != Mode::held; });
   --held_;
-  return mode_ == Mode::full ? Status(StatusCode::no_space, "no space left on the device", path) : Status();
+  const bool full = mode_ == Mode::full || mode_ == Mode::full_until_freed;
+  return full ? Status(StatusCode::no_space, "no space left on the device", path) : Status();
 }
 
 Result<std::unique_ptr<File>> SwitchedFileSystem::create(const std::string& path, CreateOptions options) {
@@ -56,6 +59,15 @@ Status SwitchedFileSystem::rename(const std::string& from, const std::string& to
 Status SwitchedFileSystem::rename_no_replace(const std::string& from, const std::string& to) {
   VARVE_TRY(pass(to));
   return ForwardingFileSystem::rename_no_replace(from, to);
+}
+
+Status SwitchedFileSystem::remove(const std::string& path) {
+  VARVE_TRY(ForwardingFileSystem::remove(path));
+  std::lock_guard lock(mutex_);
+  // What was never whole was never room that somebody had.
+  if (mode_ == Mode::full_until_freed && path.starts_with(folder_) && !path.ends_with(kUnsealedSuffix))
+    mode_ = Mode::normal;
+  return {};
 }
 
 }  // namespace varve::test

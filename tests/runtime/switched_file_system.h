@@ -7,10 +7,11 @@
 
 namespace varve::test {
 
-/// Passes everything on to another file system; writing and naming can be held up, or refused as if the disk were full.
+/// Passes everything on to another file system; writing and naming can be held up, or refused as if the disk were full,
+/// for good or until a file there is removed.
 class SwitchedFileSystem final : public ForwardingFileSystem {
  public:
-  enum class Mode { normal, held, full };
+  enum class Mode { normal, held, full, full_until_freed };
   explicit SwitchedFileSystem(FileSystem& inner = posix_file_system()) : ForwardingFileSystem(inner) {}
   void set(Mode mode);
   /// Only what lies below `folder` is concerned. Before the first use.
@@ -22,6 +23,7 @@ class SwitchedFileSystem final : public ForwardingFileSystem {
   Status create_directory(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status rename_no_replace(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
 
  private:
   class SwitchedFile;
