@@ -119,6 +119,7 @@ struct Saved {
 struct Series {
   varve_session* session = nullptr;
   std::optional<uint64_t> newest{};  ///< step of the session's last checkpoint or restart
+  bool has_more = false;             ///< than what has got to each level: there were checkpoints
 };
 
 class Client {
@@ -180,7 +181,7 @@ class Client {
     if (series == nullptr) return false;
     // A version that is there, or one before it, is written over: the run goes back there, with nothing to load. That
     // comes before files are routed: those of the version that was restarted from last are there to be read until then.
-    if (!go_before(*series, static_cast<uint64_t>(version))) return false;
+    if (!go_before(name, *series, static_cast<uint64_t>(version))) return false;
     phase_ = {Phase::checkpoint, name, static_cast<uint64_t>(version), series, {}, {}};
     return true;
   }
@@ -232,7 +233,10 @@ class Client {
     const bool all = on_all(protects);
     const bool made = all && done(varve_checkpoint(session, current.version, synchronous_ ? VARVE_NOW : VARVE_LATER));
     for (const std::string& name : names) varve_unprotect(session, name.c_str());
-    if (all) current.series->newest = current.version;
+    if (all) {
+      current.series->newest = current.version;
+      current.series->has_more = true;
+    }
     return made;
   }
 
@@ -286,7 +290,8 @@ class Client {
     if (series == nullptr) return false;
     phase_ = {Phase::restart, name, static_cast<uint64_t>(version), series, {}, {}};
     settle(*series);
-    if (look_at_what_is_saved() && load_files()) return true;
+    const bool goes_back = series->newest && *series->newest > phase_.version;
+    if ((!goes_back || bring_on(name, *series)) && look_at_what_is_saved() && load_files()) return true;
     phase_ = {};
     return false;
   }
@@ -521,8 +526,20 @@ class Client {
     if (series.newest) varve_wait(series.session);  // a failure is told by who asks for the checkpoint
   }
 
+  /// The run goes back, and goes on in another session: what one has left behind it does not bring on to farther
+  /// levels, and here these are versions as all others. Collective.
+  bool bring_on(const std::string& name, Series& series) {
+    if (!series.has_more) return true;
+    done(varve_finish(series.session, kNoLimit));  // which has told what could not get there
+    varve_close(series.session);
+    series = {.session = open_levels(name, levels_of())};
+    if (series.session != nullptr) return true;
+    series_.erase(name);
+    return false;
+  }
+
   /// Lets the session go on from before `version`, if it is beyond. What is protected is nothing. Collective.
-  bool go_before(Series& series, uint64_t version) {
+  bool go_before(const std::string& name, Series& series, uint64_t version) {
     bool there = series.newest && *series.newest >= version;
     if (!series.newest) {
       uint64_t count = 0;
@@ -534,6 +551,7 @@ class Client {
       }
     }
     if (!there) return true;
+    if (!bring_on(name, series)) return false;
     varve_restart_choice choice;
     varve_restart_choice_init(&choice);
     choice.has_at_most = 1;
