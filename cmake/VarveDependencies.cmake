@@ -111,10 +111,10 @@ if(VARVE_WITH_FUSE)
   pkg_check_modules(FUSE REQUIRED IMPORTED_TARGET fuse3)              # varve mount
 endif()
 if(VARVE_WITH_METRICS)
-  pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd) # who asks for metrics over HTTP gets them
+  pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd) # who asks for metrics over HTTP gets them; loaded by who serves some
 endif()
 if(VARVE_WITH_TAR)
-  pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)       # varve restore --tar
+  pkg_check_modules(ARCHIVE REQUIRED IMPORTED_TARGET libarchive)       # varve restore --tar; loaded by it
 endif()
 if(VARVE_WITH_TOML)
   find_package(tomlplusplus REQUIRED)                                 # options files; headers only, so that users need none

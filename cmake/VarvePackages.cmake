@@ -30,7 +30,7 @@ endmacro()
 
 set(same "(= ${PROJECT_VERSION})")
 varve_package(varve "The program varve, its manual pages, and what completes its commands in shells."
-  RECOMMENDS fuse3 libcurl4 SUGGESTS varve-doc)
+  RECOMMENDS fuse3 libcurl4 libarchive13 libmicrohttpd12 SUGGESTS varve-doc)
 varve_package(varve-doc "The guide, formats and examples.")
 set(CPACK_DEBIAN_VARVE-DOC_PACKAGE_ARCHITECTURE all)
 if(TARGET varve_shared)

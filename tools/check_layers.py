@@ -40,6 +40,8 @@ CONFINED = {
     "mpi.h": ["src/comm/mpi_*.cpp", "include/varve/mpi.h", "include/varve/varve_mpi.h", "bindings/peers/*", "examples/*"],
     "hdf5.h": ["src/layout/hdf5_*.cpp", "tools/varve/cli/hdf5_file.cpp"],
     "fuse*.h": ["tools/varve/mount/fuse_*.cpp"],
+    "archive*.h": ["tools/varve/cli/tar_output.cpp"],
+    "dlfcn.h": ["src/core/loaded_library.cpp"],
     "microhttpd.h": ["tools/varve/monitor/metrics_server.cpp"],
     "zstd*.h": ["src/codec/zstd_*.cpp"],
     "lz4*.h": ["src/codec/lz4_*.cpp"],

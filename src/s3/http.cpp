@@ -1,7 +1,6 @@
 #include "s3/http.h"
 
 #include <curl/curl.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "core/guarded.h"
+#include "core/loaded_library.h"
 #include "core/sync.h"
 #include "varve/version.h"
 
@@ -27,8 +27,7 @@ constexpr long kStallBytesPerSecond = 1000;
 constexpr long kReceiveBytes = 512L * 1024;
 constexpr long kSendBytes = 512L * 1024;
 
-/// The functions of libcurl. It is loaded when the first transport is made: it draws in thirty other libraries, and no
-/// program that does not use S3 should wait for them whenever it starts.
+/// The functions of libcurl, which is loaded when the first transport is made: it draws in thirty other libraries.
 struct CurlLibrary {
   decltype(&::curl_global_init) global_init = nullptr;
   decltype(&::curl_version_info) version_info = nullptr;
@@ -43,25 +42,20 @@ struct CurlLibrary {
   decltype(&::curl_slist_free_all) slist_free_all = nullptr;
 
   static Result<CurlLibrary> load() {
-    // Never unloaded: it may have threads and handlers of its own.
-    void* const library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      const char* const why = ::dlerror();
-      return Status::unsupported(fmt::format("libcurl cannot be loaded, and so no S3 service be reached: {}",
-                                             why == nullptr ? "for no known reason" : why),
-                                 kFile, "install libcurl (Debian: libcurl4)");
-    }
+    VARVE_ASSIGN(LoadedLibrary library, LoadedLibrary::load(kFile, "S3 service", "install libcurl (Debian: libcurl4)"));
     CurlLibrary curl;
-    const bool complete =
-        find(library, "curl_global_init", curl.global_init) && find(library, "curl_version_info", curl.version_info) &&
-        find(library, "curl_easy_init", curl.easy_init) && find(library, "curl_easy_cleanup", curl.easy_cleanup) &&
-        find(library, "curl_easy_reset", curl.easy_reset) && find(library, "curl_easy_setopt", curl.easy_setopt) &&
-        find(library, "curl_easy_getinfo", curl.easy_getinfo) &&
-        find(library, "curl_easy_perform", curl.easy_perform) &&
-        find(library, "curl_easy_strerror", curl.easy_strerror) &&
-        find(library, "curl_slist_append", curl.slist_append) &&
-        find(library, "curl_slist_free_all", curl.slist_free_all);
-    if (!complete) return Status::unsupported("this libcurl lacks a function", kFile);
+    library.find("curl_global_init", curl.global_init);
+    library.find("curl_version_info", curl.version_info);
+    library.find("curl_easy_init", curl.easy_init);
+    library.find("curl_easy_cleanup", curl.easy_cleanup);
+    library.find("curl_easy_reset", curl.easy_reset);
+    library.find("curl_easy_setopt", curl.easy_setopt);
+    library.find("curl_easy_getinfo", curl.easy_getinfo);
+    library.find("curl_easy_perform", curl.easy_perform);
+    library.find("curl_easy_strerror", curl.easy_strerror);
+    library.find("curl_slist_append", curl.slist_append);
+    library.find("curl_slist_free_all", curl.slist_free_all);
+    VARVE_TRY(library.status());
     if (const CURLcode code = curl.global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)
       return Status::resource_limit(fmt::format("libcurl does not start: {}", curl.easy_strerror(code)));
     const curl_version_info_data& version = *curl.version_info(CURLVERSION_NOW);
@@ -75,12 +69,6 @@ struct CurlLibrary {
   /// The version of its interface that the header describes.
   static constexpr const char* kFile = "libcurl.so.4";
   static constexpr unsigned kOldestVersion = 0x075500;  // has CURLOPT_PROTOCOLS_STR
-
-  template <class Function>
-  static bool find(void* library, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(::dlsym(library, name));
-    return function != nullptr;
-  }
 };
 
 struct HandleFreer {

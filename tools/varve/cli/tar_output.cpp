@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "core/loaded_library.h"
 #include "mount/stored_set.h"
 #include "store/catalog.h"
 
@@ -18,55 +19,109 @@ constexpr size_t kReadAheadThreads = 4;
 /// tar's own size of a block, so that what reads it need not be told.
 constexpr int kBlockBytes = 10240;
 
+/// The functions of libarchive, which is loaded where an archive is written: it draws in seven other libraries.
+struct ArchiveLibrary {
+  decltype(&::archive_entry_clear) entry_clear = nullptr;
+  decltype(&::archive_entry_free) entry_free = nullptr;
+  decltype(&::archive_entry_new) entry_new = nullptr;
+  decltype(&::archive_entry_set_filetype) entry_set_filetype = nullptr;
+  decltype(&::archive_entry_set_mtime) entry_set_mtime = nullptr;
+  decltype(&::archive_entry_set_pathname) entry_set_pathname = nullptr;
+  decltype(&::archive_entry_set_perm) entry_set_perm = nullptr;
+  decltype(&::archive_entry_set_size) entry_set_size = nullptr;
+  decltype(&::archive_entry_set_symlink) entry_set_symlink = nullptr;
+  decltype(&::archive_errno) error_number = nullptr;
+  decltype(&::archive_error_string) error_string = nullptr;
+  decltype(&::archive_write_close) write_close = nullptr;
+  decltype(&::archive_write_data) write_data = nullptr;
+  decltype(&::archive_write_fail) write_fail = nullptr;
+  decltype(&::archive_write_free) write_free = nullptr;
+  decltype(&::archive_write_header) write_header = nullptr;
+  decltype(&::archive_write_new) write_new = nullptr;
+  decltype(&::archive_write_open_fd) write_open_fd = nullptr;
+  decltype(&::archive_write_set_bytes_per_block) write_set_bytes_per_block = nullptr;
+  decltype(&::archive_write_set_format_pax) write_set_format_pax = nullptr;
+
+  static Result<ArchiveLibrary> load() {
+    VARVE_ASSIGN(LoadedLibrary library,
+                 LoadedLibrary::load("libarchive.so.13", "tar archive", "install libarchive (Debian: libarchive13)"));
+    ArchiveLibrary functions;
+    library.find("archive_entry_clear", functions.entry_clear);
+    library.find("archive_entry_free", functions.entry_free);
+    library.find("archive_entry_new", functions.entry_new);
+    library.find("archive_entry_set_filetype", functions.entry_set_filetype);
+    library.find("archive_entry_set_mtime", functions.entry_set_mtime);
+    library.find("archive_entry_set_pathname", functions.entry_set_pathname);
+    library.find("archive_entry_set_perm", functions.entry_set_perm);
+    library.find("archive_entry_set_size", functions.entry_set_size);
+    library.find("archive_entry_set_symlink", functions.entry_set_symlink);
+    library.find("archive_errno", functions.error_number);
+    library.find("archive_error_string", functions.error_string);
+    library.find("archive_write_close", functions.write_close);
+    library.find("archive_write_data", functions.write_data);
+    library.find("archive_write_fail", functions.write_fail);
+    library.find("archive_write_free", functions.write_free);
+    library.find("archive_write_header", functions.write_header);
+    library.find("archive_write_new", functions.write_new);
+    library.find("archive_write_open_fd", functions.write_open_fd);
+    library.find("archive_write_set_bytes_per_block", functions.write_set_bytes_per_block);
+    library.find("archive_write_set_format_pax", functions.write_set_format_pax);
+    VARVE_TRY(library.status());
+    return functions;
+  }
+};
+
 class TarWriter {
  public:
-  TarWriter(const Store& store, SetName name, uint64_t memory_bytes, ProgressSink& progress)
-      : name_(std::move(name)),
+  TarWriter(const ArchiveLibrary& library, const Store& store, SetName name, uint64_t memory_bytes,
+            ProgressSink& progress)
+      : library_(library),
+        name_(std::move(name)),
         log_([this](const std::string& line) { failure_ = line; }),
         data_(store, log_, memory_bytes, kReadAheadThreads),
         progress_(progress),
-        archive_(archive_write_new(), archive_write_free),
-        entry_(archive_entry_new(), archive_entry_free),
+        archive_(library_.write_new(), library_.write_free),
+        entry_(library_.entry_new(), library_.entry_free),
         window_(kWindowBytes) {}
 
   Status begin(int descriptor) {
     if (archive_ == nullptr || entry_ == nullptr) return Status::resource_limit("there is no memory for an archive");
-    VARVE_TRY(check(archive_write_set_format_pax(archive_.get())));
-    VARVE_TRY(check(archive_write_set_bytes_per_block(archive_.get(), kBlockBytes)));
-    return check(archive_write_open_fd(archive_.get(), descriptor));
+    VARVE_TRY(check(library_.write_set_format_pax(archive_.get())));
+    VARVE_TRY(check(library_.write_set_bytes_per_block(archive_.get(), kBlockBytes)));
+    return check(library_.write_open_fd(archive_.get(), descriptor));
   }
 
   Status add(const Leaf& leaf, const TreeFile& file) {
     VARVE_TRY(check_place(file));
-    archive_entry* const entry = archive_entry_clear(entry_.get());
-    archive_entry_set_pathname(entry, file.path.c_str());
-    archive_entry_set_perm(entry, mode_for_anyone(file.mode));
-    archive_entry_set_mtime(entry, static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns));
-    archive_entry_set_size(entry, 0);
+    archive_entry* const entry = library_.entry_clear(entry_.get());
+    library_.entry_set_pathname(entry, file.path.c_str());
+    library_.entry_set_perm(entry, mode_for_anyone(file.mode));
+    library_.entry_set_mtime(entry, static_cast<time_t>(file.modified_s), static_cast<long>(file.modified_ns));
+    library_.entry_set_size(entry, 0);
     switch (file.type) {
-      case FileType::directory: archive_entry_set_filetype(entry, AE_IFDIR); break;
+      case FileType::directory: library_.entry_set_filetype(entry, AE_IFDIR); break;
       case FileType::symlink:
-        archive_entry_set_filetype(entry, AE_IFLNK);
-        archive_entry_set_symlink(entry, file.link_target.c_str());
+        library_.entry_set_filetype(entry, AE_IFLNK);
+        library_.entry_set_symlink(entry, file.link_target.c_str());
         break;
       case FileType::regular:
-        archive_entry_set_filetype(entry, AE_IFREG);
-        archive_entry_set_size(entry, static_cast<int64_t>(file.bytes));
+        library_.entry_set_filetype(entry, AE_IFREG);
+        library_.entry_set_size(entry, static_cast<int64_t>(file.bytes));
         break;
     }
-    VARVE_TRY(check(archive_write_header(archive_.get(), entry)));
+    VARVE_TRY(check(library_.write_header(archive_.get(), entry)));
     return file.type == FileType::regular ? add_contents(leaf, file) : Status();
   }
 
   Status end() {
-    VARVE_TRY(check(archive_write_close(archive_.get())));
+    VARVE_TRY(check(library_.write_close(archive_.get())));
     ended_ = true;
     return {};
   }
 
   /// An archive that was not ended stays without an end: else libarchive would fill up what is missing with zeros.
   ~TarWriter() {
-    if (!ended_ && archive_ != nullptr) archive_write_fail(archive_.get());
+    if (!ended_ && archive_ != nullptr) library_.write_fail(archive_.get());
   }
 
  private:
@@ -93,7 +148,7 @@ class TarWriter {
       const MountResult<size_t> got = stored.read(at, MutableByteSpan(window_).first(bytes));
       if (!got.ok() || *got != bytes)
         return Status::corrupt(failure_.empty() ? "a file is cut off" : failure_, file.path);
-      if (archive_write_data(archive_.get(), window_.data(), bytes) != static_cast<la_ssize_t>(bytes)) return failed();
+      if (library_.write_data(archive_.get(), window_.data(), bytes) != static_cast<la_ssize_t>(bytes)) return failed();
       progress_.advance(bytes);
       at += bytes;
     }
@@ -102,12 +157,13 @@ class TarWriter {
 
   Status check(int outcome) const { return outcome >= ARCHIVE_WARN ? Status() : failed(); }
   Status failed() const {
-    const int number = archive_errno(archive_.get());
-    const char* const why = archive_error_string(archive_.get());
+    const int number = library_.error_number(archive_.get());
+    const char* const why = library_.error_string(archive_.get());
     if (number > 0) return Status::from_errno(number, why != nullptr ? why : "cannot write the archive", "");
     return Status::io_error(why != nullptr ? why : "cannot write the archive");
   }
 
+  const ArchiveLibrary library_;
   const SetName name_;
   std::string failure_;  ///< the last that was logged
   const MountLog log_;
@@ -127,7 +183,8 @@ Result<uint64_t> write_tar(const Store& store, const SetName& name, const FileFi
   VARVE_ASSIGN(const SetRecord record, catalog.read(name));
   progress.phase("writing");
   progress.total(record.raw_bytes);
-  TarWriter tar(store, name, memory_bytes, progress);
+  VARVE_ASSIGN(const ArchiveLibrary library, ArchiveLibrary::load());
+  TarWriter tar(library, store, name, memory_bytes, progress);
   VARVE_TRY(tar.begin(descriptor));
   uint64_t count = 0;
   const Status written = for_each_leaf(store, record, [&](const Leaf& leaf) -> Status {
