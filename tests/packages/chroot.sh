@@ -41,6 +41,8 @@ inside sh -euc '
   varve verify --deep
   varve restore implosion@6 back
   diff -r implosion/DD0006 back
+  if varve restore implosion@6 --tar >nothing 2>told; then exit 1; fi  # recommended, and not installed
+  grep -q "Debian: libarchive13" told
   varve version
   test -s /usr/share/man/man1/varve-save.1
   test -s /usr/lib/systemd/user/varve-watch@.service
