@@ -144,6 +144,7 @@ class Client {
       wrong = std::string("scratch and persistent are wanted in ") + file;
     if (const int first = first_with(!wrong.empty()); first >= 0) {
       if (first == rank_) fail(wrong);
+      (void)on_all(true);  // before it is told, nobody comes to end the program for it
       return false;
     }
     synchronous_ = settings_.word("mode") == "sync";
