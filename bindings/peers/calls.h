@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank_, rank_count_, calls_made;
 
@@ -22,6 +23,7 @@ static void count_call(void) {
   do {                                                                                        \
     if (!(condition)) {                                                                       \
       fprintf(stderr, "%s:%d: rank %d: not so: %s\n", __FILE__, __LINE__, rank_, #condition); \
+      sleep(1); /* MPICH's launcher loses what is said just before */                         \
       MPI_Abort(MPI_COMM_WORLD, 9);                                                           \
     }                                                                                         \
   } while (0)
