@@ -5,7 +5,7 @@
 
 namespace varve {
 
-Result<LoadedLibrary> LoadedLibrary::load(const char* file, const char* what, const char* hint) {
+Result<LoadedLibrary> LoadedLibrary::open(const char* file, const char* what, const char* hint) {
   void* const handle = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr) return LoadedLibrary(file, handle);
   const char* const why = ::dlerror();
@@ -14,11 +14,11 @@ Result<LoadedLibrary> LoadedLibrary::load(const char* file, const char* what, co
                              file, hint);
 }
 
-void* LoadedLibrary::address_of(const char* name) {
+LoadedLibrary::Address LoadedLibrary::find(const char* name) {
   void* const address = ::dlsym(handle_, name);
   if (address == nullptr && status_.ok())
     status_ = Status::unsupported(fmt::format("the library lacks {}()", name), file_);
-  return address;
+  return Address(address);
 }
 
 }  // namespace varve

@@ -28,34 +28,24 @@ constexpr long kReceiveBytes = 512L * 1024;
 constexpr long kSendBytes = 512L * 1024;
 
 /// The functions of libcurl, which is loaded when the first transport is made: it draws in thirty other libraries.
-struct CurlLibrary {
-  decltype(&::curl_global_init) global_init = nullptr;
-  decltype(&::curl_version_info) version_info = nullptr;
-  decltype(&::curl_easy_init) easy_init = nullptr;
-  decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
-  decltype(&::curl_easy_reset) easy_reset = nullptr;
-  decltype(&::curl_easy_setopt) easy_setopt = nullptr;
-  decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
-  decltype(&::curl_easy_perform) easy_perform = nullptr;
-  decltype(&::curl_easy_strerror) easy_strerror = nullptr;
-  decltype(&::curl_slist_append) slist_append = nullptr;
-  decltype(&::curl_slist_free_all) slist_free_all = nullptr;
+struct CurlLibrary : LoadedLibrary {
+  explicit CurlLibrary(const LoadedLibrary& library) : LoadedLibrary(library) {}
+
+  decltype(&::curl_global_init) global_init = find("curl_global_init");
+  decltype(&::curl_version_info) version_info = find("curl_version_info");
+  decltype(&::curl_easy_init) easy_init = find("curl_easy_init");
+  decltype(&::curl_easy_cleanup) easy_cleanup = find("curl_easy_cleanup");
+  decltype(&::curl_easy_reset) easy_reset = find("curl_easy_reset");
+  decltype(&::curl_easy_setopt) easy_setopt = find("curl_easy_setopt");
+  decltype(&::curl_easy_getinfo) easy_getinfo = find("curl_easy_getinfo");
+  decltype(&::curl_easy_perform) easy_perform = find("curl_easy_perform");
+  decltype(&::curl_easy_strerror) easy_strerror = find("curl_easy_strerror");
+  decltype(&::curl_slist_append) slist_append = find("curl_slist_append");
+  decltype(&::curl_slist_free_all) slist_free_all = find("curl_slist_free_all");
 
   static Result<CurlLibrary> load() {
-    VARVE_ASSIGN(LoadedLibrary library, LoadedLibrary::load(kFile, "S3 service", "install libcurl (Debian: libcurl4)"));
-    CurlLibrary curl;
-    library.find("curl_global_init", curl.global_init);
-    library.find("curl_version_info", curl.version_info);
-    library.find("curl_easy_init", curl.easy_init);
-    library.find("curl_easy_cleanup", curl.easy_cleanup);
-    library.find("curl_easy_reset", curl.easy_reset);
-    library.find("curl_easy_setopt", curl.easy_setopt);
-    library.find("curl_easy_getinfo", curl.easy_getinfo);
-    library.find("curl_easy_perform", curl.easy_perform);
-    library.find("curl_easy_strerror", curl.easy_strerror);
-    library.find("curl_slist_append", curl.slist_append);
-    library.find("curl_slist_free_all", curl.slist_free_all);
-    VARVE_TRY(library.status());
+    VARVE_ASSIGN(CurlLibrary curl,
+                 LoadedLibrary::load<CurlLibrary>(kFile, "S3 service", "install libcurl (Debian: libcurl4)"));
     if (const CURLcode code = curl.global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)
       return Status::resource_limit(fmt::format("libcurl does not start: {}", curl.easy_strerror(code)));
     const curl_version_info_data& version = *curl.version_info(CURLVERSION_NOW);

@@ -20,54 +20,33 @@ constexpr size_t kReadAheadThreads = 4;
 constexpr int kBlockBytes = 10240;
 
 /// The functions of libarchive, which is loaded where an archive is written: it draws in seven other libraries.
-struct ArchiveLibrary {
-  decltype(&::archive_entry_clear) entry_clear = nullptr;
-  decltype(&::archive_entry_free) entry_free = nullptr;
-  decltype(&::archive_entry_new) entry_new = nullptr;
-  decltype(&::archive_entry_set_filetype) entry_set_filetype = nullptr;
-  decltype(&::archive_entry_set_mtime) entry_set_mtime = nullptr;
-  decltype(&::archive_entry_set_pathname) entry_set_pathname = nullptr;
-  decltype(&::archive_entry_set_perm) entry_set_perm = nullptr;
-  decltype(&::archive_entry_set_size) entry_set_size = nullptr;
-  decltype(&::archive_entry_set_symlink) entry_set_symlink = nullptr;
-  decltype(&::archive_errno) error_number = nullptr;
-  decltype(&::archive_error_string) error_string = nullptr;
-  decltype(&::archive_write_close) write_close = nullptr;
-  decltype(&::archive_write_data) write_data = nullptr;
-  decltype(&::archive_write_fail) write_fail = nullptr;
-  decltype(&::archive_write_free) write_free = nullptr;
-  decltype(&::archive_write_header) write_header = nullptr;
-  decltype(&::archive_write_new) write_new = nullptr;
-  decltype(&::archive_write_open_fd) write_open_fd = nullptr;
-  decltype(&::archive_write_set_bytes_per_block) write_set_bytes_per_block = nullptr;
-  decltype(&::archive_write_set_format_pax) write_set_format_pax = nullptr;
+struct ArchiveLibrary : LoadedLibrary {
+  explicit ArchiveLibrary(const LoadedLibrary& library) : LoadedLibrary(library) {}
+
+  decltype(&::archive_entry_clear) entry_clear = find("archive_entry_clear");
+  decltype(&::archive_entry_free) entry_free = find("archive_entry_free");
+  decltype(&::archive_entry_new) entry_new = find("archive_entry_new");
+  decltype(&::archive_entry_set_filetype) entry_set_filetype = find("archive_entry_set_filetype");
+  decltype(&::archive_entry_set_mtime) entry_set_mtime = find("archive_entry_set_mtime");
+  decltype(&::archive_entry_set_pathname) entry_set_pathname = find("archive_entry_set_pathname");
+  decltype(&::archive_entry_set_perm) entry_set_perm = find("archive_entry_set_perm");
+  decltype(&::archive_entry_set_size) entry_set_size = find("archive_entry_set_size");
+  decltype(&::archive_entry_set_symlink) entry_set_symlink = find("archive_entry_set_symlink");
+  decltype(&::archive_errno) error_number = find("archive_errno");
+  decltype(&::archive_error_string) error_string = find("archive_error_string");
+  decltype(&::archive_write_close) write_close = find("archive_write_close");
+  decltype(&::archive_write_data) write_data = find("archive_write_data");
+  decltype(&::archive_write_fail) write_fail = find("archive_write_fail");
+  decltype(&::archive_write_free) write_free = find("archive_write_free");
+  decltype(&::archive_write_header) write_header = find("archive_write_header");
+  decltype(&::archive_write_new) write_new = find("archive_write_new");
+  decltype(&::archive_write_open_fd) write_open_fd = find("archive_write_open_fd");
+  decltype(&::archive_write_set_bytes_per_block) write_set_bytes_per_block = find("archive_write_set_bytes_per_block");
+  decltype(&::archive_write_set_format_pax) write_set_format_pax = find("archive_write_set_format_pax");
 
   static Result<ArchiveLibrary> load() {
-    VARVE_ASSIGN(LoadedLibrary library,
-                 LoadedLibrary::load("libarchive.so.13", "tar archive", "install libarchive (Debian: libarchive13)"));
-    ArchiveLibrary functions;
-    library.find("archive_entry_clear", functions.entry_clear);
-    library.find("archive_entry_free", functions.entry_free);
-    library.find("archive_entry_new", functions.entry_new);
-    library.find("archive_entry_set_filetype", functions.entry_set_filetype);
-    library.find("archive_entry_set_mtime", functions.entry_set_mtime);
-    library.find("archive_entry_set_pathname", functions.entry_set_pathname);
-    library.find("archive_entry_set_perm", functions.entry_set_perm);
-    library.find("archive_entry_set_size", functions.entry_set_size);
-    library.find("archive_entry_set_symlink", functions.entry_set_symlink);
-    library.find("archive_errno", functions.error_number);
-    library.find("archive_error_string", functions.error_string);
-    library.find("archive_write_close", functions.write_close);
-    library.find("archive_write_data", functions.write_data);
-    library.find("archive_write_fail", functions.write_fail);
-    library.find("archive_write_free", functions.write_free);
-    library.find("archive_write_header", functions.write_header);
-    library.find("archive_write_new", functions.write_new);
-    library.find("archive_write_open_fd", functions.write_open_fd);
-    library.find("archive_write_set_bytes_per_block", functions.write_set_bytes_per_block);
-    library.find("archive_write_set_format_pax", functions.write_set_format_pax);
-    VARVE_TRY(library.status());
-    return functions;
+    return LoadedLibrary::load<ArchiveLibrary>("libarchive.so.13", "tar archive",
+                                               "install libarchive (Debian: libarchive13)");
   }
 };
 

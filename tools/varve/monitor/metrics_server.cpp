@@ -16,30 +16,21 @@ namespace {
 constexpr unsigned kConnectionsMax = 64, kTimeoutSeconds = 10;
 
 /// The functions of libmicrohttpd, which is loaded where metrics are served: it draws in ten other libraries.
-struct HttpLibrary {
-  decltype(&::MHD_add_response_header) add_response_header = nullptr;
-  decltype(&::MHD_create_response_from_buffer) create_response_from_buffer = nullptr;
-  decltype(&::MHD_destroy_response) destroy_response = nullptr;
-  decltype(&::MHD_get_daemon_info) get_daemon_info = nullptr;
-  decltype(&::MHD_lookup_connection_value) lookup_connection_value = nullptr;
-  decltype(&::MHD_queue_response) queue_response = nullptr;
-  decltype(&::MHD_start_daemon) start_daemon = nullptr;
-  decltype(&::MHD_stop_daemon) stop_daemon = nullptr;
+struct HttpLibrary : LoadedLibrary {
+  explicit HttpLibrary(const LoadedLibrary& library) : LoadedLibrary(library) {}
+
+  decltype(&::MHD_add_response_header) add_response_header = find("MHD_add_response_header");
+  decltype(&::MHD_create_response_from_buffer) create_response_from_buffer = find("MHD_create_response_from_buffer");
+  decltype(&::MHD_destroy_response) destroy_response = find("MHD_destroy_response");
+  decltype(&::MHD_get_daemon_info) get_daemon_info = find("MHD_get_daemon_info");
+  decltype(&::MHD_lookup_connection_value) lookup_connection_value = find("MHD_lookup_connection_value");
+  decltype(&::MHD_queue_response) queue_response = find("MHD_queue_response");
+  decltype(&::MHD_start_daemon) start_daemon = find("MHD_start_daemon");
+  decltype(&::MHD_stop_daemon) stop_daemon = find("MHD_stop_daemon");
 
   static Result<HttpLibrary> load() {
-    VARVE_ASSIGN(LoadedLibrary library, LoadedLibrary::load("libmicrohttpd.so.12", "server for metrics",
-                                                            "install libmicrohttpd (Debian: libmicrohttpd12)"));
-    HttpLibrary functions;
-    library.find("MHD_add_response_header", functions.add_response_header);
-    library.find("MHD_create_response_from_buffer", functions.create_response_from_buffer);
-    library.find("MHD_destroy_response", functions.destroy_response);
-    library.find("MHD_get_daemon_info", functions.get_daemon_info);
-    library.find("MHD_lookup_connection_value", functions.lookup_connection_value);
-    library.find("MHD_queue_response", functions.queue_response);
-    library.find("MHD_start_daemon", functions.start_daemon);
-    library.find("MHD_stop_daemon", functions.stop_daemon);
-    VARVE_TRY(library.status());
-    return functions;
+    return LoadedLibrary::load<HttpLibrary>("libmicrohttpd.so.12", "server for metrics",
+                                            "install libmicrohttpd (Debian: libmicrohttpd12)");
   }
 };
 
