@@ -4,17 +4,17 @@
 /* NOLINTBEGIN(modernize-*): this is C, too */
 
 /* The version of these headers, and of the library beside them (CMakeLists.txt reads it here). */
-#define VARVE_VERSION_MAJOR 0
-#define VARVE_VERSION_MINOR 2
+#define VARVE_VERSION_MAJOR 1
+#define VARVE_VERSION_MINOR 0
 #define VARVE_VERSION_PATCH 0
 
-/* A version as one number: #if VARVE_VERSION >= VARVE_MAKE_VERSION(0, 3, 0) */
+/* A version as one number: #if VARVE_VERSION >= VARVE_MAKE_VERSION(1, 1, 0) */
 #define VARVE_MAKE_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define VARVE_VERSION VARVE_MAKE_VERSION(VARVE_VERSION_MAJOR, VARVE_VERSION_MINOR, VARVE_VERSION_PATCH)
 
 #define VARVE_TEXT_OF_INNER(word) #word
 #define VARVE_TEXT_OF(word) VARVE_TEXT_OF_INNER(word)
-/* "0.2.0" */
+/* "1.0.0" */
 #define VARVE_VERSION_TEXT \
   VARVE_TEXT_OF(VARVE_VERSION_MAJOR) "." VARVE_TEXT_OF(VARVE_VERSION_MINOR) "." VARVE_TEXT_OF(VARVE_VERSION_PATCH)
 

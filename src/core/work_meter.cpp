@@ -29,8 +29,8 @@ int64_t thread_starved_nanoseconds() {
 bool waits_for_store(WorkKind kind) { return kind == WorkKind::write || kind == WorkKind::sync; }
 
 int64_t now_for(WorkKind kind) {
-  return waits_for_store(kind) ? std::chrono::nanoseconds(MonotonicClock::now().time_since_epoch()).count()
-                               : thread_processor_nanoseconds();
+  if (!waits_for_store(kind)) return thread_processor_nanoseconds();
+  return std::chrono::nanoseconds(MonotonicClock::now().time_since_epoch()).count() - thread_starved_nanoseconds();
 }
 }  // namespace
 

@@ -12,7 +12,8 @@ enum class WorkKind : uint8_t { read, score, encode, write, sync };
 inline constexpr size_t kWorkKinds = 5;
 
 /// What a piece of work took, in seconds, as sums over its threads: of the processor for what computes (read, score,
-/// encode), passed for what waits for the store (write, sync; those that do it together share the time).
+/// encode), passed for what waits for the store (write, sync; those that do it together share the time), less what they
+/// then waited for a processor.
 struct WorkTimes {
   double read = 0, score = 0, encode = 0, write = 0, sync = 0;
   double starved = 0;  ///< they could have worked, but had no processor; 0 where the system does not tell

@@ -1,6 +1,7 @@
 #include "engine/effort_pace.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/work_meter.h"
 
@@ -34,13 +35,13 @@ void EffortPace::Encoded::add(double more_seconds, double more_raw_bytes, double
   stored_bytes += more_stored_bytes;
 }
 
-void EffortPace::begin(uint64_t raw_bytes, uint32_t thread_count, double spare_until) {
+void EffortPace::begin(uint64_t raw_bytes, uint32_t thread_count, const SpareTime& spare) {
   const MutexLock lock(mutex_);
   outcome_ = {};
   raw_bytes_ = static_cast<double>(raw_bytes);
   placed_bytes_ = packed_bytes_ = 0;
   threads_ = std::max(1u, thread_count);
-  spare_until_ = spare_until;
+  spare_ = spare;
 }
 
 EffortOutcome EffortPace::end() {
@@ -59,20 +60,24 @@ void EffortPace::note_placed(uint64_t bytes) {
   placed_bytes_ += static_cast<double>(bytes);
 }
 
-/// Whether what is left can be compressed as was asked for in the time that is left.
-bool EffortPace::has_time() const {
-  if (waiting_ > 0) return false;
-  const double spare_seconds = spare_until_ - clock_.seconds();
-  if (as_asked_.raw_bytes == 0) return spare_seconds > 0;
+double EffortPace::bytes_to_come() const {
   // The last save says how much will be new, until this one has come some way.
   const double begun = raw_bytes_ / 16;
   const double new_share = (packed_bytes_ + new_share_ * begun) / std::max(1.0, placed_bytes_ + begun);
-  const double to_come = std::max(0.0, raw_bytes_ - placed_bytes_) * std::min(1.0, new_share);
-  return to_come * as_asked_.seconds_per_byte() / threads_ < spare_seconds;
+  return std::max(0.0, raw_bytes_ - placed_bytes_) * std::min(1.0, new_share);
+}
+
+/// Whether what is left can be compressed so in what is left of the spare time.
+bool EffortPace::affords(PackEffort effort) const {
+  if (waiting_ > 0) return false;
+  const Encoded& encoded = encoded_[static_cast<size_t>(effort)];
+  // What was never tried is tried.
+  const double needed = encoded.raw_bytes == 0 ? 0 : bytes_to_come() * encoded.seconds_per_byte();
+  return needed / threads_ < spare_.until - clock_.seconds() && needed < spare_.processor_seconds;
 }
 
 /// 0: not known yet.
-double EffortPace::write_seconds_per_byte() {
+double EffortPace::write_seconds_per_byte() const {
   Encoded all = written_;
   if (const WorkMeter* const meter = WorkMeter::current()) {
     const WorkMeter::Spent now = meter->spent(WorkKind::write);
@@ -81,8 +86,17 @@ double EffortPace::write_seconds_per_byte() {
   return all.raw_bytes > 0 ? all.seconds_per_byte() : 0;
 }
 
+/// Whether what is left is written in time as it is. Not if that is not known yet.
+bool EffortPace::writes_in_time() const {
+  const double write_seconds = write_seconds_per_byte();
+  return waiting_ == 0 && write_seconds > 0 && bytes_to_come() * write_seconds < spare_.until - clock_.seconds();
+}
+
 PackEffort EffortPace::best_bargain(OfClass& of_class) {
   const double write_seconds = write_seconds_per_byte();
+  // What somebody waits for, or may have to wait for, is to be done soon: the threads share the work. Otherwise the
+  // program is to be done soon, which lacks all of it.
+  const double sharing = std::isinf(spare_.processor_seconds) || !writes_in_time() ? threads_ : 1;
   // Effort fast takes a fraction of what was asked for: it is tried before anything is stored as it is.
   if (write_seconds == 0 || of_class.encoded[static_cast<size_t>(PackEffort::fast)].raw_bytes == 0) {
     return PackEffort::fast;
@@ -92,7 +106,7 @@ PackEffort EffortPace::best_bargain(OfClass& of_class) {
   for (size_t i = 0; i < of_class.encoded.size(); ++i) {
     const Encoded& encoded = of_class.encoded[i];
     if (encoded.raw_bytes == 0) continue;
-    const double gain = encoded.saved_share() * write_seconds - encoded.seconds_per_byte() / threads_;
+    const double gain = encoded.saved_share() * write_seconds - encoded.seconds_per_byte() / sharing;
     if (gain <= most) continue;
     most = gain;
     best = static_cast<PackEffort>(i);
@@ -105,8 +119,8 @@ PackEffort EffortPace::choose(const std::string& class_key, uint64_t raw_bytes) 
   const MutexLock lock(mutex_);
   packed_bytes_ += static_cast<double>(raw_bytes);
   PackEffort chosen = PackEffort::asked;
-  if (!has_time()) {
-    chosen = best_bargain(classes_[class_key]);
+  if (!affords(PackEffort::asked)) {
+    chosen = affords(PackEffort::fast) ? PackEffort::fast : best_bargain(classes_[class_key]);
     if (chosen != PackEffort::asked) (waiting_ > 0 ? outcome_.was_awaited : outcome_.was_late) = true;
   }
   outcome_.bytes[static_cast<size_t>(chosen)] += raw_bytes;
@@ -119,7 +133,8 @@ void EffortPace::note_encoded(const std::string& class_key, PackEffort effort, u
   const MutexLock lock(mutex_);
   const auto raw = static_cast<double>(raw_bytes), stored = static_cast<double>(stored_bytes);
   classes_[class_key].encoded[static_cast<size_t>(effort)].add(seconds, raw, stored);
-  if (effort == PackEffort::asked) as_asked_.add(seconds, raw, stored);
+  encoded_[static_cast<size_t>(effort)].add(seconds, raw, stored);
+  spare_.processor_seconds -= seconds;
 }
 
 }  // namespace varve

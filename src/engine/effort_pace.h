@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -25,16 +26,23 @@ struct EffortOutcome {
   PackEffort mostly() const;
 };
 
+/// What compressing the packs of a save may take.
+struct SpareTime {
+  double until = 0;                                                    ///< by the clock
+  double processor_seconds = std::numeric_limits<double>::infinity();  ///< of all threads, which the program lacks
+};
+
 /// Chooses how hard the packs of a run's saves are compressed, where that is left to Varve: as hard as was asked for
-/// while there is time; else so that the processors have less to do for it than the store is saved, or not at all. It
-/// goes by what encoding and writing have taken in this run, class by class, and so changes codec chains only: neither
-/// which packs there are, nor their order, nor their scores. One save at a time; thread-safe.
+/// while there is time, or else fast, if there is time for that; else so that compressing takes less than it saves in
+/// writing, or not at all. It goes by what encoding and writing have taken in this run, class by class, and so changes
+/// codec chains only: neither which packs there are, nor their order, nor their scores. One save at a time;
+/// thread-safe.
 class EffortPace {
  public:
   explicit EffortPace(Clock& clock = steady_clock()) : clock_(clock) {}
 
-  /// A save of so many raw bytes begins, on so many threads, for which there is time until then, by the clock.
-  void begin(uint64_t raw_bytes, uint32_t thread_count, double spare_until);
+  /// A save of so many raw bytes begins, on so many threads.
+  void begin(uint64_t raw_bytes, uint32_t thread_count, const SpareTime& spare);
   /// It has ended.
   EffortOutcome end();
 
@@ -64,15 +72,18 @@ class EffortPace {
     uint64_t stored_packs = 0;
   };
 
-  bool has_time() const VARVE_REQUIRES(mutex_);
-  double write_seconds_per_byte() VARVE_REQUIRES(mutex_);
+  /// Of what this save has not placed yet, what comes into packs.
+  double bytes_to_come() const VARVE_REQUIRES(mutex_);
+  bool affords(PackEffort effort) const VARVE_REQUIRES(mutex_);
+  double write_seconds_per_byte() const VARVE_REQUIRES(mutex_);
+  bool writes_in_time() const VARVE_REQUIRES(mutex_);
   PackEffort best_bargain(OfClass& of_class) VARVE_REQUIRES(mutex_);
 
   Clock& clock_;
   std::atomic<int> waiting_{0};
   Mutex mutex_;
   std::map<std::string, OfClass> classes_ VARVE_GUARDED_BY(mutex_);
-  Encoded as_asked_ VARVE_GUARDED_BY(mutex_);       ///< of all classes
+  std::array<Encoded, 2> encoded_ VARVE_GUARDED_BY(mutex_);  ///< as asked, fast: of all classes
   Encoded written_ VARVE_GUARDED_BY(mutex_);        ///< of earlier saves: seconds of writing, bytes as raw_bytes
   double new_share_ VARVE_GUARDED_BY(mutex_) = 1;   ///< what part of the last save's bytes came into packs
   EffortOutcome outcome_ VARVE_GUARDED_BY(mutex_);  ///< of this save, as the following
@@ -80,7 +91,7 @@ class EffortPace {
   double placed_bytes_ VARVE_GUARDED_BY(mutex_) = 0;
   double packed_bytes_ VARVE_GUARDED_BY(mutex_) = 0;
   double threads_ VARVE_GUARDED_BY(mutex_) = 1;
-  double spare_until_ VARVE_GUARDED_BY(mutex_) = 0;
+  SpareTime spare_ VARVE_GUARDED_BY(mutex_);  ///< what is left of it
 };
 
 }  // namespace varve

@@ -12,7 +12,10 @@ constexpr uint64_t kPack = 1 << 20;
 /// Saves of 1 GiB on two threads, of packs that shrink to two thirds and take a millisecond to encode.
 class SavesUnderWay : public testing::Test {
  protected:
-  void begin(double spare_seconds) { pace_.begin(1024 * kPack, 2, clock_.seconds() + spare_seconds); }
+  void begin(double spare_seconds) { pace_.begin(1024 * kPack, 2, {.until = clock_.seconds() + spare_seconds}); }
+  void begin(double spare_seconds, double processor_seconds) {
+    pace_.begin(1024 * kPack, 2, {.until = clock_.seconds() + spare_seconds, .processor_seconds = processor_seconds});
+  }
   void write(double milliseconds_per_megabyte, uint64_t megabytes = 64) {
     meter_.add(WorkKind::write, megabytes << 20,
                static_cast<int64_t>(1e6 * milliseconds_per_megabyte * double(megabytes)));
@@ -67,6 +70,47 @@ TEST_F(SavesUnderWay, CompressFastRatherThanStoreIfThatCostsLess) {
     pace_.note_encoded("a", PackEffort::fast, kPack, kPack * 7 / 10, 2e-4);
     pace_.note_placed(kPack);
   }
+}
+
+TEST_F(SavesUnderWay, CompressFastIfThereIsTimeForThatAlone) {
+  begin(10);
+  write(0.1);
+  save_packs(10);
+  begin(/*spare_seconds=*/0.2);
+  write(0.1);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(pace_.choose("a", kPack), PackEffort::fast) << i;
+    pace_.note_encoded("a", PackEffort::fast, kPack, kPack * 99 / 100, 2e-4);
+    pace_.note_placed(kPack);
+  }
+}
+
+TEST_F(SavesUnderWay, StoreWhereTheProgramLacksWhatCompressingTakes) {
+  // Two threads save a third of a millisecond of writing in half a millisecond each.
+  begin(/*spare_seconds=*/1, /*processor_seconds=*/0.1);
+  write(0.9);
+  save_packs(100, kPack / 3);
+  EXPECT_EQ(save_pack(kPack / 3), PackEffort::none) << "it is written in time";
+  EXPECT_TRUE(pace_.end().was_late);
+  begin(/*spare_seconds=*/0.7, /*processor_seconds=*/0.1);
+  EXPECT_NE(save_pack(kPack / 3), PackEffort::none) << "0.9 s is not in time";
+  pace_.hurry(true);
+  EXPECT_NE(save_pack(kPack / 3), PackEffort::none) << "somebody waits";
+  pace_.hurry(false);
+  begin(/*spare_seconds=*/1);
+  EXPECT_EQ(save_pack(kPack / 3), PackEffort::asked) << "there are processors that the program does not use";
+}
+
+TEST_F(SavesUnderWay, TakeNoMoreOfTheProcessorsThanTheProgramCanSpare) {
+  // All of it takes 1.024 s of them.
+  begin(10, 1.1);
+  write(0.1);
+  save_packs(1024);
+  EXPECT_EQ(pace_.end().bytes[0], 1024 * kPack);
+  begin(10, 1.0);
+  write(0.1);
+  save_packs(1024);
+  EXPECT_EQ(pace_.end().bytes[0], 0u);
 }
 
 TEST_F(SavesUnderWay, CompressForASlowStoreHoweverLittleTimeThereIs) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "runtime/checkpoint_duty.h"
 #include "runtime/report.h"
 
@@ -158,14 +160,17 @@ TEST(DrainPace, HasTimeOnlyAfterACheckpointThatWasWrittenEarly) {
 TEST(DrainPace, SparesAShareOfTheIntervalTheFirstOfWhichBeginsWithTheProgram) {
   DrainPace pace(/*now=*/100);
   pace.begin(108);
-  EXPECT_DOUBLE_EQ(pace.spare_until(/*has_processors=*/false), 108 + 2);
-  EXPECT_DOUBLE_EQ(pace.spare_until(/*has_processors=*/true), 108 + 6);
+  const auto spare_until = [&pace] { return pace.spare(/*has_processors=*/false, /*processor_count=*/2).until; };
+  EXPECT_DOUBLE_EQ(spare_until(), 108 + 2);
+  EXPECT_DOUBLE_EQ(pace.spare(false, 2).processor_seconds, 8 * 2 * 0.05);
+  EXPECT_DOUBLE_EQ(pace.spare(/*has_processors=*/true, 2).until, 108 + 6);
+  EXPECT_TRUE(std::isinf(pace.spare(true, 2).processor_seconds));
   pace.end(109);
   EXPECT_TRUE(pace.begin(120));
-  EXPECT_DOUBLE_EQ(pace.spare_until(false), 120 + 6) << "low priority gave way";
+  EXPECT_DOUBLE_EQ(spare_until(), 120 + 6) << "low priority gave way";
   pace.end(127);
   EXPECT_FALSE(pace.begin(132));
-  EXPECT_DOUBLE_EQ(pace.spare_until(false), 132 + 3);
+  EXPECT_DOUBLE_EQ(spare_until(), 132 + 3);
 }
 
 }  // namespace

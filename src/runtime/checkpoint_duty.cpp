@@ -7,6 +7,8 @@ namespace varve {
 namespace {
 /// Of the time between two checkpoints. At low priority it takes longer, which is what it is for.
 constexpr double kLittle = 0.25, kHalf = 0.5, kMost = 0.75;
+/// Of what the processors can do meanwhile.
+constexpr double kProcessorShare = 0.05;
 }  // namespace
 
 bool DrainPace::begin(double begin_seconds) {
@@ -19,9 +21,11 @@ bool DrainPace::begin(double begin_seconds) {
   return has_time_;
 }
 
-double DrainPace::spare_until(bool has_processors) const {
-  const double begin = last_begin_.value_or(interval_begin_);
-  return begin + (has_processors ? kMost : has_time_ ? kHalf : kLittle) * (begin - interval_begin_);
+SpareTime DrainPace::spare(bool has_processors, uint32_t processor_count) const {
+  const double begin = last_begin_.value_or(interval_begin_), between = begin - interval_begin_;
+  if (has_processors) return {.until = begin + kMost * between};
+  return {.until = begin + (has_time_ ? kHalf : kLittle) * between,
+          .processor_seconds = kProcessorShare * between * std::max(1u, processor_count)};
 }
 
 void CheckpointNotes::note_begin(uint64_t step, const Begin& begin) {

@@ -87,9 +87,9 @@ class DrainPace {
   explicit DrainPace(double now = 0) : interval_begin_(now) {}
   /// A checkpoint that began then, by the clock, is going to be written. Whether there is time.
   bool begin(double begin_seconds);
-  /// Until when it may take, by the clock, so that the program is left alone for most of the time; where there are
-  /// processors that the program does not use, so that the next one does not wait for it.
-  double spare_until(bool has_processors) const;
+  /// What compressing may take, on so many processors, so that the program is left alone for most of the time, and
+  /// lacks little of them; where it does not use them, so that the next checkpoint does not wait for this one.
+  SpareTime spare(bool has_processors, uint32_t processor_count) const;
   /// It was written.
   void end(double end_seconds) { last_end_ = end_seconds; }
 

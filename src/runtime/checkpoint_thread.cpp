@@ -288,7 +288,7 @@ Result<SetRecord> CheckpointThread::save_images(uint64_t step, SnapshotSource& s
     };
     if (!duty_.adapts_effort) return save_it();
     options.pace = &effort_;
-    effort_.begin(report.bytes, options.thread_count, pace_.spare_until(duty_.has_processors));
+    effort_.begin(report.bytes, options.thread_count, pace_.spare(duty_.has_processors, options.thread_count));
     Result<SetRecord> saved = save_it();
     report.effort = effort_.end();
     return saved;
