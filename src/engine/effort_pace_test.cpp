@@ -110,7 +110,9 @@ TEST_F(SavesUnderWay, TakeNoMoreOfTheProcessorsThanTheProgramCanSpare) {
   begin(10, 1.0);
   write(0.1);
   save_packs(1024);
-  EXPECT_EQ(pace_.end().bytes[0], 0u);
+  const EffortOutcome outcome = pace_.end();
+  EXPECT_LE(outcome.bytes[0] + outcome.bytes[1], 1001 * kPack);
+  EXPECT_GT(outcome.bytes[0], 900 * kPack);
 }
 
 TEST_F(SavesUnderWay, CompressForASlowStoreHoweverLittleTimeThereIs) {

@@ -43,17 +43,23 @@ class SetMender {
   /// Fails if nothing more can be written, or the set is not known; what is lost for good is noted in lost_.
   Status mend(const SetName& name) {
     VARVE_ASSIGN(SetRecord record, find_record(name));
+    // Who commits a record rests on nothing that a prune has marked before (COMMIT.md, W2).
+    std::set<ArenaId> excluded;
+    if (record_lost_) {
+      VARVE_ASSIGN(excluded, lease_->condemned());
+    }
     progress_.phase("looking at " + name.to_string());
     VARVE_ASSIGN(const SetNeeds needs,
                  needs_of_set(record, store_.score().score_bytes(), progress_,
                               [this](const Score& score, const ArenaId& hint) { return whole_node(score, hint); }));
     const size_t threads = options_.thread_count > 0 ? options_.thread_count : processor_count();
-    VARVE_ASSIGN(const HeldFrames held, find_held(store_, {}, needs, true, threads, progress_));
+    VARVE_ASSIGN(const HeldFrames held, find_held(store_, excluded, needs, true, threads, progress_));
     progress_.phase("mending " + name.to_string());
     for (const auto& [score, need] : needs.packs) {
       if (progress_.cancelled()) return Status::cancelled();
       if (!held.packs.contains(score)) VARVE_TRY(mend_pack(score, need));
     }
+    if (record_lost_ && lost_.ok()) VARVE_TRY(bring_nodes(needs, held));
     if (writer_->bytes() > 0) {
       VARVE_TRY(writer_->seal());
       VARVE_TRY(store_.backend().settle(store_.arenas_path()));
@@ -100,6 +106,17 @@ class SetMender {
     }
     note_lost(own.status());
     return std::optional<ByteVector>();
+  }
+
+  /// Out of the arenas that were excluded.
+  Status bring_nodes(const SetNeeds& needs, const HeldFrames& held) {
+    for (const auto& [score, hint] : needs.nodes) {
+      if (held.nodes.contains(score) || nodes_mended_.contains(score)) continue;
+      VARVE_ASSIGN(const ByteVector content, read_node(store_, score, hint));
+      VARVE_TRY(writer_->append_node(score, content));
+      ++count(kOwnChunks).nodes;
+    }
+    return {};
   }
 
   Status mend_pack(const Score& score, const SetNeeds::PackNeed& need) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
@@ -11,6 +12,7 @@
 #include "sets/fault_kinds.h"
 #include "sets/saving.h"
 #include "sets/stopping_progress.h"
+#include "store/condemn.h"
 #include "store/test_sets.h"
 
 namespace varve {
@@ -75,6 +77,19 @@ TEST_F(Repairing, ChangesNothingInAWholeStore) {
   EXPECT_TRUE(report->before.whole());
   EXPECT_TRUE(report->mended.empty());
   EXPECT_EQ(near->list_arenas().value(), arenas);
+}
+
+TEST_F(Repairing, RestsARecordThatWasLostOnNothingThatAPruneMayBeAboutToRemove) {
+  std::set<ArenaId> marked;
+  for (const ArenaId& arena : near->list_arenas().value()) marked.insert(arena);
+  ASSERT_TRUE(near_fs.remove(Catalog(*near).record_path(kFirst)).ok());
+  ASSERT_TRUE(condemn_arenas(*near, marked).ok());
+  const Result<SetRepair> mended = repair_set(*near, kFirst, from_far(), at_once());
+  ASSERT_TRUE(mended.ok() && mended->lost.ok()) << mended.status().to_string();
+  // A prune that had seen the set dropped.
+  for (const ArenaId& arena : marked) ASSERT_TRUE(near_fs.remove(near->arena_path(arena)).ok());
+  near->drop_arena_cache();
+  EXPECT_TRUE(check_numbers(*near, kFirst, numbers_between(1, 40)).ok());
 }
 
 TEST(Repair, StopsInsideAnArena) {

@@ -54,6 +54,8 @@ class HeldParts : public CheckpointParts {
  public:
   /// The ranks whose parts are here, in order.
   virtual std::vector<uint32_t> ranks() const = 0;
+  /// Of their set (SetRecord::number); 0: not known.
+  virtual uint64_t number() const { return 0; }
   Status read(std::span<const PartRead> reads) final;
 
  protected:

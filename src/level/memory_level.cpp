@@ -124,7 +124,7 @@ class MemoryLevel final : public Level {
       return std::unique_ptr<HeldParts>(
           std::make_unique<LeftParts>(left.begin()->second.rank_count, std::move(readers)));
     };
-    return image_over_nodes(world_, wish, run_guarded(find_own), open_all, world_.work.load_threads);
+    return image_over_nodes(world_, wish, run_guarded(find_own), open_all, /*number=*/0, world_.work.load_threads);
   }
 
   Result<std::map<uint32_t, ImageTable>> tables(const RestartCandidate& candidate) override {

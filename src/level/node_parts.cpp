@@ -36,6 +36,7 @@ struct NodeTold {
   uint32_t node = 0;
   std::optional<SetOrigin> origin{};
   uint32_t rank_count = 0;
+  uint64_t number = 0;                      ///< of the set; 0: not known
   std::map<uint32_t, ImageTable> tables{};  ///< by rank of the run that made it
 };
 
@@ -45,6 +46,7 @@ ByteVector encode_told(const LevelWorld& world, const HeldParts* mine) {
   out.le32(world.seat.own_node);
   if (mine == nullptr || !world.speaks_for_node()) return bytes;
   out.le32(mine->rank_count());
+  out.le64(mine->number());
   out.u8(mine->origin() ? 1 : 0);
   if (mine->origin()) out.bytes(mine->origin()->run.bytes);
   for (const uint32_t rank : mine->ranks()) {
@@ -63,6 +65,7 @@ Result<NodeTold> decode_told(ByteSpan bytes) {
   VARVE_ASSIGN(told.node, in.le32());
   if (in.at_end()) return told;
   VARVE_ASSIGN(told.rank_count, in.le32());
+  VARVE_ASSIGN(told.number, in.le64());
   VARVE_ASSIGN(const uint8_t has_origin, in.u8());
   if (has_origin == 1) {
     told.origin.emplace();
@@ -84,6 +87,7 @@ Result<NodeTold> decode_told(ByteSpan bytes) {
 struct OfOneRun {
   std::optional<SetOrigin> origin{};
   uint32_t rank_count = 0;
+  uint64_t number = 0;
   std::map<uint32_t, std::pair<uint32_t, const ImageTable*>> parts{};  ///< by rank: node, and table
   bool is_whole() const { return rank_count > 0 && parts.size() == rank_count; }
 };
@@ -95,20 +99,25 @@ std::vector<OfOneRun> sort_by_run(const std::vector<NodeTold>& nodes) {
     auto run = std::find_if(runs.begin(), runs.end(), [&](const OfOneRun& other) {
       return other.origin == node.origin && other.rank_count == node.rank_count;
     });
-    if (run == runs.end()) run = runs.insert(run, {node.origin, node.rank_count, {}});
+    if (run == runs.end()) run = runs.insert(run, {node.origin, node.rank_count, 0, {}});
+    run->number = std::max(run->number, node.number);
     for (const auto& [rank, table] : node.tables) run->parts.emplace(rank, std::pair(node.node, &table));
   }
   return runs;
 }
 
-/// The one that the nodes have wholly.
-Result<const OfOneRun*> choose_run(const std::vector<OfOneRun>& runs) {
+/// The one that the nodes have wholly, if it is not an older set than what is wanted.
+Result<const OfOneRun*> choose_run(const std::vector<OfOneRun>& runs, uint64_t number) {
   const auto is_whole = [](const OfOneRun& run) { return run.is_whole(); };
   const auto whole = std::find_if(runs.begin(), runs.end(), is_whole);
   if (runs.empty()) return Status::not_found("no node has any of it");
   if (std::count_if(runs.begin(), runs.end(), is_whole) > 1 || (whole == runs.end() && runs.size() > 1))
     return Status::corrupt("what the nodes have of it was made by different runs");
-  if (whole != runs.end()) return &*whole;
+  if (whole != runs.end()) {
+    if (whole->number != 0 && whole->number < number)
+      return Status::corrupt("what all nodes have of it is an older set, which a run has left behind");
+    return &*whole;
+  }
   const OfOneRun& run = runs.front();
   uint32_t missing = 0;
   while (run.parts.contains(missing)) ++missing;
@@ -119,7 +128,8 @@ Result<const OfOneRun*> choose_run(const std::vector<OfOneRun>& runs) {
 }
 }  // namespace
 
-Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& world, std::unique_ptr<HeldParts> mine) {
+Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& world, std::unique_ptr<HeldParts> mine,
+                                                           uint64_t number) {
   std::unique_ptr<NodeParts> parts(new NodeParts(world, std::move(mine)));
   const Result<ByteVector> told = run_guarded([&] { return encode_told(world, parts->mine_.get()); });
   std::array<uint64_t, 2> fine = {told.ok() ? uint64_t{1} : uint64_t{0}, world.ranks.concurrent() ? uint64_t{1} : 0};
@@ -136,7 +146,7 @@ Result<std::unique_ptr<CheckpointParts>> NodeParts::gather(const LevelWorld& wor
       ranks_of.at(nodes.back().node).push_back(rank);
     }
     const std::vector<OfOneRun> runs = sort_by_run(nodes);
-    VARVE_ASSIGN(const OfOneRun* const run, choose_run(runs));
+    VARVE_ASSIGN(const OfOneRun* const run, choose_run(runs, number));
     parts->origin_ = run->origin;
     std::vector<size_t> shared_out(ranks_of.size());
     for (const auto& [rank, held] : run->parts) {
@@ -471,7 +481,7 @@ Status own_or_first(const std::vector<RankFailure>& failures, uint32_t rank) {
 Result<std::unique_ptr<RankImage>> image_over_nodes(const LevelWorld& world, const RankWish& wish,
                                                     Result<std::unique_ptr<RankImage>> own,
                                                     const std::function<Result<std::unique_ptr<HeldParts>>()>& open,
-                                                    size_t thread_count) {
+                                                    uint64_t number, size_t thread_count) {
   VARVE_ASSIGN(std::vector<RankFailure> failures, gather_failures(world.ranks, own.status()));
   std::array<uint64_t, 1> lacks = {own.ok() && *own == nullptr ? uint64_t{1} : uint64_t{0}};
   VARVE_TRY(world.ranks.all_max(lacks));
@@ -483,7 +493,7 @@ Result<std::unique_ptr<RankImage>> image_over_nodes(const LevelWorld& world, con
   Result<std::unique_ptr<HeldParts>> mine = run_guarded(open);
   VARVE_ASSIGN(failures, gather_failures(world.ranks, mine.status()));
   if (!failures.empty()) return own_or_first(failures, world.ranks.rank());
-  VARVE_ASSIGN(std::unique_ptr<CheckpointParts> parts, NodeParts::gather(world, std::move(*mine)));
+  VARVE_ASSIGN(std::unique_ptr<CheckpointParts> parts, NodeParts::gather(world, std::move(*mine), number));
   return ReshapedImage::plan(wish, std::move(parts), thread_count);
 }
 

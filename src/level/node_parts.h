@@ -26,9 +26,11 @@ namespace varve {
 class NodeParts final : public CheckpointParts {
  public:
   /// Of what the nodes have, the one checkpoint of which they have all parts; what they have of other runs is left
-  /// alone. `mine`: what this rank's node has; null: nothing. not_found: they do not have all parts; corrupt: what they
-  /// have is of different runs. The same outcome on all ranks. Collective.
-  static Result<std::unique_ptr<CheckpointParts>> gather(const LevelWorld& world, std::unique_ptr<HeldParts> mine);
+  /// alone. `mine`: what this rank's node has; null: nothing. `number`: of the set that is wanted; 0: not known.
+  /// not_found: they do not have all parts; corrupt: what they have is of different runs, or they have all parts only
+  /// of an older set of the same step. The same outcome on all ranks. Collective.
+  static Result<std::unique_ptr<CheckpointParts>> gather(const LevelWorld& world, std::unique_ptr<HeldParts> mine,
+                                                         uint64_t number);
 
   uint32_t rank_count() const override { return static_cast<uint32_t>(parts_.size()); }
   const ImageTable& table(uint32_t rank) const override { return parts_[rank].table; }
@@ -74,11 +76,11 @@ class NodeParts final : public CheckpointParts {
 
 /// A rank's part of a checkpoint that the nodes have. `own`: what this rank has found for itself on its node; null: it
 /// lacks something that other nodes may have. If any rank lacks something, all put together what they want of what all
-/// nodes have (`open`: this one's, null: nothing), as ReshapedImage does. A failure to find or open it is that of all
-/// ranks then. Collective.
+/// nodes have (`open`: this one's, null: nothing; `number` as in gather()), as ReshapedImage does. A failure to find or
+/// open it is that of all ranks then. Collective.
 Result<std::unique_ptr<RankImage>> image_over_nodes(const LevelWorld& world, const RankWish& wish,
                                                     Result<std::unique_ptr<RankImage>> own,
                                                     const std::function<Result<std::unique_ptr<HeldParts>>()>& open,
-                                                    size_t thread_count);
+                                                    uint64_t number, size_t thread_count);
 
 }  // namespace varve

@@ -22,15 +22,16 @@ bool is_newer(const SetAtLevel& one, const SetAtLevel& other) {
 std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep) {
   std::vector<uint64_t> leaving;
   for (const SetAtLevel& set : sets) {
-    const auto complete = std::count_if(
-        sets.begin(), sets.end(), [&](const SetAtLevel& other) { return other.complete && is_newer(other, set); });
-    const auto with_redundancy = std::count_if(sets.begin(), sets.end(), [&](const SetAtLevel& other) {
-      return other.has_redundancy && is_newer(other, set);
-    });
+    const auto takes_over = [&](const SetAtLevel& other) { return !other.replaceable && is_newer(other, set); };
+    const auto complete = std::count_if(sets.begin(), sets.end(),
+                                        [&](const SetAtLevel& other) { return other.complete && takes_over(other); });
+    const auto with_redundancy = std::count_if(
+        sets.begin(), sets.end(), [&](const SetAtLevel& other) { return other.has_redundancy && takes_over(other); });
     const bool outlived = static_cast<uint64_t>(complete) >= std::max<uint64_t>(keep.complete, 1);
     const bool still_protects =
         set.has_redundancy && static_cast<uint64_t>(with_redundancy) < std::max<uint64_t>(keep.with_redundancy, 1);
-    if (set.never_complete || (outlived && !still_protects && !set.owed)) leaving.push_back(set.step);
+    const bool has_failed = set.never_complete && !set.replaceable;
+    if (has_failed || (outlived && !still_protects && !set.owed)) leaving.push_back(set.step);
   }
   return leaving;
 }
@@ -62,6 +63,7 @@ Result<std::vector<SetAtLevel>> Retention::look(const Store& store) {
     set.complete = !rules_.complete || rules_.complete(step);
     set.has_redundancy = rules_.has_redundancy && rules_.has_redundancy(step);
     set.never_complete = rules_.never_complete && rules_.never_complete(step);
+    set.replaceable = rules_.replaceable && rules_.replaceable(step);
     set.owed = rules_.owed && rules_.owed(step, set.number);
   }
   return sets;
@@ -73,7 +75,9 @@ uint64_t Retention::number_of(const Store& store, uint64_t step) {
   if (known != numbers_.end()) return known->second;
   const Result<SetRecord> record = Catalog(store).read({rules_.job, step});
   if (!record.ok()) return 0;
-  return numbers_[step] = record->number;
+  // That of what is to be replaced will be another.
+  if (!rules_.replaceable || !rules_.replaceable(step)) numbers_[step] = record->number;
+  return record->number;
 }
 
 Status Retention::drop(const Store& store, uint64_t step) {

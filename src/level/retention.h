@@ -24,6 +24,8 @@ struct SetAtLevel {
   bool has_redundancy = false;  ///< all of these can be made anew from the others' redundancy
   bool owed = false;            ///< a farther level is to get it, and has not, and nobody said to give that up
   bool never_complete = false;  ///< somebody could not save a part of it, so that it is none and will be none
+  /// It was found to be damaged, or the run has gone back behind it: a new one of its step is to take its place.
+  bool replaceable = false;
 };
 
 /// How many of the newest sets stay at a level.
@@ -36,8 +38,10 @@ struct KeepRule {
 /// watchers). A set may leave if
 ///   - so many complete sets as are kept are newer, and, if it has redundancy, as many of those that have some; and
 ///   - no farther level is owed it;
-/// or if it can never be complete. Newer is what has a higher step *and* was made later: sets of steps that a run has
-/// left behind when it fell back neither push newer ones out, nor are they pushed out before the run has come past
+/// or if it can never be complete. What is to be replaced is not newer than any: a run that went back goes on from a
+/// set that is older than what it has left behind, and all that there is of its own. It is not what failed, either, as
+/// long as nothing has taken its place. Newer is what has a higher step *and* was made later: sets of steps that a run
+/// has left behind when it fell back neither push newer ones out, nor are they pushed out before the run has come past
 /// them.
 std::vector<uint64_t> sets_that_may_leave(const std::vector<SetAtLevel>& sets, const KeepRule& keep);
 
@@ -52,8 +56,8 @@ class Retention {
     std::optional<uint64_t> keep{};  ///< none: all stay, but what can never be complete
     uint64_t keep_with_redundancy = 1;
     /// What is known beside the store; where one is not set, of each set there: it is complete, has no redundancy, is
-    /// not owed, may be complete.
-    std::function<bool(uint64_t step)> complete{}, has_redundancy{}, never_complete{};
+    /// not owed, may be complete, is not to be replaced.
+    std::function<bool(uint64_t step)> complete{}, has_redundancy{}, never_complete{}, replaceable{};
     std::function<bool(uint64_t step, uint64_t number)> owed{};
     std::function<Status(uint64_t step)> before_drop{};  ///< of a set; where it fails, the set stays
     /// Only arenas of which nothing is needed are given back: redundancy covers whole arenas.

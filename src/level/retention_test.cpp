@@ -63,6 +63,25 @@ TEST(TheRetentionRule, DoesNotTakeStepsThatARunHasLeftBehindForNewerOnes) {
   EXPECT_EQ(sets_that_may_leave(sets, {.complete = 2}), (Steps{1, 2}));
 }
 
+TEST(TheRetentionRule, CountsNothingBehindWhichARunHasGoneBack) {
+  // It fell back from step 5 to 4, and has made 7 on this node alone.
+  std::vector<SetAtLevel> sets = whole({4, 5});
+  sets[0].has_redundancy = sets[1].has_redundancy = true;
+  sets[1].replaceable = true;
+  sets.push_back({.step = 7, .number = 3});
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), Steps()) << "4 is all that is whole of this run's";
+  sets[2].complete = true;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), Steps()) << "4 is all that has redundancy";
+  sets[2].has_redundancy = true;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 1}), (Steps{4, 5}));
+}
+
+TEST(TheRetentionRule, KeepsWhatIsToBeReplacedIfWhatWasToReplaceItHasFailed) {
+  std::vector<SetAtLevel> sets = whole({1, 2});
+  sets[1].never_complete = sets[1].replaceable = true;
+  EXPECT_EQ(sets_that_may_leave(sets, {.complete = 2}), Steps());
+}
+
 TEST(TheRetentionRule, NeverLetsTheNewestWholeSetGoWhateverElseIsThere) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 20'000; ++round) {

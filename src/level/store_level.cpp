@@ -68,12 +68,13 @@ class StoreLevel::Parts final : public HeldParts {
  public:
   using Images = std::map<uint32_t, std::unique_ptr<StoredImage>>;  // by rank
 
-  Parts(StoreLevel& level, const Store& store, uint32_t rank_count, Images images)
-      : level_(level), store_(store), rank_count_(rank_count), images_(std::move(images)) {}
+  Parts(StoreLevel& level, const Store& store, uint32_t rank_count, Images images, uint64_t number = 0)
+      : level_(level), store_(store), rank_count_(rank_count), number_(number), images_(std::move(images)) {}
   ~Parts() override { store_.drop_arena_cache(); }
 
   /// What a stand-in has of other nodes' ranks.
-  void add(std::unique_ptr<Store> stand_in, Images images) {
+  void add(std::unique_ptr<Store> stand_in, Images images, uint64_t number) {
+    number_ = std::max(number_, number);
     stand_ins_.push_back(std::move(stand_in));
     for (auto& [rank, image] : images) {
       if (images_.emplace(rank, std::move(image)).second) in_stand_ins_.insert(rank);
@@ -86,6 +87,7 @@ class StoreLevel::Parts final : public HeldParts {
     for (const auto& [rank, image] : images_) ranks.push_back(rank);
     return ranks;
   }
+  uint64_t number() const override { return number_; }
   const ImageTable& table(uint32_t rank) const override { return images_.at(rank)->image(); }
   std::optional<SetOrigin> origin() const override {
     return level_.spec_.is_of_node() ? std::optional(images_.begin()->second->origin()) : std::nullopt;
@@ -113,6 +115,7 @@ class StoreLevel::Parts final : public HeldParts {
   StoreLevel& level_;
   const Store& store_;
   const uint32_t rank_count_;
+  uint64_t number_;
   std::vector<std::unique_ptr<Store>> stand_ins_;
   Images images_;
   std::set<uint32_t> in_stand_ins_;  ///< ranks
@@ -123,7 +126,7 @@ Result<std::unique_ptr<RankImage>> StoreLevel::image(const RestartCandidate& can
   if (spec_.is_of_node()) {
     return image_over_nodes(
         world_, wish, run_guarded([&] { return own_image(candidate.step, wish); }),
-        [&] { return parts_of_node(candidate.step); }, threads);
+        [&] { return parts_of_node(candidate.step); }, candidate.number, threads);
   }
   Result<std::unique_ptr<RankImage>> image = shared_image(candidate.step, wish);
   if (image.status().code() != StatusCode::invalid_argument) return image;
@@ -190,30 +193,30 @@ const SetOrigin& origin_of(const std::map<uint32_t, std::unique_ptr<StoredImage>
 Result<std::unique_ptr<HeldParts>> StoreLevel::parts_of_node(uint64_t step) {
   VARVE_ASSIGN(const Store* const own, access_.store());
   std::unique_ptr<Parts> parts;
-  VARVE_ASSIGN(Parts::Images images, images_of_node(*own, step));
-  if (!images.empty()) {
-    const uint32_t rank_count = origin_of(images).rank_count;
-    parts = std::make_unique<Parts>(*this, *own, rank_count, std::move(images));
+  VARVE_ASSIGN(NodeImages here, images_of_node(*own, step));
+  if (!here.images.empty()) {
+    const uint32_t rank_count = origin_of(here.images).rank_count;
+    parts = std::make_unique<Parts>(*this, *own, rank_count, std::move(here.images), here.number);
   }
   VARVE_ASSIGN(const std::vector<std::string> stand_ins, list_stand_ins(world_.files, access_.own_path()));
   for (const std::string& path : stand_ins) {
     Result<std::unique_ptr<Store>> store = Store::open(world_.files, path);
     if (!store.ok()) continue;  // it is being made, or was given up
-    VARVE_ASSIGN(Parts::Images more, images_of_node(**store, step));
-    if (more.empty() || (parts && parts->origin() != origin_of(more))) continue;
-    if (!parts) parts = std::make_unique<Parts>(*this, *own, origin_of(more).rank_count, Parts::Images());
-    parts->add(std::move(*store), std::move(more));
+    VARVE_ASSIGN(NodeImages more, images_of_node(**store, step));
+    if (more.images.empty() || (parts && parts->origin() != origin_of(more.images))) continue;
+    if (!parts) parts = std::make_unique<Parts>(*this, *own, origin_of(more.images).rank_count, Parts::Images());
+    parts->add(std::move(*store), std::move(more.images), more.number);
   }
   return std::unique_ptr<HeldParts>(std::move(parts));
 }
 
 /// What a store of one node has of a set; none, if it has not got it.
-Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> StoreLevel::images_of_node(const Store& store,
-                                                                                    uint64_t step) const {
+Result<StoreLevel::NodeImages> StoreLevel::images_of_node(const Store& store, uint64_t step) const {
   const Result<SetRecord> record = read_record(store, step);
-  if (record.status().code() == StatusCode::not_found) return Parts::Images();
+  if (record.status().code() == StatusCode::not_found) return NodeImages();
   VARVE_TRY(record.status());
-  return StoredImage::open_present(store, world_.clock, *record, /*of_node=*/true);
+  VARVE_ASSIGN(auto images, StoredImage::open_present(store, world_.clock, *record, /*of_node=*/true));
+  return NodeImages{std::move(images), record->number};
 }
 
 Result<std::map<uint32_t, ImageTable>> StoreLevel::tables(const RestartCandidate& candidate) {
@@ -296,10 +299,8 @@ Retention::Rules StoreLevel::rules(const std::string& job) const {
       const Result<SetRecord> record = Catalog(*access_.opened()).read({job, step});
       return record.ok() && record->has_all_ranks();
     };
-  } else {
-    // What was found to be damaged pushes nothing out.
-    rules.complete = [this](uint64_t step) { return policy_for(step) == IfExists::refuse; };
   }
+  rules.replaceable = [this](uint64_t step) { return is_made_anew(step); };
   return rules;
 }
 

@@ -89,7 +89,11 @@ class StoreLevel : public Level {
   Result<std::unique_ptr<RankImage>> shared_image(uint64_t step, const RankWish& wish);
   Result<std::unique_ptr<FileParts>> files_of(uint64_t step);
   Result<std::unique_ptr<HeldParts>> parts_of_node(uint64_t step);
-  Result<std::map<uint32_t, std::unique_ptr<StoredImage>>> images_of_node(const Store& store, uint64_t step) const;
+  struct NodeImages {
+    std::map<uint32_t, std::unique_ptr<StoredImage>> images{};  ///< by rank
+    uint64_t number = 0;                                        ///< SetRecord::number
+  };
+  Result<NodeImages> images_of_node(const Store& store, uint64_t step) const;
   void condemn_damaged(const CopyFaults& faults);
 
   StoreAccess access_;

@@ -7,6 +7,7 @@
 #include "core/work_meter.h"
 #include "engine/save.h"
 #include "runtime/placement.h"
+#include "store/remarks.h"
 
 namespace varve {
 
@@ -262,6 +263,7 @@ Result<SetRecord> CheckpointThread::save(uint64_t step, const LevelDuty& levels,
     return Status::already_exists("the set is in the store already", name.to_string(),
                                   "restart() from it, drop it, or take another job name");
   }
+  if (asks && duty_.policy_for(step) == IfExists::replace) VARVE_TRY(Remarks(store_).check_may_replace(name, nullptr));
   // Once, also if they are saved twice.
   VARVE_ASSIGN(std::vector<SnapshotSource::Part> images, snapshots_.begin_drain(step));
   SnapshotSource source(std::move(images), calendar_seconds(), duty_.origin);

@@ -206,6 +206,7 @@ class RunDrain {
   Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
   void push_parts();
   void push_part(StoreLevel& level, const SetRecord& record);
+  static Result<bool> has_it(const Store& there, const SetRecord& record);
   void await_others();
   void push_sets();
   void bring_newest();
@@ -389,7 +390,8 @@ void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
   const auto push = [&]() -> Status {
     if (level.access().opened() == nullptr) return level.access().why_away();
     const Store& to = *level.access().opened();
-    if (Catalog(to).has(name)) {
+    VARVE_ASSIGN(const bool is_there, has_it(to, record));
+    if (is_there) {
       job_.sets.push_back({name, from, level.name(), DrainedSet::State::was_there});
       return {};
     }
@@ -403,6 +405,17 @@ void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
   };
   const Status pushed = run_guarded(push);
   if (!pushed.ok()) fail(pushed.with_context(fmt::format("{} is not at {}", name.to_string(), level.name())));
+}
+
+/// Whether a farther level has the set that this is, or is a part of, or one of this step that was made later.
+/// already_exists: it has an older one, which only a run that goes on may replace.
+Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) {
+  const Result<SetRecord> known = Catalog(there).read(record.name);
+  if (known.status().code() == StatusCode::not_found) return false;
+  VARVE_TRY(known.status());
+  if (known->number >= record.number) return true;
+  return Status::already_exists("an older set of this step is there, which the run has left behind",
+                                record.name.to_string(), "start the program again, which replaces it");
 }
 
 /// Other nodes bring their parts when they come to it.
@@ -460,11 +473,16 @@ void RunDrain::bring_newest() {
   if (!newest || next.access().opened() == nullptr) return;
   const SetName name{note_.job, newest->step};
   const Result<SetRecord> record = Catalog(nearest).read(name);
-  if (!record.ok() || !record->has_all_ranks() || Catalog(*next.access().opened()).has(name)) return;
-  const Status copied = run_guarded(
-      [&] { return copy_set(nearest, next.access().slowed(), name, transfer_options(), progress_).status(); });
-  if (!copied.ok()) return fail(copied.with_context(fmt::format("{} is not at {}", name.to_string(), next.name())));
-  job_.sets.push_back({name, levels_.nearest().name(), next.name(), DrainedSet::State::whole});
+  if (!record.ok() || !record->has_all_ranks()) return;
+  const Result<bool> brought = run_guarded([&]() -> Result<bool> {
+    VARVE_ASSIGN(const bool is_there, has_it(*next.access().opened(), *record));
+    if (is_there) return false;
+    VARVE_TRY(copy_set(nearest, next.access().slowed(), name, transfer_options(), progress_).status());
+    return true;
+  });
+  if (!brought.ok())
+    return fail(brought.status().with_context(fmt::format("{} is not at {}", name.to_string(), next.name())));
+  if (*brought) job_.sets.push_back({name, levels_.nearest().name(), next.name(), DrainedSet::State::whole});
 }
 
 // The memory

@@ -276,8 +276,9 @@ Status no_such_step(uint64_t step, const std::vector<RestartCandidate>& candidat
       SetName{job, step}.to_string());
 }
 
-/// The run makes anew what comes after the step that it goes on from. And where a run has made a step anew and ended
-/// before the new set was everywhere, the old one is still at a level behind the nearest store.
+/// The run makes anew what comes after the step that it goes on from, and leaves what was made of that step later. And
+/// where a run has made a step anew and ended before the new set was everywhere, the old one is still at a level behind
+/// the nearest store.
 void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidates,
                   const std::optional<RestartCandidate>& taken) {
   const auto is_made_anew = [&](const RestartCandidate& set) {
@@ -287,8 +288,10 @@ void leave_behind(Levels& levels, const std::vector<RestartCandidate>& candidate
     });
   };
   for (const RestartCandidate& candidate : candidates) {
-    if (candidate.memory_run) continue;
-    if (!taken || candidate.step > taken->step || is_made_anew(candidate))
+    if (candidate.memory_run || (taken && candidate.is_same_checkpoint(*taken))) continue;
+    const bool is_later =
+        !taken || candidate.step > taken->step || (candidate.step == taken->step && candidate.number > taken->number);
+    if (is_later || is_made_anew(candidate))
       levels.note_found(levels.at(candidate.level), candidate.step, Found::left_behind);
   }
 }

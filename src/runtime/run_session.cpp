@@ -690,7 +690,7 @@ void RunSession::note_drained(const DrainReport& report) {
                            report.times, report.effort});
   const ReportContext context = report_context(settings_, *ranks_, stage_one_.plan());
   course_.cadence().note_persistent(seconds, disturbance_seconds(report.processor_seconds, context));
-  left_.remove();
+  if (sets_.has_saved()) left_.remove();
 }
 
 // The end
@@ -746,8 +746,7 @@ void RunSession::close(const Status& outcome) {
   levels_.end(Ending::of_run).ignore("finish() tells of it");
   // What is still owed to a level behind stays.
   stage_two_.tidy();
-  const std::optional<GroupNews> news = stage_one_.memory().group().news();
-  if (!left_.is_useful() || (news && news->newest_persistent)) left_.remove();
+  if (!left_.is_useful() || sets_.has_saved()) left_.remove();
   const bool is_owed = world_.end && !levels_.what_waits().empty();
   // Where a stop was hastened and its checkpoint came to nothing, one before it may be in memory alone.
   const bool hastened = gave_up_saving_ || world_.end.has_value();

@@ -34,6 +34,7 @@ Status SetsUnderWay::learn(std::span<const uint64_t> told) {
   }
   for (const uint64_t step : news.all_there) stage_two_.note_set(step, SetState::all_there);
   for (const uint64_t step : news.complete) stage_two_.note_set(step, SetState::complete);
+  if (!news.complete.empty()) has_saved_ = true;
   for (const uint64_t step : news.failed) {
     stage_two_.note_set(step, SetState::given_up);
     levels_.forget(step);
@@ -91,6 +92,7 @@ Status SetsUnderWay::note_dropped(uint64_t step) {
   dropped_.insert(step);
   const std::optional<NewSet> newest = newest_set(levels_);
   if (last_ && last_->step == step) last_ = newest;
+  if (copied_ == step) copied_.reset();
   restarted_ = newest ? std::optional(newest->step) : std::nullopt;
   return {};
 }
@@ -99,6 +101,8 @@ void SetsUnderWay::turn_back() {
   were_told_ = false;
   told_failure_.reset();
   last_.reset();
+  copied_.reset();
+  has_saved_ = false;
   world_.sets.forget_told();
   parts_told_.clear();
   const MutexLock lock(published_mutex_);
@@ -115,7 +119,9 @@ LevelDuty SetsUnderWay::begin(uint64_t step, bool must_last, bool everywhere) {
 }
 
 void SetsUnderWay::note_copied(uint64_t step, const LevelDuty& duty) {
-  if (duty.save) last_ = NewSet{.step = step, .number = duty.number};
+  if (!duty.save) return;
+  last_ = NewSet{.step = step, .number = duty.number};
+  copied_ = step;
 }
 
 /// The failure of a step before `step` that nobody was told of. That of `step` itself, which another rank may have
@@ -141,7 +147,9 @@ void SetsUnderWay::note_told(const Status& outcome) {
 
 void SetsUnderWay::note_drained(uint64_t step, bool saved) {
   world_.sets.note_own(step, saved);
-  if (saved && sees_all()) world_.sets.note_complete(step);
+  if (!saved || !sees_all()) return;
+  world_.sets.note_complete(step);
+  has_saved_ = true;
 }
 
 // Waiting for stage 2
@@ -204,6 +212,7 @@ Status SetsUnderWay::settle(nanoseconds limit) {
   whole = agree(world_.ranks, whole);
   if (last_ && whole.ok()) {
     world_.sets.note_complete(last_->step);
+    if (last_->step == copied_) has_saved_ = true;
     stage_two_.note_set(last_->step, SetState::complete);
   } else if (last_ && whole.code() != StatusCode::busy) {
     stage_two_.note_set(last_->step, SetState::given_up);

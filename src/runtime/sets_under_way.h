@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -65,6 +66,8 @@ class SetsUnderWay {
 
   /// All ranks together: until the last set is complete, or has failed. Collective.
   Status settle(std::chrono::nanoseconds limit);
+  /// Whether a set that this run has made is whole in a store, on all nodes. Any thread.
+  bool has_saved() const { return has_saved_; }
   /// The last set; none: there is none yet.
   const std::optional<NewSet>& last() const { return last_; }
 
@@ -93,6 +96,8 @@ class SetsUnderWay {
   bool were_told_ = false;                ///< since the last checkpoint
   std::optional<uint64_t> told_failure_;  ///< of which a checkpoint() has told
   std::optional<NewSet> last_;
+  std::optional<uint64_t> copied_;  ///< the newest step of which the run has made a snapshot for a store
+  std::atomic<bool> has_saved_ = false;
   std::optional<uint64_t> restarted_;  ///< the set of the store that the run goes on from, or has left after a drop
   std::set<uint64_t> dropped_;         ///< steps that were not made again since
   Mutex published_mutex_;

@@ -10,6 +10,7 @@
 
 #include "core/process.h"
 #include "core/status_codec.h"
+#include "store/remarks.h"
 
 namespace varve {
 
@@ -131,6 +132,7 @@ Status WriterLease::prepare_of_settled(const SetRecord& record) {
     return Status::resource_limit("the set has more groups than a record can hold", record.name.to_string(),
                                   Remedy::lay_more_ranks_together);
   }
+  prepared_ = record;
   const Status written = record_->rewrite(raw);
   return written.code() == StatusCode::not_found ? lost_status(record.name) : written;
 }
@@ -138,6 +140,9 @@ Status WriterLease::prepare_of_settled(const SetRecord& record) {
 Status WriterLease::commit_prepared(const SetName& name, IfExists if_exists) {
   const Catalog catalog(store_);
   Backend& backend = store_.backend();
+  if (if_exists == IfExists::replace) {
+    VARVE_TRY(Remarks(store_).check_may_replace(name, prepared_ ? &*prepared_ : nullptr));
+  }
   const Status published = record_->become(catalog.record_path(name), if_exists);  // the commit point
   if (published.code() == StatusCode::already_exists) {
     return Status::already_exists("the set is in the store already", name.to_string(),

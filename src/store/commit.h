@@ -61,7 +61,8 @@ class WriterLease {
   static Status lost_status(const SetName& set);
 
   /// Publishes the set: the commit point. All arenas that the record needs are sealed; this makes their names durable
-  /// first. already_exists if the set is there already; busy if the lease was taken away.
+  /// first. already_exists if the set is there already; busy if the lease was taken away; permission_denied if it is to
+  /// replace a set that is pinned (Remarks::check_may_replace()).
   Status commit(const SetRecord& record, IfExists if_exists = IfExists::refuse);
 
   /// Whether the record is in the catalog, even if commit() has failed since: then its name may not be durable.
@@ -87,6 +88,7 @@ class WriterLease {
   std::unique_ptr<PowerWatch> power_;
   std::string path_;
   std::unique_ptr<HeldRecord> record_;
+  std::optional<SetRecord> prepared_;
   Mutex mutex_;
   ConditionVariable ended_;
   bool ending_ VARVE_GUARDED_BY(mutex_) = false;

@@ -211,9 +211,8 @@ Status mark_pins(const Store& store, GatheredNeeds& gathered, int lists, std::se
 }
 
 /// Who renames a job moves its sets to names that a list may have passed before it comes to the old ones, and finds
-/// them gone: so it lists again until there is nothing new.
-Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain) {
-  std::set<SetName> done;
+/// them gone: so it lists again until there is nothing new. `done`: those that were gone through.
+Status mark_sets(const Store& store, GatheredNeeds& gathered, bool certain, std::set<SetName>& done) {
   for (uint64_t lists = 0;; ++lists) {
     VARVE_ASSIGN(std::vector<SetName> sets, Catalog(store).sets());
     std::erase_if(sets, [&](const SetName& name) { return done.contains(name); });
@@ -234,8 +233,18 @@ Result<Needs> needs_of_sets(const Store& store, bool certain) {
   // looks whether it is a set when he has said so.
   std::set<ByteVector> pins_done;
   if (certain) VARVE_TRY(mark_pins(store, gathered, 1, pins_done));
-  VARVE_TRY(mark_sets(store, gathered, certain));
-  if (certain) VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
+  std::set<SetName> done;
+  VARVE_TRY(mark_sets(store, gathered, certain, done));
+  if (!certain) return gathered.joined();
+  VARVE_TRY(mark_pins(store, gathered, 2, pins_done));
+  // Who commits a set anew rests on a set or a pin that is there (a rename, and who brings a pinned set back), and
+  // looks for it once his lease says what he is about to commit. If somebody dropped it before it was come to here,
+  // that lease is there by now, or the new set.
+  for (size_t known = done.size() + 1; known != done.size();) {
+    known = done.size();
+    VARVE_TRY(mark_leases(store, gathered));
+    VARVE_TRY(mark_sets(store, gathered, certain, done));
+  }
   return gathered.joined();
 }
 

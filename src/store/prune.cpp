@@ -352,10 +352,14 @@ class Pruner {
     const bool merges = options_.wait_seconds > 0 && options_.live_share_min > 0;
     const VictimRules rules{options_.live_share_min, merges ? options_.merge_below_bytes : 0};
     VARVE_ASSIGN(const std::set<ArenaId> chosen, choose_victims(store_, candidates, needs, rules, progress_));
-    VARVE_ASSIGN(const Marks marks, mark(chosen, victims));
+    VARVE_ASSIGN(Marks marks, mark(chosen, victims));
     VARVE_ASSIGN(auto unaware, leases());
-    VARVE_TRY(tell_unaware(marks, unaware));
     VARVE_TRY(note_unaware(victims, marks, unaware));
+    if (unaware.empty()) {
+      untold_ = std::move(marks);
+    } else {
+      VARVE_TRY(tell_unaware(marks, unaware));
+    }
     return victims;
   }
 
@@ -396,11 +400,8 @@ class Pruner {
     return marks;
   }
 
-  /// Writes the names of the leases into the marks. Where there is none, nobody has to be waited for now, and a mark
-  /// that says nothing has only who comes after a prune that was killed wait for the writers of then: that saves a sync
-  /// a mark.
+  /// Writes the names of the leases into the marks.
   Status tell_unaware(const Marks& marks, const std::map<std::string, int64_t>& unaware) {
-    if (unaware.empty()) return {};
     std::string text;
     for (const auto& [name, beat] : unaware) text += name + "\n";
     text += mark_end(unaware.size());
@@ -475,7 +476,7 @@ class Pruner {
   Status remove_victims(const std::set<ArenaId>& victims, const Needs& needs) {
     if (writers_remain_) {
       report_.waiting_arenas = victims.size();
-      return {};
+      return tell_unaware(untold_, {});
     }
     // The lease of a writer that was given up must not come back, nor a set that somebody dropped or a part that was
     // removed, after a power cut when the arenas are gone.
@@ -488,6 +489,8 @@ class Pruner {
     std::set<ArenaId> dead, rest;
     for (const ArenaId& id : victims) (is_dead(id, needs) ? dead : rest).insert(id);
     VARVE_TRY(remove_arenas(dead));
+    for (const ArenaId& id : dead) untold_.erase(id);
+    VARVE_TRY(tell_unaware(untold_, {}));
     if (rest.empty()) return {};
     Evacuation evacuation(store_, needs, progress_);
     VARVE_TRY(evacuation.find_homes());
@@ -589,6 +592,9 @@ class Pruner {
   PruneReport report_;
   std::map<std::string, int64_t>
       waiting_;  ///< leases of writers that may not have seen a mark, and their last sign of life
+  /// Marks that were made while there was no lease. Most go at once with their arenas, so that a sync for each is
+  /// saved; those that stay are told so.
+  Marks untold_;
   bool writers_remain_ = false;
 };
 }  // namespace

@@ -250,6 +250,23 @@ Result<bool> Remarks::unpin(const SetName& name) const {
   return remove(file_path(name, kPin));
 }
 
+Status Remarks::check_may_replace(const SetName& name, const SetRecord* by) const {
+  const Result<ByteVector> raw = store_.backend().read_record(file_path(name, kPin), kSetRecordBytesMax);
+  if (raw.status().code() == StatusCode::not_found) return {};
+  VARVE_TRY(raw.status());
+  const Result<SetRecord> pinned = decode_set_record(*raw, store_.score());
+  if (!pinned.ok()) return {};
+  const auto are_same = [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; };
+  if (by != nullptr &&
+      std::equal(pinned->groups.begin(), pinned->groups.end(), by->groups.begin(), by->groups.end(), are_same))
+    return {};
+  for (const GroupRecord& group : pinned->groups) {
+    if (!read_root(store_, group.root, group.hint).ok()) return {};  // there is nothing to lose
+  }
+  return {StatusCode::permission_denied, "the set is pinned, and another was to take its place", name.to_string(),
+          "unpin it to give it up, or save under another job name"};
+}
+
 Status Remarks::add_tag(const SetName& name, std::string_view tag) const {
   VARVE_TRY(check_tag(tag));
   VARVE_TRY(check_is_there(name));

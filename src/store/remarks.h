@@ -54,6 +54,8 @@ class Remarks {
   /// False: it was not pinned. One that was hidden by a late drop is there again then, but if it is damaged, in which
   /// case this gives it up.
   Result<bool> unpin(const SetName& name) const;
+  /// permission_denied: the set is pinned, whole as far as its record and roots tell, and `by` is another one.
+  Status check_may_replace(const SetName& name, const SetRecord* by) const;
 
   /// not_found: there is no such set. OK if it has the tag already.
   Status add_tag(const SetName& name, std::string_view tag) const;

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <semaphore>
+#include <thread>
+
 #include "core/faulty_file_system.h"
 #include "core/memory_file_system.h"
 #include "core/paused_file_system.h"
+#include "store/commit.h"
 #include "store/prune.h"
 #include "store/rename_job.h"
 #include "store/test_sets.h"
@@ -307,6 +311,73 @@ TEST_F(RemarksOfSets, APruneOrADropAtAnyMomentOfARename) {
     }
   }
   EXPECT_TRUE(verify_store(*store, true).value().damages.empty());
+}
+
+/// A process that is held up just before it commits a set of a job.
+class HeldAtCommit final : public ForwardingFileSystem {
+ public:
+  HeldAtCommit(FileSystem& inner, std::string job)
+      : ForwardingFileSystem(inner), folder_("/s/sets/" + std::move(job)) {}
+  Status rename_no_replace(const std::string& from, const std::string& to) override {
+    if (parent_path(to) == folder_) {
+      came.release();
+      go_on.acquire();
+    }
+    return ForwardingFileSystem::rename_no_replace(from, to);
+  }
+  std::counting_semaphore<> came{0}, go_on{0};
+
+ private:
+  const std::string folder_;
+};
+
+// The prune has seen neither the rename's lease, which came later, nor the set under either name.
+TEST_F(RemarksOfSets, ARenameBesideAPruneDoesNotCommitWhatAThirdHasDropped) {
+  bool came_to_it = true;
+  for (uint64_t at = 0; came_to_it; ++at) {
+    const auto numbers = numbers_between(3'000'000 + 100 * at, 3'000'030 + 100 * at);
+    const SetName old_name{"old", at}, new_name{"new", at};
+    save_half(old_name, 3'000'000 + 100 * at);
+    HeldAtCommit held(fs, "new");
+    const auto renames = Store::open(held, "/s").value();
+    Status renamed;
+    std::thread renamer;
+    PausedFileSystem paused(fs, at, [&] {
+      renamer = std::thread([&] {
+        renamed = rename_job(*renames, "old", "new");
+        held.came.release();  // if it failed before
+      });
+      held.came.acquire();
+      (void)Catalog(*store).remove(old_name);
+    });
+    ASSERT_TRUE(prune_store(*Store::open(paused, "/s").value(), thorough()).ok()) << at;
+    came_to_it = paused.paused();
+    held.go_on.release(100);
+    if (renamer.joinable()) renamer.join();
+    EXPECT_TRUE(!came_to_it || !renamed.ok() || test::check_numbers(*store, new_name, numbers).ok()) << at;
+    for (const SetName& name : {old_name, new_name}) (void)Catalog(*store).remove(name);
+    ASSERT_TRUE(prune().ok()) << at;
+  }
+}
+
+TEST_F(RemarksOfSets, APinnedSetIsReplacedByNobody) {
+  const auto replace_by = [this](uint64_t step) {
+    SetRecord record = Catalog(*store).read({"job", step}).value();
+    record.name = one;
+    record.number += 100;
+    return WriterLease::acquire(*store).value()->commit(record, IfExists::replace);
+  };
+  const Remarks remarks(*store);
+  ASSERT_TRUE(remarks.pin(one).ok());
+  const Status replaced = replace_by(2);
+  EXPECT_EQ(replaced.code(), StatusCode::permission_denied) << replaced.to_string();
+  EXPECT_EQ(replaced.subject(), "job@1");
+  EXPECT_TRUE(check(1, 1).ok());
+  EXPECT_TRUE(replace_by(1).ok()) << "the same content";
+  EXPECT_TRUE(check(1, 1).ok());
+  ASSERT_TRUE(remarks.unpin(one).value());
+  EXPECT_TRUE(replace_by(2).ok());
+  EXPECT_TRUE(check(1, 101).ok());
 }
 
 TEST_F(RemarksOfSets, ARenameTouchesNothingIfAStepIsTaken) {

@@ -263,6 +263,29 @@ TEST(GoingBack, BringsToAFartherLevelWhatWasMadeAnewWhileNobodyCouldBringItThere
     expect_far(runs, far, step, [&](uint32_t rank) { return went(rank, 1, step, 100); });
 }
 
+TEST(GoingBack, LeavesWhatIsTakenFromAFartherLevelThereWhenWhatWasMadeAnewIsRejected) {
+  Runs runs;
+  const std::string far = runs.place.folder / "far", near = "dir:" + runs.place.store;
+  runs.options.store.reset();
+  runs.options.levels = near + "; dir:" + far;
+  runs.make(2);
+  runs.options.levels = near;
+  runs.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_EQ(session.restart({.at_most = 1}).value(), 1u);
+    go(session, model, 2, 2, 100);
+    EXPECT_TRUE(session.finish().ok());
+  });
+  runs.options.levels = near + "; dir:" + far + " bandwidth=500KB/s";
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    ASSERT_EQ(session.restart().value(), 2u);
+    EXPECT_EQ(model, went(rank, 1, 2, 100));
+    ASSERT_EQ(session.reject().value(), 2u) << "that of the first course, which is far away alone";
+    EXPECT_EQ(model, went(rank, 2));
+    EXPECT_TRUE(session.finish().ok());
+  });
+  expect_far(runs, far, 2, [](uint32_t rank) { return went(rank, 2); });
+}
+
 TEST(GoingBack, KnowsWhatIsInMemoryAloneFromTheSetOfTheSameStepThatItReplaces) {
   Runs runs;
   runs.options.store.reset();

@@ -12,8 +12,10 @@
 #include <numeric>
 #include <set>
 
+#include "engine/transfer.h"
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
+#include "store/catalog.h"
 
 namespace varve {
 namespace {
@@ -253,6 +255,36 @@ TEST_F(AnElasticRestartOverNodes, GoesFromTheStoresOfAnyNodesToAnyOthers) {
       if (HasFailure()) return;
     }
   }
+}
+
+TEST_F(AnElasticRestartOverNodes, DoesNotTakeAnOlderSetOfTheSameStepForTheOneOfWhichSomeNodesHaveTheirParts) {
+  // Three ranks on one node make steps 1 to 3; four on two nodes go back to 1, and make 2 and 3 anew.
+  save({3, 1}, 1, 3);
+  const Shape wide{4, 2};
+  run(wide, [&](RunSession& session, State& state) {
+    ASSERT_EQ(session.restart({.at_most = 1}).value(), 1u);
+    for (const uint64_t step : {uint64_t{2}, uint64_t{3}}) {
+      state.movers.clear();
+      state.marks.clear();
+      state.set(100 + step);
+      ASSERT_TRUE(session.checkpoint(step, Persistence::now).ok());
+    }
+    Cluster::finish(session);
+  });
+  // As if node a had not come to replace its set 3: it has that of the first course.
+  const std::string other = place.folder / "other";
+  const std::string own = local;
+  local = other, levels = "local:" + local;
+  save({3, 1}, 1, 3);
+  local = own, levels = "local:" + local;
+  const auto first = Store::open(posix_file_system(), other + "/node-a").value();
+  const auto second = Store::open(posix_file_system(), node_path('a')).value();
+  ASSERT_TRUE(Catalog(*second).remove({"job", 3}).ok());
+  ASSERT_TRUE(copy_set(*first, *second, {"job", 3}).ok());
+  run(wide, [&](RunSession& session, State& state) {
+    ASSERT_EQ(session.restart().value(), 2u);
+    state.expect(102, 4);
+  });
 }
 
 TEST_F(AnElasticRestartOverNodes, NeedsNoMessagesBetweenRanks) {

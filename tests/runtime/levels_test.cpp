@@ -339,6 +339,53 @@ TEST(ASessionWithNodeStores, BeginsAnewIfItsFirstCheckpointNeverWasOnAllNodes) {
   }
 }
 
+TEST_P(ASessionWithLevels, KeepsWhatItHasGoneBackToUntilANewerSetIsWhole) {
+  cluster.run_to("local:" + cluster.local + " keep=2", 5);
+  SwitchedTogether files(cluster, cluster.node_path("b"));
+  cluster.run("local:" + cluster.local + " keep=1", [&](uint32_t rank, RunSession& session, Model& model) {
+    ASSERT_EQ(session.restart({.at_most = 4}).value(), 4u);
+    files.set(rank, Mode::full);
+    model.step(7);
+    EXPECT_EQ(session.checkpoint(7, Persistence::now).code(), StatusCode::no_space);
+    files.set(rank, Mode::normal);
+    session.finish(std::chrono::minutes(1)).ignore("it says what became of step 7");
+  });
+  for (const std::string& node : cluster.nodes) {
+    const Steps steps = steps_at(cluster.node_path(node));
+    EXPECT_TRUE(std::binary_search(steps.begin(), steps.end(), 4u)) << node;
+  }
+}
+
+TEST(ASessionWithNodeStores, LeavesInMemoryWhatNotAllNodesCouldSave) {
+  Cluster cluster;
+  const std::string levels = "memory; local:" + cluster.local + " every=4";
+  run_and_kill([&] {
+    std::barrier all(static_cast<ptrdiff_t>(cluster.rank_count()));
+    cluster.run(levels, [&](uint32_t rank, RunSession& session, Model& model) {
+      Cluster::go(session, model, 1, 4);
+      for (uint64_t step = 5; step <= 6; ++step) {
+        model.step(step);
+        ASSERT_TRUE(session.checkpoint(step, Persistence::later).ok());
+      }
+      all.arrive_and_wait();
+      if (rank == 0 && !HasFailure()) ::kill(::getpid(), SIGKILL);
+      all.arrive_and_wait();
+    });
+  });
+  SwitchedTogether files(cluster, cluster.node_path("b"));
+  files.set_alone(Mode::full);
+  cluster.run(levels, [&](uint32_t, RunSession& session, Model&) {
+    EXPECT_EQ(session.restart().value(), 6u);
+    EXPECT_FALSE(session.wait().ok());
+    session.finish(std::chrono::minutes(1)).ignore("the disk is full");
+  });
+  files.set_alone(Mode::normal);
+  cluster.restart_from(levels, 6, 8);
+  for (const std::string& node : cluster.nodes) expect_whole(cluster.node_path(node));
+  for (const auto& file : std::filesystem::directory_iterator(cluster.place.memory))
+    EXPECT_EQ(file.path().string().find("-slot"), std::string::npos) << file.path();
+}
+
 TEST(ASessionWithNodeStores, DoesNotBeginAnewIfLaterCheckpointsAreLost) {
   Cluster cluster;
   const std::string levels = "memory; local:" + cluster.local + " keep=1";
