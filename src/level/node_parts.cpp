@@ -108,16 +108,17 @@ std::vector<OfOneRun> sort_by_run(const std::vector<NodeTold>& nodes) {
 
 /// The one that the nodes have wholly, if it is not an older set than what is wanted.
 Result<const OfOneRun*> choose_run(const std::vector<OfOneRun>& runs, uint64_t number) {
-  const auto is_whole = [](const OfOneRun& run) { return run.is_whole(); };
-  const auto whole = std::find_if(runs.begin(), runs.end(), is_whole);
   if (runs.empty()) return Status::not_found("no node has any of it");
-  if (std::count_if(runs.begin(), runs.end(), is_whole) > 1 || (whole == runs.end() && runs.size() > 1))
-    return Status::corrupt("what the nodes have of it was made by different runs");
-  if (whole != runs.end()) {
-    if (whole->number != 0 && whole->number < number)
-      return Status::corrupt("what all nodes have of it is an older set, which a run has left behind");
-    return &*whole;
-  }
+  const auto is_wanted = [number](const OfOneRun& run) {
+    return run.is_whole() && (run.number == 0 || run.number >= number);
+  };
+  const auto wanted = std::find_if(runs.begin(), runs.end(), is_wanted);
+  constexpr const char* kMixed = "what the nodes have of it was made by different runs";
+  if (std::count_if(runs.begin(), runs.end(), is_wanted) > 1) return Status::corrupt(kMixed);
+  if (wanted != runs.end()) return &*wanted;
+  if (std::any_of(runs.begin(), runs.end(), [](const OfOneRun& run) { return run.is_whole(); }))
+    return Status::not_found("what all nodes have of it is an older set, which a run has left behind");
+  if (runs.size() > 1) return Status::not_found(kMixed);
   const OfOneRun& run = runs.front();
   uint32_t missing = 0;
   while (run.parts.contains(missing)) ++missing;

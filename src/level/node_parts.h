@@ -27,8 +27,8 @@ class NodeParts final : public CheckpointParts {
  public:
   /// Of what the nodes have, the one checkpoint of which they have all parts; what they have of other runs is left
   /// alone. `mine`: what this rank's node has; null: nothing. `number`: of the set that is wanted; 0: not known.
-  /// not_found: they do not have all parts; corrupt: what they have is of different runs, or they have all parts only
-  /// of an older set of the same step. The same outcome on all ranks. Collective.
+  /// not_found: they do not have all parts, or all only of an older set of the same step; corrupt: they have all parts
+  /// of several. The same outcome on all ranks. Collective.
   static Result<std::unique_ptr<CheckpointParts>> gather(const LevelWorld& world, std::unique_ptr<HeldParts> mine,
                                                          uint64_t number);
 

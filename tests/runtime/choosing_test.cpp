@@ -264,26 +264,32 @@ TEST(GoingBack, BringsToAFartherLevelWhatWasMadeAnewWhileNobodyCouldBringItThere
 }
 
 TEST(GoingBack, LeavesWhatIsTakenFromAFartherLevelThereWhenWhatWasMadeAnewIsRejected) {
-  Runs runs;
-  const std::string far = runs.place.folder / "far", near = "dir:" + runs.place.store;
-  runs.options.store.reset();
-  runs.options.levels = near + "; dir:" + far;
-  runs.make(2);
-  runs.options.levels = near;
-  runs.run([&](Session& session, Model& model, uint32_t) {
-    ASSERT_EQ(session.restart({.at_most = 1}).value(), 1u);
-    go(session, model, 2, 2, 100);
-    EXPECT_TRUE(session.finish().ok());
-  });
-  runs.options.levels = near + "; dir:" + far + " bandwidth=500KB/s";
-  runs.run([&](Session& session, Model& model, uint32_t rank) {
-    ASSERT_EQ(session.restart().value(), 2u);
-    EXPECT_EQ(model, went(rank, 1, 2, 100));
-    ASSERT_EQ(session.reject().value(), 2u) << "that of the first course, which is far away alone";
-    EXPECT_EQ(model, went(rank, 2));
-    EXPECT_TRUE(session.finish().ok());
-  });
-  expect_far(runs, far, 2, [](uint32_t rank) { return went(rank, 2); });
+  // The run has to reject the new set before that takes the old one's place.
+  bool in_time = false;
+  for (int tries = 0; tries < 20 && !in_time; ++tries) {
+    Runs runs;
+    const std::string far = runs.place.folder / "far", near = "dir:" + runs.place.store;
+    runs.options.store.reset();
+    runs.options.levels = near + "; dir:" + far;
+    runs.make(2);
+    runs.options.levels = near;
+    runs.run([&](Session& session, Model& model, uint32_t) {
+      ASSERT_EQ(session.restart({.at_most = 1}).value(), 1u);
+      go(session, model, 2, 2, 100);
+      EXPECT_TRUE(session.finish().ok());
+    });
+    runs.options.levels = near + "; dir:" + far;
+    runs.run([&](Session& session, Model& model, uint32_t rank) {
+      ASSERT_EQ(session.restart().value(), 2u);
+      EXPECT_EQ(model, went(rank, 1, 2, 100));
+      const std::optional<uint64_t> taken = session.reject().value();
+      if (rank == 0) in_time = taken == 2u;
+      EXPECT_EQ(model, went(rank, *taken)) << "of the first course";
+      EXPECT_TRUE(session.finish().ok());
+    });
+    if (in_time) expect_far(runs, far, 2, [](uint32_t rank) { return went(rank, 2); });
+  }
+  EXPECT_TRUE(in_time);
 }
 
 TEST(GoingBack, KnowsWhatIsInMemoryAloneFromTheSetOfTheSameStepThatItReplaces) {
