@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 
@@ -29,8 +30,8 @@ int64_t thread_starved_nanoseconds() {
 bool waits_for_store(WorkKind kind) { return kind == WorkKind::write || kind == WorkKind::sync; }
 
 int64_t now_for(WorkKind kind) {
-  if (!waits_for_store(kind)) return thread_processor_nanoseconds();
-  return std::chrono::nanoseconds(MonotonicClock::now().time_since_epoch()).count() - thread_starved_nanoseconds();
+  return waits_for_store(kind) ? std::chrono::nanoseconds(MonotonicClock::now().time_since_epoch()).count()
+                               : thread_processor_nanoseconds();
 }
 }  // namespace
 
@@ -92,10 +93,14 @@ WorkMeter::Timer::Timer(WorkKind kind, uint64_t bytes, size_t sharing)
       bytes_(bytes),
       sharing_(sharing),
       meter_(current_meter),
-      begin_(meter_ == nullptr ? 0 : now_for(kind)) {}
+      begin_(meter_ == nullptr ? 0 : now_for(kind)),
+      starved_begin_(meter_ == nullptr || !waits_for_store(kind) ? 0 : thread_starved_nanoseconds()) {}
 
 WorkMeter::Timer::~Timer() {
-  if (meter_ != nullptr) meter_->add(kind_, bytes_, (now_for(kind_) - begin_) / static_cast<int64_t>(sharing_));
+  if (meter_ == nullptr) return;
+  int64_t taken = now_for(kind_) - begin_;
+  if (waits_for_store(kind_)) taken -= std::clamp<int64_t>(thread_starved_nanoseconds() - starved_begin_, 0, taken);
+  meter_->add(kind_, bytes_, taken / static_cast<int64_t>(sharing_));
 }
 
 }  // namespace varve

@@ -67,7 +67,7 @@ class WorkMeter {
     const uint64_t bytes_;
     const size_t sharing_;
     WorkMeter* const meter_;
-    const int64_t begin_;
+    const int64_t begin_, starved_begin_;
   };
 
  private:

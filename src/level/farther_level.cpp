@@ -11,6 +11,7 @@
 #include "core/process.h"
 #include "engine/transfer.h"
 #include "level/levels.h"
+#include "store/remarks.h"
 
 namespace varve {
 
@@ -181,6 +182,7 @@ Status LevelPush::push(uint64_t step) {
     return {};
   }
   const IfExists if_exists = duty_.policy_for(step);
+  if (if_exists == IfExists::replace) VARVE_TRY(check_pin(name));
   if (duty_.count > 1) return push_part(step, if_exists);
   TransferOptions options = transfer_options(duty_, if_exists);
   options.if_exists = if_exists;
@@ -188,6 +190,13 @@ Status LevelPush::push(uint64_t step) {
   if (duty_.note_copied) duty_.note_copied(name, report.sent_bytes);
   confirm(step, report.sent_bytes);
   return {};
+}
+
+/// already_exists, so that the others' turns come: the set there is pinned, and not the same.
+Status LevelPush::check_pin(const SetName& name) const {
+  VARVE_ASSIGN(const SetRecord mine, Catalog(*duty_.from).read(name));
+  const Status may = Remarks(*to_).check_may_replace(name, &mine);
+  return may.code() == StatusCode::permission_denied ? may.with_code(StatusCode::already_exists) : may;
 }
 
 Status LevelPush::push_part(uint64_t step, IfExists if_exists) {

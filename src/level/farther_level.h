@@ -91,6 +91,7 @@ class LevelPush {
   void give_up(const std::vector<uint64_t>& steps) const;
   /// Pushes the set; OK also if other parts are still missing.
   Status push(uint64_t step);
+  Status check_pin(const SetName& name) const;
   Status push_part(uint64_t step, IfExists if_exists);
   void note_outcome(uint64_t step, const Status& outcome);
   void look_for_others();

@@ -71,12 +71,13 @@ Result<std::vector<SetAtLevel>> Retention::look(const Store& store) {
 
 /// One whose record cannot be read counts as old: it pushes nothing out.
 uint64_t Retention::number_of(const Store& store, uint64_t step) {
+  const bool replaceable = rules_.replaceable && rules_.replaceable(step);
+  if (replaceable) numbers_.erase(step);  // it will have another one
   const auto known = numbers_.find(step);
   if (known != numbers_.end()) return known->second;
   const Result<SetRecord> record = Catalog(store).read({rules_.job, step});
   if (!record.ok()) return 0;
-  // That of what is to be replaced will be another.
-  if (!rules_.replaceable || !rules_.replaceable(step)) numbers_[step] = record->number;
+  if (!replaceable) numbers_[step] = record->number;
   return record->number;
 }
 

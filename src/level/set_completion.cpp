@@ -272,6 +272,7 @@ JobSets::News JobSets::learn(std::span<const uint64_t> told) {
   News news;
   for (size_t i = 0; i < std::min(told.size(), told_.size()); ++i) {
     const uint64_t step = told_[i].step;
+    news.any_saved = news.any_saved || told[i] == static_cast<uint64_t>(Part::saved);
     if (told[i] == static_cast<uint64_t>(Part::saved) && complete_.insert(step).second) news.complete.push_back(step);
     if (told[i] == static_cast<uint64_t>(Part::to_be_completed)) news.all_there.push_back(step);
     if (told[i] == static_cast<uint64_t>(Part::failed) && never_complete_.insert(step).second)

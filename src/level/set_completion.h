@@ -145,6 +145,7 @@ class JobSets {
   struct News {
     std::vector<uint64_t> complete, failed;  ///< steps of which that was not known before
     std::vector<uint64_t> all_there;         ///< steps of which all parts are published, and not all sets made
+    bool any_saved = false;                  ///< of those that are told of, all groups have one, known before or not
   };
   News learn(std::span<const uint64_t> told);
 

@@ -206,7 +206,7 @@ class RunDrain {
   Result<bool> try_to_complete(StoreLevel& level, const SetName& name, uint32_t count);
   void push_parts();
   void push_part(StoreLevel& level, const SetRecord& record);
-  static Result<bool> has_it(const Store& there, const SetRecord& record);
+  Result<bool> has_it(const Store& there, const SetRecord& record) const;
   void await_others();
   void push_sets();
   void bring_newest();
@@ -407,14 +407,15 @@ void RunDrain::push_part(StoreLevel& level, const SetRecord& record) {
   if (!pushed.ok()) fail(pushed.with_context(fmt::format("{} is not at {}", name.to_string(), level.name())));
 }
 
-/// Whether a farther level has the set that this is, or is a part of, or one of this step that was made later.
-/// already_exists: it has an older one, which only a run that goes on may replace.
-Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) {
+/// Whether a farther level has the set that this is, or is a part of, or one that the run has made of this step later.
+/// already_exists: it has another one, which only a run that goes on may replace.
+Result<bool> RunDrain::has_it(const Store& there, const SetRecord& record) const {
   const Result<SetRecord> known = Catalog(there).read(record.name);
   if (known.status().code() == StatusCode::not_found) return false;
   VARVE_TRY(known.status());
-  if (known->number >= record.number) return true;
-  return Status::already_exists("an older set of this step is there, which the run has left behind",
+  const bool is_later = known->run == record.run && known->number >= record.number;
+  if (is_later || has_set_of(there, *known, levels_.nearest_store(), record)) return true;
+  return Status::already_exists("another set of this step is there, which the run has left behind",
                                 record.name.to_string(), "start the program again, which replaces it");
 }
 

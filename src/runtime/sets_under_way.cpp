@@ -34,7 +34,7 @@ Status SetsUnderWay::learn(std::span<const uint64_t> told) {
   }
   for (const uint64_t step : news.all_there) stage_two_.note_set(step, SetState::all_there);
   for (const uint64_t step : news.complete) stage_two_.note_set(step, SetState::complete);
-  if (!news.complete.empty()) has_saved_ = true;
+  if (news.any_saved) has_saved_ = true;
   for (const uint64_t step : news.failed) {
     stage_two_.note_set(step, SetState::given_up);
     levels_.forget(step);

@@ -203,7 +203,12 @@ Status Remarks::pin_once(const SetName& name) const {
     }
     if (become.code() == StatusCode::not_found) return Status::busy("pinning the set took too long", name.to_string());
     VARVE_TRY(become);
-    return store_.backend().settle(path());
+    VARVE_TRY(store_.backend().settle(path()));
+    // Whoever replaces a set looks for its pin before.
+    const Result<ByteVector> after = read_record_of(name);
+    if (after.ok() && *after != record)
+      return Status::busy("the set was replaced while it was pinned", name.to_string());
+    return {};
   }();
   if (!pinned.ok()) store_.backend().remove_if_there(pinning).ignore("a prune removes it in time");
   return pinned;
@@ -255,13 +260,17 @@ Status Remarks::check_may_replace(const SetName& name, const SetRecord* by) cons
   if (raw.status().code() == StatusCode::not_found) return {};
   VARVE_TRY(raw.status());
   const Result<SetRecord> pinned = decode_set_record(*raw, store_.score());
-  if (!pinned.ok()) return {};
+  if (pinned.status().code() == StatusCode::corrupt) return {};
+  VARVE_TRY(pinned.status());
   const auto are_same = [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; };
   if (by != nullptr &&
       std::equal(pinned->groups.begin(), pinned->groups.end(), by->groups.begin(), by->groups.end(), are_same))
     return {};
   for (const GroupRecord& group : pinned->groups) {
-    if (!read_root(store_, group.root, group.hint).ok()) return {};  // there is nothing to lose
+    const Status read = read_root(store_, group.root, group.hint).status();
+    if (read.code() == StatusCode::corrupt || read.code() == StatusCode::not_found)
+      return {};  // there is nothing to lose
+    VARVE_TRY(read);
   }
   return {StatusCode::permission_denied, "the set is pinned, and another was to take its place", name.to_string(),
           "unpin it to give it up, or save under another job name"};

@@ -10,6 +10,7 @@
 #include "runtime/cluster.h"
 #include "runtime/ranks.h"
 #include "store/catalog.h"
+#include "store/remarks.h"
 
 // A program that chooses what it goes on from, and one that goes back.
 
@@ -290,6 +291,41 @@ TEST(GoingBack, LeavesWhatIsTakenFromAFartherLevelThereWhenWhatWasMadeAnewIsReje
     if (in_time) expect_far(runs, far, 2, [](uint32_t rank) { return went(rank, 2); });
   }
   EXPECT_TRUE(in_time);
+}
+
+TEST(GoingBack, LeavesAPinnedSetAtAFartherLevelAndBringsTheLaterOnesThere) {
+  Runs runs;
+  const std::string far = runs.place.folder / "far";
+  runs.options.store.reset();
+  runs.options.levels = "dir:" + runs.place.store + "; dir:" + far;
+  runs.make(3);
+  const auto store = Store::open(posix_file_system(), far).value();
+  ASSERT_TRUE(Remarks(*store).pin({"job", 3}).ok());
+  runs.run([&](Session& session, Model& model, uint32_t) {
+    ASSERT_EQ(session.restart({.at_most = 2}).value(), 2u);
+    go(session, model, 3, 5, 100);
+    session.finish().ignore("it says that step 3 is not there");
+  });
+  expect_far(runs, far, 3, [](uint32_t rank) { return went(rank, 3); });
+  for (const uint64_t step : {uint64_t{4}, uint64_t{5}})
+    expect_far(runs, far, step, [step](uint32_t rank) { return went(rank, 2, step, 100); });
+}
+
+TEST(GoingBack, FailsTheCheckpointOfAStepOfWhichTheSetIsPinned) {
+  const Runs runs;
+  runs.make(3);
+  ASSERT_TRUE(Remarks(*Store::open(posix_file_system(), runs.place.store).value()).pin({"job", 3}).ok());
+  runs.run([&](Session& session, Model& model, uint32_t rank) {
+    ASSERT_EQ(session.restart({.at_most = 2}).value(), 2u);
+    model.step(103);
+    const Status made = session.checkpoint(3, Persistence::now);
+    EXPECT_EQ(made.code(), StatusCode::permission_denied) << made.to_string();
+    EXPECT_EQ(session.restart({.exactly = 3}).value(), 3u);
+    EXPECT_EQ(model, went(rank, 3));
+    model.step(4);
+    EXPECT_TRUE(session.checkpoint(4, Persistence::now).ok());
+    EXPECT_TRUE(session.finish().ok());
+  });
 }
 
 TEST(GoingBack, KnowsWhatIsInMemoryAloneFromTheSetOfTheSameStepThatItReplaces) {
