@@ -269,11 +269,6 @@ class ContentScore {
   std::unordered_map<Score, std::vector<ChunkEntry>, ScoreHash> chunks_;
 };
 
-bool same_trees(const SetRecord& a, const SetRecord& b) {
-  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
-                    [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
-}
-
 }  // namespace
 
 bool same_content(const Store& from, const SetRecord& source, const Store& to, const SetRecord& there) {

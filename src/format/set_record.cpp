@@ -26,6 +26,11 @@ Status check_job_name(std::string_view job) {
       "use 1 to 100 bytes without '/', '@' and control characters, not beginning with '.' or '-'");
 }
 
+bool same_trees(const SetRecord& a, const SetRecord& b) {
+  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; });
+}
+
 ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score) {
   ByteVector out;
   ByteWriter w(out);

@@ -58,6 +58,9 @@ struct SetRecord {
   bool has_all_ranks() const { return run_ranks == 0 || rank_count == run_ranks; }
 };
 
+/// Whether both have the same trees, group by group, and so the same content. Others may have it, too, in other trees.
+bool same_trees(const SetRecord& a, const SetRecord& b);
+
 ByteVector encode_set_record(const SetRecord& record, const ScoreFunction& score);
 Result<SetRecord> decode_set_record(ByteSpan raw, const ScoreFunction& score);
 

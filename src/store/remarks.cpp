@@ -262,10 +262,7 @@ Status Remarks::check_may_replace(const SetName& name, const SetRecord* by) cons
   const Result<SetRecord> pinned = decode_set_record(*raw, store_.score());
   if (pinned.status().code() == StatusCode::corrupt) return {};
   VARVE_TRY(pinned.status());
-  const auto are_same = [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; };
-  if (by != nullptr &&
-      std::equal(pinned->groups.begin(), pinned->groups.end(), by->groups.begin(), by->groups.end(), are_same))
-    return {};
+  if (by != nullptr && same_trees(*pinned, *by)) return {};
   for (const GroupRecord& group : pinned->groups) {
     const Status read = read_root(store_, group.root, group.hint).status();
     if (read.code() == StatusCode::corrupt || read.code() == StatusCode::not_found)

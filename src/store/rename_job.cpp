@@ -1,6 +1,5 @@
 #include "store/rename_job.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "store/catalog.h"
@@ -17,11 +16,6 @@ struct CopiedSet {
   bool pinned = false;
 };
 
-bool are_same(const SetRecord& a, const SetRecord& b) {
-  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
-                    [](const GroupRecord& one, const GroupRecord& other) { return one.root == other.root; });
-}
-
 Status replaced_meanwhile(const SetName& name) {
   return Status::busy("the set was dropped or replaced while its job was renamed", name.to_string(), "do it again");
 }
@@ -34,13 +28,13 @@ Status commit_as(const Store& store, const SetRecord& record, const SetName& nam
     VARVE_ASSIGN(const std::unique_ptr<WriterLease> lease, WriterLease::acquire(store));
     VARVE_TRY(lease->prepare(renamed));
     const Result<SetRecord> now = Catalog(store).read(record.name);
-    if (!now.ok() || !are_same(*now, record)) return replaced_meanwhile(record.name);
+    if (!now.ok() || !same_trees(*now, record)) return replaced_meanwhile(record.name);
     VARVE_TRY(lease->commit_prepared(name, IfExists::refuse));
     return true;
   });
   if (committed.status().code() != StatusCode::already_exists) return committed.status();
   VARVE_ASSIGN(const SetRecord there, Catalog(store).read(name));
-  return are_same(there, record) ? Catalog(store).make_durable(name.job) : committed.status();
+  return same_trees(there, record) ? Catalog(store).make_durable(name.job) : committed.status();
 }
 
 Result<bool> copy_remarks(const Store& store, const SetName& from, const SetName& to) {
@@ -69,7 +63,7 @@ Result<std::vector<CopiedSet>> sets_to_rename(const Store& store, const std::str
   for (const uint64_t step : steps) {
     VARVE_ASSIGN(SetRecord record, catalog.read({from, step}));
     const Result<SetRecord> there = catalog.read({to, step});
-    if (there.ok() && !are_same(*there, record))
+    if (there.ok() && !same_trees(*there, record))
       return Status::already_exists("the job has another set of this step", SetName{to, step}.to_string());
     if (!there.ok() && there.status().code() != StatusCode::not_found) return there.status();
     sets.push_back({std::move(record)});
@@ -83,7 +77,7 @@ Status remove_old(const Store& store, const CopiedSet& set) {
   const Result<SetRecord> now = catalog.read(set.record.name);
   if (now.status().code() == StatusCode::not_found) return {};
   VARVE_TRY(now.status());
-  if (!are_same(*now, set.record)) return replaced_meanwhile(set.record.name);
+  if (!same_trees(*now, set.record)) return replaced_meanwhile(set.record.name);
   if (set.pinned) VARVE_TRY(Remarks(store).unpin(set.record.name).status());
   const Status removed = catalog.remove_without_parts(set.record.name);
   return removed.code() == StatusCode::not_found ? Status() : removed;

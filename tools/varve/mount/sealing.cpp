@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -26,11 +25,6 @@ class SetCommit::Progress final : public ProgressSink {
 };
 
 namespace {
-bool same_trees(const SetRecord& a, const SetRecord& b) {
-  return std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
-                    [](const GroupRecord& x, const GroupRecord& y) { return x.root == y.root; });
-}
-
 /// io_error if the kernel has failed to write anything of the regular files below `folder` to their disk, and nobody
 /// has been told: what it gives for their bytes may then be what was there before. Asks, and writes nothing.
 Status check_written_back(const std::string& folder) {
